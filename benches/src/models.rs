@@ -227,14 +227,14 @@ fn history(turns: usize) -> ModelRequest {
         let id = format!("call_{turn}");
         let text = "The quick brown fox jumps over the lazy dog. ".repeat(8);
         messages.push(Message::text(Role::User, format!("{turn}: {text}")));
-        messages.push(Message::of(
+        messages.push(Message::new(
             Role::Assistant,
             vec![call(
                 &id,
                 json!({ "command": "cat notes.txt", "turn": turn }),
             )],
         ));
-        messages.push(Message::of(Role::Tool, vec![result(&id, &text)]));
+        messages.push(Message::new(Role::Tool, vec![result(&id, &text)]));
     }
     messages.push(Message::text(Role::User, "Continue."));
     ModelRequest {

@@ -2,7 +2,7 @@
 
 use rye_engine::compaction::Settings;
 use rye_engine::compaction::plan::{Plan, plan};
-use rye_engine::protocol::{Compacting, Entry, EntryId, EntryKind, Message, Millis};
+use rye_engine::protocol::{CompactionReason, Entry, EntryId, EntryKind, Message, Millis};
 
 use super::history;
 use crate::measure::interleaved;
@@ -22,7 +22,13 @@ pub(super) fn run() -> Row {
         101,
         || (),
         || {
-            let planned = plan(&path, Compacting::Full, u64::MAX, 180_000, &settings);
+            let planned = plan(
+                &path,
+                CompactionReason::Threshold,
+                u64::MAX,
+                180_000,
+                &settings,
+            );
             assert!(matches!(planned, Plan::Summarise(_)), "expected a summary");
         },
     );
@@ -36,7 +42,7 @@ fn entry(message: &Message) -> Entry {
         session: rye_engine::protocol::SessionId::new(),
         thread: rye_engine::protocol::ThreadId::new(),
         parent: None,
-        item: None,
+        prompt: None,
         kind: EntryKind::Message(message.clone()),
         created_at: Millis(0),
         hash: String::new(),

@@ -9,7 +9,7 @@ mod view;
 
 use std::time::{Duration, Instant};
 
-use rye_engine::protocol::{Gate, GateId, QueueItemId, QueueMode};
+use rye_engine::protocol::{Gate, GateId, PromptId, QueueMode};
 use serde_json::Value;
 
 use crate::block::Block;
@@ -156,13 +156,13 @@ impl App {
         vec![Effect::Redraw]
     }
 
-    /// A prompt of a thread was queued as `item`, or could not be sent.
-    pub(crate) fn on_prompt_sent(&mut self, thread: &str, item: Option<QueueItemId>) {
+    /// A prompt of a thread was queued as `prompt`, or could not be sent.
+    pub(crate) fn on_prompt_sent(&mut self, thread: &str, prompt: Option<PromptId>) {
         let Some(pane) = self.panes.iter_mut().find(|pane| pane.key == thread) else {
             return;
         };
-        match item {
-            Some(item) => pane.on_prompt_queued(item),
+        match prompt {
+            Some(prompt) => pane.on_prompt_queued(prompt),
             None => pane.unconfirmed = pane.unconfirmed.saturating_sub(1),
         }
     }

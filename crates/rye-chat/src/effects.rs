@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rye_engine::protocol::{GateId, QueueItem, QueueItemId, QueueMode, ThreadId};
+use rye_engine::protocol::{GateId, PromptId, QueueMode, QueuedPrompt, ThreadId};
 use rye_engine::store::Posted;
 use rye_engine::{Compaction, Decision, Engine, Prompt, Session};
 use serde_json::Value;
@@ -29,7 +29,7 @@ const EMPTY_THREAD: &str = "the thread has no messages yet";
 pub(crate) enum EffectResult {
     Block(Block),
     /// The prompt of the thread with this key is in the queue.
-    PromptQueued(String, QueueItemId),
+    PromptQueued(String, PromptId),
     PromptFailed {
         thread: String,
         text: String,
@@ -41,7 +41,7 @@ pub(crate) enum EffectResult {
     DecisionFailed(Block),
     /// Text that returns to the input.
     Draft(String),
-    Queue(ThreadId, Vec<QueueItem>),
+    Queue(ThreadId, Vec<QueuedPrompt>),
     Files(Vec<String>),
     History(Vec<String>),
 }
@@ -250,16 +250,16 @@ impl EffectRunner {
     /// Removes a prompt from the queue, and with `edit` returns it to the input.
     fn withdraw(&self, number: usize, edit: bool, app: &mut App) {
         let pane = app.pane();
-        let item = pane.waiting.get(number - 1).map(|item| item.id.clone());
-        let (Some(thread), Some(item)) = (pane.id.clone(), item) else {
+        let prompt = pane.waiting.get(number - 1).map(|prompt| prompt.id.clone());
+        let (Some(thread), Some(prompt)) = (pane.id.clone(), prompt) else {
             return app.set_hint(&format!("the queue has no prompt {number}"));
         };
         let session = self.session.clone();
         self.spawn(async move {
-            Some(match session.withdraw(&thread, &item).await {
-                Ok(Some(item)) if edit => EffectResult::Draft(item.content),
-                Ok(Some(item)) => {
-                    let text = format!("removed: {}", first_line(&item.content, 100));
+            Some(match session.withdraw(&thread, &prompt).await {
+                Ok(Some(prompt)) if edit => EffectResult::Draft(prompt.content),
+                Ok(Some(prompt)) => {
+                    let text = format!("removed: {}", first_line(&prompt.content, 100));
                     EffectResult::Block(Block::notice(&text))
                 }
                 Ok(None) => EffectResult::Block(Block::notice("the prompt has already started")),
@@ -333,7 +333,7 @@ impl EffectRunner {
 pub(crate) fn apply(result: EffectResult, app: &mut App) {
     match result {
         EffectResult::Block(block) | EffectResult::DecisionFailed(block) => app.add_block(block),
-        EffectResult::PromptQueued(thread, item) => app.on_prompt_sent(&thread, Some(item)),
+        EffectResult::PromptQueued(thread, prompt) => app.on_prompt_sent(&thread, Some(prompt)),
         EffectResult::PromptFailed {
             thread,
             text,

@@ -37,7 +37,7 @@ async fn send(session: &Session, prompt: Prompt) -> EffectResult {
     let text = prompt.content.clone();
     let thread = prompt.thread.clone().unwrap_or_default();
     match session.prompt(prompt).await {
-        Ok(item) => EffectResult::PromptQueued(thread, item),
+        Ok(prompt) => EffectResult::PromptQueued(thread, prompt),
         Err(error) => EffectResult::PromptFailed {
             thread,
             text,
@@ -51,9 +51,9 @@ async fn abort(session: &Session, key: &str) -> Result<Option<EffectResult>, Sto
     let mut drafts = Vec::new();
     let threads = session.threads();
     if let Some(thread) = threads.iter().find(|view| view.key == key) {
-        for item in session.waiting(&thread.id).await? {
-            let item = session.withdraw(&thread.id, &item.id).await?;
-            drafts.extend(item.map(|item| item.content));
+        for prompt in session.waiting(&thread.id).await? {
+            let prompt = session.withdraw(&thread.id, &prompt.id).await?;
+            drafts.extend(prompt.map(|prompt| prompt.content));
         }
     }
     session.abort(Some(key)).await?;

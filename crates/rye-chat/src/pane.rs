@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use rye_engine::compaction::is_continuation;
 use rye_engine::protocol::{
-    CallId, Entry, EntryId, EntryKind, ErrorInfo, Message, Part, QueueItem, QueueItemId,
+    CallId, Entry, EntryId, EntryKind, ErrorInfo, Message, Part, PromptId, QueuedPrompt,
     ResultStatus, Role, SessionId, StatusKind, ThreadId, TurnEnd, Usage,
 };
 use serde_json::Value;
@@ -64,17 +64,17 @@ pub(crate) struct Pane {
     pub(crate) unpainted: usize,
     pub(crate) stream: StreamingMessage,
     pub(crate) running: Vec<RunningTool>,
-    pub(crate) waiting: Vec<QueueItem>,
+    pub(crate) waiting: Vec<QueuedPrompt>,
     /// Ids of the queued prompts in order, from the last event.
-    queue_order: Vec<QueueItemId>,
+    queue_order: Vec<PromptId>,
     /// Number of prompts that wait or run.
     pub(crate) queued: usize,
     /// Number of prompts sent from here that no event has confirmed yet.
     pub(crate) unconfirmed: usize,
     /// Prompts that an event has mentioned.
-    confirmed: HashSet<QueueItemId>,
+    confirmed: HashSet<PromptId>,
     /// Prompts that are stored but that no event has mentioned yet.
-    stored: HashSet<QueueItemId>,
+    stored: HashSet<PromptId>,
     pub(crate) usage: Usage,
     /// Tokens in the model's context.
     pub(crate) context_tokens: u64,
@@ -282,7 +282,9 @@ impl Pane {
                 continued,
             });
         }
-        if let (Some(incomplete), Some(reason)) = (message.incomplete(), &message.stop_reason) {
+        if let (Some(incomplete), Some(reason)) =
+            (message.incomplete_reason(), &message.stop_reason)
+        {
             self.add(Block::notice(&format!("{incomplete} ({reason})")));
         }
     }

@@ -127,7 +127,7 @@ fn is_quiet(pane: &Pane) -> bool {
 
 /// Prints newly queued prompts, because there is no live region that shows the queue.
 fn announce_queued(result: &EffectResult, app: &mut App) {
-    let EffectResult::Queue(thread, items) = result else {
+    let EffectResult::Queue(thread, prompts) = result else {
         return;
     };
     let pane = app.panes.iter_mut();
@@ -135,9 +135,13 @@ fn announce_queued(result: &EffectResult, app: &mut App) {
     let Some(pane) = pane.next() else {
         return;
     };
-    let known: Vec<_> = pane.waiting.iter().map(|item| item.id.clone()).collect();
-    for item in items.iter().filter(|item| !known.contains(&item.id)) {
-        let text = first_line(&item.content, 200);
+    let known: Vec<_> = pane
+        .waiting
+        .iter()
+        .map(|prompt| prompt.id.clone())
+        .collect();
+    for prompt in prompts.iter().filter(|prompt| !known.contains(&prompt.id)) {
+        let text = first_line(&prompt.content, 200);
         pane.add(Block::notice(&format!("queued: {text}")));
     }
 }

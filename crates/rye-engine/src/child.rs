@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lillux::Hash;
 use rye_protocol::{
-    CallId, ErrorCode, ErrorInfo, Limits, Parent, QueueItemId, SessionId, SessionStatus, ThreadId,
+    CallId, ErrorCode, ErrorInfo, Limits, Parent, PromptId, SessionId, SessionStatus, ThreadId,
 };
 use serde_json::json;
 
@@ -20,10 +20,10 @@ const DEEPEST: u32 = 3;
 pub(crate) fn id(
     session: &SessionId,
     thread: &ThreadId,
-    item: &QueueItemId,
+    prompt: &PromptId,
     call: &CallId,
 ) -> SessionId {
-    let path = json!([session, thread, item, call]).to_string();
+    let path = json!([session, thread, prompt, call]).to_string();
     let hash = Hash::of(path).to_hex();
     // Only visible ASCII, and short.
     format!("task-{}", &hash[..32])
@@ -46,7 +46,7 @@ impl Child {
 
     /// Asks it something and waits for the answer. The id of the prompt is needed: asked
     /// again after a restart, it is the same one.
-    pub async fn ask(&self, id: QueueItemId, prompt: Prompt) -> Result<Answer, StoreError> {
+    pub async fn ask(&self, id: PromptId, prompt: Prompt) -> Result<Answer, StoreError> {
         if self.session.status() != SessionStatus::Terminated {
             let id = Some(id.clone());
             self.session.prompt(Prompt { id, ..prompt }).await?;
@@ -62,7 +62,7 @@ impl Child {
 
 impl ToolContext {
     pub(crate) fn child_id(&self) -> SessionId {
-        id(&self.session, &self.thread, &self.item, &self.call)
+        id(&self.session, &self.thread, &self.prompt, &self.call)
     }
 
     /// The session that this call is: made the first time, found again after a restart. It

@@ -172,7 +172,7 @@ mod tests {
             session: "s".parse().unwrap(),
             thread: "t".parse().unwrap(),
             parent: None,
-            item: None,
+            prompt: None,
             kind: EntryKind::Message(Message::text(Role::User, "hi")),
             created_at: Millis(0),
             hash: String::new(),

@@ -24,8 +24,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rye_protocol::{
-    Batch, Call, CallId, CallState, Compacting, Entry, EntryId, EntryKind, EventKind, Gate, GateId,
-    ItemStatus, Op, Part, Phase, QueueItem, QueueItemId, StatusKind, Thread, ThreadStatus, Usage,
+    Batch, Call, CallId, CallState, CompactionReason, Entry, EntryId, EntryKind, EventKind, Gate,
+    GateId, Op, Part, Phase, PromptId, PromptStatus, QueuedPrompt, StatusKind, Thread,
+    ThreadStatus, Usage,
 };
 use serde_json::Value;
 
@@ -48,7 +49,7 @@ pub(crate) use output::{Effect, Output};
 pub(crate) struct Machine {
     pub(crate) thread: Kept<Thread>,
     /// What waits or runs, in order.
-    pub(crate) items: Vec<Kept<QueueItem>>,
+    pub(crate) prompts: Vec<Kept<QueuedPrompt>>,
     /// The gates of the prompt that runs.
     pub(crate) gates: BTreeMap<GateId, Kept<Gate>>,
     /// The arguments of the calls that are being carried out, from their entry.
@@ -71,13 +72,13 @@ impl Machine {
     /// A thread as it was written down. `entry` is the one whose calls are being carried out.
     pub(crate) fn new(
         thread: Thread,
-        items: Vec<QueueItem>,
+        prompts: Vec<QueuedPrompt>,
         gates: Vec<Gate>,
         entry: Option<&Entry>,
     ) -> Self {
         Self {
             thread: Kept::new(thread),
-            items: items.into_iter().map(Kept::new).collect(),
+            prompts: prompts.into_iter().map(Kept::new).collect(),
             gates: gates
                 .into_iter()
                 .map(|gate| (gate.id.clone(), Kept::new(gate)))
@@ -118,14 +119,14 @@ impl Machine {
         let ended = gates.filter(|gate| !gate.status.is_pending());
         let last = env.last_seal.clone();
         let turn = self.thread.turn.as_ref();
-        let mut items = self.items.iter().map(|item| &**item);
-        let running = turn.and_then(|turn| items.find(|item| item.id == turn.item));
+        let mut prompts = self.prompts.iter().map(|prompt| &**prompt);
+        let running = turn.and_then(|turn| prompts.find(|prompt| prompt.id == turn.prompt));
         let seal = proof::thread_seal(&self.thread, &batch.ops, ended, running, last, env.now);
         if let Some(seal) = seal {
             let (seal, hash) = proof::sign_seal(seal, key);
             self.thread.seal = hash;
             let seal = Box::new(seal);
-            batch.tell(&self.thread.id, EventKind::Sealed { seal });
+            batch.push_event(&self.thread.id, EventKind::Sealed { seal });
         }
     }
 
@@ -133,7 +134,7 @@ impl Machine {
     pub(crate) fn status(&self) -> StatusKind {
         match &self.thread.turn {
             _ if self.live.compacting => StatusKind::Thinking,
-            None if self.items.is_empty() => StatusKind::Idle,
+            None if self.prompts.is_empty() => StatusKind::Idle,
             None => StatusKind::Queued,
             Some(_) if self.asks_for_more() => StatusKind::BlockedOnDecisionGate,
             Some(turn) => match &turn.phase {
@@ -159,9 +160,9 @@ impl Machine {
     }
 
     /// A prompt, if it has not begun.
-    pub(crate) fn waiting(&self, id: &QueueItemId) -> Option<&Kept<QueueItem>> {
-        let mut items = self.items.iter();
-        items.find(|item| item.id == *id && item.status == ItemStatus::Waiting)
+    pub(crate) fn waiting(&self, id: &PromptId) -> Option<&Kept<QueuedPrompt>> {
+        let mut prompts = self.prompts.iter();
+        prompts.find(|prompt| prompt.id == *id && prompt.status == PromptStatus::Waiting)
     }
 
     fn calls(&mut self) -> &mut [Call] {
@@ -204,13 +205,13 @@ impl Step<'_> {
                 self.expire_gates();
             }
             Input::Tick => self.expire_gates(),
-            Input::Prompt(item) => self.queue(*item),
-            Input::Withdraw(item) => self.withdraw(&item),
+            Input::Prompt(prompt) => self.queue(*prompt),
+            Input::Withdraw(prompt) => self.withdraw(&prompt),
             Input::Answered(answer) => self.answered(answer),
             Input::Again(told) => self.again(*told),
             Input::Overflow(error) => self.overflowed(error),
             Input::Choose(model) => self.choose(model),
-            Input::Compact => self.begin_compaction(Compacting::Asked),
+            Input::Compact => self.begin_compaction(CompactionReason::Requested),
             Input::Compacted(outcome) => self.compacted(outcome),
             Input::UndoCompaction { compaction, tokens } => {
                 self.undo_compaction(compaction, tokens);
@@ -250,9 +251,9 @@ impl Step<'_> {
                     self.clear_queue();
                 }
             }
-            Input::Steer { item, partial } => {
+            Input::Steer { prompt, partial } => {
                 self.abort("steer", &partial);
-                self.queue_first(*item);
+                self.queue_first(*prompt);
             }
             Input::Pause => self.set_status(ThreadStatus::Paused),
             Input::Resume => self.set_status(ThreadStatus::Active),
@@ -291,7 +292,7 @@ impl Step<'_> {
             session: thread.session.clone(),
             thread: thread.id.clone(),
             parent: thread.leaf.take(),
-            item: thread.turn.as_ref().map(|turn| turn.item.clone()),
+            prompt: thread.turn.as_ref().map(|turn| turn.prompt.clone()),
             kind,
             created_at: self.env.now,
             hash: String::new(),
@@ -307,7 +308,7 @@ impl Step<'_> {
     }
 
     fn tell(&mut self, kind: EventKind) {
-        self.out.batch.tell(&self.machine.thread.id, kind);
+        self.out.batch.push_event(&self.machine.thread.id, kind);
     }
 }
 

@@ -22,8 +22,8 @@ use std::sync::Arc;
 use lillux::Hash;
 use lillux::keys::{Purpose, SigningKey};
 use rye_protocol::{
-    Archive, Batch, Entry, EntryId, EntryKind, EventKind, Gate, Millis, Op, Part, QueueItem,
-    QueueItemId, Seal, SessionId, Thread, ThreadId,
+    Archive, Batch, Entry, EntryId, EntryKind, EventKind, Gate, Millis, Op, Part, PromptId,
+    QueuedPrompt, Seal, SessionId, Thread, ThreadId,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -56,7 +56,7 @@ pub fn entry_hash(entry: &Entry, before: &str) -> String {
         id: &'a EntryId,
         parent: &'a Option<EntryId>,
         before: &'a str,
-        item: &'a Option<QueueItemId>,
+        prompt: &'a Option<PromptId>,
         kind: &'a EntryKind,
         created_at: Millis,
     }
@@ -67,7 +67,7 @@ pub fn entry_hash(entry: &Entry, before: &str) -> String {
             id: &entry.id,
             parent: &entry.parent,
             before,
-            item: &entry.item,
+            prompt: &entry.prompt,
             kind: kind.as_ref().unwrap_or(&entry.kind),
             created_at: entry.created_at,
         },
@@ -139,7 +139,7 @@ pub(crate) fn thread_seal<'a>(
     thread: &Thread,
     ops: &[Op],
     ended: impl Iterator<Item = &'a Gate>,
-    running: Option<&QueueItem>,
+    running: Option<&QueuedPrompt>,
     last: Option<String>,
     at: Millis,
 ) -> Option<Seal> {
@@ -150,8 +150,8 @@ pub(crate) fn thread_seal<'a>(
     for gate in ended {
         rows.insert(format!("gate:{}", gate.id), rows::of_gate(gate));
     }
-    if let Some(item) = running {
-        rows.insert(format!("item:{}", item.id), rows::of_item(item));
+    if let Some(prompt) = running {
+        rows.insert(format!("prompt:{}", prompt.id), rows::of_prompt(prompt));
     }
     for op in ops {
         rows::add(&mut rows, op);

@@ -16,8 +16,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use rye_protocol::{
-    Batch, CallId, EventKind, Gate, GateId, Millis, Op, ProcessRef, QueueItem, QueueItemId,
-    QueueMode, SessionId, StatusKind, Usage,
+    Batch, CallId, EventKind, Gate, GateId, Millis, Op, ProcessRef, PromptId, QueueMode,
+    QueuedPrompt, SessionId, StatusKind, Usage,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
@@ -39,16 +39,16 @@ use unharmed::unharmed;
 pub(crate) enum Mail {
     /// From whoever has the session here.
     Prompt {
-        item: Box<QueueItem>,
-        reply: oneshot::Sender<Result<QueueItemId, StoreError>>,
+        prompt: Box<QueuedPrompt>,
+        reply: oneshot::Sender<Result<PromptId, StoreError>>,
     },
     /// From whoever posted it.
-    Posted(Box<QueueItem>),
+    Posted(Box<QueuedPrompt>),
     Decided(Box<Gate>),
     /// A prompt that waits is not to be asked after all. Gives it back, if it still waited.
     Withdraw {
-        item: QueueItemId,
-        reply: oneshot::Sender<Result<Option<QueueItem>, StoreError>>,
+        prompt: PromptId,
+        reply: oneshot::Sender<Result<Option<QueuedPrompt>, StoreError>>,
     },
     Order {
         order: Order,
@@ -121,7 +121,7 @@ pub(crate) struct Runner {
     tools: HashMap<CallId, (AbortOnDropHandle<()>, Option<SessionId>)>,
     waiting: HashMap<(CallId, GateId), Vec<oneshot::Sender<Box<Gate>>>>,
     /// Prompts of others that were taken in.
-    posted: HashSet<QueueItemId>,
+    posted: HashSet<PromptId>,
     wake_at: Option<Millis>,
     /// Why what was written down could not be done.
     failed: Option<StoreError>,
@@ -219,8 +219,8 @@ impl Runner {
 
     async fn take(&mut self, mail: Mail) -> Result<(), StoreError> {
         match mail {
-            Mail::Prompt { item, reply } => self.take_prompt(item, reply).await,
-            Mail::Posted(item) => self.take_posted(item).await,
+            Mail::Prompt { prompt, reply } => self.take_prompt(prompt, reply).await,
+            Mail::Posted(prompt) => self.take_posted(prompt).await,
             Mail::Decided(gate) => {
                 let waits = self.machine.gates.get(&gate.id);
                 if waits.is_some_and(|known| known.status.is_pending()) {
@@ -228,8 +228,8 @@ impl Runner {
                 }
                 self.step(Input::Decided(gate)).await.map(drop)
             }
-            Mail::Withdraw { item, reply } => {
-                let outcome = self.withdraw(item).await;
+            Mail::Withdraw { prompt, reply } => {
+                let outcome = self.withdraw(prompt).await;
                 let _ = reply.send(outcome.clone());
                 unless_unavailable(outcome)
             }
@@ -320,11 +320,11 @@ impl Runner {
 
     async fn take_prompt(
         &mut self,
-        item: Box<QueueItem>,
-        reply: oneshot::Sender<Result<QueueItemId, StoreError>>,
+        prompt: Box<QueuedPrompt>,
+        reply: oneshot::Sender<Result<PromptId, StoreError>>,
     ) -> Result<(), StoreError> {
-        let id = item.id.clone();
-        let input = self.prompted_with(item);
+        let id = prompt.id.clone();
+        let input = self.prompted_with(prompt);
         let outcome = self.try_step(input).await;
         let answer = outcome.clone().map(|accepted| accepted.unwrap_or(id));
         // Whoever asked may have gone away; it is written down all the same.
@@ -336,19 +336,22 @@ impl Runner {
     }
 
     /// Whoever looked may have seen it before it was taken in.
-    async fn take_posted(&mut self, item: Box<QueueItem>) -> Result<(), StoreError> {
-        if self.posted.insert(item.id.clone()) {
-            let input = self.prompted_with(item);
+    async fn take_posted(&mut self, prompt: Box<QueuedPrompt>) -> Result<(), StoreError> {
+        if self.posted.insert(prompt.id.clone()) {
+            let input = self.prompted_with(prompt);
             self.step(input).await?;
         }
         Ok(())
     }
 
     /// Takes a prompt out that has not begun, and gives it back.
-    async fn withdraw(&mut self, item: QueueItemId) -> Result<Option<QueueItem>, StoreError> {
-        let waiting = self.machine.waiting(&item).map(|it| QueueItem::clone(it));
+    async fn withdraw(&mut self, prompt: PromptId) -> Result<Option<QueuedPrompt>, StoreError> {
+        let waiting = self
+            .machine
+            .waiting(&prompt)
+            .map(|it| QueuedPrompt::clone(it));
         if waiting.is_some() {
-            self.try_step(Input::Withdraw(item)).await?;
+            self.try_step(Input::Withdraw(prompt)).await?;
         }
         Ok(waiting)
     }
@@ -375,24 +378,24 @@ impl Runner {
     }
 
     /// What a prompt is to the thread.
-    fn prompted_with(&self, item: Box<QueueItem>) -> Input {
+    fn prompted_with(&self, prompt: Box<QueuedPrompt>) -> Input {
         let busy = self.machine.thread.turn.is_some();
-        if busy && item.mode == QueueMode::Steer {
+        if busy && prompt.mode == QueueMode::Steer {
             let partial = self.partial.clone();
-            Input::Steer { item, partial }
+            Input::Steer { prompt, partial }
         } else {
-            Input::Prompt(item)
+            Input::Prompt(prompt)
         }
     }
 
     /// Takes something in: decide, write down, do. Nothing is done that is not written.
-    async fn step(&mut self, input: Input) -> Result<Option<QueueItemId>, StoreError> {
+    async fn step(&mut self, input: Input) -> Result<Option<PromptId>, StoreError> {
         self.step_within(input, false).await
     }
 
     /// The same for somebody who waits for it, and is told soon if it cannot be written: then
     /// it is as if they had not asked.
-    async fn try_step(&mut self, input: Input) -> Result<Option<QueueItemId>, StoreError> {
+    async fn try_step(&mut self, input: Input) -> Result<Option<PromptId>, StoreError> {
         self.step_within(input, true).await
     }
 
@@ -400,7 +403,7 @@ impl Runner {
         &mut self,
         input: Input,
         somebody_waits: bool,
-    ) -> Result<Option<QueueItemId>, StoreError> {
+    ) -> Result<Option<PromptId>, StoreError> {
         // Asked for again only where a gate ends that is known here.
         let again = (!self.machine.gates.is_empty()).then(|| input.clone());
         let mut next = self.machine.clone();

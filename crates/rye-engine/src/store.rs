@@ -5,8 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use rye_protocol::{
-    Archive, Batch, CommandId, Entry, EntryId, Event, Gate, GateId, GateRef, GateStatus, QueueItem,
-    Resolution, Session, SessionId, Suspended, Thread, ThreadId,
+    Archive, Batch, CommandId, Entry, EntryId, Event, Gate, GateId, GateRef, GateStatus,
+    QueuedPrompt, Resolution, Session, SessionId, SuspendedTurn, Thread, ThreadId,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
@@ -91,7 +91,7 @@ pub enum StoreError {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Post {
     /// A prompt that waits.
-    Prompt(Box<QueueItem>),
+    Prompt(Box<QueuedPrompt>),
     /// A decision.
     Resolve {
         /// At which gate.
@@ -158,11 +158,11 @@ pub struct Record {
     /// Its threads, in the order in which they were made.
     pub threads: Vec<Thread>,
     /// What waits or runs, in order.
-    pub items: Vec<QueueItem>,
+    pub prompts: Vec<QueuedPrompt>,
     /// The gates of what waits or runs, ended ones too.
     pub gates: Vec<Gate>,
     /// Turns that wait at gates.
-    pub suspended: Vec<Suspended>,
+    pub suspended: Vec<SuspendedTurn>,
     /// The number of the last event.
     pub sequence: u64,
 }

@@ -7,7 +7,7 @@ mod request;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use rye_protocol::{Author, CallId, ErrorInfo, GateId, Limits, QueueItemId, SessionId, ThreadId};
+use rye_protocol::{Author, CallId, ErrorInfo, GateId, Limits, PromptId, SessionId, ThreadId};
 use rye_protocol::{ErrorCode, Gate, GateStatus, Part, ProcessRef, Resolution};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
@@ -155,7 +155,7 @@ pub struct ToolContext {
     /// The thread.
     pub thread: ThreadId,
     /// The prompt.
-    pub item: QueueItemId,
+    pub prompt: PromptId,
     /// The call.
     pub call: CallId,
     /// Whose session it is.
@@ -239,7 +239,7 @@ impl ToolContext {
     pub(crate) async fn was_asked(&self, resume_key: &str) -> Result<bool, ToolError> {
         let gone = || ToolError::failed("the session is closed");
         let engine = self.engine.upgrade().ok_or_else(gone)?;
-        let gate = GateId::new(&self.session, &self.thread, &self.item, resume_key);
+        let gate = GateId::new(&self.session, &self.thread, &self.prompt, resume_key);
         let found = engine.store.gate(&gate).await;
         let found = found.map_err(|error| ToolError::failed(error.to_string()))?;
         Ok(found.is_some())

@@ -159,7 +159,7 @@ fn unused(id: &CallId, is_used: impl Fn(&CallId) -> bool) -> CallId {
 
 /// What is said of a call that has no result.
 fn no_result((call_id, tool): (CallId, String)) -> Arc<Message> {
-    Arc::new(Message::of(
+    Arc::new(Message::new(
         Role::Tool,
         vec![Part::ToolResult {
             call_id,

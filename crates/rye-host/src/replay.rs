@@ -18,7 +18,7 @@ use std::time::Duration;
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::guides::Guides;
 use rye_engine::protocol::{
-    Archive, EventKind, Limits, Millis, ModelContext, QueueItemId, QueueMode, Thread,
+    Archive, EventKind, Limits, Millis, ModelContext, PromptId, QueueMode, Thread,
 };
 use rye_engine::sandbox::Sandbox;
 use rye_engine::store::{Claim, StoreError};
@@ -30,7 +30,7 @@ use tokio::sync::mpsc;
 
 pub use compare::Difference;
 pub(crate) use recorded::{Did, path, steps};
-use recorded::{Ending, Item, Recorded};
+use recorded::{Ending, Recorded, RecordedPrompt};
 use stage::{Answers, Cue, RecordedTool, Stage};
 
 /// What a replay is done with: what there is today.
@@ -77,13 +77,13 @@ pub async fn replay(archive: &Archive, today: &Today) -> Result<Replayed, Replay
         let (stage, cues) = Stage::new(Recorded::of(archive, thread));
         let mut again = Again::begin(archive, thread, today, &stage, cues).await?;
         let mut stops = false;
-        for item in &stage.recorded.items {
-            if let Some(why) = &item.stops {
+        for prompt in &stage.recorded.prompts {
+            if let Some(why) = &prompt.stops {
                 replayed.stopped.push(format!("{}: {why}", thread.key));
                 stops = true;
                 break;
             }
-            again.ask(item).await?;
+            again.ask(prompt).await?;
             replayed.prompts += 1;
         }
         let found = again.end().await?;
@@ -145,26 +145,26 @@ impl<'a> Again<'a> {
 
     /// Asks again, and waits until all that comes of it is done, or until the next prompt
     /// takes its place.
-    async fn ask(&mut self, item: &Item) -> Result<(), StoreError> {
+    async fn ask(&mut self, recorded: &RecordedPrompt) -> Result<(), StoreError> {
         const LONG: Duration = Duration::from_hours(1);
         let now = self.clock.now();
         let prompt = Prompt {
-            attachments: item.attachments.clone(),
-            author: item.author.clone(),
-            model: item.model.clone(),
-            role: item.role.clone(),
-            schema: item.schema.clone(),
+            attachments: recorded.attachments.clone(),
+            author: recorded.author.clone(),
+            model: recorded.model.clone(),
+            role: recorded.role.clone(),
+            schema: recorded.schema.clone(),
             thread: Some(self.thread.key.clone()),
             mode: std::mem::take(&mut self.steers).then_some(QueueMode::Steer),
             limits: Limits {
-                until: item.runs_out_of_time.then(|| now.after(LONG)),
+                until: recorded.runs_out_of_time.then(|| now.after(LONG)),
                 ..Limits::default()
             },
-            ..Prompt::from(item.content.clone())
+            ..Prompt::from(recorded.content.clone())
         };
-        self.stage.begin(&item.id);
+        self.stage.begin(&recorded.id);
         let id = self.session.prompt(prompt).await?;
-        while let Some(ending) = self.cue(item, &id).await? {
+        while let Some(ending) = self.cue(recorded, &id).await? {
             match ending {
                 Ending::Abort => self.session.abort(Some(&self.thread.key)).await?,
                 Ending::Steer => {
@@ -184,7 +184,11 @@ impl<'a> Again<'a> {
     }
 
     /// What is done to a prompt from outside; none once it has ended.
-    async fn cue(&mut self, item: &Item, id: &QueueItemId) -> Result<Option<Ending>, StoreError> {
+    async fn cue(
+        &mut self,
+        prompt: &RecordedPrompt,
+        id: &PromptId,
+    ) -> Result<Option<Ending>, StoreError> {
         let answer = self.session.answer(id);
         let mut answer = std::pin::pin!(answer);
         loop {
@@ -193,7 +197,7 @@ impl<'a> Again<'a> {
                 ended = &mut answer => return ended.map(|_| None),
                 Some(cue) = self.cues.recv() => {
                     // What an earlier one still had to say is over.
-                    if cue.item == item.id {
+                    if cue.prompt == prompt.id {
                         return Ok(Some(cue.ending));
                     }
                 }
@@ -281,7 +285,7 @@ fn told(archive: &Archive, thread: &Thread) -> Vec<ModelContext> {
     let events = archive.events.iter();
     let own = events.filter(|event| event.thread.as_ref() == own.map(|it| &it.id));
     let prompts = own.filter_map(|event| match &event.kind {
-        EventKind::Prompted { prompted } => Some((**prompted).clone()),
+        EventKind::ContextChanged { context } => Some((**context).clone()),
         _ => None,
     });
     prompts.collect()

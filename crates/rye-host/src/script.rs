@@ -13,10 +13,10 @@ pub fn script(archive: &Archive, thread: &str) -> Option<String> {
     let mut text = format!("# What was said in session {}.\n", archive.session.id);
     let own = archive.events.iter();
     let mut own = own.filter(|event| event.thread.as_ref() == Some(&thread.id));
-    let last = own.rfind(|event| matches!(event.kind, EventKind::Prompted { .. }));
-    if let Some(EventKind::Prompted { prompted }) = last.map(|event| &event.kind) {
+    let last = own.rfind(|event| matches!(event.kind, EventKind::ContextChanged { .. }));
+    if let Some(EventKind::ContextChanged { context }) = last.map(|event| &event.kind) {
         // It is summed up where it was.
-        let (window, output) = (prompted.context_window, prompted.max_output);
+        let (window, output) = (context.context_window, context.max_output);
         let _ = writeln!(text, "context_window: {window}\nmax_output: {output}");
     }
     text.push_str("steps:\n");

@@ -16,7 +16,7 @@ use lillux::Hash;
 use lillux::keys::{PublicKey, Purpose, Signature};
 use rye_engine::proof::Kept;
 use rye_engine::protocol::{
-    Archive, Entry, Event, Gate, GateRef, QueueItem, Session, Suspended, Thread,
+    Archive, Entry, Event, Gate, GateRef, QueuedPrompt, Session, SuspendedTurn, Thread,
 };
 use serde::{Deserialize, Serialize};
 
@@ -118,10 +118,10 @@ enum Line {
     Session(Box<Session>),
     Thread(Box<Thread>),
     Entry(Box<Entry>),
-    Item(Box<QueueItem>),
+    Prompt(Box<QueuedPrompt>),
     Gate(Box<Gate>),
     GateRef(GateRef),
-    Suspended(Box<Suspended>),
+    SuspendedTurn(Box<SuspendedTurn>),
     Event(Box<Event>),
     Blob(Piece),
     End(End),

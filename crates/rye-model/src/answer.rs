@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 use rye_engine::model::{Delta, ModelError};
-use rye_protocol::{CallId, Incomplete, Part};
+use rye_protocol::{CallId, IncompleteReason, Part};
 use serde_json::{Map, Value};
 
 use crate::price::Tokens;
@@ -245,18 +245,20 @@ impl Assembly {
 
 fn empty_answer(stop_reason: Option<&str>) -> ModelError {
     let why = stop_reason.unwrap_or("no reason given");
-    ModelError::Empty(match stop_reason.and_then(Incomplete::from_stop_reason) {
-        Some(Incomplete::OutputLimit) => format!(
-            "it reached its output limit ({why}) before it produced any text; raise `max_output` \
+    ModelError::Empty(
+        match stop_reason.and_then(IncompleteReason::from_stop_reason) {
+            Some(IncompleteReason::OutputLimit) => format!(
+                "it reached its output limit ({why}) before it produced any text; raise `max_output` \
              in models.yaml, or lower `effort`"
-        ),
-        Some(Incomplete::Refused) => {
-            format!("it refused ({why}); rephrase the prompt, or choose another model")
-        }
-        None => format!(
-            "it stopped immediately ({why}); add detail to the prompt, or choose another model"
-        ),
-    })
+            ),
+            Some(IncompleteReason::Refused) => {
+                format!("it refused ({why}); rephrase the prompt, or choose another model")
+            }
+            None => format!(
+                "it stopped immediately ({why}); add detail to the prompt, or choose another model"
+            ),
+        },
+    )
 }
 
 fn part(block: Block) -> Option<Part> {

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    CallId, CommandId, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, QueueItem,
-    QueueItemId, Session, SessionId, Thread, ThreadId, Usage,
+    CallId, CommandId, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, PromptId,
+    QueuedPrompt, Session, SessionId, Thread, ThreadId, Usage,
 };
 
 /// Changes of one session that a store commits atomically.
@@ -28,18 +28,18 @@ pub enum Op {
     AppendEntry(Arc<Entry>),
     /// Replaces an existing entry. An unknown id is an error.
     ReplaceEntry(Arc<Entry>),
-    /// Inserts or replaces a queue item.
-    PutItem(Arc<QueueItem>),
-    /// Deletes a queue item.
-    RemoveItem(QueueItemId),
+    /// Inserts or replaces a prompt.
+    PutPrompt(Arc<QueuedPrompt>),
+    /// Deletes a prompt.
+    RemovePrompt(PromptId),
     /// Inserts or replaces a gate. Changing a closed gate is an error.
     PutGate(Arc<Gate>),
     /// Records where a gate was displayed.
     PutGateRef(GateRef),
     /// Records a turn that waits at a gate.
-    PutSuspended(Arc<Suspended>),
+    PutSuspendedTurn(Arc<SuspendedTurn>),
     /// Deletes the record of a turn that waits at a gate.
-    ClearSuspended(GateId),
+    RemoveSuspendedTurn(GateId),
     /// Marks a command as carried out. An unknown command is not an error.
     CompleteCommand(CommandId),
     /// Adds to the session's usage.
@@ -47,7 +47,7 @@ pub enum Op {
     /// Appends an event. The store assigns its sequence number.
     Event(Option<ThreadId>, Arc<EventKind>),
     /// Appends an event of an imported session with its original time.
-    PastEvent(Arc<Event>),
+    ImportedEvent(Arc<Event>),
 }
 
 impl Batch {
@@ -62,7 +62,7 @@ impl Batch {
     }
 
     /// Adds an event of a thread.
-    pub fn tell(&mut self, thread: &ThreadId, kind: EventKind) {
+    pub fn push_event(&mut self, thread: &ThreadId, kind: EventKind) {
         let thread = Some(thread.clone());
         self.ops.push(Op::Event(thread, Arc::new(kind)));
     }
@@ -71,7 +71,7 @@ impl Batch {
 /// A turn that waits at a gate, with everything a host needs to resume it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Suspended {
+pub struct SuspendedTurn {
     /// The gate it waits at.
     pub gate: GateId,
     /// The session of the turn.
@@ -79,7 +79,7 @@ pub struct Suspended {
     /// The thread of the turn.
     pub thread: ThreadId,
     /// The prompt being worked on.
-    pub item: QueueItemId,
+    pub prompt: PromptId,
     /// The model of the turn.
     pub model: String,
     /// The last entry of the thread.

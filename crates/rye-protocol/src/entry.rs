@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{CallId, EntryId, ErrorInfo, GateId, Millis, QueueItemId, SessionId, ThreadId};
+use crate::{CallId, EntryId, ErrorInfo, GateId, Millis, PromptId, SessionId, ThreadId};
 
 /// One record of a history. Entries form a tree through `parent`; the path from the
 /// leaf to the root is the active path.
@@ -19,7 +19,7 @@ pub struct Entry {
     /// The previous entry; none for the first.
     pub parent: Option<EntryId>,
     /// The prompt that the entry belongs to.
-    pub item: Option<QueueItemId>,
+    pub prompt: Option<PromptId>,
     /// The content.
     pub kind: EntryKind,
     /// Creation time.
@@ -62,7 +62,7 @@ pub enum EntryKind {
         files_modified: Vec<String>,
         /// Facts preserved verbatim: the initial goal, open gates, the queue.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        kept: Vec<String>,
+        preserved: Vec<String>,
         /// Whether older attachments are dropped as well, because they did not fit the
         /// context.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -104,11 +104,11 @@ pub struct Message {
 impl Message {
     /// A message with a single text part.
     pub fn text(role: Role, text: impl Into<String>) -> Self {
-        Self::of(role, vec![Part::Text { text: text.into() }])
+        Self::new(role, vec![Part::Text { text: text.into() }])
     }
 
     /// A message with the given parts.
-    pub fn of(role: Role, parts: Vec<Part>) -> Self {
+    pub fn new(role: Role, parts: Vec<Part>) -> Self {
         Self {
             role,
             parts,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CallId, GateId, QueueItemId, SessionId, ThreadId};
+use crate::{CallId, GateId, PromptId, SessionId, ThreadId};
 
 /// An error with a stable code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ pub struct ErrorIds {
     pub thread: Option<ThreadId>,
     /// The prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub item: Option<QueueItemId>,
+    pub prompt: Option<PromptId>,
     /// The tool call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    CallId, EntryId, ErrorInfo, Gate, GateId, Millis, QueueItemId, Resolution, ResultStatus, Seal,
+    CallId, EntryId, ErrorInfo, Gate, GateId, Millis, PromptId, Resolution, ResultStatus, Seal,
     SessionId, ThreadId, Usage,
 };
 
@@ -85,7 +85,7 @@ pub enum EventKind {
     /// A turn ended.
     TurnEnd {
         /// The prompt.
-        item: QueueItemId,
+        prompt: PromptId,
         /// Why it ended.
         reason: TurnEnd,
     },
@@ -102,9 +102,9 @@ pub enum EventKind {
     /// The queue changed.
     QueueState {
         /// The running prompt.
-        running: Option<QueueItemId>,
+        running: Option<PromptId>,
         /// The waiting prompts, in order.
-        waiting: Vec<QueueItemId>,
+        waiting: Vec<PromptId>,
     },
     /// Compaction started.
     CompactionStart,
@@ -164,11 +164,11 @@ pub enum EventKind {
         /// The model.
         model: String,
         /// Number of attempts so far.
-        tries: u32,
+        attempts: u32,
         /// Delay before the next attempt, in milliseconds.
         wait_ms: u64,
         /// The cause.
-        why: String,
+        reason: String,
     },
     /// Failover: another model answers from now on.
     ModelSwitched {
@@ -177,13 +177,13 @@ pub enum EventKind {
         /// The new model.
         to: String,
         /// The cause.
-        why: String,
+        reason: String,
     },
     /// The model's system prompt or tools changed. Together with the history this
     /// reproduces every model request.
-    Prompted {
+    ContextChanged {
         /// The new context.
-        prompted: Box<ModelContext>,
+        context: Box<ModelContext>,
     },
     /// Usage of a model call.
     Usage {
@@ -233,7 +233,7 @@ impl EventKind {
             Self::DecisionGateWithdrawn { .. } => "decision_gate_withdrawn",
             Self::ModelRetry { .. } => "model_retry",
             Self::ModelSwitched { .. } => "model_switched",
-            Self::Prompted { .. } => "prompted",
+            Self::ContextChanged { .. } => "context_changed",
             Self::Usage { .. } => "usage",
             Self::Artifact { .. } => "artifact",
             Self::Lagged { .. } => "lagged",

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{CallId, GateId, Millis, QueueItemId, Receipt, SessionId, ThreadId};
+use crate::{CallId, GateId, Millis, PromptId, Receipt, SessionId, ThreadId};
 
 /// A point where a thread waits for a decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -97,7 +97,7 @@ pub struct GateOrigin {
     /// The thread that waits.
     pub thread: ThreadId,
     /// The prompt.
-    pub item: QueueItemId,
+    pub prompt: PromptId,
     /// The tool call.
     pub call: CallId,
     /// Name of the tool.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use uuid::Uuid;
 
 /// Maximum length of an id.
-const LONGEST: usize = 256;
+const MAX_LEN: usize = 256;
 
 /// The text is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,7 +42,7 @@ macro_rules! ids {
             type Error = IdError;
 
             fn try_from(text: String) -> Result<Self, IdError> {
-                let fits = (1..=LONGEST).contains(&text.len());
+                let fits = (1..=MAX_LEN).contains(&text.len());
                 if fits && text.bytes().all(|byte| byte.is_ascii_graphic()) {
                     Ok(Self(text.into()))
                 } else {
@@ -97,8 +97,8 @@ ids! {
     ThreadId,
     /// Id of an entry.
     EntryId,
-    /// Id of an item in a thread's queue.
-    QueueItemId,
+    /// Id of a prompt.
+    PromptId,
     /// Id of a tool call, as chosen by the model.
     CallId,
     /// Id of a sandbox.
@@ -107,15 +107,15 @@ ids! {
     CommandId,
 }
 
-impl From<SessionId> for QueueItemId {
+impl From<SessionId> for PromptId {
     /// The prompt id of a session that has a single prompt.
     fn from(session: SessionId) -> Self {
         Self(session.0)
     }
 }
 
-/// Id of a gate: `gate:{session}:{thread}:{queue item}:{resume key}`. Derived, so the
-/// same key in the same item is the same gate after a restart.
+/// Id of a gate: `gate:{session}:{thread}:{prompt}:{resume key}`. Derived, so the
+/// same key in the same prompt is the same gate after a restart.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(from = "String")]
 pub struct GateId(Arc<str>);
@@ -125,10 +125,10 @@ impl GateId {
     pub fn new(
         session: &SessionId,
         thread: &ThreadId,
-        item: &QueueItemId,
+        prompt: &PromptId,
         resume_key: &str,
     ) -> Self {
-        Self(format!("gate:{session}:{thread}:{item}:{resume_key}").into())
+        Self(format!("gate:{session}:{thread}:{prompt}:{resume_key}").into())
     }
 
     /// The id as text.

@@ -9,14 +9,14 @@ use crate::{Message, Role};
 /// Why an answer is incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Incomplete {
+pub enum IncompleteReason {
     /// The model reached its output limit.
     OutputLimit,
     /// The model or its provider refused to continue.
     Refused,
 }
 
-impl Incomplete {
+impl IncompleteReason {
     /// Classifies a stop reason of any provider.
     pub fn from_stop_reason(stop_reason: &str) -> Option<Self> {
         Some(match stop_reason.to_ascii_lowercase().as_str() {
@@ -32,7 +32,7 @@ impl Incomplete {
     }
 }
 
-impl fmt::Display for Incomplete {
+impl fmt::Display for IncompleteReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::OutputLimit => "the answer is truncated: the model reached its output limit",
@@ -43,12 +43,11 @@ impl fmt::Display for Incomplete {
 
 impl Message {
     /// Why the message is incomplete, if it is.
-    pub fn incomplete(&self) -> Option<Incomplete> {
-        let said = self.role == Role::Assistant;
+    pub fn incomplete_reason(&self) -> Option<IncompleteReason> {
         self.stop_reason
             .as_deref()
-            .filter(|_| said)
-            .and_then(Incomplete::from_stop_reason)
+            .filter(|_| self.role == Role::Assistant)
+            .and_then(IncompleteReason::from_stop_reason)
     }
 }
 
@@ -61,20 +60,20 @@ mod tests {
         for (words, expected) in [
             (
                 ["max_tokens", "length", "max_output_tokens", "MAX_TOKENS"],
-                Some(Incomplete::OutputLimit),
+                Some(IncompleteReason::OutputLimit),
             ),
             (
                 ["refusal", "content_filter", "SAFETY", "PROHIBITED_CONTENT"],
-                Some(Incomplete::Refused),
+                Some(IncompleteReason::Refused),
             ),
             (["end_turn", "stop", "completed", "STOP"], None),
         ] {
             for word in words {
                 let mut message = Message::text(Role::Assistant, "so far");
                 message.stop_reason = Some(word.to_owned());
-                assert_eq!(message.incomplete(), expected, "{word}");
+                assert_eq!(message.incomplete_reason(), expected, "{word}");
                 message.role = Role::User;
-                assert_eq!(message.incomplete(), None, "{word}");
+                assert_eq!(message.incomplete_reason(), None, "{word}");
             }
         }
     }

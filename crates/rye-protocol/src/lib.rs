@@ -2,7 +2,7 @@
 //! no I/O and names no database, vendor or transport.
 //!
 //! A [`Session`] has concurrent [`Thread`]s. Prompts wait in a thread's queue as
-//! [`QueueItem`]s; the history is a tree of [`Entry`]s; a [`Gate`] waits for a person's
+//! [`QueuedPrompt`]s; the history is a tree of [`Entry`]s; a [`Gate`] waits for a person's
 //! decision. A [`Batch`] commits changes and their [`Event`]s atomically.
 //!
 //! ```
@@ -22,10 +22,10 @@ mod batch;
 mod entry;
 mod error;
 mod event;
+mod evidence;
 mod gate;
 mod id;
 mod incomplete;
-mod proof;
 mod queue;
 #[cfg(feature = "schema")]
 mod schema;
@@ -34,22 +34,22 @@ mod thread;
 mod time;
 mod usage;
 
-pub use batch::{Batch, Op, Suspended};
+pub use batch::{Batch, Op, SuspendedTurn};
 pub use entry::{Entry, EntryKind, Message, Part, ResultStatus, Role};
 pub use error::{ErrorCode, ErrorIds, ErrorInfo};
 pub use event::{Event, EventKind, ModelContext, StatusKind, ToolDefinition, TurnEnd};
+pub use evidence::{Archive, Receipt, Seal};
 pub use gate::{Action, Gate, GateKind, GateOrigin, GateRef, GateStatus, Resolution};
 pub use id::{
-    CallId, CommandId, EntryId, GateId, IdError, QueueItemId, SandboxId, SessionId, ThreadId,
+    CallId, CommandId, EntryId, GateId, IdError, PromptId, SandboxId, SessionId, ThreadId,
 };
-pub use incomplete::Incomplete;
-pub use proof::{Archive, Receipt, Seal};
-pub use queue::{Author, ItemStatus, QueueItem, QueueMode};
+pub use incomplete::IncompleteReason;
+pub use queue::{Author, PromptStatus, QueueMode, QueuedPrompt};
 #[cfg(feature = "schema")]
 pub use schema::schema;
 pub use session::{Parent, Purpose, SandboxRef, Session, SessionStatus};
 pub use thread::{
-    Call, CallState, Compacting, Effect, Phase, ProcessRef, Thread, ThreadStatus, Turn,
+    Call, CallState, CompactionReason, Effect, Phase, ProcessRef, Thread, ThreadStatus, Turn,
 };
 pub use time::Millis;
 pub use usage::{Limits, Usage};

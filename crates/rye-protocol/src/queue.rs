@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Limits, Millis, Part, QueueItemId, SessionId, ThreadId};
+use crate::{Limits, Millis, Part, PromptId, SessionId, ThreadId};
 
 /// A prompt: waiting, running or finished.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct QueueItem {
+pub struct QueuedPrompt {
     /// Unique id.
-    pub id: QueueItemId,
+    pub id: PromptId,
     /// The session.
     pub session: SessionId,
     /// The thread.
@@ -41,7 +41,7 @@ pub struct QueueItem {
     /// What happens if the thread is busy.
     pub mode: QueueMode,
     /// Progress of the prompt.
-    pub status: ItemStatus,
+    pub status: PromptStatus,
     /// End of the collection window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collect_until: Option<Millis>,
@@ -52,10 +52,10 @@ pub struct QueueItem {
     pub created_at: Millis,
 }
 
-impl QueueItem {
-    /// Whether it waits without a position.
-    pub fn is_unplaced(&self) -> bool {
-        self.status == ItemStatus::Waiting && self.order == 0
+impl QueuedPrompt {
+    /// Whether the prompt waits and the host has not assigned a position yet.
+    pub fn needs_position(&self) -> bool {
+        self.status == PromptStatus::Waiting && self.order == 0
     }
 }
 
@@ -88,7 +88,7 @@ pub enum QueueMode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum ItemStatus {
+pub enum PromptStatus {
     /// Not started.
     Waiting,
     /// Started.
@@ -101,9 +101,9 @@ pub enum ItemStatus {
     Aborted,
 }
 
-impl ItemStatus {
+impl PromptStatus {
     /// Whether the prompt is finished.
-    pub fn is_over(self) -> bool {
+    pub fn is_finished(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Aborted)
     }
 }

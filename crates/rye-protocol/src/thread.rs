@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    CallId, CommandId, EntryId, GateId, Millis, QueueItemId, QueueMode, SessionId, ThreadId, Usage,
+    CallId, CommandId, EntryId, GateId, Millis, PromptId, QueueMode, SessionId, ThreadId, Usage,
 };
 
 /// A thread: a conversation with its own history and queue. It runs one prompt at a
@@ -33,7 +33,7 @@ pub struct Thread {
     pub events_hash: String,
     /// Usage of the thread's prompts, including their tasks.
     #[serde(default, skip_serializing_if = "Usage::is_zero")]
-    pub used: Usage,
+    pub usage: Usage,
     /// What happens to a prompt that arrives while the thread is busy.
     pub mode: QueueMode,
     /// The model, if it differs from the session's.
@@ -45,7 +45,7 @@ pub struct Thread {
     pub tokens: u64,
     /// The reason of the compaction in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub compacting: Option<Compacting>,
+    pub compaction: Option<CompactionReason>,
     /// The turn in progress, with its complete state.
     pub turn: Option<Turn>,
     /// The last command that it carried out. A command to several threads stays in the
@@ -79,7 +79,7 @@ pub enum ThreadStatus {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Turn {
     /// The prompt.
-    pub item: QueueItemId,
+    pub prompt: PromptId,
     /// The model that answers.
     pub model: String,
     /// Number of model calls in this turn.
@@ -92,29 +92,29 @@ pub struct Turn {
     pub reserved: Usage,
     /// Usage of the prompt so far, including child sessions.
     #[serde(default, skip_serializing_if = "Usage::is_zero")]
-    pub used: Usage,
+    pub usage: Usage,
     /// Skips the context size check, because compaction has just run or failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub unchecked: bool,
+    pub skip_size_check: bool,
     /// Whether the model has already reported a context overflow.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overflowed: bool,
     /// Whether the model was already asked to correct its result.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub retried: bool,
+    pub correction_requested: bool,
 }
 
 /// Why a history is compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Compacting {
+pub enum CompactionReason {
     /// The context size exceeds the compaction threshold.
-    Full,
+    Threshold,
     /// The model reported a context overflow.
     Overflow,
     /// A user requested it.
-    Asked,
+    Requested,
 }
 
 #[expect(

@@ -16,7 +16,7 @@ pub struct Usage {
     /// Input tokens read from the provider's cache.
     pub cached_tokens: u64,
     /// Input tokens written to the provider's cache.
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub cache_write_tokens: u64,
     /// Output tokens.
     pub output_tokens: u64,
@@ -55,7 +55,7 @@ impl Usage {
     clippy::trivially_copy_pass_by_ref,
     reason = "signature required by serde"
 )]
-fn is_none(tokens: &u64) -> bool {
+fn is_zero(tokens: &u64) -> bool {
     *tokens == 0
 }
 
@@ -84,7 +84,7 @@ impl Limits {
 
     /// The remaining amounts after some usage.
     #[must_use]
-    pub fn left(self, usage: &Usage) -> Self {
+    pub fn remaining(self, usage: &Usage) -> Self {
         let left = |limit: Option<u64>, used| limit.map(|limit| limit.saturating_sub(used));
         Self {
             turns: left(self.turns, usage.turns),
@@ -96,7 +96,7 @@ impl Limits {
 
     /// The tighter limit of both, per field.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub fn min(self, other: Self) -> Self {
         fn tighter<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
             match (one, other) {
                 (Some(one), Some(other)) => Some(one.min(other)),
@@ -145,7 +145,7 @@ mod tests {
             output_tokens: 9,
             ..Usage::default()
         };
-        let left = limits.left(&usage);
+        let left = limits.remaining(&usage);
         assert_eq!(
             (left.turns, left.tokens, left.depth),
             (Some(0), None, Some(2))
@@ -165,8 +165,8 @@ mod tests {
             until: Some(Millis(7)),
             ..Limits::default()
         };
-        let both = one.and(other);
-        assert_eq!(both, other.and(one));
+        let both = one.min(other);
+        assert_eq!(both, other.min(one));
         assert_eq!(
             (both.turns, both.tokens, both.until),
             (Some(2), Some(10), Some(Millis(7)))

@@ -14,20 +14,20 @@ fn checked_in_schema_is_up_to_date() {
         env!("CARGO_MANIFEST_DIR"),
         "/../../docs/reference/protocol.schema.json"
     );
-    let there = std::fs::read_to_string(file).unwrap();
-    let there: Value = serde_json::from_str(&there).unwrap();
+    let checked_in = std::fs::read_to_string(file).unwrap();
+    let checked_in: Value = serde_json::from_str(&checked_in).unwrap();
     assert_eq!(
-        there,
+        checked_in,
         rye_protocol::schema(),
         "the schema is out of date; run: cargo xtask docs"
     );
 }
 
 /// A validator for one type.
-fn validator(of: &str) -> jsonschema::Validator {
+fn validator(type_name: &str) -> jsonschema::Validator {
     let mut schema = rye_protocol::schema();
-    let only = json!({ "$ref": format!("#/$defs/{of}"), "$defs": schema["$defs"].take() });
-    jsonschema::validator_for(&only).unwrap()
+    let root = json!({ "$ref": format!("#/$defs/{type_name}"), "$defs": schema["$defs"].take() });
+    jsonschema::validator_for(&root).unwrap()
 }
 
 fn entry(parts: Vec<Part>) -> Entry {
@@ -36,8 +36,8 @@ fn entry(parts: Vec<Part>) -> Entry {
         session: SessionId::new(),
         thread: ThreadId::new(),
         parent: None,
-        item: None,
-        kind: EntryKind::Message(Message::of(Role::Tool, parts)),
+        prompt: None,
+        kind: EntryKind::Message(Message::new(Role::Tool, parts)),
         created_at: Millis(1),
         hash: String::new(),
     }
@@ -50,7 +50,7 @@ fn serialised_values_match_the_schema_and_invalid_ones_do_not() {
     let mut error = ErrorInfo::new(ErrorCode::Denied, "no");
     error.ids.call = Some(call.clone());
     error.ids.gate = Some(GateId::from("gate:s:t:i:k".to_owned()));
-    let good = json!(entry(vec![
+    let valid = json!(entry(vec![
         Part::Text { text: "hi".into() },
         Part::ToolResult {
             call_id: call,
@@ -62,8 +62,8 @@ fn serialised_values_match_the_schema_and_invalid_ones_do_not() {
             elided: false,
         },
     ]));
-    assert!(entries.is_valid(&good), "{good}");
-    for (place, bad) in [
+    assert!(entries.is_valid(&valid), "{valid}");
+    for (pointer, value) in [
         ("/id", json!("two words")),
         ("/created_at", json!("yesterday")),
         ("/kind/type", json!("massage")),
@@ -73,9 +73,9 @@ fn serialised_values_match_the_schema_and_invalid_ones_do_not() {
         ("/kind/parts/1/error/code", json!("else")),
         ("/kind/parts/1/error/ids/call", json!(7)),
     ] {
-        let mut wrong = good.clone();
-        *wrong.pointer_mut(place).unwrap() = bad;
-        assert!(!entries.is_valid(&wrong), "{place}");
+        let mut invalid = valid.clone();
+        *invalid.pointer_mut(pointer).unwrap() = value;
+        assert!(!entries.is_valid(&invalid), "{pointer}");
     }
     let event = json!(Event {
         sequence: Some(1),

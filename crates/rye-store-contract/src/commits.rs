@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::Subject;
 use crate::sample::{
-    append, begin, chain, eid, entry, gate, id, ids, item, put_gate, put_item, put_session,
+    append, begin, chain, eid, entry, gate, id, ids, prompt, put_gate, put_prompt, put_session,
     put_thread, replace, session, sid, suspended, thread, tid, told, told_of, write,
 };
 
@@ -33,9 +33,9 @@ pub async fn a_batch_is_written_whole(subject: Subject) {
     let ops = vec![
         append(first.clone()),
         put_thread(main.clone()),
-        put_item(item("s", "q1", 1)),
+        put_prompt(prompt("s", "q1", 1)),
         put_gate(ask.clone()),
-        Op::PutSuspended(Arc::new(turn.clone())),
+        Op::PutSuspendedTurn(Arc::new(turn.clone())),
         told(),
         told_of(&first),
     ];
@@ -45,7 +45,7 @@ pub async fn a_batch_is_written_whole(subject: Subject) {
         let record = store.record(&sid("s")).await.unwrap().unwrap();
         assert_eq!(record.session, session("s"));
         assert_eq!(record.threads, std::slice::from_ref(&main));
-        assert_eq!(record.items, [item("s", "q1", 1)]);
+        assert_eq!(record.prompts, [prompt("s", "q1", 1)]);
         assert_eq!(record.gates, std::slice::from_ref(&ask));
         assert_eq!(record.suspended, std::slice::from_ref(&turn));
         assert_eq!(record.sequence, 2);
@@ -72,14 +72,14 @@ pub async fn a_batch_with_one_bad_change_writes_nothing(subject: Subject) {
         put_thread(thread("s", "second")),
         append(entry("s", "e1", Some("e0"))),
         replace(elided),
-        put_item(item("s", "q1", 1)),
+        put_prompt(prompt("s", "q1", 1)),
         put_gate(ask.clone()),
-        Op::PutSuspended(Arc::new(suspended(&ask))),
+        Op::PutSuspendedTurn(Arc::new(suspended(&ask))),
         Op::AddUsage(Usage {
             turns: 1,
             ..Usage::default()
         }),
-        Op::RemoveItem(id("q1")),
+        Op::RemovePrompt(id("q1")),
         told(),
     ];
     let mut ops = good.clone();
@@ -309,9 +309,9 @@ pub async fn what_belongs_to_another_session_is_refused(subject: Subject) {
         put_thread(thread("t", "main")),
         append(entry("t", "e0", None)),
         replace(entry("t", "e0", None)),
-        put_item(item("t", "q1", 1)),
+        put_prompt(prompt("t", "q1", 1)),
         put_gate(gate("t", "q1", "deploy")),
-        Op::PutSuspended(Arc::new(suspended(&gate("t", "q1", "deploy")))),
+        Op::PutSuspendedTurn(Arc::new(suspended(&gate("t", "q1", "deploy")))),
     ];
     for op in foreign {
         let refused = write(store, &lease, vec![told(), op.clone()]).await;
@@ -327,7 +327,7 @@ pub async fn nothing_is_written_to_a_session_that_is_not_there(subject: Subject)
     let homeless = [
         put_thread(thread("s", "main")),
         append(entry("s", "e0", None)),
-        put_item(item("s", "q1", 1)),
+        put_prompt(prompt("s", "q1", 1)),
         put_gate(gate("s", "q1", "deploy")),
         Op::AddUsage(Usage::default()),
         told(),
@@ -346,7 +346,7 @@ pub async fn ids_are_those_of_one_session(subject: Subject) {
         let lease = begin(store, name).await;
         let ops = vec![
             append(entry(name, "e0", None)),
-            put_item(item(name, "q1", 1)),
+            put_prompt(prompt(name, "q1", 1)),
         ];
         write(store, &lease, ops).await.unwrap();
     }
@@ -354,7 +354,7 @@ pub async fn ids_are_those_of_one_session(subject: Subject) {
         let path = store.path(&sid(name), &eid("e0")).await.unwrap();
         assert_eq!(path, [entry(name, "e0", None)]);
         let record = store.record(&sid(name)).await.unwrap().unwrap();
-        assert_eq!(record.items, [item(name, "q1", 1)]);
+        assert_eq!(record.prompts, [prompt(name, "q1", 1)]);
     }
 }
 
@@ -421,7 +421,7 @@ pub async fn deep_arguments_come_back_as_they_were(subject: Subject) {
         tool: "dig".to_owned(),
         args,
     };
-    first.kind = EntryKind::Message(Message::of(Role::Assistant, vec![call]));
+    first.kind = EntryKind::Message(Message::new(Role::Assistant, vec![call]));
     let ops = vec![append(first.clone()), told_of(&first)];
     write(store, &lease, ops).await.unwrap();
     let path = store.path(&sid("s"), &eid("e0")).await.unwrap();
@@ -449,15 +449,15 @@ pub async fn numbers_come_back_as_they_were(subject: Subject) {
         tool: "count".to_owned(),
         args: numbers,
     };
-    first.kind = EntryKind::Message(Message::of(Role::Assistant, vec![call]));
-    let mut last = item("s", "q1", u64::MAX);
+    first.kind = EntryKind::Message(Message::new(Role::Assistant, vec![call]));
+    let mut last = prompt("s", "q1", u64::MAX);
     last.collect_until = Some(Millis(u64::MAX));
-    let ops = vec![append(first.clone()), put_item(last.clone())];
+    let ops = vec![append(first.clone()), put_prompt(last.clone())];
     write(store, &lease, ops).await.unwrap();
     let path = store.path(&sid("s"), &eid("e0")).await.unwrap();
     assert_eq!(path, [first]);
     let record = store.record(&sid("s")).await.unwrap().unwrap();
-    assert_eq!(record.items, [last]);
+    assert_eq!(record.prompts, [last]);
 }
 
 /// Nor does the lease outlive it; its neighbour stays.
@@ -469,9 +469,9 @@ pub async fn a_session_that_is_removed_leaves_nothing(subject: Subject) {
         let ask = gate(name, "q1", "deploy");
         let ops = vec![
             append(entry(name, "e0", None)),
-            put_item(item(name, "q1", 1)),
+            put_prompt(prompt(name, "q1", 1)),
             put_gate(ask.clone()),
-            Op::PutSuspended(Arc::new(suspended(&ask))),
+            Op::PutSuspendedTurn(Arc::new(suspended(&ask))),
             told(),
         ];
         write(store, &lease, ops).await.unwrap();

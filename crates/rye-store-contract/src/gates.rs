@@ -6,7 +6,9 @@ use rye_engine::store::{Post, Posted, SessionStore, StoreError};
 use rye_protocol::{EventKind, Gate, GateRef, GateStatus, Millis, Op, Resolution};
 
 use crate::Subject;
-use crate::sample::{begin, decision, gate, item, put_gate, put_item, sid, suspended, told, write};
+use crate::sample::{
+    begin, decision, gate, prompt, put_gate, put_prompt, sid, suspended, told, write,
+};
 
 fn answer(gate: &Gate, resolution: Resolution) -> Post {
     Post::Resolve {
@@ -17,7 +19,11 @@ fn answer(gate: &Gate, resolution: Resolution) -> Post {
 
 async fn ask(store: &dyn SessionStore, gate: &Gate) -> rye_engine::store::Lease {
     let lease = begin(store, "s").await;
-    let ops = vec![put_item(item("s", "q1", 1)), put_gate(gate.clone()), told()];
+    let ops = vec![
+        put_prompt(prompt("s", "q1", 1)),
+        put_gate(gate.clone()),
+        told(),
+    ];
     write(store, &lease, ops).await.unwrap();
     lease
 }
@@ -150,7 +156,7 @@ pub async fn a_gate_that_has_ended_is_not_put_again(subject: Subject) {
         at: Millis(6_000),
     };
     for again in [withdrawn, open.clone()] {
-        let ops = vec![Op::RemoveItem(crate::sample::qid("q1")), put_gate(again)];
+        let ops = vec![Op::RemovePrompt(crate::sample::qid("q1")), put_gate(again)];
         let refused = write(store, &lease, ops).await;
         assert_eq!(refused, Err(StoreError::GateEnded(open.id.clone())));
     }
@@ -257,13 +263,13 @@ pub async fn a_turn_that_waits_is_in_the_record_until_it_is_cleared(subject: Sub
     let mut turn = suspended(&open);
     for attempt in 1..3 {
         turn.attempt = attempt;
-        let put = Op::PutSuspended(Arc::new(turn.clone()));
+        let put = Op::PutSuspendedTurn(Arc::new(turn.clone()));
         write(store, &lease, vec![put]).await.unwrap();
         let record = store.record(&sid("s")).await.unwrap().unwrap();
         assert_eq!(record.suspended, std::slice::from_ref(&turn));
     }
     for _ in 0..2 {
-        let clear = Op::ClearSuspended(open.id.clone());
+        let clear = Op::RemoveSuspendedTurn(open.id.clone());
         write(store, &lease, vec![clear]).await.unwrap();
         let record = store.record(&sid("s")).await.unwrap().unwrap();
         assert_eq!(record.suspended, []);

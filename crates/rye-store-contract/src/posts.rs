@@ -4,18 +4,19 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rye_engine::store::{Claim, Control, Order, Post, Posted, StoreError};
-use rye_protocol::{ItemStatus, Millis, Op, SessionId};
+use rye_protocol::{Millis, Op, PromptStatus, SessionId};
 use serde_json::json;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 
 use crate::Subject;
 use crate::sample::{
-    begin, entry, id, item, put_item, put_session, put_thread, replace, session, sid, thread, write,
+    begin, entry, id, prompt, put_prompt, put_session, put_thread, replace, session, sid, thread,
+    write,
 };
 
-fn prompt(session: &str, name: &str) -> Post {
-    Post::Prompt(Box::new(item(session, name, 1)))
+fn post_prompt(session: &str, name: &str) -> Post {
+    Post::Prompt(Box::new(prompt(session, name, 1)))
 }
 
 fn control(order: Order) -> Control {
@@ -33,17 +34,17 @@ async fn news(posts: &mut broadcast::Receiver<SessionId>) -> SessionId {
 /// Whoever holds the session.
 pub async fn anybody_may_post_a_prompt(subject: Subject) {
     begin(&*subject.store, "s").await;
-    let posted = subject.other.post(&sid("s"), prompt("s", "q1")).await;
+    let posted = subject.other.post(&sid("s"), post_prompt("s", "q1")).await;
     assert_eq!(posted, Ok(Posted::Written));
     let record = subject.store.record(&sid("s")).await.unwrap().unwrap();
-    assert_eq!(record.items, [item("s", "q1", 1)]);
+    assert_eq!(record.prompts, [prompt("s", "q1", 1)]);
 }
 
 /// Whenever and in which place it comes.
 pub async fn the_same_prompt_again_is_the_same(subject: Subject) {
     let store = &*subject.store;
     begin(store, "s").await;
-    let mut first = item("s", "q1", 1);
+    let mut first = prompt("s", "q1", 1);
     first.metadata = json!({ "a": 1, "b": 2 }).as_object().cloned().unwrap();
     let posted = store
         .post(&sid("s"), Post::Prompt(Box::new(first.clone())))
@@ -56,27 +57,27 @@ pub async fn the_same_prompt_again_is_the_same(subject: Subject) {
     let posted = store.post(&sid("s"), Post::Prompt(Box::new(again))).await;
     assert_eq!(posted, Ok(Posted::Same));
     let record = store.record(&sid("s")).await.unwrap().unwrap();
-    assert_eq!(record.items, [first]);
+    assert_eq!(record.prompts, [first]);
 }
 
 /// Answered, or joined with others.
 pub async fn a_prompt_is_the_same_whatever_became_of_it(subject: Subject) {
     let store = &*subject.store;
     let lease = begin(store, "s").await;
-    store.post(&sid("s"), prompt("s", "q1")).await.unwrap();
-    let mut done = item("s", "q1", 1);
+    store.post(&sid("s"), post_prompt("s", "q1")).await.unwrap();
+    let mut done = prompt("s", "q1", 1);
     done.content = "q1 and others".into();
-    done.status = ItemStatus::Done;
-    write(store, &lease, vec![put_item(done)]).await.unwrap();
-    let posted = store.post(&sid("s"), prompt("s", "q1")).await;
+    done.status = PromptStatus::Done;
+    write(store, &lease, vec![put_prompt(done)]).await.unwrap();
+    let posted = store.post(&sid("s"), post_prompt("s", "q1")).await;
     assert_eq!(posted, Ok(Posted::Same));
     let record = store.record(&sid("s")).await.unwrap().unwrap();
-    assert_eq!(record.items, []);
+    assert_eq!(record.prompts, []);
     // One that the holder wrote is known as well.
-    write(store, &lease, vec![put_item(item("s", "q2", 2))])
+    write(store, &lease, vec![put_prompt(prompt("s", "q2", 2))])
         .await
         .unwrap();
-    let posted = store.post(&sid("s"), prompt("s", "q2")).await;
+    let posted = store.post(&sid("s"), post_prompt("s", "q2")).await;
     assert_eq!(posted, Ok(Posted::Same));
 }
 
@@ -84,23 +85,23 @@ pub async fn a_prompt_is_the_same_whatever_became_of_it(subject: Subject) {
 pub async fn another_prompt_of_the_same_id_is_a_conflict(subject: Subject) {
     let store = &*subject.store;
     begin(store, "s").await;
-    store.post(&sid("s"), prompt("s", "q1")).await.unwrap();
-    let mut other = item("s", "q1", 1);
+    store.post(&sid("s"), post_prompt("s", "q1")).await.unwrap();
+    let mut other = prompt("s", "q1", 1);
     other.content = "something else".into();
     let posted = store.post(&sid("s"), Post::Prompt(Box::new(other))).await;
     let expected = StoreError::Conflict {
-        what: "queue item",
+        what: "queue prompt",
         id: "q1".to_owned(),
     };
     assert_eq!(posted, Err(expected));
     let record = store.record(&sid("s")).await.unwrap().unwrap();
-    assert_eq!(record.items, [item("s", "q1", 1)]);
+    assert_eq!(record.prompts, [prompt("s", "q1", 1)]);
 }
 
 /// So does an order.
 pub async fn a_prompt_needs_a_session_and_a_thread(subject: Subject) {
     let store = &*subject.store;
-    let nowhere = store.post(&sid("s"), prompt("s", "q1")).await;
+    let nowhere = store.post(&sid("s"), post_prompt("s", "q1")).await;
     let no_session = StoreError::NotFound {
         what: "session",
         id: "s".to_owned(),
@@ -113,7 +114,7 @@ pub async fn a_prompt_needs_a_session_and_a_thread(subject: Subject) {
         what: "thread",
         id: "side".to_owned(),
     };
-    let mut lost = item("s", "q1", 1);
+    let mut lost = prompt("s", "q1", 1);
     lost.thread = id("side");
     let nowhere = store.post(&sid("s"), Post::Prompt(Box::new(lost))).await;
     assert_eq!(nowhere, Err(no_thread.clone()));
@@ -121,7 +122,7 @@ pub async fn a_prompt_needs_a_session_and_a_thread(subject: Subject) {
     assert_eq!(store.post(&sid("s"), order).await, Err(no_thread));
     // One session's prompt is not put into another.
     begin(store, "t").await;
-    let astray = store.post(&sid("t"), prompt("s", "q1")).await;
+    let astray = store.post(&sid("t"), post_prompt("s", "q1")).await;
     assert!(matches!(astray, Err(StoreError::Conflict { .. })));
 }
 
@@ -178,7 +179,7 @@ pub async fn whoever_listens_is_told(subject: Subject) {
     begin(&**store, "s").await;
     let mut here = store.posts();
     let mut there = other.posts();
-    store.post(&sid("s"), prompt("s", "q1")).await.unwrap();
+    store.post(&sid("s"), post_prompt("s", "q1")).await.unwrap();
     assert_eq!(news(&mut here).await, sid("s"));
     assert_eq!(news(&mut there).await, sid("s"));
     let order = Post::Control(control(Order::Pause));
@@ -198,7 +199,10 @@ pub async fn whoever_listens_hears_of_each_of_many(subject: Subject) {
     }
     let mut posts = store.posts();
     for name in &names {
-        other.post(&sid(name), prompt(name, "q1")).await.unwrap();
+        other
+            .post(&sid(name), post_prompt(name, "q1"))
+            .await
+            .unwrap();
     }
     let mut silent: BTreeSet<_> = names.iter().map(|name| sid(name)).collect();
     while !silent.is_empty() {

@@ -1,36 +1,36 @@
 //! How prompts are found again, by whomever they were given their ids.
 
 use rye_engine::store::{Lease, Post, Posted, SessionStore, StoreError};
-use rye_protocol::{ItemStatus, Op, QueueItem};
+use rye_protocol::{Op, PromptStatus, QueuedPrompt};
 
 use crate::Subject;
 use crate::sample::{
-    append, begin, entry, id, item, put_item, put_thread, sid, thread, told, write,
+    append, begin, entry, id, prompt, put_prompt, put_thread, sid, thread, told, write,
 };
 
 /// Sends a prompt from outside.
-async fn post(store: &dyn SessionStore, item: &QueueItem) -> Result<Posted, StoreError> {
-    let post = Post::Prompt(Box::new(item.clone()));
+async fn post(store: &dyn SessionStore, prompt: &QueuedPrompt) -> Result<Posted, StoreError> {
+    let post = Post::Prompt(Box::new(prompt.clone()));
     store.post(&sid("s"), post).await
 }
 
 /// A prompt of a thread.
-fn of(thread: &str, name: &str, status: ItemStatus) -> QueueItem {
-    let mut item = item("s", name, 1);
-    item.thread = id(thread);
-    item.status = status;
-    item
+fn of(thread: &str, name: &str, status: PromptStatus) -> QueuedPrompt {
+    let mut prompt = prompt("s", name, 1);
+    prompt.thread = id(thread);
+    prompt.status = status;
+    prompt
 }
 
 /// What is in the record and in the archive, in both ways to it.
-async fn holds(subject: &Subject, all: &[QueueItem]) {
-    let open = all.iter().filter(|item| !item.status.is_over());
+async fn holds(subject: &Subject, all: &[QueuedPrompt]) {
+    let open = all.iter().filter(|prompt| !prompt.status.is_finished());
     let open: Vec<_> = open.cloned().collect();
     for store in [&subject.store, &subject.other] {
         let record = store.record(&sid("s")).await.unwrap().unwrap();
-        assert_eq!(record.items, open);
+        assert_eq!(record.prompts, open);
         let archive = store.archive(&sid("s")).await.unwrap().unwrap();
-        assert_eq!(archive.items, all);
+        assert_eq!(archive.prompts, all);
     }
 }
 
@@ -46,12 +46,12 @@ async fn two_threads(store: &dyn SessionStore) -> Lease {
 pub async fn prompts_are_found_whatever_the_order_of_their_ids(subject: Subject) {
     let lease = two_threads(&*subject.store).await;
     let names = ["c", "f", "g", "k", "b", "l", "d", "z", "a"];
-    let mut all: Vec<QueueItem> = Vec::new();
+    let mut all: Vec<QueuedPrompt> = Vec::new();
     for (at, name) in names.into_iter().enumerate() {
         let thread = if at % 3 == 1 { "side" } else { "main" };
-        let new = of(thread, name, ItemStatus::Waiting);
+        let new = of(thread, name, PromptStatus::Waiting);
         if at % 2 == 0 {
-            let ops = vec![put_item(new.clone()), told(), told()];
+            let ops = vec![put_prompt(new.clone()), told(), told()];
             write(&*subject.store, &lease, ops).await.unwrap();
         } else {
             let posted = post(&*subject.other, &new).await;
@@ -62,7 +62,7 @@ pub async fn prompts_are_found_whatever_the_order_of_their_ids(subject: Subject)
         for store in [&subject.store, &subject.other] {
             for known in &all {
                 let mut again = known.clone();
-                again.status = ItemStatus::Waiting;
+                again.status = PromptStatus::Waiting;
                 assert_eq!(post(&**store, &again).await, Ok(Posted::Same));
                 again.content.push('!');
                 let refused = post(&**store, &again).await;
@@ -71,8 +71,8 @@ pub async fn prompts_are_found_whatever_the_order_of_their_ids(subject: Subject)
         }
         // Those before are over one by one, and never in the order in which they came.
         let over = at * 5 % (at + 1);
-        all[over].status = ItemStatus::Done;
-        let ops = vec![told(), put_item(all[over].clone())];
+        all[over].status = PromptStatus::Done;
+        let ops = vec![told(), put_prompt(all[over].clone())];
         write(&*subject.store, &lease, ops).await.unwrap();
         holds(&subject, &all).await;
     }
@@ -82,15 +82,19 @@ pub async fn prompts_are_found_whatever_the_order_of_their_ids(subject: Subject)
 pub async fn a_prompt_may_open_again(subject: Subject) {
     let store = &*subject.store;
     let lease = begin(store, "s").await;
-    let mut all = ["q1", "q2", "q3"].map(|name| of("main", name, ItemStatus::Done));
-    write(store, &lease, all.clone().map(put_item).to_vec())
+    let mut all = ["q1", "q2", "q3"].map(|name| of("main", name, PromptStatus::Done));
+    write(store, &lease, all.clone().map(put_prompt).to_vec())
         .await
         .unwrap();
     holds(&subject, &all).await;
     for at in [1, 0, 2] {
-        for status in [ItemStatus::Waiting, ItemStatus::Running, ItemStatus::Done] {
+        for status in [
+            PromptStatus::Waiting,
+            PromptStatus::Running,
+            PromptStatus::Done,
+        ] {
             all[at].status = status;
-            write(store, &lease, vec![put_item(all[at].clone())])
+            write(store, &lease, vec![put_prompt(all[at].clone())])
                 .await
                 .unwrap();
             holds(&subject, &all).await;
@@ -106,25 +110,25 @@ pub async fn a_prompt_that_was_taken_away_is_a_new_one_when_it_comes_again(subje
     for gone in names {
         let mut all = Vec::new();
         for name in names {
-            let new = of("main", name, ItemStatus::Waiting);
-            let ops = vec![put_item(new.clone()), told()];
+            let new = of("main", name, PromptStatus::Waiting);
+            let ops = vec![put_prompt(new.clone()), told()];
             write(store, &lease, ops).await.unwrap();
             all.push(new);
         }
-        let remove = vec![Op::RemoveItem(id(gone)), Op::RemoveItem(id("never"))];
+        let remove = vec![Op::RemovePrompt(id(gone)), Op::RemovePrompt(id("never"))];
         write(store, &lease, remove).await.unwrap();
-        all.retain(|item| item.id.as_str() != gone);
+        all.retain(|prompt| prompt.id.as_str() != gone);
         holds(&subject, &all).await;
         for known in &all {
             assert_eq!(post(store, known).await, Ok(Posted::Same));
         }
-        let mut other = of("main", gone, ItemStatus::Waiting);
+        let mut other = of("main", gone, PromptStatus::Waiting);
         other.content.push_str(", or something else");
         let posted = post(&*subject.other, &other).await;
         assert_eq!(posted, Ok(Posted::Written));
         all.push(other);
         holds(&subject, &all).await;
-        let ops = names.map(|name| Op::RemoveItem(id(name))).to_vec();
+        let ops = names.map(|name| Op::RemovePrompt(id(name))).to_vec();
         write(store, &lease, ops).await.unwrap();
         holds(&subject, &[]).await;
     }
@@ -135,21 +139,21 @@ pub async fn prompts_of_several_threads_change_in_one_batch(subject: Subject) {
     let store = &*subject.store;
     let lease = two_threads(store).await;
     let mut all = [("main", "a"), ("side", "b"), ("main", "c"), ("side", "d")]
-        .map(|(thread, name)| of(thread, name, ItemStatus::Waiting));
-    write(store, &lease, all.clone().map(put_item).to_vec())
+        .map(|(thread, name)| of(thread, name, PromptStatus::Waiting));
+    write(store, &lease, all.clone().map(put_prompt).to_vec())
         .await
         .unwrap();
     holds(&subject, &all).await;
-    for item in &mut all[..2] {
-        item.status = ItemStatus::Done;
+    for prompt in &mut all[..2] {
+        prompt.status = PromptStatus::Done;
     }
     let ops = vec![
-        put_item(all[0].clone()),
+        put_prompt(all[0].clone()),
         put_thread(thread("s", "side")),
-        put_item(all[1].clone()),
+        put_prompt(all[1].clone()),
         put_thread(thread("s", "main")),
-        Op::RemoveItem(all[2].id.clone()),
-        put_item(all[3].clone()),
+        Op::RemovePrompt(all[2].id.clone()),
+        put_prompt(all[3].clone()),
         put_thread(thread("s", "third")),
     ];
     write(store, &lease, ops).await.unwrap();
@@ -158,7 +162,7 @@ pub async fn prompts_of_several_threads_change_in_one_batch(subject: Subject) {
     // A prompt is of one thread.
     let mut moved = last;
     moved.thread = id("main");
-    let refused = write(store, &lease, vec![put_item(moved)]).await;
+    let refused = write(store, &lease, vec![put_prompt(moved)]).await;
     assert!(matches!(refused, Err(StoreError::Conflict { .. })));
 }
 
@@ -168,8 +172,8 @@ pub async fn a_prompt_is_found_behind_a_long_turn(subject: Subject) {
     let lease = begin(store, "s").await;
     let mut all = Vec::new();
     for name in ["a", "b", "c"] {
-        let new = of("main", name, ItemStatus::Done);
-        write(store, &lease, vec![put_item(new.clone())])
+        let new = of("main", name, PromptStatus::Done);
+        write(store, &lease, vec![put_prompt(new.clone())])
             .await
             .unwrap();
         all.push(new);
@@ -180,7 +184,7 @@ pub async fn a_prompt_is_found_behind_a_long_turn(subject: Subject) {
         .into_iter()
         .enumerate()
     {
-        let new = of("main", name, ItemStatus::Waiting);
+        let new = of("main", name, PromptStatus::Waiting);
         let posted = post(&*subject.other, &new).await;
         let known = at < 3;
         let expected = if known { Posted::Same } else { Posted::Written };

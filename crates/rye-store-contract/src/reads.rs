@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use rye_engine::store::{Claim, SessionFilter, StoreError};
-use rye_protocol::{Entry, GateStatus, ItemStatus, Millis, Op, Parent};
+use rye_protocol::{Entry, GateStatus, Millis, Op, Parent, PromptStatus};
 
 use crate::Subject;
 use crate::sample::{
-    append, begin, chain, eid, entry, gate, id, ids, item, put_gate, put_item, put_session,
+    append, begin, chain, eid, entry, gate, id, ids, prompt, put_gate, put_prompt, put_session,
     put_thread, qid, session, sid, thread, tid, told, write,
 };
 
@@ -21,24 +21,28 @@ pub async fn a_record_holds_what_waits_and_no_more(subject: Subject) {
     let store = &*subject.store;
     let lease = begin(store, "s").await;
     let all = [
-        ItemStatus::Waiting,
-        ItemStatus::Running,
-        ItemStatus::Done,
-        ItemStatus::Failed,
-        ItemStatus::Aborted,
+        PromptStatus::Waiting,
+        PromptStatus::Running,
+        PromptStatus::Done,
+        PromptStatus::Failed,
+        PromptStatus::Aborted,
     ];
     let mut ops = vec![put_thread(thread("s", "a-second"))];
     for (n, status) in (0..).zip(all) {
-        let mut item = item("s", &format!("q{n}"), n);
-        item.status = status;
-        ops.push(put_item(item));
+        let mut prompt = prompt("s", &format!("q{n}"), n);
+        prompt.status = status;
+        ops.push(put_prompt(prompt));
     }
-    ops.push(put_item(item("s", "removed", 9)));
-    ops.push(Op::RemoveItem(qid("removed")));
-    ops.push(Op::RemoveItem(qid("never-there")));
+    ops.push(put_prompt(prompt("s", "removed", 9)));
+    ops.push(Op::RemovePrompt(qid("removed")));
+    ops.push(Op::RemovePrompt(qid("never-there")));
     write(store, &lease, ops).await.unwrap();
     let record = store.record(&sid("s")).await.unwrap().unwrap();
-    let names: Vec<_> = record.items.iter().map(|item| item.id.as_str()).collect();
+    let names: Vec<_> = record
+        .prompts
+        .iter()
+        .map(|prompt| prompt.id.as_str())
+        .collect();
     assert_eq!(names, ["q0", "q1"]);
     // In the order of making, not of the names.
     assert_eq!(
@@ -52,10 +56,14 @@ pub async fn items_come_in_their_order(subject: Subject) {
     let store = &*subject.store;
     let lease = begin(store, "s").await;
     let orders = [("c", 5), ("b", 5), ("a", 9), ("d", 1), ("e", u64::MAX)];
-    let items = orders.map(|(name, order)| put_item(item("s", name, order)));
-    write(store, &lease, items.to_vec()).await.unwrap();
+    let prompts = orders.map(|(name, order)| put_prompt(prompt("s", name, order)));
+    write(store, &lease, prompts.to_vec()).await.unwrap();
     let record = store.record(&sid("s")).await.unwrap().unwrap();
-    let names: Vec<_> = record.items.iter().map(|item| item.id.as_str()).collect();
+    let names: Vec<_> = record
+        .prompts
+        .iter()
+        .map(|prompt| prompt.id.as_str())
+        .collect();
     assert_eq!(names, ["d", "c", "b", "a", "e"]);
 }
 
@@ -66,13 +74,13 @@ pub async fn gates_of_what_runs_are_in_the_record_ended_or_not(subject: Subject)
     let mut ended = gate("s", "running", "one");
     ended.status = GateStatus::Expired { at: Millis(1) };
     let open = gate("s", "running", "two");
-    let mut running = item("s", "running", 1);
-    running.status = ItemStatus::Running;
-    let mut done = item("s", "done", 2);
-    done.status = ItemStatus::Done;
+    let mut running = prompt("s", "running", 1);
+    running.status = PromptStatus::Running;
+    let mut done = prompt("s", "done", 2);
+    done.status = PromptStatus::Done;
     let ops = vec![
-        put_item(running),
-        put_item(done),
+        put_prompt(running),
+        put_prompt(done),
         put_gate(ended.clone()),
         put_gate(gate("s", "done", "three")),
         put_gate(open.clone()),
@@ -141,15 +149,15 @@ pub async fn an_archive_is_all_of_a_session(subject: Subject) {
     let lease = begin(store, "s").await;
     begin(store, "other").await;
     let mut ops: Vec<_> = chain("s", 3).into_iter().map(append).collect();
-    let mut done = item("s", "q1", 1);
-    done.status = ItemStatus::Done;
-    ops.extend([put_item(done), put_item(item("s", "q2", 2)), told()]);
+    let mut done = prompt("s", "q1", 1);
+    done.status = PromptStatus::Done;
+    ops.extend([put_prompt(done), put_prompt(prompt("s", "q2", 2)), told()]);
     let open = gate("s", "q2", "open");
     ops.extend([put_gate(open.clone()), told()]);
     write(store, &lease, ops).await.unwrap();
     let archive = store.archive(&sid("s")).await.unwrap().unwrap();
     assert_eq!(archive.entries, chain("s", 3));
-    assert_eq!((archive.items.len(), archive.gates.len()), (2, 1));
+    assert_eq!((archive.prompts.len(), archive.gates.len()), (2, 1));
     assert_eq!(archive.events.len(), 2);
     assert_eq!(store.archive(&sid("none")).await.unwrap(), None);
 
@@ -159,10 +167,10 @@ pub async fn an_archive_is_all_of_a_session(subject: Subject) {
     let mut ops = vec![put_session(again.session)];
     ops.extend(again.threads.into_iter().map(put_thread));
     ops.extend(again.entries.into_iter().map(append));
-    ops.extend(again.items.into_iter().map(put_item));
+    ops.extend(again.prompts.into_iter().map(put_prompt));
     ops.extend(again.gates.into_iter().map(put_gate));
     let events = again.events.into_iter();
-    ops.extend(events.map(|event| Op::PastEvent(Arc::new(event))));
+    ops.extend(events.map(|event| Op::ImportedEvent(Arc::new(event))));
     write(store, &lease, ops).await.unwrap();
     assert_eq!(store.archive(&sid("s")).await.unwrap(), Some(archive));
 }

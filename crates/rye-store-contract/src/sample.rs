@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rye_engine::store::{Claim, Lease, SessionStore, StoreError};
 use rye_protocol::{
     Action, Batch, CallId, Entry, EntryId, EntryKind, EventKind, Gate, GateId, GateKind,
-    GateOrigin, GateStatus, ItemStatus, Limits, Message, Millis, Op, Purpose, QueueItem,
-    QueueItemId, QueueMode, Resolution, Role, Session, SessionId, SessionStatus, StatusKind,
-    Suspended, Thread, ThreadId, ThreadStatus, Usage,
+    GateOrigin, GateStatus, Limits, Message, Millis, Op, PromptId, PromptStatus, Purpose,
+    QueueMode, QueuedPrompt, Resolution, Role, Session, SessionId, SessionStatus, StatusKind,
+    SuspendedTurn, Thread, ThreadId, ThreadStatus, Usage,
 };
 use serde_json::{Map, Value, json};
 
@@ -51,13 +51,13 @@ pub fn thread(session: &str, name: &str) -> Thread {
         leaf: None,
         leaf_hash: String::new(),
         events_hash: String::new(),
-        used: Usage::default(),
+        usage: Usage::default(),
         seal: String::new(),
         mode: QueueMode::Followup,
         model: None,
         summary: None,
         tokens: 0,
-        compacting: None,
+        compaction: None,
         turn: None,
         last_command: None,
         metadata: Map::new(),
@@ -73,7 +73,7 @@ pub fn entry(session: &str, name: &str, parent: Option<&str>) -> Entry {
         session: id(session),
         thread: id("main"),
         parent: parent.map(id),
-        item: None,
+        prompt: None,
         kind: EntryKind::Message(Message::text(Role::User, format!("this is {name}"))),
         created_at: Millis(2_000),
         hash: String::new(),
@@ -81,8 +81,8 @@ pub fn entry(session: &str, name: &str, parent: Option<&str>) -> Entry {
 }
 
 /// A prompt for the thread `main`.
-pub fn item(session: &str, name: &str, order: u64) -> QueueItem {
-    QueueItem {
+pub fn prompt(session: &str, name: &str, order: u64) -> QueuedPrompt {
+    QueuedPrompt {
         id: id(name),
         session: id(session),
         thread: id("main"),
@@ -95,25 +95,25 @@ pub fn item(session: &str, name: &str, order: u64) -> QueueItem {
         role: None,
         limits: Limits::default(),
         mode: QueueMode::Followup,
-        status: ItemStatus::Waiting,
+        status: PromptStatus::Waiting,
         collect_until: None,
         metadata: Map::new(),
         created_at: Millis(3_000),
     }
 }
 
-/// A gate of the prompt `item` in the thread `main`.
-pub fn gate(session: &str, item: &str, key: &str) -> Gate {
+/// A gate of the prompt `prompt` in the thread `main`.
+pub fn gate(session: &str, prompt: &str, key: &str) -> Gate {
     let origin = GateOrigin {
         session: id(session),
         thread: id("main"),
-        item: id(item),
+        prompt: id(prompt),
         call: id("call-1"),
         tool: "deploy".to_owned(),
         resume_key: key.to_owned(),
     };
     Gate {
-        id: GateId::new(&origin.session, &origin.thread, &origin.item, key),
+        id: GateId::new(&origin.session, &origin.thread, &origin.prompt, key),
         kind: GateKind::Approval,
         title: format!("may it {key}?"),
         body: "it would".to_owned(),
@@ -130,12 +130,12 @@ pub fn gate(session: &str, item: &str, key: &str) -> Gate {
 }
 
 /// A turn that waits at a gate.
-pub fn suspended(gate: &Gate) -> Suspended {
-    Suspended {
+pub fn suspended(gate: &Gate) -> SuspendedTurn {
+    SuspendedTurn {
         gate: gate.id.clone(),
         session: gate.origin.session.clone(),
         thread: gate.origin.thread.clone(),
-        item: gate.origin.item.clone(),
+        prompt: gate.origin.prompt.clone(),
         model: "scripted/one".to_owned(),
         leaf: None,
         call: CallId::new(),
@@ -197,8 +197,8 @@ pub fn put_thread(thread: Thread) -> Op {
 }
 
 /// A change.
-pub fn put_item(item: QueueItem) -> Op {
-    Op::PutItem(Arc::new(item))
+pub fn put_prompt(prompt: QueuedPrompt) -> Op {
+    Op::PutPrompt(Arc::new(prompt))
 }
 
 /// A change.
@@ -253,6 +253,6 @@ pub fn eid(name: &str) -> EntryId {
 }
 
 /// A prompt's.
-pub fn qid(name: &str) -> QueueItemId {
+pub fn qid(name: &str) -> PromptId {
     id(name)
 }

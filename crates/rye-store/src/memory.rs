@@ -237,21 +237,21 @@ fn archive(world: &World, held: &Held) -> Archive {
         session: held.session.clone(),
         threads: copies(held.threads.values()),
         entries: copies(held.entries.values()),
-        items: copies(held.items.values().map(|asked| &asked.item)),
+        prompts: copies(held.prompts.values().map(|asked| &asked.prompt)),
         gates,
-        refs,
-        suspended: copies(held.suspended.values()),
+        gate_refs: refs,
+        suspended_turns: copies(held.suspended.values()),
         events: held.events(0).collect(),
     }
 }
 
 fn record(world: &World, held: &Held) -> Record {
-    let asked = held.items.values().map(|asked| &asked.item);
-    let mut items = copies(asked.filter(|item| !item.status.is_over()));
-    items.sort_by_key(|item| item.order);
-    let active: HashSet<_> = items.iter().map(|item| &item.id).collect();
+    let asked = held.prompts.values().map(|asked| &asked.prompt);
+    let mut prompts = copies(asked.filter(|prompt| !prompt.status.is_finished()));
+    prompts.sort_by_key(|prompt| prompt.order);
+    let active: HashSet<_> = prompts.iter().map(|prompt| &prompt.id).collect();
     let gates = world.gates.values().filter(|gate| {
-        gate.origin.session == held.session.id && active.contains(&gate.origin.item)
+        gate.origin.session == held.session.id && active.contains(&gate.origin.prompt)
     });
     Record {
         session: held.session.clone(),
@@ -259,6 +259,6 @@ fn record(world: &World, held: &Held) -> Record {
         gates: copies(gates),
         suspended: copies(held.suspended.values()),
         sequence: held.told.len() as u64,
-        items,
+        prompts,
     }
 }

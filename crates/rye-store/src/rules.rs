@@ -4,14 +4,14 @@
 use lillux::{Hash, canonical};
 use rye_engine::store::{Posted, StoreError};
 use rye_protocol::{
-    Entry, EventKind, Gate, GateStatus, QueueItem, Resolution, Session, SessionId, Thread,
+    Entry, EventKind, Gate, GateStatus, QueuedPrompt, Resolution, Session, SessionId, Thread,
 };
 use serde_json::{Value, json};
 
 pub(crate) const SESSION: &str = "session";
 pub(crate) const THREAD: &str = "thread";
 pub(crate) const ENTRY: &str = "entry";
-pub(crate) const ITEM: &str = "queue item";
+pub(crate) const PROMPT: &str = "prompt";
 pub(crate) const GATE: &str = "gate";
 
 pub(crate) fn not_found(what: &'static str, id: &impl ToString) -> StoreError {
@@ -73,20 +73,21 @@ pub(crate) fn gate_follows(before: &Gate, now: &Gate) -> Result<(), StoreError> 
 
 /// What was asked, in a hash: the same prompt sent again has the same one, whatever has
 /// become of it since, and whenever and in which place it was sent.
-pub(crate) fn asked(item: &QueueItem) -> Hash {
+pub(crate) fn asked(prompt: &QueuedPrompt) -> Hash {
     let fixed = (
-        &item.thread,
-        &item.content,
-        &item.attachments,
-        &item.author,
-        &item.reply_to,
-        &item.model,
-        &item.role,
-        &item.mode,
-        &item.metadata,
+        &prompt.thread,
+        &prompt.content,
+        &prompt.attachments,
+        &prompt.author,
+        &prompt.reply_to,
+        &prompt.model,
+        &prompt.role,
+        &prompt.mode,
+        &prompt.metadata,
     );
     // A plain text is written the same either way.
-    let is_plain = item.attachments.is_empty() && item.author.is_none() && item.metadata.is_empty();
+    let is_plain =
+        prompt.attachments.is_empty() && prompt.author.is_none() && prompt.metadata.is_empty();
     if is_plain
         && let Ok(text) = serde_json::to_vec(&fixed)
         && text.iter().all(|byte| matches!(byte, b' '..=b'~'))
@@ -145,7 +146,7 @@ pub(crate) fn answer(gate: &Gate, resolution: &Resolution) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use rye_protocol::{QueueItemId, QueueMode};
+    use rye_protocol::{PromptId, QueueMode};
 
     use super::*;
 
@@ -159,8 +160,8 @@ mod tests {
             "né",
             "\u{7f}",
         ] {
-            let item: QueueItem = serde_json::from_value(json!({
-                "id": QueueItemId::new(), "session": "s", "thread": "t", "order": 1,
+            let prompt: QueuedPrompt = serde_json::from_value(json!({
+                "id": PromptId::new(), "session": "s", "thread": "t", "order": 1,
                 "content": content, "mode": QueueMode::Steer, "status": "waiting",
                 "created_at": 0,
             }))
@@ -177,7 +178,7 @@ mod tests {
                 {}
             ]);
             let text = canonical::to_vec(&fixed).unwrap();
-            assert_eq!(asked(&item), Hash::of(text), "{content:?}");
+            assert_eq!(asked(&prompt), Hash::of(text), "{content:?}");
         }
     }
 }

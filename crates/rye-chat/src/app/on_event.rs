@@ -2,7 +2,7 @@
 
 use rye_engine::ThreadView;
 use rye_engine::arguments::ARGUMENTS;
-use rye_engine::protocol::{Entry, Event, EventKind, GateId, QueueItem, StatusKind, ThreadId};
+use rye_engine::protocol::{Entry, Event, EventKind, GateId, QueuedPrompt, StatusKind, ThreadId};
 use serde_json::Value;
 
 use super::App;
@@ -94,10 +94,10 @@ impl App {
     }
 
     /// Sets the queued prompts of a thread, as loaded from the store.
-    pub(crate) fn set_queue(&mut self, thread: &ThreadId, items: &[QueueItem]) {
+    pub(crate) fn set_queue(&mut self, thread: &ThreadId, prompts: &[QueuedPrompt]) {
         let of_thread = |pane: &&mut Pane| pane.id.as_ref() == Some(thread);
         if let Some(pane) = self.panes.iter_mut().find(of_thread) {
-            pane.set_queue_items(items);
+            pane.set_queue_prompts(prompts);
         }
     }
 }
@@ -133,16 +133,19 @@ fn on_thread_event(pane: &mut Pane, kind: &EventKind, entry: Option<&Entry>) {
             pane.context_tokens = usage.input_tokens + usage.output_tokens;
         }
         EventKind::ModelRetry {
-            model, tries, why, ..
+            model,
+            attempts,
+            reason,
+            ..
         } => {
             pane.start_message();
             pane.add(Block::notice(&format!(
-                "retrying {model} (attempt {tries}): {why}"
+                "retrying {model} (attempt {attempts}): {reason}"
             )));
         }
-        EventKind::ModelSwitched { from, to, why } => {
+        EventKind::ModelSwitched { from, to, reason } => {
             pane.add(Block::notice(&format!(
-                "switched from {from} to {to}: {why}"
+                "switched from {from} to {to}: {reason}"
             )));
         }
         EventKind::CompactionStart => {

@@ -102,7 +102,7 @@ fn entry(message: Message) -> Entry {
         session: "s".parse().unwrap(),
         thread: "t".parse().unwrap(),
         parent: None,
-        item: None,
+        prompt: None,
         kind: EntryKind::Message(message),
         created_at: Millis(1),
         hash: String::new(),
@@ -114,7 +114,7 @@ fn incomplete_answer_is_marked() {
     let mut app = app();
     let mut message = Message::text(Role::Assistant, "one, two");
     message.stop_reason = Some("max_tokens".to_owned());
-    let incomplete = message.incomplete().unwrap();
+    let incomplete = message.incomplete_reason().unwrap();
     app.pane_mut().on_entry(&entry(message));
     let lines: Vec<_> = app.finished_lines(90).iter().map(Line::text).collect();
     let notice = format!("{incomplete} (max_tokens)");

@@ -1,33 +1,29 @@
 //! Queued prompts of a thread.
 
-use rye_engine::protocol::{QueueItem, QueueItemId};
+use rye_engine::protocol::{PromptId, QueuedPrompt};
 
 use super::Pane;
 use crate::block::first_line;
 use crate::text::{DIM, Line};
 
 impl Pane {
-    /// A prompt sent from here is stored as `item`; its event comes later or has come already.
-    pub(crate) fn on_prompt_queued(&mut self, item: QueueItemId) {
-        if self.confirmed.contains(&item) {
+    /// A prompt sent from here is stored as `prompt`; its event comes later or has come already.
+    pub(crate) fn on_prompt_queued(&mut self, prompt: PromptId) {
+        if self.confirmed.contains(&prompt) {
             self.unconfirmed = self.unconfirmed.saturating_sub(1);
         } else {
-            self.stored.insert(item);
+            self.stored.insert(prompt);
         }
     }
 
     /// Applies a queue event.
-    pub(crate) fn set_queue_state(
-        &mut self,
-        running: Option<&QueueItemId>,
-        waiting: &[QueueItemId],
-    ) {
+    pub(crate) fn set_queue_state(&mut self, running: Option<&PromptId>, waiting: &[PromptId]) {
         self.queued = waiting.len() + usize::from(running.is_some());
         self.queue_order = waiting.to_vec();
-        self.waiting.retain(|item| waiting.contains(&item.id));
-        for item in waiting.iter().chain(running) {
-            self.confirmed.insert(item.clone());
-            if self.stored.remove(item) {
+        self.waiting.retain(|prompt| waiting.contains(&prompt.id));
+        for prompt in waiting.iter().chain(running) {
+            self.confirmed.insert(prompt.clone());
+            if self.stored.remove(prompt) {
                 self.unconfirmed = self.unconfirmed.saturating_sub(1);
             }
         }
@@ -40,9 +36,9 @@ impl Pane {
 
     /// Sets the queued prompts as loaded from the store. The load may be older than the last
     /// queue event: an incomplete one is ignored, and prompts that have started are dropped.
-    pub(crate) fn set_queue_items(&mut self, items: &[QueueItem]) {
+    pub(crate) fn set_queue_prompts(&mut self, prompts: &[QueuedPrompt]) {
         let all = self.queue_order.iter();
-        let all = all.map(|id| items.iter().find(|item| item.id == *id).cloned());
+        let all = all.map(|id| prompts.iter().find(|prompt| prompt.id == *id).cloned());
         if let Some(waiting) = all.collect() {
             self.waiting = waiting;
         }
@@ -50,27 +46,30 @@ impl Pane {
 }
 
 /// The first `most` queued prompts, one line each.
-pub(crate) fn queue_lines(items: &[QueueItem], most: usize) -> Vec<Line> {
+pub(crate) fn queue_lines(prompts: &[QueuedPrompt], most: usize) -> Vec<Line> {
     let mut lines = Vec::new();
-    for (item, number) in items.iter().zip(1..).take(most) {
-        let text = first_line(&item.content, 200);
+    for (prompt, number) in prompts.iter().zip(1..).take(most) {
+        let text = first_line(&prompt.content, 200);
         lines.push(Line::new(&format!("  {number}. {text}"), DIM));
     }
-    if items.len() > most {
-        lines.push(Line::new(&format!("  … {} more", items.len() - most), DIM));
+    if prompts.len() > most {
+        lines.push(Line::new(
+            &format!("  … {} more", prompts.len() - most),
+            DIM,
+        ));
     }
     lines
 }
 
 #[cfg(test)]
 mod tests {
-    use rye_engine::protocol::{ItemStatus, Limits, Millis, QueueMode};
+    use rye_engine::protocol::{Limits, Millis, PromptStatus, QueueMode};
     use serde_json::Map;
 
     use super::*;
 
-    fn item(id: char) -> QueueItem {
-        QueueItem {
+    fn prompt(id: char) -> QueuedPrompt {
+        QueuedPrompt {
             id: id.to_string().parse().unwrap(),
             session: "s".parse().unwrap(),
             thread: "t".parse().unwrap(),
@@ -83,7 +82,7 @@ mod tests {
             role: None,
             limits: Limits::default(),
             mode: QueueMode::Followup,
-            status: ItemStatus::Waiting,
+            status: PromptStatus::Waiting,
             collect_until: None,
             metadata: Map::new(),
             created_at: Millis(1),
@@ -101,10 +100,10 @@ mod tests {
             ("ca", "abc", "ca"),
         ] {
             let mut pane = Pane::new("default", None);
-            let ids: Vec<_> = order.chars().map(|id| item(id).id).collect();
+            let ids: Vec<_> = order.chars().map(|id| prompt(id).id).collect();
             pane.set_queue_state(None, &ids);
-            for items in loads.split(' ') {
-                pane.set_queue_items(&items.chars().map(item).collect::<Vec<_>>());
+            for prompts in loads.split(' ') {
+                pane.set_queue_prompts(&prompts.chars().map(prompt).collect::<Vec<_>>());
             }
             let waiting: String = pane.waiting.iter().map(|it| it.content.as_str()).collect();
             assert_eq!(waiting, shown, "{order} {loads}");

@@ -21,8 +21,8 @@ pub fn named(archive: &Archive) -> BTreeSet<Hash> {
     for entry in &archive.entries {
         mentioned(&json(entry), &mut found);
     }
-    for item in &archive.items {
-        mentioned(&json(item), &mut found);
+    for prompt in &archive.prompts {
+        mentioned(&json(prompt), &mut found);
     }
     found.extend(needed(archive).into_keys());
     found
@@ -44,9 +44,9 @@ pub fn needed(archive: &Archive) -> BTreeMap<Hash, String> {
             }
         }
     }
-    for item in &archive.items {
-        for part in &item.attachments {
-            add(kept(part), item.id.as_str());
+    for prompt in &archive.prompts {
+        for part in &prompt.attachments {
+            add(kept(part), prompt.id.as_str());
         }
     }
     for event in &archive.events {

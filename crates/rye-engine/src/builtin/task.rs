@@ -1,6 +1,6 @@
 //! `task`: work given to a session of its own.
 
-use rye_protocol::{ErrorCode, ErrorInfo, QueueItemId, TurnEnd};
+use rye_protocol::{ErrorCode, ErrorInfo, PromptId, TurnEnd};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -57,8 +57,8 @@ impl Tool for Task {
             let id = child.session().id().clone();
             let store = |error: crate::store::StoreError| ToolError::failed(error.to_string());
             // A task is one prompt, which is named after it.
-            let item = QueueItemId::from(id.clone());
-            let answer = child.ask(item, Prompt::from(prompt)).await;
+            let prompt_id = PromptId::from(id.clone());
+            let answer = child.ask(prompt_id, Prompt::from(prompt)).await;
             let answer = answer.map_err(store)?;
             child.end().await.map_err(store)?;
             match answer.reason {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rye_protocol::{CallId, Compacting, Entry, EntryId, EntryKind, Message, Part, Role};
+use rye_protocol::{CallId, CompactionReason, Entry, EntryId, EntryKind, Message, Part, Role};
 use serde_json::Value;
 
 use super::{Settings, View};
@@ -46,18 +46,18 @@ pub struct Head {
 /// is usable is what `Full` is for.
 pub fn plan(
     path: &[Entry],
-    why: Compacting,
+    why: CompactionReason,
     tokens: u64,
     usable: u64,
     settings: &Settings,
 ) -> Plan {
-    if why == Compacting::Full && tokens < usable {
+    if why == CompactionReason::Threshold && tokens < usable {
         return Plan::Nothing;
     }
     let view = View::of(path);
     let open: Vec<usize> = view.open().collect();
     let prune = || prunable(path, &open, settings);
-    if why == Compacting::Full
+    if why == CompactionReason::Threshold
         && let Some((entries, saved)) = prune()
         && tokens.saturating_sub(saved) < usable
     {
@@ -71,7 +71,7 @@ pub fn plan(
         }));
     }
     match prune() {
-        Some((entries, _)) if why != Compacting::Asked => Plan::Prune(entries),
+        Some((entries, _)) if why != CompactionReason::Requested => Plan::Prune(entries),
         _ => Plan::Nothing,
     }
 }

@@ -89,11 +89,11 @@ impl<'a> View<'a> {
         let text = match &sum.kind {
             EntryKind::Compaction {
                 summary,
-                kept,
+                preserved,
                 files_read,
                 files_modified,
                 ..
-            } => words(summary, kept, files_read, files_modified),
+            } => words(summary, preserved, files_read, files_modified),
             _ => String::new(),
         };
         let mut message = Message::text(Role::User, text);
@@ -126,7 +126,7 @@ fn is_answer(entry: &Entry) -> bool {
 /// A sum in words, with what must not fade.
 pub(crate) fn words(
     summary: &str,
-    kept: &[String],
+    preserved: &[String],
     files_read: &[String],
     files_modified: &[String],
 ) -> String {
@@ -142,8 +142,8 @@ pub(crate) fn words(
             let _ = write!(text, "\n\n{title}: {}", files.join(", "));
         }
     }
-    for kept in kept {
-        let _ = write!(text, "\n\n{kept}");
+    for fact in preserved {
+        let _ = write!(text, "\n\n{fact}");
     }
     text
 }

@@ -78,7 +78,7 @@ impl Budget {
 
     /// What is left for a child.
     pub(crate) fn left(&self) -> Limits {
-        self.limits().left(&self.spent().total())
+        self.limits().remaining(&self.spent().total())
     }
 
     /// Lets a call of a model be made, or says which limit it would pass. What is let is

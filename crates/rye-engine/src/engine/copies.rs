@@ -129,7 +129,7 @@ impl Engine {
             thread.leaf_hash.clone_from(&last.hash);
         }
         let mut past = Batch::default();
-        past.tell(&id, EventKind::ThreadStart { key });
+        past.push_event(&id, EventKind::ThreadStart { key });
         for entry in path {
             let entry = Entry {
                 session: session.clone(),
@@ -145,7 +145,7 @@ impl Engine {
                 let (seal, hash) = proof::sign_seal(seal, key);
                 thread.seal = hash;
                 let seal = Box::new(seal);
-                past.tell(&id, EventKind::Sealed { seal });
+                past.push_event(&id, EventKind::Sealed { seal });
             }
         }
         batch.push(Op::PutThread(Arc::new(thread)));
@@ -171,20 +171,22 @@ fn batch(archive: Archive) -> Batch {
     batch
         .ops
         .extend(entries.map(|it| Op::AppendEntry(Arc::new(it))));
-    let items = archive.items.into_iter();
-    batch.ops.extend(items.map(|it| Op::PutItem(Arc::new(it))));
+    let prompts = archive.prompts.into_iter();
+    batch
+        .ops
+        .extend(prompts.map(|it| Op::PutPrompt(Arc::new(it))));
     let gates = archive.gates.into_iter();
     batch.ops.extend(gates.map(|it| Op::PutGate(Arc::new(it))));
     batch
         .ops
-        .extend(archive.refs.into_iter().map(Op::PutGateRef));
-    let suspended = archive.suspended.into_iter();
+        .extend(archive.gate_refs.into_iter().map(Op::PutGateRef));
+    let suspended = archive.suspended_turns.into_iter();
     batch
         .ops
-        .extend(suspended.map(|it| Op::PutSuspended(Arc::new(it))));
+        .extend(suspended.map(|it| Op::PutSuspendedTurn(Arc::new(it))));
     let events = archive.events.into_iter();
     batch
         .ops
-        .extend(events.map(|it| Op::PastEvent(Arc::new(it))));
+        .extend(events.map(|it| Op::ImportedEvent(Arc::new(it))));
     batch
 }

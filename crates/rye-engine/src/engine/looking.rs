@@ -1,7 +1,7 @@
 //! What is written of a session, and what waits in it and below it.
 
 use rye_protocol::{
-    Gate, GateId, QueueItem, QueueItemId, Session as SessionData, SessionId, ThreadId,
+    Gate, GateId, PromptId, QueuedPrompt, Session as SessionData, SessionId, ThreadId,
 };
 
 use super::Engine;
@@ -20,9 +20,9 @@ impl Engine {
     }
 
     /// Prompts of a session that have not ended, in order: those that run and those that wait.
-    pub async fn unfinished(&self, id: &SessionId) -> Result<Vec<QueueItem>, StoreError> {
+    pub async fn unfinished(&self, id: &SessionId) -> Result<Vec<QueuedPrompt>, StoreError> {
         let record = self.inner.store.record(id).await?;
-        Ok(record.map(|record| record.items).unwrap_or_default())
+        Ok(record.map(|record| record.prompts).unwrap_or_default())
     }
 
     /// Which prompt of a session a gate is asked for, and in which thread: a gate of a task is
@@ -31,10 +31,10 @@ impl Engine {
         &self,
         gate: &Gate,
         top: &SessionId,
-    ) -> Result<Option<(ThreadId, QueueItemId)>, StoreError> {
+    ) -> Result<Option<(ThreadId, PromptId)>, StoreError> {
         let origin = &gate.origin;
         if origin.session == *top {
-            return Ok(Some((origin.thread.clone(), origin.item.clone())));
+            return Ok(Some((origin.thread.clone(), origin.prompt.clone())));
         }
         let mut session = origin.session.clone();
         let thread = loop {
@@ -50,7 +50,7 @@ impl Engine {
         let threads = record.map(|record| record.threads).unwrap_or_default();
         let above = threads.into_iter().find(|it| it.id == thread);
         let turn = above.and_then(|above| above.turn);
-        Ok(turn.map(|turn| (thread, turn.item)))
+        Ok(turn.map(|turn| (thread, turn.prompt)))
     }
 
     /// Gates that wait for a decision in a session and in those below it, whether or not

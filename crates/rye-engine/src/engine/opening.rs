@@ -254,7 +254,7 @@ fn tasks(record: &Record) -> BTreeSet<SessionId> {
         if let Phase::Tools { calls, .. } = &turn.phase {
             let open = calls.iter().filter(|call| call.state != CallState::Ended);
             tasks.extend(
-                open.map(|call| child::id(&record.session.id, &thread.id, &turn.item, &call.id)),
+                open.map(|call| child::id(&record.session.id, &thread.id, &turn.prompt, &call.id)),
             );
         }
     }

@@ -1,7 +1,7 @@
 //! What is asked, and what is said to it.
 
 use rye_protocol::{
-    Author, EntryKind, EventKind, ItemStatus, Limits, Part, QueueItem, QueueItemId, QueueMode,
+    Author, EntryKind, EventKind, Limits, Part, PromptId, PromptStatus, QueueMode, QueuedPrompt,
     Role, StatusKind, ThreadId, TurnEnd,
 };
 use serde_json::Value;
@@ -27,7 +27,7 @@ pub struct ThreadView {
 #[derive(Debug, Clone, Default)]
 pub struct Prompt {
     /// Its id, where the caller has one.
-    pub id: Option<QueueItemId>,
+    pub id: Option<PromptId>,
     /// What is asked.
     pub content: String,
     /// Files and images.
@@ -74,19 +74,19 @@ impl<T: Into<String>> From<T> for Prompt {
 
 impl Session {
     /// Waits until a prompt has ended, and gives what was said to it.
-    pub async fn answer(&self, item: &QueueItemId) -> Result<Answer, StoreError> {
+    pub async fn answer(&self, prompt: &PromptId) -> Result<Answer, StoreError> {
         let mut events = self.subscribe(0);
         let mut error = None;
         while let Some(notice) = events.next().await? {
             match notice.event.kind {
-                EventKind::Error { error: why } if why.ids.item.as_ref() == Some(item) => {
+                EventKind::Error { error: why } if why.ids.prompt.as_ref() == Some(prompt) => {
                     error = Some(why.message);
                 }
                 EventKind::TurnEnd {
-                    item: ended,
+                    prompt: ended,
                     reason,
-                } if ended == *item => {
-                    let (text, result) = self.said(notice.event.thread.as_ref(), item).await?;
+                } if ended == *prompt => {
+                    let (text, result) = self.said(notice.event.thread.as_ref(), prompt).await?;
                     return Ok(Answer {
                         reason,
                         text,
@@ -101,14 +101,16 @@ impl Session {
     }
 
     /// What waits for a thread, in order.
-    pub async fn waiting(&self, thread: &ThreadId) -> Result<Vec<QueueItem>, StoreError> {
+    pub async fn waiting(&self, thread: &ThreadId) -> Result<Vec<QueuedPrompt>, StoreError> {
         let record = self.shared().store.record(self.id()).await?;
-        let items = record.map(|record| record.items).unwrap_or_default();
-        let waits = |item: &QueueItem| {
-            item.thread == *thread && item.status == ItemStatus::Waiting && !item.is_unplaced()
+        let prompts = record.map(|record| record.prompts).unwrap_or_default();
+        let waits = |prompt: &QueuedPrompt| {
+            prompt.thread == *thread
+                && prompt.status == PromptStatus::Waiting
+                && !prompt.needs_position()
         };
-        let mut waiting: Vec<_> = items.into_iter().filter(waits).collect();
-        waiting.sort_by_key(|item| item.order);
+        let mut waiting: Vec<_> = prompts.into_iter().filter(waits).collect();
+        waiting.sort_by_key(|prompt| prompt.order);
         Ok(waiting)
     }
 
@@ -117,14 +119,14 @@ impl Session {
     pub async fn withdraw(
         &self,
         thread: &ThreadId,
-        item: &QueueItemId,
-    ) -> Result<Option<QueueItem>, StoreError> {
+        prompt: &PromptId,
+    ) -> Result<Option<QueuedPrompt>, StoreError> {
         let Some(running) = self.running(thread) else {
             return Ok(None);
         };
         let (reply, answer) = oneshot::channel();
-        let item = item.clone();
-        self.send(&running, Mail::Withdraw { item, reply })?;
+        let prompt = prompt.clone();
+        self.send(&running, Mail::Withdraw { prompt, reply })?;
         answer.await.map_err(|_| self.over())?
     }
 
@@ -132,14 +134,14 @@ impl Session {
     async fn said(
         &self,
         thread: Option<&ThreadId>,
-        item: &QueueItemId,
+        prompt: &PromptId,
     ) -> Result<(String, Option<Value>), StoreError> {
         let Some(thread) = thread else {
             return Ok((String::new(), None));
         };
         let entries = self.entries(thread, None, usize::MAX).await?;
         let own = entries.iter().rev();
-        let own = own.filter(|entry| entry.item.as_ref() == Some(item));
+        let own = own.filter(|entry| entry.prompt.as_ref() == Some(prompt));
         let mut spoken = own.filter_map(|entry| match &entry.kind {
             EntryKind::Message(message) if message.role == Role::Assistant => {
                 Some((message.content(), message.metadata.get(RESULT).cloned()))

@@ -1,7 +1,7 @@
 //! Whether anything goes on in a session before somebody decides something.
 
 use rye_protocol::{
-    CallState, Gate, ItemStatus, Phase, SessionId, SessionStatus, Thread, ThreadStatus, Turn,
+    CallState, Gate, Phase, PromptStatus, SessionId, SessionStatus, Thread, ThreadStatus, Turn,
 };
 
 use super::Engine;
@@ -47,7 +47,7 @@ fn under_way(record: &Record) -> Option<Vec<SessionId>> {
             record.session.status == SessionStatus::Paused || thread.status != ThreadStatus::Active;
         match &thread.turn {
             None if paused => {}
-            None if thread.compacting.is_some() || waits(record, thread) => return None,
+            None if thread.compaction.is_some() || waits(record, thread) => return None,
             None => {}
             Some(turn) => calls.extend(of_turn(record, thread, turn, paused)?),
         }
@@ -57,8 +57,8 @@ fn under_way(record: &Record) -> Option<Vec<SessionId>> {
 
 /// Whether a prompt is about to begin.
 fn waits(record: &Record, thread: &Thread) -> bool {
-    let mut items = record.items.iter();
-    items.any(|item| item.thread == thread.id && item.status == ItemStatus::Waiting)
+    let mut prompts = record.prompts.iter();
+    prompts.any(|prompt| prompt.thread == thread.id && prompt.status == PromptStatus::Waiting)
 }
 
 fn of_turn(record: &Record, thread: &Thread, turn: &Turn, paused: bool) -> Option<Vec<SessionId>> {
@@ -75,7 +75,12 @@ fn of_turn(record: &Record, thread: &Thread, turn: &Turn, paused: bool) -> Optio
             // One that is not begun is held back by another.
             CallState::Ended | CallState::Requested => {}
             CallState::Started => {
-                tasks.push(child::id(&thread.session, &thread.id, &turn.item, &call.id));
+                tasks.push(child::id(
+                    &thread.session,
+                    &thread.id,
+                    &turn.prompt,
+                    &call.id,
+                ));
             }
             CallState::Blocked { gate } => {
                 let mut gates = record.gates.iter().filter(pending);

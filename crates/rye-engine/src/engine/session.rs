@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rye_protocol::{
-    Batch, Entry, EntryId, Event, EventKind, Gate, ItemStatus, Millis, Op, Phase, QueueItem,
-    QueueItemId, QueueMode, Session as SessionData, SessionId, SessionStatus, StatusKind, Thread,
+    Batch, Entry, EntryId, Event, EventKind, Gate, Millis, Op, Phase, PromptId, PromptStatus,
+    QueueMode, QueuedPrompt, Session as SessionData, SessionId, SessionStatus, StatusKind, Thread,
     ThreadId, ThreadStatus, Usage,
 };
 use serde_json::Map;
@@ -109,20 +109,23 @@ impl Session {
             self.seal_first().await?;
         }
         for thread in record.threads {
-            let own = record.items.iter().filter(|item| item.thread == thread.id);
+            let own = record
+                .prompts
+                .iter()
+                .filter(|prompt| prompt.thread == thread.id);
             // What was posted while no host was there has no place in the queue yet.
-            let (mut posted, items): (Vec<_>, Vec<_>) =
-                own.cloned().partition(QueueItem::is_unplaced);
+            let (mut posted, prompts): (Vec<_>, Vec<_>) =
+                own.cloned().partition(QueuedPrompt::needs_position);
             posted.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
             let turn = thread.turn.as_ref();
             let of_turn = |gate: &&Gate| {
                 let origin = &gate.origin;
-                origin.thread == thread.id && turn.is_some_and(|turn| turn.item == origin.item)
+                origin.thread == thread.id && turn.is_some_and(|turn| turn.prompt == origin.prompt)
             };
             let gates = record.gates.iter().filter(of_turn).cloned().collect();
-            let running = self.move_thread(thread, items, gates).await?;
-            for item in posted {
-                self.send(&running, Mail::Posted(Box::new(item)))?;
+            let running = self.move_thread(thread, prompts, gates).await?;
+            for prompt in posted {
+                self.send(&running, Mail::Posted(Box::new(prompt)))?;
             }
         }
         // Whoever has it finds its threads at work, not about to be.
@@ -206,7 +209,7 @@ impl Session {
     }
 
     /// Asks something, and gives the id of what waits: it is written down by then.
-    pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<QueueItemId, StoreError> {
+    pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<PromptId, StoreError> {
         let prompt = prompt.into();
         let key = prompt.thread.as_deref().unwrap_or(DEFAULT);
         let running = self.thread_for(key).await?;
@@ -214,21 +217,21 @@ impl Session {
             return Err(StoreError::Archived(key.to_owned()));
         }
         let named = prompt.id.is_some();
-        let item = self.item(prompt, &running);
+        let prompt = self.queued_prompt(prompt, &running);
         if named {
-            return self.post(&running, item).await;
+            return self.post(&running, prompt).await;
         }
         let (reply, answer) = oneshot::channel();
-        let item = Box::new(item);
-        self.send(&running, Mail::Prompt { item, reply })?;
+        let prompt = Box::new(prompt);
+        self.send(&running, Mail::Prompt { prompt, reply })?;
         answer.await.map_err(|_| self.over())?
     }
 
     /// A prompt with an id of the caller's is asked once, however often it is sent.
-    async fn post(&self, running: &Running, item: QueueItem) -> Result<QueueItemId, StoreError> {
-        let id = item.id.clone();
+    async fn post(&self, running: &Running, prompt: QueuedPrompt) -> Result<PromptId, StoreError> {
+        let id = prompt.id.clone();
         let shared = &self.open.shared;
-        let post = Post::Prompt(Box::new(item));
+        let post = Post::Prompt(Box::new(prompt));
         shared.store.post(self.id(), post).await?;
         self.look().await?;
         self.read(running).await?;
@@ -342,9 +345,13 @@ impl Session {
                 self.send(&running, Mail::Decided(Box::new(gate)))?;
             }
         }
-        for item in record.items.into_iter().filter(QueueItem::is_unplaced) {
-            if let Some(running) = self.running(&item.thread) {
-                self.send(&running, Mail::Posted(Box::new(item)))?;
+        for prompt in record
+            .prompts
+            .into_iter()
+            .filter(QueuedPrompt::needs_position)
+        {
+            if let Some(running) = self.running(&prompt.thread) {
+                self.send(&running, Mail::Posted(Box::new(prompt)))?;
             }
         }
         for control in controls {
@@ -455,7 +462,7 @@ impl Session {
         batch.push(Op::PutThread(Arc::new(thread.clone())));
         let key = key.to_owned();
         let kind = EventKind::ThreadStart { key };
-        batch.tell(&thread.id, kind.clone());
+        batch.push_event(&thread.id, kind.clone());
         let number = shared.store.commit(&shared.lease, batch).await?;
         let event = Event {
             sequence: Some(number),
@@ -471,7 +478,7 @@ impl Session {
     async fn move_thread(
         &self,
         thread: Thread,
-        items: Vec<QueueItem>,
+        prompts: Vec<QueuedPrompt>,
         gates: Vec<Gate>,
     ) -> Result<Running, StoreError> {
         let shared = &self.open.shared;
@@ -497,7 +504,7 @@ impl Session {
             status: Arc::new(Mutex::new(StatusKind::Idle)),
         };
         let key = thread.key.clone();
-        let machine = Machine::new(thread, items, gates, of_calls.as_ref());
+        let machine = Machine::new(thread, prompts, gates, of_calls.as_ref());
         let status = Arc::clone(&running.status);
         let runner = Runner::new(Arc::clone(shared), machine, (sender, receiver), status);
         tokio::spawn(runner.run());
@@ -507,13 +514,13 @@ impl Session {
         Ok(running)
     }
 
-    fn item(&self, prompt: Prompt, running: &Running) -> QueueItem {
+    fn queued_prompt(&self, prompt: Prompt, running: &Running) -> QueuedPrompt {
         let mut metadata = Map::new();
         if let Some(schema) = prompt.schema {
             metadata.insert(SCHEMA.to_owned(), schema);
         }
-        QueueItem {
-            id: prompt.id.unwrap_or_else(QueueItemId::new),
+        QueuedPrompt {
+            id: prompt.id.unwrap_or_else(PromptId::new),
             session: self.id().clone(),
             thread: running.id.clone(),
             order: 0,
@@ -525,7 +532,7 @@ impl Session {
             role: prompt.role,
             limits: prompt.limits,
             mode: prompt.mode.unwrap_or(running.mode),
-            status: ItemStatus::Waiting,
+            status: PromptStatus::Waiting,
             collect_until: None,
             metadata,
             created_at: self.open.shared.clock.now(),
@@ -594,13 +601,13 @@ pub(super) fn thread(session: &SessionId, key: &str, now: Millis) -> Thread {
         leaf: None,
         leaf_hash: String::new(),
         events_hash: String::new(),
-        used: Usage::default(),
+        usage: Usage::default(),
         seal: String::new(),
         mode: QueueMode::default(),
         model: None,
         summary: None,
         tokens: 0,
-        compacting: None,
+        compaction: None,
         turn: None,
         last_command: None,
         metadata: Map::new(),

@@ -103,7 +103,7 @@ impl Step<'_> {
             elided: false,
         }];
         parts.extend(attachments);
-        self.append(EntryKind::Message(Message::of(Role::Tool, parts)));
+        self.append(EntryKind::Message(Message::new(Role::Tool, parts)));
         if let Some(call) = self.machine.call(&call.id) {
             call.state = CallState::Ended;
             call.processes.clear();

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use rye_protocol::{
-    Compacting, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind, Op, Phase, TurnEnd,
-    Usage,
+    CompactionReason, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind, Op, Phase,
+    TurnEnd, Usage,
 };
 
 use super::{Continuation, Effect, Step};
@@ -49,16 +49,16 @@ impl Step<'_> {
     }
 
     /// Writes down that it is to be done.
-    pub(super) fn begin_compaction(&mut self, why: Compacting) {
-        if self.machine.thread.compacting.is_none() {
-            self.machine.thread.compacting = Some(why);
+    pub(super) fn begin_compaction(&mut self, why: CompactionReason) {
+        if self.machine.thread.compaction.is_none() {
+            self.machine.thread.compaction = Some(why);
             self.tell(EventKind::CompactionStart);
         }
     }
 
     /// Has it done, if it is to be and nothing stands in the way. Whether to wait for it.
     pub(super) fn compact(&mut self) -> bool {
-        let Some(why) = self.machine.thread.compacting else {
+        let Some(why) = self.machine.thread.compaction else {
             return false;
         };
         let (live, turn) = (&self.machine.live, self.machine.thread.turn.as_ref());
@@ -97,13 +97,13 @@ impl Step<'_> {
         }
         self.machine.live.model = false;
         turn.overflowed = true;
-        self.begin_compaction(Compacting::Overflow);
+        self.begin_compaction(CompactionReason::Overflow);
     }
 
     /// It was summed up, or could not be.
     pub(super) fn compacted(&mut self, outcome: Result<Box<Compacted>, (ErrorInfo, Usage)>) {
         self.machine.live.compacting = false;
-        let Some(why) = self.machine.thread.compacting.take() else {
+        let Some(why) = self.machine.thread.compaction.take() else {
             return;
         };
         let continuation = Continuation::take(&mut self.machine.thread);
@@ -117,8 +117,8 @@ impl Step<'_> {
                     error: Some(error.clone()),
                 });
                 if let Some(turn) = &mut self.machine.thread.turn {
-                    turn.unchecked = true;
-                    if why == Compacting::Overflow {
+                    turn.skip_size_check = true;
+                    if why == CompactionReason::Overflow {
                         let message = format!(
                             "the context is too long for the model, and could not be summed up: {}",
                             error.message
@@ -131,7 +131,7 @@ impl Step<'_> {
         }
     }
 
-    fn summed_up(&mut self, done: Compacted, why: Compacting, continuation: &Continuation) {
+    fn summed_up(&mut self, done: Compacted, why: CompactionReason, continuation: &Continuation) {
         for entry in done.pruned {
             let id = entry.id.clone();
             self.out.batch.push(Op::ReplaceEntry(Arc::new(entry)));
@@ -147,11 +147,11 @@ impl Step<'_> {
             // What could not be made to fit is not tried again and again.
             let full = self.is_full(&model);
             if let Some(turn) = &mut self.machine.thread.turn {
-                turn.unchecked |= full;
+                turn.skip_size_check |= full;
             }
             return;
         }
-        if is_summed_up && why == Compacting::Full && self.env.compaction.auto_continue {
+        if is_summed_up && why == CompactionReason::Threshold && self.env.compaction.auto_continue {
             self.go_on(continuation);
         }
     }
@@ -163,14 +163,14 @@ impl Step<'_> {
             return;
         }
         let words = &self.env.compaction.continue_prompt;
-        let item = continuation.item(&self.machine.thread, words, self.env.now);
-        self.queue_first(item);
+        let prompt = continuation.prompt(&self.machine.thread, words, self.env.now);
+        self.queue_first(prompt);
         self.out.accepted = None;
     }
 
     /// It is not to be done any more.
     pub(super) fn cancel_compaction(&mut self, reason: &str) {
-        if self.machine.thread.compacting.take().is_none() {
+        if self.machine.thread.compaction.take().is_none() {
             return;
         }
         Continuation::take(&mut self.machine.thread);
@@ -188,7 +188,7 @@ impl Step<'_> {
     /// A sum does not stand any more.
     pub(super) fn undo_compaction(&mut self, compaction: EntryId, tokens: u64) {
         let thread = &self.machine.thread;
-        if thread.turn.is_some() || thread.compacting.is_some() {
+        if thread.turn.is_some() || thread.compaction.is_some() {
             return;
         }
         self.append(EntryKind::CompactionUndone { compaction });

@@ -2,7 +2,7 @@
 //! model, the role and the limits are those of the prompt that filled the context.
 
 use rye_protocol::{
-    ItemStatus, Limits, Millis, QueueItem, QueueItemId, QueueMode, Thread, Turn, Usage,
+    Limits, Millis, PromptId, PromptStatus, QueueMode, QueuedPrompt, Thread, Turn, Usage,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
@@ -21,11 +21,11 @@ pub(super) struct Continuation {
 }
 
 impl Continuation {
-    pub(super) fn of(item: &QueueItem, turn: &Turn) -> Self {
+    pub(super) fn of(prompt: &QueuedPrompt, turn: &Turn) -> Self {
         Self {
             model: Some(turn.model.clone()),
-            role: item.role.clone(),
-            limits: item.limits.left(&turn.used),
+            role: prompt.role.clone(),
+            limits: prompt.limits.remaining(&turn.usage),
         }
     }
 
@@ -52,11 +52,11 @@ impl Continuation {
     }
 
     /// The prompt that nobody asked.
-    pub(super) fn item(&self, thread: &Thread, words: &str, now: Millis) -> QueueItem {
+    pub(super) fn prompt(&self, thread: &Thread, words: &str, now: Millis) -> QueuedPrompt {
         let mut metadata = Map::new();
         metadata.insert(CONTINUE.to_owned(), json!(true));
-        QueueItem {
-            id: QueueItemId::new(),
+        QueuedPrompt {
+            id: PromptId::new(),
             session: thread.session.clone(),
             thread: thread.id.clone(),
             order: 0,
@@ -68,7 +68,7 @@ impl Continuation {
             role: self.role.clone(),
             limits: self.limits,
             mode: QueueMode::Followup,
-            status: ItemStatus::Waiting,
+            status: PromptStatus::Waiting,
             collect_until: None,
             metadata,
             created_at: now,

@@ -12,8 +12,8 @@
 //! | all calls have ended | – | call the model |
 
 use rye_protocol::{
-    Call, CallState, Compacting, EventKind, ItemStatus, Phase, QueueItem, SessionId, ThreadStatus,
-    Turn,
+    Call, CallState, CompactionReason, EventKind, Phase, PromptStatus, QueuedPrompt, SessionId,
+    ThreadStatus, Turn,
 };
 
 use super::more::Whose;
@@ -48,7 +48,7 @@ impl Step<'_> {
                 if self.compact() {
                     return;
                 }
-                match self.next_item() {
+                match self.next_prompt() {
                     Some(at) => self.begin(at),
                     None => return,
                 }
@@ -61,7 +61,7 @@ impl Step<'_> {
                 self.reached(limit, whose);
                 continue;
             }
-            let (model, checked) = (turn.model.clone(), !turn.unchecked);
+            let (model, checked) = (turn.model.clone(), !turn.skip_size_check);
             if self.compact() {
                 return;
             }
@@ -70,7 +70,7 @@ impl Step<'_> {
             };
             match &turn.phase {
                 Phase::Model if checked && !self.machine.live.model && self.is_full(&model) => {
-                    self.begin_compaction(Compacting::Full);
+                    self.begin_compaction(CompactionReason::Threshold);
                 }
                 Phase::Model => return self.call_model(),
                 Phase::Tools { calls, .. } => {
@@ -115,7 +115,7 @@ impl Step<'_> {
             return Some(("duration", Whose::Session));
         }
         let limits = &self.running()?.limits;
-        let reached = limits.reached(&turn.used, self.env.now);
+        let reached = limits.reached(&turn.usage, self.env.now);
         let reached = reached.or(self.is_endless().then_some("turns"))?;
         let now = between || (reached == "duration" && now);
         now.then_some((reached, Whose::Prompt))
@@ -130,18 +130,20 @@ impl Step<'_> {
     }
 
     /// The prompt that runs.
-    pub(super) fn running(&self) -> Option<&QueueItem> {
+    pub(super) fn running(&self) -> Option<&QueuedPrompt> {
         let turn = self.machine.thread.turn.as_ref()?;
-        let mut items = self.machine.items.iter();
-        items.find(|item| item.id == turn.item).map(|item| &**item)
+        let mut prompts = self.machine.prompts.iter();
+        prompts
+            .find(|prompt| prompt.id == turn.prompt)
+            .map(|prompt| &**prompt)
     }
 
     /// The first that waits and is not being collected.
-    fn next_item(&self) -> Option<usize> {
+    fn next_prompt(&self) -> Option<usize> {
         let now = self.env.now;
-        self.machine.items.iter().position(|item| {
-            let open = item.collect_until.is_some_and(|until| until > now);
-            item.status == ItemStatus::Waiting && !open
+        self.machine.prompts.iter().position(|prompt| {
+            let open = prompt.collect_until.is_some_and(|until| until > now);
+            prompt.status == PromptStatus::Waiting && !open
         })
     }
 
@@ -229,8 +231,8 @@ impl Step<'_> {
     pub(super) fn child_of(&self, call: &Call) -> Option<SessionId> {
         let is_task = self.env.tools.of(&call.tool)?.is_task;
         let thread = &self.machine.thread;
-        let item = &thread.turn.as_ref()?.item;
-        is_task.then(|| child::id(&thread.session, &thread.id, item, &call.id))
+        let prompt = &thread.turn.as_ref()?.prompt;
+        is_task.then(|| child::id(&thread.session, &thread.id, prompt, &call.id))
     }
 
     /// A call that had started when its host died.
@@ -260,12 +262,12 @@ impl Step<'_> {
         let gates = gates.filter_map(|gate| gate.expires_at);
         let windows = self
             .machine
-            .items
+            .prompts
             .iter()
-            .filter_map(|item| item.collect_until);
-        let item = self.running().and_then(|item| item.limits.until);
+            .filter_map(|prompt| prompt.collect_until);
+        let prompt = self.running().and_then(|prompt| prompt.limits.until);
         let turn = self.machine.thread.turn.as_ref();
-        let time = turn.and_then(|_| self.env.until.into_iter().chain(item).min());
+        let time = turn.and_then(|_| self.env.until.into_iter().chain(prompt).min());
         if let Some(at) = gates.chain(windows).chain(time).min() {
             self.out.effects.push(Effect::WakeAt(at));
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lillux::{visible, visible_line};
 use rye_protocol::{
     Action, Call, CallId, CallState, EntryKind, ErrorCode, EventKind, Gate, GateId, GateKind,
-    GateOrigin, GateStatus, Op, ResultStatus, Suspended,
+    GateOrigin, GateStatus, Op, ResultStatus, SuspendedTurn,
 };
 use serde_json::{Map, Value};
 
@@ -43,14 +43,14 @@ impl Step<'_> {
         let call = self.machine.call(id)?;
         let (state, tool) = (call.state.clone(), call.tool.clone());
         let thread = &self.machine.thread;
-        let item = thread.turn.as_ref()?.item.clone();
+        let prompt = thread.turn.as_ref()?.prompt.clone();
         if state == CallState::Ended {
             return None;
         }
         let key = request.resume_key.clone();
         let now = self.env.now;
         Some(Gate {
-            id: GateId::new(&thread.session, &thread.id, &item, &key),
+            id: GateId::new(&thread.session, &thread.id, &prompt, &key),
             kind: request.kind,
             title: one_line(&request.title),
             body: visible(&request.body).into_owned(),
@@ -59,7 +59,7 @@ impl Step<'_> {
             origin: GateOrigin {
                 session: thread.session.clone(),
                 thread: thread.id.clone(),
-                item,
+                prompt,
                 call: id.clone(),
                 tool,
                 resume_key: key,
@@ -95,11 +95,11 @@ impl Step<'_> {
         else {
             return;
         };
-        let suspended = Suspended {
+        let suspended = SuspendedTurn {
             gate,
             session: self.machine.thread.session.clone(),
             thread: self.machine.thread.id.clone(),
-            item: turn.item.clone(),
+            prompt: turn.prompt.clone(),
             model: turn.model.clone(),
             leaf: self.machine.thread.leaf.clone(),
             call: id.clone(),
@@ -113,7 +113,9 @@ impl Step<'_> {
                 .and_then(Value::as_str)
                 .map(str::to_owned),
         };
-        self.out.batch.push(Op::PutSuspended(Arc::new(suspended)));
+        self.out
+            .batch
+            .push(Op::PutSuspendedTurn(Arc::new(suspended)));
     }
 
     /// A gate has ended, in the store already.
@@ -121,7 +123,9 @@ impl Step<'_> {
         let ended = !gate.status.is_pending();
         if let Some(there) = self.machine.gates.get_mut(&gate.id) {
             if ended && there.status.is_pending() {
-                self.out.batch.push(Op::ClearSuspended(gate.id.clone()));
+                self.out
+                    .batch
+                    .push(Op::RemoveSuspendedTurn(gate.id.clone()));
             }
             *there = Kept::new(gate);
         }
@@ -132,7 +136,9 @@ impl Step<'_> {
         let gates = self.machine.gates.values();
         let ended = gates.filter(|gate| !gate.status.is_pending());
         for gate in ended {
-            self.out.batch.push(Op::ClearSuspended(gate.id.clone()));
+            self.out
+                .batch
+                .push(Op::RemoveSuspendedTurn(gate.id.clone()));
         }
     }
 
@@ -186,7 +192,7 @@ impl Step<'_> {
         }
         for gate in withdrawn {
             let (id, reason) = (gate.id.clone(), reason.to_owned());
-            self.out.batch.push(Op::ClearSuspended(id.clone()));
+            self.out.batch.push(Op::RemoveSuspendedTurn(id.clone()));
             self.out.batch.push(Op::PutGate(gate.share()));
             self.tell(EventKind::DecisionGateWithdrawn { gate: id, reason });
         }
@@ -205,7 +211,7 @@ impl Step<'_> {
         }
         for gate in expired {
             let id = gate.id.clone();
-            self.out.batch.push(Op::ClearSuspended(id.clone()));
+            self.out.batch.push(Op::RemoveSuspendedTurn(id.clone()));
             self.out.batch.push(Op::PutGate(gate.share()));
             self.tell(EventKind::DecisionGateExpired { gate: id });
         }

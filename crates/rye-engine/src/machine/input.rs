@@ -1,7 +1,7 @@
 //! What comes in.
 
 use rye_protocol::{
-    CallId, CommandId, EntryId, ErrorInfo, EventKind, Gate, GateId, QueueItem, QueueItemId, Usage,
+    CallId, CommandId, EntryId, ErrorInfo, EventKind, Gate, GateId, PromptId, QueuedPrompt, Usage,
 };
 
 use super::Compacted;
@@ -15,9 +15,9 @@ pub(crate) enum Input {
     /// Nothing: go on from what is written down.
     Restored,
     /// Somebody asks something.
-    Prompt(Box<QueueItem>),
+    Prompt(Box<QueuedPrompt>),
     /// A prompt that waits is not to be asked after all.
-    Withdraw(QueueItemId),
+    Withdraw(PromptId),
     /// The model has answered.
     Answered(Result<Box<ModelAnswer>, ErrorInfo>),
     /// The model has not answered, and is called again, or another one is: what is told.
@@ -58,7 +58,7 @@ pub(crate) enum Input {
     },
     /// A prompt takes the place of what runs.
     Steer {
-        item: Box<QueueItem>,
+        prompt: Box<QueuedPrompt>,
         partial: String,
     },
     Pause,

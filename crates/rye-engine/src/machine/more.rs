@@ -107,14 +107,19 @@ impl Step<'_> {
         let Some(turn) = &self.machine.thread.turn else {
             return;
         };
-        let id = turn.item.clone();
-        let Some(item) = self.machine.items.iter_mut().find(|item| item.id == id) else {
+        let id = turn.prompt.clone();
+        let Some(prompt) = self
+            .machine
+            .prompts
+            .iter_mut()
+            .find(|prompt| prompt.id == id)
+        else {
             return;
         };
-        let before = item.limits;
-        raise.apply(&mut item.limits);
-        if item.limits != before {
-            self.out.batch.push(Op::PutItem(item.share()));
+        let before = prompt.limits;
+        raise.apply(&mut prompt.limits);
+        if prompt.limits != before {
+            self.out.batch.push(Op::PutPrompt(prompt.share()));
         }
     }
 
@@ -143,14 +148,14 @@ impl Step<'_> {
         context.insert("of".to_owned(), json!(whose.word()));
         context.insert("raise_to".to_owned(), json!(to));
         Some(Gate {
-            id: GateId::new(&thread.session, &thread.id, &turn.item, &key),
+            id: GateId::new(&thread.session, &thread.id, &turn.prompt, &key),
             kind: GateKind::Approval,
             title: format!("{was}: may the {} use more?", whose.word()),
             body: format!(
                 "So far: {} calls of models, {} tokens, {}.",
-                turn.used.turns,
-                turn.used.tokens(),
-                dollars(turn.used.micro_dollars)
+                turn.usage.turns,
+                turn.usage.tokens(),
+                dollars(turn.usage.micro_dollars)
             ),
             actions: vec![
                 action("approve", more),
@@ -160,7 +165,7 @@ impl Step<'_> {
             origin: GateOrigin {
                 session: thread.session.clone(),
                 thread: thread.id.clone(),
-                item: turn.item.clone(),
+                prompt: turn.prompt.clone(),
                 call: call(),
                 tool: LIMIT.to_owned(),
                 resume_key: key,
@@ -173,9 +178,9 @@ impl Step<'_> {
 
     /// Twice the limit.
     fn as_much_again(&self, limit: &str, whose: Whose, turn: &Turn) -> Option<u64> {
-        let item = self.running()?;
+        let prompt = self.running()?;
         let limits = match whose {
-            Whose::Prompt => item.limits,
+            Whose::Prompt => prompt.limits,
             Whose::Session => self.env.limits,
         };
         let twice = |limit: Option<u64>| limit.map(|it| it.saturating_mul(2).max(2));
@@ -183,11 +188,11 @@ impl Step<'_> {
             "turns" => twice(limits.turns),
             // The next call alone may need more than that.
             "tokens" => twice(limits.tokens)
-                .map(|to| to.max(turn.used.plus(self.env.reserve).tokens().saturating_mul(2))),
+                .map(|to| to.max(turn.usage.plus(self.env.reserve).tokens().saturating_mul(2))),
             "spend" => twice(limits.micro_dollars),
             _ => {
                 let until = limits.until?.0;
-                let time = until.saturating_sub(item.created_at.0).max(60_000);
+                let time = until.saturating_sub(prompt.created_at.0).max(60_000);
                 Some(self.env.now.0.saturating_add(time))
             }
         }

@@ -1,6 +1,6 @@
 //! What goes out.
 
-use rye_protocol::{Batch, CallId, Compacting, Gate, Millis, QueueItemId};
+use rye_protocol::{Batch, CallId, CompactionReason, Gate, Millis, PromptId};
 use serde_json::Value;
 
 use super::Raise;
@@ -11,7 +11,7 @@ pub(crate) struct Output {
     pub(crate) batch: Batch,
     pub(crate) effects: Vec<Effect>,
     /// The prompt that was taken in, or that it was added to.
-    pub(crate) accepted: Option<QueueItemId>,
+    pub(crate) accepted: Option<PromptId>,
     /// A limit of the session that is to be higher, written with all else.
     pub(crate) raise: Option<Raise>,
 }
@@ -25,7 +25,7 @@ pub(crate) enum Effect {
     /// Ends what a model is asked, whatever for.
     StopModel,
     Compact {
-        why: Compacting,
+        why: CompactionReason,
         model: String,
     },
     RunTool {

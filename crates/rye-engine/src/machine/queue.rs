@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use rye_protocol::{
-    Author, EntryKind, EventKind, ItemStatus, Message, Op, Part, QueueItem, QueueItemId, QueueMode,
-    Role,
+    Author, EntryKind, EventKind, Message, Op, Part, PromptId, PromptStatus, QueueMode,
+    QueuedPrompt, Role,
 };
 use serde_json::{Value, json};
 
@@ -22,54 +22,56 @@ const COLLECTED: &str = "collected";
 
 impl Step<'_> {
     /// A prompt at the end of the queue, or into the one that is being collected.
-    pub(super) fn queue(&mut self, mut item: QueueItem) {
-        let last = self.machine.items.last();
-        item.order = last.map_or(MIDDLE, |last| last.order.max(MIDDLE) + 1);
-        if item.mode == QueueMode::Collect {
-            return self.collect(item);
+    pub(super) fn queue(&mut self, mut prompt: QueuedPrompt) {
+        let last = self.machine.prompts.last();
+        prompt.order = last.map_or(MIDDLE, |last| last.order.max(MIDDLE) + 1);
+        if prompt.mode == QueueMode::Collect {
+            return self.collect(prompt);
         }
-        self.put(item);
+        self.put(prompt);
     }
 
     /// A prompt before all others.
-    pub(super) fn queue_first(&mut self, mut item: QueueItem) {
-        let first = self.machine.items.iter().map(|item| item.order).min();
-        item.order = first.map_or(MIDDLE, |first| first.saturating_sub(1));
-        self.put(item);
+    pub(super) fn queue_first(&mut self, mut prompt: QueuedPrompt) {
+        let first = self.machine.prompts.iter().map(|prompt| prompt.order).min();
+        prompt.order = first.map_or(MIDDLE, |first| first.saturating_sub(1));
+        self.put(prompt);
     }
 
-    fn put(&mut self, item: QueueItem) {
-        self.out.accepted = Some(item.id.clone());
-        let item = Kept::new(item);
-        self.out.batch.push(Op::PutItem(item.share()));
-        self.machine.items.push(item);
-        self.machine.items.sort_by_key(|item| item.order);
+    fn put(&mut self, prompt: QueuedPrompt) {
+        self.out.accepted = Some(prompt.id.clone());
+        let prompt = Kept::new(prompt);
+        self.out.batch.push(Op::PutPrompt(prompt.share()));
+        self.machine.prompts.push(prompt);
+        self.machine.prompts.sort_by_key(|prompt| prompt.order);
         self.tell_queue();
     }
 
-    fn collect(&mut self, mut item: QueueItem) {
+    fn collect(&mut self, mut prompt: QueuedPrompt) {
         let (now, window) = (self.env.now, self.env.collect);
-        let open = |it: &&mut Kept<QueueItem>| {
-            it.status == ItemStatus::Waiting && it.collect_until.is_some_and(|until| until > now)
+        let open = |it: &&mut Kept<QueuedPrompt>| {
+            it.status == PromptStatus::Waiting && it.collect_until.is_some_and(|until| until > now)
         };
-        let Some(open) = self.machine.items.iter_mut().find(open) else {
-            item.collect_until = Some(now.after(window));
-            let first = json!([said(&item)]);
-            item.metadata.insert(COLLECTED.into(), first);
-            return self.put(item);
+        let Some(open) = self.machine.prompts.iter_mut().find(open) else {
+            prompt.collect_until = Some(now.after(window));
+            let first = json!([said(&prompt)]);
+            prompt.metadata.insert(COLLECTED.into(), first);
+            return self.put(prompt);
         };
         if let Some(Value::Array(all)) = open.metadata.get_mut(COLLECTED) {
-            all.push(said(&item));
+            all.push(said(&prompt));
             open.content = joined(all);
         }
-        open.attachments.append(&mut item.attachments);
+        open.attachments.append(&mut prompt.attachments);
         let open = open.clone();
         self.out.accepted = Some(open.id.clone());
         // It may have been posted: then it must not wait for itself as well.
-        item.status = ItemStatus::Done;
-        item.metadata.insert("collected_in".into(), json!(open.id));
-        self.out.batch.push(Op::PutItem(Arc::new(item)));
-        self.out.batch.push(Op::PutItem(open.share()));
+        prompt.status = PromptStatus::Done;
+        prompt
+            .metadata
+            .insert("collected_in".into(), json!(open.id));
+        self.out.batch.push(Op::PutPrompt(Arc::new(prompt)));
+        self.out.batch.push(Op::PutPrompt(open.share()));
         self.tell_queue();
     }
 
@@ -77,55 +79,56 @@ impl Step<'_> {
     /// while no host was there.
     pub(super) fn shorten_windows(&mut self) {
         let latest = self.env.now.after(self.env.collect);
-        let late =
-            |item: &&mut Kept<QueueItem>| item.collect_until.is_some_and(|until| until > latest);
-        for item in self.machine.items.iter_mut().filter(late) {
-            item.collect_until = Some(latest);
-            self.out.batch.push(Op::PutItem(item.share()));
+        let late = |prompt: &&mut Kept<QueuedPrompt>| {
+            prompt.collect_until.is_some_and(|until| until > latest)
+        };
+        for prompt in self.machine.prompts.iter_mut().filter(late) {
+            prompt.collect_until = Some(latest);
+            self.out.batch.push(Op::PutPrompt(prompt.share()));
         }
     }
 
     /// Takes a prompt out that has not begun.
-    pub(super) fn withdraw(&mut self, id: &QueueItemId) {
-        let Some(mut item) = self.machine.waiting(id).cloned() else {
+    pub(super) fn withdraw(&mut self, id: &PromptId) {
+        let Some(mut prompt) = self.machine.waiting(id).cloned() else {
             return;
         };
-        self.machine.items.retain(|it| it.id != *id);
-        item.status = ItemStatus::Aborted;
-        self.out.batch.push(Op::PutItem(item.share()));
+        self.machine.prompts.retain(|it| it.id != *id);
+        prompt.status = PromptStatus::Aborted;
+        self.out.batch.push(Op::PutPrompt(prompt.share()));
         self.tell_queue();
     }
 
     /// Forgets what waits.
     pub(super) fn clear_queue(&mut self) {
-        for mut item in std::mem::take(&mut self.machine.items) {
-            item.status = ItemStatus::Aborted;
-            self.out.batch.push(Op::PutItem(item.share()));
+        for mut prompt in std::mem::take(&mut self.machine.prompts) {
+            prompt.status = PromptStatus::Aborted;
+            self.out.batch.push(Op::PutPrompt(prompt.share()));
         }
         self.tell_queue();
     }
 
     /// Begins a prompt that waits.
     pub(super) fn begin(&mut self, at: usize) {
-        let item = &mut self.machine.items[at];
-        item.status = ItemStatus::Running;
-        item.collect_until = None;
+        let prompt = &mut self.machine.prompts[at];
+        prompt.status = PromptStatus::Running;
+        prompt.collect_until = None;
         // The role that holds is written with it: the thread may get another meanwhile.
-        if item.role.is_none() {
-            item.role = ThreadSettings::of(&self.machine.thread).role;
+        if prompt.role.is_none() {
+            prompt.role = ThreadSettings::of(&self.machine.thread).role;
         }
-        let item = item.clone();
-        let turn = turn(&item, &self.machine.thread, self.env.model);
+        let prompt = prompt.clone();
+        let turn = turn(&prompt, &self.machine.thread, self.env.model);
         self.machine.thread.turn = Some(turn);
         let mut parts = vec![Part::Text {
-            text: item.content.clone(),
+            text: prompt.content.clone(),
         }];
-        parts.extend(item.attachments.iter().cloned());
-        let mut message = Message::of(Role::User, parts);
-        if let Some(author) = &item.author {
+        parts.extend(prompt.attachments.iter().cloned());
+        let mut message = Message::new(Role::User, parts);
+        if let Some(author) = &prompt.author {
             message.metadata.insert("author".into(), json!(author));
         }
-        if item.metadata.contains_key(CONTINUE) {
+        if prompt.metadata.contains_key(CONTINUE) {
             message.metadata.insert(CONTINUE.into(), json!(true));
         }
         self.append(EntryKind::Message(message));
@@ -133,8 +136,8 @@ impl Step<'_> {
         self.out
             .batch
             .ops
-            .retain(|op| !matches!(op, Op::PutItem(put) if put.id == item.id));
-        self.out.batch.push(Op::PutItem(item.share()));
+            .retain(|op| !matches!(op, Op::PutPrompt(put) if put.id == prompt.id));
+        self.out.batch.push(Op::PutPrompt(prompt.share()));
         self.tell_queue();
     }
 
@@ -144,10 +147,10 @@ impl Step<'_> {
             .thread
             .turn
             .as_ref()
-            .map(|turn| turn.item.clone());
-        let waiting = self.machine.items.iter();
-        let waiting = waiting.filter(|item| item.status == ItemStatus::Waiting);
-        let waiting = waiting.map(|item| item.id.clone()).collect();
+            .map(|turn| turn.prompt.clone());
+        let waiting = self.machine.prompts.iter();
+        let waiting = waiting.filter(|prompt| prompt.status == PromptStatus::Waiting);
+        let waiting = waiting.map(|prompt| prompt.id.clone()).collect();
         // Told once for a batch, as it is at its end.
         let is_queue = |op: &Op| matches!(op, Op::Event(_, kind) if matches!(**kind, EventKind::QueueState { .. }));
         self.out.batch.ops.retain(|op| !is_queue(op));
@@ -156,8 +159,8 @@ impl Step<'_> {
 }
 
 /// A prompt among others.
-fn said(item: &QueueItem) -> Value {
-    json!({ "author": item.author, "content": item.content })
+fn said(prompt: &QueuedPrompt) -> Value {
+    json!({ "author": prompt.author, "content": prompt.content })
 }
 
 /// Prompts as one, each with who asked and where.

@@ -25,12 +25,12 @@ impl Step<'_> {
         let Some(turn) = &mut self.machine.thread.turn else {
             return;
         };
-        if turn.retried {
+        if turn.correction_requested {
             let message = format!("the result is no good, twice: {wrong}");
             let error = ErrorInfo::new(ErrorCode::InvalidResult, message);
             return self.fail(error, TurnEnd::Error);
         }
-        turn.retried = true;
+        turn.correction_requested = true;
         let text = format!(
             "Your result could not be used: {wrong}. Give your whole answer again, with a \
              result that fits."

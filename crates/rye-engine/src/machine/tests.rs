@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use rye_protocol::{
     CallId, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind, Gate, GateId, GateStatus,
-    ItemStatus, Limits, Message, Millis, Op, Part, QueueItem, QueueItemId, QueueMode, Resolution,
-    ResultStatus, Role, SessionId, Suspended, Thread, ThreadId, ThreadStatus, Usage,
+    Limits, Message, Millis, Op, Part, PromptId, PromptStatus, QueueMode, QueuedPrompt, Resolution,
+    ResultStatus, Role, SessionId, SuspendedTurn, Thread, ThreadId, ThreadStatus, Usage,
 };
 use serde_json::{Map, Value, json};
 
@@ -74,9 +74,9 @@ const TURN: Usage = Usage {
 struct Record {
     thread: Thread,
     entries: Vec<Entry>,
-    items: BTreeMap<QueueItemId, QueueItem>,
+    prompts: BTreeMap<PromptId, QueuedPrompt>,
     gates: BTreeMap<GateId, Gate>,
-    suspended: BTreeMap<GateId, Suspended>,
+    suspended: BTreeMap<GateId, SuspendedTurn>,
     events: Vec<EventKind>,
     usage: Usage,
 }
@@ -86,9 +86,9 @@ impl Record {
         match op {
             Op::PutThread(thread) => self.thread = Arc::unwrap_or_clone(thread),
             Op::AppendEntry(entry) => self.entries.push(Arc::unwrap_or_clone(entry)),
-            Op::PutItem(item) => {
-                self.items
-                    .insert(item.id.clone(), Arc::unwrap_or_clone(item));
+            Op::PutPrompt(prompt) => {
+                self.prompts
+                    .insert(prompt.id.clone(), Arc::unwrap_or_clone(prompt));
             }
             Op::PutGate(gate) => {
                 let before = self
@@ -97,11 +97,11 @@ impl Record {
                 let ended = before.is_some_and(|gate| !gate.status.is_pending());
                 assert!(!ended, "a gate that had ended was changed");
             }
-            Op::PutSuspended(suspended) => {
+            Op::PutSuspendedTurn(suspended) => {
                 let suspended = Arc::unwrap_or_clone(suspended);
                 self.suspended.insert(suspended.gate.clone(), suspended);
             }
-            Op::ClearSuspended(gate) => drop(self.suspended.remove(&gate)),
+            Op::RemoveSuspendedTurn(gate) => drop(self.suspended.remove(&gate)),
             Op::Event(_, kind) => self.events.push(Arc::unwrap_or_clone(kind)),
             Op::AddUsage(usage) => self.usage = self.usage.plus(usage),
             other => panic!("a thread does not write {other:?}"),
@@ -110,19 +110,24 @@ impl Record {
 
     /// The thread as another host finds it.
     fn machine(&self) -> Machine {
-        let mut items: Vec<_> = self.items.values().cloned().collect();
-        items.retain(|item| !item.status.is_over());
-        items.sort_by_key(|item| item.order);
+        let mut prompts: Vec<_> = self.prompts.values().cloned().collect();
+        prompts.retain(|prompt| !prompt.status.is_finished());
+        prompts.sort_by_key(|prompt| prompt.order);
         let turn = self.thread.turn.as_ref();
         let gates = self
             .gates
             .values()
-            .filter(|gate| turn.is_some_and(|turn| turn.item == gate.origin.item));
+            .filter(|gate| turn.is_some_and(|turn| turn.prompt == gate.origin.prompt));
         let entry = turn.and_then(|turn| match &turn.phase {
             rye_protocol::Phase::Tools { entry, .. } => self.entry(entry),
             rye_protocol::Phase::Model => None,
         });
-        Machine::new(self.thread.clone(), items, gates.cloned().collect(), entry)
+        Machine::new(
+            self.thread.clone(),
+            prompts,
+            gates.cloned().collect(),
+            entry,
+        )
     }
 
     fn entry(&self, id: &EntryId) -> Option<&Entry> {
@@ -156,13 +161,13 @@ impl World {
             leaf: None,
             leaf_hash: String::new(),
             events_hash: String::new(),
-            used: Usage::default(),
+            usage: Usage::default(),
             seal: String::new(),
             mode: QueueMode::Followup,
             model: None,
             summary: None,
             tokens: 0,
-            compacting: None,
+            compaction: None,
             turn: None,
             last_command: None,
             metadata: Map::new(),
@@ -172,7 +177,7 @@ impl World {
         let record = Record {
             thread,
             entries: Vec::new(),
-            items: BTreeMap::new(),
+            prompts: BTreeMap::new(),
             gates: BTreeMap::new(),
             suspended: BTreeMap::new(),
             events: Vec::new(),
@@ -192,7 +197,7 @@ impl World {
         }
     }
 
-    fn input(&mut self, input: Input) -> Option<QueueItemId> {
+    fn input(&mut self, input: Input) -> Option<PromptId> {
         let env = Env {
             now: self.now,
             calls: CallLimits {
@@ -245,10 +250,10 @@ impl World {
         self.input(Input::Restored);
     }
 
-    fn item(&mut self, mode: QueueMode) -> Box<QueueItem> {
+    fn queued_prompt(&mut self, mode: QueueMode) -> Box<QueuedPrompt> {
         self.prompts += 1;
-        Box::new(QueueItem {
-            id: format!("item-{}", self.prompts).parse().unwrap(),
+        Box::new(QueuedPrompt {
+            id: format!("prompt-{}", self.prompts).parse().unwrap(),
             session: self.record.thread.session.clone(),
             thread: self.record.thread.id.clone(),
             order: 0,
@@ -260,21 +265,21 @@ impl World {
             role: None,
             limits: Limits::default(),
             mode,
-            status: ItemStatus::Waiting,
+            status: PromptStatus::Waiting,
             collect_until: None,
             metadata: Map::new(),
             created_at: self.now,
         })
     }
 
-    fn prompt(&mut self, mode: QueueMode) -> Option<QueueItemId> {
-        let item = self.item(mode);
+    fn prompt(&mut self, mode: QueueMode) -> Option<PromptId> {
+        let prompt = self.queued_prompt(mode);
         let busy = self.record.thread.turn.is_some();
         if mode == QueueMode::Steer && busy {
             let partial = "so far".to_owned();
-            self.input(Input::Steer { item, partial })
+            self.input(Input::Steer { prompt, partial })
         } else {
-            self.input(Input::Prompt(item))
+            self.input(Input::Prompt(prompt))
         }
     }
 
@@ -330,8 +335,8 @@ impl World {
         request.expires_in = Some(Duration::from_mins(10));
         self.input(Input::Ask(call.clone(), Box::new(request)));
         let thread = &self.record.thread;
-        let item = &thread.turn.as_ref().unwrap().item;
-        GateId::new(&thread.session, &thread.id, item, key)
+        let prompt = &thread.turn.as_ref().unwrap().prompt;
+        GateId::new(&thread.session, &thread.id, prompt, key)
     }
 
     /// Somebody decides, in the store.

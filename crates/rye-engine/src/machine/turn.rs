@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use rye_protocol::{
-    Call, CallState, Compacting, EntryKind, ErrorCode, ErrorInfo, EventKind, ItemStatus, Message,
-    Op, Part, Phase, QueueItem, ResultStatus, Role, Thread, Turn, TurnEnd, Usage,
+    Call, CallState, CompactionReason, EntryKind, ErrorCode, ErrorInfo, EventKind, Message, Op,
+    Part, Phase, PromptStatus, QueuedPrompt, ResultStatus, Role, Thread, Turn, TurnEnd, Usage,
 };
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ impl Step<'_> {
             &mut parts,
             self.env.calls.per_answer.saturating_add(MOST_REFUSED),
         );
-        let mut message = Message::of(Role::Assistant, parts);
+        let mut message = Message::new(Role::Assistant, parts);
         message.model = Some(model);
         message.stop_reason = answer.stop_reason;
         let calls: Vec<_> = message.parts.iter().filter_map(requested).collect();
@@ -71,7 +71,7 @@ impl Step<'_> {
             return self.no_result(&wrong);
         }
         if calls.is_empty() {
-            return self.finish(ItemStatus::Done, TurnEnd::EndTurn);
+            return self.finish(PromptStatus::Done, TurnEnd::EndTurn);
         }
         let (calls, args): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
         let ids = calls.iter().map(|call: &Call| call.id.clone());
@@ -105,8 +105,8 @@ impl Step<'_> {
         let metadata = &mut self.machine.thread.metadata;
         if metadata.get(PROMPTED).and_then(Value::as_str) != Some(hash) {
             metadata.insert(PROMPTED.to_owned(), json!(hash));
-            let prompted = Box::new(prompted.clone());
-            self.tell(EventKind::Prompted { prompted });
+            let context = Box::new(prompted.clone());
+            self.tell(EventKind::ContextChanged { context });
         }
     }
 
@@ -116,9 +116,9 @@ impl Step<'_> {
             return;
         }
         if let Some(turn) = &mut self.machine.thread.turn {
-            turn.used = turn.used.plus(usage);
+            turn.usage = turn.usage.plus(usage);
         }
-        let used = &mut self.machine.thread.used;
+        let used = &mut self.machine.thread.usage;
         *used = used.plus(usage);
         self.out.batch.push(Op::AddUsage(usage));
     }
@@ -164,7 +164,7 @@ impl Step<'_> {
         let ids = &mut error.ids;
         ids.session = Some(thread.session.clone());
         ids.thread = Some(thread.id.clone());
-        ids.item = thread.turn.as_ref().map(|turn| turn.item.clone());
+        ids.prompt = thread.turn.as_ref().map(|turn| turn.prompt.clone());
         error
     }
 
@@ -174,9 +174,12 @@ impl Step<'_> {
         let part = Part::Error {
             error: error.clone(),
         };
-        self.append(EntryKind::Message(Message::of(Role::Assistant, vec![part])));
+        self.append(EntryKind::Message(Message::new(
+            Role::Assistant,
+            vec![part],
+        )));
         self.tell(EventKind::Error { error });
-        self.finish(ItemStatus::Failed, reason);
+        self.finish(PromptStatus::Failed, reason);
     }
 
     /// Ends what runs. What was done stays in the history.
@@ -198,17 +201,17 @@ impl Step<'_> {
             Phase::Tools { calls, .. } => self.stop_calls(&calls, reason),
         }
         self.withdraw_gates(reason, |_| true);
-        self.finish(ItemStatus::Aborted, TurnEnd::Abort);
+        self.finish(PromptStatus::Aborted, TurnEnd::Abort);
     }
 
     /// The turn is over.
-    pub(super) fn finish(&mut self, status: ItemStatus, reason: TurnEnd) {
+    pub(super) fn finish(&mut self, status: PromptStatus, reason: TurnEnd) {
         let Some(turn) = self.machine.thread.turn.take() else {
             return;
         };
         // A call of the model that was cut off was paid for.
         if !turn.reserved.is_zero() {
-            let used = &mut self.machine.thread.used;
+            let used = &mut self.machine.thread.usage;
             *used = used.plus(turn.reserved);
             self.out.batch.push(Op::AddUsage(turn.reserved));
         }
@@ -219,20 +222,20 @@ impl Step<'_> {
         }
         self.machine.live = Live::default();
         let mut begins = None;
-        let mut items = self.machine.items.iter();
-        if let Some(at) = items.position(|item| item.id == turn.item) {
-            let mut item = self.machine.items.remove(at);
-            item.status = status;
-            if status == ItemStatus::Done && !turn.unchecked && self.is_full(&turn.model) {
-                begins = Some(Continuation::of(&item, &turn));
+        let mut prompts = self.machine.prompts.iter();
+        if let Some(at) = prompts.position(|prompt| prompt.id == turn.prompt) {
+            let mut prompt = self.machine.prompts.remove(at);
+            prompt.status = status;
+            if status == PromptStatus::Done && !turn.skip_size_check && self.is_full(&turn.model) {
+                begins = Some(Continuation::of(&prompt, &turn));
             }
-            self.out.batch.push(Op::PutItem(item.share()));
+            self.out.batch.push(Op::PutPrompt(prompt.share()));
         }
-        let item = turn.item;
-        self.tell(EventKind::TurnEnd { item, reason });
+        let prompt = turn.prompt;
+        self.tell(EventKind::TurnEnd { prompt, reason });
         if let Some(continuation) = begins {
             continuation.keep(&mut self.machine.thread);
-            self.begin_compaction(Compacting::Full);
+            self.begin_compaction(CompactionReason::Threshold);
         }
     }
 }
@@ -269,17 +272,17 @@ fn requested(part: &Part) -> Option<(Call, Value)> {
 }
 
 /// A turn for a prompt.
-pub(super) fn turn(item: &QueueItem, thread: &Thread, default: &str) -> Turn {
-    let model = item.model.clone().or_else(|| thread.model.clone());
+pub(super) fn turn(prompt: &QueuedPrompt, thread: &Thread, default: &str) -> Turn {
+    let model = prompt.model.clone().or_else(|| thread.model.clone());
     Turn {
-        item: item.id.clone(),
+        prompt: prompt.id.clone(),
         model: model.unwrap_or_else(|| default.to_owned()),
         round: 0,
         phase: Phase::Model,
         reserved: Usage::default(),
-        used: Usage::default(),
-        unchecked: item.metadata.contains_key(CONTINUE),
+        usage: Usage::default(),
+        skip_size_check: prompt.metadata.contains_key(CONTINUE),
         overflowed: false,
-        retried: false,
+        correction_requested: false,
     }
 }

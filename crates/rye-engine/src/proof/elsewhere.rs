@@ -8,8 +8,8 @@ use std::collections::HashSet;
 
 use lillux::keys::{PublicKey, SigningKey};
 use rye_protocol::{
-    Archive, CallId, EntryKind, Event, EventKind, Gate, GateId, GateStatus, Millis, Part,
-    QueueItemId, ThreadId,
+    Archive, CallId, EntryKind, Event, EventKind, Gate, GateId, GateStatus, Millis, Part, PromptId,
+    ThreadId,
 };
 use serde_json::Value;
 
@@ -128,16 +128,16 @@ pub(crate) fn is_doubted(archive: &Archive, gate: &GateId) -> bool {
 
 /// What has ended in a record.
 pub(super) struct Settled<'a> {
-    prompts: HashSet<&'a QueueItemId>,
+    prompts: HashSet<&'a PromptId>,
     calls: HashSet<(&'a ThreadId, &'a CallId)>,
 }
 
 impl<'a> Settled<'a> {
     pub(super) fn of(archive: &'a Archive) -> Self {
         let turns = archive.threads.iter().filter_map(|it| it.turn.as_ref());
-        let running: HashSet<_> = turns.map(|turn| &turn.item).collect();
-        let items = archive.items.iter().filter(|it| it.status.is_over());
-        let prompts = items.map(|it| &it.id).filter(|it| !running.contains(it));
+        let running: HashSet<_> = turns.map(|turn| &turn.prompt).collect();
+        let prompts = archive.prompts.iter().filter(|it| it.status.is_finished());
+        let prompts = prompts.map(|it| &it.id).filter(|it| !running.contains(it));
         let mut calls = HashSet::new();
         for entry in &archive.entries {
             let EntryKind::Message(message) = &entry.kind else {
@@ -162,11 +162,11 @@ impl<'a> Settled<'a> {
         let id = GateId::new(
             &origin.session,
             &origin.thread,
-            &origin.item,
+            &origin.prompt,
             &origin.resume_key,
         );
         let call = (&origin.thread, &origin.call);
-        let is_over = self.prompts.contains(&origin.item);
+        let is_over = self.prompts.contains(&origin.prompt);
         gate.id == id && (is_over || (names_its_call(gate) && self.calls.contains(&call)))
     }
 }

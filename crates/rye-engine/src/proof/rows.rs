@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use rye_protocol::{
     Archive, Call, CallState, Entry, EntryKind, EventKind, Gate, GateRef, GateStatus, Limits, Op,
-    Part, Phase, QueueItem, Session, SessionStatus, Suspended, Thread, ThreadId, Usage,
+    Part, Phase, QueuedPrompt, Session, SessionStatus, SuspendedTurn, Thread, ThreadId, Usage,
 };
 use serde::Serialize;
 
@@ -60,15 +60,15 @@ pub(super) fn of_thread(thread: &Thread) -> String {
     })
 }
 
-pub(super) fn of_item(item: &QueueItem) -> String {
-    row(item)
+pub(super) fn of_prompt(prompt: &QueuedPrompt) -> String {
+    row(prompt)
 }
 
 pub(super) fn of_gate(gate: &Gate) -> String {
     row(gate)
 }
 
-pub(super) fn of_suspended(turn: &Suspended) -> String {
+pub(super) fn of_suspended(turn: &SuspendedTurn) -> String {
     row(turn)
 }
 
@@ -104,9 +104,9 @@ pub(super) fn add(rows: &mut Rows, op: &Op) {
             (SESSION.to_owned(), of_session(session))
         }
         Op::PutThread(thread) => (format!("thread:{}", thread.id), of_thread(thread)),
-        Op::PutItem(item) => (format!("item:{}", item.id), of_item(item)),
+        Op::PutPrompt(prompt) => (format!("prompt:{}", prompt.id), of_prompt(prompt)),
         Op::PutGate(gate) => (format!("gate:{}", gate.id), of_gate(gate)),
-        Op::PutSuspended(turn) => (format!("suspended:{}", turn.gate), of_suspended(turn)),
+        Op::PutSuspendedTurn(turn) => (format!("suspended:{}", turn.gate), of_suspended(turn)),
         Op::PutGateRef(shown) => {
             let hash = of_ref(shown);
             (format!("ref:{hash}"), hash)
@@ -133,16 +133,16 @@ pub(super) fn of_archive(archive: &Archive) -> Rows {
     for thread in &archive.threads {
         put(format!("thread:{}", thread.id), of_thread(thread));
     }
-    for item in &archive.items {
-        put(format!("item:{}", item.id), of_item(item));
+    for prompt in &archive.prompts {
+        put(format!("prompt:{}", prompt.id), of_prompt(prompt));
     }
     for gate in &archive.gates {
         put(format!("gate:{}", gate.id), of_gate(gate));
     }
-    for turn in &archive.suspended {
+    for turn in &archive.suspended_turns {
         put(format!("suspended:{}", turn.gate), of_suspended(turn));
     }
-    for shown in &archive.refs {
+    for shown in &archive.gate_refs {
         let hash = of_ref(shown);
         put(format!("ref:{hash}"), hash);
     }
@@ -175,7 +175,7 @@ pub(super) fn fold(before: &str, kind: &EventKind) -> Option<String> {
 /// for a person, or writes a row that nothing changes any more.
 pub(super) fn needs_seal(thread: &Thread, ops: &[Op]) -> bool {
     let waits = match thread.turn.as_ref().map(|turn| &turn.phase) {
-        None => thread.compacting.is_none(),
+        None => thread.compaction.is_none(),
         Some(Phase::Model) => false,
         Some(Phase::Tools { calls, .. }) => {
             let mut open = calls.iter().filter(|it| it.state != CallState::Ended);
@@ -185,9 +185,9 @@ pub(super) fn needs_seal(thread: &Thread, ops: &[Op]) -> bool {
     let mut ops = ops.iter();
     waits
         || ops.any(|op| match op {
-            Op::PutItem(item) => item.status.is_over(),
+            Op::PutPrompt(prompt) => prompt.status.is_finished(),
             Op::PutGate(gate) => !matches!(gate.status, GateStatus::Pending),
-            Op::PutSuspended(_) | Op::ReplaceEntry(_) => true,
+            Op::PutSuspendedTurn(_) | Op::ReplaceEntry(_) => true,
             _ => false,
         })
 }

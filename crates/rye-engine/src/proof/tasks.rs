@@ -31,14 +31,14 @@ pub fn check_all(archives: &[Archive], key: impl Fn(&str) -> Option<PublicKey>) 
 fn tasks(archive: &Archive) -> Vec<SessionId> {
     let mut tasks = Vec::new();
     for entry in &archive.entries {
-        let (EntryKind::Message(message), Some(item)) = (&entry.kind, &entry.item) else {
+        let (EntryKind::Message(message), Some(prompt)) = (&entry.kind, &entry.prompt) else {
             continue;
         };
         for part in &message.parts {
             if let Part::ToolResult { call_id, data, .. } = part
                 && let Some(named) = data.get("session").and_then(Value::as_str)
             {
-                let own = child::id(&archive.session.id, &entry.thread, item, call_id);
+                let own = child::id(&archive.session.id, &entry.thread, prompt, call_id);
                 if own.as_str() == named {
                     tasks.push(own);
                 }

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use rye_protocol::{
-    Compacting, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, Gate, ItemStatus, QueueItem, Usage,
+    CompactionReason, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, Gate, PromptStatus,
+    QueuedPrompt, Usage,
 };
 use tokio_util::task::AbortOnDropHandle;
 
@@ -43,7 +44,11 @@ pub enum Compaction {
 type Outcome = Result<Box<Compacted>, (ErrorInfo, Usage)>;
 
 impl Runner {
-    pub(super) async fn compact(&mut self, why: Compacting, model: &str) -> Result<(), StoreError> {
+    pub(super) async fn compact(
+        &mut self,
+        why: CompactionReason,
+        model: &str,
+    ) -> Result<(), StoreError> {
         self.generation += 1;
         let generation = self.generation;
         let path = self.path().await?;
@@ -52,7 +57,7 @@ impl Runner {
         let usable = self.usable(model).unwrap_or(u64::MAX);
         let own = self.own.clone();
         match plan(&path, why, before, usable, settings) {
-            Plan::Nothing if why == Compacting::Overflow => {
+            Plan::Nothing if why == CompactionReason::Overflow => {
                 let message = "what is said last does not fit by itself; ask for less at \
                                once, or choose a model with a larger window";
                 let error = ErrorInfo::new(ErrorCode::ContextOverflow, message);
@@ -126,13 +131,13 @@ impl Runner {
         let gates = patiently(|| shared.store.pending_gates(Some(session))).await?;
         let gate = |gate: &Gate| format!("Waits for a person's decision: {}", gate.title);
         let most = shared.compaction.keep_chars;
-        let prompt = |item: &Kept<QueueItem>| {
-            let text = without_middle(item.content.trim(), most, None);
+        let prompt = |prompt: &Kept<QueuedPrompt>| {
+            let text = without_middle(prompt.content.trim(), most, None);
             format!("Waits to be asked next, word for word:\n{text}")
         };
-        let items = self.machine.items.iter();
-        let items = items.filter(|item| item.status == ItemStatus::Waiting);
-        Ok(gates.iter().map(gate).chain(items.map(prompt)).collect())
+        let prompts = self.machine.prompts.iter();
+        let prompts = prompts.filter(|prompt| prompt.status == PromptStatus::Waiting);
+        Ok(gates.iter().map(gate).chain(prompts.map(prompt)).collect())
     }
 
     /// From the first entry to the last.
@@ -183,7 +188,7 @@ impl Runner {
     /// Takes the last sum back that stands. None if there is none, or if a turn is under way.
     pub(super) async fn undo_compaction(&mut self) -> Result<Option<EntryId>, StoreError> {
         let thread = &self.machine.thread;
-        if thread.turn.is_some() || thread.compacting.is_some() {
+        if thread.turn.is_some() || thread.compaction.is_some() {
             return Ok(None);
         }
         let mut path = self.path().await?;
@@ -240,7 +245,7 @@ fn pruned(path: Vec<Entry>, entries: &[EntryId], before: u64, settings: &Setting
 struct Work {
     path: Vec<Entry>,
     head: Head,
-    why: Compacting,
+    why: CompactionReason,
     /// Tokens of the context, as far as the model has said.
     before: u64,
     settings: Arc<Settings>,
@@ -264,7 +269,7 @@ impl Work {
                 Ok(answer) => {
                     usage = usage.plus(answer.usage);
                     let text =
-                        rye_protocol::Message::of(rye_protocol::Role::Assistant, answer.parts);
+                        rye_protocol::Message::new(rye_protocol::Role::Assistant, answer.parts);
                     match self.sum(&text.content()) {
                         Ok((sum, tokens)) => {
                             return Ok(Box::new(Compacted {
@@ -301,8 +306,8 @@ impl Work {
             tokens_after,
             files_read: head.files_read.clone(),
             files_modified: head.files_modified.clone(),
-            kept: head.kept.clone(),
-            without_media: self.why == Compacting::Overflow,
+            preserved: head.kept.clone(),
+            without_media: self.why == CompactionReason::Overflow,
         };
         let Some(last) = self.path.last().cloned() else {
             return Err("there is nothing to sum up".to_owned());

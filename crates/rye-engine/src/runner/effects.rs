@@ -136,28 +136,32 @@ impl Runner {
     /// that is being made has reserved.
     fn left(&self) -> Limits {
         let turn = self.machine.thread.turn.as_ref();
-        let of_item = turn.and_then(|turn| {
-            let item = self.machine.items.iter().find(|it| it.id == turn.item)?;
-            Some(item.limits.left(&turn.used.plus(turn.reserved)))
+        let of_prompt = turn.and_then(|turn| {
+            let prompt = self
+                .machine
+                .prompts
+                .iter()
+                .find(|it| it.id == turn.prompt)?;
+            Some(prompt.limits.remaining(&turn.usage.plus(turn.reserved)))
         });
-        self.shared.budget.left().and(of_item.unwrap_or_default())
+        self.shared.budget.left().min(of_prompt.unwrap_or_default())
     }
 
     fn run_tool(&mut self, call: CallId, tool: &str, args: Value) {
         let Some(turn) = &self.machine.thread.turn else {
             return;
         };
-        let mut items = self.machine.items.iter();
-        let item = items.find(|item| item.id == turn.item);
+        let mut prompts = self.machine.prompts.iter();
+        let prompt = prompts.find(|prompt| prompt.id == turn.prompt);
         let session = self.shared.data();
         let context = ToolContext {
             session: session.id.clone(),
             user: session.user_id.clone(),
             org: session.org_id.clone(),
-            author: item.and_then(|item| item.author.clone()),
+            author: prompt.and_then(|prompt| prompt.author.clone()),
             workspace: session.workspace.clone(),
             thread: self.machine.thread.id.clone(),
-            item: turn.item.clone(),
+            prompt: turn.prompt.clone(),
             call: call.clone(),
             sandbox: Arc::clone(&self.shared.sandbox),
             left: self.left(),
@@ -207,7 +211,7 @@ impl Runner {
         let Some(turn) = &thread.turn else {
             return;
         };
-        let gate = GateId::new(&thread.session, &thread.id, &turn.item, resume_key);
+        let gate = GateId::new(&thread.session, &thread.id, &turn.prompt, resume_key);
         let waiting = self.waiting.entry((call.clone(), gate)).or_default();
         waiting.push(reply);
     }

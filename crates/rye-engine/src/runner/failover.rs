@@ -52,9 +52,9 @@ impl Failover {
             self.wait = wait;
             return Next::Again(EventKind::ModelRetry {
                 model: model.to_owned(),
-                tries: self.tries,
+                attempts: self.tries,
                 wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
-                why: error.to_string(),
+                reason: error.to_string(),
             });
         }
         let was_tried = |other: &str| {
@@ -67,7 +67,7 @@ impl Failover {
             return Next::Again(EventKind::ModelSwitched {
                 from: model.to_owned(),
                 to: to.clone(),
-                why: error.to_string(),
+                reason: error.to_string(),
             });
         }
         Next::GiveUp(self.explain(error, too_long.then_some(wait)))
@@ -129,8 +129,8 @@ impl Runner {
 
 /// A provider may say a key back that it does not know.
 fn mask(told: &mut EventKind, masks: &Masks) {
-    if let EventKind::ModelRetry { why, .. } | EventKind::ModelSwitched { why, .. } = told {
-        masks.mask_in(why);
+    if let EventKind::ModelRetry { reason, .. } | EventKind::ModelSwitched { reason, .. } = told {
+        masks.mask_in(reason);
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use lillux::Hash;
-use rye_protocol::{ErrorCode, ErrorInfo, ModelContext, QueueItem, QueueItemId, ToolDefinition};
+use rye_protocol::{ErrorCode, ErrorInfo, ModelContext, PromptId, QueuedPrompt, ToolDefinition};
 
 use super::Runner;
 use crate::guides::{self, Role};
@@ -17,7 +17,7 @@ pub(crate) const ROLE: &str = "role";
 /// What holds for a prompt.
 #[derive(Debug, Clone)]
 pub(super) struct Guidance {
-    item: Option<QueueItemId>,
+    prompt: Option<PromptId>,
     pub(super) system: String,
     /// The model of the role, if the prompt names none.
     pub(super) model: Option<String>,
@@ -27,29 +27,32 @@ impl Runner {
     /// What holds for the prompt that runs; or why it must fail before anybody is asked.
     pub(super) async fn guidance(&mut self) -> Result<Arc<Guidance>, ErrorInfo> {
         let turn = self.machine.thread.turn.as_ref();
-        let items = self.machine.items.iter();
-        let mut items = items.filter(|item| turn.is_some_and(|turn| turn.item == item.id));
-        let item = items.next().cloned();
-        let id = item.as_ref().map(|item| item.id.clone());
+        let prompts = self.machine.prompts.iter();
+        let mut prompts =
+            prompts.filter(|prompt| turn.is_some_and(|turn| turn.prompt == prompt.id));
+        let prompt = prompts.next().cloned();
+        let id = prompt.as_ref().map(|prompt| prompt.id.clone());
         if let Some(known) = &self.guidance
-            && known.item == id
+            && known.prompt == id
         {
             return Ok(Arc::clone(known));
         }
-        let role = self.role(item.as_deref()).await?;
+        let role = self.role(prompt.as_deref()).await?;
         let (shared, sandbox) = (&self.shared, &*self.shared.sandbox);
         let (mut rules, mut skills) = (None, Vec::new());
         if let Some(guides) = &shared.guides {
             rules = guides.rules(sandbox).await;
             skills = guides.skills(sandbox).await;
         }
-        let schema = item.as_ref().and_then(|item| item.metadata.get(SCHEMA));
+        let schema = prompt
+            .as_ref()
+            .and_then(|prompt| prompt.metadata.get(SCHEMA));
         let more = schema.map(result::instruction);
         let (rules, more) = (rules.as_deref(), more.as_deref());
         let system = guides::system(&shared.system, role.as_ref(), rules, &skills, more);
-        let named = item.as_ref().is_some_and(|item| item.model.is_some());
+        let named = prompt.as_ref().is_some_and(|prompt| prompt.model.is_some());
         let guidance = Arc::new(Guidance {
-            item: id,
+            prompt: id,
             system,
             model: role.and_then(|role| role.model).filter(|_| !named),
         });
@@ -85,9 +88,9 @@ impl Runner {
     }
 
     /// The role: the prompt's, else the thread's, else the session's.
-    async fn role(&self, item: Option<&QueueItem>) -> Result<Option<Role>, ErrorInfo> {
+    async fn role(&self, prompt: Option<&QueuedPrompt>) -> Result<Option<Role>, ErrorInfo> {
         // That of the thread is written with the prompt when it begins.
-        let named = item.and_then(|item| item.role.clone());
+        let named = prompt.and_then(|prompt| prompt.role.clone());
         let Some(name) = named.or_else(|| self.shared.role.clone()) else {
             return Ok(None);
         };

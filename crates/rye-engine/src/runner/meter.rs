@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rye_protocol::{
-    CallId, EventKind, Gate, GateStatus, ItemStatus, Millis, Op, QueueItemId, ResultStatus,
+    CallId, EventKind, Gate, GateStatus, Millis, Op, PromptId, PromptStatus, ResultStatus,
     SessionId, Thread, ThreadId, TurnEnd,
 };
 use tracing::{Span, field, info_span};
@@ -109,20 +109,20 @@ impl Meter {
     /// What was written, as far as no event tells of it.
     pub(super) fn written(&mut self, op: &Op, now: Millis) {
         match op {
-            Op::PutItem(item) if item.status == ItemStatus::Running => {
-                self.begun(&item.id, item.created_at, now);
+            Op::PutPrompt(prompt) if prompt.status == PromptStatus::Running => {
+                self.begun(&prompt.id, prompt.created_at, now);
             }
             Op::PutGate(gate) => self.decided(gate, now),
             _ => {}
         }
     }
 
-    fn begun(&mut self, item: &QueueItemId, since: Millis, now: Millis) {
+    fn begun(&mut self, prompt: &PromptId, since: Millis, now: Millis) {
         let waited = since.until(now);
-        let (id, waited_ms) = (item.as_str(), millis(waited));
-        drop(span!(self, "queue_wait", item = id, waited_ms));
+        let (id, waited_ms) = (prompt.as_str(), millis(waited));
+        drop(span!(self, "queue_wait", prompt = id, waited_ms));
         self.metrics.observe(Metric::QueueWait, &[], waited);
-        let span = span!(self, "turn_complete", item = id);
+        let span = span!(self, "turn_complete", prompt = id);
         self.turn = Some(Timed::begin("", span));
     }
 

@@ -12,7 +12,7 @@ fn entry(message: Message) -> Entry {
         session: "s".parse().unwrap(),
         thread: "t".parse().unwrap(),
         parent: None,
-        item: None,
+        prompt: None,
         kind: EntryKind::Message(message),
         created_at: Millis(0),
         hash: String::new(),
@@ -41,7 +41,7 @@ fn result(call: u8) -> Message {
         error: None,
         elided: false,
     };
-    Message::of(Role::Tool, vec![part])
+    Message::new(Role::Tool, vec![part])
 }
 
 fn error() -> Part {
@@ -57,10 +57,10 @@ fn message() -> impl Strategy<Value = Message> {
         (calls, any::<bool>()).prop_map(|(calls, failed)| {
             let failed = failed.then(error);
             let parts = calls.into_iter().map(call).chain(failed);
-            Message::of(Role::Assistant, parts.collect())
+            Message::new(Role::Assistant, parts.collect())
         }),
         (0..4u8).prop_map(result),
-        Just(Message::of(Role::System, vec![error()])),
+        Just(Message::new(Role::System, vec![error()])),
     ]
 }
 
@@ -117,7 +117,7 @@ proptest! {
             {
                 prop_assert_eq!(&live.own_id(&told), call_id);
             }
-            let message = Message::of(Role::Assistant, parts);
+            let message = Message::new(Role::Assistant, parts);
             for (call, _) in calls(&message) {
                 prop_assert!(seen.insert(call.clone()), "{} is used twice", call);
             }
@@ -136,7 +136,7 @@ fn sum(path: &[Entry]) -> Entry {
         tokens_after: 0,
         files_read: Vec::new(),
         files_modified: Vec::new(),
-        kept: Vec::new(),
+        preserved: Vec::new(),
         without_media: false,
     };
     Entry {
@@ -160,7 +160,7 @@ fn an_id_that_was_used_has_a_number_and_one_that_is_too_long_is_another() {
 fn what_fits_is_left_as_it_is() {
     let said = [
         Message::text(Role::User, "look twice"),
-        Message::of(Role::Assistant, vec![call(1), call(2)]),
+        Message::new(Role::Assistant, vec![call(1), call(2)]),
         result(2),
         result(1),
         Message::text(Role::Assistant, "seen"),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rye_items::metadata::Effect;
 use rye_protocol::{
-    Action, CallId, Gate, GateId, GateKind, GateOrigin, GateStatus, QueueItemId, Resolution,
+    Action, CallId, Gate, GateId, GateKind, GateOrigin, GateStatus, PromptId, Resolution,
     SessionId, ThreadId,
 };
 use serde_json::{Map, Value, json};
@@ -216,14 +216,14 @@ impl<'g> Walk<'g> {
         let session: SessionId = run.parse().ok()?;
         let thread: ThreadId = "graph".parse().ok()?;
         let step = format!("step-{}", self.steps);
-        let item: QueueItemId = step.parse().ok()?;
+        let prompt: PromptId = step.parse().ok()?;
         let call: CallId = step.parse().ok()?;
         let mut context = Map::new();
         // An answer is to this graph and no other.
         context.insert("chain_hash".to_owned(), self.graph.hash.to_hex().into());
         let actions = asked.actions.iter().cloned();
         let mut gate = Gate {
-            id: GateId::new(&session, &thread, &item, &asked.key),
+            id: GateId::new(&session, &thread, &prompt, &asked.key),
             kind: asked.kind,
             title: asked.title.clone(),
             body: asked.body.clone(),
@@ -232,7 +232,7 @@ impl<'g> Walk<'g> {
             origin: GateOrigin {
                 session,
                 thread,
-                item,
+                prompt,
                 call,
                 tool: self.id.clone(),
                 resume_key: asked.key.clone(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lillux::keys::SigningKey;
 use rye_engine::proof::seal_commit;
 use rye_engine::protocol::{
-    Batch, CallId, EventKind, Gate, GateOrigin, GateStatus, Limits, Op, Purpose, QueueItemId,
+    Batch, CallId, EventKind, Gate, GateOrigin, GateStatus, Limits, Op, PromptId, Purpose,
     QueueMode, Session, SessionId, SessionStatus, Thread, ThreadId, ThreadStatus, Usage,
 };
 use rye_engine::store::Record;
@@ -20,14 +20,14 @@ const THREAD: &str = "mcp";
 
 /// Where the gate of a call is: its session has one thread, one prompt and one call.
 pub(super) fn origin(session: &SessionId, call: &GatedCall) -> GateOrigin {
-    let item = QueueItemId::from(session.clone());
+    let prompt = PromptId::from(session.clone());
     // What is a session's id is an id of all other kinds too.
     let same = |id: &str| String::from(id);
     GateOrigin {
         session: session.clone(),
         thread: ThreadId::try_from(same(session.as_str())).unwrap_or_else(|_| ThreadId::new()),
         call: CallId::try_from(same(session.as_str())).unwrap_or_else(|_| CallId::new()),
-        item,
+        prompt,
         tool: call.tool.clone(),
         resume_key: String::from("call"),
     }
@@ -69,12 +69,12 @@ pub(super) fn asked(gate: &Gate, project: &Path, key: Option<&SigningKey>) -> Ba
         leaf_hash: String::new(),
         seal: String::new(),
         events_hash: String::new(),
-        used: Usage::default(),
+        usage: Usage::default(),
         mode: QueueMode::default(),
         model: None,
         summary: None,
         tokens: 0,
-        compacting: None,
+        compaction: None,
         turn: None,
         last_command: None,
         metadata: Map::new(),
@@ -84,7 +84,7 @@ pub(super) fn asked(gate: &Gate, project: &Path, key: Option<&SigningKey>) -> Ba
     let id = thread.id.clone();
     let mut batch = Batch::default();
     batch.push(Op::PutSession(Arc::new(session)));
-    batch.tell(
+    batch.push_event(
         &id,
         EventKind::ThreadStart {
             key: THREAD.to_owned(),
@@ -95,7 +95,7 @@ pub(super) fn asked(gate: &Gate, project: &Path, key: Option<&SigningKey>) -> Ba
         status: GateStatus::Pending,
         ..gate.clone()
     };
-    batch.tell(
+    batch.push_event(
         &id,
         EventKind::DecisionGate {
             gate: Box::new(asked),
@@ -103,7 +103,7 @@ pub(super) fn asked(gate: &Gate, project: &Path, key: Option<&SigningKey>) -> Ba
     );
     if let GateStatus::Resolved { resolution } = &gate.status {
         let (gate, resolution) = (gate.id.clone(), resolution.clone());
-        batch.tell(&id, EventKind::DecisionGateResolved { gate, resolution });
+        batch.push_event(&id, EventKind::DecisionGateResolved { gate, resolution });
     }
     seal_commit(&mut batch, thread, at, key);
     batch
@@ -119,7 +119,7 @@ pub(super) fn used(gate: &Gate, record: Record, key: Option<&SigningKey>) -> Bat
         ..record.session
     })));
     let (call, tool) = (gate.origin.call.clone(), gate.origin.tool.clone());
-    batch.tell(&gate.origin.thread, EventKind::ToolStart { call, tool });
+    batch.push_event(&gate.origin.thread, EventKind::ToolStart { call, tool });
     if let Some(thread) = record.threads.into_iter().next() {
         seal_commit(&mut batch, thread, at, key);
     }

@@ -4,16 +4,15 @@ use std::collections::{BTreeSet, HashMap};
 
 use rye_engine::model::Models;
 use rye_engine::protocol::{
-    Archive, Author, CallId, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind,
-    ItemStatus, Message, ModelContext, Part, QueueItem, QueueItemId, ResultStatus, Role, Thread,
-    Usage,
+    Archive, Author, CallId, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind, Message,
+    ModelContext, Part, PromptId, PromptStatus, QueuedPrompt, ResultStatus, Role, Thread, Usage,
 };
 use serde_json::Value;
 
 /// A prompt that is asked again.
 #[derive(Debug, Clone)]
-pub(super) struct Item {
-    pub(super) id: QueueItemId,
+pub(super) struct RecordedPrompt {
+    pub(super) id: PromptId,
     pub(super) content: String,
     pub(super) attachments: Vec<Part>,
     pub(super) author: Option<Author>,
@@ -58,7 +57,7 @@ impl Did {
 /// Something that a model did, and for which prompt.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
-    pub(super) item: Option<QueueItemId>,
+    pub(super) prompt: Option<PromptId>,
     pub(crate) did: Did,
 }
 
@@ -86,10 +85,10 @@ pub(super) enum Ending {
 /// What a thread's record has for its replay.
 #[derive(Debug, Default)]
 pub(super) struct Recorded {
-    pub(super) items: Vec<Item>,
+    pub(super) prompts: Vec<RecordedPrompt>,
     pub(super) steps: Vec<Step>,
     pub(super) results: HashMap<CallId, Given>,
-    pub(super) prompts: Vec<ModelContext>,
+    pub(super) contexts: Vec<ModelContext>,
 }
 
 impl Recorded {
@@ -97,22 +96,22 @@ impl Recorded {
         let path = path(archive, thread);
         let own = archive.events.iter();
         let own = own.filter(|event| event.thread.as_ref() == Some(&thread.id));
-        let prompts = own.filter_map(|event| match &event.kind {
-            EventKind::Prompted { prompted } => Some((**prompted).clone()),
+        let contexts = own.filter_map(|event| match &event.kind {
+            EventKind::ContextChanged { context } => Some((**context).clone()),
             _ => None,
         });
-        let items = items(archive, &path);
-        let ended = archive.items.iter();
-        let ended = ended.filter(|item| item.status == ItemStatus::Aborted);
+        let prompts = prompts(archive, &path);
+        let ended = archive.prompts.iter();
+        let ended = ended.filter(|prompt| prompt.status == PromptStatus::Aborted);
         let mut steps = steps(archive, thread, &path);
-        for item in ended {
-            cut_without_words(item, &path, &mut steps);
+        for prompt in ended {
+            cut_without_words(prompt, &path, &mut steps);
         }
         Self {
-            items,
+            prompts,
             steps,
             results: results(&path),
-            prompts: prompts.collect(),
+            contexts: contexts.collect(),
         }
     }
 
@@ -171,9 +170,9 @@ pub(crate) fn steps(archive: &Archive, thread: &Thread, path: &[Entry]) -> Vec<S
             }),
             _ => None,
         };
-        let item = &entry.item;
+        let prompt = &entry.prompt;
         let step = |did| Step {
-            item: item.clone(),
+            prompt: prompt.clone(),
             did,
         };
         steps.extend(did.map(step));
@@ -236,8 +235,8 @@ impl Heard {
 }
 
 /// A prompt that somebody ended while a model was asked that had not said a word yet.
-fn cut_without_words(item: &QueueItem, path: &[Entry], steps: &mut Vec<Step>) {
-    let own = |entry: &&Entry| entry.item.as_ref() == Some(&item.id);
+fn cut_without_words(prompt: &QueuedPrompt, path: &[Entry], steps: &mut Vec<Step>) {
+    let own = |entry: &&Entry| entry.prompt.as_ref() == Some(&prompt.id);
     let Some(last) = path.iter().rfind(own) else {
         return;
     };
@@ -248,14 +247,14 @@ fn cut_without_words(item: &QueueItem, path: &[Entry], steps: &mut Vec<Step>) {
     if is_told {
         return;
     }
-    let of_item = |step: &Step| step.item.as_ref() == Some(&item.id);
-    let after = steps.iter().rposition(of_item);
+    let of_prompt = |step: &Step| step.prompt.as_ref() == Some(&prompt.id);
+    let after = steps.iter().rposition(of_prompt);
     // One without steps is the first of those that come later: its place says nothing.
     let at = after.map_or(steps.len(), |after| after + 1);
-    let message = Box::new(Message::of(Role::Assistant, Vec::new()));
-    let item = Some(item.id.clone());
+    let message = Box::new(Message::new(Role::Assistant, Vec::new()));
+    let prompt = Some(prompt.id.clone());
     let did = Did::Cut(message);
-    steps.insert(at, Step { item, did });
+    steps.insert(at, Step { prompt, did });
 }
 
 fn results(path: &[Entry]) -> HashMap<CallId, Given> {
@@ -299,38 +298,40 @@ pub(super) fn ending_of(part: &Part) -> Option<Ending> {
 }
 
 /// The prompts of a path, in order, and where a replay of them ends.
-fn items(archive: &Archive, path: &[Entry]) -> Vec<Item> {
+fn prompts(archive: &Archive, path: &[Entry]) -> Vec<RecordedPrompt> {
     let mut seen = BTreeSet::new();
-    let order = path.iter().filter_map(|entry| entry.item.clone());
+    let order = path.iter().filter_map(|entry| entry.prompt.clone());
     let order = order.filter(|id| seen.insert(id.clone()));
-    let known = order.filter_map(|id| archive.items.iter().find(|item| item.id == id));
+    let known = order.filter_map(|id| archive.prompts.iter().find(|prompt| prompt.id == id));
     // What the engine asked by itself it asks again.
-    let asked = known.filter(|item| !item.metadata.contains_key("compaction_continue"));
-    asked.map(|item| self::item(item, path)).collect()
+    let asked = known.filter(|prompt| !prompt.metadata.contains_key("compaction_continue"));
+    asked.map(|prompt| self::prompt(prompt, path)).collect()
 }
 
-fn item(item: &QueueItem, path: &[Entry]) -> Item {
-    let of_item = path.iter().filter(|it| it.item.as_ref() == Some(&item.id));
-    let mut messages = of_item.filter_map(|entry| match &entry.kind {
+fn prompt(prompt: &QueuedPrompt, path: &[Entry]) -> RecordedPrompt {
+    let of_prompt = path
+        .iter()
+        .filter(|it| it.prompt.as_ref() == Some(&prompt.id));
+    let mut messages = of_prompt.filter_map(|entry| match &entry.kind {
         EntryKind::Message(message) => Some(message),
         _ => None,
     });
     let out_of_time = |message: &Message| ending(message) == Some(Ending::OutOfTime);
     let runs_out_of_time = messages.clone().any(out_of_time);
-    let stops = (!item.status.is_over()).then(|| {
-        let start: String = item.content.chars().take(60).collect();
+    let stops = (!prompt.status.is_finished()).then(|| {
+        let start: String = prompt.content.chars().take(60).collect();
         format!("the replay ends before `{start}`: it is under way")
     });
     let first = messages.find_map(|message| message.model.clone());
-    Item {
-        id: item.id.clone(),
-        content: item.content.clone(),
-        attachments: item.attachments.clone(),
-        author: item.author.clone(),
+    RecordedPrompt {
+        id: prompt.id.clone(),
+        content: prompt.content.clone(),
+        attachments: prompt.attachments.clone(),
+        author: prompt.author.clone(),
         // Another one may have answered in its place, or the role's.
-        model: first.or_else(|| item.model.clone()),
-        role: item.role.clone(),
-        schema: item.metadata.get("result_schema").cloned(),
+        model: first.or_else(|| prompt.model.clone()),
+        role: prompt.role.clone(),
+        schema: prompt.metadata.get("result_schema").cloned(),
         runs_out_of_time,
         stops,
     }

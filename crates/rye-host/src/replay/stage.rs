@@ -10,7 +10,7 @@ use std::time::Duration;
 use rye_engine::model::{
     Delta, Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest, Models, Retry,
 };
-use rye_engine::protocol::{CallId, Event, EventKind, Part, QueueItemId, ResultStatus, Usage};
+use rye_engine::protocol::{CallId, Event, EventKind, Part, PromptId, ResultStatus, Usage};
 use rye_engine::store::Later;
 use rye_engine::tool::{Approval, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Session, store::StoreError};
@@ -22,7 +22,7 @@ use super::recorded::{Did, Ending, Given, Recorded, ending_of};
 /// Something that was done to a prompt from outside, and is to be done again now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cue {
-    pub(super) item: QueueItemId,
+    pub(super) prompt: PromptId,
     pub(super) ending: Ending,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Stage {
 #[derive(Default)]
 struct Now {
     /// The prompt that is asked, as the record names it.
-    item: Option<QueueItemId>,
+    prompt: Option<PromptId>,
     /// The place of what a model does next.
     step: usize,
     /// Whether it was not summed up once, of twice that are tried.
@@ -102,19 +102,19 @@ impl Stage {
     }
 
     /// A prompt is about to be asked.
-    pub(super) fn begin(&self, item: &QueueItemId) {
-        let of_item = |step: &super::recorded::Step| step.item.as_ref() == Some(item);
-        let first = self.recorded.steps.iter().position(of_item);
+    pub(super) fn begin(&self, prompt: &PromptId) {
+        let of_prompt = |step: &super::recorded::Step| step.prompt.as_ref() == Some(prompt);
+        let first = self.recorded.steps.iter().position(of_prompt);
         let mut now = self.now();
         now.step = first.unwrap_or(now.step);
         now.not_summed = false;
-        now.item = Some(item.clone());
+        now.prompt = Some(prompt.clone());
     }
 
     /// Waits for whoever replays to do again what was done. It does not come back from that.
     async fn ends(&self, ending: Ending) -> ! {
-        let item = self.now().item.clone();
-        let cue = item.map(|item| Cue { item, ending });
+        let prompt = self.now().prompt.clone();
+        let cue = prompt.map(|prompt| Cue { prompt, ending });
         let _ = cue.map(|cue| self.cues.send(cue));
         pending().await
     }
@@ -238,8 +238,8 @@ struct Answering {
 
 impl Model for Answering {
     fn info(&self) -> ModelInfo {
-        let prompts = self.stage.recorded.prompts.iter();
-        let known = prompts.rev().find(|prompted| prompted.model == self.name);
+        let contexts = self.stage.recorded.contexts.iter();
+        let known = contexts.rev().find(|context| context.model == self.name);
         ModelInfo {
             context_window: known.map_or(u64::MAX, |it| it.context_window),
             max_output: known.map_or(1, |it| it.max_output),

@@ -173,10 +173,10 @@ fn take(archives: &mut Vec<Archive>, line: Line) -> Result<(), &'static str> {
             session: *session,
             threads: Vec::new(),
             entries: Vec::new(),
-            items: Vec::new(),
+            prompts: Vec::new(),
             gates: Vec::new(),
-            refs: Vec::new(),
-            suspended: Vec::new(),
+            gate_refs: Vec::new(),
+            suspended_turns: Vec::new(),
             events: Vec::new(),
         });
         return Ok(());
@@ -185,10 +185,10 @@ fn take(archives: &mut Vec<Archive>, line: Line) -> Result<(), &'static str> {
     match line {
         Line::Thread(it) => archive.threads.push(*it),
         Line::Entry(it) => archive.entries.push(*it),
-        Line::Item(it) => archive.items.push(*it),
+        Line::Prompt(it) => archive.prompts.push(*it),
         Line::Gate(it) => archive.gates.push(*it),
-        Line::GateRef(it) => archive.refs.push(it),
-        Line::Suspended(it) => archive.suspended.push(*it),
+        Line::GateRef(it) => archive.gate_refs.push(it),
+        Line::SuspendedTurn(it) => archive.suspended_turns.push(*it),
         Line::Event(it) => archive.events.push(*it),
         Line::RyeSessions { .. } | Line::Session(_) | Line::Blob(_) | Line::End(_) => {
             return Err("it stands in the middle");

@@ -42,10 +42,12 @@ impl<W: Write> Writer<W> {
         self.put(&Line::Session(Box::new(archive.session)))?;
         self.all(archive.threads, |it| Line::Thread(Box::new(it)))?;
         self.all(archive.entries, |it| Line::Entry(Box::new(it)))?;
-        self.all(archive.items, |it| Line::Item(Box::new(it)))?;
+        self.all(archive.prompts, |it| Line::Prompt(Box::new(it)))?;
         self.all(archive.gates, |it| Line::Gate(Box::new(it)))?;
-        self.all(archive.refs, Line::GateRef)?;
-        self.all(archive.suspended, |it| Line::Suspended(Box::new(it)))?;
+        self.all(archive.gate_refs, Line::GateRef)?;
+        self.all(archive.suspended_turns, |it| {
+            Line::SuspendedTurn(Box::new(it))
+        })?;
         self.all(archive.events, |it| Line::Event(Box::new(it)))
     }
 

@@ -97,7 +97,7 @@ async fn what_does_not_fit_how_things_stand_changes_nothing() {
     let world = World::new(script).with("asks", Habit::Asks(None));
     let engine = world.engine();
     let session = world.session(&engine).await;
-    let item = session.prompt("go").await.unwrap();
+    let prompt = session.prompt("go").await.unwrap();
     let gate = gate_of(&session).await;
     let before = world.everything().await;
     let wrong = engine.decide(&gate, decision("perhaps")).await;
@@ -111,7 +111,7 @@ async fn what_does_not_fit_how_things_stand_changes_nothing() {
         engine.decide(&gate, decision("approve")).await,
         Ok(Posted::Written)
     );
-    until_ended(&session, &item).await;
+    until_ended(&session, &prompt).await;
     let before = world.everything().await;
     assert_eq!(
         engine.decide(&gate, decision("approve")).await,
@@ -148,8 +148,8 @@ async fn an_answer_to_a_turn_that_was_superseded_is_gone_and_resumes_nothing() {
         mode: Some(QueueMode::Steer),
         ..Prompt::from("never mind")
     };
-    let item = session.prompt(steer).await.unwrap();
-    until_ended(&session, &item).await;
+    let prompt = session.prompt(steer).await.unwrap();
+    until_ended(&session, &prompt).await;
     let before = world.everything().await;
     let late = engine.decide(&gate, decision("approve")).await.unwrap();
     let withdrawn = |reason: &str| reason == "steer";
@@ -174,13 +174,13 @@ steps:
         .with("panics", Habit::Panics)
         .with("never_returns", Habit::NeverReturns);
     let session = world.session(&world.engine()).await;
-    let item = session.prompt("go").await.unwrap();
-    until_ended(&session, &item).await;
+    let prompt = session.prompt("go").await.unwrap();
+    until_ended(&session, &prompt).await;
     let results = results(&session).await;
     for (_, error) in &results {
         let ids = &error.as_ref().unwrap().ids;
         assert_eq!(ids.session.as_ref(), Some(session.id()));
-        assert_eq!(ids.item.as_ref(), Some(&item));
+        assert_eq!(ids.prompt.as_ref(), Some(&prompt));
         assert!(ids.thread.is_some() && ids.call.is_some());
     }
     let told: Vec<_> = results
@@ -216,8 +216,8 @@ steps:
         .with("gives_data", Habit::GivesData(mib(8)))
         .with("fails_with", Habit::FailsWith(mib(8)));
     let session = world.session(&world.engine()).await;
-    let item = session.prompt("go").await.unwrap();
-    until_ended(&session, &item).await;
+    let prompt = session.prompt("go").await.unwrap();
+    until_ended(&session, &prompt).await;
     let record = world.everything().await;
     let bytes = record.len();
     assert!(bytes < mib(1), "{bytes} bytes were written down");
@@ -243,8 +243,8 @@ fn a_tool_that_gives_a_gibibyte_costs_that_and_not_much_more() {
         let world = World::at(folder.as_ref(), script).with("gives", Habit::Gives(mib(1024)));
         let session = world.session(&world.engine()).await;
         let before = world::memory("VmRSS:");
-        let item = session.prompt("go").await.unwrap();
-        until_ended(&session, &item).await;
+        let prompt = session.prompt("go").await.unwrap();
+        until_ended(&session, &prompt).await;
         let (peak, after) = (world::memory("VmHWM:"), world::memory("VmRSS:"));
         assert!(world.everything().await.len() < mib(1));
         // It is made once by the tool, and never copied.
@@ -258,8 +258,8 @@ async fn of_two_hosts_on_one_session_the_one_that_lost_it_writes_nothing() {
     let world = World::new("steps: [{ text: hello }, { text: again }]");
     let (one, two) = (world.engine(), world.engine());
     let session = world.session(&one).await;
-    let item = session.prompt("first").await.unwrap();
-    until_ended(&session, &item).await;
+    let prompt = session.prompt("first").await.unwrap();
+    until_ended(&session, &prompt).await;
     let id = session.id().clone();
     let held = two.open_session(&id, Claim::IfFree).await;
     assert!(matches!(held.err(), Some(StoreError::Held { .. })));
@@ -270,8 +270,8 @@ async fn of_two_hosts_on_one_session_the_one_that_lost_it_writes_nothing() {
     // And it stays so.
     assert_eq!(session.prompt("third").await, Err(StoreError::Fenced(id)));
     assert_eq!(world.everything().await, before);
-    let item = taken.prompt("second").await.unwrap();
-    until_ended(&taken, &item).await;
+    let prompt = taken.prompt("second").await.unwrap();
+    until_ended(&taken, &prompt).await;
     assert_eq!(said(&taken).await, "again");
 }
 
@@ -288,8 +288,8 @@ after_last: { text: 'a long answer, said in very small pieces', chunk_chars: 1, 
     // Awake at first, and asleep for all that comes then.
     for prompts in [1, 60] {
         for _ in 0..prompts {
-            let item = session.prompt("go").await.unwrap();
-            until_ended(&session, &item).await;
+            let prompt = session.prompt("go").await.unwrap();
+            until_ended(&session, &prompt).await;
         }
         let record = world.store().record(session.id()).await.unwrap();
         let last = record.unwrap().sequence;

@@ -31,8 +31,8 @@ async fn answer(folder: &Path, script: &str) -> String {
     let engine = builder(&options, models, Arc::new(Supervisor::start().unwrap())).unwrap();
     let engine = engine.build().unwrap();
     let session = engine.create_session(NewSession::default()).await.unwrap();
-    let item = session.prompt("go").await.unwrap();
-    let answer = session.answer(&item).await.unwrap();
+    let prompt = session.prompt("go").await.unwrap();
+    let answer = session.answer(&prompt).await.unwrap();
     engine.shutdown().await.unwrap();
     answer.text
 }
@@ -87,8 +87,8 @@ steps:
     let mut sessions = Vec::new();
     for _ in 0..2 {
         let session = engine.create_session(NewSession::default()).await.unwrap();
-        let item = session.prompt("go").await.unwrap();
-        session.answer(&item).await.unwrap();
+        let prompt = session.prompt("go").await.unwrap();
+        session.answer(&prompt).await.unwrap();
         sessions.push(session.id().clone());
     }
     engine.remove_session(&sessions[0]).await.unwrap();

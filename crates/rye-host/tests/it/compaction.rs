@@ -9,7 +9,7 @@ use lillux::keys::SigningKey;
 use rye_engine::compaction::Settings;
 use rye_engine::model::{Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest, Models};
 use rye_engine::protocol::{
-    Entry, EntryKind, EventKind, Message, Part, QueueItemId, ResultStatus, Role, TurnEnd,
+    Entry, EntryKind, EventKind, Message, Part, PromptId, ResultStatus, Role, TurnEnd,
 };
 use rye_engine::store::{Claim, Later};
 use rye_engine::tool::{
@@ -169,9 +169,9 @@ async fn until_idle(session: &Session) {
             }
             _ => None,
         });
-        let ended = |item: &QueueItemId| {
+        let ended = |prompt: &PromptId| {
             told.iter()
-                .any(|kind| matches!(kind, EventKind::TurnEnd { item: it, .. } if it == item))
+                .any(|kind| matches!(kind, EventKind::TurnEnd { prompt: it, .. } if it == prompt))
         };
         if let Some((running, true)) = waiting
             && running.as_ref().is_none_or(ended)
@@ -255,8 +255,8 @@ async fn a_full_context_is_summed_up_and_the_agent_goes_on() {
     let session = session(&engine).await;
     session.prompt("Look, and keep to the left.").await.unwrap();
     until_idle(&session).await;
-    let item = session.prompt("Look again.").await.unwrap();
-    session.answer(&item).await.unwrap();
+    let prompt = session.prompt("Look again.").await.unwrap();
+    session.answer(&prompt).await.unwrap();
     until_idle(&session).await;
     let asked = model.asked.lock().unwrap().clone();
     let [.., before, summing_up, after] = asked.as_slice() else {
@@ -310,7 +310,7 @@ async fn what_waits_for_its_turn_or_for_a_person_does_not_fade() {
             thread: Some(thread.to_owned()),
             ..Prompt::from("Look, and keep to the left.")
         };
-        let item = session.prompt(prompt).await.unwrap();
+        let prompt = session.prompt(prompt).await.unwrap();
         let mut events = session.subscribe(0);
         let mut gates = Vec::new();
         while gates.len() < number {
@@ -320,14 +320,14 @@ async fn what_waits_for_its_turn_or_for_a_person_does_not_fade() {
                 gates.push(gate.id);
             }
         }
-        (item, gates.pop().unwrap())
+        (prompt, gates.pop().unwrap())
     };
     // One waits for a person, and one did.
     gate("other", 1).await;
-    let (item, gate) = gate("default", 2).await;
+    let (prompt, gate) = gate("default", 2).await;
     let decision = Decision::new("approve", "ada", "test");
     engine.decide(&gate, decision).await.unwrap();
-    session.answer(&item).await.unwrap();
+    session.answer(&prompt).await.unwrap();
     session.pause(None).await.unwrap();
     session.prompt("Look again.").await.unwrap();
     let last = session.prompt("Then this, word for word.").await.unwrap();
@@ -352,8 +352,8 @@ async fn a_turn_that_grows_too_long_is_summed_up_while_it_is_under_way() {
     let engine = engine(folder.path(), &model, small());
     let session = session(&engine).await;
     for prompt in ["Look, and keep to the left.", "Look again."] {
-        let item = session.prompt(prompt).await.unwrap();
-        let answer = session.answer(&item).await.unwrap();
+        let prompt = session.prompt(prompt).await.unwrap();
+        let answer = session.answer(&prompt).await.unwrap();
         assert_eq!(answer.reason, TurnEnd::EndTurn);
     }
     until_idle(&session).await;
@@ -427,8 +427,8 @@ async fn a_model_that_has_no_room_is_asked_again_once_it_is_summed_up() {
     let session = session(&engine).await;
     session.prompt("Look.").await.unwrap();
     until_idle(&session).await;
-    let item = session.prompt("Look again.").await.unwrap();
-    let answer = session.answer(&item).await.unwrap();
+    let prompt = session.prompt("Look again.").await.unwrap();
+    let answer = session.answer(&prompt).await.unwrap();
     assert_eq!(answer.reason, TurnEnd::EndTurn, "{answer:?}");
     assert_eq!(answer.text, "I have looked again.");
     let sums = entries(&session).await;
@@ -455,8 +455,8 @@ async fn what_cannot_be_made_to_fit_is_told_and_the_thread_goes_on() {
     let session = session(&engine).await;
     session.prompt("Look.").await.unwrap();
     until_idle(&session).await;
-    let item = session.prompt("word ".repeat(2_000)).await.unwrap();
-    let answer = session.answer(&item).await.unwrap();
+    let prompt = session.prompt("word ".repeat(2_000)).await.unwrap();
+    let answer = session.answer(&prompt).await.unwrap();
     assert_eq!(answer.reason, TurnEnd::Error);
     let error = answer.error.unwrap();
     assert!(error.contains("it is full"), "{error}");
@@ -477,8 +477,8 @@ async fn a_summary_that_is_no_good_leaves_all_as_it_was() {
         let engine = engine(folder.path(), &model, small());
         let session = session(&engine).await;
         for prompt in ["Look, and keep to the left.", "Look again.", "And?"] {
-            let item = session.prompt(prompt).await.unwrap();
-            let answer = session.answer(&item).await.unwrap();
+            let prompt = session.prompt(prompt).await.unwrap();
+            let answer = session.answer(&prompt).await.unwrap();
             assert_eq!(answer.reason, TurnEnd::EndTurn, "{answer:?}");
         }
         until_idle(&session).await;

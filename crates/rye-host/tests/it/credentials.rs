@@ -115,7 +115,7 @@ async fn ask(
     };
     let mut feed = engine.feed();
     let session = engine.create_session(new).await.unwrap();
-    let item = session.prompt("go").await.unwrap();
+    let prompt = session.prompt("go").await.unwrap();
     let gates = async {
         let mut nth = 0;
         while let Ok(Some(notice)) = feed.next().await {
@@ -131,7 +131,7 @@ async fn ask(
         }
     };
     tokio::select! {
-        answer = session.answer(&item) => { answer.unwrap(); }
+        answer = session.answer(&prompt) => { answer.unwrap(); }
         () = gates => unreachable!("the engine is gone"),
     }
     let history = engine.history(session.id()).await.unwrap();

@@ -70,9 +70,11 @@ async fn told(events: &mut Subscription) -> (Vec<String>, TurnEnd) {
         let event = events.next().await.unwrap().unwrap().event;
         let is_written = event.sequence.is_some();
         match event.kind {
-            EventKind::ModelRetry { model, tries, .. } => {
+            EventKind::ModelRetry {
+                model, attempts, ..
+            } => {
                 assert!(is_written);
-                all.push(format!("{model} again after {tries}"));
+                all.push(format!("{model} again after {attempts}"));
             }
             EventKind::ModelSwitched { from, to, .. } => {
                 assert!(is_written);

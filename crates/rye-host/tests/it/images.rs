@@ -81,8 +81,8 @@ async fn ends(why: &'static str) -> (Vec<TurnEnd>, Vec<ModelRequest>) {
             attachments,
             ..Prompt::from("look".to_owned())
         };
-        let item = session.prompt(prompt).await.unwrap();
-        all.push(session.answer(&item).await.unwrap().reason);
+        let prompt = session.prompt(prompt).await.unwrap();
+        all.push(session.answer(&prompt).await.unwrap().reason);
     }
     let asked = model.asked.lock().unwrap().clone();
     (all, asked)

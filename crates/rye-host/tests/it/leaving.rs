@@ -93,7 +93,7 @@ async fn tasks_that_wait_for_a_person_wait_on_when_their_host_leaves() {
         ..NewSession::default()
     };
     let mut session = host.create_session(new).await.unwrap();
-    let (id, item) = (session.id().clone(), session.prompt("go").await.unwrap());
+    let (id, prompt) = (session.id().clone(), session.prompt("go").await.unwrap());
     let mut gates = BTreeMap::new();
     while gates.len() < TASKS {
         let notice = feed.next().await.unwrap().unwrap();
@@ -117,5 +117,5 @@ async fn tasks_that_wait_for_a_person_wait_on_when_their_host_leaves() {
         let approve = Decision::new("approve", "ada", "test");
         host.decide(gate, approve).await.unwrap();
     }
-    assert_eq!(session.answer(&item).await.unwrap().text, "all done");
+    assert_eq!(session.answer(&prompt).await.unwrap().text, "all done");
 }

@@ -57,7 +57,7 @@ async fn answered(
         limits,
         ..Prompt::from("go")
     };
-    let item = session.prompt(prompt).await.unwrap();
+    let prompt = session.prompt(prompt).await.unwrap();
     let gates = async {
         while let Ok(Some(notice)) = feed.next().await {
             if let EventKind::DecisionGate { gate } = notice.event.kind {
@@ -71,7 +71,7 @@ async fn answered(
         }
     };
     tokio::select! {
-        answer = session.answer(&item) => answer.unwrap(),
+        answer = session.answer(&prompt) => answer.unwrap(),
         () = gates => unreachable!("the engine is gone"),
     }
 }

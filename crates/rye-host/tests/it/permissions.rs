@@ -76,7 +76,7 @@ impl World {
             .unwrap();
         let mut feed = engine.feed();
         let session = engine.create_session(NewSession::default()).await.unwrap();
-        let item = session.prompt("go").await.unwrap();
+        let prompt = session.prompt("go").await.unwrap();
         let asked = std::cell::Cell::new(false);
         let gates = async {
             while let Ok(Some(notice)) = feed.next().await {
@@ -89,7 +89,7 @@ impl World {
             }
         };
         tokio::select! {
-            answer = session.answer(&item) => { answer.unwrap(); }
+            answer = session.answer(&prompt) => { answer.unwrap(); }
             () = gates => unreachable!("the engine is gone"),
         }
         let there = fs::read_to_string(self.workspace.join(path));
@@ -243,7 +243,7 @@ async fn decided(
 ) -> (Vec<Gate>, String) {
     let (engine, session) = deploying(def, rules, to).await;
     let mut events = session.subscribe(0);
-    let item = session.prompt("go").await.unwrap();
+    let prompt = session.prompt("go").await.unwrap();
     let mut asked = Vec::new();
     loop {
         match events.next().await.unwrap().unwrap().event.kind {
@@ -254,7 +254,7 @@ async fn decided(
             }
             EventKind::TurnEnd { reason, .. } => {
                 assert_eq!(reason, TurnEnd::EndTurn);
-                let said = session.answer(&item).await.unwrap().text;
+                let said = session.answer(&prompt).await.unwrap().text;
                 return (asked, said);
             }
             _ => {}

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use lillux::keys::{PublicKey, SigningKey};
 use rye_engine::proof::{self, Trouble, Verdict};
 use rye_engine::protocol::{
-    Archive, EntryId, EntryKind, EventKind, Gate, GateRef, GateStatus, ItemStatus, Message,
-    QueueItemId, Role, SessionId, TurnEnd,
+    Archive, EntryId, EntryKind, EventKind, Gate, GateRef, GateStatus, Message, PromptId,
+    PromptStatus, Role, SessionId, TurnEnd,
 };
 use rye_engine::store::{Claim, StoreError};
 use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
@@ -68,7 +68,7 @@ fn engine(key: &SigningKey) -> Engine {
 
 async fn answered(engine: &Engine, session: &Session, prompt: &str) {
     let mut events = engine.feed();
-    let item = session.prompt(prompt).await.unwrap();
+    let prompt = session.prompt(prompt).await.unwrap();
     let gate = async {
         while let Ok(Some(notice)) = events.next().await {
             if let EventKind::DecisionGate { gate } = notice.event.kind {
@@ -83,7 +83,7 @@ async fn answered(engine: &Engine, session: &Session, prompt: &str) {
         }
     };
     tokio::select! {
-        answer = session.answer(&item) => assert_eq!(answer.unwrap().reason, TurnEnd::EndTurn),
+        answer = session.answer(&prompt) => assert_eq!(answer.unwrap().reason, TurnEnd::EndTurn),
         () = gate => unreachable!("the engine is gone"),
     }
 }
@@ -293,7 +293,7 @@ async fn a_session_continues_where_it_was_taken() {
     let session = here.create_session(NewSession::default()).await.unwrap();
     let id = session.id().clone();
     let mut events = here.feed();
-    let item = session.prompt("go").await.unwrap();
+    let prompt = session.prompt("go").await.unwrap();
     while let Ok(Some(notice)) = events.next().await {
         if matches!(notice.event.kind, EventKind::DecisionGate { .. }) {
             break;
@@ -316,7 +316,7 @@ async fn a_session_continues_where_it_was_taken() {
     };
     there.decide(&gate.id, decision).await.unwrap();
     let session = there.open_session(&id, Claim::IfFree).await.unwrap();
-    assert_eq!(session.answer(&item).await.unwrap().text, "done");
+    assert_eq!(session.answer(&prompt).await.unwrap().text, "done");
     let archive = there.export(&id).await.unwrap().remove(0);
     assert_eq!(found(&archive, &key), []);
     let twice = there.import(archive, trusting(&key)).await;
@@ -346,7 +346,7 @@ async fn decisions_that_nobody_trusted_signed_do_not_count_elsewhere() {
             resolution.action = action.to_owned();
         }
     };
-    let runs = |archive: &mut Archive| archive.items[0].status = ItemStatus::Running;
+    let runs = |archive: &mut Archive| archive.prompts[0].status = PromptStatus::Running;
     assert_eq!(imported(&|_| ()).await, (vec![], false));
     assert_eq!(imported(&runs).await, (vec![], false));
     let past = imported(&|it| unsigned(it, "approve")).await;
@@ -390,16 +390,16 @@ async fn a_fork_shares_its_past_and_goes_its_own_way() {
 }
 
 /// Asks in a thread, and gives the gate at which that waits.
-async fn ask(engine: &Engine, session: &Session, thread: &str) -> (QueueItemId, Gate) {
+async fn ask(engine: &Engine, session: &Session, thread: &str) -> (PromptId, Gate) {
     let mut events = engine.feed();
     let prompt = Prompt {
         thread: Some(thread.to_owned()),
         ..Prompt::from("go")
     };
-    let item = session.prompt(prompt).await.unwrap();
+    let prompt = session.prompt(prompt).await.unwrap();
     while let Ok(Some(notice)) = events.next().await {
         if let EventKind::DecisionGate { gate } = notice.event.kind {
-            return (item, *gate);
+            return (prompt, *gate);
         }
     }
     unreachable!("the engine is gone");
@@ -415,7 +415,7 @@ async fn with_all_records(engine: &Engine) -> [Archive; 2] {
     };
     let ended = engine.create_session(new()).await.unwrap();
     answered(engine, &ended, "go").await;
-    let (item, gate) = ask(engine, &ended, "second").await;
+    let (prompt, gate) = ask(engine, &ended, "second").await;
     let shown = GateRef {
         gate: gate.id.clone(),
         channel: "chat".to_owned(),
@@ -423,7 +423,7 @@ async fn with_all_records(engine: &Engine) -> [Archive; 2] {
     };
     ended.gate_shown(shown).await.unwrap();
     ended.abort(Some("second")).await.unwrap();
-    let answer = ended.answer(&item).await.unwrap();
+    let answer = ended.answer(&prompt).await.unwrap();
     assert_eq!(answer.reason, TurnEnd::Abort);
     ended.pause(None).await.unwrap();
     let waits = engine.create_session(new()).await.unwrap();

@@ -49,7 +49,7 @@ async fn told(key: &SigningKey) -> Archive {
         .unwrap();
     let session = engine.create_session(NewSession::default()).await.unwrap();
     let mut events = engine.feed();
-    let item = session.prompt("go").await.unwrap();
+    let prompt = session.prompt("go").await.unwrap();
     let gate = loop {
         let notice = events.next().await.unwrap().unwrap();
         if let EventKind::DecisionGate { gate } = notice.event.kind {
@@ -63,7 +63,7 @@ async fn told(key: &SigningKey) -> Archive {
         source: "test".to_owned(),
     };
     engine.decide(&gate.id, decision).await.unwrap();
-    session.answer(&item).await.unwrap();
+    session.answer(&prompt).await.unwrap();
     engine.export(session.id()).await.unwrap().remove(0)
 }
 
@@ -212,7 +212,7 @@ async fn decision_without_a_trusted_signature_is_not_acted_on() {
             .unwrap();
         let session = host.create_session(NewSession::default()).await.unwrap();
         let mut events = host.feed();
-        let item = session.prompt("go").await.unwrap();
+        let prompt = session.prompt("go").await.unwrap();
         let gate = loop {
             let notice = events.next().await.unwrap().unwrap();
             if let EventKind::DecisionGate { gate } = notice.event.kind {
@@ -222,7 +222,7 @@ async fn decision_without_a_trusted_signature_is_not_acted_on() {
         let other = engine(signer).build().unwrap();
         let decision = Decision::new("approve", "mallory", "test");
         other.decide(&gate.id, decision).await.unwrap();
-        session.answer(&item).await.unwrap();
+        session.answer(&prompt).await.unwrap();
         let archive = host.export(session.id()).await.unwrap().remove(0);
         assert_eq!(outcome(&archive), expected);
     }

@@ -9,7 +9,7 @@ use rye_engine::compaction::Settings;
 use rye_engine::guides::{Found, Guides, Role, Skill};
 use rye_engine::model::{Model, Models, Retry};
 use rye_engine::protocol::{
-    Archive, EntryKind, EventKind, ItemStatus, Limits, Millis, QueueItemId, QueueMode, TurnEnd,
+    Archive, EntryKind, EventKind, Limits, Millis, PromptId, PromptStatus, QueueMode, TurnEnd,
 };
 use rye_engine::sandbox::Sandbox;
 use rye_engine::store::{Claim, Later};
@@ -159,8 +159,8 @@ impl World {
 
     /// Asks, and waits until all that comes of it is done.
     async fn ask(&self, prompt: impl Into<Prompt>) -> TurnEnd {
-        let item = self.session.prompt(prompt).await.unwrap();
-        let answer = self.session.answer(&item).await.unwrap();
+        let prompt = self.session.prompt(prompt).await.unwrap();
+        let answer = self.session.answer(&prompt).await.unwrap();
         self.session.settled("default").await.unwrap();
         answer.reason
     }
@@ -170,14 +170,14 @@ impl World {
         &self,
         prompt: impl Into<Prompt>,
         what: impl Fn(&EventKind) -> bool,
-    ) -> QueueItemId {
+    ) -> PromptId {
         // What is told live is told to whoever listens by then.
         let mut events = self
             .session
             .subscribe(self.session.last_event().await.unwrap());
-        let item = self.session.prompt(prompt).await.unwrap();
+        let prompt = self.session.prompt(prompt).await.unwrap();
         while !what(&events.next().await.unwrap().unwrap().event.kind) {}
-        item
+        prompt
     }
 
     async fn archive(&self) -> Archive {
@@ -214,8 +214,8 @@ impl World {
     }
 }
 
-fn statuses(archive: &Archive) -> Vec<ItemStatus> {
-    archive.items.iter().map(|item| item.status).collect()
+fn statuses(archive: &Archive) -> Vec<PromptStatus> {
+    archive.prompts.iter().map(|prompt| prompt.status).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -293,7 +293,7 @@ async fn what_somebody_ended_is_ended_again_where_it_was() {
     world.session.prompt("think").await.unwrap();
     world.session.abort(None).await.unwrap();
     let archive = world.is_the_same(3).await;
-    assert_eq!(statuses(&archive), [ItemStatus::Aborted; 3]);
+    assert_eq!(statuses(&archive), [PromptStatus::Aborted; 3]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -333,12 +333,12 @@ async fn a_call_whose_time_is_up_or_whose_host_dies_ends_so_again() {
     .await;
     world.let_go[1].notify_one();
     let ends = |it: &EventKind| matches!(it, EventKind::ToolEnd { .. });
-    let item = world.until("work", ends).await;
+    let prompt = world.until("work", ends).await;
     world.session.close().await.unwrap();
     let id = world.session.id().clone();
     world.session = world.engine.open_session(&id, Claim::IfFree).await.unwrap();
     world.let_go[0].notify_one();
-    world.session.answer(&item).await.unwrap();
+    world.session.answer(&prompt).await.unwrap();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let now = Millis(u64::try_from(now.as_millis()).unwrap());
     let hurried = Prompt {
@@ -365,9 +365,9 @@ async fn results_come_in_the_order_in_which_they_came() {
     .await;
     world.let_go[1].notify_one();
     let ends = |it: &EventKind| matches!(it, EventKind::ToolEnd { .. });
-    let item = world.until("work", ends).await;
+    let prompt = world.until("work", ends).await;
     world.let_go[0].notify_one();
-    world.session.answer(&item).await.unwrap();
+    world.session.answer(&prompt).await.unwrap();
     world.is_the_same(1).await;
 }
 
@@ -382,7 +382,7 @@ async fn what_was_approved_or_denied_is_not_asked_about_again() {
     )])
     .await;
     world.let_go[0].notify_one();
-    let item = world.session.prompt("work").await.unwrap();
+    let prompt = world.session.prompt("work").await.unwrap();
     let mut events = world.session.subscribe(0);
     for action in ["approve", "deny"] {
         let gate = loop {
@@ -394,7 +394,7 @@ async fn what_was_approved_or_denied_is_not_asked_about_again() {
         let decision = Decision::new(action, "ada", "test");
         world.engine.decide(&gate.id, decision).await.unwrap();
     }
-    world.session.answer(&item).await.unwrap();
+    world.session.answer(&prompt).await.unwrap();
     world.is_the_same(1).await;
 }
 
@@ -434,7 +434,7 @@ async fn what_was_summed_up_is_summed_up_again_or_fails_to_be() {
         for prompt in ["hi", "more", "and more", "bye"] {
             world.ask(prompt).await;
         }
-        let asked = world.archive().await.items;
+        let asked = world.archive().await.prompts;
         let continues = |key: &str| key == "compaction_continue";
         let by_itself = asked
             .iter()
@@ -502,7 +502,7 @@ async fn what_is_not_there_any_more_is_a_difference() {
     world.ask("bye").await;
     let mut archive = world.archive().await;
     // As if the second prompt had never been asked.
-    archive.items.pop();
+    archive.prompts.pop();
     let today = Today {
         tools: tools(&world.let_go),
         guides: Arc::new(NoGuides),

@@ -46,7 +46,7 @@ async fn two_prompts_at_once_make_one_thread_and_it_is_told_first() {
         let event = events.next().await.unwrap().unwrap().event;
         match event.kind {
             EventKind::ThreadStart { key } => starts.push((event.sequence, key)),
-            EventKind::TurnEnd { item, .. } => ended.push(item),
+            EventKind::TurnEnd { prompt, .. } => ended.push(prompt),
             _ => {}
         }
     }
@@ -65,8 +65,8 @@ async fn a_prompt_that_does_not_say_is_taken_as_its_thread_does() {
     let session = engine.open_session(&id, Claim::IfFree).await.unwrap();
     session.prompt(to("side")).await.unwrap();
     let record = store.record(&id).await.unwrap().unwrap();
-    assert_eq!(record.items[0].mode, QueueMode::Collect);
-    assert!(record.items[0].collect_until.is_some());
+    assert_eq!(record.prompts[0].mode, QueueMode::Collect);
+    assert!(record.prompts[0].collect_until.is_some());
     let said = Prompt {
         mode: Some(QueueMode::Steer),
         ..to("side")
@@ -75,7 +75,7 @@ async fn a_prompt_that_does_not_say_is_taken_as_its_thread_does() {
     let mut events = session.subscribe(0);
     loop {
         let event = events.next().await.unwrap().unwrap().event;
-        if matches!(event.kind, EventKind::TurnEnd { item, .. } if item == steered) {
+        if matches!(event.kind, EventKind::TurnEnd { prompt, .. } if prompt == steered) {
             break;
         }
     }
@@ -123,7 +123,7 @@ async fn a_thread_is_changed_and_stays_so() {
     session.change_thread(Some("side"), change).await.unwrap();
     session.prompt(to("side")).await.unwrap();
     let record = store.record(&id).await.unwrap().unwrap();
-    assert_eq!(record.items[0].mode, QueueMode::Collect);
+    assert_eq!(record.prompts[0].mode, QueueMode::Collect);
     let thread = &record.threads[0];
     assert_eq!(thread.model.as_deref(), Some("scripted:test"));
     assert_eq!(thread.summary.as_deref(), Some("small talk"));
@@ -149,7 +149,7 @@ async fn a_thread_is_changed_and_stays_so() {
     let record = before.unwrap();
     assert_eq!(record.threads[0].status, ThreadStatus::Archived);
     // What waited when it was archived is answered once it is not.
-    let waits = record.items[0].id.clone();
+    let waits = record.prompts[0].id.clone();
     session
         .change_thread(Some("side"), archive(false))
         .await
@@ -187,7 +187,7 @@ async fn a_gate_that_is_withdrawn_is_gone_and_where_it_was_shown_is_known() {
         .unwrap();
     let session = engine.create_session(NewSession::default()).await.unwrap();
     let mut events = session.subscribe(0);
-    let item = session.prompt("go").await.unwrap();
+    let prompt = session.prompt("go").await.unwrap();
     let gate = loop {
         let event = events.next().await.unwrap().unwrap().event;
         if let EventKind::DecisionGate { gate } = event.kind {
@@ -214,7 +214,7 @@ async fn a_gate_that_is_withdrawn_is_gone_and_where_it_was_shown_is_known() {
         .withdraw_gate(&gate, "nobody is here")
         .await
         .unwrap();
-    let answer = session.answer(&item).await.unwrap();
+    let answer = session.answer(&prompt).await.unwrap();
     assert_eq!(answer.text, "the question was withdrawn");
     let again = session.withdraw_gate(&gate, "again").await;
     assert_eq!(again, Err(StoreError::GateEnded(gate.clone())));

@@ -17,7 +17,7 @@ fn entry(kind: EntryKind) -> Entry {
         session: "s".parse().unwrap(),
         thread: "t".parse().unwrap(),
         parent: None,
-        item: None,
+        prompt: None,
         kind,
         created_at: Millis(0),
         hash: String::new(),
@@ -132,11 +132,11 @@ fn message() -> impl Strategy<Value = Message> {
     let user = prop::collection::vec(prop_oneof![text(), attachment()], 0..3);
     let tool = (result(), prop::option::of(attachment()));
     prop_oneof![
-        2 => user.prop_map(|parts| Message::of(Role::User, parts)),
-        1 => text().prop_map(|part| Message::of(Role::System, vec![part])),
+        2 => user.prop_map(|parts| Message::new(Role::User, parts)),
+        1 => text().prop_map(|part| Message::new(Role::System, vec![part])),
         4 => answer(),
         4 => tool.prop_map(|(result, more)| {
-            Message::of(Role::Tool, [result].into_iter().chain(more).collect())
+            Message::new(Role::Tool, [result].into_iter().chain(more).collect())
         }),
     ]
 }
@@ -150,7 +150,7 @@ fn path() -> impl Strategy<Value = Vec<Entry>> {
         tokens_after: 1,
         files_read: Vec::new(),
         files_modified: Vec::new(),
-        kept: vec!["First asked".to_owned()],
+        preserved: vec!["First asked".to_owned()],
         without_media: false,
     });
     let branch = Just(EntryKind::BranchSummary {

@@ -6,7 +6,7 @@ use crate::support::{ALL, ask, asked, hello, provider, target, words};
 use rye_engine::model::ModelError;
 use rye_model::{Api, HttpModel, Key, Price};
 use rye_model_wire::{Completion, MockProvider, Reply};
-use rye_protocol::{Incomplete, Part};
+use rye_protocol::{IncompleteReason, Part};
 
 /// The provider's stop reasons for the output limit and for a refusal.
 fn stops(api: Api) -> [&'static str; 2] {
@@ -23,13 +23,17 @@ async fn stop_reason_is_stored_verbatim() {
     for (api, wire_api) in ALL {
         for (word, means) in stops(api)
             .into_iter()
-            .zip([Incomplete::OutputLimit, Incomplete::Refused])
+            .zip([IncompleteReason::OutputLimit, IncompleteReason::Refused])
         {
             let said = Completion::text("so far").with_stop_reason(word);
             let (_wire, model) = asked(api, Reply::stream(wire_api.stream(&said)));
             let answer = ask(&model, hello()).await.1.unwrap();
             assert_eq!(answer.stop_reason.as_deref(), Some(word), "{api:?}");
-            assert_eq!(Incomplete::from_stop_reason(word), Some(means), "{api:?}");
+            assert_eq!(
+                IncompleteReason::from_stop_reason(word),
+                Some(means),
+                "{api:?}"
+            );
         }
     }
 }

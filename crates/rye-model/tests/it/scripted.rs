@@ -43,7 +43,7 @@ fn gave(text: &str) -> Message {
         error: None,
         elided: false,
     };
-    Message::of(Role::Tool, vec![part])
+    Message::new(Role::Tool, vec![part])
 }
 
 fn discard_deltas() -> Deltas {
@@ -55,7 +55,7 @@ async fn ask(model: &Scripted, request: ModelRequest) -> Result<ModelAnswer, Mod
 }
 
 fn text(answer: &ModelAnswer) -> String {
-    Message::of(Role::Assistant, answer.parts.clone()).content()
+    Message::new(Role::Assistant, answer.parts.clone()).content()
 }
 
 #[tokio::test]

@@ -121,7 +121,7 @@ fn after(api: Api, parts: Vec<Part>) -> Vec<Message> {
     let sunny = crate::support::result(&calls[0], ResultStatus::Success, "sunny");
     let unknown = crate::support::result(&calls[1], ResultStatus::Interrupted, "it is not known");
     vec![
-        Message::of(
+        Message::new(
             Role::User,
             vec![
                 Part::Text {
@@ -132,8 +132,8 @@ fn after(api: Api, parts: Vec<Part>) -> Vec<Message> {
         ),
         crate::support::written_by(&crate::support::name(api), parts),
         // The results are not in the order of the calls.
-        Message::of(Role::Tool, vec![unknown]),
-        Message::of(Role::Tool, vec![sunny, crate::support::image()]),
+        Message::new(Role::Tool, vec![unknown]),
+        Message::new(Role::Tool, vec![sunny, crate::support::image()]),
         Message::text(Role::User, "Go on, please."),
     ]
 }
@@ -216,7 +216,7 @@ async fn image_is_replaced_by_text_for_models_without_vision() {
     for (api, wire_api) in ALL {
         let mut target = target(api);
         target.info.images = false;
-        let history = vec![Message::of(Role::User, vec![crate::support::image()])];
+        let history = vec![Message::new(Role::User, vec![crate::support::image()])];
         let body = api.body(&request(history), &target);
         let body: Value = serde_json::from_slice(&body).unwrap();
         wire_api.check(&body).unwrap();

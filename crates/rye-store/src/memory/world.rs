@@ -7,11 +7,11 @@ use lillux::Hash;
 use rye_engine::store::{Claim, Control, Lease, Post, Posted, StoreError};
 use rye_protocol::{
     Batch, CommandId, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, Millis, Op,
-    QueueItem, QueueItemId, Session, SessionId, Suspended, Thread, ThreadId, Usage,
+    PromptId, QueuedPrompt, Session, SessionId, SuspendedTurn, Thread, ThreadId, Usage,
 };
 
 use super::shelf::{Before, Shelf};
-use crate::rules::{self, ENTRY, GATE, ITEM, SESSION, THREAD, Verdict, conflict, not_found};
+use crate::rules::{self, ENTRY, GATE, PROMPT, SESSION, THREAD, Verdict, conflict, not_found};
 
 #[derive(Debug, Default)]
 pub(super) struct World {
@@ -28,9 +28,9 @@ pub(super) struct Held {
     pub(super) session: Session,
     pub(super) threads: Shelf<ThreadId, Arc<Thread>>,
     pub(super) entries: Shelf<EntryId, Arc<Entry>>,
-    pub(super) items: Shelf<QueueItemId, Asked>,
+    pub(super) prompts: Shelf<PromptId, Asked>,
     pub(super) refs: Vec<GateRef>,
-    pub(super) suspended: Shelf<GateId, Arc<Suspended>>,
+    pub(super) suspended: Shelf<GateId, Arc<SuspendedTurn>>,
     pub(super) told: Vec<Told>,
     controls: Shelf<CommandId, Control>,
 }
@@ -38,7 +38,7 @@ pub(super) struct Held {
 /// A prompt, and what it was when it came.
 #[derive(Debug)]
 pub(super) struct Asked {
-    pub(super) item: Arc<QueueItem>,
+    pub(super) prompt: Arc<QueuedPrompt>,
     first: Hash,
 }
 
@@ -56,10 +56,10 @@ enum Undo {
     Session(Box<Session>),
     Thread(Before<ThreadId, Arc<Thread>>),
     Entry(Before<EntryId, Arc<Entry>>),
-    Item(Before<QueueItemId, Asked>),
+    Prompt(Before<PromptId, Asked>),
     Gate(Before<GateId, Arc<Gate>>),
     Ref,
-    Suspended(Before<GateId, Arc<Suspended>>),
+    SuspendedTurn(Before<GateId, Arc<SuspendedTurn>>),
     Order(Before<CommandId, Control>),
     Usage(Usage),
     Event,
@@ -71,7 +71,7 @@ impl Held {
             session,
             threads: Shelf::default(),
             entries: Shelf::default(),
-            items: Shelf::default(),
+            prompts: Shelf::default(),
             refs: Vec::new(),
             suspended: Shelf::default(),
             told: Vec::new(),
@@ -175,13 +175,15 @@ impl World {
             Op::PutThread(thread) => self.put_thread(session, thread)?,
             Op::AppendEntry(entry) => return self.append_entry(session, entry),
             Op::ReplaceEntry(entry) => self.replace_entry(session, entry)?,
-            Op::PutItem(item) => self.put_item(session, item)?,
-            Op::RemoveItem(item) => Undo::Item(self.held_mut(session)?.items.remove(item)),
+            Op::PutPrompt(prompt) => self.put_prompt(session, prompt)?,
+            Op::RemovePrompt(prompt) => {
+                Undo::Prompt(self.held_mut(session)?.prompts.remove(prompt))
+            }
             Op::PutGate(gate) => self.put_gate(session, gate)?,
             Op::PutGateRef(shown) => return self.put_gate_ref(session, shown),
-            Op::PutSuspended(turn) => self.put_suspended(session, turn)?,
-            Op::ClearSuspended(gate) => {
-                Undo::Suspended(self.held_mut(session)?.suspended.remove(gate))
+            Op::PutSuspendedTurn(turn) => self.put_suspended(session, turn)?,
+            Op::RemoveSuspendedTurn(gate) => {
+                Undo::SuspendedTurn(self.held_mut(session)?.suspended.remove(gate))
             }
             Op::CompleteCommand(order) => {
                 Undo::Order(self.held_mut(session)?.controls.remove(order))
@@ -192,7 +194,7 @@ impl World {
                 held.session.usage = was.plus(usage);
                 Undo::Usage(was)
             }
-            Op::PastEvent(event) => {
+            Op::ImportedEvent(event) => {
                 let Event {
                     thread, at, kind, ..
                 } = Arc::unwrap_or_clone(event);
@@ -265,19 +267,23 @@ impl World {
         Ok(Undo::Entry(held.entries.put(entry.id.clone(), entry)))
     }
 
-    fn put_item(&mut self, session: &SessionId, item: Arc<QueueItem>) -> Result<Undo, StoreError> {
-        rules::own(session, &item.session)?;
+    fn put_prompt(
+        &mut self,
+        session: &SessionId,
+        prompt: Arc<QueuedPrompt>,
+    ) -> Result<Undo, StoreError> {
+        rules::own(session, &prompt.session)?;
         let held = self.held_mut(session)?;
-        held.has_thread(&item.thread)?;
-        let first = match held.items.get(&item.id) {
-            Some(before) if before.item.thread != item.thread => {
-                return Err(conflict(ITEM, &item.id));
+        held.has_thread(&prompt.thread)?;
+        let first = match held.prompts.get(&prompt.id) {
+            Some(before) if before.prompt.thread != prompt.thread => {
+                return Err(conflict(PROMPT, &prompt.id));
             }
             Some(before) => before.first,
-            None => rules::asked(&item),
+            None => rules::asked(&prompt),
         };
-        let before = held.items.put(item.id.clone(), Asked { item, first });
-        Ok(Undo::Item(before))
+        let before = held.prompts.put(prompt.id.clone(), Asked { prompt, first });
+        Ok(Undo::Prompt(before))
     }
 
     fn put_gate(&mut self, session: &SessionId, gate: Arc<Gate>) -> Result<Undo, StoreError> {
@@ -315,14 +321,14 @@ impl World {
     fn put_suspended(
         &mut self,
         session: &SessionId,
-        turn: Arc<Suspended>,
+        turn: Arc<SuspendedTurn>,
     ) -> Result<Undo, StoreError> {
         rules::own(session, &turn.session)?;
         self.held(session)?;
         self.has_gate(session, &turn.gate)?;
         let held = self.held_mut(session)?;
         let before = held.suspended.put(turn.gate.clone(), turn);
-        Ok(Undo::Suspended(before))
+        Ok(Undo::SuspendedTurn(before))
     }
 
     fn take_back(&mut self, session: &SessionId, done: Vec<Undo>) {
@@ -348,19 +354,19 @@ impl World {
         post: Post,
     ) -> Result<(Posted, bool), StoreError> {
         match post {
-            Post::Prompt(item) => {
+            Post::Prompt(prompt) => {
                 let held = self.held_mut(session)?;
-                if item.session != *session {
-                    return Err(conflict(ITEM, &item.id));
+                if prompt.session != *session {
+                    return Err(conflict(PROMPT, &prompt.id));
                 }
-                let first = rules::asked(&item);
-                match held.items.get(&item.id) {
+                let first = rules::asked(&prompt);
+                match held.prompts.get(&prompt.id) {
                     Some(known) if known.first == first => return Ok((Posted::Same, false)),
-                    Some(_) => return Err(conflict(ITEM, &item.id)),
-                    None => held.has_thread(&item.thread)?,
+                    Some(_) => return Err(conflict(PROMPT, &prompt.id)),
+                    None => held.has_thread(&prompt.thread)?,
                 }
-                let item: Arc<QueueItem> = Arc::from(item);
-                held.items.put(item.id.clone(), Asked { item, first });
+                let prompt: Arc<QueuedPrompt> = Arc::from(prompt);
+                held.prompts.put(prompt.id.clone(), Asked { prompt, first });
             }
             Post::Resolve { gate, resolution } => {
                 let held = self.sessions.get_mut(session);
@@ -420,11 +426,11 @@ impl Held {
             Undo::Session(was) => self.session = *was,
             Undo::Thread(before) => self.threads.take_back(before),
             Undo::Entry(before) => self.entries.take_back(before),
-            Undo::Item(before) => self.items.take_back(before),
+            Undo::Prompt(before) => self.prompts.take_back(before),
             Undo::Ref => {
                 self.refs.pop();
             }
-            Undo::Suspended(before) => self.suspended.take_back(before),
+            Undo::SuspendedTurn(before) => self.suspended.take_back(before),
             Undo::Order(before) => self.controls.take_back(before),
             Undo::Usage(was) => self.session.usage = was,
             Undo::Event => {

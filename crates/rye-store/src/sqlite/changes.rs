@@ -6,8 +6,8 @@ use std::sync::Arc;
 use lillux::Hash;
 use rye_engine::store::StoreError;
 use rye_protocol::{
-    Batch, CommandId, Entry, Gate, GateId, GateRef, Millis, Op, QueueItem, QueueItemId, Session,
-    Suspended, Thread, Usage,
+    Batch, CommandId, Entry, Gate, GateId, GateRef, Millis, Op, PromptId, QueuedPrompt, Session,
+    SuspendedTurn, Thread, Usage,
 };
 
 use super::document::{Text, write};
@@ -34,12 +34,12 @@ pub(super) enum Change {
     AppendEntry(Arc<Entry>, Text),
     ReplaceEntry(Arc<Entry>, Text),
     /// The hash of what is asked is only there where it may have to be written.
-    PutItem(Arc<QueueItem>, Option<Hash>, Text),
-    RemoveItem(QueueItemId),
+    PutPrompt(Arc<QueuedPrompt>, Option<Hash>, Text),
+    RemovePrompt(PromptId),
     PutGate(Arc<Gate>, Text),
     PutGateRef(GateRef),
-    PutSuspended(Arc<Suspended>, Text),
-    ClearSuspended(GateId),
+    PutSuspendedTurn(Arc<SuspendedTurn>, Text),
+    RemoveSuspendedTurn(GateId),
     CompleteCommand(CommandId),
     /// What is used up or told, which is [put together](Changes).
     Together,
@@ -55,7 +55,7 @@ impl Changes {
                     changes.usage = changes.usage.plus(*usage);
                     None
                 }
-                Op::PastEvent(event) => Some((event.thread.as_ref(), event.at, &event.kind)),
+                Op::ImportedEvent(event) => Some((event.thread.as_ref(), event.at, &event.kind)),
                 Op::Event(thread, kind) => Some((thread.as_ref(), now, &**kind)),
                 _ => None,
             };
@@ -90,24 +90,24 @@ fn change(op: Op) -> Result<Change, StoreError> {
             let text = write(&*it)?;
             Change::ReplaceEntry(it, text)
         }
-        Op::PutItem(it) => {
+        Op::PutPrompt(it) => {
             let text = write(&*it)?;
             // One that is over was written before, most often.
-            let asked = (!it.status.is_over()).then(|| rules::asked(&it));
-            Change::PutItem(it, asked, text)
+            let asked = (!it.status.is_finished()).then(|| rules::asked(&it));
+            Change::PutPrompt(it, asked, text)
         }
-        Op::RemoveItem(id) => Change::RemoveItem(id),
+        Op::RemovePrompt(id) => Change::RemovePrompt(id),
         Op::PutGate(it) => {
             let text = write(&*it)?;
             Change::PutGate(it, text)
         }
         Op::PutGateRef(shown) => Change::PutGateRef(shown),
-        Op::PutSuspended(it) => {
+        Op::PutSuspendedTurn(it) => {
             let text = write(&*it)?;
-            Change::PutSuspended(it, text)
+            Change::PutSuspendedTurn(it, text)
         }
-        Op::ClearSuspended(gate) => Change::ClearSuspended(gate),
+        Op::RemoveSuspendedTurn(gate) => Change::RemoveSuspendedTurn(gate),
         Op::CompleteCommand(order) => Change::CompleteCommand(order),
-        Op::AddUsage(_) | Op::PastEvent(_) | Op::Event(..) => Change::Together,
+        Op::AddUsage(_) | Op::ImportedEvent(_) | Op::Event(..) => Change::Together,
     })
 }

@@ -4,8 +4,8 @@ use lillux::Hash;
 use rusqlite::{Connection, OptionalExtension, params};
 use rye_engine::store::{Lease, StoreError};
 use rye_protocol::{
-    CommandId, Entry, EntryId, Gate, GateId, GateRef, QueueItem, QueueItemId, Session, Suspended,
-    Thread, ThreadId, Usage,
+    CommandId, Entry, EntryId, Gate, GateId, GateRef, PromptId, QueuedPrompt, Session,
+    SuspendedTurn, Thread, ThreadId, Usage,
 };
 
 use super::book::{Book, Place};
@@ -16,7 +16,7 @@ use super::log::Log;
 use super::news::News;
 use super::threads::Known;
 use super::{document, holder, prompts, rows, threads};
-use crate::rules::{self, ENTRY, GATE, ITEM, SESSION, THREAD, conflict, not_found};
+use crate::rules::{self, ENTRY, GATE, PROMPT, SESSION, THREAD, conflict, not_found};
 
 /// Writes a batch and gives the number of the session's last event.
 pub(super) fn commit(book: &Book, lease: &Lease, changes: Changes) -> Outcome<u64> {
@@ -69,12 +69,12 @@ impl Commit<'_> {
             Change::PutThread(thread, doc) => self.put_thread(&thread, doc),
             Change::AppendEntry(entry, doc) => self.append_entry(&entry, &doc, bearer),
             Change::ReplaceEntry(entry, doc) => self.replace_entry(&entry, &doc),
-            Change::PutItem(item, asked, doc) => self.put_item(&item, asked, &doc),
-            Change::RemoveItem(item) => self.remove_item(&item),
+            Change::PutPrompt(prompt, asked, doc) => self.put_prompt(&prompt, asked, &doc),
+            Change::RemovePrompt(prompt) => self.remove_prompt(&prompt),
             Change::PutGate(gate, doc) => self.put_gate(&gate, &doc),
             Change::PutGateRef(shown) => self.put_gate_ref(&shown),
-            Change::PutSuspended(turn, doc) => self.put_suspended(&turn, &doc),
-            Change::ClearSuspended(gate) => self.clear_suspended(&gate),
+            Change::PutSuspendedTurn(turn, doc) => self.put_suspended(&turn, &doc),
+            Change::RemoveSuspendedTurn(gate) => self.clear_suspended(&gate),
             Change::CompleteCommand(order) => self.end_order(&order),
             Change::Together => Ok(self.number().map(drop)?),
         }
@@ -220,7 +220,7 @@ impl Commit<'_> {
     }
 
     /// A prompt's row, if there is one.
-    fn prompt(&mut self, id: &QueueItemId) -> Outcome<Option<i64>> {
+    fn prompt(&mut self, id: &PromptId) -> Outcome<Option<i64>> {
         let log = self.log()?;
         if self.place.prompt.is_none() {
             self.place.prompt = log.last_prompt(self.db)?;
@@ -228,28 +228,33 @@ impl Commit<'_> {
         log.prompt(self.db, self.place.prompt.as_ref(), id)
     }
 
-    fn put_item(&mut self, item: &QueueItem, asked: Option<Hash>, doc: &Text) -> Outcome<()> {
-        rules::own(&self.place.lease.session, &item.session)?;
-        let (db, thread) = (self.db, self.thread(&item.thread)?.number);
-        let number = if let Some(number) = self.prompt(&item.id)? {
+    fn put_prompt(
+        &mut self,
+        prompt: &QueuedPrompt,
+        asked: Option<Hash>,
+        doc: &Text,
+    ) -> Outcome<()> {
+        rules::own(&self.place.lease.session, &prompt.session)?;
+        let (db, thread) = (self.db, self.thread(&prompt.thread)?.number);
+        let number = if let Some(number) = self.prompt(&prompt.id)? {
             if !prompts::update(db, number, thread, doc)? {
-                return Err(conflict(ITEM, &item.id).into());
+                return Err(conflict(PROMPT, &prompt.id).into());
             }
             number
         } else {
-            let asked = asked.unwrap_or_else(|| rules::asked(item));
+            let asked = asked.unwrap_or_else(|| rules::asked(prompt));
             let (mut log, last) = (self.log()?, self.place.prompt.as_ref());
             let texts = (&asked.as_bytes()[..], doc);
-            let new = log.append_prompt(db, last, thread, item, texts)?;
+            let new = log.append_prompt(db, last, thread, prompt, texts)?;
             self.place.log = Some(log);
             self.place.prompt.insert(new).number
         };
-        let open = !item.status.is_over();
-        self.thread(&item.thread)?.keep(number, open);
+        let open = !prompt.status.is_finished();
+        self.thread(&prompt.thread)?.keep(number, open);
         Ok(())
     }
 
-    fn remove_item(&mut self, id: &QueueItemId) -> Outcome<()> {
+    fn remove_prompt(&mut self, id: &PromptId) -> Outcome<()> {
         let Some(number) = self.prompt(id)? else {
             return Ok(());
         };
@@ -270,12 +275,12 @@ impl Commit<'_> {
         }
         self.thread(&gate.origin.thread)?;
         let mut put = self.db.prepare_cached(
-            "INSERT INTO engine_decision_gates (id, session, item, pending, doc)
+            "INSERT INTO engine_decision_gates (id, session, prompt, pending, doc)
              VALUES (?1, ?2, ?3, ?4, ?5)",
         )?;
-        let item = gate.origin.item.as_str();
+        let prompt = gate.origin.prompt.as_str();
         let pending = gate.status.is_pending();
-        put.execute(params![gate.id.as_str(), session, item, pending, doc])?;
+        put.execute(params![gate.id.as_str(), session, prompt, pending, doc])?;
         Ok(())
     }
 
@@ -298,7 +303,7 @@ impl Commit<'_> {
         Ok(())
     }
 
-    fn put_suspended(&self, turn: &Suspended, doc: &Text) -> Outcome<()> {
+    fn put_suspended(&self, turn: &SuspendedTurn, doc: &Text) -> Outcome<()> {
         rules::own(&self.place.lease.session, &turn.session)?;
         self.gate(&turn.gate)?;
         let mut put = self.db.prepare_cached(

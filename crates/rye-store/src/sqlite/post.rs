@@ -3,18 +3,18 @@
 use lillux::Hash;
 use rusqlite::{Connection, params};
 use rye_engine::store::{Control, Lease, Post, Posted, StoreError};
-use rye_protocol::{GateId, QueueItem, Resolution, SessionId};
+use rye_protocol::{GateId, QueuedPrompt, Resolution, SessionId};
 
 use super::document::{self, Text};
 use super::error::Outcome;
 use super::log::{self, Log};
 use super::news::News;
 use super::{holder, rows, threads};
-use crate::rules::{self, GATE, ITEM, SESSION, Verdict, conflict, not_found};
+use crate::rules::{self, GATE, PROMPT, SESSION, Verdict, conflict, not_found};
 
 /// A post with its text.
 pub(super) enum Letter {
-    Prompt(Box<QueueItem>, Hash, Text),
+    Prompt(Box<QueuedPrompt>, Hash, Text),
     Resolve(GateId, Resolution),
     Control(Control, Text),
 }
@@ -22,10 +22,10 @@ pub(super) enum Letter {
 impl Letter {
     pub(super) fn of(post: Post) -> Result<Self, StoreError> {
         Ok(match post {
-            Post::Prompt(item) => {
-                let doc = document::write(&item)?;
-                let asked = rules::asked(&item);
-                Self::Prompt(item, asked, doc)
+            Post::Prompt(prompt) => {
+                let doc = document::write(&prompt)?;
+                let asked = rules::asked(&prompt);
+                Self::Prompt(prompt, asked, doc)
             }
             Post::Resolve { gate, resolution } => Self::Resolve(gate, resolution),
             Post::Control(control) => {
@@ -44,11 +44,11 @@ pub(super) fn post(
 ) -> Outcome<(Posted, bool)> {
     let number = rows::session(db, session)?.ok_or_else(|| not_found(SESSION, session))?;
     match letter {
-        Letter::Prompt(item, asked, doc) => {
-            if item.session != *session {
-                return Err(conflict(ITEM, &item.id).into());
+        Letter::Prompt(prompt, asked, doc) => {
+            if prompt.session != *session {
+                return Err(conflict(PROMPT, &prompt.id).into());
             }
-            prompt(db, number, item, asked, doc)
+            post_prompt(db, number, prompt, asked, doc)
         }
         Letter::Resolve(gate, resolution) => resolve(db, session, number, gate, resolution),
         Letter::Control(control, doc) => {
@@ -70,20 +70,20 @@ fn order(db: &Connection, session: i64, control: &Control, doc: &Text) -> Outcom
     }
 }
 
-fn prompt(
+fn post_prompt(
     db: &Connection,
     session: i64,
-    item: &QueueItem,
+    prompt: &QueuedPrompt,
     asked: &Hash,
     doc: &Text,
 ) -> Outcome<(Posted, bool)> {
     let mut log = Log::of(db, session)?;
     let last = log.last_prompt(db)?;
-    let Some(known) = log.prompt(db, last.as_ref(), &item.id)? else {
-        let mut thread = threads::get(db, session, &item.thread)?;
+    let Some(known) = log.prompt(db, last.as_ref(), &prompt.id)? else {
+        let mut thread = threads::get(db, session, &prompt.thread)?;
         let texts = (&asked.as_bytes()[..], doc);
-        let new = log.append_prompt(db, last.as_ref(), thread.number, item, texts)?;
-        thread.keep(new.number, !item.status.is_over());
+        let new = log.append_prompt(db, last.as_ref(), thread.number, prompt, texts)?;
+        thread.keep(new.number, !prompt.status.is_finished());
         thread.write(db)?;
         return Ok((Posted::Written, true));
     };
@@ -92,7 +92,7 @@ fn prompt(
     if *asked.as_bytes() == before {
         Ok((Posted::Same, false))
     } else {
-        Err(conflict(ITEM, &item.id).into())
+        Err(conflict(PROMPT, &prompt.id).into())
     }
 }
 

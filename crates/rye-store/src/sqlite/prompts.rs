@@ -2,14 +2,14 @@
 //! where the last one up to it is.
 
 use rusqlite::{Connection, params};
-use rye_protocol::{QueueItem, QueueItemId};
+use rye_protocol::{PromptId, QueuedPrompt};
 
 use super::document::Text;
 use super::error::Outcome;
 use super::log::{self, Log, Newest};
 
 /// The prompt that was appended last.
-pub(super) type Last = Newest<QueueItemId>;
+pub(super) type Last = Newest<PromptId>;
 
 impl Log {
     /// The prompt that was appended last, if there is any.
@@ -26,7 +26,7 @@ impl Log {
         self,
         db: &Connection,
         last: Option<&Last>,
-        id: &QueueItemId,
+        id: &PromptId,
     ) -> Outcome<Option<i64>> {
         let Some(last) = last else {
             return Ok(None);
@@ -35,7 +35,7 @@ impl Log {
             return Ok(Some(last.number));
         }
         if last.named {
-            let found = log::named(db, self.session, id.as_str(), "item")?;
+            let found = log::named(db, self.session, id.as_str(), "prompt")?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -51,18 +51,18 @@ impl Log {
         db: &Connection,
         last: Option<&Last>,
         thread: i64,
-        item: &QueueItem,
+        prompt: &QueuedPrompt,
         (asked, doc): (&[u8], &Text),
     ) -> Outcome<Last> {
-        let (number, id) = (self.last + 1, item.id.as_str());
-        let named = last.is_some_and(|last| last.named || last.id >= item.id);
+        let (number, id) = (self.last + 1, prompt.id.as_str());
+        let named = last.is_some_and(|last| last.named || last.id >= prompt.id);
         if named {
-            log::name(db, self.session, id, "item", number)?;
+            log::name(db, self.session, id, "prompt", number)?;
         }
         let mut append = db.prepare_cached(
             "INSERT INTO engine_log
              (number, kind, sequence, named, prompt, thread, id, asked, doc)
-             VALUES (?1, 'item', ?2, ?3, ?1, ?4, ?5, ?6, ?7)",
+             VALUES (?1, 'prompt', ?2, ?3, ?1, ?4, ?5, ?6, ?7)",
         )?;
         append.execute(params![
             number,
@@ -76,7 +76,7 @@ impl Log {
         self.last = number;
         self.prompt = Some(number);
         Ok(Last {
-            id: item.id.clone(),
+            id: prompt.id.clone(),
             number,
             named,
         })
@@ -84,22 +84,17 @@ impl Log {
 
     /// Forgets a prompt, and tells of which thread it was. Its row stays, since others say
     /// that it is there.
-    pub(super) fn remove_prompt(
-        self,
-        db: &Connection,
-        number: i64,
-        id: &QueueItemId,
-    ) -> Outcome<i64> {
+    pub(super) fn remove_prompt(self, db: &Connection, number: i64, id: &PromptId) -> Outcome<i64> {
         let mut thread = db.prepare_cached("SELECT thread FROM engine_log WHERE number = ?1")?;
         let thread = thread.query_row([number], |row| row.get(0))?;
         let mut remove = db.prepare_cached(
-            "UPDATE engine_log SET kind = 'gone', named = 0, thread = NULL, id = NULL,
+            "UPDATE engine_log SET kind = 'removed_prompt', named = 0, thread = NULL, id = NULL,
                  asked = NULL, doc = NULL
              WHERE number = ?1",
         )?;
         remove.execute([number])?;
         let mut forget = db.prepare_cached(
-            "DELETE FROM engine_ids WHERE session = ?1 AND id = ?2 AND kind = 'item'",
+            "DELETE FROM engine_ids WHERE session = ?1 AND id = ?2 AND kind = 'prompt'",
         )?;
         forget.execute(params![self.session, id.as_str()])?;
         Ok(thread)
@@ -116,7 +111,7 @@ pub(super) fn update(db: &Connection, number: i64, thread: i64, doc: &Text) -> O
 /// The last prompt behind one row and up to another.
 fn prompt_within(db: &Connection, low: i64, mut high: i64) -> Outcome<Option<Last>> {
     let mut find = db.prepare_cached(
-        "SELECT number, kind = 'item', named, id FROM engine_log WHERE number =
+        "SELECT number, kind = 'prompt', named, id FROM engine_log WHERE number =
          (SELECT prompt FROM engine_log WHERE number > ?1 AND number <= ?2
           ORDER BY number DESC LIMIT 1)",
     )?;

@@ -3,8 +3,8 @@
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
 use rye_engine::store::{Record, StoreError};
 use rye_protocol::{
-    Archive, Entry, EntryId, Event, Gate, GateId, GateRef, QueueItem, Session, SessionId, Thread,
-    ThreadId, Usage,
+    Archive, Entry, EntryId, Event, Gate, GateId, GateRef, QueuedPrompt, Session, SessionId,
+    Thread, ThreadId, Usage,
 };
 use serde::de::DeserializeOwned;
 
@@ -101,14 +101,14 @@ pub(super) fn record(db: &Connection, id: &SessionId) -> Outcome<Option<Record>>
     let Some((number, (usage, doc))) = found.optional()? else {
         return Ok(None);
     };
-    let items = items(db, number)?;
+    let prompts = prompts(db, number)?;
     let (threads, of_threads) = threads(db, number)?;
     Ok(Some(Record {
         session: session(&usage, &doc, of_threads)
             .map_err(|error| at(&format!("session {id}"), error))?,
         threads,
-        gates: gates(db, number, &items)?,
-        items,
+        gates: gates(db, number, &prompts)?,
+        prompts,
         suspended: all(
             db.prepare_cached(
                 "SELECT doc FROM engine_suspended_turns WHERE session = ?1 ORDER BY number",
@@ -147,38 +147,38 @@ pub(super) fn archive(db: &Connection, id: &SessionId) -> Outcome<Option<Archive
             )?,
             log::around(number),
         )?,
-        items: all_named(
+        prompts: all_named(
             "prompt",
             db.prepare_cached(
                 "SELECT doc, id FROM engine_log
-                 WHERE number > ?1 AND number < ?2 AND kind = 'item' ORDER BY number",
+                 WHERE number > ?1 AND number < ?2 AND kind = 'prompt' ORDER BY number",
             )?,
             log::around(number),
         )?,
         gates,
-        refs,
-        suspended: record.suspended,
+        gate_refs: refs,
+        suspended_turns: record.suspended,
         events: events(db, id, 0, usize::MAX)?,
     }))
 }
 
-fn items(db: &Connection, session: i64) -> Outcome<Vec<QueueItem>> {
+fn prompts(db: &Connection, session: i64) -> Outcome<Vec<QueuedPrompt>> {
     let question = db.prepare_cached(
         "SELECT doc FROM engine_log WHERE number IN
          (SELECT value FROM engine_threads, json_each(open) WHERE session = ?1) ORDER BY number",
     )?;
-    let mut items: Vec<QueueItem> = all(question, [session])?;
-    items.sort_by_key(|item| item.order);
-    Ok(items)
+    let mut prompts: Vec<QueuedPrompt> = all(question, [session])?;
+    prompts.sort_by_key(|prompt| prompt.order);
+    Ok(prompts)
 }
 
-fn gates(db: &Connection, session: i64, items: &[QueueItem]) -> Outcome<Vec<Gate>> {
+fn gates(db: &Connection, session: i64, prompts: &[QueuedPrompt]) -> Outcome<Vec<Gate>> {
     let mut found = Vec::new();
     let mut find = db.prepare_cached(
-        "SELECT number, doc FROM engine_decision_gates WHERE session = ?1 AND item = ?2",
+        "SELECT number, doc FROM engine_decision_gates WHERE session = ?1 AND prompt = ?2",
     )?;
-    for item in items {
-        let rows = find.query_map(params![session, item.id.as_str()], |row| {
+    for prompt in prompts {
+        let rows = find.query_map(params![session, prompt.id.as_str()], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
         })?;
         for row in rows {

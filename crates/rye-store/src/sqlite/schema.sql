@@ -34,7 +34,7 @@ CREATE TABLE engine_threads (
 -- in a row's number, so that rows are in order without an index, and a full page stays as it is.
 CREATE TABLE engine_log (
     number   INTEGER PRIMARY KEY,   -- the session's number << 36, and the place in its log
-    kind     TEXT NOT NULL,         -- entry; item, which is a prompt; gone, which was one; or events
+    kind     TEXT NOT NULL,         -- entry, prompt, removed_prompt or events
     sequence INTEGER NOT NULL,      -- the number of the session's last event up to here
     named    INTEGER NOT NULL,      -- whether its id is in engine_ids
     prompt   INTEGER,               -- the last row up to here that is a prompt, or was one
@@ -52,7 +52,7 @@ CREATE TABLE engine_log (
 CREATE TABLE engine_ids (
     session INTEGER NOT NULL,
     id      TEXT NOT NULL,
-    kind    TEXT NOT NULL,          -- entry or item
+    kind    TEXT NOT NULL,          -- entry or prompt
     number  INTEGER NOT NULL,       -- the row in the log
     PRIMARY KEY (session, id, kind)
 ) STRICT, WITHOUT ROWID;
@@ -61,11 +61,11 @@ CREATE TABLE engine_decision_gates (
     number  INTEGER PRIMARY KEY,
     id      TEXT NOT NULL UNIQUE,
     session INTEGER NOT NULL,
-    item    TEXT NOT NULL,
+    prompt  TEXT NOT NULL,
     pending INTEGER NOT NULL,
     doc     TEXT NOT NULL
 ) STRICT;
-CREATE INDEX engine_decision_gates_item ON engine_decision_gates (session, item);
+CREATE INDEX engine_decision_gates_prompt ON engine_decision_gates (session, prompt);
 CREATE INDEX engine_decision_gates_pending ON engine_decision_gates (session) WHERE pending = 1;
 
 CREATE TABLE engine_decision_gate_refs (
@@ -128,7 +128,7 @@ CREATE VIEW engine_entries AS
     FROM engine_log WHERE kind = 'entry';
 CREATE VIEW engine_queue_items AS
     SELECT number, number >> 36 AS session, thread, id, doc ->> '$.status' AS status, asked, doc
-    FROM engine_log WHERE kind = 'item';
+    FROM engine_log WHERE kind = 'prompt';
 CREATE VIEW engine_events AS
     SELECT number, number >> 36 AS session, sequence, told AS doc
     FROM engine_log WHERE told IS NOT NULL;

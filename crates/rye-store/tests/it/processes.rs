@@ -13,7 +13,9 @@ use lillux::process::Handle;
 use rye_engine::store::{Claim, Post, Posted, SessionFilter, SessionStore, StoreError};
 use rye_protocol::Batch;
 use rye_store::Sqlite;
-use rye_store_contract::sample::{self, append, begin, eid, item, put_item, sid, told, told_of};
+use rye_store_contract::sample::{
+    self, append, begin, eid, prompt, put_prompt, sid, told, told_of,
+};
 
 /// What a second process is to do, and with which file.
 const ROLE: &str = "RYE_STORE_TEST_ROLE";
@@ -113,7 +115,7 @@ fn second_process() {
                 std::future::pending::<()>().await;
             }
             "post" => {
-                let post = Post::Prompt(Box::new(item("s", "q1", 1)));
+                let post = Post::Prompt(Box::new(prompt("s", "q1", 1)));
                 let posted = store.post(&sid("s"), post).await.unwrap();
                 assert_eq!(posted, Posted::Written);
                 say("posted");
@@ -129,13 +131,13 @@ fn second_process() {
 async fn commit_turn(file: &Path, name: &str) {
     let store = Sqlite::open(file).unwrap();
     let lease = begin(&store, name).await;
-    let prompt = Post::Prompt(Box::new(item(name, "q1", 1)));
+    let prompt = Post::Prompt(Box::new(prompt(name, "q1", 1)));
     store.post(&sid(name), prompt).await.unwrap();
     let entry = sample::entry(name, "e1", None);
     let ops = vec![append(entry.clone()), told_of(&entry)];
     sample::write(&store, &lease, ops).await.unwrap();
     let record = store.record(&sid(name)).await.unwrap().unwrap();
-    assert_eq!((record.items.len(), record.sequence), (1, 1));
+    assert_eq!((record.prompts.len(), record.sequence), (1, 1));
     store.release(&lease).await.unwrap();
 }
 
@@ -217,7 +219,7 @@ async fn write_for_ever(store: &Arc<Sqlite>) {
                 let ops = vec![
                     append(entry.clone()),
                     told_of(&entry),
-                    put_item(item(&name, "q1", n)),
+                    put_prompt(prompt(&name, "q1", n)),
                     told(),
                 ];
                 let sequence = store.commit(&lease, Batch { ops }).await.unwrap();
@@ -264,7 +266,7 @@ async fn hold_against(file: &Path, acknowledged: &BTreeMap<String, u64>) {
         assert!(written >= *n, "{name}: {n} acknowledged, {written} there");
         // A commit is there whole or not at all.
         assert_eq!(record.sequence % 2, 0);
-        assert_eq!(record.items, [item(name, "q1", written)]);
+        assert_eq!(record.prompts, [prompt(name, "q1", written)]);
         let leaf = eid(&format!("e{written}"));
         let path = store.path(&session, &leaf).await.unwrap();
         assert_eq!(path.len() as u64, written);
@@ -342,12 +344,12 @@ fn a_process_hears_what_another_posts() {
             assert_eq!(news.await.unwrap().unwrap(), sid("s"));
             assert_eq!(second.hear().unwrap(), "posted");
             let record = store.record(&sid("s")).await.unwrap().unwrap();
-            assert_eq!(record.items, [item("s", "q1", 1)]);
+            assert_eq!(record.prompts, [prompt("s", "q1", 1)]);
             if round == 0 {
                 // Somebody tidies up: whoever listens goes on listening.
                 std::fs::remove_file(folder.path().join("s.db-wake")).unwrap();
                 let lease = store.claim(&sid("s"), Claim::Take).await.unwrap();
-                let remove = rye_protocol::Op::RemoveItem(sample::qid("q1"));
+                let remove = rye_protocol::Op::RemovePrompt(sample::qid("q1"));
                 sample::write(&store, &lease, vec![remove]).await.unwrap();
             }
         }

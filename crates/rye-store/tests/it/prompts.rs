@@ -10,10 +10,10 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use rye_engine::clock::Clock;
 use rye_engine::store::{Claim, Lease, Post, SessionStore};
-use rye_protocol::{ItemStatus, Millis, Op, QueueItem};
+use rye_protocol::{Millis, Op, PromptStatus, QueuedPrompt};
 use rye_store::{Memory, Sqlite};
 use rye_store_contract::sample::{
-    append, begin, entry, id, item, put_item, put_thread, sid, thread, told, write,
+    append, begin, entry, id, prompt, put_prompt, put_thread, sid, thread, told, write,
 };
 use tempfile::TempDir;
 
@@ -33,14 +33,14 @@ enum Act {
     /// By its holder, in one batch.
     Commit(&'static str, Vec<Change>),
     /// From outside, and perhaps through another store on the same file.
-    Post(&'static str, Box<QueueItem>, bool),
+    Post(&'static str, Box<QueuedPrompt>, bool),
     /// The file is closed, and opened again.
     Reopen,
 }
 
 #[derive(Debug, Clone)]
 enum Change {
-    Put(Box<QueueItem>),
+    Put(Box<QueuedPrompt>),
     Remove(String),
     Thread(&'static str),
     /// Entries, which lie between prompts, and of which the last is told.
@@ -60,26 +60,26 @@ fn name() -> impl Strategy<Value = String> {
     ]
 }
 
-fn prompt() -> impl Strategy<Value = Box<QueueItem>> {
+fn any_prompt() -> impl Strategy<Value = Box<QueuedPrompt>> {
     let status = select(vec![
-        ItemStatus::Waiting,
-        ItemStatus::Running,
-        ItemStatus::Done,
-        ItemStatus::Aborted,
+        PromptStatus::Waiting,
+        PromptStatus::Running,
+        PromptStatus::Done,
+        PromptStatus::Aborted,
     ]);
     (name(), status, select(THREADS.to_vec()), 0..3u64).prop_map(|(name, status, thread, order)| {
         // One of an id is most often of the same thread each time.
         let own = THREADS[usize::from(name.as_bytes()[1]) % 3];
-        let mut item = item("s", &name, order);
-        item.thread = id(if order == 0 { thread } else { own });
-        item.status = status;
-        Box::new(item)
+        let mut prompt = prompt("s", &name, order);
+        prompt.thread = id(if order == 0 { thread } else { own });
+        prompt.status = status;
+        Box::new(prompt)
     })
 }
 
 fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
-        6 => prompt().prop_map(Change::Put),
+        6 => any_prompt().prop_map(Change::Put),
         1 => name().prop_map(Change::Remove),
         2 => select(THREADS.to_vec()).prop_map(Change::Thread),
         2 => (0..5usize).prop_map(Change::Steps),
@@ -90,7 +90,7 @@ fn change() -> impl Strategy<Value = Change> {
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         8 => (session(), vec(change(), 1..5)).prop_map(|(of, all)| Act::Commit(of, all)),
-        3 => (session(), prompt(), any::<bool>()).prop_map(|(of, it, far)| Act::Post(of, it, far)),
+        3 => (session(), any_prompt(), any::<bool>()).prop_map(|(of, it, far)| Act::Post(of, it, far)),
         1 => Just(Act::Reopen),
     ]
 }
@@ -99,10 +99,10 @@ fn act() -> impl Strategy<Value = Act> {
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let turns = (0..12usize).prop_map(|turns| {
         let turn = |n: usize| {
-            let mut runs = item("s", &format!("q{n:02}"), 1);
-            runs.status = ItemStatus::Running;
+            let mut runs = prompt("s", &format!("q{n:02}"), 1);
+            runs.status = PromptStatus::Running;
             let mut over = runs.clone();
-            over.status = ItemStatus::Done;
+            over.status = PromptStatus::Done;
             [runs, over].map(|put| {
                 let main = Change::Thread("main");
                 Act::Commit(
@@ -121,8 +121,8 @@ fn batch(session: &str, changes: &[Change], entries: &mut usize) -> Vec<Op> {
     let mut ops = Vec::new();
     for change in changes {
         match change {
-            Change::Put(item) => ops.push(put_item(at_home(item, session))),
-            Change::Remove(name) => ops.push(Op::RemoveItem(id(name))),
+            Change::Put(prompt) => ops.push(put_prompt(at_home(prompt, session))),
+            Change::Remove(name) => ops.push(Op::RemovePrompt(id(name))),
             Change::Thread(name) => ops.push(put_thread(thread(session, name))),
             Change::Steps(count) => {
                 for _ in 0..*count {
@@ -137,10 +137,10 @@ fn batch(session: &str, changes: &[Change], entries: &mut usize) -> Vec<Op> {
     ops
 }
 
-fn at_home(item: &QueueItem, session: &str) -> QueueItem {
-    let mut item = item.clone();
-    item.session = sid(session);
-    item
+fn at_home(prompt: &QueuedPrompt, session: &str) -> QueuedPrompt {
+    let mut prompt = prompt.clone();
+    prompt.session = sid(session);
+    prompt
 }
 
 /// Two stores on one file, and the leases of the first.
@@ -213,8 +213,8 @@ async fn compare(acts: &[Act]) {
                 let gave = write(file.store(false), &file.leases[at], ops).await;
                 assert_eq!(gave, expected, "{act:?}");
             }
-            Act::Post(session, item, far) => {
-                let post = || Post::Prompt(Box::new(at_home(item, session)));
+            Act::Post(session, prompt, far) => {
+                let post = || Post::Prompt(Box::new(at_home(prompt, session)));
                 let expected = memory.post(&sid(session), post()).await;
                 let gave = file.store(*far).post(&sid(session), post()).await;
                 assert_eq!(gave, expected, "{act:?}");

@@ -10,7 +10,7 @@ use rye_engine::store::{
     Claim, Control, Lease, Order, Post, SessionFilter, SessionStore, StoreError,
 };
 use rye_protocol::{
-    Batch, CommandId, EntryKind, EventKind, GateRef, GateStatus, ItemStatus, Message, Millis, Op,
+    Batch, CommandId, EntryKind, EventKind, GateRef, GateStatus, Message, Millis, Op, PromptStatus,
     Role, Usage,
 };
 use rye_store::{Memory, Sqlite};
@@ -53,23 +53,23 @@ fn entry() -> impl Strategy<Value = rye_protocol::Entry> {
     })
 }
 
-fn item() -> impl Strategy<Value = rye_protocol::QueueItem> {
+fn prompt() -> impl Strategy<Value = rye_protocol::QueuedPrompt> {
     let status = select(vec![
-        ItemStatus::Waiting,
-        ItemStatus::Running,
-        ItemStatus::Done,
+        PromptStatus::Waiting,
+        PromptStatus::Running,
+        PromptStatus::Done,
     ]);
     let name = select(vec!["q0", "q1", "q2"]);
     let thread = prop_oneof![4 => Just("main"), 1 => Just("side")];
     (session(), name, 0..3u64, status, thread, 0..4u8).prop_map(
         |(session, name, order, status, thread, changed)| {
-            let mut item = sample::item(session, name, order);
-            item.status = status;
-            item.thread = sample::id(thread);
+            let mut prompt = sample::prompt(session, name, order);
+            prompt.status = status;
+            prompt.thread = sample::id(thread);
             if changed == 0 {
-                item.content.push_str(", now");
+                prompt.content.push_str(", now");
             }
-            item
+            prompt
         },
     )
 }
@@ -81,10 +81,10 @@ fn gate() -> impl Strategy<Value = rye_protocol::Gate> {
         1 => Just(GateStatus::Withdrawn { reason: "abort".into(), at: Millis(2) }),
     ];
     let deadline = prop_oneof![2 => Just(None), 1 => Just(Some(Millis(5_000)))];
-    let (item, key) = (select(vec!["q0", "q1"]), select(vec!["k0", "k1"]));
-    (session(), item, key, status, deadline, 0..6u8).prop_map(
-        |(session, item, key, status, deadline, moved)| {
-            let mut gate = sample::gate(session, item, key);
+    let (prompt, key) = (select(vec!["q0", "q1"]), select(vec!["k0", "k1"]));
+    (session(), prompt, key, status, deadline, 0..6u8).prop_map(
+        |(session, prompt, key, status, deadline, moved)| {
+            let mut gate = sample::gate(session, prompt, key);
             gate.status = status;
             gate.expires_at = deadline;
             if moved == 0 {
@@ -137,8 +137,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         2 => thread_op.prop_map(|op| vec![op]),
         4 => entry().prop_map(|entry| vec![sample::append(entry.clone()), sample::told_of(&entry)]),
         2 => entry().prop_map(|entry| vec![sample::replace(entry.clone()), sample::told_of(&entry)]),
-        2 => item().prop_map(|item| vec![sample::put_item(item)]),
-        1 => item().prop_map(|item| vec![Op::RemoveItem(item.id)]),
+        2 => prompt().prop_map(|prompt| vec![sample::put_prompt(prompt)]),
+        1 => prompt().prop_map(|prompt| vec![Op::RemovePrompt(prompt.id)]),
         2 => gate().prop_map(|gate| vec![sample::put_gate(gate)]),
         1 => gate().prop_map(|gate| vec![Op::PutGateRef(GateRef {
             gate: gate.id,
@@ -148,9 +148,9 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => gate().prop_map(|gate| {
             let mut turn = sample::suspended(&gate);
             turn.call = sample::id("call-1");
-            vec![Op::PutSuspended(Arc::new(turn))]
+            vec![Op::PutSuspendedTurn(Arc::new(turn))]
         }),
-        1 => gate().prop_map(|gate| vec![Op::ClearSuspended(gate.id)]),
+        1 => gate().prop_map(|gate| vec![Op::RemoveSuspendedTurn(gate.id)]),
         1 => Just(vec![Op::AddUsage(usage)]),
         1 => order_id().prop_map(|id| vec![Op::CompleteCommand(id)]),
         2 => event().prop_map(|op| vec![op]),
@@ -167,7 +167,7 @@ fn post() -> impl Strategy<Value = Post> {
     let thread = select(vec![None, Some("main"), Some("side")]);
     let answer = (gate(), select(vec!["approve", "deny"]), 4_999..5_001u64);
     prop_oneof![
-        item().prop_map(|item| Post::Prompt(Box::new(item))),
+        prompt().prop_map(|prompt| Post::Prompt(Box::new(prompt))),
         answer.prop_map(|(gate, action, at)| {
             let mut resolution = sample::decision(action);
             resolution.at = Millis(at);
@@ -266,8 +266,8 @@ async fn everything(store: &dyn SessionStore) -> Vec<String> {
             let leaf = sample::eid(leaf);
             seen.push(format!("{:?}", store.path(&session, &leaf).await));
         }
-        for (item, key) in [("q0", "k0"), ("q0", "k1"), ("q1", "k0"), ("q1", "k1")] {
-            let gate = sample::gate(name, item, key).id;
+        for (prompt, key) in [("q0", "k0"), ("q0", "k1"), ("q1", "k0"), ("q1", "k1")] {
+            let gate = sample::gate(name, prompt, key).id;
             seen.push(format!("{:?}", store.gate(&gate).await));
             seen.push(format!("{:?}", store.gate_refs(&gate).await));
         }

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use rusqlite::Connection;
 use rye_engine::store::{Claim, Lease, Post, SessionStore, StoreError};
-use rye_protocol::{EntryId, ItemStatus, Op, QueueItem, QueueItemId, Usage};
+use rye_protocol::{EntryId, Op, PromptId, PromptStatus, QueuedPrompt, Usage};
 use rye_store::Sqlite;
 use rye_store_contract::run;
 use rye_store_contract::sample::{
-    append, begin, entry, id, item, put_item, put_thread, sid, thread, told, told_of, write,
+    append, begin, entry, id, prompt, put_prompt, put_thread, sid, thread, told, told_of, write,
 };
 
 const TURNS: i64 = 50;
@@ -20,9 +20,9 @@ const COMMITS: i64 = 4;
 async fn turns(store: &dyn SessionStore, lease: &Lease, session: &str) {
     let mut leaf: Option<EntryId> = None;
     for _ in 0..TURNS {
-        let mut prompt = QueueItem {
-            id: QueueItemId::new(),
-            ..item(session, "q", 1)
+        let mut prompt = QueuedPrompt {
+            id: PromptId::new(),
+            ..prompt(session, "q", 1)
         };
         for step in 1..=COMMITS {
             let mut next = entry(session, "e", None);
@@ -31,11 +31,11 @@ async fn turns(store: &dyn SessionStore, lease: &Lease, session: &str) {
             let mut ops = vec![put_thread(thread(session, "main"))];
             ops.extend([append(next.clone()), told(), told_of(&next)]);
             prompt.status = match step {
-                COMMITS => ItemStatus::Done,
-                _ => ItemStatus::Running,
+                COMMITS => PromptStatus::Done,
+                _ => PromptStatus::Running,
             };
             if [1, COMMITS].contains(&step) {
-                ops.push(put_item(prompt.clone()));
+                ops.push(put_prompt(prompt.clone()));
                 ops.push(Op::AddUsage(Usage {
                     output_tokens: 7,
                     ..Usage::default()
@@ -76,7 +76,7 @@ fn an_ordinary_turn_writes_to_the_log_and_to_the_row_of_its_thread() {
         assert_eq!(count(&db, "engine_log"), TURNS * (1 + COMMITS));
         assert_eq!(count(&db, "engine_events"), TURNS * COMMITS);
         let record = store.record(&sid("s")).await.unwrap().unwrap();
-        assert_eq!(record.items, []);
+        assert_eq!(record.prompts, []);
         let told = u64::try_from(2 * TURNS * COMMITS).unwrap();
         assert_eq!(record.sequence, told);
         let usage = record.session.usage;
@@ -104,12 +104,12 @@ fn sessions_in_turns_do_not_get_in_each_others_way() {
             for (lease, name) in leases.iter().zip(names) {
                 let mut ops = vec![append(entry(name, &format!("e{round:02}"), None)), told()];
                 if round % 3 == 0 {
-                    ops.push(put_item(item(name, &format!("q{round:02}"), round)));
+                    ops.push(put_prompt(prompt(name, &format!("q{round:02}"), round)));
                 }
                 if round % 4 == 3 {
                     // One that is refused, and takes what it wrote back with it.
                     let mut bad = ops.clone();
-                    bad.push(Op::RemoveItem(id("q00")));
+                    bad.push(Op::RemovePrompt(id("q00")));
                     bad.push(append(entry(name, "bad", Some("nowhere"))));
                     write(&store, lease, bad).await.unwrap_err();
                 }
@@ -117,7 +117,7 @@ fn sessions_in_turns_do_not_get_in_each_others_way() {
             }
             if round % 5 == 2 {
                 for name in names {
-                    let posted = item(name, &format!("p{round:02}"), round);
+                    let posted = prompt(name, &format!("p{round:02}"), round);
                     let post = Post::Prompt(Box::new(posted));
                     let writer = if round == 2 { &store } else { &other };
                     writer.post(&sid(name), post).await.unwrap();
@@ -128,10 +128,10 @@ fn sessions_in_turns_do_not_get_in_each_others_way() {
             let archive = other.archive(&sid(name)).await.unwrap().unwrap();
             assert_eq!(archive.entries.len(), 12);
             assert_eq!(archive.events.len(), 12);
-            let items: Vec<_> = archive.items.iter().map(|it| it.id.as_str()).collect();
-            assert_eq!(items, ["q00", "p02", "q03", "q06", "p07", "q09"]);
+            let prompts: Vec<_> = archive.prompts.iter().map(|it| it.id.as_str()).collect();
+            assert_eq!(prompts, ["q00", "p02", "q03", "q06", "p07", "q09"]);
             let record = other.record(&sid(name)).await.unwrap().unwrap();
-            assert_eq!(record.items.len(), items.len());
+            assert_eq!(record.prompts.len(), prompts.len());
         }
         // Whoever takes a session over is not taken for the one before.
         let taken = other.claim(&sid("s"), Claim::Take).await;

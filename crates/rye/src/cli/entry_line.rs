@@ -60,7 +60,7 @@ fn spoken(message: &Message) -> String {
         Part::Attachment { name, .. } => format!("[{name}]"),
     });
     let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
-    let cut_off = match (message.incomplete(), &message.stop_reason) {
+    let cut_off = match (message.incomplete_reason(), &message.stop_reason) {
         (Some(_), Some(why)) => format!(" [not whole: {why}]"),
         _ => String::new(),
     };

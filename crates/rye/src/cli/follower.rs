@@ -71,11 +71,11 @@ impl Follower<'_> {
         let mut leaving = Leaving::new(self.engine);
         let until = prompt.limits.until;
         let key = prompt.thread.clone();
-        let item = self.session.prompt(prompt).await?;
+        let prompt = self.session.prompt(prompt).await?;
         let threads = self.session.threads().into_iter();
         let mut threads = threads.filter(|it| key.as_ref().is_none_or(|key| it.key == *key));
         let thread = threads.next().map(|it| it.id);
-        let mut asked = Asked::new(item, thread);
+        let mut asked = Asked::new(prompt, thread);
         // The last event there was when its thread was found to do nothing.
         let mut last = None;
         loop {
@@ -113,8 +113,8 @@ impl Follower<'_> {
                 }
             }
             match (notice.event.kind, notice.event.thread) {
-                (EventKind::TurnEnd { item, reason }, Some(thread)) => {
-                    asked.turn_ended(&item, reason, thread);
+                (EventKind::TurnEnd { prompt, reason }, Some(thread)) => {
+                    asked.turn_ended(&prompt, reason, thread);
                 }
                 // After its line.
                 (EventKind::DecisionGate { gate }, _) => {
@@ -146,7 +146,7 @@ impl Follower<'_> {
     async fn whose(&self, gate: &Gate, asked: &Asked) -> Result<Whose, Failure> {
         let asked_for = self.engine.asked_for(gate, self.session.id()).await?;
         Ok(match asked_for {
-            Some((_, item)) if asked.owns(&item) => Whose::Own,
+            Some((_, prompt)) if asked.owns(&prompt) => Whose::Own,
             Some((thread, _)) if asked.is_in(&thread) => Whose::InTheWay,
             _ => Whose::Other,
         })
@@ -195,14 +195,14 @@ impl Follower<'_> {
             EventKind::ModelRetry {
                 model,
                 wait_ms,
-                why,
+                reason,
                 ..
             } => {
                 let wait = Duration::from_millis(*wait_ms).as_secs_f64();
-                self.aside(&format!("{model} is asked again in {wait} s: {why}"));
+                self.aside(&format!("{model} is asked again in {wait} s: {reason}"));
             }
-            EventKind::ModelSwitched { from, to, why } => {
-                self.aside(&format!("{to} answers in place of {from}: {why}"));
+            EventKind::ModelSwitched { from, to, reason } => {
+                self.aside(&format!("{to} answers in place of {from}: {reason}"));
             }
             _ => {}
         }

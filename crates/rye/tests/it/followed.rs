@@ -319,7 +319,7 @@ fn what_a_dead_process_left_to_do_is_seen() {
     assert!(shown.contains("waits for its turn: go"), "{shown}");
     let shown = document(&world.run(&["session", "show", &session, "--json"]));
     let queue = shown["queue"].as_array().unwrap().iter();
-    let queue: Vec<_> = queue.map(|item| &item["status"]).collect();
+    let queue: Vec<_> = queue.map(|prompt| &prompt["status"]).collect();
     assert_eq!(queue, ["running", "waiting"]);
 }
 

@@ -116,7 +116,7 @@ fn altered_rows_of_the_database_are_found() {
     assert!(world.run(&["session", "verify", &id]).status.success());
     let sessions = "UPDATE engine_sessions SET doc = json_set(doc, ";
     let threads = "UPDATE engine_threads SET doc = json_set(doc, ";
-    let items = "UPDATE engine_log SET doc = json_set(doc, ";
+    let prompts = "UPDATE engine_log SET doc = json_set(doc, ";
     for (statement, back) in [
         (sessions, "'$.workspace', '/elsewhere')"),
         (sessions, "'$.sandbox.kind', 'local')"),
@@ -127,11 +127,14 @@ fn altered_rows_of_the_database_are_found() {
         (threads, "'$.model', 'other')"),
         (threads, "'$.metadata.role', 'other')"),
         (threads, "'$.status', 'archived')"),
-        (threads, "'$.used.micro_dollars', 7)"),
-        (items, "'$.content', 'something else') WHERE kind = 'item'"),
+        (threads, "'$.usage.micro_dollars', 7)"),
         (
-            items,
-            "'$.author', json_object('name', 'bob')) WHERE kind = 'item'",
+            prompts,
+            "'$.content', 'something else') WHERE kind = 'prompt'",
+        ),
+        (
+            prompts,
+            "'$.author', json_object('name', 'bob')) WHERE kind = 'prompt'",
         ),
     ] {
         let copy = ["engine_sessions", "engine_threads", "engine_log"];
@@ -397,7 +400,7 @@ fn what_is_exported_fits_the_published_schema() {
             "session" => "Session",
             "thread" => "Thread",
             "entry" => "Entry",
-            "item" => "QueueItem",
+            "prompt" => "QueuedPrompt",
             "event" => "Event",
             _ => continue,
         };

@@ -22,7 +22,7 @@ fn gate(actions: &[&str]) -> Gate {
         origin: GateOrigin {
             session: "s".parse().unwrap(),
             thread: "t".parse().unwrap(),
-            item: "i".parse().unwrap(),
+            prompt: "i".parse().unwrap(),
             call: "c".parse().unwrap(),
             tool: "call_tool".to_owned(),
             resume_key: "k".to_owned(),

@@ -13,7 +13,7 @@ fn entry(number: usize, kind: EntryKind) -> Entry {
         session: "s".parse().unwrap(),
         thread: "t".parse().unwrap(),
         parent: None,
-        item: None,
+        prompt: None,
         kind,
         created_at: Millis(0),
         hash: String::new(),
@@ -33,7 +33,7 @@ fn path(letters: &str) -> Vec<Entry> {
             "a" => path.push(entry(path.len(), message(Role::Assistant))),
             "e" => {
                 let error = rye_protocol::ErrorInfo::new(rye_protocol::ErrorCode::Model, "gone");
-                let message = Message::of(Role::Assistant, vec![Part::Error { error }]);
+                let message = Message::new(Role::Assistant, vec![Part::Error { error }]);
                 path.push(entry(path.len(), EntryKind::Message(message)));
             }
             _ => {
@@ -44,7 +44,7 @@ fn path(letters: &str) -> Vec<Entry> {
                     tool: tool.clone(),
                     args: json!({ "path": format!("f{}", path.len()) }),
                 };
-                let kind = EntryKind::Message(Message::of(Role::Assistant, vec![call]));
+                let kind = EntryKind::Message(Message::new(Role::Assistant, vec![call]));
                 path.push(entry(path.len(), kind));
                 if letter == "g" {
                     let gate = rye_protocol::GateId::new(
@@ -70,7 +70,7 @@ fn path(letters: &str) -> Vec<Entry> {
                     error: None,
                     elided: false,
                 };
-                let kind = EntryKind::Message(Message::of(Role::Tool, vec![result]));
+                let kind = EntryKind::Message(Message::new(Role::Tool, vec![result]));
                 path.push(entry(path.len(), kind));
             }
         }
@@ -102,7 +102,7 @@ fn carried_out(mut path: Vec<Entry>, plan: &Plan) -> Vec<Entry> {
                 tokens_after: 0,
                 files_read: head.files_read.clone(),
                 files_modified: head.files_modified.clone(),
-                kept: Vec::new(),
+                preserved: Vec::new(),
                 without_media: false,
             };
             path.push(entry(path.len(), kind));
@@ -136,7 +136,7 @@ fn the_tail_is_the_last_turns_that_fit() {
         ("", None),
     ] {
         let path = path(letters);
-        let boundary = match plan(&path, Compacting::Asked, 0, 4_000, &settings) {
+        let boundary = match plan(&path, CompactionReason::Requested, 0, 4_000, &settings) {
             Plan::Summarise(head) => Some(head.boundary),
             _ => None,
         };
@@ -150,27 +150,51 @@ fn output_is_left_out_first_if_that_is_enough() {
     let long = "u1 c150 c150 c150 c150 c150 a1 u1 a1";
     let path = path(long);
     let tokens = tokens_of(&path);
-    let planned = plan(&path, Compacting::Full, tokens, tokens, &settings);
+    let planned = plan(
+        &path,
+        CompactionReason::Threshold,
+        tokens,
+        tokens,
+        &settings,
+    );
     // The three newest results are more than 40 000 tokens.
     let oldest = ["e2", "e4", "e6"].map(|id| id.parse::<EntryId>().unwrap());
     assert_eq!(planned, Plan::Prune(oldest.to_vec()));
     let pruned = carried_out(path.clone(), &planned);
     assert!(tokens_of(&pruned) + 44_000 < tokens);
     // One that is to be summed up is.
-    let asked = plan(&path, Compacting::Asked, tokens, tokens, &settings);
+    let asked = plan(
+        &path,
+        CompactionReason::Requested,
+        tokens,
+        tokens,
+        &settings,
+    );
     assert!(matches!(asked, Plan::Summarise(_)));
-    let over = plan(&path, Compacting::Overflow, tokens, tokens, &settings);
+    let over = plan(&path, CompactionReason::Overflow, tokens, tokens, &settings);
     assert!(matches!(over, Plan::Summarise(_)));
     let protected = Settings {
         protected_tools: vec!["read".to_owned()],
         ..settings.clone()
     };
-    let planned = plan(&path, Compacting::Full, tokens, tokens, &protected);
+    let planned = plan(
+        &path,
+        CompactionReason::Threshold,
+        tokens,
+        tokens,
+        &protected,
+    );
     assert!(matches!(planned, Plan::Summarise(_)));
     // It saves too little to be worth it.
     let little = self::path("u1 c150 c150 c150 a1");
     let tokens = tokens_of(&little);
-    let planned = plan(&little, Compacting::Full, tokens, tokens, &settings);
+    let planned = plan(
+        &little,
+        CompactionReason::Threshold,
+        tokens,
+        tokens,
+        &settings,
+    );
     assert!(matches!(planned, Plan::Summarise(_)), "{planned:?}");
 }
 
@@ -178,7 +202,8 @@ fn output_is_left_out_first_if_that_is_enough() {
 fn what_was_asked_and_which_files_were_read_is_kept() {
     let settings = Settings::default();
     let path = path("u1 c1 a1 u1 c20 c20 c20");
-    let Plan::Summarise(head) = plan(&path, Compacting::Asked, 0, 4_000, &settings) else {
+    let Plan::Summarise(head) = plan(&path, CompactionReason::Requested, 0, 4_000, &settings)
+    else {
         panic!("it is long enough");
     };
     assert_eq!(head.files_read, ["f1", "f5", "f7"]);
@@ -192,7 +217,13 @@ fn ten_thousand_entries_are_planned_in_no_time() {
     let path = path(&"u1 c2 c2 a1 ".repeat(1_700));
     assert!(path.len() > 10_000);
     let settings = Settings::default();
-    let planned = plan(&path, Compacting::Full, 2_000_000, 180_000, &settings);
+    let planned = plan(
+        &path,
+        CompactionReason::Threshold,
+        2_000_000,
+        180_000,
+        &settings,
+    );
     assert!(matches!(planned, Plan::Summarise(_)));
 }
 
@@ -202,11 +233,11 @@ fn letters() -> impl Strategy<Value = String> {
     prop::collection::vec(word, 0..40).prop_map(|words| words.join(" "))
 }
 
-fn why() -> impl Strategy<Value = Compacting> {
+fn why() -> impl Strategy<Value = CompactionReason> {
     prop::sample::select(vec![
-        Compacting::Full,
-        Compacting::Overflow,
-        Compacting::Asked,
+        CompactionReason::Threshold,
+        CompactionReason::Overflow,
+        CompactionReason::Requested,
     ])
 }
 
@@ -284,7 +315,7 @@ proptest! {
     #[test]
     fn a_sum_that_is_taken_back_leaves_all_as_it_was(letters in letters()) {
         let path = path(&letters);
-        let planned = plan(&path, Compacting::Asked, 0, 4_000, &Settings::default());
+        let planned = plan(&path, CompactionReason::Requested, 0, 4_000, &Settings::default());
         let mut after = carried_out(path.clone(), &planned);
         if let Plan::Summarise(_) = planned {
             let compaction = after.last().unwrap().id.clone();
@@ -303,7 +334,7 @@ proptest! {
     ) {
         let mut path = path(&letters);
         for undone in sums {
-            let planned = plan(&path, Compacting::Asked, 0, 4_000, &Settings::default());
+            let planned = plan(&path, CompactionReason::Requested, 0, 4_000, &Settings::default());
             path = carried_out(path, &planned);
             if undone && let Some(sum) = View::of(&path).sum() {
                 let compaction = sum.id.clone();

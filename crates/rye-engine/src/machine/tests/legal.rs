@@ -24,21 +24,23 @@ pub(super) fn check(world: &World) {
         record.entries.last().map(|entry| &entry.id)
     );
     let running = record
-        .items
+        .prompts
         .values()
-        .filter(|item| item.status == ItemStatus::Running);
-    let running: Vec<_> = running.map(|item| &item.id).collect();
+        .filter(|prompt| prompt.status == PromptStatus::Running);
+    let running: Vec<_> = running.map(|prompt| &prompt.id).collect();
     let turn = record.thread.turn.as_ref();
     assert_eq!(
         running,
-        turn.map(|turn| &turn.item).into_iter().collect::<Vec<_>>()
+        turn.map(|turn| &turn.prompt)
+            .into_iter()
+            .collect::<Vec<_>>()
     );
     for gate in record
         .gates
         .values()
         .filter(|gate| gate.status.is_pending())
     {
-        let same = turn.is_some_and(|turn| turn.item == gate.origin.item);
+        let same = turn.is_some_and(|turn| turn.prompt == gate.origin.prompt);
         assert!(same, "a gate waits that no turn waits for");
     }
     check_calls(world);
@@ -233,9 +235,9 @@ fn settle(world: &mut World) {
             world.decide(&gate, "skip");
         } else if world
             .record
-            .items
+            .prompts
             .values()
-            .any(|item| !item.status.is_over())
+            .any(|prompt| !prompt.status.is_finished())
         {
             world.now = world.now.after(Duration::from_secs(6));
             world.input(Input::Tick);

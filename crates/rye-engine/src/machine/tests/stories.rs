@@ -23,9 +23,9 @@ fn a_prompt_is_answered_and_the_next_one_begins() {
     assert!(
         world
             .record
-            .items
+            .prompts
             .values()
-            .all(|item| item.status == ItemStatus::Done)
+            .all(|prompt| prompt.status == PromptStatus::Done)
     );
 }
 
@@ -194,9 +194,9 @@ fn prompts_are_collected_with_who_asked() {
         let (name, channel) = (name.to_owned(), Some("#ops".to_owned()));
         Some(rye_protocol::Author { name, channel })
     };
-    let mut first = world.item(QueueMode::Collect);
+    let mut first = world.queued_prompt(QueueMode::Collect);
     first.author = author("ada");
-    let mut second = world.item(QueueMode::Collect);
+    let mut second = world.queued_prompt(QueueMode::Collect);
     second.author = author("bob");
     let one = world.input(Input::Prompt(first));
     let two = world.input(Input::Prompt(second));
@@ -251,9 +251,9 @@ fn abort_ends_what_runs_and_forgets_what_waits() {
     assert!(
         world
             .record
-            .items
+            .prompts
             .values()
-            .all(|item| item.status == ItemStatus::Aborted)
+            .all(|prompt| prompt.status == PromptStatus::Aborted)
     );
     assert!(matches!(
         world.record.gates[&gate].status,
@@ -282,11 +282,11 @@ fn what_a_task_used_up_counts_for_its_prompt() {
     let call = world.want(&["task"]).remove(0);
     world.end(&call, "done");
     let turn = world.record.thread.turn.as_ref().unwrap();
-    assert_eq!(turn.used.turns, 2, "its own, and that of the child");
+    assert_eq!(turn.usage.turns, 2, "its own, and that of the child");
     let child = crate::child::id(
         &world.record.thread.session,
         &world.record.thread.id,
-        &turn.item,
+        &turn.prompt,
         &call,
     );
     let events = &world.record.events;
@@ -303,9 +303,9 @@ fn what_a_task_used_up_counts_for_its_prompt() {
 #[test]
 fn a_prompt_ends_at_its_own_limit_and_the_next_one_begins() {
     let mut world = World::new();
-    let mut item = world.item(QueueMode::Followup);
-    item.limits.turns = Some(1);
-    world.input(Input::Prompt(item));
+    let mut prompt = world.queued_prompt(QueueMode::Followup);
+    prompt.limits.turns = Some(1);
+    world.input(Input::Prompt(prompt));
     world.prompt(QueueMode::Followup);
     let call = world.want(&["pure"]).remove(0);
     world.end(&call, "42");

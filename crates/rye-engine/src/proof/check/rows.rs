@@ -49,13 +49,18 @@ impl<'a> Check<'a> {
             ),
         }
         for thread in &archive.threads {
-            let is_at_rest = thread.turn.is_none() && thread.compacting.is_none();
+            let is_at_rest = thread.turn.is_none() && thread.compaction.is_none();
             let name = format!("thread:{}", thread.id);
             self.row(&sealed, &name, &rows::of_thread(thread), is_at_rest);
         }
-        for item in &archive.items {
-            let name = format!("item:{}", item.id);
-            self.row(&sealed, &name, &rows::of_item(item), item.status.is_over());
+        for prompt in &archive.prompts {
+            let name = format!("prompt:{}", prompt.id);
+            self.row(
+                &sealed,
+                &name,
+                &rows::of_prompt(prompt),
+                prompt.status.is_finished(),
+            );
         }
         for gate in &archive.gates {
             if !covers_itself(gate) {
@@ -64,11 +69,11 @@ impl<'a> Check<'a> {
                 self.row(&sealed, &name, &rows::of_gate(gate), is_over);
             }
         }
-        for turn in &archive.suspended {
+        for turn in &archive.suspended_turns {
             let name = format!("suspended:{}", turn.gate);
             self.row(&sealed, &name, &rows::of_suspended(turn), false);
         }
-        for shown in &archive.refs {
+        for shown in &archive.gate_refs {
             let hash = rows::of_ref(shown);
             self.row(&sealed, &format!("ref:{hash}"), &hash, true);
         }
@@ -201,7 +206,7 @@ impl<'a> Check<'a> {
                 self.fault(Trouble::Altered, &thread.id, why);
             }
         }
-        let sum = |used: Usage, thread: &Thread| used.plus(thread.used);
+        let sum = |used: Usage, thread: &Thread| used.plus(thread.usage);
         if archive.threads.iter().fold(Usage::default(), sum) != archive.session.usage {
             let why = "it used up something else than its threads";
             self.fault(Trouble::Altered, &archive.session.id, why);

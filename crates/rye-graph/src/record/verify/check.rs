@@ -193,7 +193,7 @@ impl<'c> Check<'c> {
         match self.trust.receipt(gate, &resolution) {
             Ok(true) => {
                 self.verdict.receipts += 1;
-                let step = gate.origin.item.to_string();
+                let step = gate.origin.prompt.to_string();
                 self.decided.insert(step, resolution.action);
             }
             Ok(false) => self.altered("nobody has signed this decision"),

@@ -22,7 +22,7 @@ pub(super) fn changed(gate: &Gate, former: &Gate, round: u32) -> Gate {
     gate.id = GateId::new(
         &origin.session,
         &origin.thread,
-        &origin.item,
+        &origin.prompt,
         &origin.resume_key,
     );
     let (before, now) = (words(former), words(&gate));

@@ -37,8 +37,8 @@ async fn a_session_that_broke_down_takes_no_prompts_until_it_is_opened_again() {
     ] {
         let world = World::new("steps: [{ text: one }, { text: two }]");
         let session = world.session(&world.engine()).await;
-        let item = session.prompt("first").await.unwrap();
-        until_ended(&session, &item).await;
+        let prompt = session.prompt("first").await.unwrap();
+        until_ended(&session, &prompt).await;
         session.close().await.unwrap();
 
         let engine = world.engine();
@@ -53,7 +53,7 @@ async fn a_session_that_broke_down_takes_no_prompts_until_it_is_opened_again() {
         assert!(error.ids.thread.is_some());
         let record = world.store().record(session.id()).await.unwrap().unwrap();
         assert_eq!(record.session.status, SessionStatus::Error);
-        let item = record.items[0].id.clone();
+        let prompt = record.prompts[0].id.clone();
         let refused = session.prompt("third").await;
         assert!(
             matches!(
@@ -67,7 +67,7 @@ async fn a_session_that_broke_down_takes_no_prompts_until_it_is_opened_again() {
         world.trouble.harm(None);
         let session = engine.open_session(session.id(), Claim::IfFree).await;
         let session = session.unwrap();
-        until_ended(&session, &item).await;
+        until_ended(&session, &prompt).await;
         assert_eq!(said(&session).await, "two");
         assert_eq!(status(&world).await, SessionStatus::Running);
     }
@@ -78,8 +78,8 @@ async fn a_session_that_was_paused_when_it_broke_down_is_paused_when_it_is_opene
     let world = World::new("steps: [{ text: one }, { text: two }]");
     let engine = world.engine();
     let session = world.session(&engine).await;
-    let item = session.prompt("first").await.unwrap();
-    until_ended(&session, &item).await;
+    let prompt = session.prompt("first").await.unwrap();
+    until_ended(&session, &prompt).await;
     session.close().await.unwrap();
     let session = world.session(&engine).await;
     world.trouble.harm(Some(Harm::Unreadable));
@@ -139,8 +139,8 @@ async fn a_model_that_panics_ends_its_prompt_and_not_the_thread() {
         .unwrap();
     let session = engine.create_session(NewSession::default()).await.unwrap();
     for _ in 0..2 {
-        let item = session.prompt("hello").await.unwrap();
-        let answer = session.answer(&item).await.unwrap();
+        let prompt = session.prompt("hello").await.unwrap();
+        let answer = session.answer(&prompt).await.unwrap();
         assert_eq!(answer.reason, TurnEnd::Error);
         let error = answer.error.unwrap();
         assert_eq!(error, "the model broke down: index out of bounds");

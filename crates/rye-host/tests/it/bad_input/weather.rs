@@ -16,8 +16,8 @@ async fn a_store_that_is_slow_and_fails_for_a_while_loses_and_repeats_nothing() 
     let script = "steps: [{ tool_calls: [{ name: gives }] }, { text: done }]";
     let world = World::new(script).with("gives", Habit::Gives(2));
     let session = world.session(&world.engine()).await;
-    let item = session.prompt("go").await.unwrap();
-    until_ended(&session, &item).await;
+    let prompt = session.prompt("go").await.unwrap();
+    until_ended(&session, &prompt).await;
     let undisturbed = world.story().await;
 
     // Every call in turn fails, and the two behind it.
@@ -25,15 +25,15 @@ async fn a_store_that_is_slow_and_fails_for_a_while_loses_and_repeats_nothing() 
         let world = World::new(script).with("gives", Habit::Gives(2));
         let session = world.session(&world.engine()).await;
         world.trouble.begin(1, good, 3);
-        let mut item = session.prompt("go").await;
+        let mut prompt = session.prompt("go").await;
         for _ in 0..3 {
-            if let Err(error) = &item {
+            if let Err(error) = &prompt {
                 // Nothing was written: whoever asked may ask again.
                 assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
-                item = session.prompt("go").await;
+                prompt = session.prompt("go").await;
             }
         }
-        until_ended(&session, &item.unwrap()).await;
+        until_ended(&session, &prompt.unwrap()).await;
         if world.trouble.left() > 0 {
             return assert!(good > 4, "hardly anything failed");
         }
@@ -49,7 +49,7 @@ async fn while_nothing_can_be_written_whoever_asks_is_told_and_what_was_begun_wa
     let engine = world.engine();
     let session = world.session(&engine).await;
     let mut events = engine.feed();
-    let item = session.prompt("go").await.unwrap();
+    let prompt = session.prompt("go").await.unwrap();
     // Before the model has answered.
     world.trouble.begin(0, 0, u32::MAX);
     let why = loop {
@@ -64,10 +64,10 @@ async fn while_nothing_can_be_written_whoever_asks_is_told_and_what_was_begun_wa
     refused(session.prompt("never sent").await.unwrap_err());
     refused(session.abort(None).await.unwrap_err());
     world.trouble.begin(0, 0, 0);
-    until_ended(&session, &item).await;
+    until_ended(&session, &prompt).await;
     assert_eq!(said(&session).await, "done");
-    let item = session.prompt("again").await.unwrap();
-    until_ended(&session, &item).await;
+    let prompt = session.prompt("again").await.unwrap();
+    until_ended(&session, &prompt).await;
     let story = world.story().await;
     assert_eq!(story.matches("user: ").count(), 2, "{story}");
     assert!(!story.contains("never sent"), "{story}");
@@ -91,8 +91,8 @@ fn a_disk_that_fills_up_stops_the_work_and_loses_none_of_it() {
         let engine = world.engine();
         let id = "s".parse().unwrap();
         let session = engine.open_session(&id, Claim::IfFree).await.unwrap();
-        let item = session.prompt("the last one").await.unwrap();
-        until_ended(&session, &item).await;
+        let prompt = session.prompt("the last one").await.unwrap();
+        until_ended(&session, &prompt).await;
         let story = world.story().await;
         let asked = story.matches("user: ").count();
         // The one that found no room may have been written and not acknowledged.
@@ -151,16 +151,16 @@ steps:
     world.clock = Clockwork::at(10 * HOUR);
     let engine = world.engine();
     let session = world.session(&engine).await;
-    let item = session.prompt("one").await.unwrap();
-    until_ended(&session, &item).await;
+    let prompt = session.prompt("one").await.unwrap();
+    until_ended(&session, &prompt).await;
     world.clock.set(9 * HOUR);
-    let item = session.prompt("two").await.unwrap();
+    let prompt = session.prompt("two").await.unwrap();
     let gate = gate_of(&session).await;
     assert_eq!(
         engine.decide(&gate, decision("approve")).await,
         Ok(Posted::Written)
     );
-    until_ended(&session, &item).await;
+    until_ended(&session, &prompt).await;
     assert_eq!(said(&session).await, "second");
     // The order is that of what happened, not of the clock.
     let events = world.store().events(session.id(), 0, 1000).await.unwrap();
@@ -178,7 +178,7 @@ async fn what_was_being_collected_when_the_clock_jumped_back_does_not_wait_an_ho
         mode: Some(QueueMode::Collect),
         ..Prompt::from("one")
     };
-    let item = session.prompt(prompt).await.unwrap();
+    let prompt = session.prompt(prompt).await.unwrap();
     engine.shutdown().await.unwrap();
     world.clock.set(9 * HOUR);
     let engine = world.engine();
@@ -187,6 +187,6 @@ async fn what_was_being_collected_when_the_clock_jumped_back_does_not_wait_an_ho
         .await
         .unwrap();
     world.clock.run();
-    until_ended(&session, &item).await;
+    until_ended(&session, &prompt).await;
     assert_eq!(said(&session).await, "all of you");
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rye_engine::clock::Clock;
 use rye_engine::protocol::{
-    EntryKind, ErrorInfo, EventKind, GateId, Message, Millis, Part, QueueItemId, ResultStatus,
+    EntryKind, ErrorInfo, EventKind, GateId, Message, Millis, Part, PromptId, ResultStatus,
 };
 use rye_engine::store::{SessionFilter, SessionStore as _, StoreError};
 use rye_engine::{Decision, Engine, NewSession, Session};
@@ -235,9 +235,9 @@ async fn find<T>(session: &Session, look: impl Fn(EventKind) -> Option<T>) -> T 
 }
 
 /// Waits until a prompt has ended.
-pub(crate) async fn until_ended(session: &Session, item: &QueueItemId) {
+pub(crate) async fn until_ended(session: &Session, prompt: &PromptId) {
     find(session, |kind| match kind {
-        EventKind::TurnEnd { item: ended, .. } if ended == *item => Some(()),
+        EventKind::TurnEnd { prompt: ended, .. } if ended == *prompt => Some(()),
         _ => None,
     })
     .await;

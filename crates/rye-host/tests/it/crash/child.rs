@@ -11,7 +11,7 @@ use lillux::process::Supervisor;
 use rye_engine::builtin::{Bash, Task};
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::protocol::{
-    EntryKind, ErrorCode, EventKind, Gate, GateKind, Message, Millis, Part, QueueItemId, QueueMode,
+    EntryKind, ErrorCode, EventKind, Gate, GateKind, Message, Millis, Part, PromptId, QueueMode,
     ResultStatus, Role, SessionId, ThreadId,
 };
 use rye_engine::store::{Claim, Control, Order, Post, SessionFilter, SessionStore as _};
@@ -149,9 +149,9 @@ async fn live(scenario: &Scenario) -> Vec<String> {
         tokio::select! {
             notice = events.next() => {
                 let notice = notice.unwrap().expect("the session is closed");
-                if let EventKind::TurnEnd { item, .. } = notice.event.kind {
-                    ended.insert(item.clone());
-                    let first = wanted.remove(&item) && item.as_str() == "p1";
+                if let EventKind::TurnEnd { prompt, .. } = notice.event.kind {
+                    ended.insert(prompt.clone());
+                    let first = wanted.remove(&prompt) && prompt.as_str() == "p1";
                     if first && matches!(scenario.person, Person::Orders { .. }) {
                         ask(&session, "p2", "and now?", QueueMode::Followup).await;
                         wanted.insert("p2".parse().unwrap());
@@ -191,13 +191,13 @@ async fn live(scenario: &Scenario) -> Vec<String> {
 }
 
 /// Asks what is to be asked, and gives the prompts whose ends are to be waited for.
-async fn ask_all(session: &Session, scenario: &Scenario) -> BTreeSet<QueueItemId> {
+async fn ask_all(session: &Session, scenario: &Scenario) -> BTreeSet<PromptId> {
     let mut wanted = BTreeSet::new();
     for (id, content, mode) in scenario.prompts {
         ask(session, id, content, *mode).await;
         // What is collected ends as one.
         if *mode != QueueMode::Collect || wanted.is_empty() {
-            wanted.insert(id.parse::<QueueItemId>().unwrap());
+            wanted.insert(id.parse::<PromptId>().unwrap());
         }
     }
     if scenario.person == Person::Steers {

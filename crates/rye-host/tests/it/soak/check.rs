@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 use rye_engine::protocol::{
-    Entry, EntryKind, EventKind, Gate, GateStatus, ItemStatus, Part, QueueItem, ResultStatus, Role,
-    Thread,
+    Entry, EntryKind, EventKind, Gate, GateStatus, Part, PromptStatus, QueuedPrompt, ResultStatus,
+    Role, Thread,
 };
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ pub(crate) struct Findings {
     pub(crate) events: usize,
     pub(crate) calls: usize,
     pub(crate) gates: BTreeMap<&'static str, usize>,
-    pub(crate) items: BTreeMap<&'static str, usize>,
+    pub(crate) prompts: BTreeMap<&'static str, usize>,
     pub(crate) interrupted: usize,
     pub(crate) effects: usize,
     pub(crate) acknowledged: usize,
@@ -42,7 +42,7 @@ pub(crate) fn check(folder: &Path) -> Findings {
     found.expect(whole == "ok", || format!("the file is damaged: {whole}"));
     let threads: Vec<(String, Thread)> = documents(&db, "engine_threads");
     let entries: Vec<(String, Entry)> = documents(&db, "engine_entries");
-    let items: Vec<(String, QueueItem)> = documents(&db, "engine_queue_items");
+    let prompts: Vec<(String, QueuedPrompt)> = documents(&db, "engine_queue_items");
     let gates: Vec<(String, Gate)> = documents(&db, "engine_decision_gates");
     let events = events(&db);
     found.sessions = count(&db, "engine_sessions");
@@ -51,8 +51,8 @@ pub(crate) fn check(folder: &Path) -> Findings {
     found.parents(&threads, &entries);
     let calls = found.calls(&entries);
     found.gates(&gates, &events);
-    found.prompts(&items, &entries, &events);
-    found.acknowledged(folder, &items, &gates);
+    found.prompts(&prompts, &entries, &events);
+    found.acknowledged(folder, &prompts, &gates);
     found.effects(folder, &calls);
     // A host that was killed before it had written a session down leaves its claim.
     let leases = "engine_leases WHERE session IN (SELECT id FROM engine_sessions)";
@@ -78,7 +78,7 @@ impl Findings {
             events,
             calls,
             gates,
-            items,
+            prompts,
             interrupted,
             effects,
             acknowledged,
@@ -88,7 +88,7 @@ impl Findings {
         let time = time.as_secs_f64();
         format!(
             "soak: {sessions} sessions, {killed} hosts killed, {time:.1} s\n\
-             prompts {items:?}\n\
+             prompts {prompts:?}\n\
              gates {gates:?}\n\
              {calls} calls, {interrupted} interrupted; {effects} effects at most once\n\
              {entries} entries, {events} events, {acknowledged} acknowledgements; {broken} broken"
@@ -217,42 +217,44 @@ impl Findings {
     /// Every prompt was answered, has ended, or went into another that was.
     fn prompts(
         &mut self,
-        items: &[(String, QueueItem)],
+        prompts: &[(String, QueuedPrompt)],
         entries: &[(String, Entry)],
         events: &Events,
     ) {
         let mut ends: BTreeMap<(String, String), usize> = BTreeMap::new();
         for (session, events) in events {
             for (_, event) in events {
-                if let EventKind::TurnEnd { item, .. } = event {
-                    *ends.entry((session.clone(), item.to_string())).or_default() += 1;
+                if let EventKind::TurnEnd { prompt, .. } = event {
+                    *ends
+                        .entry((session.clone(), prompt.to_string()))
+                        .or_default() += 1;
                 }
             }
         }
         let mut last: BTreeMap<(String, String), &Entry> = BTreeMap::new();
         for (session, entry) in entries {
-            if let Some(item) = &entry.item {
-                last.insert((session.clone(), item.to_string()), entry);
+            if let Some(prompt) = &entry.prompt {
+                last.insert((session.clone(), prompt.to_string()), entry);
             }
         }
-        for (session, item) in items {
-            let key = (session.clone(), item.id.to_string());
+        for (session, prompt) in prompts {
+            let key = (session.clone(), prompt.id.to_string());
             let ends = ends.get(&key).copied().unwrap_or(0);
-            let collected = item.metadata.contains_key("collected_in");
-            let (name, fits) = match item.status {
-                ItemStatus::Waiting => ("waiting", false),
-                ItemStatus::Running => ("running", false),
-                ItemStatus::Done if collected => ("collected", ends == 0),
-                ItemStatus::Done => (
+            let collected = prompt.metadata.contains_key("collected_in");
+            let (name, fits) = match prompt.status {
+                PromptStatus::Waiting => ("waiting", false),
+                PromptStatus::Running => ("running", false),
+                PromptStatus::Done if collected => ("collected", ends == 0),
+                PromptStatus::Done => (
                     "answered",
                     ends == 1 && last.get(&key).is_some_and(|it| is_said(it)),
                 ),
-                ItemStatus::Failed => ("failed", ends == 1),
-                ItemStatus::Aborted => ("aborted", ends <= 1),
+                PromptStatus::Failed => ("failed", ends == 1),
+                PromptStatus::Aborted => ("aborted", ends <= 1),
             };
-            *self.items.entry(name).or_default() += 1;
+            *self.prompts.entry(name).or_default() += 1;
             self.expect(fits, || {
-                format!("{session}: prompt {} is {name} with {ends} ends", item.id)
+                format!("{session}: prompt {} is {name} with {ends} ends", prompt.id)
             });
         }
     }
@@ -261,10 +263,10 @@ impl Findings {
     fn acknowledged(
         &mut self,
         folder: &Path,
-        items: &[(String, QueueItem)],
+        prompts: &[(String, QueuedPrompt)],
         gates: &[(String, Gate)],
     ) {
-        let items: BTreeSet<_> = items
+        let prompts: BTreeSet<_> = prompts
             .iter()
             .map(|(s, it)| (s.as_str(), it.id.as_str()))
             .collect();
@@ -275,7 +277,7 @@ impl Findings {
         for line in lines(&folder.join(ACKNOWLEDGED)) {
             self.acknowledged += 1;
             let holds = match line.split(' ').collect::<Vec<_>>()[..] {
-                ["prompt", session, item] => items.contains(&(session, item)),
+                ["prompt", session, prompt] => prompts.contains(&(session, prompt)),
                 ["decision", gate, action] => matches!(
                     gates.get(gate),
                     Some(GateStatus::Resolved { resolution }) if resolution.action == action

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rye_engine::protocol::{
-    EventKind, ItemStatus, Millis, QueueItem, QueueItemId, QueueMode, Session as SessionData,
+    EventKind, Millis, PromptId, PromptStatus, QueueMode, QueuedPrompt, Session as SessionData,
     SessionId,
 };
 use rye_engine::store::{Claim, Control, Order, Post, Posted, SessionStore as _, StoreError};
@@ -114,8 +114,8 @@ async fn act(
     };
     match dice.below(100) {
         0..50 => {
-            let item = open(world, dice, &id).await?.prompt(prompt).await?;
-            world.acknowledge(&format!("prompt {id} {item}"));
+            let prompt = open(world, dice, &id).await?.prompt(prompt).await?;
+            world.acknowledge(&format!("prompt {id} {prompt}"));
         }
         50..60 => post_prompt(world, &id, prompt).await?,
         60..78 => decide(world, dice).await?,
@@ -168,8 +168,8 @@ async fn post_prompt(world: &World, id: &SessionId, prompt: Prompt) -> Result<()
     let Some(thread) = record.threads.first() else {
         return Ok(());
     };
-    let item = QueueItem {
-        id: prompt.id.unwrap_or_else(QueueItemId::new),
+    let prompt = QueuedPrompt {
+        id: prompt.id.unwrap_or_else(PromptId::new),
         session: id.clone(),
         thread: thread.id.clone(),
         order: 0,
@@ -181,13 +181,13 @@ async fn post_prompt(world: &World, id: &SessionId, prompt: Prompt) -> Result<()
         role: None,
         limits: rye_engine::protocol::Limits::default(),
         mode: prompt.mode.unwrap_or_default(),
-        status: ItemStatus::Waiting,
+        status: PromptStatus::Waiting,
         collect_until: None,
         metadata: Map::new(),
         created_at: Millis(1),
     };
-    let name = item.id.clone();
-    let post = Post::Prompt(Box::new(item));
+    let name = prompt.id.clone();
+    let post = Post::Prompt(Box::new(prompt));
     world.stranger.post(id, post).await?;
     world.acknowledge(&format!("prompt {id} {name}"));
     Ok(())
@@ -260,7 +260,7 @@ async fn to_its_end(world: &World, data: SessionData) -> Result<(), StoreError> 
             what: "session",
             id: data.id.to_string(),
         })?;
-        if record.items.is_empty() {
+        if record.prompts.is_empty() {
             return Ok(());
         }
         for gate in record.gates.iter().filter(|gate| gate.status.is_pending()) {

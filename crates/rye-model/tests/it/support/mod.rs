@@ -136,7 +136,7 @@ pub(crate) fn image() -> Part {
 }
 
 pub(crate) fn written_by(model: &str, parts: Vec<Part>) -> Message {
-    let mut message = Message::of(Role::Assistant, parts);
+    let mut message = Message::new(Role::Assistant, parts);
     message.model = Some(model.to_owned());
     message
 }

@@ -145,7 +145,7 @@ struct Tested {
 
 impl Tested {
     fn text(&self) -> String {
-        Message::of(Role::Assistant, self.answer.parts.clone()).content()
+        Message::new(Role::Assistant, self.answer.parts.clone()).content()
     }
 }
 

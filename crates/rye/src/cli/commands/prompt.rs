@@ -5,7 +5,7 @@ mod input;
 use std::path::Path;
 use std::time::SystemTime;
 
-use rye_engine::protocol::{Incomplete, Millis, SessionId, TurnEnd};
+use rye_engine::protocol::{IncompleteReason, Millis, SessionId, TurnEnd};
 use rye_engine::result::wrong_schema;
 use rye_engine::store::Claim;
 use rye_engine::{Engine, NewSession, Prompt, Session};
@@ -173,11 +173,13 @@ fn tell_incomplete(ended: &Ended, session: &SessionId, printer: Printer) {
     };
     let why = ended.stop_reason.as_deref().unwrap_or_default();
     let hint = match incomplete {
-        Incomplete::OutputLimit => format!(
+        IncompleteReason::OutputLimit => format!(
             "rye prompt --session {session} 'go on', or a larger `max_output` in models.yaml \
              or --max-tokens"
         ),
-        Incomplete::Refused => "ask otherwise, or choose another model: rye models list".to_owned(),
+        IncompleteReason::Refused => {
+            "ask otherwise, or choose another model: rye models list".to_owned()
+        }
     };
     printer.warn(&format!("{incomplete} ({why})"), Some(&hint));
 }

@@ -111,7 +111,7 @@ impl Report for Found {
             "total": self.answer.total,
             "searched": self.answer.searched,
             "hits": hits,
-            "unread": unread,
+            "errors": unread,
         })
     }
 
@@ -191,7 +191,7 @@ fn described(hit: &Hit, judged: &Result<(), IntegrityProblem>) -> Value {
         },
         "shadows": hit.shadows.iter().map(place).collect::<Vec<_>>(),
         "shadowed_by": hit.shadowed_by.as_ref().map(place),
-        "twins": twins,
+        "duplicates": twins,
         "problem": hit.problem,
     })
 }

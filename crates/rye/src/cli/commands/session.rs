@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use rye_engine::Engine;
 use rye_engine::proof::UNVERIFIED;
 use rye_engine::protocol::{
-    Entry, EntryKind, Gate, GateId, ItemStatus, QueueItem, Session, SessionId, SessionStatus,
+    Entry, EntryKind, Gate, GateId, PromptStatus, QueuedPrompt, Session, SessionId, SessionStatus,
     Thread,
 };
 use rye_engine::store::{Claim, SessionFilter, UNREADABLE};
@@ -82,7 +82,7 @@ struct List {
     sessions: Vec<Session>,
     gates: Vec<Gate>,
     /// Prompts that have not ended.
-    queue: Vec<QueueItem>,
+    queue: Vec<QueuedPrompt>,
 }
 
 impl List {
@@ -100,7 +100,7 @@ impl List {
 
 impl List {
     fn unfinished(&self, session: &SessionId) -> usize {
-        let own = |item: &&QueueItem| item.session == *session;
+        let own = |prompt: &&QueuedPrompt| prompt.session == *session;
         self.queue.iter().filter(own).count()
     }
 }
@@ -166,7 +166,7 @@ struct Show {
     /// Those that wait, also below it.
     pending: Vec<Gate>,
     /// Prompts that have not ended.
-    queue: Vec<QueueItem>,
+    queue: Vec<QueuedPrompt>,
     /// Why what it went on with was not answered, if it was not.
     failure: Option<Failure>,
 }
@@ -265,14 +265,15 @@ impl Report for Show {
             page.line(paint(DIM, format_args!("  {}", how_to_answer(gate))));
         }
         // What waits for a decision is told already.
-        let told =
-            |item: &&QueueItem| item.status == ItemStatus::Running && !self.pending.is_empty();
-        for item in self.queue.iter().filter(|item| !told(item)) {
-            let state = match item.status {
-                ItemStatus::Running => "is not finished",
+        let told = |prompt: &&QueuedPrompt| {
+            prompt.status == PromptStatus::Running && !self.pending.is_empty()
+        };
+        for prompt in self.queue.iter().filter(|prompt| !told(prompt)) {
+            let state = match prompt.status {
+                PromptStatus::Running => "is not finished",
                 _ => "waits for its turn",
             };
-            let asked = one_line(&first_line(&item.content));
+            let asked = one_line(&first_line(&prompt.content));
             page.line(paint(WARN, format_args!("{state}: {asked}")));
         }
         if !self.queue.is_empty() && self.pending.is_empty() {
@@ -306,8 +307,8 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
         let ended = follower.until_idle(before).await?;
         drop(last_words);
         let mut failures = ended.iter().filter_map(|it| {
-            let item = asked.iter().find(|item| item.id == it.item);
-            let until = item.and_then(|item| item.limits.until);
+            let prompt = asked.iter().find(|prompt| prompt.id == it.prompt);
+            let until = prompt.and_then(|prompt| prompt.limits.until);
             it.failure(id, until.is_some_and(|until| until <= now()))
         });
         let failure = failures.next();

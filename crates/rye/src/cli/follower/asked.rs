@@ -2,7 +2,7 @@
 
 use rye_engine::compaction::is_continuation;
 use rye_engine::protocol::{
-    Entry, EntryKind, ErrorInfo, Incomplete, Part, QueueItemId, Role, ThreadId, TurnEnd,
+    Entry, EntryKind, ErrorInfo, IncompleteReason, Part, PromptId, Role, ThreadId, TurnEnd,
 };
 use rye_engine::result::RESULT;
 use serde_json::Value;
@@ -12,9 +12,9 @@ use super::Ended;
 /// What is heard of a prompt, and of the turns that follow it by themselves: an agent whose
 /// history was summed up is told to go on, and what it does then belongs to the prompt.
 pub(super) struct Asked {
-    item: QueueItemId,
+    prompt: PromptId,
     /// Those that it went on from.
-    before: Vec<QueueItemId>,
+    before: Vec<PromptId>,
     /// The thread that it was asked in.
     thread: Option<ThreadId>,
     /// How the turn ended, and in which thread, once it has.
@@ -23,7 +23,7 @@ pub(super) struct Asked {
     earlier: Vec<String>,
     text: String,
     stop_reason: Option<String>,
-    incomplete: Option<Incomplete>,
+    incomplete: Option<IncompleteReason>,
     result: Option<Value>,
     error: Option<ErrorInfo>,
 }
@@ -40,9 +40,9 @@ pub(super) enum Meaning {
 }
 
 impl Asked {
-    pub(super) fn new(item: QueueItemId, thread: Option<ThreadId>) -> Self {
+    pub(super) fn new(prompt: PromptId, thread: Option<ThreadId>) -> Self {
         Self {
-            item,
+            prompt,
             before: Vec::new(),
             thread,
             ended: None,
@@ -56,8 +56,8 @@ impl Asked {
     }
 
     /// Whether something is asked for this prompt.
-    pub(super) fn owns(&self, item: &QueueItemId) -> bool {
-        self.item == *item || self.before.contains(item)
+    pub(super) fn owns(&self, prompt: &PromptId) -> bool {
+        self.prompt == *prompt || self.before.contains(prompt)
     }
 
     /// Whether it was asked in a thread.
@@ -72,15 +72,15 @@ impl Asked {
     }
 
     /// A turn has ended.
-    pub(super) fn turn_ended(&mut self, item: &QueueItemId, reason: TurnEnd, thread: ThreadId) {
-        if *item == self.item {
+    pub(super) fn turn_ended(&mut self, prompt: &PromptId, reason: TurnEnd, thread: ThreadId) {
+        if *prompt == self.prompt {
             self.ended = Some((reason, thread));
         }
     }
 
     /// Something went wrong.
     pub(super) fn failed(&mut self, error: ErrorInfo) {
-        if error.ids.item.as_ref() == Some(&self.item) {
+        if error.ids.prompt.as_ref() == Some(&self.prompt) {
             self.error = Some(error);
         }
     }
@@ -89,13 +89,13 @@ impl Asked {
     pub(super) fn written(&mut self, entry: &Entry) -> Meaning {
         let ended = self.ended().filter(|(_, thread)| **thread == entry.thread);
         let after = ended.map(|(reason, _)| reason);
-        let own = entry.item.as_ref() == Some(&self.item);
+        let own = entry.prompt.as_ref() == Some(&self.prompt);
         match &entry.kind {
             EntryKind::Compaction { .. } if own || after.is_some() => Meaning::Aside,
             EntryKind::Message(message) if message.role == Role::User => {
-                match (after, &entry.item) {
-                    (Some(_), Some(item)) if is_continuation(message) => {
-                        self.goes_on(item.clone());
+                match (after, &entry.prompt) {
+                    (Some(_), Some(prompt)) if is_continuation(message) => {
+                        self.goes_on(prompt.clone());
                         Meaning::Aside
                     }
                     (Some(reason), _) => Meaning::Other(reason),
@@ -109,7 +109,7 @@ impl Asked {
                 }
                 self.text = message.content();
                 self.stop_reason.clone_from(&message.stop_reason);
-                self.incomplete = message.incomplete();
+                self.incomplete = message.incomplete_reason();
                 if let Some(result) = message.metadata.get(RESULT) {
                     self.result = Some(result.clone());
                 }
@@ -119,8 +119,9 @@ impl Asked {
         }
     }
 
-    fn goes_on(&mut self, item: QueueItemId) {
-        self.before.push(std::mem::replace(&mut self.item, item));
+    fn goes_on(&mut self, prompt: PromptId) {
+        self.before
+            .push(std::mem::replace(&mut self.prompt, prompt));
         self.ended = None;
         self.error = None;
         let said = std::mem::take(&mut self.text);

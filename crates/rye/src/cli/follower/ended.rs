@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use rye_engine::protocol::{
-    ErrorCode, ErrorInfo, EventKind, Incomplete, QueueItemId, SessionId, TurnEnd,
+    ErrorCode, ErrorInfo, EventKind, IncompleteReason, PromptId, SessionId, TurnEnd,
 };
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ pub(crate) struct Ended {
     /// Why the model stopped, in its own words.
     pub(crate) stop_reason: Option<String>,
     /// Why that is not all there was to say, if it is not.
-    pub(crate) incomplete: Option<Incomplete>,
+    pub(crate) incomplete: Option<IncompleteReason>,
     /// The result, where one was wanted and it fits.
     pub(crate) result: Option<Value>,
     pub(crate) error: Option<ErrorInfo>,
@@ -32,7 +32,7 @@ impl Ended {
 
 /// That a prompt ended, whatever was said.
 pub(crate) struct Bare {
-    pub(crate) item: QueueItemId,
+    pub(crate) prompt: PromptId,
     reason: TurnEnd,
     error: Option<ErrorInfo>,
 }
@@ -73,7 +73,7 @@ fn failure(
 /// What is heard of the ends of prompts.
 #[derive(Default)]
 pub(super) struct Ends {
-    errors: BTreeMap<QueueItemId, ErrorInfo>,
+    errors: BTreeMap<PromptId, ErrorInfo>,
     ended: Vec<Bare>,
 }
 
@@ -81,14 +81,14 @@ impl Ends {
     pub(super) fn hear(&mut self, kind: &EventKind) {
         match kind {
             EventKind::Error { error } => {
-                if let Some(item) = &error.ids.item {
-                    self.errors.insert(item.clone(), error.clone());
+                if let Some(prompt) = &error.ids.prompt {
+                    self.errors.insert(prompt.clone(), error.clone());
                 }
             }
-            EventKind::TurnEnd { item, reason } => self.ended.push(Bare {
-                item: item.clone(),
+            EventKind::TurnEnd { prompt, reason } => self.ended.push(Bare {
+                prompt: prompt.clone(),
                 reason: *reason,
-                error: self.errors.remove(item),
+                error: self.errors.remove(prompt),
             }),
             _ => {}
         }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallId, Entry, EntryId, Event, Gate, GateId, GateRef, Millis, QueueItem, Session, SessionId,
-    Suspended, Thread, ThreadId,
+    CallId, Entry, EntryId, Event, Gate, GateId, GateRef, Millis, QueuedPrompt, Session, SessionId,
+    SuspendedTurn, Thread, ThreadId,
 };
 
 /// A signature under a part of a session, written in the commit that changes it. It covers the
@@ -25,7 +25,7 @@ pub struct Seal {
     /// Hash of that entry.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hash: String,
-    /// Hashes of the rows as of this commit, by name: `session`, `thread:ID`, `item:ID`,
+    /// Hashes of the rows as of this commit, by name: `session`, `thread:ID`, `prompt:ID`,
     /// `gate:ID` and so on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rows: BTreeMap<String, String>,
@@ -86,13 +86,13 @@ pub struct Archive {
     /// All entries, in order of creation.
     pub entries: Vec<Entry>,
     /// All prompts.
-    pub items: Vec<QueueItem>,
+    pub prompts: Vec<QueuedPrompt>,
     /// All gates.
     pub gates: Vec<Gate>,
     /// Where gates were displayed.
-    pub refs: Vec<GateRef>,
+    pub gate_refs: Vec<GateRef>,
     /// Turns that wait at gates.
-    pub suspended: Vec<Suspended>,
+    pub suspended_turns: Vec<SuspendedTurn>,
     /// All events, in order.
     pub events: Vec<Event>,
 }
