@@ -124,7 +124,7 @@ pub enum ChainError {
     #[error(transparent)]
     Item(#[from] ItemError),
     /// An executor is named and not there.
-    #[error("{asked_by} is run by `{executor}`, and {source}")]
+    #[error("{asked_by} is run by `{executor}`: {source}")]
     Missing {
         /// Who names it.
         asked_by: ItemRef,

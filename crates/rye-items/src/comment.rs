@@ -1,15 +1,15 @@
-//! How a language writes a comment of one line: what carries a file's signature.
+//! Single-line comment syntax of a language. A file's signature line is such a comment.
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-/// A one-line comment: what opens it, and what closes it where something must.
+/// The delimiters of a single-line comment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct CommentStyle {
-    /// What stands before the text: `#`, `//`, `<!--`.
+    /// Starts the comment: `#`, `//`, `<!--`.
     pub prefix: Cow<'static, str>,
-    /// What stands behind it: `-->`.
+    /// Ends the comment where the language requires it: `-->`.
     pub suffix: Option<Cow<'static, str>>,
 }
 
@@ -31,7 +31,7 @@ impl CommentStyle {
         }
     }
 
-    /// The text as a comment.
+    /// Formats a text as a comment.
     pub fn wrap(&self, text: &str) -> String {
         match &self.suffix {
             Some(suffix) => format!("{} {text} {suffix}", self.prefix),
@@ -39,7 +39,7 @@ impl CommentStyle {
         }
     }
 
-    /// The text of a comment that is written exactly as [`wrap`](Self::wrap) writes it.
+    /// Returns the text of a comment that is formatted exactly as [`wrap`](Self::wrap) does.
     pub fn strip<'a>(&self, line: &'a [u8]) -> Option<&'a [u8]> {
         let rest = line.strip_prefix(self.prefix.as_bytes())?;
         let rest = rest.strip_prefix(b" ")?;

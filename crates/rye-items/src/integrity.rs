@@ -112,7 +112,7 @@ impl fmt::Display for IntegrityProblem {
             Self::Changed { expected, found } => {
                 write!(
                     f,
-                    "its content changed after it was signed: expected {expected}"
+                    "content does not match its signature: expected {expected}"
                 )?;
                 match found {
                     Some(found) => write!(f, ", found {found}"),
@@ -124,40 +124,32 @@ impl fmt::Display for IntegrityProblem {
                 trusted,
                 ignored,
             } => {
-                write!(f, "it is signed by {fingerprint}, which is not trusted; ")?;
+                write!(f, "signed by {fingerprint}, which is not trusted; ")?;
                 f.write_str(&listed(trusted))?;
                 for IgnoredFile { path, reason, .. } in ignored {
                     write!(f, "; {} was ignored: {reason}", path.display())?;
                 }
                 Ok(())
             }
-            Self::NoManifest(files) => write!(
-                f,
-                "the files that it can load are not signed: {}",
-                files.join(", ")
-            ),
-            Self::Manifest(why) => write!(f, "the manifest of its files is not valid: {why}"),
+            Self::NoManifest(files) => {
+                write!(f, "its dependencies are not signed: {}", files.join(", "))
+            }
+            Self::Manifest(why) => write!(f, "invalid manifest: {why}"),
             Self::Files(files) => write!(
                 f,
-                "the files that it can load are not the signed ones: {}",
+                "its dependencies do not match their manifest: {}",
                 list(files)
             ),
-            Self::Revoked(revocation) => write!(f, "it is signed by a revoked key: {revocation}"),
+            Self::Revoked(revocation) => write!(f, "signed by a revoked key: {revocation}"),
             Self::Moved {
                 signed_for,
                 expected,
-            } => write!(
-                f,
-                "it was signed as {signed_for}, and this file is {expected}"
-            ),
-            Self::Unbound => f.write_str(
-                "its signature is not bound to this file, and your settings require that",
-            ),
+            } => write!(f, "signed as {signed_for}, but this file is {expected}"),
+            Self::Unbound => {
+                f.write_str("the signature is not bound to this file, which your settings require")
+            }
             Self::BadSignature { fingerprint } => {
-                write!(
-                    f,
-                    "its signature is not one of {fingerprint} over its content"
-                )
+                write!(f, "the signature by {fingerprint} is invalid")
             }
         }
     }
@@ -174,7 +166,7 @@ fn listed(trusted: &[Arc<TrustedKey>]) -> String {
     let mut text = String::new();
     for key in trusted {
         let separator = if text.is_empty() {
-            "trusted are "
+            "trusted keys: "
         } else {
             ", "
         };
@@ -241,10 +233,7 @@ impl IntegrityError {
     /// The command that puts it right, if the content is as it should be.
     pub fn hint(&self) -> String {
         match (self.space, &self.problem) {
-            (Some(Space::System), _) => {
-                "the system space is damaged: install rye again, or unset RYE_SYSTEM_SPACE"
-                    .to_owned()
-            }
+            (Some(Space::System), _) => "unset RYE_SYSTEM_SPACE # or reinstall rye".to_owned(),
             (
                 _,
                 IntegrityProblem::Untrusted {
@@ -257,7 +246,7 @@ impl IntegrityError {
                     [ignored] => shell_word(&ignored.path),
                     _ => "FILE".to_owned(),
                 };
-                format!("if you know whose key {fingerprint} is: rye keys trust {file}")
+                format!("rye keys trust {file} # if you know whose key {fingerprint} is")
             }
             (None, IntegrityProblem::Revoked(_)) => {
                 "ask for a copy signed by another key".to_owned()
@@ -267,17 +256,17 @@ impl IntegrityError {
             }
             (None, _) => "ask its author for a good copy".to_owned(),
             (Some(_), IntegrityProblem::NoManifest(_)) => {
-                format!("after reading them: rye sign {}", self.signed_as())
+                format!("rye sign {} # after reading them", self.signed_as())
             }
             (Some(_), IntegrityProblem::Files(_)) => {
-                format!("if they are what you want: rye sign {}", self.signed_as())
+                format!("rye sign {} # if you want these files", self.signed_as())
             }
             (Some(_), IntegrityProblem::Line(SignatureError::Unsigned)) => {
-                format!("after reading it: rye sign {}", self.signed_as())
+                format!("rye sign {} # after reading it", self.signed_as())
             }
             (Some(_), _) => {
                 let item = self.signed_as();
-                format!("if its content is what you want: rye sign {item}")
+                format!("rye sign {item} # if you want this content")
             }
         }
     }

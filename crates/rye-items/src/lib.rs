@@ -1,16 +1,19 @@
-//! Items: the signed files that tools, directives, knowledge and configuration are.
+//! Items: the signed files of tools, directives, knowledge and configuration.
 //!
-//! | module or type | gives |
+//! This crate resolves item ids to files, reads metadata without running the file, verifies and
+//! writes signatures, and searches.
+//!
+//! | module or type | purpose |
 //! |---|---|
-//! | [`Library`] | the items of a project, the user and the system: find, load, verify, sign |
-//! | [`ItemRef`], [`ItemId`] | names that cannot leave their folder |
-//! | [`space`] | the three spaces, and folders that no path leads out of |
-//! | [`signature`] | the line that signs a file, and what it covers |
-//! | [`trust`] | which keys count, and why |
-//! | [`Verified`], [`Item`] | bytes that were checked; nothing else goes on to be used |
-//! | [`metadata`] | what a file says about itself, read without running it |
-//! | [`search`] | all of them, ranked, from a cache that cannot be stale |
-//! | [`vault`] | secrets, sealed to the user's own key |
+//! | [`Library`] | find, load, verify and sign the items of project, user and system |
+//! | [`ItemRef`], [`ItemId`] | item names that cannot escape their directory |
+//! | [`space`] | the three spaces, and directories that no path can escape |
+//! | [`signature`] | the signature line of a file and what it covers |
+//! | [`trust`] | the trust store: which keys are trusted, and which are revoked |
+//! | [`Verified`], [`Item`] | an item's bytes after verification |
+//! | [`metadata`] | metadata extraction by static parsing |
+//! | [`search`] | ranked full-text search with an index cache |
+//! | [`vault`] | secrets, encrypted with the user's key |
 //!
 //! ```
 //! use rye_items::{Library, Options, SYSTEM};

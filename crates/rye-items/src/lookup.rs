@@ -33,7 +33,7 @@ impl ItemFile<'_> {
 #[non_exhaustive]
 pub enum LookupError {
     /// There is nothing of that name.
-    #[error("there is no {reference}")]
+    #[error("{reference} not found")]
     NotFound {
         /// The name.
         reference: ItemRef,
@@ -43,7 +43,7 @@ pub enum LookupError {
         near: Vec<ItemRef>,
     },
     /// Two files of one id in the same space.
-    #[error("{reference} is more than one file: {}; only one can stay", joined(.paths))]
+    #[error("{reference} has more than one file: {}; remove all but one", joined(.paths))]
     Duplicate {
         /// The name.
         reference: ItemRef,
@@ -51,7 +51,7 @@ pub enum LookupError {
         paths: Vec<PathBuf>,
     },
     /// A mere file name that several tools of a space have.
-    #[error("`{name}` may be {}; say which", .candidates.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or "))]
+    #[error("`{name}` is ambiguous: {}", .candidates.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or "))]
     Ambiguous {
         /// The name.
         name: String,
@@ -70,7 +70,7 @@ impl LookupError {
             Self::NotFound {
                 reference, near, ..
             } => Some(match near.first() {
-                Some(nearest) => format!("if you mean {nearest}: rye load {nearest}"),
+                Some(nearest) => format!("rye load {nearest}"),
                 None => format!("rye search {}", reference.id.name()),
             }),
             Self::Duplicate { paths, .. } => {

@@ -83,7 +83,7 @@ pub(crate) struct Manifest<'b> {
 impl<'b> Manifest<'b> {
     pub(crate) fn parse(bytes: &'b [u8]) -> Result<Self, IntegrityProblem> {
         let malformed =
-            || IntegrityProblem::Manifest("its first line is not one of a manifest".to_owned());
+            || IntegrityProblem::Manifest("the first line is not a manifest header".to_owned());
         let text = std::str::from_utf8(bytes)
             .map_err(|_| IntegrityProblem::Manifest("it is not UTF-8".to_owned()))?;
         let (line, payload) = text.split_once('\n').ok_or_else(malformed)?;

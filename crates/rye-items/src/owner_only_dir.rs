@@ -1,4 +1,4 @@
-//! Folders whose content is believed, since nobody else can write to them.
+//! Cache directories that only the current user can write to.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -7,30 +7,31 @@ use std::path::Path;
 
 use lillux::{At as _, PathError};
 
-/// Whether a folder for what is derived from files may be used: it is the user's
-/// and only they may write to it, or it is not there yet. What somebody else can
-/// write to would be their word about our items.
-pub fn is_owner_only_dir(folder: &Path) -> bool {
-    match fs::metadata(folder) {
-        Ok(there) => {
-            let ours = there.uid() == rustix::process::geteuid().as_raw();
-            there.is_dir() && ours && there.mode() & 0o022 == 0
+/// Whether a directory belongs to the current user and no one else may write to it. A
+/// directory that does not exist yet counts, because it will be created with mode 0700.
+///
+/// Another user who can write to a cache could replace what we derived from verified files.
+pub fn is_owner_only_dir(dir: &Path) -> bool {
+    match fs::metadata(dir) {
+        Ok(metadata) => {
+            let is_owner = metadata.uid() == rustix::process::geteuid().as_raw();
+            metadata.is_dir() && is_owner && metadata.mode() & 0o022 == 0
         }
         Err(_) => true,
     }
 }
 
-/// Makes a folder, and what is missing above it, for the user alone.
-pub(crate) fn create_owner_only_dir(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+/// Creates a directory and its missing parents with mode 0700.
+pub(crate) fn create_owner_only_dir(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// Makes a folder as its own, or says that somebody else can write to it.
-pub fn ensure_owner_only_dir(folder: &Path) -> Result<(), PathError> {
-    create_owner_only_dir(folder).at("create the folder", folder)?;
-    if is_owner_only_dir(folder) {
+/// Creates a directory with mode 0700 if it is missing, and fails if others can write to it.
+pub fn ensure_owner_only_dir(dir: &Path) -> Result<(), PathError> {
+    create_owner_only_dir(dir).at("create the directory", dir)?;
+    if is_owner_only_dir(dir) {
         return Ok(());
     }
-    let theirs = io::Error::new(io::ErrorKind::PermissionDenied, "others can write to it");
-    Err(theirs).at("keep private files in", folder)
+    let error = io::Error::new(io::ErrorKind::PermissionDenied, "others can write to it");
+    Err(error).at("store private files in", dir)
 }

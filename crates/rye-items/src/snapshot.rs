@@ -153,7 +153,7 @@ impl Snapshot {
         let mut folders = vec![to.to_owned()];
         let folder = |folder: &Path| {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-            made.at("create the folder", folder)
+            made.at("create the directory", folder)
                 .map_err(SpaceError::from)
         };
         folder(to)?;
@@ -193,7 +193,7 @@ impl Snapshot {
             (None, None) => return Err(io::ErrorKind::NotFound.into()),
         };
         if Hash::of(bytes) != hash {
-            let changed = format!("{path} changes while it is read");
+            let changed = format!("{path} changed while it was read");
             return Err(io::Error::other(changed));
         }
         let mut file = fs::OpenOptions::new()

@@ -1,4 +1,4 @@
-//! The system space that is part of the program.
+//! The system space: items that `build.rs` signs and embeds in the binary.
 
 use crate::space::{EmbeddedBundle, EmbeddedFile};
 

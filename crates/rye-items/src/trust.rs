@@ -208,7 +208,7 @@ impl<'a> Trust<'a> {
         let signed =
             signature::split(&raw, &CommentStyle::HASH).map_err(|e| ignored(e.to_string()))?;
         if signed.hash() != signed.line.hash {
-            return Err(ignored("it was changed after it was signed".to_owned()));
+            return Err(ignored("content does not match its signature".to_owned()));
         }
         let signer = signed.line.fingerprint;
         let signing_key = if signer == fingerprint {
@@ -253,7 +253,7 @@ impl<'a> Trust<'a> {
         if revoked == Revoked::Fail
             && let Some(revocation) = self.revocation(fingerprint)
         {
-            return Err(format!("it is signed by a revoked key: {revocation}"));
+            return Err(format!("signed by a revoked key: {revocation}"));
         }
         chain.push(fingerprint);
         let own = self

@@ -22,10 +22,10 @@ pub struct UserKeys {
 #[non_exhaustive]
 pub enum UserKeyError {
     /// There is no key yet.
-    #[error("there is no signing key {}", .0.display())]
+    #[error("no signing key at {}", .0.display())]
     Missing(PathBuf),
     /// There is one, and it was not to be replaced.
-    #[error("there is a signing key already, {}", .0.display())]
+    #[error("a signing key already exists: {}", .0.display())]
     Exists(PathBuf),
     /// The key cannot be used.
     #[error(transparent)]
@@ -60,7 +60,7 @@ impl UserKeyError {
             Self::Key(error) => error
                 .hint()
                 .or_else(|| Some("put a good copy back, or: rye keys generate --force".to_owned())),
-            Self::NoKey { .. } => Some("its owner shows it with: rye keys show".to_owned()),
+            Self::NoKey { .. } => Some("rye keys show # run by the key's owner".to_owned()),
         }
     }
 }
@@ -169,7 +169,7 @@ pub fn private_directories(user: &Path) -> [PathBuf; 2] {
 /// Reads a public key from a PEM file or a trust file.
 pub fn read_key_file(path: &Path) -> Result<TrustFile, UserKeyError> {
     const LARGEST: u64 = 64 << 10;
-    let about = fs::metadata(path).at("look at", path)?;
+    let about = fs::metadata(path).at("read the metadata of", path)?;
     let no_key = |why: &str| UserKeyError::NoKey {
         path: path.to_owned(),
         why: why.to_owned(),

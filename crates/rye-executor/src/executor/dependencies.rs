@@ -134,7 +134,7 @@ pub(super) fn verify(
         let folder = within.map(|(folder, _)| folder);
         let files = folder.as_ref().map_or(0, |folder| {
             embedded
-                .below(&format!("{folder}/"))
+                .with_prefix(&format!("{folder}/"))
                 .len()
                 .saturating_sub(1)
         });

@@ -66,7 +66,7 @@ pub(super) fn with_resolved_config(
                     let word = lillux::shell_word(&path);
                     let path = path.display();
                     warnings.push(format!(
-                        "{path} does not count: {why}; after reading it: rye sign {word}"
+                        "{path} does not count: {why}; rye sign {word} # after reading it"
                     ));
                     continue;
                 }

@@ -96,7 +96,7 @@ async fn a_missing_executor_names_who_asked_and_what_resembles_it() {
     let error = world.refused("bad", json!({})).await;
     says(&error, "bad_executor", &["tool:bad", "`../../x`"]);
     let error = world.refused("its", json!({})).await;
-    says(&error, "not_found", &["there is no tool:its"]);
+    says(&error, "not_found", &["tool:its not found"]);
 }
 
 #[tokio::test]

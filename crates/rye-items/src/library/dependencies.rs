@@ -262,7 +262,7 @@ impl Library {
             return Err(SignError::NoDirectory(path.to_owned()));
         }
         let path = &std::path::absolute(path)
-            .at("look at", path)
+            .at("read the metadata of", path)
             .map_err(SpaceError::from)?;
         let is_excluded = path
             .file_name()

@@ -31,8 +31,10 @@ impl Library {
         &self,
         path: &Path,
     ) -> Result<(PathItem<'_>, Vec<SpaceError>), SpaceError> {
-        let absolute = std::path::absolute(path).at("look at", path)?;
-        let there = absolute.symlink_metadata().at("look at", path)?;
+        let absolute = std::path::absolute(path).at("read the metadata of", path)?;
+        let there = absolute
+            .symlink_metadata()
+            .at("read the metadata of", path)?;
         let place = without_links_above(&absolute);
         for root in self.spaces.roots() {
             let Some(folder) = root.as_dir() else {
@@ -61,7 +63,10 @@ impl Library {
             }
             if items.is_empty() && errors.is_empty() && !there.is_dir() {
                 // A link may lead nowhere.
-                let is_file = absolute.metadata().at("look at", path)?.is_file();
+                let is_file = absolute
+                    .metadata()
+                    .at("read the metadata of", path)?
+                    .is_file();
                 return Err(if is_file {
                     SpaceError::NotAnItem(absolute)
                 } else {
@@ -84,7 +89,7 @@ impl Library {
     ) -> Result<VerifiedLine, ItemError> {
         let size = path
             .metadata()
-            .at("look at", path)
+            .at("read the metadata of", path)
             .map_err(SpaceError::from)?;
         if !size.is_file() {
             return Err(SpaceError::NotAFile(path.to_owned()))?;

@@ -35,11 +35,11 @@ pub enum SignOutcome {
 #[non_exhaustive]
 pub enum SignError {
     /// The system space is signed when it is built.
-    #[error("{0} is in the system space, which is read only")]
+    #[error("{0} is in the system space, which is read-only")]
     SystemSpace(String),
     /// It speaks of a key: signing it would be to trust or to revoke that key, wherever
     /// the file stands now.
-    #[error("{file} is about a key, which signing would trust or revoke")]
+    #[error("{file} is a trust or revocation file; signing it would trust or revoke its key")]
     KeyFile {
         /// The item, or the file of one.
         file: String,
@@ -67,7 +67,7 @@ pub enum SignError {
     #[error("there is no directory {}", .0.display())]
     NoDirectory(PathBuf),
     /// A directory is in no project, or holds a space.
-    #[error("{} cannot be signed as a whole: it is in no project, or a space is in it", .0.display())]
+    #[error("{} cannot be signed: the directory is outside the project, or contains a space", .0.display())]
     NotSignable(PathBuf),
     /// A directory holds what no manifest can list.
     #[error("cannot sign {}: {}", directory.display(), list(refused))]

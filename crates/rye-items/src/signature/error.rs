@@ -16,10 +16,10 @@ pub struct LineError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     /// There is none.
-    #[error("it is not signed")]
+    #[error("not signed")]
     Unsigned,
     /// There is a line, and it cannot be read.
-    #[error("its signature line is malformed: {what}")]
+    #[error("malformed signature line: {what}")]
     Malformed {
         /// What is wrong.
         what: String,
@@ -27,13 +27,13 @@ pub enum SignatureError {
         excerpt: Excerpt,
     },
     /// Two lines: which one counts would be a guess.
-    #[error("it has two signature lines")]
+    #[error("more than one signature line")]
     Two {
         /// The second one.
         excerpt: Excerpt,
     },
     /// The line is a comment of another language.
-    #[error("its signature line is not a comment of its language, which begins with `{expected}`")]
+    #[error("the signature line must be a comment that starts with `{expected}`")]
     WrongComment {
         /// What such a line begins with here.
         expected: String,
@@ -41,7 +41,7 @@ pub enum SignatureError {
         excerpt: Excerpt,
     },
     /// The line is further down.
-    #[error("its signature line must be the first line, or the second after `#!`")]
+    #[error("the signature line must be the first line, or the second after `#!`")]
     Misplaced {
         /// The line.
         excerpt: Excerpt,

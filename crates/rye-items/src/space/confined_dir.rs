@@ -155,12 +155,12 @@ impl ConfinedDir {
                 // It was made in between.
                 Ok(_) if path.is_dir() => match open(&path, flags, Mode::empty()) {
                     Ok(fd) => Ok(Some(Self::new(path, fd))),
-                    Err(error) => Err(error).at("open the folder", path)?,
+                    Err(error) => Err(error).at("open the directory", path)?,
                 },
                 Ok(_) => Err(SpaceError::NotADirectory(path)),
             },
             Err(Errno::LOOP) => Err(SpaceError::LinkLoop(path)),
-            Err(error) => Err(error).at("open the folder", path)?,
+            Err(error) => Err(error).at("open the directory", path)?,
         }
     }
 
@@ -173,7 +173,7 @@ impl ConfinedDir {
             Ok(fd) => Self::new(path, fd),
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
             Err(Errno::LOOP) => return Err(SpaceError::LinkLoop(path)),
-            Err(error) => return Err(error).at("open the folder", path)?,
+            Err(error) => return Err(error).at("open the directory", path)?,
         };
         let path = parent.join(name);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -207,7 +207,7 @@ impl ConfinedDir {
         let Some(fd) = self.open_to_read(relative, OFlags::PATH)? else {
             return Ok(None);
         };
-        let stat = fstat(&fd).at("look at", self.join(relative))?;
+        let stat = fstat(&fd).at("read the metadata of", self.join(relative))?;
         self.looks
             .note_state(relative, FileIdentity::from_stat(&stat), tick);
         let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
@@ -228,14 +228,14 @@ impl ConfinedDir {
         };
         if self.looks.are_noted() {
             let tick = CoarseInstant::now();
-            let stat = fstat(&fd).at("look at", self.join(relative))?;
+            let stat = fstat(&fd).at("read the metadata of", self.join(relative))?;
             self.looks
                 .note_state(relative, FileIdentity::from_stat(&stat), tick);
         }
         let mut names = Vec::new();
-        let entries = Dir::new(fd).at("read the folder", self.join(relative))?;
+        let entries = Dir::new(fd).at("read the directory", self.join(relative))?;
         for (number, entry) in entries.enumerate() {
-            let entry = entry.at("read the folder", self.join(relative))?;
+            let entry = entry.at("read the directory", self.join(relative))?;
             if number == FEW {
                 return Ok(None);
             }
@@ -257,7 +257,7 @@ impl ConfinedDir {
             let Some(fd) = self.open_to_read(relative, flags)? else {
                 return Ok(None);
             };
-            let before = fstat(&fd).at("look at", path())?;
+            let before = fstat(&fd).at("read the metadata of", path())?;
             if FileType::from_raw_mode(before.st_mode) != FileType::RegularFile {
                 return Err(SpaceError::NotAFile(path()));
             }
@@ -268,7 +268,7 @@ impl ConfinedDir {
             }
             let mut file = File::from(fd);
             let bytes = read_all(&mut file, before.size).at("read", path())?;
-            let after = FileIdentity::from_stat(&fstat(&file).at("look at", path())?);
+            let after = FileIdentity::from_stat(&fstat(&file).at("read the metadata of", path())?);
             if before == after && bytes.len() as u64 == before.size {
                 let identity = Some(before);
                 self.looks
@@ -297,7 +297,7 @@ impl ConfinedDir {
             return Ok(None);
         };
         let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
-        let real = std::fs::read_link(name).at("look at", self.join(relative))?;
+        let real = std::fs::read_link(name).at("read the metadata of", self.join(relative))?;
         Ok(Some(real))
     }
 

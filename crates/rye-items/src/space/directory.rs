@@ -154,11 +154,11 @@ impl Directory {
                     scan.refused.push((folder, Deviation::Unreadable));
                     continue;
                 }
-                Err(error) => return Err(error).at("open the folder", self.path())?,
+                Err(error) => return Err(error).at("open the directory", self.path())?,
             };
-            let mut dir = Dir::new(fd).at("read the folder", self.0.join(place))?;
+            let mut dir = Dir::new(fd).at("read the directory", self.0.join(place))?;
             while let Some(entry) = dir.read() {
-                let entry = entry.at("read the folder", self.0.join(place))?;
+                let entry = entry.at("read the directory", self.0.join(place))?;
                 let bytes = entry.file_name().to_bytes();
                 if matches!(bytes, b"." | b"..") {
                     continue;
@@ -168,7 +168,7 @@ impl Directory {
                     "" => name.clone().into_owned(),
                     folder => format!("{folder}/{name}"),
                 };
-                let fd = dir.fd().at("read the folder", self.0.join(place))?;
+                let fd = dir.fd().at("read the directory", self.0.join(place))?;
                 let Ok(stat) = statat(fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) else {
                     scan.refused.push((path, Deviation::Unreadable));
                     continue;

@@ -1,28 +1,28 @@
-//! A tree of files inside the binary.
+//! A bundle of files embedded in the binary.
 
-/// A bundle of the system space that is part of the program, signed when it was
-/// built. It is found and read without being unpacked.
+/// A bundle of the system space that is part of the binary, signed at build time. Its files are
+/// read in place, without unpacking.
 #[derive(Debug)]
 pub struct EmbeddedBundle {
-    /// The bundle's name; a bundle on the disk of the same name replaces it.
+    /// The bundle's name. A bundle on disk with the same name replaces this one.
     pub name: &'static str,
-    /// SHA-256, in hex, over all of it: tells one build's bundle from another's.
+    /// SHA-256 in hex over all files; differs between builds with different content.
     pub hash: &'static str,
-    /// The files, ordered by path.
+    /// The files, sorted by path.
     pub files: &'static [EmbeddedFile],
 }
 
-/// A file of an embedded tree.
+/// A file of an embedded bundle.
 #[derive(Debug)]
 pub struct EmbeddedFile {
     /// Relative to `.ai/`, with slashes.
     pub path: &'static str,
-    /// As signed.
+    /// The content, including the signature line.
     pub bytes: &'static [u8],
 }
 
 impl EmbeddedBundle {
-    /// A bundle without files, for programs that bring their own.
+    /// A bundle without files, for programs that provide their own items.
     pub const EMPTY: Self = Self {
         name: "",
         hash: "",
@@ -38,11 +38,12 @@ impl EmbeddedBundle {
         self.files.get(index)
     }
 
-    /// The files whose paths begin so: with a slash at its end, those below a folder.
-    pub fn below(&self, beginning: &str) -> &'static [EmbeddedFile] {
-        let start = self.files.partition_point(|file| file.path < beginning);
+    /// The files whose paths start with a prefix. A prefix that ends with a slash selects a
+    /// directory.
+    pub fn with_prefix(&self, prefix: &str) -> &'static [EmbeddedFile] {
+        let start = self.files.partition_point(|file| file.path < prefix);
         let rest = &self.files[start..];
-        let end = rest.partition_point(|file| file.path.starts_with(beginning));
+        let end = rest.partition_point(|file| file.path.starts_with(prefix));
         &rest[..end]
     }
 }

@@ -9,19 +9,19 @@ use lillux::{PathError, shell_word};
 #[non_exhaustive]
 pub enum SpaceError {
     /// `.ai` is there, and is a file.
-    #[error("{} must be a folder", .0.display())]
+    #[error("{} is not a directory", .0.display())]
     NotADirectory(PathBuf),
     /// A bundle was named, and there is no `.ai` in it.
-    #[error("{} is not a bundle: there is no folder `.ai` in it", .0.display())]
+    #[error("{} is not a bundle: it has no `.ai` directory", .0.display())]
     NoBundle(PathBuf),
     /// A link on the way leads out of the space.
-    #[error("{} leads out of its space through a link", .0.display())]
+    #[error("{} resolves to a path outside its space", .0.display())]
     LeavesSpace(PathBuf),
     /// Links that lead to each other.
-    #[error("{} is a loop of links", .0.display())]
+    #[error("{} is a loop of symbolic links", .0.display())]
     LinkLoop(PathBuf),
     /// Nested deeper than any tree that was made on purpose.
-    #[error("{} is nested too deep; what is below it is left out", .0.display())]
+    #[error("{} is nested too deeply; its content is skipped", .0.display())]
     TooDeep(PathBuf),
     /// Links to folders full of links: there is no end to the paths through them.
     #[error("links lead to too many files; those from {} on are left out", .0.display())]
@@ -30,7 +30,7 @@ pub enum SpaceError {
     #[error("{} is not a regular file", .0.display())]
     NotAFile(PathBuf),
     /// Larger than an item can be.
-    #[error("{} has {size} bytes; an item has at most {} MiB", path.display(), super::LARGEST_FILE >> 20)]
+    #[error("{} has {size} bytes; the limit for an item is {} MiB", path.display(), super::LARGEST_FILE >> 20)]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -38,13 +38,13 @@ pub enum SpaceError {
         size: u64,
     },
     /// Somebody is writing to it.
-    #[error("{} changes while it is read", .0.display())]
+    #[error("{} changed while it was read", .0.display())]
     ChangedWhileReading(PathBuf),
     /// A file of a space that is no item: not in a folder of one, or of an unknown kind.
-    #[error("{} is not an item: no extractor knows its extension, or it is in none of tools, directives, knowledge and config", .0.display())]
+    #[error("{} is not an item: unknown extension, or not in tools, directives, knowledge or config", .0.display())]
     NotAnItem(PathBuf),
     /// A folder that belongs to no space.
-    #[error("{} is in none of the spaces", .0.display())]
+    #[error("{} is not in any space", .0.display())]
     OutsideSpaces(PathBuf),
     /// The name of a file is not UTF-8.
     #[error("the name of {} is not UTF-8", .0.display())]
@@ -79,11 +79,9 @@ impl SpaceError {
         let path = shell_word(self.path());
         Some(match self {
             Self::NotADirectory(_) => format!("mv {path} {path}.old && rye init"),
-            Self::NoBundle(_) => {
-                "rye system export DIR makes a bundle; check RYE_SYSTEM_SPACE".to_owned()
-            }
+            Self::NoBundle(_) => "rye system export DIR # creates a bundle".to_owned(),
             Self::LeavesSpace(_) => {
-                format!("put a copy in the place of the link; where it leads: readlink -f {path}")
+                format!("readlink -f {path} # then replace the link by a copy")
             }
             Self::LinkLoop(_) => format!("rm {path}"),
             Self::TooLarge { path: file, .. } => {

@@ -126,7 +126,7 @@ impl Root {
         let path = |extension: &str| format!("{stem}{extension}");
         let folder = match &self.tree {
             Tree::Embedded(embedded) => {
-                let endings = embedded.below(stem).iter();
+                let endings = embedded.with_prefix(stem).iter();
                 let endings = endings.filter_map(|file| file.path.strip_prefix(stem));
                 let known = endings.filter(|ending| extensions.contains(ending));
                 return Ok(known.map(path).collect());
@@ -205,7 +205,7 @@ impl Root {
                 walk::folder(folder, below, observer)
             }
             Tree::Embedded(embedded) => embedded
-                .below(&format!("{below}/"))
+                .with_prefix(&format!("{below}/"))
                 .iter()
                 .map(|file| Ok(Entry::embedded(file.path)))
                 .collect(),

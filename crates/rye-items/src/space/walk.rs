@@ -125,7 +125,7 @@ impl Walk<'_> {
     }
 
     fn try_enter(&mut self, fd: OwnedFd, path: &str, linked: bool) -> Result<(), SpaceError> {
-        let stat = fstat(&fd).at("look at", self.root.join(path))?;
+        let stat = fstat(&fd).at("read the metadata of", self.root.join(path))?;
         let here = (stat.st_dev, stat.st_ino);
         if self.above.contains(&here) {
             return Err(SpaceError::LinkLoop(self.root.join(path)));
@@ -141,9 +141,9 @@ impl Walk<'_> {
     }
 
     fn entries(&mut self, fd: OwnedFd, path: &str, linked: bool) -> Result<(), SpaceError> {
-        let mut dir = Dir::new(fd).at("read the folder", self.root.join(path))?;
+        let mut dir = Dir::new(fd).at("read the directory", self.root.join(path))?;
         while let Some(entry) = dir.read() {
-            let entry = entry.at("read the folder", self.root.join(path))?;
+            let entry = entry.at("read the directory", self.root.join(path))?;
             let Ok(name) = entry.file_name().to_str() else {
                 let shown = entry.file_name().to_string_lossy().into_owned();
                 let place = self.root.join(path).join(shown);
@@ -162,13 +162,14 @@ impl Walk<'_> {
             match entry.file_type() {
                 FileType::Directory => self.folder(&inner, linked),
                 FileType::RegularFile => {
-                    let fd = dir.fd().at("read the folder", self.root.join(path))?;
+                    let fd = dir.fd().at("read the directory", self.root.join(path))?;
                     match statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
                         Ok(stat) => self.file(inner, &stat, linked),
                         // Gone since the folder was read.
                         Err(rustix::io::Errno::NOENT) => {}
                         Err(error) => {
-                            let error = Err(error).at("look at", self.root.join(&inner));
+                            let error =
+                                Err(error).at("read the metadata of", self.root.join(&inner));
                             self.found.push((inner, error.map_err(SpaceError::from)));
                         }
                     }
@@ -223,7 +224,7 @@ impl Walk<'_> {
             },
             Err(error) => {
                 self.observer.loose_link();
-                let error = Err(error).at("look at", self.root.join(&path));
+                let error = Err(error).at("read the metadata of", self.root.join(&path));
                 self.found.push((path, error.map_err(SpaceError::from)));
             }
         }

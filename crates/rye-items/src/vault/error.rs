@@ -24,10 +24,10 @@ pub enum VaultError {
         space: Option<Space>,
     },
     /// Both spaces have one, and which is meant would be a guess.
-    #[error("the project and the user space both have a secret `{0}`")]
+    #[error("the project and the user space both contain a secret `{0}`")]
     InBothSpaces(SecretName),
     /// The space has no folder, or can hold none.
-    #[error("there is no {0} space to keep secrets in")]
+    #[error("there is no {0} space to store secrets in")]
     NoSpace(Space),
     /// Nothing was given to keep.
     #[error("the value for `{0}` is empty")]
@@ -47,7 +47,7 @@ pub enum VaultError {
     #[error(transparent)]
     Key(#[from] KeyError),
     /// A file in the vault's folder that holds no secret.
-    #[error("{} is no secret: its name is not one", .0.display())]
+    #[error("{} is not a secret: invalid name", .0.display())]
     StrayFile(PathBuf),
     /// A file of a secret that is not an envelope, or not any more.
     #[error("the secret {} cannot be read: {source}", path.display())]

@@ -351,7 +351,7 @@ fn an_unsigned_extractor_table_of_a_project_is_not_used_and_a_signed_one_is() {
     };
     assert_eq!(
         (ignored.path.clone(), ignored.reason.as_str()),
-        (home.at(table), "it is not signed")
+        (home.at(table), "not signed")
     );
     home.sign(table);
     let library = home.open();
@@ -411,7 +411,7 @@ fn what_cannot_be_read_is_not_signed_and_stays_as_it_is() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.ends_with("is in the system space, which is read only"),
+        error.ends_with("is in the system space, which is read-only"),
         "{error}"
     );
 }
@@ -488,7 +488,7 @@ fn a_file_that_is_being_written_is_read_whole_or_not_at_all() {
                     assert!(same, "bytes of two states");
                 }
                 Err(error) => assert!(
-                    error.to_string().ends_with("changes while it is read"),
+                    error.to_string().ends_with("changed while it was read"),
                     "{error}"
                 ),
             }

@@ -62,7 +62,7 @@ fn a_mere_name_finds_the_one_tool_of_that_name() {
     let error = home.load("git").unwrap_err();
     assert_eq!(
         error,
-        "`git` may be tool:deep/down/git or tool:other/git; say which"
+        "`git` is ambiguous: tool:deep/down/git or tool:other/git"
     );
     // A top-level id is what the name says first of all.
     home.signed("tools/git.py", TOOL);
@@ -83,7 +83,7 @@ fn what_is_not_there_is_told_with_what_resembles_it() {
     ] {
         let library = home.open();
         let error = library.find(&wanted.parse().unwrap()).unwrap_err();
-        let hint = format!("if you mean {near}: rye load {near}");
+        let hint = format!("rye load {near}");
         assert_eq!(error.hint().unwrap(), hint);
     }
     let error = home.open().find(&"zzzzzz".parse().unwrap()).unwrap_err();
@@ -110,9 +110,9 @@ fn links_to_items_of_another_id_and_links_out_of_a_space_are_refused() {
     symlink(home.path().join("outside"), home.at("tools/folder")).unwrap();
     symlink("loop.py", home.at("tools/loop.py")).unwrap();
     for (id, message) in [
-        ("out", "leads out of its space through a link"),
-        ("folder/x", "leads out of its space through a link"),
-        ("loop", "is a loop of links"),
+        ("out", "resolves to a path outside its space"),
+        ("folder/x", "resolves to a path outside its space"),
+        ("loop", "is a loop of symbolic links"),
     ] {
         let error = home.load(id).unwrap_err();
         assert!(error.ends_with(message), "{id}: {error}");
@@ -180,7 +180,7 @@ fn files_beyond_the_limit_are_refused_before_they_are_read() {
     file.set_len(50 << 20).unwrap();
     let error = home.load("big").unwrap_err();
     assert!(
-        error.ends_with("has 52428800 bytes; an item has at most 16 MiB"),
+        error.ends_with("has 52428800 bytes; the limit for an item is 16 MiB"),
         "{error}"
     );
 }

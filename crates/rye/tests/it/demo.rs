@@ -12,7 +12,7 @@ fn the_story_is_told_and_leaves_nothing_behind() {
     assert!(output.status.success(), "{output:?}");
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     for part in [
-        "its content changed after it was signed",
+        "content does not match its signature",
         "kill -9 $!",
         "it waits for a decision: rye:release: ship version 2",
         "Done. releases so far: 2",

@@ -80,12 +80,12 @@ fn what_is_no_signature_in_its_place_says_why() {
             .unwrap_err()
             .to_string()
     };
-    assert_eq!(text("x = 1\n"), "it is not signed");
-    assert_eq!(text(""), "it is not signed");
-    assert_eq!(text("# about rye:signed: lines\n"), "it is not signed");
+    assert_eq!(text("x = 1\n"), "not signed");
+    assert_eq!(text(""), "not signed");
+    assert_eq!(text("# about rye:signed: lines\n"), "not signed");
     assert_eq!(
         text(&format!("{line}\n{line}\nx\n")),
-        "it has two signature lines"
+        "more than one signature line"
     );
     for wrong in [
         format!("// {body}"),
@@ -109,7 +109,7 @@ fn what_is_no_signature_in_its_place_says_why() {
     }
     let tail = format!("{line} \nx");
     assert!(
-        text(&tail).starts_with("its signature line is malformed: what the"),
+        text(&tail).starts_with("malformed signature line: what the"),
         "{}",
         text(&tail)
     );

@@ -46,7 +46,7 @@ macro_rules! assert_transcript {
                 (r#""searched":\d+"#, r#""searched":N"#),
                 (r"wrote \d+ signed", "wrote N signed"),
                 // In the order of fingerprints, which differ from run to run.
-                (r"trusted are FINGERPRINT \([^)]*\), FINGERPRINT \([^)]*\)", "trusted are KEYS"),
+                (r"trusted keys: FINGERPRINT \([^)]*\), FINGERPRINT \([^)]*\)", "trusted keys: KEYS"),
                 (r#""trusted":\[[^\]]*\]"#, r#""trusted":[KEYS]"#),
             ],
         }, {
