@@ -276,5 +276,7 @@ impl Drop for Journal {
             // Where that cannot be written, its process is gone, which tells the same.
             let _ = self.commit(true);
         }
+        // Closing the file is not enough: a child process between fork and exec shares the lock.
+        let _ = self.file.unlock();
     }
 }
