@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use rye_engine::BoxFuture;
 use rye_engine::model::{Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest, Models};
-use rye_engine::store::{Later, SessionStore};
+use rye_engine::store::SessionStore;
 use rye_engine::tool::{
     DecisionRequest, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
 };
@@ -25,7 +26,11 @@ impl Model for ToolThenAnswer {
         }
     }
 
-    fn call(&self, request: ModelRequest, _: Deltas) -> Later<'_, Result<ModelAnswer, ModelError>> {
+    fn call(
+        &self,
+        request: ModelRequest,
+        _: Deltas,
+    ) -> BoxFuture<'_, Result<ModelAnswer, ModelError>> {
         let last = request.messages.last().map(|message| message.role);
         let part = if last == Some(Role::Tool) {
             let text = "done".to_owned();
@@ -74,7 +79,7 @@ impl Tool for LookTool {
         &self.def
     }
 
-    fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(&self, _: Value, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             if self.asks {
                 let request = DecisionRequest::approval("look", "approve the call");

@@ -9,7 +9,7 @@ use lillux::Hash;
 use lillux::durable::Existing;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
-use rye_engine::proof;
+use rye_engine::audit;
 use rye_engine::tool::Tool;
 use rye_executor::{Executor, Request, Roots, Status};
 use rye_items::UserKeys;
@@ -214,7 +214,7 @@ async fn hash_entries() -> Result<f64> {
     let times = (0..TURNS).map(|_| {
         let start = Instant::now();
         for entry in &archive.entries {
-            std::hint::black_box(proof::entry_hash(entry, &entry.hash));
+            std::hint::black_box(audit::entry_hash(entry, &entry.hash));
         }
         start.elapsed().as_secs_f64()
     });
@@ -256,9 +256,9 @@ fn verifying() -> Result<Row> {
         anyhow::Ok(())
     };
     let ours = || {
-        let verdict = proof::check(&archive, |_| Some(public.clone()));
+        let verdict = audit::check(&archive, |_| Some(public.clone()));
         ensure!(
-            verdict.faults.is_empty() && verdict.seals == VERIFIED_TURNS,
+            verdict.findings.is_empty() && verdict.seals == VERIFIED_TURNS,
             "{verdict:?}"
         );
         Ok(())

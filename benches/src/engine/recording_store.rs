@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 use rye_engine::store::{
-    Claim, Control, Lease, Post, Posted, Record, SessionFilter, SessionStore, Stored,
+    Claim, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter, SessionSnapshot,
+    SessionStore, StoreFuture,
 };
 use rye_protocol::{
     Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Op, Session, SessionId, ThreadId,
@@ -43,45 +44,53 @@ pub(super) fn payload_bytes(batch: &Batch) -> Result<usize> {
 }
 
 impl SessionStore for RecordingStore {
-    fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> Stored<'a, Lease> {
+    fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> StoreFuture<'a, Lease> {
         self.store.claim(session, claim)
     }
 
-    fn release<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
+    fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
         self.store.release(lease)
     }
 
-    fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> Stored<'a, u64> {
+    fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> StoreFuture<'a, u64> {
         let mut commits = self.commits.lock().unwrap_or_else(PoisonError::into_inner);
         commits.push((lease.session.clone(), batch.clone()));
         self.store.commit(lease, batch)
     }
 
-    fn post<'a>(&'a self, session: &'a SessionId, post: Post) -> Stored<'a, Posted> {
+    fn post<'a>(
+        &'a self,
+        session: &'a SessionId,
+        post: InboxMessage,
+    ) -> StoreFuture<'a, PostOutcome> {
         self.store.post(session, post)
     }
 
-    fn posts(&self) -> broadcast::Receiver<SessionId> {
-        self.store.posts()
+    fn subscribe_posts(&self) -> broadcast::Receiver<SessionId> {
+        self.store.subscribe_posts()
     }
 
-    fn controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
-        self.store.controls(lease)
+    fn pending_commands<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Vec<SessionCommand>> {
+        self.store.pending_commands(lease)
     }
 
-    fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>> {
-        self.store.record(session)
+    fn snapshot<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<SessionSnapshot>> {
+        self.store.snapshot(session)
     }
 
-    fn archive<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Archive>> {
+    fn archive<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Archive>> {
         self.store.archive(session)
     }
 
-    fn sessions(&self, filter: SessionFilter) -> Stored<'_, Vec<Session>> {
+    fn sessions(&self, filter: SessionFilter) -> StoreFuture<'_, Vec<Session>> {
         self.store.sessions(filter)
     }
 
-    fn path<'a>(&'a self, session: &'a SessionId, leaf: &'a EntryId) -> Stored<'a, Vec<Entry>> {
+    fn path<'a>(
+        &'a self,
+        session: &'a SessionId,
+        leaf: &'a EntryId,
+    ) -> StoreFuture<'a, Vec<Entry>> {
         self.store.path(session, leaf)
     }
 
@@ -91,19 +100,19 @@ impl SessionStore for RecordingStore {
         thread: &'a ThreadId,
         after: Option<&'a EntryId>,
         limit: usize,
-    ) -> Stored<'a, Vec<Entry>> {
+    ) -> StoreFuture<'a, Vec<Entry>> {
         self.store.entries(session, thread, after, limit)
     }
 
-    fn gate<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Option<Gate>> {
+    fn gate<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Option<Gate>> {
         self.store.gate(gate)
     }
 
-    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Vec<GateRef>> {
+    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Vec<GateRef>> {
         self.store.gate_refs(gate)
     }
 
-    fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> Stored<'a, Vec<Gate>> {
+    fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Gate>> {
         self.store.pending_gates(session)
     }
 
@@ -112,11 +121,11 @@ impl SessionStore for RecordingStore {
         session: &'a SessionId,
         after: u64,
         limit: usize,
-    ) -> Stored<'a, Vec<Event>> {
+    ) -> StoreFuture<'a, Vec<Event>> {
         self.store.events(session, after, limit)
     }
 
-    fn remove<'a>(&'a self, leases: &'a [Lease]) -> Stored<'a, ()> {
+    fn remove<'a>(&'a self, leases: &'a [Lease]) -> StoreFuture<'a, ()> {
         self.store.remove(leases)
     }
 }

@@ -48,7 +48,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other("not a regular file"));
     }
     let mut bytes = Vec::new();
-    let most = attachment::LARGEST as u64 + 1;
+    let most = attachment::MAX_IMAGE_BYTES as u64 + 1;
     File::open(path)?.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
@@ -112,7 +112,7 @@ mod tests {
         fs::write(at("text.png"), b"hello").unwrap();
         fs::write(
             at("large.png"),
-            [PNG, &vec![0; attachment::LARGEST]].concat(),
+            [PNG, &vec![0; attachment::MAX_IMAGE_BYTES]].concat(),
         )
         .unwrap();
         fs::create_dir(at("folder.png")).unwrap();

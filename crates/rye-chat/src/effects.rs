@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rye_engine::protocol::{GateId, PromptId, QueueMode, QueuedPrompt, ThreadId};
-use rye_engine::store::Posted;
+use rye_engine::store::PostOutcome;
 use rye_engine::{Compaction, Decision, Engine, Prompt, Session};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -128,7 +128,7 @@ impl EffectRunner {
         };
         self.spawn(async move {
             match engine.decide(&gate, decision).await {
-                Ok(Posted::Conflict(first)) => {
+                Ok(PostOutcome::Conflict(first)) => {
                     let text = format!("already decided by {}: {}", first.by, first.action);
                     Some(EffectResult::DecisionFailed(Block::notice(&text)))
                 }
@@ -159,7 +159,7 @@ impl EffectRunner {
             Command::Gates => {
                 let (engine, session) = (self.engine.clone(), self.session.id().clone());
                 self.spawn(async move {
-                    Some(match engine.gates_below(&session).await {
+                    Some(match engine.pending_gates_in_tree(&session).await {
                         Ok(gates) => EffectResult::Block(command_output::gates(&gates)),
                         Err(error) => error_result(&error),
                     })
@@ -256,7 +256,7 @@ impl EffectRunner {
         };
         let session = self.session.clone();
         self.spawn(async move {
-            Some(match session.withdraw(&thread, &prompt).await {
+            Some(match session.withdraw_prompt(&thread, &prompt).await {
                 Ok(Some(prompt)) if edit => EffectResult::Draft(prompt.content),
                 Ok(Some(prompt)) => {
                     let text = format!("removed: {}", first_line(&prompt.content, 100));
@@ -297,7 +297,7 @@ impl EffectRunner {
     pub(crate) fn load_queue(&self, thread: ThreadId) {
         let session = self.session.clone();
         self.spawn(async move {
-            let waiting = session.waiting(&thread).await;
+            let waiting = session.waiting_prompts(&thread).await;
             Some(match waiting {
                 Ok(waiting) => EffectResult::Queue(thread, waiting),
                 Err(error) => error_result(&error),

@@ -55,7 +55,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rye_engine::store::{Later, StoreError};
+use rye_engine::BoxFuture;
+use rye_engine::store::StoreError;
 use rye_engine::{Engine, Session};
 
 use app::{App, SessionInfo};
@@ -103,7 +104,7 @@ pub trait ChatHost: Send + Sync {
     fn context_window(&self, model: &str) -> Option<u64>;
 
     /// Runs a host command such as `session verify ID` and returns what it prints.
-    fn run_command(&self, args: Vec<String>) -> Later<'static, Result<String, String>>;
+    fn run_command(&self, args: Vec<String>) -> BoxFuture<'static, Result<String, String>>;
 }
 
 /// Why a chat failed.

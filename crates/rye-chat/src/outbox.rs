@@ -51,8 +51,8 @@ async fn abort(session: &Session, key: &str) -> Result<Option<EffectResult>, Sto
     let mut drafts = Vec::new();
     let threads = session.threads();
     if let Some(thread) = threads.iter().find(|view| view.key == key) {
-        for prompt in session.waiting(&thread.id).await? {
-            let prompt = session.withdraw(&thread.id, &prompt.id).await?;
+        for prompt in session.waiting_prompts(&thread.id).await? {
+            let prompt = session.withdraw_prompt(&thread.id, &prompt.id).await?;
             drafts.extend(prompt.map(|prompt| prompt.content));
         }
     }

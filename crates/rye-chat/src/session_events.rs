@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rye_engine::protocol::{Entry, EntryId, EventKind, SessionId, StatusKind, ThreadId};
 use rye_engine::store::StoreError;
-use rye_engine::{Engine, Feed, Missed, Notice, Session, Subscription};
+use rye_engine::{Engine, Feed, MissedEvents, Notice, Session, Subscription};
 
 use tokio::sync::mpsc;
 
@@ -95,7 +95,7 @@ impl SessionEvents {
                         return Ok(Some(SessionEvent::NewDescendant(notice.event.session)));
                     }
                     Ok(None) => return Ok(None),
-                    Err(Missed(_)) => return Ok(Some(SessionEvent::Lagged)),
+                    Err(MissedEvents(_)) => return Ok(Some(SessionEvent::Lagged)),
                 },
             }
         }
@@ -164,7 +164,7 @@ impl SessionEvents {
     /// Adds the open gates of descendants to the app.
     pub(crate) async fn load_descendant_gates(&mut self, app: &mut App) -> Result<(), StoreError> {
         let own = self.session.id();
-        for gate in self.engine.gates_below(own).await? {
+        for gate in self.engine.pending_gates_in_tree(own).await? {
             let session = gate.origin.session;
             if !self.follow_from.contains_key(&session) {
                 let last = self.engine.last_event(&session).await?;
@@ -172,7 +172,7 @@ impl SessionEvents {
             }
         }
         // Read again: a gate that is open now closes after the event recorded above.
-        for gate in self.engine.gates_below(own).await? {
+        for gate in self.engine.pending_gates_in_tree(own).await? {
             if gate.origin.session != *own {
                 app.add_gate(gate);
             }

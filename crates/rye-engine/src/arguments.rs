@@ -31,7 +31,10 @@ pub fn is_editable(context: &Map<String, Value>) -> bool {
 
 /// The arguments with which something was approved, where they are others than the gate with
 /// this context is about.
-pub fn approved<'a>(context: &Map<String, Value>, resolution: &'a Resolution) -> Option<&'a Value> {
+pub fn edited_arguments<'a>(
+    context: &Map<String, Value>,
+    resolution: &'a Resolution,
+) -> Option<&'a Value> {
     let others = others(&resolution.action, &resolution.value)?;
     is_editable(context).then_some(others)
 }
@@ -103,7 +106,7 @@ mod tests {
                 source: "test".to_owned(),
                 receipt: None,
             };
-            let found = approved(context, &resolution);
+            let found = edited_arguments(context, &resolution);
             let wanted = expected.then(|| &others["arguments"]);
             assert_eq!(found, wanted, "{action} {value}");
         }

@@ -9,11 +9,11 @@ use crate::builtin::image_type;
 use crate::tool::ToolContext;
 
 /// The largest image that is shown. In base64 it is what providers take.
-pub const LARGEST: usize = 3_750_000;
+pub const MAX_IMAGE_BYTES: usize = 3_750_000;
 
 /// A file or an image, as it goes into a result.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Attached {
+pub struct AttachmentResult {
     /// What is said of it, in a line.
     pub text: String,
     /// It; none where it can neither be shown nor kept.
@@ -23,9 +23,9 @@ pub struct Attached {
 /// An image that goes with a prompt, or why it cannot. What it is its bytes say, not its name:
 /// a provider that is told something else refuses the whole history.
 pub fn image(name: &str, bytes: &[u8]) -> Result<Part, String> {
-    if bytes.len() > LARGEST {
+    if bytes.len() > MAX_IMAGE_BYTES {
         return Err(format!(
-            "{name} is too large to be shown: make it smaller than {LARGEST} bytes"
+            "{name} is too large to be shown: make it smaller than {MAX_IMAGE_BYTES} bytes"
         ));
     }
     match image_type(bytes) {
@@ -46,11 +46,11 @@ pub(crate) fn shown(name: &str, mime_type: &str, bytes: &[u8]) -> Part {
 impl ToolContext {
     /// A file or an image to be given with a result. An image that models can see goes into
     /// the record; all else goes to the blob store, where the tool `read` finds it.
-    pub async fn attach(&self, name: &str, mime_type: &str, bytes: Vec<u8>) -> Attached {
+    pub async fn attach(&self, name: &str, mime_type: &str, bytes: Vec<u8>) -> AttachmentResult {
         let length = bytes.len();
-        let seen = image_type(&bytes).filter(|_| length <= LARGEST);
+        let seen = image_type(&bytes).filter(|_| length <= MAX_IMAGE_BYTES);
         if let Some(mime_type) = seen {
-            return Attached {
+            return AttachmentResult {
                 text: format!("[{name} is an image: {mime_type}, {length} bytes]"),
                 part: Some(shown(name, mime_type, &bytes)),
             };
@@ -61,7 +61,7 @@ impl ToolContext {
             None => None,
         };
         match kept {
-            Some(hash) => Attached {
+            Some(hash) => AttachmentResult {
                 text: format!("[{about}, kept as {SCHEME}{hash}]"),
                 part: Some(Part::Attachment {
                     name: name.to_owned(),
@@ -69,7 +69,7 @@ impl ToolContext {
                     source: format!("{SCHEME}{hash}"),
                 }),
             },
-            None => Attached {
+            None => AttachmentResult {
                 text: format!("[{about}, which could not be kept]"),
                 part: None,
             },

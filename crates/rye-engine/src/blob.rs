@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use lillux::Hash;
 
-use crate::store::Later;
+use crate::BoxFuture;
 use crate::tool::ToolContext;
 
-pub use named::{named, needed};
+pub use named::{referenced_blobs, required_blobs};
 
 /// What the tool `read` calls a blob, before its hash.
 pub const SCHEME: &str = "blob:";
@@ -21,19 +21,19 @@ pub const SCHEME: &str = "blob:";
 pub struct BlobError(pub String);
 
 /// What a blob store gives, some time.
-pub type Kept<'a, T> = Later<'a, Result<T, BlobError>>;
+pub type BlobFuture<'a, T> = BoxFuture<'a, Result<T, BlobError>>;
 
 /// Keeps bytes under their SHA-256. Whoever knows the hash can have them.
 pub trait BlobStore: Send + Sync + 'static {
     /// Keeps them; durable when it returns. The same bytes again are the same blob.
-    fn put(&self, bytes: Vec<u8>) -> Kept<'_, Hash>;
+    fn put(&self, bytes: Vec<u8>) -> BlobFuture<'_, Hash>;
     /// They, whole; none where nothing has this hash. What was damaged is an error.
-    fn get<'a>(&'a self, hash: &'a Hash) -> Kept<'a, Option<Vec<u8>>>;
+    fn get<'a>(&'a self, hash: &'a Hash) -> BlobFuture<'a, Option<Vec<u8>>>;
     /// Forgets all but these, and but what was put a short while ago: somebody may be about
     /// to refer to it.
-    fn collect(&self, used: Vec<Hash>) -> Kept<'_, ()>;
+    fn collect_garbage(&self, used: Vec<Hash>) -> BlobFuture<'_, ()>;
     /// Whether something has this hash.
-    fn has<'a>(&'a self, hash: &'a Hash) -> Kept<'a, bool>;
+    fn contains<'a>(&'a self, hash: &'a Hash) -> BlobFuture<'a, bool>;
 }
 
 impl fmt::Debug for dyn BlobStore {

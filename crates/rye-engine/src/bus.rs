@@ -283,7 +283,7 @@ impl Feed {
 
     /// The next event; none once the engine is gone. Whoever is too slow is told how many
     /// they missed.
-    pub async fn next(&mut self) -> Result<Option<Notice>, Missed> {
+    pub async fn next(&mut self) -> Result<Option<Notice>, MissedEvents> {
         loop {
             match self.live.recv().await {
                 Ok(told) if self.filter.lets(&told) => {
@@ -291,7 +291,9 @@ impl Feed {
                 }
                 Ok(_) => {}
                 Err(broadcast::error::RecvError::Closed) => return Ok(None),
-                Err(broadcast::error::RecvError::Lagged(missed)) => return Err(Missed(missed)),
+                Err(broadcast::error::RecvError::Lagged(missed)) => {
+                    return Err(MissedEvents(missed));
+                }
             }
         }
     }
@@ -300,4 +302,4 @@ impl Feed {
 /// A listener was too slow, and missed so many events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0} events were missed")]
-pub struct Missed(pub u64);
+pub struct MissedEvents(pub u64);

@@ -46,16 +46,16 @@ impl Child {
 
     /// Asks it something and waits for the answer. The id of the prompt is needed: asked
     /// again after a restart, it is the same one.
-    pub async fn ask(&self, id: PromptId, prompt: Prompt) -> Result<Answer, StoreError> {
+    pub async fn prompt(&self, id: PromptId, prompt: Prompt) -> Result<Answer, StoreError> {
         if self.session.status() != SessionStatus::Terminated {
             let id = Some(id.clone());
             self.session.prompt(Prompt { id, ..prompt }).await?;
         }
-        self.session.answer(&id).await
+        self.session.wait_for_answer(&id).await
     }
 
     /// Nothing more is asked of it.
-    pub async fn end(self) -> Result<(), StoreError> {
+    pub async fn close(self) -> Result<(), StoreError> {
         self.engine.end(&self.session).await
     }
 }

@@ -23,10 +23,10 @@ pub fn is_continuation(message: &Message) -> bool {
 }
 
 /// Where the message with a sum says how many answers it stands for.
-pub const ANSWERS: &str = "compacted_answers";
+pub const COMPACTED_ANSWERS: &str = "compacted_answers";
 
 /// Where the request for a sum says how many were made before it.
-pub const SUMS: &str = "compactions_before";
+pub const PREVIOUS_COMPACTIONS: &str = "compactions_before";
 
 /// When and how histories are summed up. Each number can be set.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -95,13 +95,13 @@ const RESERVE: u64 = 20_000;
 
 impl Settings {
     /// How many tokens a context may have for a model of this window and longest answer.
-    pub fn usable(&self, window: u64, max_output: u64) -> u64 {
+    pub fn usable_tokens(&self, window: u64, max_output: u64) -> u64 {
         let reserve = self.reserve_tokens.unwrap_or(max_output.min(RESERVE));
         window.saturating_sub(reserve).max(1)
     }
 
     /// How many tokens the tail may have.
-    pub fn tail(&self, usable: u64) -> u64 {
+    pub fn tail_tokens(&self, usable: u64) -> u64 {
         #[expect(
             clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
@@ -147,14 +147,14 @@ mod tests {
             (8_000, 4_000, 4_000, 2_000),
             (100, 4_000, 1, 2_000),
         ] {
-            assert_eq!(settings.usable(window, max_output), usable);
-            assert_eq!(settings.tail(usable), tail);
+            assert_eq!(settings.usable_tokens(window, max_output), usable);
+            assert_eq!(settings.tail_tokens(usable), tail);
         }
         let reserve_tokens = Some(50_000);
         let own = Settings {
             reserve_tokens,
             ..settings
         };
-        assert_eq!(own.usable(200_000, 8_000), 150_000);
+        assert_eq!(own.usable_tokens(200_000, 8_000), 150_000);
     }
 }

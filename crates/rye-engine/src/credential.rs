@@ -17,7 +17,7 @@ use rye_protocol::{Millis, SessionId};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::store::Later;
+use crate::BoxFuture;
 use lillux::mask::Masks;
 
 /// A token that ends so soon is renewed before it is used.
@@ -46,7 +46,7 @@ impl fmt::Display for Owner {
 
 impl Owner {
     /// Reads what [`Display`](fmt::Display) writes.
-    pub fn read(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (kind, id) = text.split_once(':')?;
         match kind {
             "session" => id.parse().ok().map(Self::Session),
@@ -131,7 +131,7 @@ impl fmt::Debug for OAuth {
 
 /// A token that was renewed.
 #[derive(Clone)]
-pub struct Renewed {
+pub struct RefreshedToken {
     /// It.
     pub access_token: Zeroizing<String>,
     /// How long it holds.
@@ -154,7 +154,10 @@ pub enum RefreshError {
 /// Renews tokens.
 pub trait Refresher: Send + Sync + 'static {
     /// Asks for a new token.
-    fn refresh<'a>(&'a self, oauth: &'a OAuth) -> Later<'a, Result<Renewed, RefreshError>>;
+    fn refresh<'a>(
+        &'a self,
+        oauth: &'a OAuth,
+    ) -> BoxFuture<'a, Result<RefreshedToken, RefreshError>>;
 }
 
 /// Why a credential is not to be had, in words without secrets.
@@ -163,12 +166,16 @@ pub trait Refresher: Send + Sync + 'static {
 pub struct CredentialError(pub String);
 
 /// What a store of credentials gives, some time.
-pub type Held<'a, T> = Later<'a, Result<T, CredentialError>>;
+pub type CredentialFuture<'a, T> = BoxFuture<'a, Result<T, CredentialError>>;
 
 /// Where credentials are kept, sealed.
 pub trait CredentialStore: Send + Sync + 'static {
     /// That of an owner for a service, opened.
-    fn get<'a>(&'a self, owner: &'a Owner, service: &'a str) -> Held<'a, Option<Credential>>;
+    fn get<'a>(
+        &'a self,
+        owner: &'a Owner,
+        service: &'a str,
+    ) -> CredentialFuture<'a, Option<Credential>>;
 
     /// Keeps it, in place of the one there was.
     fn put<'a>(
@@ -176,13 +183,13 @@ pub trait CredentialStore: Send + Sync + 'static {
         owner: &'a Owner,
         service: &'a str,
         credential: &'a Credential,
-    ) -> Held<'a, ()>;
+    ) -> CredentialFuture<'a, ()>;
 
     /// Forgets it. Whether there was one.
-    fn remove<'a>(&'a self, owner: &'a Owner, service: &'a str) -> Held<'a, bool>;
+    fn remove<'a>(&'a self, owner: &'a Owner, service: &'a str) -> CredentialFuture<'a, bool>;
 
     /// Whose there are, for which services; nothing is opened.
-    fn list(&self) -> Held<'_, Vec<(Owner, String)>>;
+    fn list(&self) -> CredentialFuture<'_, Vec<(Owner, String)>>;
 }
 
 /// What an engine knows of credentials.
@@ -346,7 +353,7 @@ impl Credentials {
     }
 }
 
-impl Renewed {
+impl RefreshedToken {
     fn credential(self, before: &OAuth, now: Millis) -> Credential {
         let refresh_token = self.refresh_token;
         Credential {

@@ -27,20 +27,22 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::arguments;
+use crate::audit;
 use crate::blob::BlobStore;
-use crate::bridge::Policy;
 use crate::bus::{Bus, Feed, Filter, ToAll};
 use crate::clock::Clock;
 use crate::compaction::Settings;
 use crate::credential::Credentials;
 use crate::guides::{Guides, Role};
 use crate::machine::{CallLimits, is_no_amount};
+use crate::meta_tools::Policy;
 use crate::metrics::Metrics;
 use crate::model::{Models, ToolSpec};
-use crate::proof;
 use crate::runner::{ROLE, Toolbox};
 use crate::sandbox::Sandbox;
-use crate::store::{Claim, Lease, Post, Posted, SessionFilter, SessionStore, StoreError};
+use crate::store::{
+    Claim, InboxMessage, Lease, PostOutcome, SessionFilter, SessionStore, StoreError,
+};
 use lillux::mask::Masks;
 
 pub(crate) use budget::{Above, Budget};
@@ -103,7 +105,7 @@ impl Inner {
         let Some(keys) = &self.decision_keys else {
             return Ok(());
         };
-        if proof::check_receipt(gate, resolution, |name| keys(name))? {
+        if audit::check_receipt(gate, resolution, |name| keys(name))? {
             Ok(())
         } else {
             Err("it is not signed".to_owned())
@@ -172,7 +174,7 @@ impl Shared {
     pub(crate) fn seal_rows(&self, batch: &Batch) -> Option<Op> {
         let key = self.key.as_ref()?;
         let (session, now) = (&self.lease.session, self.clock.now());
-        let kind = proof::seal_rows(session, &batch.ops, now, key);
+        let kind = audit::seal_rows(session, &batch.ops, now, key);
         Some(Op::Event(None, Arc::new(kind)))
     }
 
@@ -266,10 +268,10 @@ impl Decision {
 pub enum DecideError {
     /// There is no such gate.
     #[error("there is no gate {0}")]
-    NoGate(GateId),
+    GateNotFound(GateId),
     /// It cannot be answered so.
     #[error("`{action}` is no answer to gate {gate}; there are {}", .actions.join(", "))]
-    NoAction {
+    UnknownAction {
         /// The gate.
         gate: GateId,
         /// What was answered.
@@ -281,13 +283,13 @@ pub enum DecideError {
     #[error(
         "gate {0} asks for a secret, which is not written into the record: put it into the vault and answer `provided`"
     )]
-    Secret(GateId),
+    SecretInAnswer(GateId),
     /// Other arguments were given for what cannot have others.
     #[error("what gate {0} asks about cannot be approved with other arguments")]
-    Fixed(GateId),
+    NotEditable(GateId),
     /// How much there may be was not said in a number.
     #[error("gate {0} asks how much there may be, which is a whole number above 0")]
-    NoAmount(GateId),
+    InvalidAmount(GateId),
     /// The store does not take it.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -342,11 +344,11 @@ impl Engine {
 
     /// What happens in all sessions that are open here, children among them, live.
     pub fn feed(&self) -> Feed {
-        self.feed_of(Filter::default())
+        self.feed_with(Filter::default())
     }
 
     /// The same, of what somebody wants to hear of.
-    pub fn feed_of(&self, filter: Filter) -> Feed {
+    pub fn feed_with(&self, filter: Filter) -> Feed {
         Feed::new(&self.inner.told, filter)
     }
 
@@ -379,10 +381,10 @@ impl Engine {
     pub async fn history(&self, id: &SessionId) -> Result<Vec<(Thread, Vec<Entry>)>, StoreError> {
         let store = &self.inner.store;
         let record = store
-            .record(id)
+            .snapshot(id)
             .await?
             .ok_or_else(|| StoreError::NotFound {
-                what: "session",
+                kind: "session",
                 id: id.to_string(),
             })?;
         let mut threads = Vec::new();
@@ -414,7 +416,7 @@ impl Engine {
             let forgotten = self.inner.credentials.forget(&lease.session).await;
             forgotten.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         }
-        self.inner.collect(blobs).await
+        self.inner.collect_blobs(blobs).await
     }
 
     /// Claims a session, and those below it: nobody makes more of them then.
@@ -444,31 +446,35 @@ impl Engine {
 
     /// Makes a decision, whichever host runs the session, and also if none does. The first
     /// one holds.
-    pub async fn decide(&self, gate: &GateId, decision: Decision) -> Result<Posted, DecideError> {
+    pub async fn decide(
+        &self,
+        gate: &GateId,
+        decision: Decision,
+    ) -> Result<PostOutcome, DecideError> {
         let store = &self.inner.store;
         let open = store.gate(gate).await?;
-        let open = open.ok_or_else(|| DecideError::NoGate(gate.clone()))?;
+        let open = open.ok_or_else(|| DecideError::GateNotFound(gate.clone()))?;
         let actions: Vec<_> = open
             .actions
             .iter()
             .map(|action| action.id.clone())
             .collect();
         if !actions.is_empty() && !actions.contains(&decision.action) {
-            return Err(DecideError::NoAction {
+            return Err(DecideError::UnknownAction {
                 gate: gate.clone(),
                 action: decision.action,
                 actions,
             });
         }
         if open.kind == GateKind::CredentialRequest && !decision.value.is_null() {
-            return Err(DecideError::Secret(gate.clone()));
+            return Err(DecideError::SecretInAnswer(gate.clone()));
         }
         let others = arguments::others(&decision.action, &decision.value);
         if others.is_some() && !arguments::is_editable(&open.context) {
-            return Err(DecideError::Fixed(gate.clone()));
+            return Err(DecideError::NotEditable(gate.clone()));
         }
         if is_no_amount(&open, &decision.value) {
-            return Err(DecideError::NoAmount(gate.clone()));
+            return Err(DecideError::InvalidAmount(gate.clone()));
         }
         let mut resolution = Resolution {
             action: decision.action,
@@ -479,13 +485,13 @@ impl Engine {
             receipt: None,
         };
         if let Some(key) = &self.inner.key {
-            let receipt = proof::receipt(&open, &resolution, key);
+            let receipt = audit::receipt(&open, &resolution, key);
             resolution.receipt = Some(Box::new(receipt));
         }
         let session = &open.origin.session;
         let gate = gate.clone();
         let posted = store
-            .post(session, Post::Resolve { gate, resolution })
+            .post(session, InboxMessage::Resolve { gate, resolution })
             .await?;
         if let Some(session) = self.session(session) {
             match session.look().await {

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use crate::BoxFuture;
 use crate::sandbox::Sandbox;
-use crate::store::Later;
 
 /// How an agent is to see itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,21 +108,21 @@ fn is_name(text: &str) -> bool {
 }
 
 /// What is read, some time; or in words why it cannot be.
-pub type Found<'a, T> = Later<'a, Result<T, String>>;
+pub type GuideFuture<'a, T> = BoxFuture<'a, Result<T, String>>;
 
 /// Where roles, skills and rules are found.
 pub trait Guides: Send + Sync + 'static {
     /// The role of a name.
-    fn role<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> Found<'a, Role>;
+    fn role<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> GuideFuture<'a, Role>;
 
     /// The skill of a name.
-    fn skill<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> Found<'a, Skill>;
+    fn skill<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> GuideFuture<'a, Skill>;
 
     /// All skills, by their names.
-    fn skills<'a>(&'a self, sandbox: &'a dyn Sandbox) -> Later<'a, Vec<Skill>>;
+    fn skills<'a>(&'a self, sandbox: &'a dyn Sandbox) -> BoxFuture<'a, Vec<Skill>>;
 
     /// The rules of the workspace, if it has some.
-    fn rules<'a>(&'a self, sandbox: &'a dyn Sandbox) -> Later<'a, Option<String>>;
+    fn rules<'a>(&'a self, sandbox: &'a dyn Sandbox) -> BoxFuture<'a, Option<String>>;
 }
 
 /// What a model is told before anything is said.

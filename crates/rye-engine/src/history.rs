@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rye_protocol::{Entry, EntryId, Session, SessionId, Thread};
 
 use crate::engine::Inner;
-use crate::store::{Record, SessionFilter, SessionStore, StoreError};
+use crate::store::{SessionFilter, SessionSnapshot, SessionStore, StoreError};
 use crate::tool::{ToolContext, ToolError};
 
 /// How a session is related to the one that asks.
@@ -24,7 +24,7 @@ pub enum Relation {
 
 /// A session and its threads, as far as whoever asks may know them.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Related {
+pub struct RelatedSession {
     /// Whose it is.
     pub relation: Relation,
     /// It.
@@ -33,8 +33,8 @@ pub struct Related {
     pub threads: Vec<Thread>,
 }
 
-impl Related {
-    fn new(relation: Relation, record: Record) -> Self {
+impl RelatedSession {
+    fn new(relation: Relation, record: SessionSnapshot) -> Self {
         Self {
             relation,
             session: record.session,
@@ -54,14 +54,14 @@ pub struct History {
 impl History {
     /// This session, its parent, its siblings and its children: of either at most `most`,
     /// the newest first.
-    pub async fn related(&self, most: usize) -> Result<Vec<Related>, StoreError> {
+    pub async fn related(&self, most: usize) -> Result<Vec<RelatedSession>, StoreError> {
         let own = self.record(&self.own).await?;
         let parent = own.session.parent.clone();
-        let mut all = vec![Related::new(Relation::Own, own)];
+        let mut all = vec![RelatedSession::new(Relation::Own, own)];
         if let Some(parent) = parent {
             // One that was removed is not there to be read.
-            let record = self.store.record(&parent.session).await?;
-            all.extend(record.map(|record| Related::new(Relation::Parent, record)));
+            let record = self.store.snapshot(&parent.session).await?;
+            all.extend(record.map(|record| RelatedSession::new(Relation::Parent, record)));
             all.extend(self.below(&parent.session, Relation::Sibling, most).await?);
         }
         all.extend(self.below(&self.own, Relation::Child, most).await?);
@@ -74,7 +74,7 @@ impl History {
         parent: &SessionId,
         relation: Relation,
         most: usize,
-    ) -> Result<Vec<Related>, StoreError> {
+    ) -> Result<Vec<RelatedSession>, StoreError> {
         let filter = SessionFilter {
             parent: Some(parent.clone()),
             // This one may be among them.
@@ -86,20 +86,20 @@ impl History {
         sessions.truncate(most);
         let mut all = Vec::new();
         for session in sessions {
-            let record = self.store.record(&session.id).await?;
-            all.extend(record.map(|record| Related::new(relation, record)));
+            let record = self.store.snapshot(&session.id).await?;
+            all.extend(record.map(|record| RelatedSession::new(relation, record)));
         }
         Ok(all)
     }
 
     /// The session of an id, if it may be read; `None` for all others, there or not.
-    pub async fn session(&self, id: &SessionId) -> Result<Option<Related>, StoreError> {
+    pub async fn session(&self, id: &SessionId) -> Result<Option<RelatedSession>, StoreError> {
         let own = self.record(&self.own).await?;
         if *id == self.own {
-            return Ok(Some(Related::new(Relation::Own, own)));
+            return Ok(Some(RelatedSession::new(Relation::Own, own)));
         }
         let parent = own.session.parent.map(|above| above.session);
-        let record = self.store.record(id).await?;
+        let record = self.store.snapshot(id).await?;
         Ok(record.and_then(|record| {
             let above = record.session.parent.as_ref().map(|above| &above.session);
             let relation = if parent.as_ref() == Some(id) {
@@ -111,22 +111,26 @@ impl History {
             } else {
                 return None;
             };
-            Some(Related::new(relation, record))
+            Some(RelatedSession::new(relation, record))
         }))
     }
 
     /// What was said and done in a thread, from its first entry to its last.
-    pub async fn path(&self, of: &Related, thread: &Thread) -> Result<Vec<Entry>, StoreError> {
+    pub async fn path(
+        &self,
+        of: &RelatedSession,
+        thread: &Thread,
+    ) -> Result<Vec<Entry>, StoreError> {
         match &thread.leaf {
             Some(leaf) => self.store.path(&of.session.id, leaf).await,
             None => Ok(Vec::new()),
         }
     }
 
-    async fn record(&self, id: &SessionId) -> Result<Record, StoreError> {
-        let record = self.store.record(id).await?;
+    async fn record(&self, id: &SessionId) -> Result<SessionSnapshot, StoreError> {
+        let record = self.store.snapshot(id).await?;
         record.ok_or_else(|| StoreError::NotFound {
-            what: "session",
+            kind: "session",
             id: id.to_string(),
         })
     }

@@ -20,8 +20,8 @@
 
 pub mod arguments;
 pub mod attachment;
+pub mod audit;
 pub mod blob;
-pub mod bridge;
 pub mod builtin;
 mod bus;
 mod child;
@@ -32,9 +32,9 @@ mod engine;
 pub mod guides;
 pub mod history;
 mod machine;
+pub mod meta_tools;
 pub mod metrics;
 pub mod model;
-pub mod proof;
 pub mod result;
 mod runner;
 pub mod sandbox;
@@ -45,12 +45,13 @@ mod tokens;
 pub mod tool;
 pub mod transcript;
 
-pub use bus::{Feed, Filter, Missed, Notice, Subscription};
+pub use bus::{Feed, Filter, MissedEvents, Notice, Subscription};
 pub use child::Child;
 pub use engine::{
     Answer, BuildError, Builder, DecideError, Decision, Engine, NewSession, Prompt, Session,
     ThreadChange, ThreadSettings, ThreadView,
 };
+pub use futures_util::future::BoxFuture;
 pub use lillux::mask;
 pub use machine::CallLimits;
 pub use runner::Compaction;

@@ -30,7 +30,7 @@ use rye_protocol::{
 };
 use serde_json::Value;
 
-use crate::proof;
+use crate::audit;
 use crate::tokens;
 use continuation::Continuation;
 use more::Whose;
@@ -100,7 +100,7 @@ impl Machine {
         step.take(input);
         step.drive();
         let mut out = step.out;
-        proof::fold_events(&mut self.thread, &out.batch.ops);
+        audit::fold_events(&mut self.thread, &out.batch.ops);
         if !self.thread.is(&before) && self.thread != before {
             self.thread.updated_at = env.now;
             self.seal(&mut out.batch, &gates, env);
@@ -121,9 +121,9 @@ impl Machine {
         let turn = self.thread.turn.as_ref();
         let mut prompts = self.prompts.iter().map(|prompt| &**prompt);
         let running = turn.and_then(|turn| prompts.find(|prompt| prompt.id == turn.prompt));
-        let seal = proof::thread_seal(&self.thread, &batch.ops, ended, running, last, env.now);
+        let seal = audit::thread_seal(&self.thread, &batch.ops, ended, running, last, env.now);
         if let Some(seal) = seal {
-            let (seal, hash) = proof::sign_seal(seal, key);
+            let (seal, hash) = audit::sign_seal(seal, key);
             self.thread.seal = hash;
             let seal = Box::new(seal);
             batch.push_event(&self.thread.id, EventKind::Sealed { seal });
@@ -298,7 +298,7 @@ impl Step<'_> {
             hash: String::new(),
         };
         thread.tokens = thread.tokens.saturating_add(tokens::of_entry(&entry));
-        entry.hash = proof::entry_hash(&entry, &thread.leaf_hash);
+        entry.hash = audit::entry_hash(&entry, &thread.leaf_hash);
         let id = entry.id.clone();
         thread.leaf = Some(id.clone());
         thread.leaf_hash.clone_from(&entry.hash);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rye_protocol::{CallId, Message, Part, Usage};
 use serde_json::Value;
 
-use crate::store::Later;
+use crate::BoxFuture;
 
 /// What a model is asked.
 #[derive(Debug, Clone, PartialEq)]
@@ -141,21 +141,21 @@ pub struct ModelInfo {
 /// How often a model that is busy or out of reach is asked, and how long is waited
 /// between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Retry {
+pub struct RetryPolicy {
     /// How often it is asked, in all.
-    pub tries: u32,
+    pub max_attempts: u32,
     /// The first pause; each further one is twice as long.
-    pub first: Duration,
+    pub initial_delay: Duration,
     /// The longest pause. A model that wants a longer one is not waited for.
-    pub longest: Duration,
+    pub max_delay: Duration,
 }
 
-impl Default for Retry {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            tries: 3,
-            first: Duration::from_millis(500),
-            longest: Duration::from_mins(1),
+            max_attempts: 3,
+            initial_delay: Duration::from_millis(500),
+            max_delay: Duration::from_mins(1),
         }
     }
 }
@@ -173,7 +173,7 @@ pub trait Model: Send + Sync + 'static {
         &self,
         request: ModelRequest,
         deltas: Deltas,
-    ) -> Later<'_, Result<ModelAnswer, ModelError>>;
+    ) -> BoxFuture<'_, Result<ModelAnswer, ModelError>>;
 }
 
 /// Models by name.
@@ -191,7 +191,7 @@ pub trait Models: Send + Sync + 'static {
     }
 
     /// How often one is asked before the next.
-    fn retry(&self) -> Retry {
-        Retry::default()
+    fn retry(&self) -> RetryPolicy {
+        RetryPolicy::default()
     }
 }

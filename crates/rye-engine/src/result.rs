@@ -43,7 +43,7 @@ pub(crate) fn find(answer: &str, schema: &Value) -> Result<Value, String> {
 }
 
 /// In words why a schema is none, if it is none.
-pub fn wrong_schema(schema: &Value) -> Option<String> {
+pub fn schema_error(schema: &Value) -> Option<String> {
     Schema::new(schema).err().map(|error| error.to_string())
 }
 

@@ -25,7 +25,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::engine::Shared;
 use crate::machine::{Artifact, Children, Env, Input, Machine, PostedOrder, Raise};
 use crate::model::{Delta, ModelAnswer};
-use crate::store::{Order, StoreError};
+use crate::store::{CommandKind, StoreError};
 use crate::tool::{DecisionRequest, ToolError, ToolOutput};
 use crate::transcript::Transcript;
 
@@ -50,8 +50,8 @@ pub(crate) enum Mail {
         prompt: PromptId,
         reply: oneshot::Sender<Result<Option<QueuedPrompt>, StoreError>>,
     },
-    Order {
-        order: Order,
+    CommandKind {
+        order: CommandKind,
         /// As it stands in the record, where it was posted.
         posted: Option<PostedOrder>,
         reply: oneshot::Sender<Result<(), StoreError>>,
@@ -173,7 +173,7 @@ impl Runner {
         let error = match outcome {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
-            Err(why) => StoreError::Broken(self.shared.masks.mask(&why).into_owned()),
+            Err(why) => StoreError::SessionFailed(self.shared.masks.mask(&why).into_owned()),
         };
         // What is closed here has no lease any more, which is no loss.
         if !closed.is_cancelled() {
@@ -233,7 +233,7 @@ impl Runner {
                 let _ = reply.send(outcome.clone());
                 unless_unavailable(outcome)
             }
-            Mail::Order {
+            Mail::CommandKind {
                 order,
                 posted,
                 reply,
@@ -357,18 +357,22 @@ impl Runner {
     }
 
     /// Carries an order out, once.
-    async fn order(&mut self, order: Order, posted: Option<PostedOrder>) -> Result<(), StoreError> {
+    async fn order(
+        &mut self,
+        order: CommandKind,
+        posted: Option<PostedOrder>,
+    ) -> Result<(), StoreError> {
         let last = self.machine.thread.last_command.as_ref();
         if posted.as_ref().is_some_and(|it| last == Some(&it.id)) {
             return Ok(());
         }
         let input = match order {
-            Order::Abort => Input::Abort {
+            CommandKind::Abort => Input::Abort {
                 partial: self.partial.clone(),
                 clear_queue: true,
             },
-            Order::Pause => Input::Pause,
-            Order::Resume => Input::Resume,
+            CommandKind::Pause => Input::Pause,
+            CommandKind::Resume => Input::Resume,
         };
         let input = match posted {
             Some(posted) => Input::Ordered(posted, Box::new(input)),
@@ -413,10 +417,10 @@ impl Runner {
             match self.write_raised(&output.batch, output.raise).await {
                 Ok(last) => break last,
                 // Somebody was quicker: what they decided holds, and is taken in first.
-                Err(StoreError::GateEnded(gate)) => {
+                Err(StoreError::GateClosed(gate)) => {
                     let store = &self.shared.store;
                     let ended = patiently(|| store.gate(&gate)).await?;
-                    let ended = ended.zip(again).ok_or(StoreError::GateEnded(gate))?;
+                    let ended = ended.zip(again).ok_or(StoreError::GateClosed(gate))?;
                     Box::pin(self.step(Input::Decided(Box::new(ended.0)))).await?;
                     return Box::pin(self.step_within(ended.1, somebody_waits)).await;
                 }

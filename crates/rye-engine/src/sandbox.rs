@@ -9,7 +9,7 @@ use std::time::Duration;
 use lillux::path_policy::Class;
 use rye_protocol::{ErrorCode, ErrorInfo};
 
-use crate::store::Later;
+use crate::BoxFuture;
 
 pub(crate) use measured::Measured;
 
@@ -25,17 +25,17 @@ pub enum SandboxError {
     Private(String),
     /// A path that leads to another place than when its use was permitted.
     #[error("{0} leads to another place than when it was asked about")]
-    Moved(String),
+    PathChanged(String),
     /// There is no such file or folder.
     #[error("there is no {0}")]
     NotFound(String),
     /// It is there and cannot be used so.
-    #[error("{path}: {why}")]
+    #[error("{path}: {reason}")]
     Unusable {
         /// Which.
         path: String,
         /// Why.
-        why: String,
+        reason: String,
     },
     /// A program could not be run.
     #[error("cannot run it: {0}")]
@@ -63,7 +63,7 @@ pub struct FileInfo {
     /// Its path, relative to the workspace.
     pub path: String,
     /// Whether it is a folder.
-    pub is_folder: bool,
+    pub is_dir: bool,
     /// Its length.
     pub size: u64,
     /// When it last changed, as this sandbox counts: what changed later has more.
@@ -72,7 +72,7 @@ pub struct FileInfo {
 
 /// Which files of a tree are wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Walk {
+pub struct WalkOptions {
     /// The folder above them; a file is a tree of its own.
     pub path: String,
     /// Also those whose name, or the name of a folder above, begins with a dot.
@@ -80,18 +80,18 @@ pub struct Walk {
     /// Also those that a `.gitignore` or an `.ignore` leaves out.
     pub ignored: bool,
     /// At most so many.
-    pub most: usize,
+    pub max_files: usize,
     /// How long to look.
-    pub time: Duration,
+    pub time_limit: Duration,
 }
 
 /// The files of a tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Walked {
+pub struct WalkResult {
     /// They, without folders and links, in the order of their paths.
     pub files: Vec<FileInfo>,
     /// Whether these are all: there may be too many, or no time for more.
-    pub whole: bool,
+    pub is_complete: bool,
 }
 
 /// A program to run.
@@ -110,12 +110,12 @@ pub struct Exec {
     /// How much of each stream is kept.
     pub max_output: Option<usize>,
     /// How much of each stream is told live, where that is less than what is kept.
-    pub max_told: Option<usize>,
+    pub max_streamed: Option<usize>,
 }
 
 /// What came of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Executed {
+pub struct ExecOutput {
     /// What it printed.
     pub stdout: String,
     /// What it said on the side.
@@ -129,22 +129,22 @@ pub struct Executed {
 }
 
 /// Who hears what happens while a program runs.
-pub trait Watcher: Send + Sync {
+pub trait ExecObserver: Send + Sync {
     /// A process was started; its handle is to be written down.
-    fn started(&self, process: &str);
+    fn on_start(&self, process: &str);
     /// It printed something.
-    fn printed(&self, text: &str);
+    fn on_output(&self, text: &str);
 }
 
 /// What a sandbox gives, some time.
-pub type Done<'a, T> = Later<'a, Result<T, SandboxError>>;
+pub type SandboxFuture<'a, T> = BoxFuture<'a, Result<T, SandboxError>>;
 
 /// Where a path really leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeadsTo {
+pub struct ResolvedPath {
     /// The path itself; where there is a link on it, the path of the place that it leads to,
     /// relative to the workspace if it is in there.
-    pub real: String,
+    pub path: String,
     /// How it may be used.
     pub class: Class,
 }
@@ -156,55 +156,59 @@ pub trait Sandbox: Send + Sync + 'static {
     fn kind(&self) -> &'static str;
     /// The folder of this machine that it works in, without links, where it is one. What a
     /// person approved in one folder is asked about again in another.
-    fn folder(&self) -> Option<String> {
+    fn working_dir(&self) -> Option<String> {
         None
     }
     /// The bytes of a file.
-    fn read<'a>(&'a self, path: &'a str) -> Done<'a, Vec<u8>>;
+    fn read<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<u8>>;
     /// Writes a file, whole, and makes the folders it needs.
-    fn write<'a>(&'a self, path: &'a str, bytes: &'a [u8]) -> Done<'a, ()>;
+    fn write<'a>(&'a self, path: &'a str, bytes: &'a [u8]) -> SandboxFuture<'a, ()>;
     /// Writes a file, like [`write`](Self::write), if its path still leads to where it led
     /// when the write was permitted.
-    fn write_to<'a>(
+    fn write_resolved<'a>(
         &'a self,
         path: &'a str,
-        permitted: &'a LeadsTo,
+        permitted: &'a ResolvedPath,
         bytes: &'a [u8],
-    ) -> Done<'a, ()> {
+    ) -> SandboxFuture<'a, ()> {
         Box::pin(async move {
-            if self.leads_to(path).await != *permitted {
-                return Err(SandboxError::Moved(path.to_owned()));
+            if self.resolve_path(path).await != *permitted {
+                return Err(SandboxError::PathChanged(path.to_owned()));
             }
             self.write(path, bytes).await
         })
     }
     /// What is in a folder, in order.
-    fn list<'a>(&'a self, path: &'a str) -> Done<'a, Vec<FileInfo>>;
+    fn list<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<FileInfo>>;
     /// The bytes of many files, each its own success. One that is longer than `longest`
     /// is refused.
     fn read_many<'a>(
         &'a self,
         paths: &'a [String],
         longest: u64,
-    ) -> Later<'a, Vec<Result<Vec<u8>, SandboxError>>> {
+    ) -> BoxFuture<'a, Vec<Result<Vec<u8>, SandboxError>>> {
         Box::pin(walk::read_many(self, paths, longest))
     }
     /// All files of a tree but those that ignore files leave out. `.git` is never among
     /// them, unless it is asked for by name.
-    fn walk<'a>(&'a self, walk: &'a Walk) -> Done<'a, Walked> {
+    fn walk<'a>(&'a self, walk: &'a WalkOptions) -> SandboxFuture<'a, WalkResult> {
         Box::pin(walk::over(self, walk))
     }
     /// What is known of a file.
-    fn stat<'a>(&'a self, path: &'a str) -> Done<'a, FileInfo>;
+    fn stat<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, FileInfo>;
     /// Makes a folder, and those above it.
-    fn mkdir<'a>(&'a self, path: &'a str) -> Done<'a, ()>;
+    fn mkdir<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()>;
     /// Removes a file, or a folder with all that is in it.
-    fn rm<'a>(&'a self, path: &'a str) -> Done<'a, ()>;
+    fn rm<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()>;
     /// Ends a process that a dead host left running, by the handle that was written down.
-    fn end<'a>(&'a self, process: &'a str) -> Later<'a, ()>;
+    fn kill<'a>(&'a self, process: &'a str) -> BoxFuture<'a, ()>;
     /// Where a path leads once links are followed; one that confines refuses what leads out.
-    fn leads_to<'a>(&'a self, path: &'a str) -> Later<'a, LeadsTo>;
+    fn resolve_path<'a>(&'a self, path: &'a str) -> BoxFuture<'a, ResolvedPath>;
 
     /// Runs a program. Dropping the future ends it with all that it started.
-    fn exec<'a>(&'a self, exec: Exec, watcher: &'a dyn Watcher) -> Done<'a, Executed>;
+    fn exec<'a>(
+        &'a self,
+        exec: Exec,
+        watcher: &'a dyn ExecObserver,
+    ) -> SandboxFuture<'a, ExecOutput>;
 }

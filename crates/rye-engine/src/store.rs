@@ -1,8 +1,6 @@
 //! Where the record is kept: the one trait through which anything is written.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 
 use rye_protocol::{
     Archive, Batch, CommandId, Entry, EntryId, Event, Gate, GateId, GateRef, GateStatus,
@@ -11,11 +9,10 @@ use rye_protocol::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
-/// Something that is there later.
-pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+use crate::BoxFuture;
 
 /// What a store gives, some time.
-pub type Stored<'a, T> = Later<'a, Result<T, StoreError>>;
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// The right to write a session, until somebody else takes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +29,7 @@ pub enum Claim {
     /// Only if nobody who is alive has it.
     IfFree,
     /// From whoever has it: what they write from now on is refused.
-    Take,
+    TakeOver,
 }
 
 /// Why something was not stored or read.
@@ -44,31 +41,31 @@ pub enum StoreError {
     Fenced(SessionId),
     /// Somebody who is alive has it.
     #[error("session {session} is in use by {holder}")]
-    Held {
+    InUse {
         /// Which.
         session: SessionId,
         /// By whom.
         holder: String,
     },
     /// It names something that is not there: nothing was written.
-    #[error("there is no {what} {id}")]
+    #[error("there is no {kind} {id}")]
     NotFound {
         /// What kind of thing.
-        what: &'static str,
+        kind: &'static str,
         /// Which.
         id: String,
     },
     /// It is there already and is not the same: nothing was written.
-    #[error("{what} {id} is there already, and differs")]
+    #[error("{kind} {id} is there already, and differs")]
     Conflict {
         /// What kind of thing.
-        what: &'static str,
+        kind: &'static str,
         /// Which.
         id: String,
     },
     /// A gate has ended and is not changed again: nothing was written.
     #[error("gate {0} has ended")]
-    GateEnded(GateId),
+    GateClosed(GateId),
     /// The thread takes no prompts: nothing was written.
     #[error("thread {0} is archived and takes no prompts")]
     Archived(String),
@@ -84,12 +81,12 @@ pub enum StoreError {
     /// A bug, of ours or of a part that the host brought: the session stands still until it
     /// is opened again.
     #[error("the session broke down: {0}")]
-    Broken(String),
+    SessionFailed(String),
 }
 
 /// Something that anybody may write, also without the lease.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Post {
+pub enum InboxMessage {
     /// A prompt that waits.
     Prompt(Box<QueuedPrompt>),
     /// A decision.
@@ -100,27 +97,27 @@ pub enum Post {
         resolution: Resolution,
     },
     /// An order to whoever runs the session.
-    Control(Control),
+    Command(SessionCommand),
 }
 
 /// An order to whoever runs a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Control {
+pub struct SessionCommand {
     /// Its id: posted again, it is the one that is there.
     pub id: CommandId,
     /// To one thread, or to all.
     pub thread: Option<ThreadId>,
     /// What.
-    pub order: Order,
+    pub kind: CommandKind,
 }
 
-impl Control {
+impl SessionCommand {
     /// A new order, to one thread or to all.
-    pub fn new(thread: Option<ThreadId>, order: Order) -> Self {
+    pub fn new(thread: Option<ThreadId>, kind: CommandKind) -> Self {
         Self {
             id: CommandId::new(),
             thread,
-            order,
+            kind,
         }
     }
 }
@@ -128,7 +125,7 @@ impl Control {
 /// What is ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum CommandKind {
     /// End what runs, and forget what waits.
     Abort,
     /// Begin nothing more.
@@ -139,20 +136,20 @@ pub enum Order {
 
 /// What came of a post.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Posted {
+pub enum PostOutcome {
     /// It is written.
     Written,
     /// The same was written before.
-    Same,
+    Duplicate,
     /// Another decision was made before: this.
     Conflict(Resolution),
     /// The gate was withdrawn or has expired: nobody waits for a decision.
-    Gone(GateStatus),
+    GateClosed(GateStatus),
 }
 
 /// All that is needed to go on with a session, but its history.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Record {
+pub struct SessionSnapshot {
     /// It.
     pub session: Session,
     /// Its threads, in the order in which they were made.
@@ -192,36 +189,41 @@ pub struct SessionFilter {
 /// [`posts`](Self::posts).
 pub trait SessionStore: Send + Sync + 'static {
     /// Takes a session, there already or not.
-    fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> Stored<'a, Lease>;
+    fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> StoreFuture<'a, Lease>;
 
     /// Gives it back. A lease that was lost is no error.
-    fn release<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()>;
+    fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()>;
 
     /// Writes a batch and gives the number of the session's last event.
-    fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> Stored<'a, u64>;
+    fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> StoreFuture<'a, u64>;
 
     /// Writes what anybody may.
-    fn post<'a>(&'a self, session: &'a SessionId, post: Post) -> Stored<'a, Posted>;
+    fn post<'a>(
+        &'a self,
+        session: &'a SessionId,
+        post: InboxMessage,
+    ) -> StoreFuture<'a, PostOutcome>;
 
     /// Which sessions others have posted to, as it happens, in this process and in others.
-    fn posts(&self) -> broadcast::Receiver<SessionId>;
+    fn subscribe_posts(&self) -> broadcast::Receiver<SessionId>;
 
     /// Orders that were not carried out yet, the oldest first. Each stays until a commit
     /// [ends](rye_protocol::Op::CompleteCommand) it, so that none is lost on the way.
-    fn controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>>;
+    fn pending_commands<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Vec<SessionCommand>>;
 
     /// All that is needed to go on; none if there is no such session.
-    fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>>;
+    fn snapshot<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<SessionSnapshot>>;
 
     /// The session with all that belongs to it, ended or not; none if there is none.
-    fn archive<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Archive>>;
+    fn archive<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Archive>>;
 
     /// Sessions, the newest first. One that cannot be read is among them, so that the others
     /// are found: its status is `error`, and its metadata say why under [`UNREADABLE`].
-    fn sessions(&self, filter: SessionFilter) -> Stored<'_, Vec<Session>>;
+    fn sessions(&self, filter: SessionFilter) -> StoreFuture<'_, Vec<Session>>;
 
     /// From the first entry to this one.
-    fn path<'a>(&'a self, session: &'a SessionId, leaf: &'a EntryId) -> Stored<'a, Vec<Entry>>;
+    fn path<'a>(&'a self, session: &'a SessionId, leaf: &'a EntryId)
+    -> StoreFuture<'a, Vec<Entry>>;
 
     /// Entries of a thread in the order in which they were written, from behind one on.
     fn entries<'a>(
@@ -230,16 +232,16 @@ pub trait SessionStore: Send + Sync + 'static {
         thread: &'a ThreadId,
         after: Option<&'a EntryId>,
         limit: usize,
-    ) -> Stored<'a, Vec<Entry>>;
+    ) -> StoreFuture<'a, Vec<Entry>>;
 
     /// A gate.
-    fn gate<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Option<Gate>>;
+    fn gate<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Option<Gate>>;
 
     /// Where a gate was shown, the first place first.
-    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Vec<GateRef>>;
+    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Vec<GateRef>>;
 
     /// Gates that wait for a decision, of one session or of all, the oldest first.
-    fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> Stored<'a, Vec<Gate>>;
+    fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Gate>>;
 
     /// Events with numbers above one, in order.
     fn events<'a>(
@@ -247,10 +249,10 @@ pub trait SessionStore: Send + Sync + 'static {
         session: &'a SessionId,
         after: u64,
         limit: usize,
-    ) -> Stored<'a, Vec<Event>>;
+    ) -> StoreFuture<'a, Vec<Event>>;
 
     /// Forgets sessions, each with all that belongs to it: all of them, or none.
-    fn remove<'a>(&'a self, leases: &'a [Lease]) -> Stored<'a, ()>;
+    fn remove<'a>(&'a self, leases: &'a [Lease]) -> StoreFuture<'a, ()>;
 }
 
 impl fmt::Debug for dyn SessionStore {

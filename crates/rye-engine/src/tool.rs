@@ -12,13 +12,13 @@ use rye_protocol::{ErrorCode, Gate, GateStatus, Part, ProcessRef, Resolution};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::bridge::Risk;
+use crate::BoxFuture;
+use crate::audit;
 use crate::engine::Inner;
+use crate::meta_tools::Risk;
 use crate::model::ToolSpec;
-use crate::proof;
 use crate::runner::Mail;
 use crate::sandbox::Sandbox;
-use crate::store::Later;
 use lillux::mask::{Masks, Stream};
 
 pub use approval::Approval;
@@ -139,12 +139,16 @@ pub trait Tool: Send + Sync + 'static {
     /// [`ToolContext::effect`] that it begins, and what may be done with it from there on: so
     /// it **must** say so before it does anything that must not happen twice. Of any other
     /// tool, a call that was cut off before it asked counts as begun.
-    fn asks_first(&self, _: &dyn Sandbox) -> bool {
+    fn may_request_decision(&self, _: &dyn Sandbox) -> bool {
         false
     }
 
     /// Does it. The arguments fit its schema. Dropping the future ends what it began.
-    fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>>;
+    fn run(
+        &self,
+        args: Value,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>>;
 }
 
 /// What a tool has at hand.
@@ -187,12 +191,14 @@ impl ToolContext {
         &self,
         request: DecisionRequest,
     ) -> Result<Resolution, ToolError> {
-        self.ask(request).await.map(|(resolution, _)| resolution)
+        self.request_decision_with_context(request)
+            .await
+            .map(|(resolution, _)| resolution)
     }
 
     /// The same, with what the gate was about when it was opened, which may be another
     /// thing than the request is about now.
-    pub async fn ask(
+    pub async fn request_decision_with_context(
         &self,
         request: DecisionRequest,
     ) -> Result<(Resolution, Map<String, Value>), ToolError> {
@@ -246,7 +252,7 @@ impl ToolContext {
     }
 
     /// Gates of this session that were answered so.
-    pub async fn answered(&self, action: &str) -> Result<Vec<Gate>, ToolError> {
+    pub async fn gates_resolved_with(&self, action: &str) -> Result<Vec<Gate>, ToolError> {
         let gone = || ToolError::failed("the session is closed");
         let engine = self.engine.upgrade().ok_or_else(gone)?;
         let archive = engine.archive(&self.session).await;
@@ -260,7 +266,7 @@ impl ToolContext {
                 return false;
             };
             resolution.action == action
-                && !proof::is_doubted(&archive, &gate.id)
+                && !audit::is_doubted(&archive, &gate.id)
                 && engine.check_signature(gate, resolution).is_ok()
         });
         Ok(gates)
@@ -268,7 +274,7 @@ impl ToolContext {
 
     /// Says what may be done if the host dies from here on, where that is not what the tool
     /// says of all its calls. It is written down when this returns.
-    pub async fn effect(&self, effect: Effect) -> Result<(), ToolError> {
+    pub async fn set_effect(&self, effect: Effect) -> Result<(), ToolError> {
         let (reply, written) = oneshot::channel();
         let mail = Mail::Effect(self.call.clone(), effect, reply);
         let gone = || ToolError::failed("the thread has ended");
@@ -277,7 +283,7 @@ impl ToolContext {
     }
 
     /// Has a secret masked from now on, in all that tools give, print and say.
-    pub fn mask(&self, secret: &str) {
+    pub fn redact(&self, secret: &str) {
         self.masks.add(secret);
     }
 
@@ -304,7 +310,7 @@ impl ToolContext {
     }
 
     /// Writes a process down that the tool has started, to be ended if this host dies.
-    pub fn started(&self, process: ProcessRef) {
+    pub fn register_process(&self, process: ProcessRef) {
         let call = self.call.clone();
         let _ = self.mail.send(Mail::Process(call, process));
     }

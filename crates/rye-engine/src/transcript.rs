@@ -38,7 +38,7 @@ impl Transcript {
         for entry in path {
             transcript.note_calls(entry);
         }
-        for shown in View::of(path).shown() {
+        for shown in View::new(path).shown() {
             match shown {
                 Shown::Sum(message) => transcript.add(message),
                 Shown::Entry {

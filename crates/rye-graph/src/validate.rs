@@ -75,10 +75,10 @@ fn ways_out(graph: &Graph, reached: &[bool], problems: &mut Vec<Problem>) {
     }
     let stuck = (0..graph.nodes.len()).filter(|index| reached[*index] && !leads_out[*index]);
     // Those that lead into a loop are not in it.
-    let mut stuck: Vec<_> = stuck.filter(|it| leads_to(graph, *it)[*it]).collect();
+    let mut stuck: Vec<_> = stuck.filter(|it| resolve_path(graph, *it)[*it]).collect();
     while let Some(first) = stuck.first().copied() {
-        let from_first = leads_to(graph, first);
-        let is_in_it = |it: usize| from_first[it] && leads_to(graph, it)[first];
+        let from_first = resolve_path(graph, first);
+        let is_in_it = |it: usize| from_first[it] && resolve_path(graph, it)[first];
         let (names, others): (Vec<_>, _) = stuck.into_iter().partition(|it| is_in_it(*it));
         stuck = others;
         let names = names.iter().map(|it| graph.nodes[*it].name.as_str());
@@ -91,7 +91,7 @@ fn ways_out(graph: &Graph, reached: &[bool], problems: &mut Vec<Problem>) {
 }
 
 /// Which nodes a way leads to from one.
-fn leads_to(graph: &Graph, index: usize) -> Vec<bool> {
+fn resolve_path(graph: &Graph, index: usize) -> Vec<bool> {
     let mut seen = vec![false; graph.nodes.len()];
     let mut open: Vec<_> = ways(&graph.nodes[index]).collect();
     while let Some(other) = open.pop() {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use rye_engine::bridge::{AtLimit, Mode, Policy};
+use rye_engine::meta_tools::{LimitPolicy, Mode, Policy};
 use rye_items::trust::IgnoredFile;
 use rye_items::{Space, SpaceError, Spaces};
 use rye_model::ConfigFile;
@@ -80,6 +80,6 @@ fn tightening(policy: Policy) -> Policy {
     let rules = policy.rules.into_iter();
     Policy {
         rules: rules.filter(|rule| rule.action != Mode::Allow).collect(),
-        limits: policy.limits.filter(|limits| *limits == AtLimit::End),
+        limits: policy.limits.filter(|limits| *limits == LimitPolicy::End),
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use lillux::keys::SigningKey;
 use lillux::{Hash, durable, visible_line};
-use rye_engine::bridge::{ActionError, Prepared, Remembered};
+use rye_engine::meta_tools::{ResolvedTool, StoredApproval, ToolProviderError};
 use rye_items::CommentStyle;
 use rye_items::signature::{self, APPROVAL, Binding};
 use rye_items::trust::Trust;
@@ -62,7 +62,7 @@ impl Approved {
 
     /// Whether somebody who is trusted has written down that it may run here. What nobody
     /// trusted has signed says nothing.
-    pub(crate) fn look(&self, prepared: &Prepared, trust: &Trust<'_>) -> Remembered {
+    pub(crate) fn look(&self, prepared: &ResolvedTool, trust: &Trust<'_>) -> StoredApproval {
         let mut elsewhere = None;
         for name in self.files(&prepared.hash) {
             let Ok(bytes) = std::fs::read(self.folder.join(&name)) else {
@@ -75,13 +75,13 @@ impl Approved {
                 continue;
             }
             match said.project {
-                project if project == self.project => return Remembered::Yes,
+                project if project == self.project => return StoredApproval::Granted,
                 other => elsewhere = Some(other),
             }
         }
         match elsewhere {
-            None => Remembered::No,
-            Some(other) => Remembered::NotHere(self.why(&other)),
+            None => StoredApproval::NotGranted,
+            Some(other) => StoredApproval::NotValidHere(self.why(&other)),
         }
     }
 
@@ -105,7 +105,7 @@ impl Approved {
     }
 
     /// Writes down that it may run here.
-    pub(crate) fn write(&self, prepared: &Prepared, by: &str) -> Result<(), ActionError> {
+    pub(crate) fn write(&self, prepared: &ResolvedTool, by: &str) -> Result<(), ToolProviderError> {
         let key = self.key.as_ref().ok_or_else(|| {
             unusable(&"there is no key to sign the approval with: rye keys generate")
         })?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
-use rye_engine::bridge::{self, ActionSource, AtLimit, Policy};
+use rye_engine::meta_tools::{self, LimitPolicy, Policy, ToolProvider};
 use rye_engine::tool::Tool;
 use rye_executor::{Executor, Roots};
 use rye_graph::StateGraph;
@@ -86,12 +86,12 @@ pub fn bridge(
     let pins = state.join("mcp-pins");
     let servers = Servers::new(Arc::clone(&executor), pool, project.clone(), vault, &pins);
     let items = Items::new(executor, catalogue, &project, key);
-    let mut sources: Vec<Arc<dyn ActionSource>> = vec![Arc::new(items), Arc::new(servers)];
+    let mut sources: Vec<Arc<dyn ToolProvider>> = vec![Arc::new(items), Arc::new(servers)];
     if !commands.is_empty() {
         sources.push(Arc::new(commands));
     }
-    let asks_for_more = policy.limits == Some(AtLimit::Ask);
-    let tools = bridge::tools(sources, policy.clone());
+    let asks_for_more = policy.limits == Some(LimitPolicy::Ask);
+    let tools = meta_tools::tools(sources, policy.clone());
     Ok(Bridge {
         tools,
         policy,

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use lillux::keys::SigningKey;
 use lillux::{Hash, canonical, time};
-use rye_engine::bridge::APPROVE;
-use rye_engine::proof::{ARGS_HASH, CHAIN_HASH, args_hash, check_receipt, receipt};
+use rye_engine::audit::{ARGS_HASH, CHAIN_HASH, args_hash, check_receipt, receipt};
+use rye_engine::meta_tools::APPROVE;
 use rye_engine::protocol::{
     Action, Gate, GateId, GateKind, GateStatus, Millis, Resolution, SessionId, SessionStatus,
 };
@@ -125,7 +125,9 @@ impl CallGates {
         let gate = gate(&session, project, call, &hash, body);
         match self.write(&gate, project).await {
             // Another server has just asked the same.
-            Ok(()) | Err(StoreError::Held { .. } | StoreError::Conflict { .. }) => Ok(waits(&gate)),
+            Ok(()) | Err(StoreError::InUse { .. } | StoreError::Conflict { .. }) => {
+                Ok(waits(&gate))
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -201,7 +203,7 @@ impl CallGates {
             Ok(true) if counts => Ok(Some(CallDecision::Denied)),
             Ok(_) => Ok(None),
             // Another server is about to use it.
-            Err(StoreError::Held { .. }) => Ok(Some(waits(gate))),
+            Err(StoreError::InUse { .. }) => Ok(Some(waits(gate))),
             Err(error) => Err(error),
         }
     }
@@ -211,7 +213,7 @@ impl CallGates {
         let session = &gate.origin.session;
         let lease = self.store.claim(session, Claim::IfFree).await?;
         let ended = async {
-            let Some(record) = self.store.record(session).await? else {
+            let Some(record) = self.store.snapshot(session).await? else {
                 return Ok(false);
             };
             if record.session.status == SessionStatus::Terminated {
@@ -231,7 +233,7 @@ impl CallGates {
         match self.store.claim(&gate.origin.session, Claim::IfFree).await {
             Ok(lease) => self.store.remove(&[lease]).await,
             // Another server does.
-            Err(StoreError::Held { .. }) => Ok(()),
+            Err(StoreError::InUse { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -243,7 +245,7 @@ impl CallGates {
             let is_approved = match &before.status {
                 GateStatus::Pending => false,
                 GateStatus::Resolved { resolution } => {
-                    let record = self.store.record(&before.origin.session).await?;
+                    let record = self.store.snapshot(&before.origin.session).await?;
                     let is_open = |it: &SessionStatus| *it != SessionStatus::Terminated;
                     if !record.is_some_and(|record| is_open(&record.session.status)) {
                         continue;
@@ -285,7 +287,7 @@ fn after(start: Millis) -> Millis {
 }
 
 fn session_id(text: String) -> Result<SessionId, StoreError> {
-    SessionId::try_from(text).map_err(|error| StoreError::Broken(error.to_string()))
+    SessionId::try_from(text).map_err(|error| StoreError::SessionFailed(error.to_string()))
 }
 
 /// As much of a hash as an id has.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rye_engine::bridge::{Command, CommandTool, Commands};
+use rye_engine::meta_tools::{CommandEntry, CommandSpec, CommandTools};
 use rye_items::Spaces;
 use rye_items::trust::IgnoredFile;
 use serde::Deserialize;
@@ -16,12 +16,12 @@ pub const COMMANDS: &str = "config/agent/commands.yaml";
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    commands: BTreeMap<String, CommandTool>,
+    commands: BTreeMap<String, CommandSpec>,
 }
 
 /// The programs of all spaces, project over user over system, and the files that do not
 /// count, since nobody who is trusted has signed them.
-pub fn commands(spaces: &Spaces) -> Result<(Commands, Vec<IgnoredFile>), ApprovalsError> {
+pub fn commands(spaces: &Spaces) -> Result<(CommandTools, Vec<IgnoredFile>), ApprovalsError> {
     let (files, ignored) = config::files(spaces, COMMANDS)?.accepted();
     let mut all = BTreeMap::new();
     // The most specific first.
@@ -33,12 +33,12 @@ pub fn commands(spaces: &Spaces) -> Result<(Commands, Vec<IgnoredFile>), Approva
             why: error.to_string(),
         })?;
         for (name, tool) in read.commands {
-            all.entry(name).or_insert_with(|| Command {
-                tool,
+            all.entry(name).or_insert_with(|| CommandEntry {
+                spec: tool,
                 space: Some(space.as_str().to_owned()),
                 signed_by: Some(file.path.display().to_string()),
             });
         }
     }
-    Ok((Commands::new(all), ignored))
+    Ok((CommandTools::new(all), ignored))
 }

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lillux::mask::Masks;
-use rye_engine::credential::{Credential, CredentialError, CredentialStore, Held, Owner};
+use rye_engine::credential::{
+    Credential, CredentialError, CredentialFuture, CredentialStore, Owner,
+};
 use rye_executor::dotenv;
 use rye_executor::redact::is_secret_variable;
 use rye_items::vault::{SecretName, Vault, VaultError};
@@ -49,7 +51,11 @@ impl Credentials {
 }
 
 impl CredentialStore for Credentials {
-    fn get<'a>(&'a self, owner: &'a Owner, service: &'a str) -> Held<'a, Option<Credential>> {
+    fn get<'a>(
+        &'a self,
+        owner: &'a Owner,
+        service: &'a str,
+    ) -> CredentialFuture<'a, Option<Credential>> {
         Box::pin(async move {
             match self.sealed.get(owner, service).await? {
                 None if matches!(owner, Owner::User(_)) => self.of_vault(service),
@@ -63,15 +69,15 @@ impl CredentialStore for Credentials {
         owner: &'a Owner,
         service: &'a str,
         credential: &'a Credential,
-    ) -> Held<'a, ()> {
+    ) -> CredentialFuture<'a, ()> {
         self.sealed.put(owner, service, credential)
     }
 
-    fn remove<'a>(&'a self, owner: &'a Owner, service: &'a str) -> Held<'a, bool> {
+    fn remove<'a>(&'a self, owner: &'a Owner, service: &'a str) -> CredentialFuture<'a, bool> {
         self.sealed.remove(owner, service)
     }
 
-    fn list(&self) -> Held<'_, Vec<(Owner, String)>> {
+    fn list(&self) -> CredentialFuture<'_, Vec<(Owner, String)>> {
         self.sealed.list()
     }
 }

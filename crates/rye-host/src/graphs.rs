@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use lillux::keys::{Fingerprint, PublicKey};
-use rye_engine::proof;
+use rye_engine::audit;
 use rye_engine::protocol::{Gate, Resolution};
 use rye_executor::Roots;
 use rye_graph::TrustPolicy;
@@ -52,7 +52,7 @@ impl TrustPolicy for Trusted {
     }
 
     fn receipt(&self, gate: &Gate, resolution: &Resolution) -> Result<bool, String> {
-        proof::check_receipt(gate, resolution, |name| self.user_key(name))
+        audit::check_receipt(gate, resolution, |name| self.user_key(name))
     }
 }
 
@@ -99,9 +99,9 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(trust.receipt(&gate, &resolution), Ok(false));
-        resolution.receipt = Some(Box::new(proof::receipt(&gate, &resolution, &foreign)));
+        resolution.receipt = Some(Box::new(audit::receipt(&gate, &resolution, &foreign)));
         assert!(trust.receipt(&gate, &resolution).is_err());
-        resolution.receipt = Some(Box::new(proof::receipt(&gate, &resolution, &own)));
+        resolution.receipt = Some(Box::new(audit::receipt(&gate, &resolution, &own)));
         assert_eq!(trust.receipt(&gate, &resolution), Ok(true));
     }
 }

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use lillux::path_policy::{Class, PathPolicy, Protected, Sensitive};
-use rye_engine::guides::{Found, Guides, Role, Skill};
+use rye_engine::BoxFuture;
+use rye_engine::guides::{GuideFuture, Guides, Role, Skill};
 use rye_engine::sandbox::Sandbox;
-use rye_engine::store::Later;
 use rye_items::Spaces;
 
 use page::Page;
@@ -102,7 +102,7 @@ impl Files {
 }
 
 impl Guides for Files {
-    fn role<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> Found<'a, Role> {
+    fn role<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> GuideFuture<'a, Role> {
         Box::pin(async move {
             let page = self.page("role", ROLES, name, sandbox).await?;
             if page.body.trim().is_empty() {
@@ -117,14 +117,14 @@ impl Guides for Files {
         })
     }
 
-    fn skill<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> Found<'a, Skill> {
+    fn skill<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> GuideFuture<'a, Skill> {
         Box::pin(async move {
             let page = self.page("skill", SKILLS, name, sandbox).await?;
             Ok(skill(name, page))
         })
     }
 
-    fn skills<'a>(&'a self, sandbox: &'a dyn Sandbox) -> Later<'a, Vec<Skill>> {
+    fn skills<'a>(&'a self, sandbox: &'a dyn Sandbox) -> BoxFuture<'a, Vec<Skill>> {
         Box::pin(async move {
             let all = self.all(SKILLS, sandbox).await;
             let pages = all.iter().filter_map(|(name, text)| {
@@ -135,7 +135,7 @@ impl Guides for Files {
         })
     }
 
-    fn rules<'a>(&'a self, sandbox: &'a dyn Sandbox) -> Later<'a, Option<String>> {
+    fn rules<'a>(&'a self, sandbox: &'a dyn Sandbox) -> BoxFuture<'a, Option<String>> {
         Box::pin(async move {
             let bytes = match read_inside(sandbox, RULES).await {
                 Some(bytes) => Some(bytes),
@@ -190,7 +190,7 @@ fn of_folder(folder: &Path) -> Vec<(String, String)> {
 /// A file of a sandbox, unless a link leads out of the workspace: nobody asked for what lies
 /// there, and what is read here goes to a model.
 async fn read_inside(sandbox: &dyn Sandbox, path: &str) -> Option<Vec<u8>> {
-    if leads_out(sandbox.leads_to(path).await.class) {
+    if leads_out(sandbox.resolve_path(path).await.class) {
         return None;
     }
     sandbox.read(path).await.ok()
@@ -220,7 +220,7 @@ async fn of_sandbox(kind: &str, sandbox: &dyn Sandbox) -> Vec<(String, String)> 
     };
     let mut all = Vec::new();
     for file in files {
-        let path = if file.is_folder {
+        let path = if file.is_dir {
             format!("{}/SKILL.md", file.path)
         } else {
             file.path

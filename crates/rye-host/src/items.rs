@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use lillux::Hash;
 use lillux::keys::SigningKey;
-use rye_engine::bridge::{
-    ActionError, ActionSource, Listed, Listing, Piece, Prepared, Reason, Remembered, Review, Risk,
+use rye_engine::BoxFuture;
+use rye_engine::meta_tools::{
+    Component, ResolvedTool, Review, ReviewReason, Risk, StoredApproval, ToolListing, ToolProvider,
+    ToolProviderError, ToolSummary,
 };
 use rye_engine::protocol::{ErrorCode, ErrorInfo};
 use rye_engine::sandbox::Sandbox;
-use rye_engine::store::Later;
 use rye_engine::tool::{Effect, ToolContext, ToolOutput};
 use rye_executor::chain::{Chain, Link};
 use rye_executor::{
@@ -66,7 +67,7 @@ impl Items {
         }
     }
 
-    fn listed(&self, query: &str, limit: usize) -> Result<Listing, ActionError> {
+    fn listed(&self, query: &str, limit: usize) -> Result<ToolListing, ToolProviderError> {
         let library = self.executor.library().map_err(|error| refused(&error))?;
         let query = Query {
             kinds: vec![ItemKind::Tool],
@@ -79,14 +80,14 @@ impl Items {
         let may_run = |hit: &&Hit| library.verify_hit(hit, &trust).is_ok();
         // What nobody vouches for would not run; `rye search` shows it all the same.
         let hits = answer.hits.iter().filter(may_run);
-        Ok(Listing {
-            actions: hits.map(listed).collect(),
+        Ok(ToolListing {
+            tools: hits.map(listed).collect(),
             total: answer.total,
             warnings: Vec::new(),
         })
     }
 
-    fn prepared(&self, id: &str) -> Result<Prepared, ActionError> {
+    fn prepared(&self, id: &str) -> Result<ResolvedTool, ToolProviderError> {
         let parsed: ItemId = id.parse().map_err(|error| unusable(&error))?;
         let reference = ItemRef::new(ItemKind::Tool, parsed);
         let chain = self.executor.chain(&reference);
@@ -95,7 +96,7 @@ impl Items {
         // A tool that changes nothing and is given no paths may run beside any sandbox.
         let is_pure = metadata.effect() == Some(Said::Pure) && metadata.reads().is_empty();
         let is_remote = chain.primitive().id().as_str() == HTTP_CLIENT;
-        Ok(Prepared {
+        Ok(ResolvedTool {
             // As rules name it: a bare name may lead to an id in a folder.
             id: chain.tool().id().to_string(),
             description: metadata.description().unwrap_or_default().to_owned(),
@@ -106,7 +107,7 @@ impl Items {
             effect: metadata.effect().map_or(Effect::default(), effect),
             drift: None,
             hash: chain.hash.to_hex(),
-            pieces: pieces(&chain),
+            components: pieces(&chain),
             handle: Arc::new(Handle {
                 tool: chain.tool().item.reference.clone(),
                 hash: chain.hash,
@@ -119,14 +120,14 @@ impl Items {
     /// a sandbox that is not a folder of this machine.
     fn reviewed(
         &self,
-        prepared: &Prepared,
+        prepared: &ResolvedTool,
         params: &Value,
         sandbox: &dyn Sandbox,
-    ) -> Result<Review, ActionError> {
+    ) -> Result<Review, ToolProviderError> {
         let Some(handle) = prepared.handle.downcast_ref::<Handle>() else {
-            return Err(ActionError::Changed);
+            return Err(ToolProviderError::Changed);
         };
-        let workspace = sandbox.folder().map(PathBuf::from);
+        let workspace = sandbox.working_dir().map(PathBuf::from);
         let needs = self
             .executor
             .approval_reasons(&handle.tool, params, workspace.as_deref());
@@ -134,21 +135,21 @@ impl Items {
         let mut reasons = Vec::new();
         if workspace.is_none() && handle.uses_machine {
             let kind = sandbox.kind();
-            reasons.push(Reason {
+            reasons.push(ReviewReason {
                 text: format!("it runs on this machine, outside of the {kind} sandbox"),
-                may_be_allowed_by_rule: true,
-                is_about_action: true,
+                can_be_allowed_by_rule: true,
+                applies_to_all_params: true,
             });
         }
         let mut writes = Vec::new();
         for need in needs {
-            reasons.extend(need.reason().map(|text| Reason {
+            reasons.extend(need.reason().map(|text| ReviewReason {
                 text,
-                may_be_allowed_by_rule: match &need {
+                can_be_allowed_by_rule: match &need {
                     ApprovalReason::SensitiveWrite(write) => write.reason.may_be_allowed_by_rule(),
                     _ => true,
                 },
-                is_about_action: false,
+                applies_to_all_params: false,
             }));
             if let ApprovalReason::SensitiveWrite(write) = need {
                 writes.push(write);
@@ -160,19 +161,19 @@ impl Items {
 
     async fn run(
         &self,
-        prepared: &Prepared,
+        prepared: &ResolvedTool,
         review: &Review,
         params: Value,
         context: &ToolContext,
-    ) -> Result<ToolOutput, ActionError> {
+    ) -> Result<ToolOutput, ToolProviderError> {
         let handle = prepared.handle.downcast_ref::<Handle>();
         let permitted = review.handle.downcast_ref::<Permitted>();
         let (Some(Handle { tool, hash, .. }), Some(permitted)) = (handle, permitted) else {
-            return Err(ActionError::Changed);
+            return Err(ToolProviderError::Changed);
         };
         // As it is now: it may have been written since the last call.
         for secret in secrets_of(&self.project) {
-            context.mask(&secret);
+            context.redact(&secret);
         }
         let live = context.clone();
         let mut request = Request::new(tool.clone()).parameters(params);
@@ -187,15 +188,15 @@ impl Items {
         let mut trace = rye_executor::Trace::disabled();
         let envelope = match self.executor.try_execute(request, &mut trace).await {
             Ok(envelope) => envelope,
-            Err(ExecuteError::ApprovalVoid(_)) => return Err(ActionError::Changed),
+            Err(ExecuteError::ApprovalVoid(_)) => return Err(ToolProviderError::Changed),
             Err(error) => return Err(refused(&error)),
         };
         output(envelope)
     }
 }
 
-fn listed(hit: &Hit) -> Listed {
-    Listed {
+fn listed(hit: &Hit) -> ToolSummary {
+    ToolSummary {
         id: hit.reference.id.to_string(),
         description: hit.description.clone(),
         parameters: hit.parameters.clone(),
@@ -218,10 +219,10 @@ fn effect(said: Said) -> Effect {
     }
 }
 
-fn pieces(chain: &Chain) -> Vec<Piece> {
+fn pieces(chain: &Chain) -> Vec<Component> {
     let links = chain.links.iter().chain(chain.named.values());
     let beside = chain.dependencies.filter(|them| them.files > 0);
-    let beside = beside.map(|them| Piece {
+    let beside = beside.map(|them| Component {
         name: format!("{} files beside it", them.files),
         hash: them.hash.to_hex(),
         signed_by: Some("keys that are trusted".to_owned()),
@@ -229,7 +230,7 @@ fn pieces(chain: &Chain) -> Vec<Piece> {
     links.map(piece).chain(beside).collect()
 }
 
-pub(crate) fn piece(link: &Link) -> Piece {
+pub(crate) fn piece(link: &Link) -> Component {
     let signer = link.item.signer.as_ref().map(|signer| {
         let key = signer.key.fingerprint();
         match &signer.owner {
@@ -237,14 +238,14 @@ pub(crate) fn piece(link: &Link) -> Piece {
             None => key.to_string(),
         }
     });
-    Piece {
+    Component {
         name: link.id().to_string(),
         hash: link.item.hash.to_hex(),
         signed_by: signer,
     }
 }
 
-fn output(envelope: Envelope) -> Result<ToolOutput, ActionError> {
+fn output(envelope: Envelope) -> Result<ToolOutput, ToolProviderError> {
     let data = envelope.data;
     let text = words(&data);
     match (envelope.status, envelope.error) {
@@ -261,7 +262,7 @@ fn output(envelope: Envelope) -> Result<ToolOutput, ActionError> {
             } else {
                 ErrorCode::ToolFailed
             };
-            Err(ActionError::Failed(ErrorInfo::new(code, message)))
+            Err(ToolProviderError::Failed(ErrorInfo::new(code, message)))
         }
         _ => Ok(ToolOutput {
             text,
@@ -285,7 +286,7 @@ pub(crate) fn words(data: &Value) -> String {
     }
 }
 
-pub(crate) fn refused(error: &ExecuteError) -> ActionError {
+pub(crate) fn refused(error: &ExecuteError) -> ToolProviderError {
     let message = match error.hint() {
         Some(hint) => format!("{error}\nhint: {hint}"),
         None => error.to_string(),
@@ -294,67 +295,74 @@ pub(crate) fn refused(error: &ExecuteError) -> ActionError {
         ExecuteError::PrivatePath { .. } => ErrorCode::Denied,
         _ => ErrorCode::ToolFailed,
     };
-    ActionError::Failed(ErrorInfo::new(code, message))
+    ToolProviderError::Failed(ErrorInfo::new(code, message))
 }
 
-pub(crate) fn unusable(error: &impl ToString) -> ActionError {
-    ActionError::Failed(ErrorInfo::new(ErrorCode::ToolFailed, error.to_string()))
+pub(crate) fn unusable(error: &impl ToString) -> ToolProviderError {
+    ToolProviderError::Failed(ErrorInfo::new(ErrorCode::ToolFailed, error.to_string()))
 }
 
-impl ActionSource for Items {
+impl ToolProvider for Items {
     fn service(&self) -> &'static str {
         "rye"
     }
 
-    fn folder(&self) -> Option<String> {
+    fn working_dir(&self) -> Option<String> {
         Some(self.approved.project().to_owned())
     }
 
-    fn list<'a>(&'a self, query: &'a str, limit: usize) -> Later<'a, Result<Listing, ActionError>> {
+    fn list<'a>(
+        &'a self,
+        query: &'a str,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<ToolListing, ToolProviderError>> {
         Box::pin(async move { self.listed(query, limit) })
     }
 
-    fn prepare<'a>(&'a self, id: &'a str) -> Later<'a, Result<Prepared, ActionError>> {
+    fn resolve<'a>(
+        &'a self,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<ResolvedTool, ToolProviderError>> {
         Box::pin(async move { self.prepared(id) })
     }
 
     fn review<'a>(
         &'a self,
-        prepared: &'a Prepared,
+        prepared: &'a ResolvedTool,
         params: &'a Value,
         sandbox: &'a dyn Sandbox,
-    ) -> Later<'a, Result<Review, ActionError>> {
+    ) -> BoxFuture<'a, Result<Review, ToolProviderError>> {
         Box::pin(async move { self.reviewed(prepared, params, sandbox) })
     }
 
     fn call<'a>(
         &'a self,
-        prepared: &'a Prepared,
+        prepared: &'a ResolvedTool,
         review: &'a Review,
         params: Value,
         context: &'a ToolContext,
-    ) -> Later<'a, Result<ToolOutput, ActionError>> {
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolProviderError>> {
         Box::pin(self.run(prepared, review, params, context))
     }
 
-    fn remembered<'a>(&'a self, prepared: &'a Prepared) -> Later<'a, Remembered> {
+    fn stored_approval<'a>(&'a self, prepared: &'a ResolvedTool) -> BoxFuture<'a, StoredApproval> {
         Box::pin(async move {
             match self.executor.library() {
                 Ok(library) => self.approved.look(prepared, &library.trust()),
-                Err(_) => Remembered::No,
+                Err(_) => StoredApproval::NotGranted,
             }
         })
     }
 
-    fn remembers(&self) -> bool {
+    fn can_store_approval(&self) -> bool {
         self.approved.can_sign()
     }
 
-    fn remember<'a>(
+    fn store_approval<'a>(
         &'a self,
-        prepared: &'a Prepared,
+        prepared: &'a ResolvedTool,
         by: &'a str,
-    ) -> Later<'a, Result<(), ActionError>> {
+    ) -> BoxFuture<'a, Result<(), ToolProviderError>> {
         Box::pin(async move { self.approved.write(prepared, by) })
     }
 }

@@ -8,7 +8,7 @@
 //! use std::sync::Arc;
 //!
 //! use rye_engine::protocol::{EntryKind, EventKind};
-//! use rye_engine::store::Later;
+//! use rye_engine::BoxFuture;
 //! use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 //! use rye_engine::{Decision, Engine, NewSession};
 //! use serde_json::{Value, json};
@@ -20,7 +20,7 @@
 //!         &self.0
 //!     }
 //!
-//!     fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+//!     fn run(&self, _: Value, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
 //!         Box::pin(async move {
 //!             let request = DecisionRequest::approval("deploy", "deploy to production?");
 //!             let answer = context.request_decision(request).await?;

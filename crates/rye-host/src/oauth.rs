@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use reqwest::{Client, StatusCode};
-use rye_engine::credential::{OAuth, RefreshError, Refresher, Renewed};
-use rye_engine::store::Later;
+use rye_engine::BoxFuture;
+use rye_engine::credential::{OAuth, RefreshError, RefreshedToken, Refresher};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
@@ -32,12 +32,15 @@ struct Refusal {
 }
 
 impl Refresher for HttpRefresher {
-    fn refresh<'a>(&'a self, oauth: &'a OAuth) -> Later<'a, Result<Renewed, RefreshError>> {
+    fn refresh<'a>(
+        &'a self,
+        oauth: &'a OAuth,
+    ) -> BoxFuture<'a, Result<RefreshedToken, RefreshError>> {
         Box::pin(refresh(oauth))
     }
 }
 
-async fn refresh(oauth: &OAuth) -> Result<Renewed, RefreshError> {
+async fn refresh(oauth: &OAuth) -> Result<RefreshedToken, RefreshError> {
     let mut form = vec![
         ("grant_type", "refresh_token"),
         ("refresh_token", oauth.refresh_token.as_str()),
@@ -62,7 +65,7 @@ async fn refresh(oauth: &OAuth) -> Result<Renewed, RefreshError> {
         let answer: Answer = serde_json::from_slice(&body).map_err(|_| {
             RefreshError::Unreachable("the server gave something else than a token".to_owned())
         })?;
-        return Ok(Renewed {
+        return Ok(RefreshedToken {
             access_token: answer.access_token,
             expires_in: answer.expires_in.map(Duration::from_secs),
             refresh_token: answer.refresh_token,

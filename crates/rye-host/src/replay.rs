@@ -180,7 +180,7 @@ impl<'a> Again<'a> {
             }
         }
         // A history that is full is summed up now, and then the agent goes on.
-        self.session.settled(&self.thread.key).await
+        self.session.wait_idle(&self.thread.key).await
     }
 
     /// What is done to a prompt from outside; none once it has ended.
@@ -189,7 +189,7 @@ impl<'a> Again<'a> {
         prompt: &RecordedPrompt,
         id: &PromptId,
     ) -> Result<Option<Ending>, StoreError> {
-        let answer = self.session.answer(id);
+        let answer = self.session.wait_for_answer(id);
         let mut answer = std::pin::pin!(answer);
         loop {
             tokio::select! {

@@ -14,9 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lillux::Hash;
-use rye_engine::bridge::{self, ActionError, ActionSource, Listing, Piece, Prepared, Review};
+use rye_engine::BoxFuture;
+use rye_engine::meta_tools::{
+    self, Component, ResolvedTool, Review, ToolListing, ToolProvider, ToolProviderError,
+};
 use rye_engine::protocol::{ErrorCode, ErrorInfo};
-use rye_engine::store::Later;
 use rye_engine::tool::{ToolContext, ToolOutput};
 use rye_executor::{Executor, dotenv, environment};
 use rye_items::vault::{Vault, VaultError};
@@ -53,7 +55,7 @@ pub struct Servers {
 /// A server as its item says, and the item.
 struct Known {
     server: ServerSpec,
-    piece: Piece,
+    piece: Component,
     space: String,
 }
 
@@ -84,7 +86,7 @@ impl Servers {
     }
 
     /// The names of all servers, without looking at any.
-    fn names(&self) -> Result<Vec<String>, ActionError> {
+    fn names(&self) -> Result<Vec<String>, ToolProviderError> {
         let library = self.executor.library().map_err(|error| refused(&error))?;
         let mut names = Vec::new();
         for root in library.spaces().roots() {
@@ -101,7 +103,7 @@ impl Servers {
     }
 
     /// Whether there is a server of a name, for whoever made one up.
-    fn check_name(&self, name: &str) -> Result<(), ActionError> {
+    fn check_name(&self, name: &str) -> Result<(), ToolProviderError> {
         let names = self.names()?;
         if names.iter().any(|it| it == name) {
             return Ok(());
@@ -111,14 +113,14 @@ impl Servers {
             names => format!("there are {}", names.join(", ")),
         };
         let message = format!("there is no MCP server `{name}`: {there}");
-        Err(ActionError::Failed(ErrorInfo::new(
+        Err(ToolProviderError::Failed(ErrorInfo::new(
             ErrorCode::UnknownTool,
             message,
         )))
     }
 
     /// A server, verified and ready to be called.
-    fn server(&self, name: &str) -> Result<Known, ActionError> {
+    fn server(&self, name: &str) -> Result<Known, ToolProviderError> {
         let id = server_id(name);
         let parsed = id.parse().map_err(|error| unusable(&error))?;
         let link = self.executor.tool(&ItemRef::new(ItemKind::Tool, parsed));
@@ -141,7 +143,7 @@ impl Servers {
     }
 
     /// Whether the vault has what a server needs.
-    fn has_secrets(&self, config: &ServerConfig, server: &str) -> Result<(), ActionError> {
+    fn has_secrets(&self, config: &ServerConfig, server: &str) -> Result<(), ToolProviderError> {
         let Some(vault) = &self.vault else {
             return Ok(());
         };
@@ -160,24 +162,24 @@ impl Servers {
             if let ConfigValue::Vault { name, .. } = source
                 && let Err(VaultError::NoSecret { .. }) = vault.get(None, name)
             {
-                return Err(ActionError::AuthRequired {
+                return Err(ToolProviderError::AuthRequired {
                     service: name.to_string(),
-                    how: format!("The MCP server {server} needs the secret {name}."),
+                    remedy: format!("The MCP server {server} needs the secret {name}."),
                 });
             }
         }
         Ok(())
     }
 
-    async fn tools_of(&self, name: &str) -> Result<(Known, Arc<[RemoteTool]>), ActionError> {
+    async fn tools_of(&self, name: &str) -> Result<(Known, Arc<[RemoteTool]>), ToolProviderError> {
         let known = self.server(name)?;
         let tools = self.pool.tools(&known.server).await;
         let tools = tools.map_err(|error| failed(&error))?;
         Ok((known, tools))
     }
 
-    async fn listed(&self, query: &str, limit: usize) -> Result<Listing, ActionError> {
-        let wanted = bridge::words(query);
+    async fn listed(&self, query: &str, limit: usize) -> Result<ToolListing, ToolProviderError> {
+        let wanted = meta_tools::query_terms(query);
         let names = self.names()?;
         let (mut scored, mut warnings) = (Vec::new(), Vec::new());
         let asked = names.iter().map(|name| async move {
@@ -187,7 +189,7 @@ impl Servers {
         for (name, said) in futures_util::future::join_all(asked).await {
             let (known, tools) = match said {
                 Ok(Ok(said)) => said,
-                Ok(Err(ActionError::AuthRequired { service, .. })) => {
+                Ok(Err(ToolProviderError::AuthRequired { service, .. })) => {
                     warnings.push(format!("{name}: auth required: rye vault set {service}"));
                     continue;
                 }
@@ -217,9 +219,9 @@ impl Servers {
             }
             action
         });
-        Ok(Listing {
+        Ok(ToolListing {
             total,
-            actions: told.collect(),
+            tools: told.collect(),
             warnings,
         })
     }
@@ -232,7 +234,7 @@ impl Servers {
         }
     }
 
-    async fn prepared(&self, id: &str) -> Result<Prepared, ActionError> {
+    async fn prepared(&self, id: &str) -> Result<ResolvedTool, ToolProviderError> {
         let (name, tool) = id
             .split_once('/')
             .ok_or_else(|| unusable(&format!("`{id}` names no tool: an id is mcp:SERVER/TOOL")))?;
@@ -242,7 +244,7 @@ impl Servers {
         let found = found.ok_or_else(|| {
             let names: Vec<_> = tools.iter().map(RemoteTool::name).take(20).collect();
             let message = format!("{name} has no tool `{tool}`; it has {}", names.join(", "));
-            ActionError::Failed(ErrorInfo::new(ErrorCode::UnknownTool, message))
+            ToolProviderError::Failed(ErrorInfo::new(ErrorCode::UnknownTool, message))
         })?;
         let accepted = self.pins.accepted(&self.executor, name, tool);
         let accepted = accepted.map_err(|why| unusable(&why))?;
@@ -254,7 +256,7 @@ impl Servers {
         } = known;
         // What would be called is what the server's item says, and what it says of the tool.
         let hash = Hash::of(format!("{}\n{}", piece.hash, found.pin.whole)).to_hex();
-        Ok(Prepared {
+        Ok(ResolvedTool {
             id: id.to_owned(),
             description: found.description().to_owned(),
             schema: Some(found.input_schema().clone()),
@@ -263,9 +265,9 @@ impl Servers {
             requires_approval: false,
             effect: rye_engine::tool::Effect::default(),
             drift,
-            pieces: vec![
+            components: vec![
                 piece,
-                Piece {
+                Component {
                     name: format!("{name}/{tool}"),
                     hash: found.pin.whole.clone(),
                     signed_by: Some(format!("nobody: it is what {name} says")),
@@ -283,15 +285,15 @@ impl Servers {
 
     async fn run(
         &self,
-        prepared: &Prepared,
+        prepared: &ResolvedTool,
         params: Value,
         context: &ToolContext,
-    ) -> Result<ToolOutput, ActionError> {
+    ) -> Result<ToolOutput, ToolProviderError> {
         let handle = handle(prepared)?;
         // First used, it is pinned, before anything is called.
         self.pin(handle)?;
         for secret in secrets_of(&self.project) {
-            context.mask(&secret);
+            context.redact(&secret);
         }
         let arguments = match params {
             Value::Object(arguments) => arguments,
@@ -301,7 +303,7 @@ impl Servers {
         call.pin = Some(handle.pin.clone());
         let mut answer = match self.pool.call(&handle.server, &call).await {
             Err(error) if matches!(error.kind, ClientErrorKind::Drift(_)) => {
-                return Err(ActionError::Changed);
+                return Err(ToolProviderError::Changed);
             }
             answer => answer.map_err(|error| failed(&error))?,
         };
@@ -318,7 +320,7 @@ impl Servers {
         }
     }
 
-    fn pin(&self, handle: &Handle) -> Result<(), ActionError> {
+    fn pin(&self, handle: &Handle) -> Result<(), ToolProviderError> {
         let name = handle.server.id.rsplit('/').next().unwrap_or_default();
         let kept = self
             .pins
@@ -327,9 +329,9 @@ impl Servers {
     }
 }
 
-fn handle(prepared: &Prepared) -> Result<&Handle, ActionError> {
+fn handle(prepared: &ResolvedTool) -> Result<&Handle, ToolProviderError> {
     let handle = prepared.handle.downcast_ref::<Handle>();
-    handle.ok_or(ActionError::Changed)
+    handle.ok_or(ToolProviderError::Changed)
 }
 
 /// The variables that a server's configuration may refer to. Of the project's `.env` it gets only
@@ -351,7 +353,7 @@ pub fn server_environment(project: &Path) -> BTreeMap<String, String> {
     all.variables().clone()
 }
 
-fn failed(error: &ClientError) -> ActionError {
+fn failed(error: &ClientError) -> ToolProviderError {
     let message = match error.hint() {
         Some(hint) => format!("{error}\nhint: {hint}"),
         None => error.to_string(),
@@ -359,36 +361,46 @@ fn failed(error: &ClientError) -> ActionError {
     unusable(&message)
 }
 
-impl ActionSource for Servers {
+impl ToolProvider for Servers {
     fn service(&self) -> &'static str {
         "mcp"
     }
 
-    fn folder(&self) -> Option<String> {
+    fn working_dir(&self) -> Option<String> {
         let real = std::fs::canonicalize(&self.project);
         let real = real.unwrap_or_else(|_| self.project.clone());
         Some(real.to_string_lossy().into_owned())
     }
 
-    fn list<'a>(&'a self, query: &'a str, limit: usize) -> Later<'a, Result<Listing, ActionError>> {
+    fn list<'a>(
+        &'a self,
+        query: &'a str,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<ToolListing, ToolProviderError>> {
         Box::pin(self.listed(query, limit))
     }
 
-    fn prepare<'a>(&'a self, id: &'a str) -> Later<'a, Result<Prepared, ActionError>> {
+    fn resolve<'a>(
+        &'a self,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<ResolvedTool, ToolProviderError>> {
         Box::pin(self.prepared(id))
     }
 
     fn call<'a>(
         &'a self,
-        prepared: &'a Prepared,
+        prepared: &'a ResolvedTool,
         _: &'a Review,
         params: Value,
         context: &'a ToolContext,
-    ) -> Later<'a, Result<ToolOutput, ActionError>> {
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolProviderError>> {
         Box::pin(self.run(prepared, params, context))
     }
 
-    fn accept<'a>(&'a self, prepared: &'a Prepared) -> Later<'a, Result<(), ActionError>> {
+    fn accept_drift<'a>(
+        &'a self,
+        prepared: &'a ResolvedTool,
+    ) -> BoxFuture<'a, Result<(), ToolProviderError>> {
         Box::pin(async move { self.pin(handle(prepared)?) })
     }
 }

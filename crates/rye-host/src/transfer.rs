@@ -14,7 +14,7 @@ use std::io;
 
 use lillux::Hash;
 use lillux::keys::{PublicKey, Purpose, Signature};
-use rye_engine::proof::Kept;
+use rye_engine::audit::BlobStatus;
 use rye_engine::protocol::{
     Archive, Entry, Event, Gate, GateRef, QueuedPrompt, Session, SuspendedTurn, Thread,
 };
@@ -74,13 +74,13 @@ pub struct Blobs {
 
 impl Blobs {
     /// How one is found.
-    pub fn find(&self, hash: &Hash) -> Kept {
+    pub fn find(&self, hash: &Hash) -> BlobStatus {
         if self.whole.contains(hash) {
-            Kept::Whole
+            BlobStatus::Intact
         } else if self.altered.contains(hash) {
-            Kept::Altered
+            BlobStatus::Altered
         } else {
-            Kept::Missing
+            BlobStatus::Missing
         }
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rye_engine::model::{Model, ModelInfo, Models, Retry};
+use rye_engine::model::{Model, ModelInfo, Models, RetryPolicy};
 
 use crate::config::{Config, ModelConfig, ProviderConfig};
 use crate::http::HttpModel;
@@ -235,7 +235,7 @@ impl Models for Catalogue {
         usable.cloned().collect()
     }
 
-    fn retry(&self) -> Retry {
+    fn retry(&self) -> RetryPolicy {
         self.config.retry
     }
 }

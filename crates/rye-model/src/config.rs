@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rye_engine::model::{ModelInfo, Retry};
+use rye_engine::model::{ModelInfo, RetryPolicy};
 
 use crate::api::{Api, Effort, Target, Thinking};
 use crate::price::Price;
@@ -47,7 +47,7 @@ pub struct Config {
     /// Models to fail over to, in order.
     pub failover: Vec<String>,
     /// How often a model is retried before failover.
-    pub retry: Retry,
+    pub retry: RetryPolicy,
     /// Providers by name.
     pub providers: BTreeMap<String, ProviderConfig>,
     /// The `allow` patterns of each file that has some. A model must match all lists.
@@ -106,7 +106,7 @@ impl Config {
             what,
         };
         let retry = merged.retry.unwrap_or_default();
-        let standard = Retry::default();
+        let standard = RetryPolicy::default();
         let mut providers = BTreeMap::new();
         for (name, text) in merged.providers {
             let provider = provider(&name, text).map_err(wrong)?;
@@ -115,12 +115,14 @@ impl Config {
         Ok(Self {
             default: merged.default,
             failover: merged.failover.unwrap_or_default(),
-            retry: Retry {
-                tries: retry.tries.unwrap_or(standard.tries).max(1),
-                first: retry.first_ms.map_or(standard.first, Duration::from_millis),
-                longest: retry
+            retry: RetryPolicy {
+                max_attempts: retry.tries.unwrap_or(standard.max_attempts).max(1),
+                initial_delay: retry
+                    .first_ms
+                    .map_or(standard.initial_delay, Duration::from_millis),
+                max_delay: retry
                     .longest_ms
-                    .map_or(standard.longest, Duration::from_millis),
+                    .map_or(standard.max_delay, Duration::from_millis),
             },
             providers,
             allow,

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use reqwest::Response;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use rye_engine::BoxFuture;
 use rye_engine::model::{Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest};
-use rye_engine::store::Later;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
@@ -184,7 +184,7 @@ impl Model for HttpModel {
         &self,
         request: ModelRequest,
         deltas: Deltas,
-    ) -> Later<'_, Result<ModelAnswer, ModelError>> {
+    ) -> BoxFuture<'_, Result<ModelAnswer, ModelError>> {
         Box::pin(async move { self.ask(&request, &deltas).await })
     }
 }

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rye_engine::compaction::{ANSWERS, SUMS};
+use rye_engine::BoxFuture;
+use rye_engine::compaction::{COMPACTED_ANSWERS, PREVIOUS_COMPACTIONS};
 use rye_engine::model::{Delta, Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest};
-use rye_engine::store::Later;
 use rye_protocol::{CallId, Message, Part, Role};
 use serde_json::Value;
 use tokio::time::sleep;
@@ -51,7 +51,7 @@ impl Model for Scripted {
         &self,
         request: ModelRequest,
         deltas: Deltas,
-    ) -> Later<'_, Result<ModelAnswer, ModelError>> {
+    ) -> BoxFuture<'_, Result<ModelAnswer, ModelError>> {
         Box::pin(async move {
             if request.for_summary {
                 let answer = ScriptedAnswer {
@@ -144,7 +144,7 @@ impl Scripted {
     /// The scripted summary, or a generated one with all headings.
     fn summary(&self, request: &ModelRequest) -> String {
         let before = request.messages.last();
-        let before = before.and_then(|it| it.metadata.get(SUMS)?.as_u64());
+        let before = before.and_then(|it| it.metadata.get(PREVIOUS_COMPACTIONS)?.as_u64());
         let before = usize::try_from(before.unwrap_or_default()).unwrap_or(usize::MAX);
         let summaries = &self.script.on_summary;
         if let Some(summary) = summaries.get(before).or(summaries.last()) {
@@ -183,7 +183,10 @@ impl Scripted {
 
 /// Number of answers that a message stands for, including summarised ones.
 fn answers(message: &Message) -> usize {
-    let summed_up = message.metadata.get(ANSWERS).and_then(Value::as_u64);
+    let summed_up = message
+        .metadata
+        .get(COMPACTED_ANSWERS)
+        .and_then(Value::as_u64);
     let summed_up = usize::try_from(summed_up.unwrap_or_default()).unwrap_or_default();
     summed_up + usize::from(message.role == Role::Assistant)
 }

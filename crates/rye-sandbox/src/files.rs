@@ -51,7 +51,7 @@ impl Files {
         }
     }
 
-    pub(crate) fn is_folder(&self, path: &str) -> bool {
+    pub(crate) fn is_dir(&self, path: &str) -> bool {
         path.is_empty() || matches!(self.nodes.get(path), Some(Node::Folder))
     }
 
@@ -107,7 +107,7 @@ impl Files {
     /// Checks that a file may exist at `path` and the tree may grow by `more - less`
     /// bytes.
     fn writable(&self, path: &str, more: usize, less: usize) -> Result<(), SandboxError> {
-        if self.is_folder(path) {
+        if self.is_dir(path) {
             return Err(unusable(path, "is a directory"));
         }
         self.has_folder(path)?;
@@ -119,7 +119,7 @@ impl Files {
 
     fn has_folder(&self, path: &str) -> Result<(), SandboxError> {
         match split(path) {
-            Some((above, _)) if self.is_folder(above) => Ok(()),
+            Some((above, _)) if self.is_dir(above) => Ok(()),
             Some((above, _)) if self.exists(above) => Err(unusable(above, "not a directory")),
             Some((above, _)) => Err(SandboxError::NotFound(above.to_owned())),
             None => Ok(()),
@@ -213,7 +213,7 @@ impl Files {
         }
         Ok(FileInfo {
             path: path.to_owned(),
-            is_folder: self.is_folder(path),
+            is_dir: self.is_dir(path),
             size: self.size(path) as u64,
             modified: match self.nodes.get(path) {
                 Some(Node::File { written, .. }) => *written,
@@ -223,10 +223,10 @@ impl Files {
     }
 }
 
-pub(crate) fn unusable(path: &str, why: &str) -> SandboxError {
+pub(crate) fn unusable(path: &str, reason: &str) -> SandboxError {
     SandboxError::Unusable {
         path: path.to_owned(),
-        why: why.to_owned(),
+        reason: reason.to_owned(),
     }
 }
 

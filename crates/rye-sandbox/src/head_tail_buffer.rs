@@ -3,12 +3,12 @@
 
 use std::collections::VecDeque;
 
-use rye_engine::sandbox::Watcher;
+use rye_engine::sandbox::ExecObserver;
 
 /// Default capacity in bytes.
 pub(crate) const DEFAULT_CAPACITY: usize = 1024 * 1024;
 
-/// Captures the head and tail of a stream, and forwards its beginning to a [`Watcher`].
+/// Captures the head and tail of a stream, and forwards its beginning to a [`ExecObserver`].
 #[derive(Debug)]
 pub(crate) struct HeadTailBuffer {
     head: Vec<u8>,
@@ -35,7 +35,7 @@ impl HeadTailBuffer {
     }
 
     /// Adds bytes and forwards them, unless the forwarding limit is reached.
-    pub(crate) fn push(&mut self, bytes: &[u8], watcher: &dyn Watcher) {
+    pub(crate) fn push(&mut self, bytes: &[u8], watcher: &dyn ExecObserver) {
         let is_forwarded = self.total < self.forward_limit;
         self.total = self.total.saturating_add(bytes.len() as u64);
         let room = (self.limit - self.limit / 2) - self.head.len();
@@ -51,7 +51,7 @@ impl HeadTailBuffer {
         }
     }
 
-    fn forward(&mut self, bytes: &[u8], watcher: &dyn Watcher) {
+    fn forward(&mut self, bytes: &[u8], watcher: &dyn ExecObserver) {
         self.partial.extend_from_slice(bytes);
         let whole = match std::str::from_utf8(&self.partial) {
             Ok(text) => text.len(),
@@ -60,7 +60,7 @@ impl HeadTailBuffer {
             Err(_) => self.partial.len(),
         };
         if whole > 0 {
-            watcher.printed(&String::from_utf8_lossy(&self.partial[..whole]));
+            watcher.on_output(&String::from_utf8_lossy(&self.partial[..whole]));
             self.partial.drain(..whole);
         }
     }
@@ -96,9 +96,9 @@ mod tests {
     #[derive(Default)]
     struct Recorder(Mutex<Vec<String>>);
 
-    impl Watcher for Recorder {
-        fn started(&self, _: &str) {}
-        fn printed(&self, text: &str) {
+    impl ExecObserver for Recorder {
+        fn on_start(&self, _: &str) {}
+        fn on_output(&self, text: &str) {
             self.0.lock().unwrap().push(text.to_owned());
         }
     }

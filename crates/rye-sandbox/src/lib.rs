@@ -6,13 +6,13 @@
 //! permissions of the user.
 //!
 //! ```
-//! use rye_engine::sandbox::{Exec, Sandbox as _, Watcher};
+//! use rye_engine::sandbox::{Exec, Sandbox as _, ExecObserver};
 //! use rye_sandbox::Virtual;
 //!
 //! struct Discard;
-//! impl Watcher for Discard {
-//!     fn started(&self, _: &str) {}
-//!     fn printed(&self, _: &str) {}
+//! impl ExecObserver for Discard {
+//!     fn on_start(&self, _: &str) {}
+//!     fn on_output(&self, _: &str) {}
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]

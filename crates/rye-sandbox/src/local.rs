@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use lillux::path_policy::{Class, Classified, PathPolicy, Private, Protected, Sensitive};
 use lillux::process::{Command, Environment, ExecError, Exit, Handle, Stream, Supervisor};
+use rye_engine::BoxFuture;
 use rye_engine::sandbox::{
-    Done, Exec, Executed, FileInfo, LeadsTo, Sandbox, SandboxError, Walk, Walked, Watcher,
+    Exec, ExecObserver, ExecOutput, FileInfo, ResolvedPath, Sandbox, SandboxError, SandboxFuture,
+    WalkOptions, WalkResult,
 };
-use rye_engine::store::Later;
 use tokio::task::spawn_blocking;
 
 use crate::files::unusable;
@@ -93,11 +94,15 @@ impl Local {
         }
     }
 
-    async fn run(&self, exec: Exec, watcher: &dyn Watcher) -> Result<Executed, SandboxError> {
+    async fn run(
+        &self,
+        exec: Exec,
+        watcher: &dyn ExecObserver,
+    ) -> Result<ExecOutput, SandboxError> {
         let cwd = self.place(exec.cwd.as_deref().unwrap_or_default());
         let cwd = cwd.real()?;
-        let mut out = HeadTailBuffer::new(exec.max_output, exec.max_told);
-        let mut err = HeadTailBuffer::new(exec.max_output, exec.max_told);
+        let mut out = HeadTailBuffer::new(exec.max_output, exec.max_streamed);
+        let mut err = HeadTailBuffer::new(exec.max_output, exec.max_streamed);
         let started = AtomicBool::new(false);
         let output = {
             let mut command = Command::new(self.shell)
@@ -110,7 +115,7 @@ impl Local {
                 .output_limit(0)
                 .on_start(|handle| {
                     started.store(true, Ordering::Relaxed);
-                    watcher.started(&handle.to_string());
+                    watcher.on_start(&handle.to_string());
                 })
                 .on_output(|stream, bytes| match stream {
                     Stream::Stdout => out.push(bytes, watcher),
@@ -140,7 +145,7 @@ impl Local {
             let note = format!("\n{} processes could not be ended\n", output.survivors);
             stderr.push_str(&note);
         }
-        Ok(Executed {
+        Ok(ExecOutput {
             stdout,
             stderr,
             exit_code: match output.exit {
@@ -158,22 +163,22 @@ impl Sandbox for Local {
         "local"
     }
 
-    fn folder(&self) -> Option<String> {
+    fn working_dir(&self) -> Option<String> {
         Some(self.workspace.to_string_lossy().into_owned())
     }
 
-    fn leads_to<'a>(&'a self, path: &'a str) -> Later<'a, LeadsTo> {
+    fn resolve_path<'a>(&'a self, path: &'a str) -> BoxFuture<'a, ResolvedPath> {
         let (policy, given) = (Arc::clone(&self.policy), path.to_owned());
         let looked = spawn_blocking(move || target(&policy, &given).0);
         Box::pin(async move {
-            looked.await.unwrap_or_else(|_| LeadsTo {
-                real: path.to_owned(),
+            looked.await.unwrap_or_else(|_| ResolvedPath {
+                path: path.to_owned(),
                 class: Class::Sensitive(Sensitive::Unresolvable),
             })
         })
     }
 
-    fn read<'a>(&'a self, path: &'a str) -> Done<'a, Vec<u8>> {
+    fn read<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<u8>> {
         let place = self.place(path);
         blocking(move || place.read(LONGEST))
     }
@@ -182,7 +187,7 @@ impl Sandbox for Local {
         &'a self,
         paths: &'a [String],
         longest: u64,
-    ) -> Later<'a, Vec<Result<Vec<u8>, SandboxError>>> {
+    ) -> BoxFuture<'a, Vec<Result<Vec<u8>, SandboxError>>> {
         let private = Arc::new(self.policy.private());
         let places = paths.iter().map(|path| self.place_among(path, &private));
         let places: Vec<_> = places.collect();
@@ -199,7 +204,7 @@ impl Sandbox for Local {
         })
     }
 
-    fn walk<'a>(&'a self, walk: &'a Walk) -> Done<'a, Walked> {
+    fn walk<'a>(&'a self, walk: &'a WalkOptions) -> SandboxFuture<'a, WalkResult> {
         let place = self.place(&walk.path);
         let walk = walk.clone();
         let stop = tree::Stop::default();
@@ -212,40 +217,40 @@ impl Sandbox for Local {
         })
     }
 
-    fn write<'a>(&'a self, path: &'a str, bytes: &'a [u8]) -> Done<'a, ()> {
+    fn write<'a>(&'a self, path: &'a str, bytes: &'a [u8]) -> SandboxFuture<'a, ()> {
         let (place, bytes) = (self.place(path), bytes.to_vec());
         blocking(move || place.write(&bytes))
     }
 
-    fn write_to<'a>(
+    fn write_resolved<'a>(
         &'a self,
         path: &'a str,
-        permitted: &'a LeadsTo,
+        permitted: &'a ResolvedPath,
         bytes: &'a [u8],
-    ) -> Done<'a, ()> {
+    ) -> SandboxFuture<'a, ()> {
         let (place, bytes) = (self.place(path), bytes.to_vec());
         let (policy, permitted) = (Arc::clone(&self.policy), permitted.clone());
         blocking(move || {
             let (found, real) = target(&policy, &place.shown);
             if found != permitted {
-                return Err(SandboxError::Moved(place.shown));
+                return Err(SandboxError::PathChanged(place.shown));
             }
             // What was compared is what is written to: no link is followed from here on.
             place.write_at(&real, &bytes)
         })
     }
 
-    fn list<'a>(&'a self, path: &'a str) -> Done<'a, Vec<FileInfo>> {
+    fn list<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<FileInfo>> {
         let place = self.place(path);
         blocking(move || place.list())
     }
 
-    fn stat<'a>(&'a self, path: &'a str) -> Done<'a, FileInfo> {
+    fn stat<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, FileInfo> {
         let place = self.place(path);
         blocking(move || place.info())
     }
 
-    fn mkdir<'a>(&'a self, path: &'a str) -> Done<'a, ()> {
+    fn mkdir<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
         let place = self.place(path);
         blocking(move || {
             let made = PathPolicy::create_folder(&place.real()?);
@@ -253,12 +258,12 @@ impl Sandbox for Local {
         })
     }
 
-    fn rm<'a>(&'a self, path: &'a str) -> Done<'a, ()> {
+    fn rm<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
         let (place, workspace) = (self.place(path), self.workspace.clone());
         blocking(move || place.remove(&workspace))
     }
 
-    fn end<'a>(&'a self, process: &'a str) -> Later<'a, ()> {
+    fn kill<'a>(&'a self, process: &'a str) -> BoxFuture<'a, ()> {
         let handle = process.parse::<Handle>();
         Box::pin(async move {
             if let Ok(handle) = handle {
@@ -268,13 +273,17 @@ impl Sandbox for Local {
         })
     }
 
-    fn exec<'a>(&'a self, exec: Exec, watcher: &'a dyn Watcher) -> Done<'a, Executed> {
+    fn exec<'a>(
+        &'a self,
+        exec: Exec,
+        watcher: &'a dyn ExecObserver,
+    ) -> SandboxFuture<'a, ExecOutput> {
         Box::pin(self.run(exec, watcher))
     }
 }
 
 /// Where a path leads, as it is shown, and its real path.
-fn target(policy: &PathPolicy, path: &str) -> (LeadsTo, PathBuf) {
+fn target(policy: &PathPolicy, path: &str) -> (ResolvedPath, PathBuf) {
     let Classified { real, class } = policy.classify(path);
     let workspace = policy.workspace();
     let shown = if place::without_links(&workspace.join(path)) == real {
@@ -283,13 +292,13 @@ fn target(policy: &PathPolicy, path: &str) -> (LeadsTo, PathBuf) {
         let shown = real.strip_prefix(workspace).unwrap_or(&real);
         shown.to_string_lossy().into_owned()
     };
-    (LeadsTo { real: shown, class }, real)
+    (ResolvedPath { path: shown, class }, real)
 }
 
 /// Does what may wait for a disk where nobody else waits.
 fn blocking<'a, T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SandboxError> + Send + 'static,
-) -> Done<'a, T> {
+) -> SandboxFuture<'a, T> {
     Box::pin(async move {
         let done = spawn_blocking(work).await;
         done.unwrap_or_else(|error| Err(unusable("the disk", &error.to_string())))

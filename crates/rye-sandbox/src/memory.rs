@@ -4,8 +4,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lillux::path_policy::Class;
-use rye_engine::sandbox::{Done, Exec, FileInfo, LeadsTo, Sandbox, SandboxError, Watcher};
-use rye_engine::store::Later;
+use rye_engine::BoxFuture;
+use rye_engine::sandbox::{
+    Exec, ExecObserver, FileInfo, ResolvedPath, Sandbox, SandboxError, SandboxFuture,
+};
 
 use crate::files::{Files, Limits, unusable};
 use crate::path::{join, resolve, split};
@@ -56,7 +58,7 @@ impl Virtual {
     fn list_now(&self, path: &str) -> Result<Vec<FileInfo>, SandboxError> {
         let folder = resolve("", path)?;
         let files = self.files();
-        if !files.info(&folder)?.is_folder {
+        if !files.info(&folder)?.is_dir {
             return Err(unusable(path, "not a directory"));
         }
         let names = files.names(&folder).into_iter();
@@ -68,10 +70,10 @@ impl Virtual {
     async fn exec_now(
         &self,
         exec: Exec,
-        watcher: &dyn Watcher,
-    ) -> Result<rye_engine::sandbox::Executed, SandboxError> {
+        watcher: &dyn ExecObserver,
+    ) -> Result<rye_engine::sandbox::ExecOutput, SandboxError> {
         let cwd = resolve("", exec.cwd.as_deref().unwrap_or_default())?;
-        if !self.files().info(&cwd)?.is_folder {
+        if !self.files().info(&cwd)?.is_dir {
             return Err(unusable(&cwd, "not a directory"));
         }
         let invocation = Invocation {
@@ -81,13 +83,13 @@ impl Virtual {
             stdin: exec.stdin,
             time: exec.timeout.unwrap_or(MAX_RUN_TIME).min(MAX_RUN_TIME),
             max_output: exec.max_output,
-            max_told: exec.max_told,
+            max_streamed: exec.max_streamed,
         };
         Ok(Shell::run(invocation, &self.files, watcher).await)
     }
 }
 
-fn now<'a, T: Send + 'a>(outcome: Result<T, SandboxError>) -> Done<'a, T> {
+fn now<'a, T: Send + 'a>(outcome: Result<T, SandboxError>) -> SandboxFuture<'a, T> {
     Box::pin(std::future::ready(outcome))
 }
 
@@ -96,42 +98,42 @@ impl Sandbox for Virtual {
         "virtual"
     }
 
-    fn read<'a>(&'a self, path: &'a str) -> Done<'a, Vec<u8>> {
+    fn read<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<u8>> {
         let path = resolve("", path);
         now(path
             .and_then(|path| self.files().read(&path))
             .map(|bytes| bytes.to_vec()))
     }
 
-    fn write<'a>(&'a self, path: &'a str, bytes: &'a [u8]) -> Done<'a, ()> {
+    fn write<'a>(&'a self, path: &'a str, bytes: &'a [u8]) -> SandboxFuture<'a, ()> {
         now(self.write_now(path, bytes))
     }
 
-    fn list<'a>(&'a self, path: &'a str) -> Done<'a, Vec<FileInfo>> {
+    fn list<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<FileInfo>> {
         now(self.list_now(path))
     }
 
-    fn stat<'a>(&'a self, path: &'a str) -> Done<'a, FileInfo> {
+    fn stat<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, FileInfo> {
         now(resolve("", path).and_then(|path| self.files().info(&path)))
     }
 
-    fn mkdir<'a>(&'a self, path: &'a str) -> Done<'a, ()> {
+    fn mkdir<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
         now(resolve("", path).and_then(|path| self.files().mkdir_all(&path)))
     }
 
-    fn rm<'a>(&'a self, path: &'a str) -> Done<'a, ()> {
+    fn rm<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
         now(resolve("", path).and_then(|path| self.files().remove(&path)))
     }
 
-    fn end<'a>(&'a self, _: &'a str) -> Later<'a, ()> {
+    fn kill<'a>(&'a self, _: &'a str) -> BoxFuture<'a, ()> {
         // It never starts processes.
         Box::pin(std::future::ready(()))
     }
 
-    fn leads_to<'a>(&'a self, path: &'a str) -> Later<'a, LeadsTo> {
+    fn resolve_path<'a>(&'a self, path: &'a str) -> BoxFuture<'a, ResolvedPath> {
         // The file system has no links and no host paths.
-        Box::pin(std::future::ready(LeadsTo {
-            real: path.to_owned(),
+        Box::pin(std::future::ready(ResolvedPath {
+            path: path.to_owned(),
             class: Class::Plain,
         }))
     }
@@ -139,8 +141,8 @@ impl Sandbox for Virtual {
     fn exec<'a>(
         &'a self,
         exec: Exec,
-        watcher: &'a dyn Watcher,
-    ) -> Done<'a, rye_engine::sandbox::Executed> {
+        watcher: &'a dyn ExecObserver,
+    ) -> SandboxFuture<'a, rye_engine::sandbox::ExecOutput> {
         Box::pin(self.exec_now(exec, watcher))
     }
 }

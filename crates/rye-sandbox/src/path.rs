@@ -13,9 +13,9 @@ const MAX_NAME_LEN: usize = 255;
 /// workspace itself is empty.
 pub(crate) fn resolve(cwd: &str, path: &str) -> Result<String, SandboxError> {
     let outside = || SandboxError::Outside(display_path(path));
-    let unusable = |why: &str| SandboxError::Unusable {
+    let unusable = |reason: &str| SandboxError::Unusable {
         path: display_path(path),
-        why: why.to_owned(),
+        reason: reason.to_owned(),
     };
     if path.len() > MAX_PATH_LEN {
         return Err(unusable("the path is too long"));

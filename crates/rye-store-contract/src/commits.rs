@@ -12,14 +12,14 @@ use crate::sample::{
     put_thread, replace, session, sid, suspended, thread, tid, told, told_of, write,
 };
 
-fn not_found(what: &'static str, id: &str) -> StoreError {
+fn not_found(kind: &'static str, id: &str) -> StoreError {
     let id = id.to_owned();
-    StoreError::NotFound { what, id }
+    StoreError::NotFound { kind, id }
 }
 
-fn conflict(what: &'static str, id: &str) -> StoreError {
+fn conflict(kind: &'static str, id: &str) -> StoreError {
     let id = id.to_owned();
-    StoreError::Conflict { what, id }
+    StoreError::Conflict { kind, id }
 }
 
 /// All of it is there, in each way to the record.
@@ -42,7 +42,7 @@ pub async fn a_batch_is_written_whole(subject: Subject) {
     let sequence = write(&*subject.store, &lease, ops).await.unwrap();
     assert_eq!(sequence, 2);
     for store in [&subject.store, &subject.other] {
-        let record = store.record(&sid("s")).await.unwrap().unwrap();
+        let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
         assert_eq!(record.session, session("s"));
         assert_eq!(record.threads, std::slice::from_ref(&main));
         assert_eq!(record.prompts, [prompt("s", "q1", 1)]);
@@ -61,7 +61,7 @@ pub async fn a_batch_with_one_bad_change_writes_nothing(subject: Subject) {
     write(store, &lease, vec![append(entry("s", "e0", None)), told()])
         .await
         .unwrap();
-    let before = store.record(&sid("s")).await.unwrap();
+    let before = store.snapshot(&sid("s")).await.unwrap();
     let mut changed = session("s");
     changed.updated_at = Millis(9_000);
     let mut elided = entry("s", "e0", None);
@@ -86,7 +86,7 @@ pub async fn a_batch_with_one_bad_change_writes_nothing(subject: Subject) {
     ops.push(replace(entry("s", "nowhere", None)));
     let refused = write(store, &lease, ops).await;
     assert_eq!(refused, Err(not_found("entry", "nowhere")));
-    assert_eq!(store.record(&sid("s")).await.unwrap(), before);
+    assert_eq!(store.snapshot(&sid("s")).await.unwrap(), before);
     assert_eq!(store.gate(&ask.id).await.unwrap(), None);
     let all = store.entries(&sid("s"), &tid("main"), None, 9).await;
     assert_eq!(all.unwrap(), [entry("s", "e0", None)]);
@@ -124,7 +124,7 @@ pub async fn an_empty_batch_tells_the_last_number(subject: Subject) {
     .await
     .unwrap();
     assert_eq!(store.commit(&lease, Batch::default()).await, Ok(2));
-    store.claim(&sid("s"), Claim::Take).await.unwrap();
+    store.claim(&sid("s"), Claim::TakeOver).await.unwrap();
     let refused = store.commit(&lease, Batch::default()).await;
     assert_eq!(refused, Err(StoreError::Fenced(sid("s"))));
 }
@@ -147,7 +147,7 @@ pub async fn a_session_is_made_once(subject: Subject) {
         let refused = write(store, &lease, vec![put_session(other)]).await;
         assert_eq!(refused, Err(conflict("session", "s")));
     }
-    let record = store.record(&sid("s")).await.unwrap().unwrap();
+    let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
     assert_eq!(record.session, moved);
 }
 
@@ -172,7 +172,7 @@ pub async fn usage_is_only_added_to(subject: Subject) {
         Op::AddUsage(some),
     ];
     write(store, &lease, ops).await.unwrap();
-    let record = store.record(&sid("s")).await.unwrap().unwrap();
+    let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
     assert_eq!(record.session.usage, some.plus(some).plus(some));
     let listed = store
         .sessions(rye_engine::store::SessionFilter {
@@ -196,7 +196,7 @@ pub async fn a_thread_keeps_its_key(subject: Subject) {
     write(store, &lease, vec![put_thread(same.clone())])
         .await
         .unwrap();
-    let record = store.record(&sid("s")).await.unwrap().unwrap();
+    let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
     assert_eq!(record.threads, [same]);
 }
 
@@ -317,7 +317,10 @@ pub async fn what_belongs_to_another_session_is_refused(subject: Subject) {
         let refused = write(store, &lease, vec![told(), op.clone()]).await;
         assert_eq!(refused, Err(StoreError::Fenced(sid("t"))), "{op:?}");
     }
-    assert_eq!(store.record(&sid("s")).await.unwrap().unwrap().sequence, 0);
+    assert_eq!(
+        store.snapshot(&sid("s")).await.unwrap().unwrap().sequence,
+        0
+    );
 }
 
 /// A lease does not make it.
@@ -336,7 +339,7 @@ pub async fn nothing_is_written_to_a_session_that_is_not_there(subject: Subject)
         let refused = write(store, &lease, vec![op.clone(), put_session(session("s"))]).await;
         assert_eq!(refused, Err(not_found("session", "s")), "{op:?}");
     }
-    assert_eq!(store.record(&sid("s")).await.unwrap(), None);
+    assert_eq!(store.snapshot(&sid("s")).await.unwrap(), None);
 }
 
 /// Two sessions may use the same ones.
@@ -353,7 +356,7 @@ pub async fn ids_are_those_of_one_session(subject: Subject) {
     for name in ["s", "t"] {
         let path = store.path(&sid(name), &eid("e0")).await.unwrap();
         assert_eq!(path, [entry(name, "e0", None)]);
-        let record = store.record(&sid(name)).await.unwrap().unwrap();
+        let record = store.snapshot(&sid(name)).await.unwrap().unwrap();
         assert_eq!(record.prompts, [prompt(name, "q1", 1)]);
     }
 }
@@ -456,7 +459,7 @@ pub async fn numbers_come_back_as_they_were(subject: Subject) {
     write(store, &lease, ops).await.unwrap();
     let path = store.path(&sid("s"), &eid("e0")).await.unwrap();
     assert_eq!(path, [first]);
-    let record = store.record(&sid("s")).await.unwrap().unwrap();
+    let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
     assert_eq!(record.prompts, [last]);
 }
 
@@ -475,21 +478,21 @@ pub async fn a_session_that_is_removed_leaves_nothing(subject: Subject) {
             told(),
         ];
         write(store, &lease, ops).await.unwrap();
-        kept = store.record(&sid("t")).await.unwrap();
+        kept = store.snapshot(&sid("t")).await.unwrap();
         if name == "t" {
-            let old = store.claim(&sid("s"), Claim::Take).await.unwrap();
+            let old = store.claim(&sid("s"), Claim::TakeOver).await.unwrap();
             store.remove(std::slice::from_ref(&old)).await.unwrap();
             let refused = write(store, &old, vec![put_session(session("s"))]).await;
             assert_eq!(refused, Err(StoreError::Fenced(sid("s"))));
         }
     }
-    assert_eq!(store.record(&sid("s")).await.unwrap(), None);
+    assert_eq!(store.snapshot(&sid("s")).await.unwrap(), None);
     let gone = gate("s", "q1", "deploy").id;
     assert_eq!(store.gate(&gone).await.unwrap(), None);
     assert_eq!(store.events(&sid("s"), 0, 9).await.unwrap(), []);
     let entries = store.entries(&sid("s"), &tid("main"), None, 9).await;
     assert_eq!(entries.unwrap(), []);
-    assert_eq!(store.record(&sid("t")).await.unwrap(), kept);
+    assert_eq!(store.snapshot(&sid("t")).await.unwrap(), kept);
     assert_eq!(store.pending_gates(None).await.unwrap().len(), 1);
     // The same id may be used again, and begins anew.
     let again = begin(store, "s").await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rye_engine::store::{Post, Posted, SessionStore, StoreError};
+use rye_engine::store::{InboxMessage, PostOutcome, SessionStore, StoreError};
 use rye_protocol::{EventKind, Gate, GateRef, GateStatus, Millis, Op, Resolution};
 
 use crate::Subject;
@@ -10,8 +10,8 @@ use crate::sample::{
     begin, decision, gate, prompt, put_gate, put_prompt, sid, suspended, told, write,
 };
 
-fn answer(gate: &Gate, resolution: Resolution) -> Post {
-    Post::Resolve {
+fn answer(gate: &Gate, resolution: Resolution) -> InboxMessage {
+    InboxMessage::Resolve {
         gate: gate.id.clone(),
         resolution,
     }
@@ -38,9 +38,9 @@ pub async fn the_first_answer_wins(subject: Subject) {
         .other
         .post(&sid("s"), answer(&open, first.clone()))
         .await;
-    assert_eq!(posted, Ok(Posted::Written));
+    assert_eq!(posted, Ok(PostOutcome::Written));
     let posted = store.post(&sid("s"), answer(&open, decision("deny"))).await;
-    assert_eq!(posted, Ok(Posted::Conflict(first.clone())));
+    assert_eq!(posted, Ok(PostOutcome::Conflict(first.clone())));
     let now = store.gate(&open.id).await.unwrap().unwrap();
     let status = GateStatus::Resolved { resolution: first };
     assert_eq!(now, Gate { status, ..open });
@@ -67,8 +67,8 @@ pub async fn of_many_answers_at_once_one_wins(subject: Subject) {
     let mut winners = Vec::new();
     for task in tasks {
         match task.await.unwrap().unwrap() {
-            Posted::Written => won += 1,
-            Posted::Conflict(first) => winners.push(first),
+            PostOutcome::Written => won += 1,
+            PostOutcome::Conflict(first) => winners.push(first),
             other => unreachable!("{other:?}"),
         }
     }
@@ -90,7 +90,7 @@ pub async fn the_same_answer_again_is_the_same(subject: Subject) {
     again.by = "bob".into();
     again.at = Millis(6_000);
     let posted = store.post(&sid("s"), answer(&open, again)).await;
-    assert_eq!(posted, Ok(Posted::Same));
+    assert_eq!(posted, Ok(PostOutcome::Duplicate));
     assert_eq!(store.events(&sid("s"), 0, 9).await.unwrap().len(), 2);
 }
 
@@ -117,7 +117,7 @@ pub async fn an_answer_after_the_end_is_too_late(subject: Subject) {
         let posted = store
             .post(&sid("s"), answer(&ended, decision("approve")))
             .await;
-        assert_eq!(posted, Ok(Posted::Gone(status)));
+        assert_eq!(posted, Ok(PostOutcome::GateClosed(status)));
         assert_eq!(store.gate(&ended.id).await.unwrap(), Some(ended));
     }
 }
@@ -132,7 +132,7 @@ pub async fn an_answer_after_the_deadline_finds_the_gate_expired(subject: Subjec
     late.at = Millis(5_000);
     let status = GateStatus::Expired { at: Millis(5_000) };
     let posted = store.post(&sid("s"), answer(&open, late)).await;
-    assert_eq!(posted, Ok(Posted::Gone(status.clone())));
+    assert_eq!(posted, Ok(PostOutcome::GateClosed(status.clone())));
     let now = store.gate(&open.id).await.unwrap().unwrap();
     assert_eq!(now.status, status);
     let told = store.events(&sid("s"), 1, 9).await.unwrap();
@@ -149,7 +149,7 @@ pub async fn a_gate_that_has_ended_is_not_put_again(subject: Subject) {
         .post(&sid("s"), answer(&open, decision("approve")))
         .await
         .unwrap();
-    let before = store.record(&sid("s")).await.unwrap();
+    let before = store.snapshot(&sid("s")).await.unwrap();
     let mut withdrawn = open.clone();
     withdrawn.status = GateStatus::Withdrawn {
         reason: "abort".to_owned(),
@@ -158,9 +158,9 @@ pub async fn a_gate_that_has_ended_is_not_put_again(subject: Subject) {
     for again in [withdrawn, open.clone()] {
         let ops = vec![Op::RemovePrompt(crate::sample::qid("q1")), put_gate(again)];
         let refused = write(store, &lease, ops).await;
-        assert_eq!(refused, Err(StoreError::GateEnded(open.id.clone())));
+        assert_eq!(refused, Err(StoreError::GateClosed(open.id.clone())));
     }
-    assert_eq!(store.record(&sid("s")).await.unwrap(), before);
+    assert_eq!(store.snapshot(&sid("s")).await.unwrap(), before);
 }
 
 /// With the next number, and the time of the answer.
@@ -198,7 +198,7 @@ pub async fn an_answer_at_no_gate_is_refused(subject: Subject) {
             .post(&sid(session), answer(gate, decision("approve")))
             .await;
         let expected = StoreError::NotFound {
-            what: "gate",
+            kind: "gate",
             id: gate.id.to_string(),
         };
         assert_eq!(posted, Err(expected));
@@ -247,7 +247,7 @@ pub async fn a_gate_is_shown_in_several_places(subject: Subject) {
     let mut lost = shown("web");
     lost.gate = gate("s", "q1", "other").id;
     let expected = StoreError::NotFound {
-        what: "gate",
+        kind: "gate",
         id: lost.gate.to_string(),
     };
     assert_eq!(store.gate_refs(&lost.gate).await.unwrap(), []);
@@ -265,13 +265,13 @@ pub async fn a_turn_that_waits_is_in_the_record_until_it_is_cleared(subject: Sub
         turn.attempt = attempt;
         let put = Op::PutSuspendedTurn(Arc::new(turn.clone()));
         write(store, &lease, vec![put]).await.unwrap();
-        let record = store.record(&sid("s")).await.unwrap().unwrap();
+        let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
         assert_eq!(record.suspended, std::slice::from_ref(&turn));
     }
     for _ in 0..2 {
         let clear = Op::RemoveSuspendedTurn(open.id.clone());
         write(store, &lease, vec![clear]).await.unwrap();
-        let record = store.record(&sid("s")).await.unwrap().unwrap();
+        let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
         assert_eq!(record.suspended, []);
     }
 }

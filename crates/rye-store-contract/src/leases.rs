@@ -16,10 +16,10 @@ fn fenced() -> StoreError {
 pub async fn whoever_takes_a_session_fences_the_one_before(subject: Subject) {
     let Subject { store, other, .. } = &subject;
     let old = begin(&**store, "s").await;
-    let new = other.claim(&sid("s"), Claim::Take).await.unwrap();
+    let new = other.claim(&sid("s"), Claim::TakeOver).await.unwrap();
     assert!(new.epoch > old.epoch);
     assert_eq!(write(&**store, &old, vec![told()]).await, Err(fenced()));
-    assert_eq!(store.controls(&old).await, Err(fenced()));
+    assert_eq!(store.pending_commands(&old).await, Err(fenced()));
     assert_eq!(store.remove(from_ref(&old)).await, Err(fenced()));
     assert_eq!(write(&**other, &new, vec![told()]).await, Ok(1));
 }
@@ -28,7 +28,7 @@ pub async fn whoever_takes_a_session_fences_the_one_before(subject: Subject) {
 pub async fn a_session_in_use_is_not_free(subject: Subject) {
     let lease = begin(&*subject.store, "s").await;
     let refused = subject.other.claim(&sid("s"), Claim::IfFree).await;
-    let Err(StoreError::Held { session, holder }) = refused else {
+    let Err(StoreError::InUse { session, holder }) = refused else {
         unreachable!("{refused:?}");
     };
     assert_eq!(session, sid("s"));
@@ -56,27 +56,31 @@ pub async fn a_lease_given_back_writes_no_more(subject: Subject) {
 /// It is no error either.
 pub async fn giving_back_a_lost_lease_takes_nothing_from_the_new_holder(subject: Subject) {
     let old = begin(&*subject.store, "s").await;
-    let new = subject.other.claim(&sid("s"), Claim::Take).await.unwrap();
+    let new = subject
+        .other
+        .claim(&sid("s"), Claim::TakeOver)
+        .await
+        .unwrap();
     subject.store.release(&old).await.unwrap();
     assert_eq!(write(&*subject.other, &new, vec![told()]).await, Ok(1));
     let refused = subject.store.claim(&sid("s"), Claim::IfFree).await;
-    assert!(matches!(refused, Err(StoreError::Held { .. })));
+    assert!(matches!(refused, Err(StoreError::InUse { .. })));
 }
 
 /// Where one of them is lost, none is removed.
 pub async fn sessions_are_removed_together_or_not_at_all(subject: Subject) {
     let Subject { store, other, .. } = &subject;
     let (first, lost) = (begin(&**store, "t").await, begin(&**store, "s").await);
-    let new = other.claim(&sid("s"), Claim::Take).await.unwrap();
+    let new = other.claim(&sid("s"), Claim::TakeOver).await.unwrap();
     let removed = store.remove(&[first.clone(), lost]).await;
     assert_eq!(removed, Err(fenced()));
     for session in ["s", "t"] {
-        assert!(store.record(&sid(session)).await.unwrap().is_some());
+        assert!(store.snapshot(&sid(session)).await.unwrap().is_some());
     }
     assert_eq!(write(&**store, &first, vec![told()]).await, Ok(1));
     store.remove(&[first, new]).await.unwrap();
     for session in ["s", "t"] {
-        assert_eq!(store.record(&sid(session)).await, Ok(None));
+        assert_eq!(store.snapshot(&sid(session)).await, Ok(None));
     }
     store.remove(&[]).await.unwrap();
 }
@@ -113,7 +117,7 @@ pub async fn of_many_who_want_a_session_one_gets_it(subject: Subject) {
     for task in tasks {
         match task.await.unwrap() {
             Ok(_) => got += 1,
-            Err(StoreError::Held { .. }) => {}
+            Err(StoreError::InUse { .. }) => {}
             Err(error) => unreachable!("{error}"),
         }
     }

@@ -1,6 +1,6 @@
 //! How prompts are found again, by whomever they were given their ids.
 
-use rye_engine::store::{Lease, Post, Posted, SessionStore, StoreError};
+use rye_engine::store::{InboxMessage, Lease, PostOutcome, SessionStore, StoreError};
 use rye_protocol::{Op, PromptStatus, QueuedPrompt};
 
 use crate::Subject;
@@ -9,8 +9,8 @@ use crate::sample::{
 };
 
 /// Sends a prompt from outside.
-async fn post(store: &dyn SessionStore, prompt: &QueuedPrompt) -> Result<Posted, StoreError> {
-    let post = Post::Prompt(Box::new(prompt.clone()));
+async fn post(store: &dyn SessionStore, prompt: &QueuedPrompt) -> Result<PostOutcome, StoreError> {
+    let post = InboxMessage::Prompt(Box::new(prompt.clone()));
     store.post(&sid("s"), post).await
 }
 
@@ -27,7 +27,7 @@ async fn holds(subject: &Subject, all: &[QueuedPrompt]) {
     let open = all.iter().filter(|prompt| !prompt.status.is_finished());
     let open: Vec<_> = open.cloned().collect();
     for store in [&subject.store, &subject.other] {
-        let record = store.record(&sid("s")).await.unwrap().unwrap();
+        let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
         assert_eq!(record.prompts, open);
         let archive = store.archive(&sid("s")).await.unwrap().unwrap();
         assert_eq!(archive.prompts, all);
@@ -55,7 +55,7 @@ pub async fn prompts_are_found_whatever_the_order_of_their_ids(subject: Subject)
             write(&*subject.store, &lease, ops).await.unwrap();
         } else {
             let posted = post(&*subject.other, &new).await;
-            assert_eq!(posted, Ok(Posted::Written));
+            assert_eq!(posted, Ok(PostOutcome::Written));
         }
         all.push(new);
         holds(&subject, &all).await;
@@ -63,7 +63,7 @@ pub async fn prompts_are_found_whatever_the_order_of_their_ids(subject: Subject)
             for known in &all {
                 let mut again = known.clone();
                 again.status = PromptStatus::Waiting;
-                assert_eq!(post(&**store, &again).await, Ok(Posted::Same));
+                assert_eq!(post(&**store, &again).await, Ok(PostOutcome::Duplicate));
                 again.content.push('!');
                 let refused = post(&**store, &again).await;
                 assert!(matches!(refused, Err(StoreError::Conflict { .. })));
@@ -120,12 +120,12 @@ pub async fn a_prompt_that_was_taken_away_is_a_new_one_when_it_comes_again(subje
         all.retain(|prompt| prompt.id.as_str() != gone);
         holds(&subject, &all).await;
         for known in &all {
-            assert_eq!(post(store, known).await, Ok(Posted::Same));
+            assert_eq!(post(store, known).await, Ok(PostOutcome::Duplicate));
         }
         let mut other = of("main", gone, PromptStatus::Waiting);
         other.content.push_str(", or something else");
         let posted = post(&*subject.other, &other).await;
-        assert_eq!(posted, Ok(Posted::Written));
+        assert_eq!(posted, Ok(PostOutcome::Written));
         all.push(other);
         holds(&subject, &all).await;
         let ops = names.map(|name| Op::RemovePrompt(id(name))).to_vec();
@@ -187,7 +187,11 @@ pub async fn a_prompt_is_found_behind_a_long_turn(subject: Subject) {
         let new = of("main", name, PromptStatus::Waiting);
         let posted = post(&*subject.other, &new).await;
         let known = at < 3;
-        let expected = if known { Posted::Same } else { Posted::Written };
+        let expected = if known {
+            PostOutcome::Duplicate
+        } else {
+            PostOutcome::Written
+        };
         assert_eq!(posted, Ok(expected), "{name}");
         if !known {
             all.push(new);

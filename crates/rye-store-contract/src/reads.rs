@@ -11,9 +11,9 @@ use crate::sample::{
     put_thread, qid, session, sid, thread, tid, told, write,
 };
 
-fn not_found(what: &'static str, id: &str) -> StoreError {
+fn not_found(kind: &'static str, id: &str) -> StoreError {
     let id = id.to_owned();
-    StoreError::NotFound { what, id }
+    StoreError::NotFound { kind, id }
 }
 
 /// What has ended is history.
@@ -37,7 +37,7 @@ pub async fn a_record_holds_what_waits_and_no_more(subject: Subject) {
     ops.push(Op::RemovePrompt(qid("removed")));
     ops.push(Op::RemovePrompt(qid("never-there")));
     write(store, &lease, ops).await.unwrap();
-    let record = store.record(&sid("s")).await.unwrap().unwrap();
+    let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
     let names: Vec<_> = record
         .prompts
         .iter()
@@ -58,7 +58,7 @@ pub async fn items_come_in_their_order(subject: Subject) {
     let orders = [("c", 5), ("b", 5), ("a", 9), ("d", 1), ("e", u64::MAX)];
     let prompts = orders.map(|(name, order)| put_prompt(prompt("s", name, order)));
     write(store, &lease, prompts.to_vec()).await.unwrap();
-    let record = store.record(&sid("s")).await.unwrap().unwrap();
+    let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
     let names: Vec<_> = record
         .prompts
         .iter()
@@ -86,7 +86,7 @@ pub async fn gates_of_what_runs_are_in_the_record_ended_or_not(subject: Subject)
         put_gate(open.clone()),
     ];
     write(store, &lease, ops).await.unwrap();
-    let record = store.record(&sid("s")).await.unwrap().unwrap();
+    let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
     assert_eq!(record.gates, [ended, open]);
 }
 
@@ -242,7 +242,7 @@ pub async fn events_are_read_from_any_number_on(subject: Subject) {
 pub async fn what_is_not_there_is_not_found(subject: Subject) {
     let store = &*subject.store;
     let (s, main) = (sid("s"), tid("main"));
-    assert_eq!(store.record(&s).await, Ok(None));
+    assert_eq!(store.snapshot(&s).await, Ok(None));
     assert_eq!(store.events(&s, 0, 9).await, Ok(vec![]));
     assert_eq!(store.entries(&s, &main, None, 9).await, Ok(vec![]));
     begin(store, "s").await;
@@ -290,11 +290,11 @@ pub async fn entries_are_found_whatever_the_order_of_their_ids(subject: Subject)
             }
         }
         for entry in &all {
-            let before = store.record(&sid("s")).await.unwrap();
+            let before = store.snapshot(&sid("s")).await.unwrap();
             write(store, &lease, vec![append(entry.clone())])
                 .await
                 .unwrap();
-            assert_eq!(store.record(&sid("s")).await.unwrap(), before);
+            assert_eq!(store.snapshot(&sid("s")).await.unwrap(), before);
             let mut other = entry.clone();
             other.created_at = Millis(9_999);
             let refused = write(store, &lease, vec![append(other)]).await;

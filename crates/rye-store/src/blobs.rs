@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lillux::Hash;
 use lillux::cas::{Cas, CasError, DEFAULT_GRACE, GcOptions};
-use rye_engine::blob::{BlobError, BlobStore, Kept};
+use rye_engine::blob::{BlobError, BlobFuture, BlobStore};
 use tokio::task::spawn_blocking;
 
 /// Blobs in a folder, one file each, which is made when there is something to keep. Any
@@ -37,7 +37,7 @@ impl FileBlobs {
     fn blocking<'a, T: Send + 'static>(
         &self,
         work: impl FnOnce(&Path) -> Result<T, CasError> + Send + 'static,
-    ) -> Kept<'a, T> {
+    ) -> BlobFuture<'a, T> {
         let root = Arc::clone(&self.root);
         Box::pin(async move {
             let done = spawn_blocking(move || work(&root)).await;
@@ -57,16 +57,16 @@ fn found<T>(outcome: Result<T, CasError>) -> Result<Option<T>, CasError> {
 }
 
 impl BlobStore for FileBlobs {
-    fn put(&self, bytes: Vec<u8>) -> Kept<'_, Hash> {
+    fn put(&self, bytes: Vec<u8>) -> BlobFuture<'_, Hash> {
         self.blocking(move |root| Ok(Cas::open(root)?.put(&bytes)?.hash))
     }
 
-    fn get<'a>(&'a self, hash: &'a Hash) -> Kept<'a, Option<Vec<u8>>> {
+    fn get<'a>(&'a self, hash: &'a Hash) -> BlobFuture<'a, Option<Vec<u8>>> {
         let hash = *hash;
         self.blocking(move |root| found(Cas::open_existing(root).and_then(|cas| cas.get(&hash))))
     }
 
-    fn collect(&self, used: Vec<Hash>) -> Kept<'_, ()> {
+    fn collect_garbage(&self, used: Vec<Hash>) -> BlobFuture<'_, ()> {
         let options = GcOptions {
             grace: self.grace,
             dry_run: false,
@@ -87,7 +87,7 @@ impl BlobStore for FileBlobs {
         })
     }
 
-    fn has<'a>(&'a self, hash: &'a Hash) -> Kept<'a, bool> {
+    fn contains<'a>(&'a self, hash: &'a Hash) -> BlobFuture<'a, bool> {
         let hash = *hash;
         self.blocking(move |root| {
             let has = Cas::open_existing(root).and_then(|cas| cas.has(&hash));
@@ -113,27 +113,27 @@ impl MemoryBlobs {
     }
 }
 
-fn now<'a, T: Send + 'a>(it: T) -> Kept<'a, T> {
+fn now<'a, T: Send + 'a>(it: T) -> BlobFuture<'a, T> {
     Box::pin(std::future::ready(Ok(it)))
 }
 
 impl BlobStore for MemoryBlobs {
-    fn put(&self, bytes: Vec<u8>) -> Kept<'_, Hash> {
+    fn put(&self, bytes: Vec<u8>) -> BlobFuture<'_, Hash> {
         let hash = Hash::of(&bytes);
         self.all().insert(hash, bytes);
         now(hash)
     }
 
-    fn get<'a>(&'a self, hash: &'a Hash) -> Kept<'a, Option<Vec<u8>>> {
+    fn get<'a>(&'a self, hash: &'a Hash) -> BlobFuture<'a, Option<Vec<u8>>> {
         now(self.all().get(hash).cloned())
     }
 
-    fn collect(&self, used: Vec<Hash>) -> Kept<'_, ()> {
+    fn collect_garbage(&self, used: Vec<Hash>) -> BlobFuture<'_, ()> {
         self.all().retain(|hash, _| used.contains(hash));
         now(())
     }
 
-    fn has<'a>(&'a self, hash: &'a Hash) -> Kept<'a, bool> {
+    fn contains<'a>(&'a self, hash: &'a Hash) -> BlobFuture<'a, bool> {
         now(self.all().contains_key(hash))
     }
 }

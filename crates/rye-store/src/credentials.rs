@@ -6,7 +6,9 @@ use std::sync::Arc;
 use lillux::envelope::{Envelope, OpeningKey, Secret, seal};
 use rusqlite::{OptionalExtension as _, params};
 use rye_engine::clock::{Clock as _, SystemClock};
-use rye_engine::credential::{Credential, CredentialError, CredentialStore, Held, Owner};
+use rye_engine::credential::{
+    Credential, CredentialError, CredentialFuture, CredentialStore, Owner,
+};
 use tokio::task::spawn_blocking;
 use zeroize::Zeroizing;
 
@@ -33,7 +35,7 @@ impl SealedCredentials {
     fn blocking<'a, T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection, &KeyOf) -> Result<T, CredentialError> + Send + 'static,
-    ) -> Held<'a, T> {
+    ) -> CredentialFuture<'a, T> {
         let (path, key) = (Arc::clone(&self.path), Arc::clone(&self.key));
         Box::pin(async move {
             let done = spawn_blocking(move || {
@@ -100,7 +102,11 @@ fn put(
 }
 
 impl CredentialStore for SealedCredentials {
-    fn get<'a>(&'a self, owner: &'a Owner, service: &'a str) -> Held<'a, Option<Credential>> {
+    fn get<'a>(
+        &'a self,
+        owner: &'a Owner,
+        service: &'a str,
+    ) -> CredentialFuture<'a, Option<Credential>> {
         let (owner, service) = (owner.to_string(), service.to_owned());
         self.blocking(move |db, key| get(db, key, &owner, &service))
     }
@@ -110,7 +116,7 @@ impl CredentialStore for SealedCredentials {
         owner: &'a Owner,
         service: &'a str,
         credential: &'a Credential,
-    ) -> Held<'a, ()> {
+    ) -> CredentialFuture<'a, ()> {
         let (owner, service) = (owner.to_string(), service.to_owned());
         let text = serde_json::to_vec(credential).map(Zeroizing::new);
         self.blocking(move |db, key| {
@@ -119,7 +125,7 @@ impl CredentialStore for SealedCredentials {
         })
     }
 
-    fn remove<'a>(&'a self, owner: &'a Owner, service: &'a str) -> Held<'a, bool> {
+    fn remove<'a>(&'a self, owner: &'a Owner, service: &'a str) -> CredentialFuture<'a, bool> {
         let (owner, service) = (owner.to_string(), service.to_owned());
         self.blocking(move |db, _| {
             let text = "DELETE FROM engine_credentials WHERE owner = ?1 AND service = ?2";
@@ -128,7 +134,7 @@ impl CredentialStore for SealedCredentials {
         })
     }
 
-    fn list(&self) -> Held<'_, Vec<(Owner, String)>> {
+    fn list(&self) -> CredentialFuture<'_, Vec<(Owner, String)>> {
         self.blocking(|db, _| {
             let text = "SELECT owner, service FROM engine_credentials ORDER BY owner, service";
             let mut find = db.db.prepare(text).map_err(unusable)?;
@@ -137,7 +143,7 @@ impl CredentialStore for SealedCredentials {
             });
             let rows: Result<Vec<_>, _> = rows.map_err(unusable)?.collect();
             let rows = rows.map_err(unusable)?.into_iter();
-            let known = rows.filter_map(|(owner, service)| Some((Owner::read(&owner)?, service)));
+            let known = rows.filter_map(|(owner, service)| Some((Owner::parse(&owner)?, service)));
             Ok(known.collect())
         })
     }

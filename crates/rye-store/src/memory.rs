@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::store::{
-    Claim, Control, Lease, Post, Posted, Record, SessionFilter, SessionStore, StoreError, Stored,
+    Claim, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter, SessionSnapshot,
+    SessionStore, StoreError, StoreFuture,
 };
 use rye_protocol::{
     Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
@@ -69,30 +70,34 @@ impl Memory {
     fn read<'a, T: Send + 'a>(
         &self,
         read: impl FnOnce(&World) -> Result<T, StoreError>,
-    ) -> Stored<'a, T> {
+    ) -> StoreFuture<'a, T> {
         now(read(&self.world()))
     }
 }
 
-fn now<'a, T: Send + 'a>(result: Result<T, StoreError>) -> Stored<'a, T> {
+fn now<'a, T: Send + 'a>(result: Result<T, StoreError>) -> StoreFuture<'a, T> {
     Box::pin(ready(result))
 }
 
 impl SessionStore for Memory {
-    fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> Stored<'a, Lease> {
+    fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> StoreFuture<'a, Lease> {
         now(self.world().claim(session, claim))
     }
 
-    fn release<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
+    fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
         self.world().release(lease);
         now(Ok(()))
     }
 
-    fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> Stored<'a, u64> {
+    fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> StoreFuture<'a, u64> {
         now(self.world().commit(lease, batch, self.clock.now()))
     }
 
-    fn post<'a>(&'a self, session: &'a SessionId, post: Post) -> Stored<'a, Posted> {
+    fn post<'a>(
+        &'a self,
+        session: &'a SessionId,
+        post: InboxMessage,
+    ) -> StoreFuture<'a, PostOutcome> {
         let posted = self.world().post(session, post);
         if let Ok((_, true)) = posted {
             // Nobody may be listening.
@@ -101,29 +106,29 @@ impl SessionStore for Memory {
         now(posted.map(|(posted, _)| posted))
     }
 
-    fn posts(&self) -> broadcast::Receiver<SessionId> {
+    fn subscribe_posts(&self) -> broadcast::Receiver<SessionId> {
         self.posts.subscribe()
     }
 
-    fn controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
-        self.read(|world| world.controls(lease))
+    fn pending_commands<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Vec<SessionCommand>> {
+        self.read(|world| world.pending_commands(lease))
     }
 
-    fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>> {
+    fn snapshot<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<SessionSnapshot>> {
         self.read(|world| {
             let held = world.sessions.get(session);
             Ok(held.map(|held| record(world, held)))
         })
     }
 
-    fn archive<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Archive>> {
+    fn archive<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Archive>> {
         self.read(|world| {
             let held = world.sessions.get(session);
             Ok(held.map(|held| archive(world, held)))
         })
     }
 
-    fn sessions(&self, filter: SessionFilter) -> Stored<'_, Vec<Session>> {
+    fn sessions(&self, filter: SessionFilter) -> StoreFuture<'_, Vec<Session>> {
         self.read(|world| {
             let end = match &filter.before {
                 None => None,
@@ -143,7 +148,11 @@ impl SessionStore for Memory {
         })
     }
 
-    fn path<'a>(&'a self, session: &'a SessionId, leaf: &'a EntryId) -> Stored<'a, Vec<Entry>> {
+    fn path<'a>(
+        &'a self,
+        session: &'a SessionId,
+        leaf: &'a EntryId,
+    ) -> StoreFuture<'a, Vec<Entry>> {
         self.read(|world| {
             let held = world.sessions.get(session);
             let entries = held.map(|held| &held.entries);
@@ -162,7 +171,7 @@ impl SessionStore for Memory {
         thread: &'a ThreadId,
         after: Option<&'a EntryId>,
         limit: usize,
-    ) -> Stored<'a, Vec<Entry>> {
+    ) -> StoreFuture<'a, Vec<Entry>> {
         self.read(|world| {
             let held = world.sessions.get(session);
             let place = |id| held.and_then(|held| held.entries.place(id));
@@ -179,11 +188,11 @@ impl SessionStore for Memory {
         })
     }
 
-    fn gate<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Option<Gate>> {
+    fn gate<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Option<Gate>> {
         self.read(|world| Ok(world.gates.get(gate).map(|gate| Gate::clone(gate))))
     }
 
-    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Vec<GateRef>> {
+    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Vec<GateRef>> {
         self.read(|world| {
             let session = world.gates.get(gate).map(|gate| &gate.origin.session);
             let held = session.and_then(|session| world.sessions.get(session));
@@ -193,7 +202,7 @@ impl SessionStore for Memory {
         })
     }
 
-    fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> Stored<'a, Vec<Gate>> {
+    fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Gate>> {
         self.read(|world| {
             let pending = world.gates.values().filter(|gate| {
                 let wanted = session.is_none_or(|session| gate.origin.session == *session);
@@ -208,7 +217,7 @@ impl SessionStore for Memory {
         session: &'a SessionId,
         after: u64,
         limit: usize,
-    ) -> Stored<'a, Vec<Event>> {
+    ) -> StoreFuture<'a, Vec<Event>> {
         self.read(|world| {
             let held = world.sessions.get(session);
             let events = held.map(|held| held.events(after).take(limit).collect());
@@ -216,7 +225,7 @@ impl SessionStore for Memory {
         })
     }
 
-    fn remove<'a>(&'a self, leases: &'a [Lease]) -> Stored<'a, ()> {
+    fn remove<'a>(&'a self, leases: &'a [Lease]) -> StoreFuture<'a, ()> {
         now(self.world().remove(leases))
     }
 }
@@ -245,7 +254,7 @@ fn archive(world: &World, held: &Held) -> Archive {
     }
 }
 
-fn record(world: &World, held: &Held) -> Record {
+fn record(world: &World, held: &Held) -> SessionSnapshot {
     let asked = held.prompts.values().map(|asked| &asked.prompt);
     let mut prompts = copies(asked.filter(|prompt| !prompt.status.is_finished()));
     prompts.sort_by_key(|prompt| prompt.order);
@@ -253,7 +262,7 @@ fn record(world: &World, held: &Held) -> Record {
     let gates = world.gates.values().filter(|gate| {
         gate.origin.session == held.session.id && active.contains(&gate.origin.prompt)
     });
-    Record {
+    SessionSnapshot {
         session: held.session.clone(),
         threads: copies(held.threads.values()),
         gates: copies(gates),

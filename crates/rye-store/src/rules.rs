@@ -2,7 +2,7 @@
 //! Pure, so that two stores cannot come to differ in it.
 
 use lillux::{Hash, canonical};
-use rye_engine::store::{Posted, StoreError};
+use rye_engine::store::{PostOutcome, StoreError};
 use rye_protocol::{
     Entry, EventKind, Gate, GateStatus, QueuedPrompt, Resolution, Session, SessionId, Thread,
 };
@@ -14,14 +14,14 @@ pub(crate) const ENTRY: &str = "entry";
 pub(crate) const PROMPT: &str = "prompt";
 pub(crate) const GATE: &str = "gate";
 
-pub(crate) fn not_found(what: &'static str, id: &impl ToString) -> StoreError {
+pub(crate) fn not_found(kind: &'static str, id: &impl ToString) -> StoreError {
     let id = id.to_string();
-    StoreError::NotFound { what, id }
+    StoreError::NotFound { kind, id }
 }
 
-pub(crate) fn conflict(what: &'static str, id: &impl ToString) -> StoreError {
+pub(crate) fn conflict(kind: &'static str, id: &impl ToString) -> StoreError {
     let id = id.to_string();
-    StoreError::Conflict { what, id }
+    StoreError::Conflict { kind, id }
 }
 
 /// A lease is for one session; with it, no other one is written.
@@ -67,7 +67,7 @@ pub(crate) fn gate_follows(before: &Gate, now: &Gate) -> Result<(), StoreError> 
     } else if before.status.is_pending() {
         Ok(())
     } else {
-        Err(StoreError::GateEnded(now.id.clone()))
+        Err(StoreError::GateClosed(now.id.clone()))
     }
 }
 
@@ -104,9 +104,9 @@ pub(crate) fn asked(prompt: &QueuedPrompt) -> Hash {
 #[derive(Debug, PartialEq)]
 pub(crate) enum Verdict {
     /// The gate ends so, and this is told.
-    Ends(GateStatus, Box<EventKind>, Posted),
+    Ends(GateStatus, Box<EventKind>, PostOutcome),
     /// Nothing.
-    Stands(Posted),
+    Stands(PostOutcome),
 }
 
 /// The first answer wins. One that comes after the deadline finds the gate expired, also
@@ -119,7 +119,11 @@ pub(crate) fn answer(gate: &Gate, resolution: &Resolution) -> Verdict {
                 let told = EventKind::DecisionGateExpired {
                     gate: gate.id.clone(),
                 };
-                Verdict::Ends(status.clone(), Box::new(told), Posted::Gone(status))
+                Verdict::Ends(
+                    status.clone(),
+                    Box::new(told),
+                    PostOutcome::GateClosed(status),
+                )
             }
             _ => {
                 let status = GateStatus::Resolved {
@@ -129,17 +133,17 @@ pub(crate) fn answer(gate: &Gate, resolution: &Resolution) -> Verdict {
                     gate: gate.id.clone(),
                     resolution: resolution.clone(),
                 };
-                Verdict::Ends(status, Box::new(told), Posted::Written)
+                Verdict::Ends(status, Box::new(told), PostOutcome::Written)
             }
         },
         GateStatus::Resolved { resolution: first } if first.agrees_with(resolution) => {
-            Verdict::Stands(Posted::Same)
+            Verdict::Stands(PostOutcome::Duplicate)
         }
         GateStatus::Resolved { resolution: first } => {
-            Verdict::Stands(Posted::Conflict(first.clone()))
+            Verdict::Stands(PostOutcome::Conflict(first.clone()))
         }
         over @ (GateStatus::Withdrawn { .. } | GateStatus::Expired { .. }) => {
-            Verdict::Stands(Posted::Gone(over.clone()))
+            Verdict::Stands(PostOutcome::GateClosed(over.clone()))
         }
     }
 }

@@ -34,7 +34,8 @@ use std::time::Duration;
 
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::store::{
-    Claim, Control, Lease, Post, Posted, Record, SessionFilter, SessionStore, StoreError, Stored,
+    Claim, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter, SessionSnapshot,
+    SessionStore, StoreError, StoreFuture,
 };
 use rye_protocol::{
     Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
@@ -108,7 +109,7 @@ impl Connection {
 /// # let folder = tempfile::tempdir()?;
 /// let store = Sqlite::open(folder.path().join("sessions.db"))?;
 /// let lease = store.claim(&"my-session".parse()?, Claim::IfFree).await?;
-/// assert_eq!(store.record(&lease.session).await?, None);
+/// assert_eq!(store.snapshot(&lease.session).await?, None);
 /// # Ok(())
 /// # }
 /// ```
@@ -265,7 +266,7 @@ fn unavailable(path: &Path, error: &io::Error) -> StoreError {
     StoreError::Unavailable(format!("{}: {error}", path.display()))
 }
 
-fn refused<'a, T: Send + 'a>(error: StoreError) -> Stored<'a, T> {
+fn refused<'a, T: Send + 'a>(error: StoreError) -> StoreFuture<'a, T> {
     Box::pin(ready(Err(error)))
 }
 
@@ -280,13 +281,13 @@ macro_rules! writing {
 }
 
 impl SessionStore for Sqlite {
-    fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> Stored<'a, Lease> {
+    fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> StoreFuture<'a, Lease> {
         let Writing { writer, holder, .. } = writing!(self);
         let (holder, id) = (Arc::clone(holder), session.clone());
         writer.write(session, move |db| Ok(holder.claim(db, &id, claim)?.into()))
     }
 
-    fn release<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
+    fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
         let mine = lease.clone();
         let writer = &writing!(self).writer;
         writer.write(&lease.session, move |db| {
@@ -294,7 +295,7 @@ impl SessionStore for Sqlite {
         })
     }
 
-    fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> Stored<'a, u64> {
+    fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> StoreFuture<'a, u64> {
         let mine = lease.clone();
         let writer = &writing!(self).writer;
         match Changes::of(batch, self.clock.now()) {
@@ -305,7 +306,11 @@ impl SessionStore for Sqlite {
         }
     }
 
-    fn post<'a>(&'a self, session: &'a SessionId, post: Post) -> Stored<'a, Posted> {
+    fn post<'a>(
+        &'a self,
+        session: &'a SessionId,
+        post: InboxMessage,
+    ) -> StoreFuture<'a, PostOutcome> {
         let Writing { writer, bell, .. } = writing!(self);
         let (id, bell) = (session.clone(), Arc::clone(bell));
         let letter = match Letter::of(post) {
@@ -324,33 +329,38 @@ impl SessionStore for Sqlite {
         })
     }
 
-    fn posts(&self) -> broadcast::Receiver<SessionId> {
+    fn subscribe_posts(&self) -> broadcast::Receiver<SessionId> {
         match &self.way {
             Way::Writes(Writing { writer, bell, .. }) => bell.listen(|| writer.look(wake::last)),
             Way::Reads { posts, .. } => posts.subscribe(),
         }
     }
 
-    fn controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
+    fn pending_commands<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Vec<SessionCommand>> {
         let mine = lease.clone();
-        self.readers.read(move |db| post::controls(db, &mine))
+        self.readers
+            .read(move |db| post::pending_commands(db, &mine))
     }
 
-    fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>> {
+    fn snapshot<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<SessionSnapshot>> {
         let session = session.clone();
         self.readers.read(move |db| read::record(db, &session))
     }
 
-    fn archive<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Archive>> {
+    fn archive<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Archive>> {
         let session = session.clone();
         self.readers.read(move |db| read::archive(db, &session))
     }
 
-    fn sessions(&self, filter: SessionFilter) -> Stored<'_, Vec<Session>> {
+    fn sessions(&self, filter: SessionFilter) -> StoreFuture<'_, Vec<Session>> {
         self.readers.read(move |db| listing::sessions(db, &filter))
     }
 
-    fn path<'a>(&'a self, session: &'a SessionId, leaf: &'a EntryId) -> Stored<'a, Vec<Entry>> {
+    fn path<'a>(
+        &'a self,
+        session: &'a SessionId,
+        leaf: &'a EntryId,
+    ) -> StoreFuture<'a, Vec<Entry>> {
         let (session, leaf) = (session.clone(), leaf.clone());
         self.readers.read(move |db| read::path(db, &session, &leaf))
     }
@@ -361,23 +371,23 @@ impl SessionStore for Sqlite {
         thread: &'a ThreadId,
         after: Option<&'a EntryId>,
         limit: usize,
-    ) -> Stored<'a, Vec<Entry>> {
+    ) -> StoreFuture<'a, Vec<Entry>> {
         let (session, thread, after) = (session.clone(), thread.clone(), after.cloned());
         self.readers
             .read(move |db| read::entries(db, &session, &thread, after.as_ref(), limit))
     }
 
-    fn gate<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Option<Gate>> {
+    fn gate<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Option<Gate>> {
         let gate = gate.clone();
         self.readers.read(move |db| read::gate(db, &gate))
     }
 
-    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Vec<GateRef>> {
+    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Vec<GateRef>> {
         let gate = gate.clone();
         self.readers.read(move |db| read::gate_refs(db, &gate))
     }
 
-    fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> Stored<'a, Vec<Gate>> {
+    fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Gate>> {
         let session = session.cloned();
         self.readers
             .read(move |db| read::pending_gates(db, session.as_ref()))
@@ -388,13 +398,13 @@ impl SessionStore for Sqlite {
         session: &'a SessionId,
         after: u64,
         limit: usize,
-    ) -> Stored<'a, Vec<Event>> {
+    ) -> StoreFuture<'a, Vec<Event>> {
         let session = session.clone();
         self.readers
             .read(move |db| read::events(db, &session, after, limit))
     }
 
-    fn remove<'a>(&'a self, leases: &'a [Lease]) -> Stored<'a, ()> {
+    fn remove<'a>(&'a self, leases: &'a [Lease]) -> StoreFuture<'a, ()> {
         let Some(first) = leases.first() else {
             return Box::pin(ready(Ok(())));
         };

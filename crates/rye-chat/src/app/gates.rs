@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use rye_engine::arguments::{ARGUMENTS, PARAMS, is_editable};
-use rye_engine::bridge::APPROVE;
+use rye_engine::meta_tools::APPROVE;
 use rye_engine::protocol::{Gate, GateId};
 use serde_json::{Value, json};
 

@@ -16,7 +16,7 @@ const HEX: usize = 64;
 
 /// All that a session names, also in words, so that none goes which somebody may ask for.
 /// Not all of them were ever kept.
-pub fn named(archive: &Archive) -> BTreeSet<Hash> {
+pub fn referenced_blobs(archive: &Archive) -> BTreeSet<Hash> {
     let mut found = BTreeSet::new();
     for entry in &archive.entries {
         mentioned(&json(entry), &mut found);
@@ -24,13 +24,13 @@ pub fn named(archive: &Archive) -> BTreeSet<Hash> {
     for prompt in &archive.prompts {
         mentioned(&json(prompt), &mut found);
     }
-    found.extend(needed(archive).into_keys());
+    found.extend(required_blobs(archive).into_keys());
     found
 }
 
 /// Those that were kept for a session: what is left out of its results, files and images,
 /// and what its tools made. With each, the id of the first that needs it.
-pub fn needed(archive: &Archive) -> BTreeMap<Hash, String> {
+pub fn required_blobs(archive: &Archive) -> BTreeMap<Hash, String> {
     let mut needed = BTreeMap::new();
     let mut add = |hash: Option<Hash>, place: &str| {
         if let Some(hash) = hash {

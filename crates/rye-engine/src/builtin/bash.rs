@@ -1,4 +1,4 @@
-//! Commands, run by the sandbox's shell.
+//! CommandTools, run by the sandbox's shell.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{failed, parse, permission};
+use crate::BoxFuture;
 use crate::blob::SCHEME;
-use crate::sandbox::{Exec, Executed, Sandbox, Watcher};
-use crate::store::Later;
+use crate::sandbox::{Exec, ExecObserver, ExecOutput, Sandbox};
 use crate::text::{Whole, without_middle};
 use crate::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
@@ -77,7 +77,7 @@ impl Args {
             cwd: self.cwd,
             timeout: Some(time),
             max_output: Some(KEPT),
-            max_told: Some(TOLD),
+            max_streamed: Some(TOLD),
             ..Exec::default()
         };
         (exec, time)
@@ -89,11 +89,15 @@ impl Tool for Bash {
         &self.def
     }
 
-    fn asks_first(&self, sandbox: &dyn Sandbox) -> bool {
+    fn may_request_decision(&self, sandbox: &dyn Sandbox) -> bool {
         permission::asks(sandbox)
     }
 
-    fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(
+        &self,
+        args: Value,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let (mut exec, mut time) = parse::<Args>(args.clone())?.exec();
             let link = permission::link(exec.cwd.as_deref(), &context).await;
@@ -153,12 +157,13 @@ struct Ear<'a> {
     context: &'a ToolContext,
 }
 
-impl Watcher for Ear<'_> {
-    fn started(&self, process: &str) {
-        self.context.started(ProcessRef(process.to_owned()));
+impl ExecObserver for Ear<'_> {
+    fn on_start(&self, process: &str) {
+        self.context
+            .register_process(ProcessRef(process.to_owned()));
     }
 
-    fn printed(&self, text: &str) {
+    fn on_output(&self, text: &str) {
         self.context.output(text);
     }
 }
@@ -176,7 +181,7 @@ struct Report {
 const STDERR: &str = "[stderr]";
 
 impl Report {
-    fn of(executed: Executed, time: Duration) -> Self {
+    fn of(executed: ExecOutput, time: Duration) -> Self {
         let data = json!({
             "exit_code": executed.exit_code,
             "timed_out": executed.timed_out,
@@ -253,7 +258,7 @@ mod tests {
     use super::*;
 
     fn text(stdout: &str, stderr: &str, exit_code: Option<i32>, timed_out: bool) -> String {
-        let executed = Executed {
+        let executed = ExecOutput {
             stdout: stdout.into(),
             stderr: stderr.into(),
             exit_code,
@@ -323,11 +328,11 @@ mod tests {
     #[test]
     fn what_is_left_out_can_be_found_in_the_whole() {
         let (hash, line) = (Hash::of(b""), "123456789\n");
-        let executed = Executed {
+        let executed = ExecOutput {
             stdout: line.repeat(5000),
             stderr: line.repeat(5000),
             exit_code: Some(1),
-            ..Executed::default()
+            ..ExecOutput::default()
         };
         let report = Report::of(executed, Duration::ZERO);
         assert!(report.is_long());

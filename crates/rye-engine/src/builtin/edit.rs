@@ -18,8 +18,8 @@ use tokio::sync::Mutex;
 use self::apply::{Change, apply};
 use self::document::Document;
 use super::{counted, masked, parse, permission, read};
+use crate::BoxFuture;
 use crate::sandbox::Sandbox;
-use crate::store::Later;
 use crate::text::without_middle;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
@@ -121,11 +121,15 @@ impl Tool for Edit {
         &self.def
     }
 
-    fn asks_first(&self, sandbox: &dyn Sandbox) -> bool {
+    fn may_request_decision(&self, sandbox: &dyn Sandbox) -> bool {
         permission::asks(sandbox)
     }
 
-    fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(
+        &self,
+        args: Value,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let given = args;
             let mut args: Args = parse(given.clone())?;

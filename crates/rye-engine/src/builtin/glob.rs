@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::parse;
 use super::tree::{Pattern, below, join, plain, split, walk};
+use crate::BoxFuture;
 use crate::sandbox::Sandbox;
-use crate::store::Later;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// How many are told where the model does not say, and at most.
@@ -74,7 +74,11 @@ impl Tool for Glob {
         &self.def
     }
 
-    fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(
+        &self,
+        args: Value,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move { find(parse(args)?, &*context.sandbox).await })
     }
 }
@@ -109,12 +113,12 @@ async fn find(args: Args, sandbox: &dyn Sandbox) -> Result<ToolOutput, ToolError
             "[{limit} of {found}: narrow the pattern, or raise the limit]"
         ));
     }
-    if !walked.whole {
+    if !walked.is_complete {
         lines.push("[not all files were looked at, there are too many: give a path]".to_owned());
     }
     Ok(ToolOutput {
         text: lines.join("\n"),
-        data: json!({ "found": found, "whole": walked.whole }),
+        data: json!({ "found": found, "whole": walked.is_complete }),
         attachments: Vec::new(),
     })
 }

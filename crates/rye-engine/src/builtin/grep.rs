@@ -17,8 +17,8 @@ use self::report::{Report, Show};
 use self::search::{Finder, Found, How};
 use super::tree::{Pattern, below, plain, walk, wrong};
 use super::{parse, read};
+use crate::BoxFuture;
 use crate::sandbox::{FileInfo, Sandbox};
-use crate::store::Later;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// How many are told where the model does not say, and at most.
@@ -97,7 +97,11 @@ impl Tool for Grep {
         &self.def
     }
 
-    fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(
+        &self,
+        args: Value,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let args: Args = parse(args)?;
             let how = How {
@@ -117,7 +121,7 @@ impl Tool for Grep {
                 files.retain(|file| pattern.fits(below(&file.path, &top)));
             }
             let mut report = Report::new(args.show, args.limit.unwrap_or(STANDARD));
-            report.whole = walked.whole;
+            report.whole = walked.is_complete;
             let search = Search {
                 sandbox: context.sandbox,
                 finder: Arc::new(finder),

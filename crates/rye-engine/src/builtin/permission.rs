@@ -2,7 +2,7 @@
 //!
 //! A command can do anything, so a person must approve it. A plain file of the workspace is
 //! what an agent is there to change; a [sensitive](lillux::path_policy::Sensitive) path must be
-//! approved. Rules of the [policy](crate::bridge::Policy) for `builtin:bash`, `builtin:write`
+//! approved. Rules of the [policy](crate::meta_tools::Policy) for `builtin:bash`, `builtin:write`
 //! and `builtin:edit` say otherwise, where the reason lets a rule do so. A private path is
 //! refused.
 
@@ -11,9 +11,9 @@ use lillux::visible_line;
 use serde_json::{Value, json};
 
 use crate::arguments::Instead;
-use crate::bridge::{Mode, Risk};
-use crate::proof;
-use crate::sandbox::{LeadsTo, Sandbox, SandboxError};
+use crate::audit;
+use crate::meta_tools::{Mode, Risk};
+use crate::sandbox::{ResolvedPath, Sandbox, SandboxError};
 use crate::text::quoted;
 use crate::tool::{DecisionRequest, LEADS_TO, ToolContext, ToolDef, ToolError, decided};
 
@@ -32,7 +32,7 @@ pub(super) fn asks(sandbox: &dyn Sandbox) -> bool {
 /// Says that a call which may have been asked about does from here on what its tool does.
 pub(super) async fn begins(tool: &ToolDef, context: &ToolContext) -> Result<(), ToolError> {
     if asks(&*context.sandbox) {
-        context.effect(tool.effect).await?;
+        context.set_effect(tool.effect).await?;
     }
     Ok(())
 }
@@ -43,7 +43,7 @@ pub(super) struct Permitted {
     /// What a person wants instead, where they want something else.
     pub(super) instead: Option<Instead>,
     /// Where the path leads, if it is the one that was looked at.
-    target: Option<LeadsTo>,
+    target: Option<ResolvedPath>,
 }
 
 impl Permitted {
@@ -55,7 +55,7 @@ impl Permitted {
         context: &ToolContext,
     ) -> Result<(), ToolError> {
         let written = match &self.target {
-            Some(target) => context.sandbox.write_to(path, target, bytes),
+            Some(target) => context.sandbox.write_resolved(path, target, bytes),
             None => context.sandbox.write(path, bytes),
         };
         written.await.map_err(super::failed)
@@ -72,14 +72,14 @@ pub(super) async fn to_change(
     if !asks(&*context.sandbox) {
         return Ok(Permitted::default());
     }
-    let place = context.sandbox.leads_to(path).await;
+    let place = context.sandbox.resolve_path(path).await;
     let reason = match place.class {
         Class::Private => return Err(super::failed(SandboxError::Private(path.to_owned()))),
         Class::Sensitive(reason) => Some(reason),
         Class::Plain => None,
     };
     // A link may lead to what its name does not tell of.
-    let link = (place.real != path).then(|| named(&place.real));
+    let link = (place.path != path).then(|| named(&place.path));
     let (risk, why) = match reason {
         Some(reason) => (Risk::High, reason.reason()),
         None => (Risk::Medium, "the policy asks about it"),
@@ -91,8 +91,8 @@ pub(super) async fn to_change(
     };
     // What was agreed to is this file, and not what a link leads to later.
     let asked = match link {
-        Some(real) => proof::args_hash(&json!([args, real])),
-        None => proof::args_hash(args),
+        Some(real) => audit::args_hash(&json!([args, real])),
+        None => audit::args_hash(args),
     };
     let key = format!("{}:{asked:.32}", context.call);
     let title = format!("{}: {path}", tool.spec.name);
@@ -109,8 +109,8 @@ pub(super) async fn to_change(
     leading_to(&mut request, link);
     let instead = decided(mode, tool, request, args, context).await?;
     // Somebody may have thought about it for long.
-    if instead.is_none() && context.sandbox.leads_to(path).await != place {
-        return Err(super::failed(SandboxError::Moved(path.to_owned())));
+    if instead.is_none() && context.sandbox.resolve_path(path).await != place {
+        return Err(super::failed(SandboxError::PathChanged(path.to_owned())));
     }
     // Whoever wrote other arguments has chosen their path.
     let target = instead.is_none().then_some(place);
@@ -121,7 +121,7 @@ pub(super) async fn to_change(
 /// confines the command.
 pub(super) async fn link(folder: Option<&str>, context: &ToolContext) -> Option<String> {
     let path = folder.filter(|_| asks(&*context.sandbox))?;
-    let real = context.sandbox.leads_to(path).await.real;
+    let real = context.sandbox.resolve_path(path).await.path;
     (real != path).then(|| named(&real).to_owned())
 }
 

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use self::kind::{Kind, dimensions};
 use super::{failed, parse};
-use crate::attachment::{self, LARGEST};
+use crate::BoxFuture;
+use crate::attachment::{self, MAX_IMAGE_BYTES};
 use crate::blob::SCHEME;
 use crate::sandbox::FileInfo;
-use crate::store::Later;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 pub(crate) use kind::image as image_type;
@@ -66,7 +66,11 @@ impl Tool for Read {
         &self.def
     }
 
-    fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(
+        &self,
+        args: Value,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let args: Args = parse(args)?;
             if let Some(hash) = args.path.strip_prefix(SCHEME) {
@@ -78,7 +82,7 @@ impl Tool for Read {
                 Ok(about) => about,
                 Err(error) => return Err(explain(sandbox, &args.path, error).await),
             };
-            if about.is_folder {
+            if about.is_dir {
                 let files = sandbox.list(&args.path).await.map_err(failed)?;
                 return folder(&args, &files);
             }
@@ -113,8 +117,9 @@ fn show(args: &Args, bytes: &[u8]) -> Result<ToolOutput, ToolError> {
             let size = dimensions(size);
             let data = json!({ "mime_type": mime_type, "bytes": length });
             let what = format!("an image: {mime_type}{size}, {length} bytes");
-            if length > LARGEST {
-                let what = format!("{what}, too many to be shown ({LARGEST}): make it smaller");
+            if length > MAX_IMAGE_BYTES {
+                let what =
+                    format!("{what}, too many to be shown ({MAX_IMAGE_BYTES}): make it smaller");
                 return Ok(about(what, data));
             }
             let mut output = about(what, data);
@@ -168,7 +173,7 @@ fn folder(args: &Args, files: &[FileInfo]) -> Result<ToolOutput, ToolError> {
     let mut lines = vec![format!("[{path} is a folder]")];
     lines.extend(page.iter().map(|file| {
         let name = file.path.rsplit('/').next().unwrap_or_default();
-        if file.is_folder {
+        if file.is_dir {
             format!("{name}/")
         } else {
             format!("{name} ({} bytes)", file.size)

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::parse;
+use crate::BoxFuture;
 use crate::guides::Guides;
-use crate::store::Later;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// Tells what a skill says, with its variables filled in.
@@ -53,7 +53,11 @@ impl Tool for Skill {
         &self.def
     }
 
-    fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(
+        &self,
+        args: Value,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let Args { name, variables } = parse(args)?;
             let skill = self.guides.skill(&name, &*context.sandbox).await;

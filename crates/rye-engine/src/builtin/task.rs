@@ -5,8 +5,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::parse;
+use crate::BoxFuture;
 use crate::Prompt;
-use crate::store::Later;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// Gives work to a child session and waits for its answer.
@@ -50,7 +50,11 @@ impl Tool for Task {
         &self.0
     }
 
-    fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(
+        &self,
+        args: Value,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let Args { prompt, model } = parse(args)?;
             let child = context.child(model).await?;
@@ -58,9 +62,9 @@ impl Tool for Task {
             let store = |error: crate::store::StoreError| ToolError::failed(error.to_string());
             // A task is one prompt, which is named after it.
             let prompt_id = PromptId::from(id.clone());
-            let answer = child.ask(prompt_id, Prompt::from(prompt)).await;
+            let answer = child.prompt(prompt_id, Prompt::from(prompt)).await;
             let answer = answer.map_err(store)?;
-            child.end().await.map_err(store)?;
+            child.close().await.map_err(store)?;
             match answer.reason {
                 TurnEnd::EndTurn => Ok(ToolOutput {
                     text: answer.text,

@@ -4,8 +4,9 @@ mod read;
 
 use serde_json::{Value, json};
 
-use crate::history::{Related, Relation};
-use crate::store::{Later, StoreError};
+use crate::BoxFuture;
+use crate::history::{RelatedSession, Relation};
+use crate::store::StoreError;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 pub use read::ThreadRead;
@@ -36,7 +37,7 @@ impl Tool for ListThreads {
         &self.def
     }
 
-    fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(&self, _: Value, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let history = context.history()?;
             // One more says whether there are more.
@@ -59,8 +60,8 @@ impl Tool for ListThreads {
 }
 
 /// Leaves the last one out where there is one too many of a kind.
-fn cut(all: &mut Vec<Related>, relation: Relation) -> bool {
-    let is_it = |it: &Related| it.relation == relation;
+fn cut(all: &mut Vec<RelatedSession>, relation: Relation) -> bool {
+    let is_it = |it: &RelatedSession| it.relation == relation;
     let last = all.iter().rposition(is_it);
     let many = all.iter().filter(|it| is_it(it)).count() > TASKS;
     if let Some(last) = last.filter(|_| many) {
@@ -69,7 +70,7 @@ fn cut(all: &mut Vec<Related>, relation: Relation) -> bool {
     many
 }
 
-fn describe(related: &Related, context: &ToolContext) -> Vec<String> {
+fn describe(related: &RelatedSession, context: &ToolContext) -> Vec<String> {
     let id = &related.session.id;
     let mut lines = vec![match related.relation {
         Relation::Own => format!("this session, {id}"),
@@ -97,7 +98,7 @@ fn describe(related: &Related, context: &ToolContext) -> Vec<String> {
     lines
 }
 
-fn data(related: &Related) -> Value {
+fn data(related: &RelatedSession) -> Value {
     let threads = related.threads.iter().map(|thread| {
         json!({
             "id": thread.id,

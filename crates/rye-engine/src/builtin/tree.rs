@@ -6,7 +6,7 @@ use globset::{GlobBuilder, GlobMatcher};
 use rye_protocol::{ErrorCode, ErrorInfo};
 
 use super::read;
-use crate::sandbox::{Sandbox, Walk, Walked};
+use crate::sandbox::{Sandbox, WalkOptions, WalkResult};
 use crate::tool::ToolError;
 
 /// The most files that are looked at.
@@ -93,13 +93,13 @@ pub(super) async fn walk(
     hidden: bool,
     ignored: bool,
     time: Duration,
-) -> Result<Walked, ToolError> {
-    let walk = Walk {
+) -> Result<WalkResult, ToolError> {
+    let walk = WalkOptions {
         path: path.to_owned(),
         hidden,
         ignored,
-        most: MOST,
-        time,
+        max_files: MOST,
+        time_limit: time,
     };
     match sandbox.walk(&walk).await {
         Ok(walked) => Ok(walked),

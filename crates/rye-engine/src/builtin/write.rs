@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use super::{counted, failed, masked, parse, permission};
+use crate::BoxFuture;
 use crate::sandbox::SandboxError;
-use crate::store::Later;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use lillux::mask::MASK;
 
@@ -56,7 +56,11 @@ impl Tool for Write {
         &self.def
     }
 
-    fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(
+        &self,
+        args: Value,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let Args {
                 mut path,

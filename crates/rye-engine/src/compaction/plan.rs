@@ -31,13 +31,13 @@ pub struct Head {
     /// All that the sum will cover, sums that it takes the place of among it.
     pub covered: Vec<EntryId>,
     /// The sum so far.
-    pub previous: Option<String>,
+    pub previous_summary: Option<String>,
     /// Files that were read.
     pub files_read: Vec<String>,
     /// Files that were changed.
     pub files_modified: Vec<String>,
     /// What was asked, word for word, where it is covered.
-    pub kept: Vec<String>,
+    pub verbatim: Vec<String>,
 }
 
 /// Plans what to do about a path, for a model that can use so many tokens.
@@ -54,8 +54,8 @@ pub fn plan(
     if why == CompactionReason::Threshold && tokens < usable {
         return Plan::Nothing;
     }
-    let view = View::of(path);
-    let open: Vec<usize> = view.open().collect();
+    let view = View::new(path);
+    let open: Vec<usize> = view.uncovered().collect();
     let prune = || prunable(path, &open, settings);
     if why == CompactionReason::Threshold
         && let Some((entries, saved)) = prune()
@@ -63,7 +63,12 @@ pub fn plan(
     {
         return Plan::Prune(entries);
     }
-    let tail = tail(path, &open, settings.tail(usable), settings.tail_turns);
+    let tail = tail(
+        path,
+        &open,
+        settings.tail_tokens(usable),
+        settings.tail_turns,
+    );
     if let Some(head) = head(path, &view, &open[..tail], settings) {
         return Plan::Summarise(Box::new(Head {
             boundary: open.get(tail).copied().unwrap_or(path.len()),
@@ -196,15 +201,15 @@ fn head(path: &[Entry], view: &View<'_>, open: &[usize], settings: &Settings) ->
     };
     let sums = path.iter().filter(is_sum).map(|entry| entry.id.clone());
     let own = open.iter().map(|at| path[*at].id.clone());
-    let (mut read, mut modified, mut previous) = (Vec::new(), Vec::new(), None);
+    let (mut read, mut modified, mut previous_summary) = (Vec::new(), Vec::new(), None);
     if let Some(EntryKind::Compaction {
         summary,
         files_read,
         files_modified,
         ..
-    }) = view.sum().map(|sum| &sum.kind)
+    }) = view.summary().map(|sum| &sum.kind)
     {
-        previous = Some(summary.clone());
+        previous_summary = Some(summary.clone());
         read.clone_from(files_read);
         modified.clone_from(files_modified);
     }
@@ -216,10 +221,10 @@ fn head(path: &[Entry], view: &View<'_>, open: &[usize], settings: &Settings) ->
     Some(Head {
         boundary: 0,
         covered: own.chain(sums).collect(),
-        previous,
+        previous_summary,
         files_read: newest(read),
         files_modified: newest(modified),
-        kept: asked(path, view, open, settings),
+        verbatim: asked(path, view, open, settings),
     })
 }
 

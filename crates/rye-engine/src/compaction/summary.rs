@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rye_protocol::{Entry, EntryKind, Message, Part, Role};
 use serde_json::json;
 
-use super::{Head, SUMS, Settings};
+use super::{Head, PREVIOUS_COMPACTIONS, Settings};
 use crate::model::ModelRequest;
 use crate::text::without_middle;
 
@@ -62,13 +62,13 @@ pub(crate) fn request(
     let most = if shorter { SHORT } else { usize::MAX };
     let covered: HashSet<_> = head.covered.iter().collect();
     let mut messages = Vec::new();
-    if let Some(previous) = &head.previous {
+    if let Some(previous) = &head.previous_summary {
         let text = format!("The summary of what came before this:\n\n{previous}");
         messages.push(Message::text(Role::User, text));
     }
     let own = path.iter().filter(|entry| covered.contains(&entry.id));
     messages.extend(own.filter_map(|entry| shown(entry, of_output.min(most), most)));
-    let mut asked = String::from(if head.previous.is_some() {
+    let mut asked = String::from(if head.previous_summary.is_some() {
         "Bring the summary up to date with all that was said and done since: keep what still \
          holds, change what does not, and leave nothing out that the work needs."
     } else {
@@ -83,7 +83,9 @@ pub(crate) fn request(
     let is_sum = |entry: &&Entry| matches!(entry.kind, EntryKind::Compaction { .. });
     let sums = path.iter().filter(is_sum).count();
     let mut asked = Message::text(Role::User, asked);
-    asked.metadata.insert(SUMS.to_owned(), json!(sums));
+    asked
+        .metadata
+        .insert(PREVIOUS_COMPACTIONS.to_owned(), json!(sums));
     messages.push(asked);
     ModelRequest {
         system: SYSTEM.to_owned(),

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use rye_protocol::{Entry, EntryId, EntryKind, Message, Part, Role};
 use serde_json::json;
 
-use super::ANSWERS;
+use super::COMPACTED_ANSWERS;
 
 /// A path with the sums that stand on it.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct View<'a> {
 
 impl<'a> View<'a> {
     /// A path from the first entry to the last.
-    pub fn of(path: &'a [Entry]) -> Self {
+    pub fn new(path: &'a [Entry]) -> Self {
         let mut standing: Vec<usize> = Vec::new();
         for (at, entry) in path.iter().enumerate() {
             match &entry.kind {
@@ -43,7 +43,7 @@ impl<'a> View<'a> {
     }
 
     /// The entry with the last sum that stands.
-    pub fn sum(&self) -> Option<&'a Entry> {
+    pub fn summary(&self) -> Option<&'a Entry> {
         self.sum.map(|at| &self.path[at])
     }
 
@@ -53,7 +53,7 @@ impl<'a> View<'a> {
     }
 
     /// The places of what is not summed up, sums aside.
-    pub fn open(&self) -> impl Iterator<Item = usize> + '_ {
+    pub fn uncovered(&self) -> impl Iterator<Item = usize> + '_ {
         let is_sum = |entry: &Entry| {
             matches!(
                 entry.kind,
@@ -66,7 +66,7 @@ impl<'a> View<'a> {
 
     /// What a model reads, in order: the sum first, then what is not summed up.
     pub(crate) fn shown(&self) -> impl Iterator<Item = Shown<'a>> + '_ {
-        let strips = self.sum().is_some_and(|sum| {
+        let strips = self.summary().is_some_and(|sum| {
             matches!(
                 sum.kind,
                 EntryKind::Compaction {
@@ -76,8 +76,8 @@ impl<'a> View<'a> {
             )
         });
         let (path, sum) = (self.path, self.sum);
-        let first = self.sum().map(|sum| Shown::Sum(self.message(sum)));
-        let rest = self.open().map(move |at| Shown::Entry {
+        let first = self.summary().map(|sum| Shown::Sum(self.message(sum)));
+        let rest = self.uncovered().map(move |at| Shown::Entry {
             entry: &path[at],
             without_media: strips && sum.is_some_and(|sum| at < sum),
         });
@@ -99,7 +99,9 @@ impl<'a> View<'a> {
         let mut message = Message::text(Role::User, text);
         let is_answer = |entry: &&Entry| is_answer(entry) && self.is_covered(entry);
         let answers = self.path.iter().filter(is_answer).count();
-        message.metadata.insert(ANSWERS.to_owned(), json!(answers));
+        message
+            .metadata
+            .insert(COMPACTED_ANSWERS.to_owned(), json!(answers));
         message
     }
 }

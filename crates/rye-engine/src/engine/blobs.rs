@@ -6,8 +6,8 @@ use lillux::Hash;
 use rye_protocol::{Archive, SessionId};
 
 use super::{Engine, Inner};
-use crate::blob::{BlobError, named, needed};
-use crate::proof::Kept;
+use crate::audit::BlobStatus;
+use crate::blob::{BlobError, referenced_blobs, required_blobs};
 use crate::store::{SessionFilter, StoreError};
 
 /// How many sessions are looked through at once.
@@ -23,21 +23,23 @@ impl Engine {
     }
 
     /// Keeps a blob that comes from elsewhere.
-    pub async fn keep_blob(&self, bytes: Vec<u8>) -> Result<Hash, BlobError> {
+    pub async fn store_blob(&self, bytes: Vec<u8>) -> Result<Hash, BlobError> {
         let none = || BlobError("there is none".to_owned());
         let blobs = self.inner.blobs.as_ref().ok_or_else(none)?;
         blobs.put(bytes).await
     }
 
     /// How each blob is found that was kept for these sessions.
-    pub async fn look_at_blobs(&self, archives: &[Archive]) -> BTreeMap<Hash, Kept> {
-        let all = archives.iter().flat_map(|it| needed(it).into_keys());
+    pub async fn blob_statuses(&self, archives: &[Archive]) -> BTreeMap<Hash, BlobStatus> {
+        let all = archives
+            .iter()
+            .flat_map(|it| required_blobs(it).into_keys());
         let mut found = BTreeMap::new();
         for hash in all.collect::<BTreeSet<_>>() {
             let kept = match self.blob(&hash).await {
-                Ok(Some(_)) => Kept::Whole,
-                Ok(None) => Kept::Missing,
-                Err(_) => Kept::Altered,
+                Ok(Some(_)) => BlobStatus::Intact,
+                Ok(None) => BlobStatus::Missing,
+                Err(_) => BlobStatus::Altered,
             };
             found.insert(hash, kept);
         }
@@ -52,11 +54,11 @@ impl Inner {
             return Ok(BTreeSet::new());
         }
         let archive = self.store.archive(id).await?;
-        Ok(archive.as_ref().map(named).unwrap_or_default())
+        Ok(archive.as_ref().map(referenced_blobs).unwrap_or_default())
     }
 
     /// Removes what only sessions had that are gone.
-    pub(super) async fn collect(&self, left: BTreeSet<Hash>) -> Result<(), StoreError> {
+    pub(super) async fn collect_blobs(&self, left: BTreeSet<Hash>) -> Result<(), StoreError> {
         let Some(blobs) = self.blobs.as_ref().filter(|_| !left.is_empty()) else {
             return Ok(());
         };
@@ -77,7 +79,7 @@ impl Inner {
                 _ => break,
             }
         }
-        let kept = blobs.collect(used.into_iter().collect()).await;
+        let kept = blobs.collect_garbage(used.into_iter().collect()).await;
         kept.map_err(|error| StoreError::Unavailable(error.to_string()))
     }
 }

@@ -8,13 +8,13 @@ use lillux::keys::{PublicKey, SigningKey};
 
 use super::{DecisionKeys, Engine, Inner, look_after};
 use crate::blob::BlobStore;
-use crate::bridge::Policy;
 use crate::builtin::Skill;
 use crate::clock::{Clock, SystemClock};
 use crate::compaction::Settings;
 use crate::credential::{CredentialStore, Credentials, Refresher};
 use crate::guides::Guides;
 use crate::machine::CallLimits;
+use crate::meta_tools::Policy;
 use crate::metrics::Metrics;
 use crate::model::Models;
 use crate::runner::Toolbox;
@@ -113,7 +113,7 @@ impl Builder {
 
     /// How long prompts are collected.
     #[must_use]
-    pub fn collect_for(mut self, window: Duration) -> Self {
+    pub fn collect_window(mut self, window: Duration) -> Self {
         self.collect = Some(window);
         self
     }
@@ -182,7 +182,7 @@ impl Builder {
 
     /// Asks a person for more when a limit is reached, rather than end there.
     #[must_use]
-    pub fn ask_for_more(mut self, asks: bool) -> Self {
+    pub fn prompt_on_limit(mut self, asks: bool) -> Self {
         self.asks_for_more = asks;
         self
     }
@@ -242,7 +242,10 @@ impl Builder {
             doors: Mutex::default(),
             children: Arc::default(),
         });
-        tokio::spawn(look_after(Arc::downgrade(&inner), inner.store.posts()));
+        tokio::spawn(look_after(
+            Arc::downgrade(&inner),
+            inner.store.subscribe_posts(),
+        ));
         Ok(Engine { inner })
     }
 }

@@ -12,7 +12,7 @@ impl Engine {
     /// The number of the last event of a session that is written down, whether it is open or
     /// not; 0 if there is none.
     pub async fn last_event(&self, session: &SessionId) -> Result<u64, StoreError> {
-        let record = self.inner.store.record(session).await?;
+        let record = self.inner.store.snapshot(session).await?;
         Ok(record.map_or(0, |record| record.sequence))
     }
 }
@@ -24,23 +24,23 @@ impl Session {
         let running = self.named(thread.unwrap_or(DEFAULT))?;
         let (reply, answer) = oneshot::channel();
         self.send(&running, Mail::Compact(reply))?;
-        answer.await.map_err(|_| self.over())
+        answer.await.map_err(|_| self.close_reason())
     }
 
     /// The number of the last event that is written down.
     pub async fn last_event(&self) -> Result<u64, StoreError> {
-        let record = self.shared().store.record(self.id()).await?;
+        let record = self.shared().store.snapshot(self.id()).await?;
         Ok(record.map_or(0, |record| record.sequence))
     }
 
     /// Waits until a thread has nothing left to do.
-    pub async fn settled(&self, thread: &str) -> Result<(), StoreError> {
+    pub async fn wait_idle(&self, thread: &str) -> Result<(), StoreError> {
         let running = self.named(thread)?;
         let mut events = self.subscribe(0);
         // What is told live is told to whoever listens by then, and no sooner.
         while running.status() != StatusKind::Idle {
             if events.next().await?.is_none() {
-                return Err(self.over());
+                return Err(self.close_reason());
             }
         }
         Ok(())
@@ -55,6 +55,6 @@ impl Session {
         let running = self.named(thread.unwrap_or(DEFAULT))?;
         let (reply, answer) = oneshot::channel();
         self.send(&running, Mail::UndoCompaction(reply))?;
-        answer.await.map_err(|_| self.over())?
+        answer.await.map_err(|_| self.close_reason())?
     }
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::session::{DEFAULT, thread};
 use super::{Engine, opening};
-use crate::proof::{self, Doubt};
+use crate::audit::{self, UntrustedDecision};
 use crate::store::{Claim, StoreError};
 
 impl Engine {
@@ -39,7 +39,7 @@ impl Engine {
         &self,
         archive: Archive,
         key: impl Fn(&str) -> Option<PublicKey>,
-    ) -> Result<Vec<Doubt>, StoreError> {
+    ) -> Result<Vec<UntrustedDecision>, StoreError> {
         self.write_archive(archive, None, key).await
     }
 
@@ -49,7 +49,7 @@ impl Engine {
         &self,
         archive: Archive,
         why: &str,
-    ) -> Result<Vec<Doubt>, StoreError> {
+    ) -> Result<Vec<UntrustedDecision>, StoreError> {
         self.write_archive(archive, Some(why), |_| None).await
     }
 
@@ -58,21 +58,21 @@ impl Engine {
         mut archive: Archive,
         unverified: Option<&str>,
         key: impl Fn(&str) -> Option<PublicKey>,
-    ) -> Result<Vec<Doubt>, StoreError> {
+    ) -> Result<Vec<UntrustedDecision>, StoreError> {
         let store = &self.inner.store;
         let id = archive.session.id.clone();
-        if store.record(&id).await?.is_some() {
-            let (what, id) = ("session", id.to_string());
-            return Err(StoreError::Conflict { what, id });
+        if store.snapshot(&id).await?.is_some() {
+            let (kind, id) = ("session", id.to_string());
+            return Err(StoreError::Conflict { kind, id });
         }
         let (before, now) = (archive.clone(), self.inner.clock.now());
         if let Some(why) = unverified {
             let metadata = &mut archive.session.metadata;
-            metadata.insert(proof::UNVERIFIED.to_owned(), why.into());
+            metadata.insert(audit::UNVERIFIED.to_owned(), why.into());
         }
-        let doubts = proof::doubt(&mut archive, key, now);
+        let doubts = audit::doubt(&mut archive, key, now);
         if let Some(key) = &self.inner.key {
-            proof::seal_changes(&mut archive, &before, now, key);
+            audit::seal_changes(&mut archive, &before, now, key);
         }
         let lease = store.claim(&id, Claim::IfFree).await?;
         let written = store.commit(&lease, batch(archive)).await;
@@ -88,11 +88,11 @@ impl Engine {
         at: Option<&EntryId>,
     ) -> Result<SessionId, StoreError> {
         let store = &self.inner.store;
-        let record = store.record(id).await?.ok_or_else(|| no_session(id))?;
+        let record = store.snapshot(id).await?.ok_or_else(|| no_session(id))?;
         let main = record.threads.iter().find(|thread| thread.key == DEFAULT);
         let leaf = at.or_else(|| main.or(record.threads.first())?.leaf.as_ref());
         let leaf = leaf.ok_or_else(|| StoreError::NotFound {
-            what: "entry",
+            kind: "entry",
             id: format!("of session {id}"),
         })?;
         let path = store.path(id, leaf).await?;
@@ -141,8 +141,8 @@ impl Engine {
         if let Some(key) = &self.inner.key {
             let ops = [&batch.ops[..], &past.ops].concat();
             let at = thread.created_at;
-            if let Some(seal) = proof::thread_seal(&thread, &ops, [].into_iter(), None, None, at) {
-                let (seal, hash) = proof::sign_seal(seal, key);
+            if let Some(seal) = audit::thread_seal(&thread, &ops, [].into_iter(), None, None, at) {
+                let (seal, hash) = audit::sign_seal(seal, key);
                 thread.seal = hash;
                 let seal = Box::new(seal);
                 past.push_event(&id, EventKind::Sealed { seal });
@@ -155,8 +155,8 @@ impl Engine {
 }
 
 fn no_session(id: &SessionId) -> StoreError {
-    let (what, id) = ("session", id.to_string());
-    StoreError::NotFound { what, id }
+    let (kind, id) = ("session", id.to_string());
+    StoreError::NotFound { kind, id }
 }
 
 /// All of a session in one batch.

@@ -51,7 +51,7 @@ impl Shared {
         data.status = SessionStatus::Error;
         data.updated_at = self.clock.now();
         let code = match error {
-            StoreError::Broken(_) => ErrorCode::Internal,
+            StoreError::SessionFailed(_) => ErrorCode::Internal,
             _ => ErrorCode::Store,
         };
         let mut told = ErrorInfo::new(code, error.to_string()).fatal();

@@ -10,7 +10,7 @@ use crate::store::StoreError;
 impl Engine {
     /// What is written of a session, open or not; none if there is no such session.
     pub async fn session_data(&self, id: &SessionId) -> Result<Option<SessionData>, StoreError> {
-        let record = self.inner.store.record(id).await?;
+        let record = self.inner.store.snapshot(id).await?;
         Ok(record.map(|record| record.session))
     }
 
@@ -20,14 +20,17 @@ impl Engine {
     }
 
     /// Prompts of a session that have not ended, in order: those that run and those that wait.
-    pub async fn unfinished(&self, id: &SessionId) -> Result<Vec<QueuedPrompt>, StoreError> {
-        let record = self.inner.store.record(id).await?;
+    pub async fn unfinished_prompts(
+        &self,
+        id: &SessionId,
+    ) -> Result<Vec<QueuedPrompt>, StoreError> {
+        let record = self.inner.store.snapshot(id).await?;
         Ok(record.map(|record| record.prompts).unwrap_or_default())
     }
 
     /// Which prompt of a session a gate is asked for, and in which thread: a gate of a task is
     /// asked for the prompt whose call the task is. None if it is asked elsewhere.
-    pub async fn asked_for(
+    pub async fn owning_prompt(
         &self,
         gate: &Gate,
         top: &SessionId,
@@ -46,7 +49,7 @@ impl Engine {
             }
         };
         // A task ends with the turn that it is a call of.
-        let record = self.inner.store.record(top).await?;
+        let record = self.inner.store.snapshot(top).await?;
         let threads = record.map(|record| record.threads).unwrap_or_default();
         let above = threads.into_iter().find(|it| it.id == thread);
         let turn = above.and_then(|above| above.turn);
@@ -56,7 +59,7 @@ impl Engine {
     /// Gates that wait for a decision in a session and in those below it, whether or not
     /// these are open: after a crash a task opens its session when it gets to it, and nobody
     /// tells of its gates anew.
-    pub async fn gates_below(&self, id: &SessionId) -> Result<Vec<Gate>, StoreError> {
+    pub async fn pending_gates_in_tree(&self, id: &SessionId) -> Result<Vec<Gate>, StoreError> {
         let mut gates = self.pending_gates(None).await?;
         let mut below = Vec::with_capacity(gates.len());
         for gate in &gates {

@@ -9,7 +9,7 @@ use rye_protocol::{
 
 use super::{Above, Inner, Session};
 use crate::child;
-use crate::store::{Claim, Lease, Record, SessionFilter, StoreError};
+use crate::store::{Claim, Lease, SessionFilter, SessionSnapshot, StoreError};
 
 impl Inner {
     pub(crate) fn is_open(&self, id: &SessionId) -> Option<Session> {
@@ -68,7 +68,7 @@ impl Inner {
         }
         let lease = self.store.claim(&data.id, Claim::IfFree).await?;
         // Looked for only now: before, another host might still have made it.
-        let Some(record) = self.store.record(&data.id).await? else {
+        let Some(record) = self.store.snapshot(&data.id).await? else {
             let session = Session::create(self, lease, data, above).await?;
             return Ok(self.keep(session));
         };
@@ -93,11 +93,11 @@ impl Inner {
             return Ok(open);
         }
         let lease = self.store.claim(id, claim).await?;
-        let record = self.store.record(id).await?;
+        let record = self.store.snapshot(id).await?;
         let Some(record) = record else {
             self.store.release(&lease).await?;
-            let (what, id) = ("session", id.to_string());
-            return Err(StoreError::NotFound { what, id });
+            let (kind, id) = ("session", id.to_string());
+            return Err(StoreError::NotFound { kind, id });
         };
         if record.session.purpose == Purpose::Run {
             self.store.release(&lease).await?;
@@ -112,7 +112,7 @@ impl Inner {
     async fn restore(
         self: &Arc<Self>,
         lease: Lease,
-        record: Record,
+        record: SessionSnapshot,
         above: Option<Above>,
     ) -> Result<Restored, StoreError> {
         let tasks = tasks(&record);
@@ -169,8 +169,8 @@ impl Inner {
             engine.make(data, Some(above)).await
         });
         made.await.unwrap_or_else(|_| {
-            let (what, id) = ("session", id.to_string());
-            Err(StoreError::NotFound { what, id })
+            let (kind, id) = ("session", id.to_string());
+            Err(StoreError::NotFound { kind, id })
         })
     }
 
@@ -200,11 +200,11 @@ impl Inner {
     async fn end_orphan(self: &Arc<Self>, id: &SessionId) -> Result<(), StoreError> {
         let lease = match self.store.claim(id, Claim::IfFree).await {
             // Somebody has opened it by itself.
-            Err(StoreError::Held { .. }) => return Ok(()),
+            Err(StoreError::InUse { .. }) => return Ok(()),
             lease => lease?,
         };
-        let record = self.store.record(id).await?;
-        let over = |record: &Record| record.session.status == SessionStatus::Terminated;
+        let record = self.store.snapshot(id).await?;
+        let over = |record: &SessionSnapshot| record.session.status == SessionStatus::Terminated;
         let Some(record) = record.filter(|record| !over(record)) else {
             return self.store.release(&lease).await;
         };
@@ -240,12 +240,12 @@ fn same(there: &SessionData, wanted: &SessionData) -> Result<(), StoreError> {
     if same {
         return Ok(());
     }
-    let (what, id) = ("session", wanted.id.to_string());
-    Err(StoreError::Conflict { what, id })
+    let (kind, id) = ("session", wanted.id.to_string());
+    Err(StoreError::Conflict { kind, id })
 }
 
 /// The sessions that calls under way may be.
-fn tasks(record: &Record) -> BTreeSet<SessionId> {
+fn tasks(record: &SessionSnapshot) -> BTreeSet<SessionId> {
     let mut tasks = BTreeSet::new();
     for thread in &record.threads {
         let Some(turn) = &thread.turn else {

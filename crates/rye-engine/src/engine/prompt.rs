@@ -74,7 +74,7 @@ impl<T: Into<String>> From<T> for Prompt {
 
 impl Session {
     /// Waits until a prompt has ended, and gives what was said to it.
-    pub async fn answer(&self, prompt: &PromptId) -> Result<Answer, StoreError> {
+    pub async fn wait_for_answer(&self, prompt: &PromptId) -> Result<Answer, StoreError> {
         let mut events = self.subscribe(0);
         let mut error = None;
         while let Some(notice) = events.next().await? {
@@ -97,12 +97,15 @@ impl Session {
                 _ => {}
             }
         }
-        Err(self.over())
+        Err(self.close_reason())
     }
 
     /// What waits for a thread, in order.
-    pub async fn waiting(&self, thread: &ThreadId) -> Result<Vec<QueuedPrompt>, StoreError> {
-        let record = self.shared().store.record(self.id()).await?;
+    pub async fn waiting_prompts(
+        &self,
+        thread: &ThreadId,
+    ) -> Result<Vec<QueuedPrompt>, StoreError> {
+        let record = self.shared().store.snapshot(self.id()).await?;
         let prompts = record.map(|record| record.prompts).unwrap_or_default();
         let waits = |prompt: &QueuedPrompt| {
             prompt.thread == *thread
@@ -116,7 +119,7 @@ impl Session {
 
     /// Takes a prompt out of the queue that has not begun, and gives it back. None if it has
     /// begun, or is not there.
-    pub async fn withdraw(
+    pub async fn withdraw_prompt(
         &self,
         thread: &ThreadId,
         prompt: &PromptId,
@@ -127,7 +130,7 @@ impl Session {
         let (reply, answer) = oneshot::channel();
         let prompt = prompt.clone();
         self.send(&running, Mail::Withdraw { prompt, reply })?;
-        answer.await.map_err(|_| self.over())?
+        answer.await.map_err(|_| self.close_reason())?
     }
 
     /// What the model said last to a prompt, and the result with it.

@@ -6,16 +6,16 @@ use rye_protocol::{
 
 use super::Engine;
 use crate::child;
-use crate::store::{Record, StoreError};
+use crate::store::{SessionSnapshot, StoreError};
 
 impl Engine {
     /// Whether nothing is under way in a session and in its tasks, and nothing will be before
     /// somebody makes a decision or asks for something. As the record says: also while what
     /// was written last is about to be told.
-    pub async fn is_at_rest(&self, id: &SessionId) -> Result<bool, StoreError> {
+    pub async fn is_quiescent(&self, id: &SessionId) -> Result<bool, StoreError> {
         let mut unseen = vec![id.clone()];
         while let Some(id) = unseen.pop() {
-            let Some(record) = self.inner.store.record(&id).await? else {
+            let Some(record) = self.inner.store.snapshot(&id).await? else {
                 // A call that is no task, or one whose session is not there yet.
                 return Ok(false);
             };
@@ -32,7 +32,7 @@ impl Engine {
     }
 }
 
-fn has_nothing_to_do(record: &Record) -> bool {
+fn has_nothing_to_do(record: &SessionSnapshot) -> bool {
     let paused = record.session.status == SessionStatus::Paused;
     let mut threads = record.threads.iter();
     !paused && threads.all(|it| it.turn.is_none() && it.status == ThreadStatus::Active)
@@ -40,7 +40,7 @@ fn has_nothing_to_do(record: &Record) -> bool {
 
 /// The sessions that calls under way would be if they are tasks, where nothing else is under
 /// way; none where something is.
-fn under_way(record: &Record) -> Option<Vec<SessionId>> {
+fn under_way(record: &SessionSnapshot) -> Option<Vec<SessionId>> {
     let mut calls = Vec::new();
     for thread in &record.threads {
         let paused =
@@ -56,12 +56,17 @@ fn under_way(record: &Record) -> Option<Vec<SessionId>> {
 }
 
 /// Whether a prompt is about to begin.
-fn waits(record: &Record, thread: &Thread) -> bool {
+fn waits(record: &SessionSnapshot, thread: &Thread) -> bool {
     let mut prompts = record.prompts.iter();
     prompts.any(|prompt| prompt.thread == thread.id && prompt.status == PromptStatus::Waiting)
 }
 
-fn of_turn(record: &Record, thread: &Thread, turn: &Turn, paused: bool) -> Option<Vec<SessionId>> {
+fn of_turn(
+    record: &SessionSnapshot,
+    thread: &Thread,
+    turn: &Turn,
+    paused: bool,
+) -> Option<Vec<SessionId>> {
     let pending = |gate: &&Gate| gate.origin.thread == thread.id && gate.status.is_pending();
     let mut gates = record.gates.iter().filter(pending);
     let calls = match &turn.phase {

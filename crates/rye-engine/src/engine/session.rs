@@ -14,12 +14,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::{Above, Budget, Inner, Prompt, Shared, ThreadChange, ThreadView};
+use crate::audit;
 use crate::bus::{Bus, Notice, Subscription};
 use crate::machine::{Machine, PostedOrder};
-use crate::proof;
 use crate::result::SCHEMA;
 use crate::runner::{Mail, ROLE, Runner};
-use crate::store::{Control, Lease, Order, Post, Record, StoreError};
+use crate::store::{CommandKind, InboxMessage, Lease, SessionCommand, SessionSnapshot, StoreError};
 
 /// The key of the thread that prompts go to where they name none.
 pub(crate) const DEFAULT: &str = "default";
@@ -92,7 +92,7 @@ impl Session {
         if events.any(|event| matches!(event.kind, EventKind::Sealed { .. })) {
             return Ok(());
         }
-        let kind = proof::seal_archive(&archive, shared.clock.now(), key);
+        let kind = audit::seal_archive(&archive, shared.clock.now(), key);
         let ops = vec![Op::Event(None, Arc::new(kind))];
         let last = shared.store.commit(&shared.lease, Batch { ops }).await?;
         shared.bus.go_on(last);
@@ -100,7 +100,7 @@ impl Session {
     }
 
     /// Lets the threads go on that were written down.
-    pub(super) async fn restore(&self, record: Record) -> Result<(), StoreError> {
+    pub(super) async fn restore(&self, record: SessionSnapshot) -> Result<(), StoreError> {
         self.open.shared.bus.go_on(record.sequence);
         let signed = record.threads.iter().filter(|it| !it.seal.is_empty());
         if let Some(last) = signed.max_by_key(|thread| thread.updated_at) {
@@ -224,14 +224,14 @@ impl Session {
         let (reply, answer) = oneshot::channel();
         let prompt = Box::new(prompt);
         self.send(&running, Mail::Prompt { prompt, reply })?;
-        answer.await.map_err(|_| self.over())?
+        answer.await.map_err(|_| self.close_reason())?
     }
 
     /// A prompt with an id of the caller's is asked once, however often it is sent.
     async fn post(&self, running: &Running, prompt: QueuedPrompt) -> Result<PromptId, StoreError> {
         let id = prompt.id.clone();
         let shared = &self.open.shared;
-        let post = Post::Prompt(Box::new(prompt));
+        let post = InboxMessage::Prompt(Box::new(prompt));
         shared.store.post(self.id(), post).await?;
         self.look().await?;
         self.read(running).await?;
@@ -242,18 +242,18 @@ impl Session {
     async fn read(&self, running: &Running) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
         self.send(running, Mail::Read(reply))?;
-        answer.await.map_err(|_| self.over())
+        answer.await.map_err(|_| self.close_reason())
     }
 
     /// Ends what a thread does, and forgets what waits; of all threads where none is named.
     pub async fn abort(&self, thread: Option<&str>) -> Result<(), StoreError> {
-        self.order(thread, Order::Abort).await
+        self.order(thread, CommandKind::Abort).await
     }
 
     /// Lets a thread begin nothing more, or the whole session.
     pub async fn pause(&self, thread: Option<&str>) -> Result<(), StoreError> {
         match thread {
-            Some(_) => self.order(thread, Order::Pause).await,
+            Some(_) => self.order(thread, CommandKind::Pause).await,
             None => self.set_status_of_all(SessionStatus::Paused).await,
         }
     }
@@ -261,7 +261,7 @@ impl Session {
     /// Lets it begin again.
     pub async fn resume(&self, thread: Option<&str>) -> Result<(), StoreError> {
         match thread {
-            Some(_) => self.order(thread, Order::Resume).await,
+            Some(_) => self.order(thread, CommandKind::Resume).await,
             None => self.set_status_of_all(SessionStatus::Running).await,
         }
     }
@@ -329,8 +329,8 @@ impl Session {
     pub(super) async fn look(&self) -> Result<(), StoreError> {
         let shared = &self.open.shared;
         let _alone = self.open.looking.lock().await;
-        let controls = shared.store.controls(&shared.lease).await?;
-        let record = shared.store.record(self.id()).await?;
+        let controls = shared.store.pending_commands(&shared.lease).await?;
+        let record = shared.store.snapshot(self.id()).await?;
         let Some(record) = record else {
             return Ok(());
         };
@@ -362,7 +362,7 @@ impl Session {
 
     /// Gives an order to those whom it is for. It stands in the record until all of them
     /// have carried it out.
-    async fn carry_out(&self, control: Control) -> Result<(), StoreError> {
+    async fn carry_out(&self, control: SessionCommand) -> Result<(), StoreError> {
         let named = control.thread.as_ref();
         let mut threads = self.all_running();
         threads.retain(|it| named.is_none_or(|id| it.id == *id));
@@ -371,7 +371,7 @@ impl Session {
             id: control.id.clone(),
             alone,
         };
-        self.give(threads, control.order, Some(&posted)).await?;
+        self.give(threads, control.kind, Some(&posted)).await?;
         if alone {
             return Ok(());
         }
@@ -381,7 +381,7 @@ impl Session {
         shared.store.commit(&shared.lease, batch).await.map(drop)
     }
 
-    async fn order(&self, thread: Option<&str>, order: Order) -> Result<(), StoreError> {
+    async fn order(&self, thread: Option<&str>, order: CommandKind) -> Result<(), StoreError> {
         let threads = match thread {
             Some(key) => vec![self.named(key)?],
             None => self.all_running(),
@@ -393,14 +393,14 @@ impl Session {
     async fn give(
         &self,
         threads: Vec<Running>,
-        order: Order,
+        order: CommandKind,
         posted: Option<&PostedOrder>,
     ) -> Result<(), StoreError> {
         let mut answers = Vec::new();
         for running in threads {
             let (reply, answer) = oneshot::channel();
             let posted = posted.cloned();
-            let mail = Mail::Order {
+            let mail = Mail::CommandKind {
                 order,
                 posted,
                 reply,
@@ -409,7 +409,7 @@ impl Session {
             answers.push(answer);
         }
         for answer in answers {
-            answer.await.map_err(|_| self.over())??;
+            answer.await.map_err(|_| self.close_reason())??;
         }
         Ok(())
     }
@@ -490,7 +490,7 @@ impl Session {
         if let Some((entry, calls)) = calls {
             // What a dead host left running is ended before anything goes on.
             for process in calls.iter().flat_map(|call| &call.processes) {
-                shared.sandbox.end(&process.0).await;
+                shared.sandbox.kill(&process.0).await;
             }
             let path = shared.store.path(self.id(), &entry).await?;
             of_calls = path.into_iter().next_back();
@@ -554,7 +554,7 @@ impl Session {
         let threads = threads.unwrap_or_else(PoisonError::into_inner);
         let running = threads.get(key).cloned();
         running.ok_or_else(|| StoreError::NotFound {
-            what: "thread",
+            kind: "thread",
             id: key.to_owned(),
         })
     }
@@ -575,17 +575,17 @@ impl Session {
         self.open.shared.check()?;
         // Its threads may still be on their way out.
         if !self.is_open() {
-            return Err(self.over());
+            return Err(self.close_reason());
         }
-        running.mail.send(mail).map_err(|_| self.over())
+        running.mail.send(mail).map_err(|_| self.close_reason())
     }
 
     /// Why nothing more is heard of it, once that is so.
-    pub fn over(&self) -> StoreError {
+    pub fn close_reason(&self) -> StoreError {
         match self.open.shared.check() {
             Err(error) => error,
             Ok(()) => StoreError::NotFound {
-                what: "open session",
+                kind: "open session",
                 id: self.id().to_string(),
             },
         }

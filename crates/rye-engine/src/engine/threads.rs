@@ -61,7 +61,7 @@ pub struct ThreadSettings {
 
 impl ThreadSettings {
     /// Those of a thread.
-    pub fn of(thread: &Thread) -> Self {
+    pub fn from_thread(thread: &Thread) -> Self {
         let role = thread.metadata.get(ROLE).and_then(Value::as_str);
         Self {
             role: role.map(str::to_owned),
@@ -74,10 +74,10 @@ impl ThreadSettings {
 impl Session {
     /// What a thread has of its own; nothing, if it is not there.
     pub async fn thread_settings(&self, key: &str) -> Result<ThreadSettings, StoreError> {
-        let record = self.shared().store.record(self.id()).await?;
+        let record = self.shared().store.snapshot(self.id()).await?;
         let threads = record.map(|record| record.threads).unwrap_or_default();
         let thread = threads.iter().find(|thread| thread.key == key);
-        Ok(thread.map(ThreadSettings::of).unwrap_or_default())
+        Ok(thread.map(ThreadSettings::from_thread).unwrap_or_default())
     }
 
     /// Changes a thread, `default` where none is named; makes it if it is not there. Gives
@@ -99,17 +99,17 @@ impl Session {
     pub async fn withdraw_gate(&self, gate: &GateId, reason: &str) -> Result<(), StoreError> {
         let open = self.own_gate(gate).await?;
         if !open.status.is_pending() {
-            return Err(StoreError::GateEnded(gate.clone()));
+            return Err(StoreError::GateClosed(gate.clone()));
         }
         let running = self.running(&open.origin.thread);
-        let running = running.ok_or_else(|| self.over())?;
+        let running = running.ok_or_else(|| self.close_reason())?;
         let input = Input::WithdrawGate(gate.clone(), reason.to_owned());
         self.write(&running, input).await
     }
 
     /// Writes down where a gate is shown, so that whoever showed it can update it when it
     /// ends, also after a restart.
-    pub async fn gate_shown(&self, shown: GateRef) -> Result<(), StoreError> {
+    pub async fn record_gate_ref(&self, shown: GateRef) -> Result<(), StoreError> {
         self.own_gate(&shown.gate).await?;
         let shared = self.shared();
         let mut batch = Batch::default();
@@ -123,7 +123,7 @@ impl Session {
         let gate = self.shared().store.gate(id).await?;
         let own = gate.filter(|gate| gate.origin.session == *self.id());
         own.ok_or_else(|| StoreError::NotFound {
-            what: "gate",
+            kind: "gate",
             id: id.to_string(),
         })
     }
@@ -132,7 +132,7 @@ impl Session {
     async fn write(&self, running: &Running, input: Input) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
         self.send(running, Mail::Do(Box::new(input), reply))?;
-        answer.await.map_err(|_| self.over())?
+        answer.await.map_err(|_| self.close_reason())?
     }
 }
 

@@ -201,16 +201,16 @@ impl Step<'_> {
 
     pub(super) fn start(&mut self, call: &Call) {
         let args = self.machine.args.get(&call.id).cloned().unwrap_or_default();
-        let asks_first = self
+        let may_request_decision = self
             .env
             .tools
             .of(&call.tool)
-            .is_some_and(|it| it.asks_first);
+            .is_some_and(|it| it.may_request_decision);
         if let Some(call) = self.machine.call(&call.id) {
             call.state = CallState::Started;
             // One that asks first has done nothing before it says so. Of any other, what it
             // did until then is what its tool does.
-            call.effect = asks_first.then_some(ToolEffect::Idempotent);
+            call.effect = may_request_decision.then_some(ToolEffect::Idempotent);
         }
         self.machine.live.calls.insert(call.id.clone());
         self.tell(EventKind::ToolStart {

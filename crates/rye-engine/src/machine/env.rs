@@ -75,7 +75,7 @@ pub(crate) struct Fact {
     /// Whether its call is a child session.
     pub(crate) is_task: bool,
     /// Whether it does nothing until it says so: it may ask somebody first.
-    pub(crate) asks_first: bool,
+    pub(crate) may_request_decision: bool,
 }
 
 /// What a machine must know of the sessions below its own.

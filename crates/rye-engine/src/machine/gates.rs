@@ -14,7 +14,7 @@ use super::{Effect, Step};
 use crate::arguments::{self, PARAMS};
 use crate::text::quoted;
 use crate::tool::DecisionRequest;
-use crate::{bridge, proof};
+use crate::{audit, meta_tools};
 
 /// The gate at which a person says what becomes of a call whose host died.
 const RERUN: &str = "rerun:";
@@ -75,7 +75,7 @@ impl Step<'_> {
         self.append(EntryKind::DecisionGate {
             gate: gate.id.clone(),
             title: gate.title.clone(),
-            question: Some(proof::question_hash(&gate)),
+            question: Some(audit::question_hash(&gate)),
         });
         let (id, gate) = (gate.id.clone(), Kept::new(gate));
         self.out.batch.push(Op::PutGate(gate.share()));
@@ -263,12 +263,12 @@ impl Step<'_> {
     /// the model's, where they did.
     fn what_ran(&self, call: &Call) -> (String, Value) {
         let args = self.machine.args.get(&call.id).cloned().unwrap_or_default();
-        let (tool, params) = bridge::meant(&call.tool, &args);
+        let (tool, params) = meta_tools::resolve_target(&call.tool, &args);
         let own = self.machine.gates.values();
         let own = own.filter(|gate| gate.origin.call == call.id);
         let others = own.filter_map(|gate| match &gate.status {
             GateStatus::Resolved { resolution } => {
-                let others = arguments::approved(&gate.context, resolution)?;
+                let others = arguments::edited_arguments(&gate.context, resolution)?;
                 Some((resolution.at, others))
             }
             _ => None,

@@ -115,7 +115,7 @@ impl Step<'_> {
         prompt.collect_until = None;
         // The role that holds is written with it: the thread may get another meanwhile.
         if prompt.role.is_none() {
-            prompt.role = ThreadSettings::of(&self.machine.thread).role;
+            prompt.role = ThreadSettings::from_thread(&self.machine.thread).role;
         }
         let prompt = prompt.clone();
         let turn = turn(&prompt, &self.machine.thread, self.env.model);

@@ -37,7 +37,7 @@ impl Facts for Named {
             effect,
             exclusive: tool == "alone",
             is_task: tool == "task",
-            asks_first: tool == "asks",
+            may_request_decision: tool == "asks",
         })
     }
 }
@@ -71,7 +71,7 @@ const TURN: Usage = Usage {
 
 /// What is written down.
 #[derive(Debug, Clone)]
-struct Record {
+struct SessionSnapshot {
     thread: Thread,
     entries: Vec<Entry>,
     prompts: BTreeMap<PromptId, QueuedPrompt>,
@@ -81,7 +81,7 @@ struct Record {
     usage: Usage,
 }
 
-impl Record {
+impl SessionSnapshot {
     fn apply(&mut self, op: Op) {
         match op {
             Op::PutThread(thread) => self.thread = Arc::unwrap_or_clone(thread),
@@ -137,7 +137,7 @@ impl Record {
 
 /// A thread with all that is around it.
 struct World {
-    record: Record,
+    record: SessionSnapshot,
     machine: Machine,
     now: Millis,
     until: Option<Millis>,
@@ -174,7 +174,7 @@ impl World {
             created_at: Millis(0),
             updated_at: Millis(0),
         };
-        let record = Record {
+        let record = SessionSnapshot {
             thread,
             entries: Vec::new(),
             prompts: BTreeMap::new(),

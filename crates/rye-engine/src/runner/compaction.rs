@@ -75,7 +75,7 @@ impl Runner {
                 let _ = own.send(Mail::Compacted(generation, Ok(Box::new(pruned))));
             }
             Plan::Summarise(mut head) => {
-                head.kept.extend(self.waiting().await?);
+                head.verbatim.extend(self.waiting().await?);
                 let model = settings.model.as_deref().unwrap_or(model).to_owned();
                 let model = match self.admitted(&model, &path) {
                     Ok(model) => model,
@@ -192,7 +192,7 @@ impl Runner {
             return Ok(None);
         }
         let mut path = self.path().await?;
-        let Some(sum) = View::of(&path).sum().map(|sum| sum.id.clone()) else {
+        let Some(sum) = View::new(&path).summary().map(|sum| sum.id.clone()) else {
             return Ok(None);
         };
         if let Some(last) = path.last().cloned() {
@@ -220,7 +220,7 @@ impl Windows for Runner {
         }
         let info = self.shared.models.get(name).ok()?.info();
         let settings = &self.shared.compaction;
-        let usable = settings.usable(info.context_window, info.max_output);
+        let usable = settings.usable_tokens(info.context_window, info.max_output);
         known.insert(name.to_owned(), usable);
         Some(usable)
     }
@@ -306,7 +306,7 @@ impl Work {
             tokens_after,
             files_read: head.files_read.clone(),
             files_modified: head.files_modified.clone(),
-            preserved: head.kept.clone(),
+            preserved: head.verbatim.clone(),
             without_media: self.why == CompactionReason::Overflow,
         };
         let Some(last) = self.path.last().cloned() else {

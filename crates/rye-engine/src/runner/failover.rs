@@ -8,7 +8,7 @@ use rye_protocol::{ErrorCode, ErrorInfo, EventKind};
 
 use super::Runner;
 use crate::machine::Input;
-use crate::model::{ModelError, Retry};
+use crate::model::{ModelError, RetryPolicy};
 use crate::store::StoreError;
 use lillux::mask::Masks;
 
@@ -39,16 +39,25 @@ impl Failover {
     }
 
     /// Decides, after a model has failed. `others` may answer in its place, in order.
-    fn after(&mut self, model: &str, error: &ModelError, retry: Retry, others: &[String]) -> Next {
+    fn after(
+        &mut self,
+        model: &str,
+        error: &ModelError,
+        retry: RetryPolicy,
+        others: &[String],
+    ) -> Next {
         self.tries += 1;
         if !error.is_retriable() {
             return Next::GiveUp(self.explain(error, None));
         }
         let doubled = 2_u32.saturating_pow(self.tries - 1);
-        let backoff = retry.first.saturating_mul(doubled).min(retry.longest);
+        let backoff = retry
+            .initial_delay
+            .saturating_mul(doubled)
+            .min(retry.max_delay);
         let wait = error.retry_after().unwrap_or(backoff);
-        let too_long = wait > retry.longest;
-        if self.tries < retry.tries && !too_long {
+        let too_long = wait > retry.max_delay;
+        if self.tries < retry.max_attempts && !too_long {
             self.wait = wait;
             return Next::Again(EventKind::ModelRetry {
                 model: model.to_owned(),
@@ -138,10 +147,10 @@ fn mask(told: &mut EventKind, masks: &Masks) {
 mod tests {
     use super::*;
 
-    const RETRY: Retry = Retry {
-        tries: 3,
-        first: Duration::from_millis(500),
-        longest: Duration::from_mins(1),
+    const RETRY: RetryPolicy = RetryPolicy {
+        max_attempts: 3,
+        initial_delay: Duration::from_millis(500),
+        max_delay: Duration::from_mins(1),
     };
 
     fn busy(retry_after: Option<u64>) -> ModelError {

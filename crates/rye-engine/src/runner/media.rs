@@ -8,7 +8,7 @@ use lillux::Hash;
 use rye_protocol::{Message, Part};
 
 use super::Runner;
-use crate::attachment::LARGEST;
+use crate::attachment::MAX_IMAGE_BYTES;
 use crate::blob::{BlobStore, SCHEME};
 use crate::model::{Deltas, Model, ModelAnswer, ModelError, ModelRequest};
 
@@ -56,7 +56,7 @@ async fn show(part: &mut Part, blobs: &dyn BlobStore) {
     if let Part::Attachment {
         mime_type, source, ..
     } = part
-        && bytes.len() <= LARGEST
+        && bytes.len() <= MAX_IMAGE_BYTES
     {
         *source = format!("data:{mime_type};base64,{}", Base64::encode_string(&bytes));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rye_protocol::{ErrorCode, ErrorIds, ErrorInfo, EventKind};
 
 use super::{Mail, Runner};
-use crate::store::{StoreError, Stored};
+use crate::store::{StoreError, StoreFuture};
 
 /// How long to wait before it is asked again; doubled each time.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -38,7 +38,9 @@ impl Pauses {
 }
 
 /// Reads from a store, however long it takes until it answers.
-pub(super) async fn patiently<'a, T>(read: impl Fn() -> Stored<'a, T>) -> Result<T, StoreError> {
+pub(super) async fn patiently<'a, T>(
+    read: impl Fn() -> StoreFuture<'a, T>,
+) -> Result<T, StoreError> {
     let mut pauses = Pauses::default();
     loop {
         match read().await {
@@ -86,7 +88,9 @@ impl Mail {
         match self {
             Self::Prompt { reply, .. } => drop(reply.send(Err(error.clone()))),
             Self::Withdraw { reply, .. } => drop(reply.send(Err(error.clone()))),
-            Self::Order { reply, .. } | Self::Do(_, reply) => drop(reply.send(Err(error.clone()))),
+            Self::CommandKind { reply, .. } | Self::Do(_, reply) => {
+                drop(reply.send(Err(error.clone())))
+            }
             Self::UndoCompaction(reply) => drop(reply.send(Err(error.clone()))),
             other => return Some(other),
         }

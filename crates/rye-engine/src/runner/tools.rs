@@ -34,7 +34,7 @@ struct Known {
     tool: Arc<dyn Tool>,
     parameters: Arc<Schema>,
     /// Whether it asks by itself, and says when it begins.
-    asks_first: bool,
+    may_request_decision: bool,
 }
 
 impl Toolbox {
@@ -46,7 +46,7 @@ impl Toolbox {
             .map_err(|error| format!("the schema of `{}` is no schema: {error}", spec.name))?;
         let name = spec.name.clone();
         let known = Known {
-            asks_first: tool.asks_first(sandbox),
+            may_request_decision: tool.may_request_decision(sandbox),
             parameters: Arc::new(parameters),
             tool,
         };
@@ -80,7 +80,7 @@ impl Toolbox {
             let (tool, parameters) = (Arc::clone(&known.tool), Arc::clone(&known.parameters));
             // Nobody is asked about it any more once it is run.
             let is_once = matches!(tool.def().effect, Effect::AtMostOnce | Effect::Ask);
-            let begins = is_once && tool.def().may_be_asked_about() && !known.asks_first;
+            let begins = is_once && tool.def().may_be_asked_about() && !known.may_request_decision;
             (tool, parameters, begins)
         });
         let name = name.to_owned();
@@ -103,7 +103,7 @@ impl Toolbox {
                 .map_or(args, |instead| instead.args.clone());
             context.learn_secrets().await;
             if begins {
-                context.effect(tool.def().effect).await?;
+                context.set_effect(tool.def().effect).await?;
             }
             let timeout = tool.def().timeout;
             let own = context.clone();
@@ -153,7 +153,7 @@ impl Facts for Toolbox {
             effect: def.effect,
             exclusive: def.exclusive,
             is_task: def.is_task,
-            asks_first: known.asks_first || def.may_be_asked_about(),
+            may_request_decision: known.may_request_decision || def.may_be_asked_about(),
         })
     }
 }

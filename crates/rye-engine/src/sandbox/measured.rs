@@ -6,10 +6,11 @@ use std::time::Instant;
 use tracing::{field, info_span};
 
 use super::{
-    Done, Exec, Executed, FileInfo, LeadsTo, Sandbox, SandboxError, Walk, Walked, Watcher,
+    Exec, ExecObserver, ExecOutput, FileInfo, ResolvedPath, Sandbox, SandboxError, SandboxFuture,
+    WalkOptions, WalkResult,
 };
+use crate::BoxFuture;
 use crate::metrics::{Metric, Metrics};
-use crate::store::Later;
 
 /// Another sandbox, timed.
 pub(crate) struct Measured {
@@ -22,28 +23,28 @@ impl Sandbox for Measured {
         self.inner.kind()
     }
 
-    fn folder(&self) -> Option<String> {
-        self.inner.folder()
+    fn working_dir(&self) -> Option<String> {
+        self.inner.working_dir()
     }
 
-    fn read<'a>(&'a self, path: &'a str) -> Done<'a, Vec<u8>> {
+    fn read<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<u8>> {
         self.inner.read(path)
     }
 
-    fn write<'a>(&'a self, path: &'a str, bytes: &'a [u8]) -> Done<'a, ()> {
+    fn write<'a>(&'a self, path: &'a str, bytes: &'a [u8]) -> SandboxFuture<'a, ()> {
         self.inner.write(path, bytes)
     }
 
-    fn write_to<'a>(
+    fn write_resolved<'a>(
         &'a self,
         path: &'a str,
-        permitted: &'a LeadsTo,
+        permitted: &'a ResolvedPath,
         bytes: &'a [u8],
-    ) -> Done<'a, ()> {
-        self.inner.write_to(path, permitted, bytes)
+    ) -> SandboxFuture<'a, ()> {
+        self.inner.write_resolved(path, permitted, bytes)
     }
 
-    fn list<'a>(&'a self, path: &'a str) -> Done<'a, Vec<FileInfo>> {
+    fn list<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<FileInfo>> {
         self.inner.list(path)
     }
 
@@ -51,45 +52,49 @@ impl Sandbox for Measured {
         &'a self,
         paths: &'a [String],
         longest: u64,
-    ) -> Later<'a, Vec<Result<Vec<u8>, SandboxError>>> {
+    ) -> BoxFuture<'a, Vec<Result<Vec<u8>, SandboxError>>> {
         self.inner.read_many(paths, longest)
     }
 
-    fn walk<'a>(&'a self, walk: &'a Walk) -> Done<'a, Walked> {
+    fn walk<'a>(&'a self, walk: &'a WalkOptions) -> SandboxFuture<'a, WalkResult> {
         self.inner.walk(walk)
     }
 
-    fn stat<'a>(&'a self, path: &'a str) -> Done<'a, FileInfo> {
+    fn stat<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, FileInfo> {
         self.inner.stat(path)
     }
 
-    fn mkdir<'a>(&'a self, path: &'a str) -> Done<'a, ()> {
+    fn mkdir<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
         self.inner.mkdir(path)
     }
 
-    fn rm<'a>(&'a self, path: &'a str) -> Done<'a, ()> {
+    fn rm<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
         self.inner.rm(path)
     }
 
-    fn end<'a>(&'a self, process: &'a str) -> Later<'a, ()> {
-        self.inner.end(process)
+    fn kill<'a>(&'a self, process: &'a str) -> BoxFuture<'a, ()> {
+        self.inner.kill(process)
     }
 
-    fn leads_to<'a>(&'a self, path: &'a str) -> Later<'a, LeadsTo> {
-        self.inner.leads_to(path)
+    fn resolve_path<'a>(&'a self, path: &'a str) -> BoxFuture<'a, ResolvedPath> {
+        self.inner.resolve_path(path)
     }
 
-    fn exec<'a>(&'a self, exec: Exec, watcher: &'a dyn Watcher) -> Done<'a, Executed> {
+    fn exec<'a>(
+        &'a self,
+        exec: Exec,
+        watcher: &'a dyn ExecObserver,
+    ) -> SandboxFuture<'a, ExecOutput> {
         // Not the command: there may be secrets in it.
         let span = info_span!("sandbox_exec", kind = self.kind(), outcome = field::Empty);
         Box::pin(async move {
             let start = Instant::now();
             let done = self.inner.exec(exec, watcher).await;
             let outcome = match &done {
-                Ok(Executed {
+                Ok(ExecOutput {
                     timed_out: true, ..
                 }) => "timeout",
-                Ok(Executed {
+                Ok(ExecOutput {
                     exit_code: Some(0), ..
                 }) => "success",
                 Ok(_) => "failure",

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::{FileInfo, Sandbox, SandboxError, Walk, Walked};
+use super::{FileInfo, Sandbox, SandboxError, WalkOptions, WalkResult};
 
 /// After how many folders others get their turn.
 const BREATH: usize = 64;
@@ -27,9 +27,9 @@ pub(super) async fn read_many<S: Sandbox + ?Sized>(
             if bytes.len() as u64 <= longest {
                 return Ok(bytes);
             }
-            let why = format!("it is too long to be read at once: {} bytes", bytes.len());
+            let reason = format!("it is too long to be read at once: {} bytes", bytes.len());
             let path = path.clone();
-            Err(SandboxError::Unusable { path, why })
+            Err(SandboxError::Unusable { path, reason })
         };
         all.push(bytes.and_then(fits));
     }
@@ -38,13 +38,13 @@ pub(super) async fn read_many<S: Sandbox + ?Sized>(
 
 pub(super) async fn over<S: Sandbox + ?Sized>(
     sandbox: &S,
-    walk: &Walk,
-) -> Result<Walked, SandboxError> {
-    let until = Instant::now() + walk.time;
+    walk: &WalkOptions,
+) -> Result<WalkResult, SandboxError> {
+    let until = Instant::now() + walk.time_limit;
     let top = sandbox.stat(&walk.path).await?;
-    if !top.is_folder {
-        let (files, whole) = (vec![top], true);
-        return Ok(Walked { files, whole });
+    if !top.is_dir {
+        let (files, is_complete) = (vec![top], true);
+        return Ok(WalkResult { files, is_complete });
     }
     let mut rules = Rules::default();
     if !walk.ignored {
@@ -54,9 +54,9 @@ pub(super) async fn over<S: Sandbox + ?Sized>(
                 .await;
         }
     }
-    let mut found = Walked {
-        whole: true,
-        ..Walked::default()
+    let mut found = WalkResult {
+        is_complete: true,
+        ..WalkResult::default()
     };
     let mut open = vec![(top.path, rules)];
     let mut folders = 0;
@@ -66,7 +66,7 @@ pub(super) async fn over<S: Sandbox + ?Sized>(
             tokio::task::yield_now().await;
         }
         if Instant::now() >= until {
-            found.whole = false;
+            found.is_complete = false;
             break;
         }
         // A folder that is gone meanwhile, or may not be read, has no files for us.
@@ -82,12 +82,12 @@ pub(super) async fn over<S: Sandbox + ?Sized>(
             if !rules.allow(&file, walk.hidden) {
                 continue;
             }
-            if file.is_folder {
+            if file.is_dir {
                 open.push((file.path, rules.clone()));
-            } else if found.files.len() < walk.most {
+            } else if found.files.len() < walk.max_files {
                 found.files.push(file);
             } else {
-                found.whole = false;
+                found.is_complete = false;
                 open.clear();
                 break;
             }
@@ -118,7 +118,7 @@ impl Rules {
         files: &[FileInfo],
     ) -> Self {
         for (kind, rules) in IGNORE.into_iter().zip(&mut self.0) {
-            let is_it = |file: &&FileInfo| !file.is_folder && name(&file.path) == kind;
+            let is_it = |file: &&FileInfo| !file.is_dir && name(&file.path) == kind;
             let Some(file) = files.iter().find(is_it) else {
                 continue;
             };
@@ -137,7 +137,7 @@ impl Rules {
         }
         let said = |rules: &Vec<Arc<Gitignore>>| {
             let inner_first = rules.iter().rev();
-            let mut said = inner_first.map(|rules| rules.matched(&file.path, file.is_folder));
+            let mut said = inner_first.map(|rules| rules.matched(&file.path, file.is_dir));
             said.find(|said| !said.is_none())
                 .map(|said| said.is_ignore())
         };
@@ -178,7 +178,7 @@ mod tests {
         };
         let file = |path: &str| FileInfo {
             path: path.to_owned(),
-            is_folder: path.ends_with('/'),
+            is_dir: path.ends_with('/'),
             size: 0,
             modified: 0,
         };

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 
 use super::{DecisionRequest, ToolContext, ToolDef, ToolError};
 use crate::arguments::{self, Instead};
-use crate::bridge::{APPROVE, APPROVE_SESSION, Mode};
+use crate::meta_tools::{APPROVE, APPROVE_SESSION, Mode};
 use crate::text::quoted;
-use crate::{proof, schema};
+use crate::{audit, schema};
 
 /// Where a gate's context says to where a link leads that the arguments name.
-pub(crate) const LEADS_TO: &str = "leads_to";
+pub(crate) const LEADS_TO: &str = "resolve_path";
 
 /// Where a gate's context names the folder that the call works in.
 pub(crate) const FOLDER: &str = "folder";
@@ -23,7 +23,7 @@ pub(crate) const FOLDER: &str = "folder";
 /// How much of the arguments a person is shown.
 const SHOWN: usize = 4000;
 
-/// Whether a person must approve a call of a tool. The [policy](crate::bridge::Policy) may
+/// Whether a person must approve a call of a tool. The [policy](crate::meta_tools::Policy) may
 /// say otherwise, by the name `builtin:NAME`.
 #[derive(Clone, Default)]
 pub enum Approval {
@@ -78,7 +78,7 @@ pub(crate) async fn agreed(
     let mode = engine
         .policy
         .decide_own(name, def.risk, def.approval.asks(args));
-    let key = format!("approve:{}:{:.32}", context.call, proof::args_hash(args));
+    let key = format!("approve:{}:{:.32}", context.call, audit::args_hash(args));
     let mut request = DecisionRequest::approval(key, name.clone());
     let risk = def.risk.map_or("not stated", |risk| risk.as_str());
     let shown = serde_json::to_string_pretty(args).unwrap_or_default();
@@ -105,7 +105,7 @@ pub(crate) async fn decided(
         Mode::Ask => {}
     }
     bind(&mut request, context);
-    let hash = proof::args_hash(args);
+    let hash = audit::args_hash(args);
     // A call that has a gate of its own is answered there: somebody may have said no.
     let is_asked = context.was_asked(&request.resume_key).await?;
     if !is_asked && is_remembered(&tool.spec.name, &hash, &request, context).await? {
@@ -118,7 +118,7 @@ pub(crate) async fn decided(
     request.actions.insert(1, session);
     request
         .context
-        .insert(proof::ARGS_HASH.to_owned(), json!(hash));
+        .insert(audit::ARGS_HASH.to_owned(), json!(hash));
     arguments::offer(&mut request.context, args);
     let mut unfit = String::new();
     for nth in 0..arguments::TRIES {
@@ -127,11 +127,11 @@ pub(crate) async fn decided(
             request.resume_key = format!("{}:{nth}", request.resume_key);
             request.body.insert_str(0, &unfit);
         }
-        let (resolution, about) = context.ask(request).await?;
+        let (resolution, about) = context.request_decision_with_context(request).await?;
         if ![APPROVE, APPROVE_SESSION].contains(&resolution.action.as_str()) {
             return Err(denied(format!("{} did not allow it", resolution.by)));
         }
-        let Some(args) = arguments::approved(&about, &resolution) else {
+        let Some(args) = arguments::edited_arguments(&about, &resolution) else {
             return Ok(None);
         };
         let instead = Instead {
@@ -149,7 +149,7 @@ pub(crate) async fn decided(
 /// What is agreed to is agreed to in the folder that the call works in: a session that goes on
 /// in another one asks anew.
 fn bind(request: &mut DecisionRequest, context: &ToolContext) {
-    let Some(folder) = context.sandbox.folder() else {
+    let Some(folder) = context.sandbox.working_dir() else {
         return;
     };
     // With the key, so that the end of a gate's id tells it from others in the same folder.
@@ -169,7 +169,7 @@ async fn is_remembered(
     request: &DecisionRequest,
     context: &ToolContext,
 ) -> Result<bool, ToolError> {
-    let gates = context.answered(APPROVE_SESSION).await?;
+    let gates = context.gates_resolved_with(APPROVE_SESSION).await?;
     let mut others = gates.iter().filter(|gate| {
         let origin = &gate.origin;
         let same = |key: &str| gate.context.get(key) == request.context.get(key);
@@ -177,11 +177,12 @@ async fn is_remembered(
         origin.tool == tool && origin.call != context.call && is_there
     });
     Ok(others.any(|gate| match &gate.status {
-        GateStatus::Resolved { resolution } => match arguments::approved(&gate.context, resolution)
-        {
-            Some(args) => proof::args_hash(args) == hash,
-            None => gate.context.get(proof::ARGS_HASH).and_then(Value::as_str) == Some(hash),
-        },
+        GateStatus::Resolved { resolution } => {
+            match arguments::edited_arguments(&gate.context, resolution) {
+                Some(args) => audit::args_hash(args) == hash,
+                None => gate.context.get(audit::ARGS_HASH).and_then(Value::as_str) == Some(hash),
+            }
+        }
         _ => false,
     }))
 }

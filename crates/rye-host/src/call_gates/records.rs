@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lillux::keys::SigningKey;
-use rye_engine::proof::seal_commit;
+use rye_engine::audit::seal_commit;
 use rye_engine::protocol::{
     Batch, CallId, EventKind, Gate, GateOrigin, GateStatus, Limits, Op, PromptId, Purpose,
     QueueMode, Session, SessionId, SessionStatus, Thread, ThreadId, ThreadStatus, Usage,
 };
-use rye_engine::store::Record;
+use rye_engine::store::SessionSnapshot;
 use rye_mcp::GatedCall;
 use serde_json::{Map, json};
 
@@ -110,7 +110,7 @@ pub(super) fn asked(gate: &Gate, project: &Path, key: Option<&SigningKey>) -> Ba
 }
 
 /// The decision about a call is used.
-pub(super) fn used(gate: &Gate, record: Record, key: Option<&SigningKey>) -> Batch {
+pub(super) fn used(gate: &Gate, record: SessionSnapshot, key: Option<&SigningKey>) -> Batch {
     let at = now();
     let mut batch = Batch::default();
     batch.push(Op::PutSession(Arc::new(Session {

@@ -1,5 +1,5 @@
 use lillux::durable::Existing;
-use rye_engine::store::{Post, Posted};
+use rye_engine::store::{InboxMessage, PostOutcome};
 use rye_executor::Roots;
 use rye_items::UserKeys;
 use rye_mcp::Component;
@@ -71,7 +71,7 @@ impl World {
     }
 
     /// Decides as `rye gate` does, with a key or without.
-    async fn say(&self, id: &str, action: &str, key: Option<&SigningKey>) -> Posted {
+    async fn say(&self, id: &str, action: &str, key: Option<&SigningKey>) -> PostOutcome {
         let gate = self.gate(id).await;
         let mut resolution = Resolution {
             action: action.to_owned(),
@@ -83,7 +83,7 @@ impl World {
         };
         resolution.receipt = key.map(|key| Box::new(receipt(&gate, &resolution, key)));
         let session = gate.origin.session;
-        let post = Post::Resolve {
+        let post = InboxMessage::Resolve {
             gate: gate.id,
             resolution,
         };
@@ -92,7 +92,7 @@ impl World {
 
     async fn approve(&self, id: &str) {
         let posted = self.say(id, APPROVE, Some(&self.key)).await;
-        assert_eq!(posted, Posted::Written);
+        assert_eq!(posted, PostOutcome::Written);
     }
 }
 
@@ -105,9 +105,12 @@ async fn the_same_call_waits_at_the_same_gate_and_a_decision_counts_once() {
     assert_eq!(world.waits(&reordered).await, gate);
     assert_eq!(world.pending().await, 1);
     world.approve(&gate).await;
-    assert_eq!(world.say(&gate, APPROVE, None).await, Posted::Same);
+    assert_eq!(
+        world.say(&gate, APPROVE, None).await,
+        PostOutcome::Duplicate
+    );
     let other = world.say(&gate, DENY, None).await;
-    assert!(matches!(other, Posted::Conflict(_)), "{other:?}");
+    assert!(matches!(other, PostOutcome::Conflict(_)), "{other:?}");
     assert_eq!(world.decided(&reordered).await, CallDecision::Approved);
     let second = world.waits(&once).await;
     assert_ne!(second, gate);
@@ -151,7 +154,7 @@ async fn a_receipt_for_another_question_does_not_count() {
     };
     // The receipt of one call copied to another.
     let gate = world.gate(&world.waits(&evil).await).await;
-    let post = Post::Resolve {
+    let post = InboxMessage::Resolve {
         gate: gate.id.clone(),
         resolution: resolution.clone(),
     };

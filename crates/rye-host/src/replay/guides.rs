@@ -2,27 +2,27 @@
 
 use std::sync::Arc;
 
-use rye_engine::guides::{Found, Guides, Role, Skill};
+use rye_engine::BoxFuture;
+use rye_engine::guides::{GuideFuture, Guides, Role, Skill};
 use rye_engine::sandbox::Sandbox;
-use rye_engine::store::Later;
 
 /// The guides of today.
 pub(super) struct Today(pub(super) Arc<dyn Guides>);
 
 impl Guides for Today {
-    fn role<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> Found<'a, Role> {
+    fn role<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> GuideFuture<'a, Role> {
         self.0.role(name, sandbox)
     }
 
-    fn skill<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> Found<'a, Skill> {
+    fn skill<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> GuideFuture<'a, Skill> {
         self.0.skill(name, sandbox)
     }
 
-    fn skills<'a>(&'a self, sandbox: &'a dyn Sandbox) -> Later<'a, Vec<Skill>> {
+    fn skills<'a>(&'a self, sandbox: &'a dyn Sandbox) -> BoxFuture<'a, Vec<Skill>> {
         self.0.skills(sandbox)
     }
 
-    fn rules<'a>(&'a self, sandbox: &'a dyn Sandbox) -> Later<'a, Option<String>> {
+    fn rules<'a>(&'a self, sandbox: &'a dyn Sandbox) -> BoxFuture<'a, Option<String>> {
         self.0.rules(sandbox)
     }
 }

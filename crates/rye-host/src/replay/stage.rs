@@ -7,11 +7,11 @@ use std::future::pending;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use rye_engine::BoxFuture;
 use rye_engine::model::{
-    Delta, Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest, Models, Retry,
+    Delta, Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest, Models, RetryPolicy,
 };
 use rye_engine::protocol::{CallId, Event, EventKind, Part, PromptId, ResultStatus, Usage};
-use rye_engine::store::Later;
 use rye_engine::tool::{Approval, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Session, store::StoreError};
 use serde_json::Value;
@@ -222,11 +222,11 @@ impl Models for Answers {
         self.0.next_model().into_iter().collect()
     }
 
-    fn retry(&self) -> Retry {
-        Retry {
-            tries: 1,
-            first: Duration::ZERO,
-            ..Retry::default()
+    fn retry(&self) -> RetryPolicy {
+        RetryPolicy {
+            max_attempts: 1,
+            initial_delay: Duration::ZERO,
+            ..RetryPolicy::default()
         }
     }
 }
@@ -251,7 +251,7 @@ impl Model for Answering {
         &self,
         request: ModelRequest,
         deltas: Deltas,
-    ) -> Later<'_, Result<ModelAnswer, ModelError>> {
+    ) -> BoxFuture<'_, Result<ModelAnswer, ModelError>> {
         Box::pin(async move {
             if request.for_summary {
                 let none = || ModelError::Refused("the record has no summary here".to_owned());
@@ -317,7 +317,7 @@ impl Tool for RecordedTool {
         &self.def
     }
 
-    fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(&self, _: Value, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let none = || ToolError::failed("the record has no result of this call");
             let given = self.stage.recorded.results.get(&context.call);

@@ -1,6 +1,6 @@
 //! What is said of a server's tool where tools are looked for.
 
-use rye_engine::bridge::{Listed, Risk};
+use rye_engine::meta_tools::{Risk, ToolSummary};
 use rye_mcp::client::RemoteTool;
 use serde_json::Value;
 
@@ -17,11 +17,11 @@ pub(super) fn score(tool: &RemoteTool, server: &str, words: &[String]) -> usize 
     each.sum()
 }
 
-pub(super) fn listed(server: &str, space: &str, tool: &RemoteTool) -> Listed {
+pub(super) fn listed(server: &str, space: &str, tool: &RemoteTool) -> ToolSummary {
     let properties = tool.input_schema().get("properties");
     let properties = properties.and_then(Value::as_object);
     let names = properties.map(|all| all.keys().cloned().collect());
-    Listed {
+    ToolSummary {
         id: format!("{server}/{}", tool.name()),
         description: tool.description().to_owned(),
         parameters: names.unwrap_or_default(),

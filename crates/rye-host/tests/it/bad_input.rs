@@ -9,7 +9,7 @@ mod weather;
 mod world;
 
 use rye_engine::protocol::{ErrorCode, EventKind, GateStatus, QueueMode, ResultStatus};
-use rye_engine::store::{Claim, Posted, SessionStore as _, StoreError};
+use rye_engine::store::{Claim, PostOutcome, SessionStore as _, StoreError};
 use rye_engine::{DecideError, NewSession, Prompt};
 
 use tools::Habit;
@@ -28,7 +28,7 @@ async fn names_of_nothing_are_told_and_leave_nothing_behind() {
     assert!(matches!(
         opened.err(),
         Some(StoreError::NotFound {
-            what: "session",
+            kind: "session",
             ..
         })
     ));
@@ -36,14 +36,14 @@ async fn names_of_nothing_are_told_and_leave_nothing_behind() {
     assert!(matches!(
         read,
         Err(StoreError::NotFound {
-            what: "session",
+            kind: "session",
             ..
         })
     ));
     let gate = "gate:nobody:t:i:k".to_owned().into();
     let decided = engine.decide(&gate, decision("approve")).await;
-    assert_eq!(decided, Err(DecideError::NoGate(gate)));
-    assert_eq!(world.store().record(&unknown).await, Ok(None));
+    assert_eq!(decided, Err(DecideError::GateNotFound(gate)));
+    assert_eq!(world.store().snapshot(&unknown).await, Ok(None));
 
     let session = world.session(&engine).await;
     let before = world.everything().await;
@@ -53,7 +53,7 @@ async fn names_of_nothing_are_told_and_leave_nothing_behind() {
         session.resume(Some("no such thread")).await,
     ] {
         let expected = StoreError::NotFound {
-            what: "thread",
+            kind: "thread",
             id: "no such thread".to_owned(),
         };
         assert_eq!(outcome, Err(expected));
@@ -102,23 +102,23 @@ async fn what_does_not_fit_how_things_stand_changes_nothing() {
     let before = world.everything().await;
     let wrong = engine.decide(&gate, decision("perhaps")).await;
     assert!(
-        matches!(wrong, Err(DecideError::NoAction { .. })),
+        matches!(wrong, Err(DecideError::UnknownAction { .. })),
         "{wrong:?}"
     );
     assert_eq!(world.everything().await, before);
 
     assert_eq!(
         engine.decide(&gate, decision("approve")).await,
-        Ok(Posted::Written)
+        Ok(PostOutcome::Written)
     );
     until_ended(&session, &prompt).await;
     let before = world.everything().await;
     assert_eq!(
         engine.decide(&gate, decision("approve")).await,
-        Ok(Posted::Same)
+        Ok(PostOutcome::Duplicate)
     );
     let other = engine.decide(&gate, decision("deny")).await;
-    assert!(matches!(other, Ok(Posted::Conflict(first)) if first.action == "approve"));
+    assert!(matches!(other, Ok(PostOutcome::Conflict(first)) if first.action == "approve"));
     assert_eq!(world.everything().await, before);
 
     session.close().await.unwrap();
@@ -127,7 +127,7 @@ async fn what_does_not_fit_how_things_stand_changes_nothing() {
         matches!(
             closed,
             Err(StoreError::NotFound {
-                what: "open session",
+                kind: "open session",
                 ..
             })
         ),
@@ -154,7 +154,7 @@ async fn an_answer_to_a_turn_that_was_superseded_is_gone_and_resumes_nothing() {
     let late = engine.decide(&gate, decision("approve")).await.unwrap();
     let withdrawn = |reason: &str| reason == "steer";
     assert!(
-        matches!(&late, Posted::Gone(GateStatus::Withdrawn { reason, .. }) if withdrawn(reason)),
+        matches!(&late, PostOutcome::GateClosed(GateStatus::Withdrawn { reason, .. }) if withdrawn(reason)),
         "{late:?}"
     );
     assert_eq!(world.everything().await, before);
@@ -262,8 +262,8 @@ async fn of_two_hosts_on_one_session_the_one_that_lost_it_writes_nothing() {
     until_ended(&session, &prompt).await;
     let id = session.id().clone();
     let held = two.open_session(&id, Claim::IfFree).await;
-    assert!(matches!(held.err(), Some(StoreError::Held { .. })));
-    let taken = two.open_session(&id, Claim::Take).await.unwrap();
+    assert!(matches!(held.err(), Some(StoreError::InUse { .. })));
+    let taken = two.open_session(&id, Claim::TakeOver).await.unwrap();
     let before = world.everything().await;
     let lost = session.prompt("second").await;
     assert_eq!(lost, Err(StoreError::Fenced(id.clone())));
@@ -291,7 +291,7 @@ after_last: { text: 'a long answer, said in very small pieces', chunk_chars: 1, 
             let prompt = session.prompt("go").await.unwrap();
             until_ended(&session, &prompt).await;
         }
-        let record = world.store().record(session.id()).await.unwrap();
+        let record = world.store().snapshot(session.id()).await.unwrap();
         let last = record.unwrap().sequence;
         while heard < last {
             let event = sleeper.next().await.unwrap().unwrap().event;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use lillux::Hash;
 use lillux::process::Supervisor;
-use rye_engine::blob::{BlobStore as _, needed};
+use rye_engine::BoxFuture;
+use rye_engine::blob::{BlobStore as _, required_blobs};
 use rye_engine::protocol::{Author, EventKind};
-use rye_engine::store::Later;
 use rye_engine::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Engine, NewSession, Prompt};
 use rye_host::{Catalogue, Options, SandboxKind, builder};
@@ -32,7 +32,7 @@ async fn answer(folder: &Path, script: &str) -> String {
     let engine = engine.build().unwrap();
     let session = engine.create_session(NewSession::default()).await.unwrap();
     let prompt = session.prompt("go").await.unwrap();
-    let answer = session.answer(&prompt).await.unwrap();
+    let answer = session.wait_for_answer(&prompt).await.unwrap();
     engine.shutdown().await.unwrap();
     answer.text
 }
@@ -88,14 +88,14 @@ steps:
     for _ in 0..2 {
         let session = engine.create_session(NewSession::default()).await.unwrap();
         let prompt = session.prompt("go").await.unwrap();
-        session.answer(&prompt).await.unwrap();
+        session.wait_for_answer(&prompt).await.unwrap();
         sessions.push(session.id().clone());
     }
     engine.remove_session(&sessions[0]).await.unwrap();
-    assert!(blobs.has(&hash).await.unwrap());
-    assert!(!blobs.has(&other).await.unwrap());
+    assert!(blobs.contains(&hash).await.unwrap());
+    assert!(!blobs.contains(&other).await.unwrap());
     engine.remove_session(&sessions[1]).await.unwrap();
-    assert!(!blobs.has(&hash).await.unwrap());
+    assert!(!blobs.contains(&hash).await.unwrap());
 }
 
 /// Makes a report for whoever asked.
@@ -106,7 +106,7 @@ impl Tool for Reports {
         &self.0
     }
 
-    fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(&self, _: Value, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let author = context.author.clone().unwrap();
             let (user, channel) = (context.user.clone().unwrap(), author.channel.unwrap());
@@ -158,13 +158,13 @@ async fn what_a_tool_makes_is_kept_as_long_as_its_session() {
     let kept = blobs.get(&hash).await.unwrap().unwrap();
     assert_eq!(kept, b"for ada of acme, by slack");
     let archive = engine.export(session.id()).await.unwrap().remove(0);
-    let needed: Vec<_> = needed(&archive).into_keys().collect();
+    let needed: Vec<_> = required_blobs(&archive).into_keys().collect();
     assert_eq!(needed, [hash]);
     // Another session goes, and it stays; its own goes, and it goes too.
     let other = engine.create_session(new).await.unwrap();
     let id = session.id().clone();
     engine.remove_session(other.id()).await.unwrap();
-    assert!(blobs.has(&hash).await.unwrap());
+    assert!(blobs.contains(&hash).await.unwrap());
     engine.remove_session(&id).await.unwrap();
-    assert!(!blobs.has(&hash).await.unwrap());
+    assert!(!blobs.contains(&hash).await.unwrap());
 }

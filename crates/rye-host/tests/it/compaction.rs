@@ -6,16 +6,17 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use lillux::keys::SigningKey;
+use rye_engine::BoxFuture;
 use rye_engine::compaction::Settings;
 use rye_engine::model::{Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest, Models};
 use rye_engine::protocol::{
     Entry, EntryKind, EventKind, Message, Part, PromptId, ResultStatus, Role, TurnEnd,
 };
-use rye_engine::store::{Claim, Later};
+use rye_engine::store::Claim;
 use rye_engine::tool::{
     DecisionRequest, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
 };
-use rye_engine::{Compaction, Decision, Engine, NewSession, Prompt, Session, proof};
+use rye_engine::{Compaction, Decision, Engine, NewSession, Prompt, Session, audit};
 use rye_model::{Script, Scripted};
 use rye_sandbox::Virtual;
 use rye_store::Sqlite;
@@ -58,7 +59,7 @@ impl Model for Heard {
         &self,
         request: ModelRequest,
         deltas: Deltas,
-    ) -> Later<'_, Result<ModelAnswer, ModelError>> {
+    ) -> BoxFuture<'_, Result<ModelAnswer, ModelError>> {
         self.asked.lock().unwrap().push(request.clone());
         if !(self.room)(&request) {
             return Box::pin(async { Err(ModelError::ContextOverflow("it is full".to_owned())) });
@@ -85,7 +86,7 @@ impl Tool for Much {
         &self.0
     }
 
-    fn run(&self, args: Value, _: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(&self, args: Value, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         let length = usize::try_from(args["bytes"].as_u64().unwrap()).unwrap();
         Box::pin(async move { Ok(ToolOutput::text("much ".repeat(length / 5))) })
     }
@@ -99,7 +100,7 @@ impl Tool for Asks {
         &self.0
     }
 
-    fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(&self, _: Value, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let request = DecisionRequest::approval("ask", "May it look?");
             context.request_decision(request).await?;
@@ -256,7 +257,7 @@ async fn a_full_context_is_summed_up_and_the_agent_goes_on() {
     session.prompt("Look, and keep to the left.").await.unwrap();
     until_idle(&session).await;
     let prompt = session.prompt("Look again.").await.unwrap();
-    session.answer(&prompt).await.unwrap();
+    session.wait_for_answer(&prompt).await.unwrap();
     until_idle(&session).await;
     let asked = model.asked.lock().unwrap().clone();
     let [.., before, summing_up, after] = asked.as_slice() else {
@@ -327,12 +328,12 @@ async fn what_waits_for_its_turn_or_for_a_person_does_not_fade() {
     let (prompt, gate) = gate("default", 2).await;
     let decision = Decision::new("approve", "ada", "test");
     engine.decide(&gate, decision).await.unwrap();
-    session.answer(&prompt).await.unwrap();
+    session.wait_for_answer(&prompt).await.unwrap();
     session.pause(None).await.unwrap();
     session.prompt("Look again.").await.unwrap();
     let last = session.prompt("Then this, word for word.").await.unwrap();
     session.resume(None).await.unwrap();
-    session.answer(&last).await.unwrap();
+    session.wait_for_answer(&last).await.unwrap();
     let asked = model.last();
     let sum = asked.messages.first().unwrap().content();
     assert!(sum.starts_with("[What came before was summed up"), "{sum}");
@@ -353,7 +354,7 @@ async fn a_turn_that_grows_too_long_is_summed_up_while_it_is_under_way() {
     let session = session(&engine).await;
     for prompt in ["Look, and keep to the left.", "Look again."] {
         let prompt = session.prompt(prompt).await.unwrap();
-        let answer = session.answer(&prompt).await.unwrap();
+        let answer = session.wait_for_answer(&prompt).await.unwrap();
         assert_eq!(answer.reason, TurnEnd::EndTurn);
     }
     until_idle(&session).await;
@@ -389,8 +390,8 @@ async fn a_sum_can_be_asked_for_and_taken_back_and_the_proof_holds() {
     assert_eq!(session.undo_compaction(None).await.unwrap(), None);
     let key = engine.public_key().unwrap().clone();
     let archive = engine.export(session.id()).await.unwrap().remove(0);
-    let verdict = proof::check(&archive, |_| Some(key.clone()));
-    assert_eq!(verdict.faults, []);
+    let verdict = audit::check(&archive, |_| Some(key.clone()));
+    assert_eq!(verdict.findings, []);
 }
 
 #[tokio::test]
@@ -414,8 +415,8 @@ async fn output_of_long_ago_is_left_out_first_and_the_proof_holds() {
     assert!(!read.contains("summed up"), "{read}");
     let key = engine.public_key().unwrap().clone();
     let archive = engine.export(session.id()).await.unwrap().remove(0);
-    let verdict = proof::check(&archive, |_| Some(key.clone()));
-    assert_eq!(verdict.faults, []);
+    let verdict = audit::check(&archive, |_| Some(key.clone()));
+    assert_eq!(verdict.findings, []);
 }
 
 #[tokio::test]
@@ -428,7 +429,7 @@ async fn a_model_that_has_no_room_is_asked_again_once_it_is_summed_up() {
     session.prompt("Look.").await.unwrap();
     until_idle(&session).await;
     let prompt = session.prompt("Look again.").await.unwrap();
-    let answer = session.answer(&prompt).await.unwrap();
+    let answer = session.wait_for_answer(&prompt).await.unwrap();
     assert_eq!(answer.reason, TurnEnd::EndTurn, "{answer:?}");
     assert_eq!(answer.text, "I have looked again.");
     let sums = entries(&session).await;
@@ -456,7 +457,7 @@ async fn what_cannot_be_made_to_fit_is_told_and_the_thread_goes_on() {
     session.prompt("Look.").await.unwrap();
     until_idle(&session).await;
     let prompt = session.prompt("word ".repeat(2_000)).await.unwrap();
-    let answer = session.answer(&prompt).await.unwrap();
+    let answer = session.wait_for_answer(&prompt).await.unwrap();
     assert_eq!(answer.reason, TurnEnd::Error);
     let error = answer.error.unwrap();
     assert!(error.contains("it is full"), "{error}");
@@ -478,7 +479,7 @@ async fn a_summary_that_is_no_good_leaves_all_as_it_was() {
         let session = session(&engine).await;
         for prompt in ["Look, and keep to the left.", "Look again.", "And?"] {
             let prompt = session.prompt(prompt).await.unwrap();
-            let answer = session.answer(&prompt).await.unwrap();
+            let answer = session.wait_for_answer(&prompt).await.unwrap();
             assert_eq!(answer.reason, TurnEnd::EndTurn, "{answer:?}");
         }
         until_idle(&session).await;

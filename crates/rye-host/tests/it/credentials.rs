@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rye_engine::bridge::{self, Command, CommandTool, Commands, Policy, Risk};
 use rye_engine::clock::{Clock as _, SystemClock};
 use rye_engine::credential::{Credential, CredentialStore as _, OAuth, Owner};
+use rye_engine::meta_tools::{self, CommandEntry, CommandSpec, CommandTools, Policy, Risk};
 use rye_engine::protocol::{EntryKind, EventKind, GateKind, Part};
 use rye_engine::sandbox::Sandbox;
 use rye_engine::{Decision, Engine, NewSession};
@@ -31,19 +31,19 @@ steps:
 ";
 
 /// A command that writes its secret where nobody masks it: into the sandbox.
-fn commands() -> Commands {
-    let tool = CommandTool {
+fn commands() -> CommandTools {
+    let tool = CommandSpec {
         description: "keeps its token".to_owned(),
         run: "printf '%s,' \"$TOKEN\" >> seen.txt; echo \"it is $TOKEN\"".to_owned(),
         credentials: BTreeMap::from([("TOKEN".to_owned(), "service".to_owned())]),
         risk: Some(Risk::Low),
-        ..CommandTool::default()
+        ..CommandSpec::default()
     };
-    let command = Command {
-        tool,
-        ..Command::default()
+    let command = CommandEntry {
+        spec: tool,
+        ..CommandEntry::default()
     };
-    Commands::new(BTreeMap::from([("show".to_owned(), command)]))
+    CommandTools::new(BTreeMap::from([("show".to_owned(), command)]))
 }
 
 /// A home with its credentials. Each engine has a store and a sandbox of its own.
@@ -74,7 +74,10 @@ impl World {
             .sandbox(sandbox)
             .credentials(Arc::new(self.credentials()))
             .refresher(HttpRefresher)
-            .tools(bridge::tools(vec![Arc::new(commands())], Policy::default()))
+            .tools(meta_tools::tools(
+                vec![Arc::new(commands())],
+                Policy::default(),
+            ))
             .build()
             .unwrap()
     }
@@ -131,7 +134,7 @@ async fn ask(
         }
     };
     tokio::select! {
-        answer = session.answer(&prompt) => { answer.unwrap(); }
+        answer = session.wait_for_answer(&prompt) => { answer.unwrap(); }
         () = gates => unreachable!("the engine is gone"),
     }
     let history = engine.history(session.id()).await.unwrap();

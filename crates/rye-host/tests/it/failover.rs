@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rye_engine::BoxFuture;
 use rye_engine::protocol::{EntryKind, EventKind, Message, SessionId, TurnEnd};
-use rye_engine::store::{Claim, Later};
+use rye_engine::store::Claim;
 use rye_engine::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Engine, NewSession, Session, Subscription};
 use rye_model::{Catalogue, Config, ConfigFile};
@@ -22,7 +23,7 @@ impl Tool for Weather {
         &self.0
     }
 
-    fn run(&self, _: Value, _: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(&self, _: Value, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async { Ok(ToolOutput::text("sunny")) })
     }
 }

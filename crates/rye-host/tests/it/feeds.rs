@@ -36,16 +36,16 @@ async fn a_feed_is_of_a_session_a_user_or_some_types_alone() {
     };
     let (ada, bob) = (make("ada").await, make("bob").await);
     let ends = || ["turn_end".to_owned()].into();
-    let mut of_ada = engine.feed_of(Filter {
+    let mut of_ada = engine.feed_with(Filter {
         user: Some("ada".to_owned()),
         types: ends(),
         ..Filter::default()
     });
-    let mut of_bob = engine.feed_of(Filter {
+    let mut of_bob = engine.feed_with(Filter {
         session: Some(bob.id().clone()),
         ..Filter::default()
     });
-    let mut of_all = engine.feed_of(Filter {
+    let mut of_all = engine.feed_with(Filter {
         types: ends(),
         ..Filter::default()
     });

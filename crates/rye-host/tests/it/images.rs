@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
+use rye_engine::BoxFuture;
 use rye_engine::attachment;
 use rye_engine::model::{Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest, Models};
 use rye_engine::protocol::{Part, TurnEnd};
-use rye_engine::store::Later;
 use rye_engine::{Engine, NewSession, Prompt};
 use rye_model::{Script, Scripted};
 use rye_sandbox::Virtual;
@@ -41,7 +41,7 @@ impl Model for Picky {
         &self,
         request: ModelRequest,
         deltas: Deltas,
-    ) -> Later<'_, Result<ModelAnswer, ModelError>> {
+    ) -> BoxFuture<'_, Result<ModelAnswer, ModelError>> {
         self.asked.lock().unwrap().push(request.clone());
         if has_image(&request) {
             return Box::pin(async { Err(ModelError::Refused(self.why.to_owned())) });
@@ -82,7 +82,7 @@ async fn ends(why: &'static str) -> (Vec<TurnEnd>, Vec<ModelRequest>) {
             ..Prompt::from("look".to_owned())
         };
         let prompt = session.prompt(prompt).await.unwrap();
-        all.push(session.answer(&prompt).await.unwrap().reason);
+        all.push(session.wait_for_answer(&prompt).await.unwrap().reason);
     }
     let asked = model.asked.lock().unwrap().clone();
     (all, asked)

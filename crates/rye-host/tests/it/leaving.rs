@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rye_engine::BoxFuture;
 use rye_engine::protocol::{EntryKind, EventKind, Role};
-use rye_engine::store::{Claim, Later};
+use rye_engine::store::Claim;
 use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Decision, Engine, NewSession, Session};
 use rye_model::Catalogue;
@@ -44,7 +45,7 @@ impl Tool for Ask {
         &self.0
     }
 
-    fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(&self, _: Value, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let request = DecisionRequest::approval("ask", "may it?");
             context.request_decision(request).await?;
@@ -117,5 +118,8 @@ async fn tasks_that_wait_for_a_person_wait_on_when_their_host_leaves() {
         let approve = Decision::new("approve", "ada", "test");
         host.decide(gate, approve).await.unwrap();
     }
-    assert_eq!(session.answer(&prompt).await.unwrap().text, "all done");
+    assert_eq!(
+        session.wait_for_answer(&prompt).await.unwrap().text,
+        "all done"
+    );
 }

@@ -25,7 +25,7 @@ fn engine(folder: &Path) -> Engine {
         .models(Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap()))
         .sandbox(Arc::new(Virtual::new()))
         .tools(rye_engine::builtin::tools())
-        .ask_for_more(true)
+        .prompt_on_limit(true)
         .build()
         .unwrap()
 }
@@ -71,7 +71,7 @@ async fn answered(
         }
     };
     tokio::select! {
-        answer = session.answer(&prompt) => answer.unwrap(),
+        answer = session.wait_for_answer(&prompt) => answer.unwrap(),
         () = gates => unreachable!("the engine is gone"),
     }
 }

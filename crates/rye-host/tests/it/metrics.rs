@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use rye_engine::BoxFuture;
 use rye_engine::metrics::Metric;
 use rye_engine::protocol::EventKind;
-use rye_engine::store::Later;
 use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Decision, Engine, NewSession};
 use rye_model::{Catalogue, Config, ConfigFile, Script, Step};
@@ -52,7 +52,7 @@ impl Tool for Ask {
         &self.0
     }
 
-    fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(&self, _: Value, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let request = DecisionRequest::approval("it", "may it?");
             context.request_decision(request).await?;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use lillux::path_policy::Protected;
 use lillux::process::Supervisor;
+use rye_engine::BoxFuture;
 use rye_engine::arguments::is_editable;
-use rye_engine::bridge::{Mode, Policy, Risk, Rule};
+use rye_engine::meta_tools::{Mode, Policy, Risk, Rule};
 use rye_engine::protocol::{EventKind, Gate, TurnEnd};
-use rye_engine::store::Later;
 use rye_engine::tool::{Approval, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Decision, Engine, NewSession, Session};
 use rye_model::{Catalogue, Script, Step};
@@ -89,7 +89,7 @@ impl World {
             }
         };
         tokio::select! {
-            answer = session.answer(&prompt) => { answer.unwrap(); }
+            answer = session.wait_for_answer(&prompt) => { answer.unwrap(); }
             () = gates => unreachable!("the engine is gone"),
         }
         let there = fs::read_to_string(self.workspace.join(path));
@@ -206,7 +206,7 @@ impl Tool for Deploy {
         &self.0
     }
 
-    fn run(&self, args: Value, _: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(&self, args: Value, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move { Ok(ToolOutput::text(format!("to {}", args["to"]))) })
     }
 }
@@ -254,7 +254,7 @@ async fn decided(
             }
             EventKind::TurnEnd { reason, .. } => {
                 assert_eq!(reason, TurnEnd::EndTurn);
-                let said = session.answer(&prompt).await.unwrap().text;
+                let said = session.wait_for_answer(&prompt).await.unwrap().text;
                 return (asked, said);
             }
             _ => {}

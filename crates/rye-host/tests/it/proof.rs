@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lillux::keys::{PublicKey, SigningKey};
-use rye_engine::proof::{self, Trouble, Verdict};
+use rye_engine::audit::{self, FindingKind, Verdict};
 use rye_engine::protocol::{
     Archive, EntryId, EntryKind, EventKind, Gate, GateRef, GateStatus, Message, PromptId,
     PromptStatus, Role, SessionId, TurnEnd,
@@ -29,13 +29,13 @@ impl Tool for Approved {
         &self,
         args: Value,
         context: ToolContext,
-    ) -> rye_engine::store::Later<'_, Result<ToolOutput, ToolError>> {
+    ) -> rye_engine::BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let mut request = DecisionRequest::approval("run", "may it?");
             let hash = json!("c0ffee");
-            request.context.insert(proof::CHAIN_HASH.into(), hash);
-            let args = json!(proof::args_hash(&args));
-            request.context.insert(proof::ARGS_HASH.into(), args);
+            request.context.insert(audit::CHAIN_HASH.into(), hash);
+            let args = json!(audit::args_hash(&args));
+            request.context.insert(audit::ARGS_HASH.into(), args);
             context.request_decision(request).await?;
             Ok(ToolOutput {
                 data: json!({ "chain_hash": "c0ffee", "share": 0.1 }),
@@ -83,7 +83,7 @@ async fn answered(engine: &Engine, session: &Session, prompt: &str) {
         }
     };
     tokio::select! {
-        answer = session.answer(&prompt) => assert_eq!(answer.unwrap().reason, TurnEnd::EndTurn),
+        answer = session.wait_for_answer(&prompt) => assert_eq!(answer.unwrap().reason, TurnEnd::EndTurn),
         () = gate => unreachable!("the engine is gone"),
     }
 }
@@ -103,25 +103,25 @@ fn trusting(key: &SigningKey) -> impl Fn(&str) -> Option<PublicKey> {
     move |name| (public.fingerprint().to_string() == name).then(|| public.clone())
 }
 
-fn found(archive: &Archive, key: &SigningKey) -> Vec<Trouble> {
-    let verdict = proof::check(archive, trusting(key));
-    verdict.faults.iter().map(|fault| fault.trouble).collect()
+fn found(archive: &Archive, key: &SigningKey) -> Vec<FindingKind> {
+    let verdict = audit::check(archive, trusting(key));
+    verdict.findings.iter().map(|fault| fault.kind).collect()
 }
 
 #[tokio::test]
 async fn a_record_that_nobody_touched_is_whole() {
     let key = SigningKey::generate().unwrap();
-    let verdict = proof::check(&told(&engine(&key)).await, trusting(&key));
+    let verdict = audit::check(&told(&engine(&key)).await, trusting(&key));
     let Verdict {
         entries,
-        open,
+        unsealed_entries,
         receipts,
-        faults,
-        unsealed,
+        findings,
+        unsealed_rows,
         ..
     } = verdict;
-    assert_eq!((faults, unsealed), (vec![], vec![]));
-    assert_eq!((entries, open, receipts), (8, 0, 1));
+    assert_eq!((findings, unsealed_rows), (vec![], vec![]));
+    assert_eq!((entries, unsealed_entries, receipts), (8, 0, 1));
 }
 
 #[tokio::test]
@@ -131,11 +131,17 @@ async fn whatever_is_done_to_an_entry_is_found() {
     for at in 0..whole.entries.len() {
         let mut altered = whole.clone();
         altered.entries[at].created_at.0 += 1;
-        assert!(found(&altered, &key).contains(&Trouble::Altered), "{at}");
+        assert!(
+            found(&altered, &key).contains(&FindingKind::Altered),
+            "{at}"
+        );
 
         let mut removed = whole.clone();
         removed.entries.remove(at);
-        assert!(found(&removed, &key).contains(&Trouble::Missing), "{at}");
+        assert!(
+            found(&removed, &key).contains(&FindingKind::Missing),
+            "{at}"
+        );
 
         // Made to fit the one before, and those after it as well: only the seal tells.
         let mut rewritten = whole.clone();
@@ -148,9 +154,9 @@ async fn whatever_is_done_to_an_entry_is_found() {
         let mut more = whole.entries[at].clone();
         more.id = EntryId::new();
         more.parent = Some(whole.entries[at].id.clone());
-        more.hash = proof::entry_hash(&more, &whole.entries[at].hash);
+        more.hash = audit::entry_hash(&more, &whole.entries[at].hash);
         added.entries.push(more);
-        assert_eq!(found(&added, &key), [Trouble::Added], "{at}");
+        assert_eq!(found(&added, &key), [FindingKind::Added], "{at}");
 
         if at > 0 {
             let mut reordered = whole.clone();
@@ -175,8 +181,8 @@ async fn a_long_record_is_looked_at_to_its_end() {
     for at in [0, 1, count / 2 - 1, count / 2, count / 2 + 1, count - 1] {
         let mut altered = whole.clone();
         altered.entries[at].created_at.0 += 1;
-        let verdict = proof::check(&altered, trusting(&key));
-        let places: Vec<_> = verdict.faults.iter().map(|it| &it.place).collect();
+        let verdict = audit::check(&altered, trusting(&key));
+        let places: Vec<_> = verdict.findings.iter().map(|it| &it.location).collect();
         assert_eq!(places, [altered.entries[at].id.as_str()], "{at}");
     }
     for at in [0, 1, 99, 100, 101, 199] {
@@ -193,17 +199,17 @@ async fn a_long_record_is_looked_at_to_its_end() {
         let purpose = lillux::keys::Purpose::new("seal");
         seal.signature = key.sign_for(purpose, &another).to_string();
         let place = seal.leaf.as_ref().unwrap().to_string();
-        let verdict = proof::check(&altered, trusting(&key));
-        let faults = verdict.faults.iter().map(|it| (it.trouble, &it.place));
+        let verdict = audit::check(&altered, trusting(&key));
+        let faults = verdict.findings.iter().map(|it| (it.kind, &it.location));
         let faults: Vec<_> = faults.collect();
-        assert_eq!(faults, [(Trouble::Signature, &place)], "{at}");
+        assert_eq!(faults, [(FindingKind::Signature, &place)], "{at}");
     }
 }
 
 fn rehash(archive: &mut Archive) {
     let mut before = String::new();
     for entry in &mut archive.entries {
-        entry.hash = proof::entry_hash(entry, &before);
+        entry.hash = audit::entry_hash(entry, &before);
         before.clone_from(&entry.hash);
     }
     archive.threads[0].leaf_hash = before;
@@ -217,7 +223,7 @@ async fn a_turn_that_was_cut_off_is_missed() {
     let last = cut.entries.last().unwrap();
     cut.threads[0].leaf = Some(last.id.clone());
     cut.threads[0].leaf_hash.clone_from(&last.hash);
-    assert!(found(&cut, &key).contains(&Trouble::Missing));
+    assert!(found(&cut, &key).contains(&FindingKind::Missing));
 }
 
 #[tokio::test]
@@ -232,19 +238,19 @@ async fn a_decision_that_nobody_made_is_found() {
         found(&archive, &key)
     };
     assert_eq!(with(&|_| ()), []);
-    assert_eq!(with(&|it| it.by = "bob".into()), [Trouble::Altered]);
-    assert_eq!(with(&|it| it.receipt = None), [Trouble::Signature]);
+    assert_eq!(with(&|it| it.by = "bob".into()), [FindingKind::Altered]);
+    assert_eq!(with(&|it| it.receipt = None), [FindingKind::Signature]);
     let forged = with(&|it| {
         it.by = "bob".into();
         it.receipt.as_mut().unwrap().by = "bob".into();
     });
-    assert_eq!(forged, [Trouble::Signature]);
+    assert_eq!(forged, [FindingKind::Signature]);
     let mut other = whole.clone();
     let hash = json!("decaf");
     other.gates[0]
         .context
-        .insert(proof::CHAIN_HASH.into(), hash);
-    assert_eq!(found(&other, &key), [Trouble::Altered]);
+        .insert(audit::CHAIN_HASH.into(), hash);
+    assert_eq!(found(&other, &key), [FindingKind::Altered]);
 }
 
 #[tokio::test]
@@ -253,7 +259,7 @@ async fn a_key_that_is_not_trusted_proves_nothing() {
     let archive = told(&engine(&key)).await;
     let stranger = SigningKey::generate().unwrap();
     let troubles = found(&archive, &stranger);
-    assert!(troubles.iter().all(|it| *it == Trouble::UnknownKey));
+    assert!(troubles.iter().all(|it| *it == FindingKind::UnknownKey));
     assert!(!troubles.is_empty());
 }
 
@@ -316,7 +322,7 @@ async fn a_session_continues_where_it_was_taken() {
     };
     there.decide(&gate.id, decision).await.unwrap();
     let session = there.open_session(&id, Claim::IfFree).await.unwrap();
-    assert_eq!(session.answer(&prompt).await.unwrap().text, "done");
+    assert_eq!(session.wait_for_answer(&prompt).await.unwrap().text, "done");
     let archive = there.export(&id).await.unwrap().remove(0);
     assert_eq!(found(&archive, &key), []);
     let twice = there.import(archive, trusting(&key)).await;
@@ -337,7 +343,7 @@ async fn decisions_that_nobody_trusted_signed_do_not_count_elsewhere() {
         let there = engine(&key);
         let doubts = there.import(archive, trusting(&key)).await.unwrap();
         let asked = there.pending_gates(None).await.unwrap();
-        let doubts: Vec<_> = doubts.iter().map(|it| it.is_asked_again).collect();
+        let doubts: Vec<_> = doubts.iter().map(|it| it.is_reopened).collect();
         (doubts, asked.iter().any(|it| it.id == gate))
     };
     let unsigned = |archive: &mut Archive, action: &str| {
@@ -421,9 +427,9 @@ async fn with_all_records(engine: &Engine) -> [Archive; 2] {
         channel: "chat".to_owned(),
         message: "17".to_owned(),
     };
-    ended.gate_shown(shown).await.unwrap();
+    ended.record_gate_ref(shown).await.unwrap();
     ended.abort(Some("second")).await.unwrap();
-    let answer = ended.answer(&prompt).await.unwrap();
+    let answer = ended.wait_for_answer(&prompt).await.unwrap();
     assert_eq!(answer.reason, TurnEnd::Abort);
     ended.pause(None).await.unwrap();
     let waits = engine.create_session(new()).await.unwrap();
@@ -478,8 +484,8 @@ fn is_not_covered(path: &str) -> bool {
 async fn whatever_field_of_a_record_is_altered_it_is_not_verified() {
     let key = SigningKey::generate().unwrap();
     for whole in with_all_records(&engine(&key)).await {
-        let verdict = proof::check(&whole, trusting(&key));
-        assert_eq!((verdict.faults, verdict.unsealed), (vec![], vec![]));
+        let verdict = audit::check(&whole, trusting(&key));
+        assert_eq!((verdict.findings, verdict.unsealed_rows), (vec![], vec![]));
         let json = serde_json::to_value(&whole).unwrap();
         let mut paths = Vec::new();
         fields(&json, "", &mut paths);
@@ -492,7 +498,7 @@ async fn whatever_field_of_a_record_is_altered_it_is_not_verified() {
             // What cannot be read is found out where it is read.
             if let Ok(other) = serde_json::from_value::<Archive>(other)
                 && other != whole
-                && proof::check(&other, trusting(&key)).is_verified()
+                && audit::check(&other, trusting(&key)).is_verified()
                 && !is_not_covered(&path)
             {
                 missed.push(path);
@@ -512,7 +518,7 @@ async fn whatever_record_is_removed_it_is_not_verified() {
                 let mut other = json.clone();
                 other[list].as_array_mut().unwrap().remove(at);
                 let other = serde_json::from_value(other).unwrap();
-                let verdict = proof::check(&other, trusting(&key));
+                let verdict = audit::check(&other, trusting(&key));
                 assert!(!verdict.is_verified(), "{list} {at}");
             }
         }
@@ -535,5 +541,5 @@ async fn facts_that_never_change_are_bound_to_the_first_seal() {
     let session = there.open_session(&id, Claim::IfFree).await.unwrap();
     session.pause(None).await.unwrap();
     let archive = there.export(&id).await.unwrap().remove(0);
-    assert_eq!(found(&archive, &key), [Trouble::Altered]);
+    assert_eq!(found(&archive, &key), [FindingKind::Altered]);
 }

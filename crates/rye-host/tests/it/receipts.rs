@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use lillux::keys::{PublicKey, SigningKey};
-use rye_engine::proof::{self, Trouble, Verdict};
+use rye_engine::BoxFuture;
+use rye_engine::audit::{self, FindingKind, Verdict};
 use rye_engine::protocol::{
     Archive, EntryKind, EventKind, Gate, GateKind, GateStatus, Millis, Part, Resolution,
 };
-use rye_engine::store::Later;
 use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Decision, Engine, NewSession};
 use rye_model::Catalogue;
@@ -23,7 +23,7 @@ impl Tool for Asks {
         &self.0
     }
 
-    fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(&self, _: Value, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let mut request = DecisionRequest::approval("paint", "paint the house?");
             request.body = String::from("In blue.\nrisk: high");
@@ -63,13 +63,13 @@ async fn told(key: &SigningKey) -> Archive {
         source: "test".to_owned(),
     };
     engine.decide(&gate.id, decision).await.unwrap();
-    session.answer(&prompt).await.unwrap();
+    session.wait_for_answer(&prompt).await.unwrap();
     engine.export(session.id()).await.unwrap().remove(0)
 }
 
 fn check(archive: &Archive, key: &PublicKey) -> Verdict {
     let name = key.fingerprint().to_string();
-    proof::check(archive, |asked| (asked == name).then(|| key.clone()))
+    audit::check(archive, |asked| (asked == name).then(|| key.clone()))
 }
 
 type Change = (&'static str, fn(&mut Gate));
@@ -140,24 +140,24 @@ async fn whatever_is_done_to_a_question_or_an_answer_is_found() {
     let key = SigningKey::generate().unwrap();
     let whole = told(&key).await;
     let verdict = check(&whole, key.public());
-    assert_eq!((verdict.faults, verdict.receipts), (vec![], 1));
+    assert_eq!((verdict.findings, verdict.receipts), (vec![], 1));
     for (name, change) in QUESTIONS.into_iter().chain(ANSWERS) {
         let mut altered = whole.clone();
         change(&mut altered.gates[0]);
-        let found = check(&altered, key.public()).faults;
+        let found = check(&altered, key.public()).findings;
         assert_eq!(found.len(), 1, "{name}: {found:?}");
-        assert_eq!(found[0].trouble, Trouble::Altered, "{name}");
-        assert_eq!(found[0].place, whole.gates[0].id.as_str(), "{name}");
+        assert_eq!(found[0].kind, FindingKind::Altered, "{name}");
+        assert_eq!(found[0].location, whole.gates[0].id.as_str(), "{name}");
 
         tell_the_same(&mut altered);
-        let found = check(&altered, key.public()).faults;
+        let found = check(&altered, key.public()).findings;
         assert!(!found.is_empty(), "{name}, and all that was told of it");
 
         // Without the receipt, which whoever signs the history gives.
         resolution(&mut altered.gates[0]).receipt = None;
         tell_the_same(&mut altered);
-        let found = check(&altered, key.public()).faults;
-        let unsigned = |it: &proof::Fault| it.trouble == Trouble::Signature;
+        let found = check(&altered, key.public()).findings;
+        let unsigned = |it: &audit::Finding| it.kind == FindingKind::Signature;
         assert!(found.iter().any(unsigned), "{name}: {found:?}");
     }
 }
@@ -171,11 +171,11 @@ async fn what_was_told_of_a_question_or_an_answer_is_what_it_was() {
         change(&mut altered.gates[0]);
         tell_the_same(&mut altered);
         altered.gates.clone_from(&whole.gates);
-        let found = check(&altered, key.public()).faults;
-        let is_gate = |it: &&proof::Fault| it.place == whole.gates[0].id.as_str();
+        let found = check(&altered, key.public()).findings;
+        let is_gate = |it: &&audit::Finding| it.location == whole.gates[0].id.as_str();
         let of_gate: Vec<_> = found.iter().filter(is_gate).collect();
         assert_eq!(of_gate.len(), 1, "{name}: {found:?}");
-        assert_eq!(of_gate[0].trouble, Trouble::Altered, "{name}: {found:?}");
+        assert_eq!(of_gate[0].kind, FindingKind::Altered, "{name}: {found:?}");
     }
 }
 
@@ -222,7 +222,7 @@ async fn decision_without_a_trusted_signature_is_not_acted_on() {
         let other = engine(signer).build().unwrap();
         let decision = Decision::new("approve", "mallory", "test");
         other.decide(&gate.id, decision).await.unwrap();
-        session.answer(&prompt).await.unwrap();
+        session.wait_for_answer(&prompt).await.unwrap();
         let archive = host.export(session.id()).await.unwrap().remove(0);
         assert_eq!(outcome(&archive), expected);
     }
@@ -265,8 +265,8 @@ async fn a_receipt_cannot_be_made_to_say_less() {
         let mut altered = whole.clone();
         change(resolution(&mut altered.gates[0]).receipt.as_mut().unwrap());
         tell_the_same(&mut altered);
-        let found = check(&altered, key.public()).faults;
+        let found = check(&altered, key.public()).findings;
         assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!(found[0].trouble, Trouble::Signature);
+        assert_eq!(found[0].kind, FindingKind::Signature);
     }
 }

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rye_engine::BoxFuture;
 use rye_engine::compaction::Settings;
-use rye_engine::guides::{Found, Guides, Role, Skill};
-use rye_engine::model::{Model, Models, Retry};
+use rye_engine::guides::{GuideFuture, Guides, Role, Skill};
+use rye_engine::model::{Model, Models, RetryPolicy};
 use rye_engine::protocol::{
     Archive, EntryKind, EventKind, Limits, Millis, PromptId, PromptStatus, QueueMode, TurnEnd,
 };
 use rye_engine::sandbox::Sandbox;
-use rye_engine::store::{Claim, Later};
+use rye_engine::store::Claim;
 use rye_engine::tool::{Approval, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
 use rye_host::replay::{Replayed, Today, replay};
@@ -53,26 +54,26 @@ impl Models for Scripts {
         self.0.keys().filter(|it| *it != name).cloned().collect()
     }
 
-    fn retry(&self) -> Retry {
-        Retry {
-            tries: 1,
-            ..Retry::default()
+    fn retry(&self) -> RetryPolicy {
+        RetryPolicy {
+            max_attempts: 1,
+            ..RetryPolicy::default()
         }
     }
 }
 
 /// Gives its name, once it is let; or never.
-struct Held {
+struct CredentialFuture {
     def: ToolDef,
     let_go: Option<Arc<Notify>>,
 }
 
-impl Tool for Held {
+impl Tool for CredentialFuture {
     fn def(&self) -> &ToolDef {
         &self.def
     }
 
-    fn run(&self, _: Value, _: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(&self, _: Value, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async {
             match &self.let_go {
                 Some(let_go) => let_go.notified().await,
@@ -91,7 +92,7 @@ fn tools(let_go: &[Arc<Notify>; 2]) -> Vec<Arc<dyn Tool>> {
     let [first, second] = let_go.clone();
     let mut asked = def("asked", Effect::Pure);
     asked.approval = Approval::Always;
-    let held = |def, let_go| Arc::new(Held { def, let_go }) as Arc<dyn Tool>;
+    let held = |def, let_go| Arc::new(CredentialFuture { def, let_go }) as Arc<dyn Tool>;
     vec![
         held(def("first", Effect::Pure), Some(first)),
         held(def("second", Effect::Pure), Some(second)),
@@ -103,19 +104,19 @@ fn tools(let_go: &[Arc<Notify>; 2]) -> Vec<Arc<dyn Tool>> {
 struct NoGuides;
 
 impl Guides for NoGuides {
-    fn role<'a>(&'a self, name: &'a str, _: &'a dyn Sandbox) -> Found<'a, Role> {
+    fn role<'a>(&'a self, name: &'a str, _: &'a dyn Sandbox) -> GuideFuture<'a, Role> {
         Box::pin(async move { Err(format!("there is no role `{name}`")) })
     }
 
-    fn skill<'a>(&'a self, name: &'a str, _: &'a dyn Sandbox) -> Found<'a, Skill> {
+    fn skill<'a>(&'a self, name: &'a str, _: &'a dyn Sandbox) -> GuideFuture<'a, Skill> {
         Box::pin(async move { Err(format!("there is no skill `{name}`")) })
     }
 
-    fn skills<'a>(&'a self, _: &'a dyn Sandbox) -> Later<'a, Vec<Skill>> {
+    fn skills<'a>(&'a self, _: &'a dyn Sandbox) -> BoxFuture<'a, Vec<Skill>> {
         Box::pin(async { Vec::new() })
     }
 
-    fn rules<'a>(&'a self, _: &'a dyn Sandbox) -> Later<'a, Option<String>> {
+    fn rules<'a>(&'a self, _: &'a dyn Sandbox) -> BoxFuture<'a, Option<String>> {
         Box::pin(async { None })
     }
 }
@@ -160,8 +161,8 @@ impl World {
     /// Asks, and waits until all that comes of it is done.
     async fn ask(&self, prompt: impl Into<Prompt>) -> TurnEnd {
         let prompt = self.session.prompt(prompt).await.unwrap();
-        let answer = self.session.answer(&prompt).await.unwrap();
-        self.session.settled("default").await.unwrap();
+        let answer = self.session.wait_for_answer(&prompt).await.unwrap();
+        self.session.wait_idle("default").await.unwrap();
         answer.reason
     }
 
@@ -338,7 +339,7 @@ async fn a_call_whose_time_is_up_or_whose_host_dies_ends_so_again() {
     let id = world.session.id().clone();
     world.session = world.engine.open_session(&id, Claim::IfFree).await.unwrap();
     world.let_go[0].notify_one();
-    world.session.answer(&prompt).await.unwrap();
+    world.session.wait_for_answer(&prompt).await.unwrap();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let now = Millis(u64::try_from(now.as_millis()).unwrap());
     let hurried = Prompt {
@@ -367,7 +368,7 @@ async fn results_come_in_the_order_in_which_they_came() {
     let ends = |it: &EventKind| matches!(it, EventKind::ToolEnd { .. });
     let prompt = world.until("work", ends).await;
     world.let_go[0].notify_one();
-    world.session.answer(&prompt).await.unwrap();
+    world.session.wait_for_answer(&prompt).await.unwrap();
     world.is_the_same(1).await;
 }
 
@@ -394,7 +395,7 @@ async fn what_was_approved_or_denied_is_not_asked_about_again() {
         let decision = Decision::new(action, "ada", "test");
         world.engine.decide(&gate.id, decision).await.unwrap();
     }
-    world.session.answer(&prompt).await.unwrap();
+    world.session.wait_for_answer(&prompt).await.unwrap();
     world.is_the_same(1).await;
 }
 

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use rye_engine::BoxFuture;
 use rye_engine::protocol::{
     Batch, EventKind, GateRef, GateStatus, Millis, Op, QueueMode, ResultStatus,
     Session as SessionData, SessionId, Thread, ThreadStatus,
 };
-use rye_engine::store::{Claim, Later, Posted, SessionStore as _, StoreError};
+use rye_engine::store::{Claim, PostOutcome, SessionStore as _, StoreError};
 use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Decision, Engine, NewSession, Prompt, ThreadChange};
 use rye_model::{Catalogue, Script};
@@ -64,7 +65,7 @@ async fn a_prompt_that_does_not_say_is_taken_as_its_thread_does() {
     let engine = engine(&file);
     let session = engine.open_session(&id, Claim::IfFree).await.unwrap();
     session.prompt(to("side")).await.unwrap();
-    let record = store.record(&id).await.unwrap().unwrap();
+    let record = store.snapshot(&id).await.unwrap().unwrap();
     assert_eq!(record.prompts[0].mode, QueueMode::Collect);
     assert!(record.prompts[0].collect_until.is_some());
     let said = Prompt {
@@ -122,7 +123,7 @@ async fn a_thread_is_changed_and_stays_so() {
     };
     session.change_thread(Some("side"), change).await.unwrap();
     session.prompt(to("side")).await.unwrap();
-    let record = store.record(&id).await.unwrap().unwrap();
+    let record = store.snapshot(&id).await.unwrap().unwrap();
     assert_eq!(record.prompts[0].mode, QueueMode::Collect);
     let thread = &record.threads[0];
     assert_eq!(thread.model.as_deref(), Some("scripted:test"));
@@ -142,10 +143,10 @@ async fn a_thread_is_changed_and_stays_so() {
     first.shutdown().await.unwrap();
     let second = engine(&file);
     let session = second.open_session(&id, Claim::IfFree).await.unwrap();
-    let before = store.record(&id).await.unwrap();
+    let before = store.snapshot(&id).await.unwrap();
     let refused = session.prompt(to("side")).await;
     assert_eq!(refused, Err(StoreError::Archived("side".to_owned())));
-    assert_eq!(store.record(&id).await.unwrap(), before);
+    assert_eq!(store.snapshot(&id).await.unwrap(), before);
     let record = before.unwrap();
     assert_eq!(record.threads[0].status, ThreadStatus::Archived);
     // What waited when it was archived is answered once it is not.
@@ -154,7 +155,7 @@ async fn a_thread_is_changed_and_stays_so() {
         .change_thread(Some("side"), archive(false))
         .await
         .unwrap();
-    assert_eq!(session.answer(&waits).await.unwrap().text, "hello");
+    assert_eq!(session.wait_for_answer(&waits).await.unwrap().text, "hello");
 }
 
 /// Asks, and says what came of it.
@@ -165,7 +166,7 @@ impl Tool for Asks {
         &self.0
     }
 
-    fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(&self, _: Value, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let request = DecisionRequest::approval("it", "may it?");
             let answer = context.request_decision(request).await?;
@@ -199,29 +200,29 @@ async fn a_gate_that_is_withdrawn_is_gone_and_where_it_was_shown_is_known() {
         channel: "slack:T1:C2".to_owned(),
         message: "17.5".to_owned(),
     };
-    session.gate_shown(shown.clone()).await.unwrap();
+    session.record_gate_ref(shown.clone()).await.unwrap();
     let refs = engine.gate_refs(&gate).await.unwrap();
     assert_eq!(refs, std::slice::from_ref(&shown));
     let other = engine.create_session(NewSession::default()).await.unwrap();
     let of_other = StoreError::NotFound {
-        what: "gate",
+        kind: "gate",
         id: gate.to_string(),
     };
-    assert_eq!(other.gate_shown(shown).await, Err(of_other.clone()));
+    assert_eq!(other.record_gate_ref(shown).await, Err(of_other.clone()));
     assert_eq!(other.withdraw_gate(&gate, "mine").await, Err(of_other));
 
     session
         .withdraw_gate(&gate, "nobody is here")
         .await
         .unwrap();
-    let answer = session.answer(&prompt).await.unwrap();
+    let answer = session.wait_for_answer(&prompt).await.unwrap();
     assert_eq!(answer.text, "the question was withdrawn");
     let again = session.withdraw_gate(&gate, "again").await;
-    assert_eq!(again, Err(StoreError::GateEnded(gate.clone())));
+    assert_eq!(again, Err(StoreError::GateClosed(gate.clone())));
     let late = Decision::new("approve", "ada", "test");
     let late = engine.decide(&gate, late).await.unwrap();
     assert!(
-        matches!(&late, Posted::Gone(GateStatus::Withdrawn { reason, .. }) if reason == "nobody is here"),
+        matches!(&late, PostOutcome::GateClosed(GateStatus::Withdrawn { reason, .. }) if reason == "nobody is here"),
         "{late:?}"
     );
     loop {

@@ -46,8 +46,11 @@ providers:
     let config = Config::merge(&files).unwrap();
     assert_eq!(config.default.as_deref(), Some("local/qwen3"));
     assert_eq!(config.failover, ["openai/other"]);
-    assert_eq!(config.retry.tries, 4);
-    assert_eq!(config.retry.first, Retry::default().first);
+    assert_eq!(config.retry.max_attempts, 4);
+    assert_eq!(
+        config.retry.initial_delay,
+        RetryPolicy::default().initial_delay
+    );
     let names: Vec<_> = config.names().collect();
     assert_eq!(names, ["anthropic/large", "local/qwen3", "openai/other"]);
     let (provider, model) = config.find("anthropic/large").unwrap();

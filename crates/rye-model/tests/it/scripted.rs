@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rye_engine::compaction::SUMS;
+use rye_engine::compaction::PREVIOUS_COMPACTIONS;
 use rye_engine::model::{
     Delta, Deltas, Model as _, ModelAnswer, ModelError, ModelRequest, Models as _,
 };
@@ -201,7 +201,9 @@ async fn summary_is_scripted_or_has_all_headings() {
     for (before, said) in [(0, "first"), (1, "second"), (2, "second")] {
         let mut request = summary(after(3));
         let mut asked = Message::text(Role::User, "Sum up.");
-        asked.metadata.insert(SUMS.to_owned(), json!(before));
+        asked
+            .metadata
+            .insert(PREVIOUS_COMPACTIONS.to_owned(), json!(before));
         Arc::make_mut(&mut request.messages).push(Arc::new(asked));
         assert_eq!(text(&ask(&several, request).await.unwrap()), said);
     }

@@ -117,14 +117,14 @@ impl Place {
             Err(_) => fs::symlink_metadata(&self.path),
         };
         let about = about.map_err(|error| self.wrong(&error))?;
-        let is_folder = about.is_dir();
+        let is_dir = about.is_dir();
         let detours = |path: &&str| !matches!(*path, "" | ".");
         let names: Vec<_> = self.shown.split('/').filter(detours).collect();
         let start = if self.shown.starts_with('/') { "/" } else { "" };
         Ok(FileInfo {
             path: format!("{start}{}", names.join("/")),
-            is_folder,
-            size: if is_folder { 0 } else { about.len() },
+            is_dir,
+            size: if is_dir { 0 } else { about.len() },
             modified: modified(&about),
         })
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use ignore::{DirEntry, WalkBuilder, WalkState};
-use rye_engine::sandbox::{FileInfo, SandboxError, Walk, Walked};
+use rye_engine::sandbox::{FileInfo, SandboxError, WalkOptions, WalkResult};
 
 use super::place::{Place, modified};
 
@@ -30,33 +30,33 @@ impl Drop for Stop {
 
 pub(super) fn walk(
     place: &Place,
-    walk: &Walk,
+    walk: &WalkOptions,
     stopped: &AtomicBool,
-) -> Result<Walked, SandboxError> {
-    let until = Instant::now() + walk.time;
+) -> Result<WalkResult, SandboxError> {
+    let until = Instant::now() + walk.time_limit;
     let top = place.info()?;
-    if !top.is_folder {
-        let (files, whole) = (vec![top], true);
-        return Ok(Walked { files, whole });
+    if !top.is_dir {
+        let (files, is_complete) = (vec![top], true);
+        return Ok(WalkResult { files, is_complete });
     }
-    let (found, whole) = (Mutex::new(Vec::new()), AtomicBool::new(true));
+    let (found, is_complete) = (Mutex::new(Vec::new()), AtomicBool::new(true));
     let count = AtomicUsize::new(0);
     builder(place, walk).build_parallel().run(|| {
         let mut batch = Batch {
             files: Vec::new(),
             all: &found,
         };
-        let (top, whole, count) = (&top, &whole, &count);
+        let (top, is_complete, count) = (&top, &is_complete, &count);
         Box::new(move |entry| {
             if stopped.load(Ordering::Relaxed) || Instant::now() >= until {
-                whole.store(false, Ordering::Relaxed);
+                is_complete.store(false, Ordering::Relaxed);
                 return WalkState::Quit;
             }
             // One that is gone meanwhile, or may not be read, is not there.
             let file = entry.ok().and_then(|entry| info(place, top, &entry));
             if let Some(file) = file {
-                if count.fetch_add(1, Ordering::Relaxed) >= walk.most {
-                    whole.store(false, Ordering::Relaxed);
+                if count.fetch_add(1, Ordering::Relaxed) >= walk.max_files {
+                    is_complete.store(false, Ordering::Relaxed);
                     return WalkState::Quit;
                 }
                 batch.files.push(file);
@@ -66,8 +66,8 @@ pub(super) fn walk(
     });
     let mut files = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     files.sort_unstable_by(|a: &FileInfo, b| a.path.cmp(&b.path));
-    let whole = whole.into_inner();
-    Ok(Walked { files, whole })
+    let is_complete = is_complete.into_inner();
+    Ok(WalkResult { files, is_complete })
 }
 
 /// What one thread found, added to the rest when it is done.
@@ -86,7 +86,7 @@ impl Drop for Batch<'_> {
 
 /// The rules are those of the workspace: nothing that only this machine or this user
 /// leaves out, so that an agent finds the same everywhere.
-fn builder(place: &Place, walk: &Walk) -> WalkBuilder {
+fn builder(place: &Place, walk: &WalkOptions) -> WalkBuilder {
     let mut builder = WalkBuilder::new(&place.path);
     let private = Arc::clone(&place.private);
     builder
@@ -100,8 +100,8 @@ fn builder(place: &Place, walk: &Walk) -> WalkBuilder {
         .threads(std::thread::available_parallelism().map_or(1, |it| it.get().min(THREADS)))
         .filter_entry(move |entry| {
             let is_private = || {
-                let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-                is_folder
+                let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
+                is_dir
                     && entry
                         .metadata()
                         .is_ok_and(|about| private.is_private(&about))
@@ -126,7 +126,7 @@ fn info(place: &Place, top: &FileInfo, entry: &DirEntry) -> Option<FileInfo> {
     };
     Some(FileInfo {
         path,
-        is_folder: false,
+        is_dir: false,
         size: about.len(),
         modified: modified(&about),
     })

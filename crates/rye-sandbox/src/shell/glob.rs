@@ -46,7 +46,7 @@ pub(crate) fn glob(
             for name in names {
                 let fits = (hidden || !name.starts_with('.')) && matches(part, &name);
                 // Only directories have children.
-                if fits && (end.is_empty() || files.is_folder(&crate::path::join(&folder, &name))) {
+                if fits && (end.is_empty() || files.is_dir(&crate::path::join(&folder, &name))) {
                     next.push(format!("{before}{name}{end}"));
                 }
             }

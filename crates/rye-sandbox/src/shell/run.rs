@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rye_engine::sandbox::{Executed, Watcher};
+use rye_engine::sandbox::{ExecObserver, ExecOutput};
 
 use super::builtins;
 use super::expand::Expander;
@@ -24,13 +24,13 @@ pub(crate) struct Invocation {
     pub(crate) stdin: Vec<u8>,
     pub(crate) time: Duration,
     pub(crate) max_output: Option<usize>,
-    pub(crate) max_told: Option<usize>,
+    pub(crate) max_streamed: Option<usize>,
 }
 
 /// The state of a running script.
 pub(crate) struct Shell<'a> {
     pub(crate) files: &'a Mutex<Files>,
-    pub(crate) watcher: &'a dyn Watcher,
+    pub(crate) watcher: &'a dyn ExecObserver,
     pub(crate) cwd: String,
     pub(crate) variables: BTreeMap<String, String>,
     pub(crate) meter: Meter,
@@ -45,8 +45,8 @@ impl<'a> Shell<'a> {
     pub(crate) async fn run(
         invocation: Invocation,
         files: &'a Mutex<Files>,
-        watcher: &'a dyn Watcher,
-    ) -> Executed {
+        watcher: &'a dyn ExecObserver,
+    ) -> ExecOutput {
         let mut variables = invocation.env;
         variables
             .entry("HOME".to_owned())
@@ -57,8 +57,8 @@ impl<'a> Shell<'a> {
             cwd: invocation.cwd,
             variables,
             meter: Meter::new(invocation.time),
-            out: HeadTailBuffer::new(invocation.max_output, invocation.max_told),
-            err: HeadTailBuffer::new(invocation.max_output, invocation.max_told),
+            out: HeadTailBuffer::new(invocation.max_output, invocation.max_streamed),
+            err: HeadTailBuffer::new(invocation.max_output, invocation.max_streamed),
             stdin: Arc::new(invocation.stdin),
             status: 0,
         };
@@ -80,7 +80,7 @@ impl<'a> Shell<'a> {
         };
         let (stdout, out_cut) = shell.out.finish();
         let (stderr, err_cut) = shell.err.finish();
-        Executed {
+        ExecOutput {
             stdout,
             stderr,
             exit_code,

@@ -5,16 +5,16 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use rye_engine::sandbox::{Executed, Watcher};
+use rye_engine::sandbox::{ExecObserver, ExecOutput};
 
 use super::{Invocation, Shell};
 use crate::files::{Files, Limits};
 
 struct Discard;
 
-impl Watcher for Discard {
-    fn started(&self, _: &str) {}
-    fn printed(&self, _: &str) {}
+impl ExecObserver for Discard {
+    fn on_start(&self, _: &str) {}
+    fn on_output(&self, _: &str) {}
 }
 
 fn files() -> Mutex<Files> {
@@ -25,7 +25,7 @@ fn files() -> Mutex<Files> {
     Mutex::new(Files::new(limits))
 }
 
-async fn run_with(script: &str, stdin: &str, time: Duration) -> Executed {
+async fn run_with(script: &str, stdin: &str, time: Duration) -> ExecOutput {
     let invocation = Invocation {
         script: script.into(),
         cwd: String::new(),
@@ -33,13 +33,13 @@ async fn run_with(script: &str, stdin: &str, time: Duration) -> Executed {
         stdin: stdin.into(),
         time,
         max_output: Some(1 << 16),
-        max_told: None,
+        max_streamed: None,
     };
     let files = files();
     Shell::run(invocation, &files, &Discard).await
 }
 
-async fn run(script: &str) -> Executed {
+async fn run(script: &str) -> ExecOutput {
     run_with(script, "from outside\n", Duration::from_mins(1)).await
 }
 

@@ -89,7 +89,7 @@ async fn says_hi(sandbox: Arc<dyn Sandbox>) {
         let asked = ask(&session, "say hi", "hi\n");
         let (messages, gate) = tokio::join!(asked, decide(&engine, &session, "approve"));
         assert_eq!(gate.title, "run: echo hi > out.txt; cat out.txt");
-        let folder = sandbox.folder().unwrap();
+        let folder = sandbox.working_dir().unwrap();
         let body = format!(
             "folder: {folder}\nNothing confines it.\nrisk: high\n│ echo hi > out.txt; cat out.txt"
         );

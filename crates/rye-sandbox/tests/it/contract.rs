@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use lillux::path_policy::{Class, Protected};
 use lillux::process::{Handle, Supervisor};
-use rye_engine::sandbox::{Exec, Executed, Sandbox, SandboxError, Walk, Watcher};
+use rye_engine::sandbox::{Exec, ExecObserver, ExecOutput, Sandbox, SandboxError, WalkOptions};
 use rye_sandbox::{Local, Virtual};
 use tempfile::TempDir;
 use tokio::sync::Notify;
@@ -18,13 +18,13 @@ struct Ear {
     heard: Notify,
 }
 
-impl Watcher for Ear {
-    fn started(&self, process: &str) {
+impl ExecObserver for Ear {
+    fn on_start(&self, process: &str) {
         self.processes.lock().unwrap().push(process.to_owned());
         self.heard.notify_one();
     }
 
-    fn printed(&self, text: &str) {
+    fn on_output(&self, text: &str) {
         self.text.lock().unwrap().push_str(text);
         self.heard.notify_one();
     }
@@ -76,7 +76,7 @@ fn script(command: &str) -> Exec {
     }
 }
 
-async fn run(sandbox: &dyn Sandbox, exec: Exec) -> Executed {
+async fn run(sandbox: &dyn Sandbox, exec: Exec) -> ExecOutput {
     sandbox.exec(exec, &Ear::default()).await.unwrap()
 }
 
@@ -102,13 +102,13 @@ async fn files_and_folders_are_listed_in_order() {
             let files = sandbox.list(path).await.unwrap();
             let names: Vec<_> = files.iter().map(|file| file.path.as_str()).collect();
             assert_eq!(names, ["d/.h", "d/a", "d/b", "d/z"], "{}", sandbox.kind());
-            let told: Vec<_> = files.iter().map(|it| (it.is_folder, it.size)).collect();
+            let told: Vec<_> = files.iter().map(|it| (it.is_dir, it.size)).collect();
             assert_eq!(told, [(false, 3), (true, 0), (false, 3), (false, 3)]);
         }
         let roots = ["", "."];
         for root in roots {
             assert_eq!(sandbox.list(root).await.unwrap()[0].path, "d");
-            assert!(sandbox.stat(root).await.unwrap().is_folder);
+            assert!(sandbox.stat(root).await.unwrap().is_dir);
         }
         let about = sandbox.stat("d/z").await.unwrap();
         assert_eq!((about.path.as_str(), about.size), ("d/z", 3));
@@ -165,7 +165,7 @@ async fn a_command_prints_and_ends_with_a_number() {
     for (sandbox, _folder) in each() {
         sandbox.write("in.txt", b"b\na\n").await.unwrap();
         let executed = run(&*sandbox, script("sort < in.txt; echo bad >&2; exit 3")).await;
-        let expected = Executed {
+        let expected = ExecOutput {
             stdout: "a\nb\n".into(),
             stderr: "bad\n".into(),
             exit_code: Some(3),
@@ -275,7 +275,7 @@ async fn commands_run_at_once() {
 async fn an_unknown_process_is_ended_without_harm() {
     for (sandbox, _folder) in each() {
         for process in ["", "nonsense", "1:1:00000000", "999999999:1:00000000"] {
-            sandbox.end(process).await;
+            sandbox.kill(process).await;
         }
     }
 }
@@ -354,7 +354,7 @@ async fn the_local_one_refuses_private_directories_by_every_way_to_them() {
         };
         let refused = sandbox.exec(exec, &Ear::default()).await;
         assert_eq!(refused, Err(private.clone()));
-        assert_eq!(sandbox.leads_to(path).await.class, Class::Private);
+        assert_eq!(sandbox.resolve_path(path).await.class, Class::Private);
     }
     // What is above a private directory is neither removed nor searched through it.
     assert!(sandbox.rm("../user").await.is_err());
@@ -378,27 +378,29 @@ async fn a_file_is_written_only_where_its_path_led_when_it_was_permitted() {
     }
     let link = folder.path().join("link");
     symlink("plain", &link).unwrap();
-    let permitted = sandbox.leads_to("link/config").await;
+    let permitted = sandbox.resolve_path("link/config").await;
     sandbox
-        .write_to("link/config", &permitted, b"x")
+        .write_resolved("link/config", &permitted, b"x")
         .await
         .unwrap();
     assert!(folder.path().join("plain/config").exists());
     std::fs::remove_file(&link).unwrap();
     symlink(".git", &link).unwrap();
-    let moved = Err(SandboxError::Moved("link/config".to_owned()));
-    let written = sandbox.write_to("link/config", &permitted, b"x").await;
+    let moved = Err(SandboxError::PathChanged("link/config".to_owned()));
+    let written = sandbox
+        .write_resolved("link/config", &permitted, b"x")
+        .await;
     assert_eq!(written, moved);
     assert!(!folder.path().join(".git/config").exists());
 }
 
-fn walk(path: &str) -> Walk {
-    Walk {
+fn walk(path: &str) -> WalkOptions {
+    WalkOptions {
         path: path.to_owned(),
         hidden: true,
         ignored: true,
-        most: 100,
-        time: Duration::from_mins(1),
+        max_files: 100,
+        time_limit: Duration::from_mins(1),
     }
 }
 
@@ -432,7 +434,7 @@ async fn a_process_that_was_written_down_is_ended() {
         tokio::spawn(async move { sandbox.exec(script("echo up; sleep 300"), &*ear).await })
     };
     let (process, _) = ear.both().await;
-    sandbox.end(&process).await;
+    sandbox.kill(&process).await;
     let executed = run.await.unwrap().unwrap();
     assert_eq!((executed.exit_code, executed.timed_out), (None, false));
     assert!(!process.parse::<Handle>().unwrap().is_alive().unwrap());

@@ -10,18 +10,18 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use lillux::process::{Handle, Supervisor};
-use rye_engine::sandbox::{Exec, Sandbox as _, Watcher};
+use rye_engine::sandbox::{Exec, ExecObserver, Sandbox as _};
 use rye_sandbox::Local;
 
 /// Tells whoever started the host.
 struct Aloud;
 
-impl Watcher for Aloud {
-    fn started(&self, process: &str) {
+impl ExecObserver for Aloud {
+    fn on_start(&self, process: &str) {
         println!("\nprocess {process}");
     }
 
-    fn printed(&self, text: &str) {
+    fn on_output(&self, text: &str) {
         println!("\nchild {}", text.trim());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use lillux::Hash;
-use rye_engine::store::{Claim, Control, Lease, Post, Posted, StoreError};
+use rye_engine::store::{Claim, InboxMessage, Lease, PostOutcome, SessionCommand, StoreError};
 use rye_protocol::{
     Batch, CommandId, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, Millis, Op,
     PromptId, QueuedPrompt, Session, SessionId, SuspendedTurn, Thread, ThreadId, Usage,
@@ -32,7 +32,7 @@ pub(super) struct Held {
     pub(super) refs: Vec<GateRef>,
     pub(super) suspended: Shelf<GateId, Arc<SuspendedTurn>>,
     pub(super) told: Vec<Told>,
-    controls: Shelf<CommandId, Control>,
+    controls: Shelf<CommandId, SessionCommand>,
 }
 
 /// A prompt, and what it was when it came.
@@ -60,7 +60,7 @@ enum Undo {
     Gate(Before<GateId, Arc<Gate>>),
     Ref,
     SuspendedTurn(Before<GateId, Arc<SuspendedTurn>>),
-    Order(Before<CommandId, Control>),
+    CommandKind(Before<CommandId, SessionCommand>),
     Usage(Usage),
     Event,
 }
@@ -107,7 +107,7 @@ impl Held {
 impl World {
     pub(super) fn claim(&mut self, session: &SessionId, claim: Claim) -> Result<Lease, StoreError> {
         if claim == Claim::IfFree && self.leases.contains_key(session) {
-            return Err(StoreError::Held {
+            return Err(StoreError::InUse {
                 session: session.clone(),
                 holder: "this process".to_owned(),
             });
@@ -186,7 +186,7 @@ impl World {
                 Undo::SuspendedTurn(self.held_mut(session)?.suspended.remove(gate))
             }
             Op::CompleteCommand(order) => {
-                Undo::Order(self.held_mut(session)?.controls.remove(order))
+                Undo::CommandKind(self.held_mut(session)?.controls.remove(order))
             }
             Op::AddUsage(usage) => {
                 let held = self.held_mut(session)?;
@@ -351,24 +351,26 @@ impl World {
     pub(super) fn post(
         &mut self,
         session: &SessionId,
-        post: Post,
-    ) -> Result<(Posted, bool), StoreError> {
+        post: InboxMessage,
+    ) -> Result<(PostOutcome, bool), StoreError> {
         match post {
-            Post::Prompt(prompt) => {
+            InboxMessage::Prompt(prompt) => {
                 let held = self.held_mut(session)?;
                 if prompt.session != *session {
                     return Err(conflict(PROMPT, &prompt.id));
                 }
                 let first = rules::asked(&prompt);
                 match held.prompts.get(&prompt.id) {
-                    Some(known) if known.first == first => return Ok((Posted::Same, false)),
+                    Some(known) if known.first == first => {
+                        return Ok((PostOutcome::Duplicate, false));
+                    }
                     Some(_) => return Err(conflict(PROMPT, &prompt.id)),
                     None => held.has_thread(&prompt.thread)?,
                 }
                 let prompt: Arc<QueuedPrompt> = Arc::from(prompt);
                 held.prompts.put(prompt.id.clone(), Asked { prompt, first });
             }
-            Post::Resolve { gate, resolution } => {
+            InboxMessage::Resolve { gate, resolution } => {
                 let held = self.sessions.get_mut(session);
                 let held = held.ok_or_else(|| not_found(SESSION, session))?;
                 let found = self.gates.get_mut(&gate);
@@ -384,21 +386,24 @@ impl World {
                     Verdict::Stands(posted) => return Ok((posted, false)),
                 }
             }
-            Post::Control(control) => {
+            InboxMessage::Command(control) => {
                 let held = self.held_mut(session)?;
                 if let Some(thread) = &control.thread {
                     held.has_thread(thread)?;
                 }
                 if held.controls.get(&control.id).is_some() {
-                    return Ok((Posted::Same, false));
+                    return Ok((PostOutcome::Duplicate, false));
                 }
                 held.controls.put(control.id.clone(), control);
             }
         }
-        Ok((Posted::Written, true))
+        Ok((PostOutcome::Written, true))
     }
 
-    pub(super) fn controls(&self, lease: &Lease) -> Result<Vec<Control>, StoreError> {
+    pub(super) fn pending_commands(
+        &self,
+        lease: &Lease,
+    ) -> Result<Vec<SessionCommand>, StoreError> {
         self.holds(lease)?;
         let held = self.sessions.get(&lease.session);
         Ok(held.map_or_else(Vec::new, |held| held.controls.values().cloned().collect()))
@@ -431,7 +436,7 @@ impl Held {
                 self.refs.pop();
             }
             Undo::SuspendedTurn(before) => self.suspended.take_back(before),
-            Undo::Order(before) => self.controls.take_back(before),
+            Undo::CommandKind(before) => self.controls.take_back(before),
             Undo::Usage(was) => self.session.usage = was,
             Undo::Event => {
                 self.told.pop();

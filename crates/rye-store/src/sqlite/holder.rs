@@ -149,7 +149,7 @@ impl Holder {
     fn is_over(&self, session: &SessionId, host: &str, process: &Process) -> Outcome<()> {
         if self.finds_alive(host, process) {
             let pid = process.handle.split(':').next().unwrap_or_default();
-            let error = StoreError::Held {
+            let error = StoreError::InUse {
                 session: session.clone(),
                 holder: format!("process {pid} on {host}"),
             };

@@ -2,7 +2,7 @@
 
 use lillux::Hash;
 use rusqlite::{Connection, params};
-use rye_engine::store::{Control, Lease, Post, Posted, StoreError};
+use rye_engine::store::{InboxMessage, Lease, PostOutcome, SessionCommand, StoreError};
 use rye_protocol::{GateId, QueuedPrompt, Resolution, SessionId};
 
 use super::document::{self, Text};
@@ -16,21 +16,21 @@ use crate::rules::{self, GATE, PROMPT, SESSION, Verdict, conflict, not_found};
 pub(super) enum Letter {
     Prompt(Box<QueuedPrompt>, Hash, Text),
     Resolve(GateId, Resolution),
-    Control(Control, Text),
+    SessionCommand(SessionCommand, Text),
 }
 
 impl Letter {
-    pub(super) fn of(post: Post) -> Result<Self, StoreError> {
+    pub(super) fn of(post: InboxMessage) -> Result<Self, StoreError> {
         Ok(match post {
-            Post::Prompt(prompt) => {
+            InboxMessage::Prompt(prompt) => {
                 let doc = document::write(&prompt)?;
                 let asked = rules::asked(&prompt);
                 Self::Prompt(prompt, asked, doc)
             }
-            Post::Resolve { gate, resolution } => Self::Resolve(gate, resolution),
-            Post::Control(control) => {
+            InboxMessage::Resolve { gate, resolution } => Self::Resolve(gate, resolution),
+            InboxMessage::Command(control) => {
                 let doc = document::write(&control)?;
-                Self::Control(control, doc)
+                Self::SessionCommand(control, doc)
             }
         })
     }
@@ -41,7 +41,7 @@ pub(super) fn post(
     db: &Connection,
     session: &SessionId,
     letter: &Letter,
-) -> Outcome<(Posted, bool)> {
+) -> Outcome<(PostOutcome, bool)> {
     let number = rows::session(db, session)?.ok_or_else(|| not_found(SESSION, session))?;
     match letter {
         Letter::Prompt(prompt, asked, doc) => {
@@ -51,7 +51,7 @@ pub(super) fn post(
             post_prompt(db, number, prompt, asked, doc)
         }
         Letter::Resolve(gate, resolution) => resolve(db, session, number, gate, resolution),
-        Letter::Control(control, doc) => {
+        Letter::SessionCommand(control, doc) => {
             if let Some(thread) = &control.thread {
                 threads::get(db, number, thread)?;
             }
@@ -60,13 +60,18 @@ pub(super) fn post(
     }
 }
 
-fn order(db: &Connection, session: i64, control: &Control, doc: &Text) -> Outcome<(Posted, bool)> {
+fn order(
+    db: &Connection,
+    session: i64,
+    control: &SessionCommand,
+    doc: &Text,
+) -> Outcome<(PostOutcome, bool)> {
     let mut put = db.prepare_cached(
         "INSERT INTO engine_inbox (session, id, doc) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
     )?;
     match put.execute(params![session, control.id.as_str(), doc])? {
-        0 => Ok((Posted::Same, false)),
-        _ => Ok((Posted::Written, true)),
+        0 => Ok((PostOutcome::Duplicate, false)),
+        _ => Ok((PostOutcome::Written, true)),
     }
 }
 
@@ -76,7 +81,7 @@ fn post_prompt(
     prompt: &QueuedPrompt,
     asked: &Hash,
     doc: &Text,
-) -> Outcome<(Posted, bool)> {
+) -> Outcome<(PostOutcome, bool)> {
     let mut log = Log::of(db, session)?;
     let last = log.last_prompt(db)?;
     let Some(known) = log.prompt(db, last.as_ref(), &prompt.id)? else {
@@ -85,12 +90,12 @@ fn post_prompt(
         let new = log.append_prompt(db, last.as_ref(), thread.number, prompt, texts)?;
         thread.keep(new.number, !prompt.status.is_finished());
         thread.write(db)?;
-        return Ok((Posted::Written, true));
+        return Ok((PostOutcome::Written, true));
     };
     let mut find = db.prepare_cached("SELECT asked FROM engine_log WHERE number = ?1")?;
     let before: [u8; 32] = find.query_row([known], |row| row.get(0))?;
     if *asked.as_bytes() == before {
-        Ok((Posted::Same, false))
+        Ok((PostOutcome::Duplicate, false))
     } else {
         Err(conflict(PROMPT, &prompt.id).into())
     }
@@ -102,7 +107,7 @@ fn resolve(
     number: i64,
     gate: &GateId,
     resolution: &Resolution,
-) -> Outcome<(Posted, bool)> {
+) -> Outcome<(PostOutcome, bool)> {
     let known = rows::gate(db, gate)?;
     let known = known.filter(|(_, known)| known.origin.session == *session);
     let (row, mut known) = known.ok_or_else(|| not_found(GATE, gate))?;
@@ -120,7 +125,7 @@ fn resolve(
 }
 
 /// Orders that were not carried out yet.
-pub(super) fn controls(db: &Connection, lease: &Lease) -> Outcome<Vec<Control>> {
+pub(super) fn pending_commands(db: &Connection, lease: &Lease) -> Outcome<Vec<SessionCommand>> {
     let Some(Log { session, .. }) = holder::holds(db, lease)? else {
         return Ok(Vec::new());
     };

@@ -1,7 +1,7 @@
 //! Questions to the database.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
-use rye_engine::store::{Record, StoreError};
+use rye_engine::store::{SessionSnapshot, StoreError};
 use rye_protocol::{
     Archive, Entry, EntryId, Event, Gate, GateId, GateRef, QueuedPrompt, Session, SessionId,
     Thread, ThreadId, Usage,
@@ -91,7 +91,7 @@ pub(super) fn used(db: &Connection, session: i64) -> Outcome<Usage> {
     Ok(all)
 }
 
-pub(super) fn record(db: &Connection, id: &SessionId) -> Outcome<Option<Record>> {
+pub(super) fn record(db: &Connection, id: &SessionId) -> Outcome<Option<SessionSnapshot>> {
     let mut find =
         db.prepare_cached("SELECT number, usage, doc FROM engine_sessions WHERE id = ?1")?;
     let found = find.query_row([id.as_str()], |row| {
@@ -103,7 +103,7 @@ pub(super) fn record(db: &Connection, id: &SessionId) -> Outcome<Option<Record>>
     };
     let prompts = prompts(db, number)?;
     let (threads, of_threads) = threads(db, number)?;
-    Ok(Some(Record {
+    Ok(Some(SessionSnapshot {
         session: session(&usage, &doc, of_threads)
             .map_err(|error| at(&format!("session {id}"), error))?,
         threads,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use rusqlite::Connection;
-use rye_engine::store::{StoreError, Stored};
+use rye_engine::store::{StoreError, StoreFuture};
 use tokio::sync::oneshot;
 
 use super::damage::Health;
@@ -107,7 +107,7 @@ impl Readers {
     pub(super) fn read<'a, T: Send + 'static>(
         &self,
         read: impl FnOnce(&Connection) -> Outcome<T> + Send + 'static,
-    ) -> Stored<'a, T> {
+    ) -> StoreFuture<'a, T> {
         let (reply, answer) = oneshot::channel();
         let open = Arc::clone(&self.open);
         self.call_in(open.fetch_add(1, Ordering::SeqCst) + 1);

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rustix::fs::{Mode, OFlags};
-use rye_engine::store::{StoreError, Stored};
+use rye_engine::store::{StoreError, StoreFuture};
 use rye_protocol::SessionId;
 use tokio::sync::oneshot;
 
@@ -153,7 +153,7 @@ impl Writer {
 
     /// Has something written for a session. Its place in the order is that of this call, and
     /// it is written whether or not anybody waits for the answer.
-    pub(super) fn write<'a, T, F>(&self, session: &SessionId, work: F) -> Stored<'a, T>
+    pub(super) fn write<'a, T, F>(&self, session: &SessionId, work: F) -> StoreFuture<'a, T>
     where
         T: Send + 'static,
         F: FnOnce(&Book) -> Outcome<Written<T>> + Send + 'static,

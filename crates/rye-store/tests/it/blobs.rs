@@ -7,13 +7,13 @@ use rye_store::{FileBlobs, MemoryBlobs};
 async fn keeps(store: &dyn BlobStore) {
     let missing = Hash::of(b"missing");
     assert_eq!(store.get(&missing).await, Ok(None));
-    assert_eq!(store.has(&missing).await, Ok(false));
+    assert_eq!(store.contains(&missing).await, Ok(false));
     let long = vec![7; 300_000];
     for bytes in [b"".as_slice(), b"a", b"\xff\0", &long, b"a"] {
         let hash = store.put(bytes.to_vec()).await.unwrap();
         assert_eq!(hash, Hash::of(bytes));
         assert_eq!(store.get(&hash).await.unwrap().as_deref(), Some(bytes));
-        assert_eq!(store.has(&hash).await, Ok(true));
+        assert_eq!(store.contains(&hash).await, Ok(true));
     }
     assert_eq!(store.get(&missing).await, Ok(None));
 }

@@ -53,7 +53,7 @@ async fn use_it(file: &Path) -> Vec<StoreError> {
         errors.extend(store.archive(&sid(session)).await.err());
     }
     errors.extend(store.pending_gates(None).await.err());
-    match store.claim(&sid("s"), Claim::Take).await {
+    match store.claim(&sid("s"), Claim::TakeOver).await {
         Ok(lease) => {
             let ops = vec![told(), append(entry("s", "new", Some("e149")))];
             errors.extend(write(&store, &lease, ops).await.err());
@@ -337,14 +337,14 @@ fn a_thread_that_makes_no_sense_hides_no_session() {
                 .iter()
                 .map(|it| it.metadata.contains_key(UNREADABLE));
             assert_eq!(told.collect::<Vec<_>>(), [false, column == "usage"]);
-            let lease = store.claim(&sid("s"), Claim::Take).await.unwrap();
+            let lease = store.claim(&sid("s"), Claim::TakeOver).await.unwrap();
             let ops = vec![append(entry("s", "new", None))];
             let refused = write(&store, &lease, ops).await;
             assert!(
                 matches!(refused, Err(StoreError::Unreadable(_))),
                 "{refused:?}"
             );
-            let lease = store.claim(&sid("t"), Claim::Take).await.unwrap();
+            let lease = store.claim(&sid("t"), Claim::TakeOver).await.unwrap();
             let ops = vec![append(entry("t", "new", None))];
             write(&store, &lease, ops).await.unwrap();
         });

@@ -143,7 +143,7 @@ fn damage_is_diagnosed_and_nothing_more_is_written() {
             assert_eq!(changed, writes, "{why}");
             assert_eq!(why.contains("Nothing was changed"), !writes, "{why}");
             // Damage that is known ends all writing.
-            let refused = store.claim(&sid("other"), Claim::Take).await;
+            let refused = store.claim(&sid("other"), Claim::TakeOver).await;
             assert_eq!(refused, Err(StoreError::Unreadable(why)));
             before
         });
@@ -208,7 +208,7 @@ fn what_was_asked_for_is_written_though_nobody_waits_and_leases_end_with_the_sto
         }
         drop(store);
         let store = Sqlite::open(&file).unwrap();
-        let record = store.record(&sid("s")).await.unwrap().unwrap();
+        let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
         assert_eq!(record.sequence, 20);
         store.claim(&sid("s"), Claim::IfFree).await.unwrap();
     });
@@ -220,8 +220,8 @@ fn closed_store_leaves_its_database_and_no_log_of_sqlite() {
     run(async {
         let store = Sqlite::open(&file).unwrap();
         begin(&store, "s").await;
-        store.record(&sid("s")).await.unwrap();
-        drop(store.posts());
+        store.snapshot(&sid("s")).await.unwrap();
+        drop(store.subscribe_posts());
     });
     let names: Vec<_> = lies_in(folder.path())
         .into_iter()
@@ -238,7 +238,7 @@ fn a_turn_takes_the_same_room_however_many_were_before() {
         filled(&file, 0);
         run(async {
             let store = Sqlite::open(&file).unwrap();
-            let lease = store.claim(&sid("s"), Claim::Take).await.unwrap();
+            let lease = store.claim(&sid("s"), Claim::TakeOver).await.unwrap();
             let mut written = 0;
             for mut entry in chain("s", turns) {
                 let text = "what a tool has to say ".repeat(100);
@@ -295,7 +295,7 @@ fn a_disk_that_fills_up_in_mid_commit_leaves_the_record_as_it_was() {
     run(async {
         let store = Sqlite::open(&file).unwrap();
         let lease = store.claim(&sid("s"), Claim::IfFree).await.unwrap();
-        let sequence = store.record(&sid("s")).await.unwrap().unwrap().sequence;
+        let sequence = store.snapshot(&sid("s")).await.unwrap().unwrap().sequence;
         assert!(sequence > 0);
         let next = write(&store, &lease, vec![told()]).await;
         assert_eq!(next, Ok(sequence + 1));
@@ -325,7 +325,7 @@ fn fills_the_disk() {
             }
         };
         assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
-        let record = store.record(&sid("s")).await.unwrap().unwrap();
+        let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
         assert_eq!(record.sequence, last);
         let gone = store.path(&sid("s"), &eid(&format!("large{last}"))).await;
         assert!(matches!(gone, Err(StoreError::NotFound { .. })), "{gone:?}");

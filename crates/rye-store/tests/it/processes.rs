@@ -10,7 +10,9 @@ use std::thread;
 use std::time::Duration;
 
 use lillux::process::Handle;
-use rye_engine::store::{Claim, Post, Posted, SessionFilter, SessionStore, StoreError};
+use rye_engine::store::{
+    Claim, InboxMessage, PostOutcome, SessionFilter, SessionStore, StoreError,
+};
 use rye_protocol::Batch;
 use rye_store::Sqlite;
 use rye_store_contract::sample::{
@@ -115,9 +117,9 @@ fn second_process() {
                 std::future::pending::<()>().await;
             }
             "post" => {
-                let post = Post::Prompt(Box::new(prompt("s", "q1", 1)));
+                let post = InboxMessage::Prompt(Box::new(prompt("s", "q1", 1)));
                 let posted = store.post(&sid("s"), post).await.unwrap();
-                assert_eq!(posted, Posted::Written);
+                assert_eq!(posted, PostOutcome::Written);
                 say("posted");
             }
             "write" => write_for_ever(&store).await,
@@ -131,12 +133,12 @@ fn second_process() {
 async fn commit_turn(file: &Path, name: &str) {
     let store = Sqlite::open(file).unwrap();
     let lease = begin(&store, name).await;
-    let prompt = Post::Prompt(Box::new(prompt(name, "q1", 1)));
+    let prompt = InboxMessage::Prompt(Box::new(prompt(name, "q1", 1)));
     store.post(&sid(name), prompt).await.unwrap();
     let entry = sample::entry(name, "e1", None);
     let ops = vec![append(entry.clone()), told_of(&entry)];
     sample::write(&store, &lease, ops).await.unwrap();
-    let record = store.record(&sid(name)).await.unwrap().unwrap();
+    let record = store.snapshot(&sid(name)).await.unwrap().unwrap();
     assert_eq!((record.prompts.len(), record.sequence), (1, 1));
     store.release(&lease).await.unwrap();
 }
@@ -261,7 +263,7 @@ async fn hold_against(file: &Path, acknowledged: &BTreeMap<String, u64>) {
     let store = Sqlite::open(file).unwrap();
     for (name, n) in acknowledged {
         let session = sid(name);
-        let record = store.record(&session).await.unwrap().unwrap();
+        let record = store.snapshot(&session).await.unwrap().unwrap();
         let written = record.sequence / 2;
         assert!(written >= *n, "{name}: {n} acknowledged, {written} there");
         // A commit is there whole or not at all.
@@ -289,7 +291,7 @@ fn a_session_of_a_process_that_was_killed_is_free() {
     rye_store_contract::run(async {
         let store = Sqlite::open(&file).unwrap();
         let refused = store.claim(&sid("s"), Claim::IfFree).await;
-        let Err(StoreError::Held { holder, .. }) = refused else {
+        let Err(StoreError::InUse { holder, .. }) = refused else {
             unreachable!("{refused:?}");
         };
         let pid = second.child.id().to_string();
@@ -313,7 +315,7 @@ fn a_process_that_cannot_be_seen_holds_its_session_until_it_is_killed() {
         let store = Sqlite::open(&file).unwrap();
         for _ in 0..3 {
             let refused = store.claim(&sid("s"), Claim::IfFree).await;
-            let Err(StoreError::Held { holder, .. }) = refused else {
+            let Err(StoreError::InUse { holder, .. }) = refused else {
                 unreachable!("{refused:?}");
             };
             assert!(holder.ends_with(" on elsewhere"), "{holder}");
@@ -337,18 +339,18 @@ fn a_process_hears_what_another_posts() {
     rye_store_contract::run(async {
         let store = Sqlite::open(&file).unwrap();
         begin(&store, "s").await;
-        let mut posts = store.posts();
+        let mut posts = store.subscribe_posts();
         for round in 0..2 {
             let mut second = Second::start("post", &file);
             let news = tokio::time::timeout(Duration::from_mins(1), posts.recv());
             assert_eq!(news.await.unwrap().unwrap(), sid("s"));
             assert_eq!(second.hear().unwrap(), "posted");
-            let record = store.record(&sid("s")).await.unwrap().unwrap();
+            let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
             assert_eq!(record.prompts, [prompt("s", "q1", 1)]);
             if round == 0 {
                 // Somebody tidies up: whoever listens goes on listening.
                 std::fs::remove_file(folder.path().join("s.db-wake")).unwrap();
-                let lease = store.claim(&sid("s"), Claim::Take).await.unwrap();
+                let lease = store.claim(&sid("s"), Claim::TakeOver).await.unwrap();
                 let remove = rye_protocol::Op::RemovePrompt(sample::qid("q1"));
                 sample::write(&store, &lease, vec![remove]).await.unwrap();
             }

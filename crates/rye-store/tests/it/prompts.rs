@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use rye_engine::clock::Clock;
-use rye_engine::store::{Claim, Lease, Post, SessionStore};
+use rye_engine::store::{Claim, InboxMessage, Lease, SessionStore};
 use rye_protocol::{Millis, Op, PromptStatus, QueuedPrompt};
 use rye_store::{Memory, Sqlite};
 use rye_store_contract::sample::{
@@ -33,7 +33,7 @@ enum Act {
     /// By its holder, in one batch.
     Commit(&'static str, Vec<Change>),
     /// From outside, and perhaps through another store on the same file.
-    Post(&'static str, Box<QueuedPrompt>, bool),
+    InboxMessage(&'static str, Box<QueuedPrompt>, bool),
     /// The file is closed, and opened again.
     Reopen,
 }
@@ -90,7 +90,7 @@ fn change() -> impl Strategy<Value = Change> {
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         8 => (session(), vec(change(), 1..5)).prop_map(|(of, all)| Act::Commit(of, all)),
-        3 => (session(), any_prompt(), any::<bool>()).prop_map(|(of, it, far)| Act::Post(of, it, far)),
+        3 => (session(), any_prompt(), any::<bool>()).prop_map(|(of, it, far)| Act::InboxMessage(of, it, far)),
         1 => Just(Act::Reopen),
     ]
 }
@@ -160,7 +160,7 @@ impl File {
         let stores = open(&self.folder.path().join("s.db"));
         self.leases.clear();
         for session in ["s", "t"] {
-            let lease = stores[0].claim(&sid(session), Claim::Take).await;
+            let lease = stores[0].claim(&sid(session), Claim::TakeOver).await;
             self.leases.push(lease.unwrap());
         }
         self.stores = Some(stores);
@@ -188,7 +188,7 @@ async fn prepare(store: &dyn SessionStore) -> Vec<Lease> {
 async fn records(store: &dyn SessionStore) -> String {
     let mut all = String::new();
     for session in ["s", "t"] {
-        writeln!(all, "{:#?}", store.record(&sid(session)).await).unwrap();
+        writeln!(all, "{:#?}", store.snapshot(&sid(session)).await).unwrap();
     }
     all
 }
@@ -213,8 +213,8 @@ async fn compare(acts: &[Act]) {
                 let gave = write(file.store(false), &file.leases[at], ops).await;
                 assert_eq!(gave, expected, "{act:?}");
             }
-            Act::Post(session, prompt, far) => {
-                let post = || Post::Prompt(Box::new(at_home(prompt, session)));
+            Act::InboxMessage(session, prompt, far) => {
+                let post = || InboxMessage::Prompt(Box::new(at_home(prompt, session)));
                 let expected = memory.post(&sid(session), post()).await;
                 let gave = file.store(*far).post(&sid(session), post()).await;
                 assert_eq!(gave, expected, "{act:?}");

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use rye_engine::clock::Clock;
 use rye_engine::store::{
-    Claim, Control, Lease, Order, Post, SessionFilter, SessionStore, StoreError,
+    Claim, CommandKind, InboxMessage, Lease, SessionCommand, SessionFilter, SessionStore,
+    StoreError,
 };
 use rye_protocol::{
     Batch, CommandId, EntryKind, EventKind, GateRef, GateStatus, Message, Millis, Op, PromptStatus,
@@ -33,7 +34,7 @@ enum Act {
     Release(usize),
     Controls(usize),
     Remove(usize),
-    Post(&'static str, Post),
+    InboxMessage(&'static str, InboxMessage),
 }
 
 fn session() -> impl Strategy<Value = &'static str> {
@@ -162,29 +163,33 @@ fn order_id() -> impl Strategy<Value = CommandId> {
     select(vec!["o0", "o1"]).prop_map(sample::id)
 }
 
-fn post() -> impl Strategy<Value = Post> {
-    let order = select(vec![Order::Abort, Order::Pause, Order::Resume]);
+fn post() -> impl Strategy<Value = InboxMessage> {
+    let order = select(vec![
+        CommandKind::Abort,
+        CommandKind::Pause,
+        CommandKind::Resume,
+    ]);
     let thread = select(vec![None, Some("main"), Some("side")]);
     let answer = (gate(), select(vec!["approve", "deny"]), 4_999..5_001u64);
     prop_oneof![
-        prompt().prop_map(|prompt| Post::Prompt(Box::new(prompt))),
+        prompt().prop_map(|prompt| InboxMessage::Prompt(Box::new(prompt))),
         answer.prop_map(|(gate, action, at)| {
             let mut resolution = sample::decision(action);
             resolution.at = Millis(at);
-            Post::Resolve {
+            InboxMessage::Resolve {
                 gate: gate.id,
                 resolution,
             }
         }),
-        (order, thread, order_id()).prop_map(|(order, thread, id)| {
+        (order, thread, order_id()).prop_map(|(kind, thread, id)| {
             let thread = thread.map(sample::id);
-            Post::Control(Control { id, thread, order })
+            InboxMessage::Command(SessionCommand { id, thread, kind })
         }),
     ]
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    let claim = prop_oneof![Just(Claim::IfFree), Just(Claim::Take)];
+    let claim = prop_oneof![Just(Claim::IfFree), Just(Claim::TakeOver)];
     // Most often the newest lease.
     let lease = || prop_oneof![6 => Just(0usize), 1 => 1..3usize];
     prop_oneof![
@@ -193,7 +198,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => lease().prop_map(Act::Release),
         2 => lease().prop_map(Act::Controls),
         1 => lease().prop_map(Act::Remove),
-        5 => (session(), post()).prop_map(|(session, post)| Act::Post(session, post)),
+        5 => (session(), post()).prop_map(|(session, post)| Act::InboxMessage(session, post)),
     ]
 }
 
@@ -206,10 +211,10 @@ async fn perform(store: &dyn SessionStore, act: &Act, leases: &mut Vec<Lease>) -
                 leases.push(lease.clone());
                 format!("{lease:?}")
             }
-            Err(StoreError::Held { session, .. }) => format!("{session} is held"),
+            Err(StoreError::InUse { session, .. }) => format!("{session} is held"),
             Err(error) => error.to_string(),
         },
-        Act::Post(session, post) => {
+        Act::InboxMessage(session, post) => {
             format!(
                 "{:?}",
                 store.post(&sample::sid(session), post.clone()).await
@@ -227,7 +232,7 @@ async fn perform(store: &dyn SessionStore, act: &Act, leases: &mut Vec<Lease>) -
             None => String::new(),
         },
         Act::Controls(back) => match lease(back) {
-            Some(lease) => format!("{:?}", store.controls(&lease).await),
+            Some(lease) => format!("{:?}", store.pending_commands(&lease).await),
             None => String::new(),
         },
         Act::Remove(back) => match lease(back) {
@@ -251,7 +256,7 @@ async fn everything(store: &dyn SessionStore) -> Vec<String> {
     seen.push(format!("{:?}", store.pending_gates(None).await));
     for name in ["s", "t"] {
         let session = sample::sid(name);
-        seen.push(format!("{:?}", store.record(&session).await));
+        seen.push(format!("{:?}", store.snapshot(&session).await));
         seen.push(format!("{:?}", store.archive(&session).await));
         seen.push(format!("{:?}", store.events(&session, 1, 2).await));
         seen.push(format!("{:?}", store.events(&session, 0, 999).await));
@@ -283,7 +288,7 @@ async fn compare(acts: &[Act]) {
     // Most of what can be done needs a session, so there is one to begin with.
     sample::begin(&memory, "s").await;
     sample::begin(&sqlite, "s").await;
-    let begin = Act::Claim("s", Claim::Take);
+    let begin = Act::Claim("s", Claim::TakeOver);
     for act in std::iter::once(&begin).chain(acts) {
         let gave = perform(&memory, act, &mut here).await;
         assert_eq!(perform(&sqlite, act, &mut there).await, gave, "{act:?}");

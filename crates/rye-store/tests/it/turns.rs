@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use rusqlite::Connection;
-use rye_engine::store::{Claim, Lease, Post, SessionStore, StoreError};
+use rye_engine::store::{Claim, InboxMessage, Lease, SessionStore, StoreError};
 use rye_protocol::{EntryId, Op, PromptId, PromptStatus, QueuedPrompt, Usage};
 use rye_store::Sqlite;
 use rye_store_contract::run;
@@ -75,7 +75,7 @@ fn an_ordinary_turn_writes_to_the_log_and_to_the_row_of_its_thread() {
         // A prompt, and an entry in each commit; what is told stands with these.
         assert_eq!(count(&db, "engine_log"), TURNS * (1 + COMMITS));
         assert_eq!(count(&db, "engine_events"), TURNS * COMMITS);
-        let record = store.record(&sid("s")).await.unwrap().unwrap();
+        let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
         assert_eq!(record.prompts, []);
         let told = u64::try_from(2 * TURNS * COMMITS).unwrap();
         assert_eq!(record.sequence, told);
@@ -118,7 +118,7 @@ fn sessions_in_turns_do_not_get_in_each_others_way() {
             if round % 5 == 2 {
                 for name in names {
                     let posted = prompt(name, &format!("p{round:02}"), round);
-                    let post = Post::Prompt(Box::new(posted));
+                    let post = InboxMessage::Prompt(Box::new(posted));
                     let writer = if round == 2 { &store } else { &other };
                     writer.post(&sid(name), post).await.unwrap();
                 }
@@ -130,11 +130,11 @@ fn sessions_in_turns_do_not_get_in_each_others_way() {
             assert_eq!(archive.events.len(), 12);
             let prompts: Vec<_> = archive.prompts.iter().map(|it| it.id.as_str()).collect();
             assert_eq!(prompts, ["q00", "p02", "q03", "q06", "p07", "q09"]);
-            let record = other.record(&sid(name)).await.unwrap().unwrap();
+            let record = other.snapshot(&sid(name)).await.unwrap().unwrap();
             assert_eq!(record.prompts.len(), prompts.len());
         }
         // Whoever takes a session over is not taken for the one before.
-        let taken = other.claim(&sid("s"), Claim::Take).await;
+        let taken = other.claim(&sid("s"), Claim::TakeOver).await;
         let lost = write(&store, &leases[1], vec![told()]).await;
         assert_eq!(lost, Err(StoreError::Fenced(sid("s"))));
         assert_eq!(write(&other, &taken.unwrap(), vec![told()]).await, Ok(13));

@@ -13,7 +13,7 @@ use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_engine::compaction::Settings;
 use rye_engine::protocol::{Archive, Gate, GateId};
-use rye_engine::store::{Posted, StoreError};
+use rye_engine::store::{PostOutcome, StoreError};
 use rye_engine::tool::VAULT;
 use rye_engine::{Decision, Engine};
 use rye_host::replay::{Replayed, Today};
@@ -113,7 +113,7 @@ pub(super) fn run<T>(
             builder = builder
                 .tools(bridge.tools)
                 .policy(bridge.policy)
-                .ask_for_more(bridge.asks_for_more);
+                .prompt_on_limit(bridge.asks_for_more);
             builder = builder
                 .compaction(compaction(context)?)
                 .call_limits(call_limits()?);
@@ -261,7 +261,7 @@ pub(crate) async fn decide(
     gate: &GateId,
     action: &str,
     value: Value,
-) -> Result<Posted, Failure> {
+) -> Result<PostOutcome, Failure> {
     let decision = Decision {
         action: action.to_owned(),
         value,

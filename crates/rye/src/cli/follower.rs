@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rye_engine::bridge::DRIFT;
+use rye_engine::meta_tools::DRIFT;
 use rye_engine::protocol::{Entry, EntryId, EventKind, Gate, GateId, Millis, StatusKind, ThreadId};
 use rye_engine::store::StoreError;
 use rye_engine::{Engine, Notice, Prompt, Session};
@@ -144,7 +144,7 @@ impl Follower<'_> {
 
     /// Whose a gate is, while a prompt is followed.
     async fn whose(&self, gate: &Gate, asked: &Asked) -> Result<Whose, Failure> {
-        let asked_for = self.engine.asked_for(gate, self.session.id()).await?;
+        let asked_for = self.engine.owning_prompt(gate, self.session.id()).await?;
         Ok(match asked_for {
             Some((_, prompt)) if asked.owns(&prompt) => Whose::Own,
             Some((thread, _)) if asked.is_in(&thread) => Whose::InTheWay,
@@ -321,7 +321,7 @@ fn out_of_time() -> Failure {
 
 /// Why a session ends here that was not asked to.
 fn over(session: &Session) -> Failure {
-    match session.over() {
+    match session.close_reason() {
         StoreError::Fenced(_) | StoreError::NotFound { .. } => {
             Failure::failed("closed", "the session was taken over elsewhere")
         }

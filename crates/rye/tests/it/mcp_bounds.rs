@@ -9,9 +9,9 @@ use crate::mcp_support::stdio::Client;
 use crate::mcp_support::{tool, world};
 use crate::support::World;
 use lillux::keys::SigningKey;
-use rye_engine::proof;
+use rye_engine::audit;
 use rye_engine::protocol::{Batch, Gate, GateId, GateStatus, Millis, Op, Resolution};
-use rye_engine::store::{Claim, Post, SessionStore as _};
+use rye_engine::store::{Claim, InboxMessage, SessionStore as _};
 use rye_host::Sqlite;
 use serde_json::{Value, json};
 
@@ -362,7 +362,7 @@ fn approval(gate: &Gate, key: Option<&SigningKey>) -> Resolution {
         source: "cli".to_owned(),
         receipt: None,
     };
-    resolution.receipt = key.map(|key| Box::new(proof::receipt(gate, &resolution, key)));
+    resolution.receipt = key.map(|key| Box::new(audit::receipt(gate, &resolution, key)));
     resolution
 }
 
@@ -399,7 +399,7 @@ fn a_forged_decision_in_the_store_is_refused_and_asked_again() {
             if forgery == 0 {
                 // By way of the inbox, as `rye gate` does; the others as the holder.
                 let gate = gate.id.clone();
-                let post = Post::Resolve { gate, resolution };
+                let post = InboxMessage::Resolve { gate, resolution };
                 store.post(&session, post).await.unwrap();
             } else {
                 let lease = store.claim(&session, Claim::IfFree).await.unwrap();

@@ -138,11 +138,11 @@ impl From<LaunchError> for Failure {
             LaunchError::TooLong { .. } => Self::new(Exit::Failed, "too_long", message),
             LaunchError::Cwd { source, .. } => from_io("cwd", &source, message),
             LaunchError::Program { source, program } => {
-                let is_folder = std::path::Path::new(&program).is_dir();
+                let is_dir = std::path::Path::new(&program).is_dir();
                 let failure = from_io("program", &source, message);
                 match source.raw_os_error() {
                     Some(libc::ENOEXEC) => failure.hint("a script needs a first line such as `#!/bin/sh`, or run it with --cmd sh --arg FILE"),
-                    Some(libc::EACCES) if is_folder => failure.hint("it is a folder"),
+                    Some(libc::EACCES) if is_dir => failure.hint("it is a folder"),
                     Some(libc::EACCES) => failure.hint("is it executable? `chmod +x FILE`"),
                     _ => failure,
                 }

@@ -146,7 +146,7 @@ proptest! {
     fn portions_are_small_and_leave_nothing_out(sizes in prop::collection::vec(0..5_000_000_u64, 0..600)) {
         let files: Vec<_> = sizes.iter().enumerate().map(|(number, size)| FileInfo {
             path: number.to_string(),
-            is_folder: false,
+            is_dir: false,
             size: *size,
             modified: 0,
         }).collect();

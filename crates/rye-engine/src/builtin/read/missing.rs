@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::sandbox::{Sandbox, SandboxError, Walk};
+use crate::sandbox::{Sandbox, SandboxError, WalkOptions};
 use crate::tool::ToolError;
 
 use super::super::failed;
@@ -39,12 +39,12 @@ pub(in crate::builtin) async fn explain(
 
 /// Files of the same name elsewhere in the workspace, the likeliest first.
 async fn same_name(sandbox: &dyn Sandbox, path: &str, name: &str) -> Vec<String> {
-    let walk = Walk {
+    let walk = WalkOptions {
         path: String::new(),
         hidden: false,
         ignored: false,
-        most: LOOKED_AT,
-        time: TIME,
+        max_files: LOOKED_AT,
+        time_limit: TIME,
     };
     let Ok(walked) = sandbox.walk(&walk).await else {
         return Vec::new();
@@ -62,7 +62,7 @@ async fn near(sandbox: &dyn Sandbox, folder: &str, name: &str) -> Vec<String> {
     };
     let names = files.into_iter().map(|file| {
         let name = file.path.rsplit('/').next().unwrap_or_default();
-        let end = if file.is_folder { "/" } else { "" };
+        let end = if file.is_dir { "/" } else { "" };
         format!("{name}{end}")
     });
     let start = if folder.is_empty() { "" } else { "/" };

@@ -5,9 +5,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{failed, word};
+use crate::BoxFuture;
 use crate::builtin::parse;
-use crate::history::{History, Related, Relation, page};
-use crate::store::Later;
+use crate::history::{History, RelatedSession, Relation, page};
 use crate::text::without_middle;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
@@ -63,7 +63,11 @@ impl Tool for ThreadRead {
         &self.def
     }
 
-    fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(
+        &self,
+        args: Value,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let args: Args = parse(args)?;
             let history = context.history()?;
@@ -95,7 +99,7 @@ async fn session(
     history: &History,
     meant: Option<&str>,
     context: &ToolContext,
-) -> Result<Related, ToolError> {
+) -> Result<RelatedSession, ToolError> {
     let none = |id: &str| {
         ToolError::failed(format!(
             "there is no session {id} that can be read here: `list_threads` names those there are"

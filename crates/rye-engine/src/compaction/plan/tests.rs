@@ -207,9 +207,9 @@ fn what_was_asked_and_which_files_were_read_is_kept() {
         panic!("it is long enough");
     };
     assert_eq!(head.files_read, ["f1", "f5", "f7"]);
-    assert!(head.kept[0].starts_with("First asked, word for word:\nabc"));
-    assert!(head.kept[1].starts_with("Asked last, word for word:\nabc"));
-    assert_eq!(head.kept.len(), 2);
+    assert!(head.verbatim[0].starts_with("First asked, word for word:\nabc"));
+    assert!(head.verbatim[1].starts_with("Asked last, word for word:\nabc"));
+    assert_eq!(head.verbatim.len(), 2);
 }
 
 #[test]
@@ -262,7 +262,7 @@ proptest! {
                 // Each entry once, and the tail not at all.
                 let covered: BTreeSet<_> = head.covered.iter().collect();
                 prop_assert_eq!(covered.len(), head.covered.len());
-                let view = View::of(&path);
+                let view = View::new(&path);
                 for (at, entry) in path.iter().enumerate() {
                     let is_sum = matches!(
                         entry.kind,
@@ -336,7 +336,7 @@ proptest! {
         for undone in sums {
             let planned = plan(&path, CompactionReason::Requested, 0, 4_000, &Settings::default());
             path = carried_out(path, &planned);
-            if undone && let Some(sum) = View::of(&path).sum() {
+            if undone && let Some(sum) = View::new(&path).summary() {
                 let compaction = sum.id.clone();
                 path.push(entry(path.len(), EntryKind::CompactionUndone { compaction }));
             }

@@ -116,7 +116,7 @@ enum Act {
     Pause,
     Resume,
     Die,
-    Later(u64),
+    BoxFuture(u64),
 }
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
@@ -142,7 +142,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         1 => Just(Act::Pause),
         2 => Just(Act::Resume),
         3 => Just(Act::Die),
-        1 => (1..700_u64).prop_map(Act::Later),
+        1 => (1..700_u64).prop_map(Act::BoxFuture),
     ];
     prop::collection::vec(act, 0..60)
 }
@@ -209,7 +209,7 @@ fn act(world: &mut World, act: Act) {
         Act::Pause => drop(world.input(Input::Pause)),
         Act::Resume => drop(world.input(Input::Resume)),
         Act::Die => world.die(),
-        Act::Later(seconds) => {
+        Act::BoxFuture(seconds) => {
             world.now = world.now.after(Duration::from_secs(seconds));
             world.input(Input::Tick);
         }

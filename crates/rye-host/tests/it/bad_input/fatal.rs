@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use rye_engine::BoxFuture;
 use rye_engine::model::{Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest, Models};
 use rye_engine::protocol::{ErrorCode, EventKind, SessionStatus, TurnEnd};
-use rye_engine::store::{Claim, Later, SessionStore as _, StoreError};
+use rye_engine::store::{Claim, SessionStore as _, StoreError};
 use rye_engine::{Engine, NewSession, Session};
 use rye_sandbox::Virtual;
 use rye_store::Memory;
@@ -25,7 +26,7 @@ async fn fatal(session: &Session) -> rye_engine::protocol::ErrorInfo {
 }
 
 async fn status(world: &World) -> SessionStatus {
-    let record = world.store().record(&"s".parse().unwrap()).await.unwrap();
+    let record = world.store().snapshot(&"s".parse().unwrap()).await.unwrap();
     record.unwrap().session.status
 }
 
@@ -51,14 +52,14 @@ async fn a_session_that_broke_down_takes_no_prompts_until_it_is_opened_again() {
         assert_eq!((error.code, error.recoverable), (code, false), "{error:?}");
         assert_eq!(error.ids.session.as_ref(), Some(session.id()));
         assert!(error.ids.thread.is_some());
-        let record = world.store().record(session.id()).await.unwrap().unwrap();
+        let record = world.store().snapshot(session.id()).await.unwrap().unwrap();
         assert_eq!(record.session.status, SessionStatus::Error);
         let prompt = record.prompts[0].id.clone();
         let refused = session.prompt("third").await;
         assert!(
             matches!(
                 refused,
-                Err(StoreError::Unreadable(_) | StoreError::Broken(_))
+                Err(StoreError::Unreadable(_) | StoreError::SessionFailed(_))
             ),
             "{refused:?}"
         );
@@ -88,7 +89,7 @@ async fn a_session_that_was_paused_when_it_broke_down_is_paused_when_it_is_opene
     // As if it had been paused before.
     let store = world.store();
     let lease = store.claim(session.id(), Claim::IfFree).await.unwrap();
-    let record = store.record(session.id()).await.unwrap().unwrap();
+    let record = store.snapshot(session.id()).await.unwrap().unwrap();
     let mut data = record.session;
     data.metadata
         .insert("status_before_error".to_owned(), "paused".into());
@@ -114,7 +115,7 @@ impl Model for Buggy {
         }
     }
 
-    fn call(&self, _: ModelRequest, _: Deltas) -> Later<'_, Result<ModelAnswer, ModelError>> {
+    fn call(&self, _: ModelRequest, _: Deltas) -> BoxFuture<'_, Result<ModelAnswer, ModelError>> {
         Box::pin(async { panic!("index out of bounds") })
     }
 }
@@ -140,7 +141,7 @@ async fn a_model_that_panics_ends_its_prompt_and_not_the_thread() {
     let session = engine.create_session(NewSession::default()).await.unwrap();
     for _ in 0..2 {
         let prompt = session.prompt("hello").await.unwrap();
-        let answer = session.answer(&prompt).await.unwrap();
+        let answer = session.wait_for_answer(&prompt).await.unwrap();
         assert_eq!(answer.reason, TurnEnd::Error);
         let error = answer.error.unwrap();
         assert_eq!(error, "the model broke down: index out of bounds");

@@ -8,7 +8,8 @@ use rye_engine::protocol::{
     Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
 };
 use rye_engine::store::{
-    Claim, Control, Lease, Post, Posted, Record, SessionFilter, SessionStore, StoreError, Stored,
+    Claim, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter, SessionSnapshot,
+    SessionStore, StoreError, StoreFuture,
 };
 use rye_store::Sqlite;
 use tokio::sync::broadcast;
@@ -94,43 +95,51 @@ macro_rules! after_trouble {
 }
 
 impl SessionStore for Flaky {
-    fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> Stored<'a, Lease> {
+    fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> StoreFuture<'a, Lease> {
         after_trouble!(self, self.store.claim(session, claim))
     }
 
-    fn release<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
+    fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
         after_trouble!(self, self.store.release(lease))
     }
 
-    fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> Stored<'a, u64> {
+    fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> StoreFuture<'a, u64> {
         after_trouble!(self, self.store.commit(lease, batch))
     }
 
-    fn post<'a>(&'a self, session: &'a SessionId, post: Post) -> Stored<'a, Posted> {
+    fn post<'a>(
+        &'a self,
+        session: &'a SessionId,
+        post: InboxMessage,
+    ) -> StoreFuture<'a, PostOutcome> {
         after_trouble!(self, self.store.post(session, post))
     }
 
-    fn posts(&self) -> broadcast::Receiver<SessionId> {
-        self.store.posts()
+    fn subscribe_posts(&self) -> broadcast::Receiver<SessionId> {
+        self.store.subscribe_posts()
     }
 
-    fn controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
-        after_trouble!(self, self.store.controls(lease))
+    fn pending_commands<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Vec<SessionCommand>> {
+        after_trouble!(self, self.store.pending_commands(lease))
     }
 
-    fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>> {
-        after_trouble!(self, self.store.record(session))
+    fn snapshot<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<SessionSnapshot>> {
+        after_trouble!(self, self.store.snapshot(session))
     }
 
-    fn archive<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Archive>> {
+    fn archive<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Archive>> {
         after_trouble!(self, self.store.archive(session))
     }
 
-    fn sessions(&self, filter: SessionFilter) -> Stored<'_, Vec<Session>> {
+    fn sessions(&self, filter: SessionFilter) -> StoreFuture<'_, Vec<Session>> {
         after_trouble!(self, self.store.sessions(filter))
     }
 
-    fn path<'a>(&'a self, session: &'a SessionId, leaf: &'a EntryId) -> Stored<'a, Vec<Entry>> {
+    fn path<'a>(
+        &'a self,
+        session: &'a SessionId,
+        leaf: &'a EntryId,
+    ) -> StoreFuture<'a, Vec<Entry>> {
         let harm = *self.trouble.harm.lock().unwrap();
         match harm {
             None => after_trouble!(self, self.store.path(session, leaf)),
@@ -147,19 +156,19 @@ impl SessionStore for Flaky {
         thread: &'a ThreadId,
         after: Option<&'a EntryId>,
         limit: usize,
-    ) -> Stored<'a, Vec<Entry>> {
+    ) -> StoreFuture<'a, Vec<Entry>> {
         after_trouble!(self, self.store.entries(session, thread, after, limit))
     }
 
-    fn gate<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Option<Gate>> {
+    fn gate<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Option<Gate>> {
         after_trouble!(self, self.store.gate(gate))
     }
 
-    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Vec<GateRef>> {
+    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Vec<GateRef>> {
         after_trouble!(self, self.store.gate_refs(gate))
     }
 
-    fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> Stored<'a, Vec<Gate>> {
+    fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Gate>> {
         after_trouble!(self, self.store.pending_gates(session))
     }
 
@@ -168,11 +177,11 @@ impl SessionStore for Flaky {
         session: &'a SessionId,
         after: u64,
         limit: usize,
-    ) -> Stored<'a, Vec<Event>> {
+    ) -> StoreFuture<'a, Vec<Event>> {
         after_trouble!(self, self.store.events(session, after, limit))
     }
 
-    fn remove<'a>(&'a self, leases: &'a [Lease]) -> Stored<'a, ()> {
+    fn remove<'a>(&'a self, leases: &'a [Lease]) -> StoreFuture<'a, ()> {
         after_trouble!(self, self.store.remove(leases))
     }
 }

@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use rye_engine::store::Later;
+use rye_engine::BoxFuture;
 use rye_engine::tool::{
     DecisionRequest, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
 };
@@ -45,7 +45,7 @@ impl Tool for Odd {
         &self.def
     }
 
-    fn run(&self, _: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(&self, _: Value, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             match self.habit {
                 Habit::Panics => panic!("this tool always does"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rye_engine::Prompt;
 use rye_engine::protocol::{EventKind, QueueMode};
-use rye_engine::store::{Claim, Posted, SessionStore as _, StoreError};
+use rye_engine::store::{Claim, PostOutcome, SessionStore as _, StoreError};
 
 use super::tools::Habit;
 use super::world::{self, Clockwork, World, decision, gate_of, said, until_ended};
@@ -158,7 +158,7 @@ steps:
     let gate = gate_of(&session).await;
     assert_eq!(
         engine.decide(&gate, decision("approve")).await,
-        Ok(Posted::Written)
+        Ok(PostOutcome::Written)
     );
     until_ended(&session, &prompt).await;
     assert_eq!(said(&session).await, "second");

@@ -113,7 +113,7 @@ impl World {
             .models(Catalogue::new(".").with("scripted:test", self.script.parse().unwrap()))
             .sandbox(Arc::new(Virtual::new()))
             .clock(self.clock.clone())
-            .collect_for(COLLECT);
+            .collect_window(COLLECT);
         for (name, habit) in &self.tools {
             builder = builder.tool(odd(name, *habit));
         }
@@ -138,7 +138,7 @@ impl World {
             ..SessionFilter::default()
         };
         for session in store.sessions(filter).await.unwrap() {
-            let record = store.record(&session.id).await.unwrap().unwrap();
+            let record = store.snapshot(&session.id).await.unwrap().unwrap();
             let events = store.events(&session.id, 0, usize::MAX).await.unwrap();
             let _ = write!(text, "{record:?}{events:?}");
             for thread in &record.threads {
@@ -153,7 +153,7 @@ impl World {
     pub(crate) async fn story(&self) -> String {
         let (store, mut text) = (self.store(), String::new());
         let id = "s".parse().unwrap();
-        let record = store.record(&id).await.unwrap().unwrap();
+        let record = store.snapshot(&id).await.unwrap().unwrap();
         for thread in &record.threads {
             let entries = store.entries(&id, &thread.id, None, usize::MAX).await;
             for entry in entries.unwrap() {

@@ -14,7 +14,9 @@ use rye_engine::protocol::{
     EntryKind, ErrorCode, EventKind, Gate, GateKind, Message, Millis, Part, PromptId, QueueMode,
     ResultStatus, Role, SessionId, ThreadId,
 };
-use rye_engine::store::{Claim, Control, Order, Post, SessionFilter, SessionStore as _};
+use rye_engine::store::{
+    Claim, CommandKind, InboxMessage, SessionCommand, SessionFilter, SessionStore as _,
+};
 use rye_engine::tool::Effect;
 use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
 use rye_model::{Catalogue, Config, ConfigFile, Script, Step};
@@ -79,7 +81,7 @@ fn engine(scenario: &Scenario, folder: &Path, store: Sqlite, clock: Ahead) -> En
         .models(models(folder, scenario))
         .sandbox(Arc::new(Virtual::new()))
         .clock(clock)
-        .collect_for(WINDOW)
+        .collect_window(WINDOW)
         .tool(tool("once", once, &[]))
         .tool(tool("pure", Effect::Pure, &[]))
         .tool(tool("idempotent", Effect::Idempotent, &[]))
@@ -89,7 +91,7 @@ fn engine(scenario: &Scenario, folder: &Path, store: Sqlite, clock: Ahead) -> En
         .tool(tool("gated_twice", once, &["first", "second"]))
         .tool(tool("expiring", once, &["first"]).expires_in(Duration::from_millis(300)))
         .tool(Task::default())
-        .ask_for_more(scenario.asks_for_more);
+        .prompt_on_limit(scenario.asks_for_more);
     if scenario.in_project {
         let supervisor = Arc::new(Supervisor::start().unwrap());
         // The local sandbox: commands are programs.
@@ -227,12 +229,15 @@ impl Stranger {
         if self.ordered.exists() {
             return;
         }
-        let control = Control {
+        let control = SessionCommand {
             id: "stop".parse().unwrap(),
             thread,
-            order: Order::Abort,
+            kind: CommandKind::Abort,
         };
-        let posted = self.store.post(session, Post::Control(control)).await;
+        let posted = self
+            .store
+            .post(session, InboxMessage::Command(control))
+            .await;
         posted.unwrap();
         std::fs::write(&self.ordered, "").unwrap();
     }

@@ -6,7 +6,8 @@ use rye_engine::protocol::{
     Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
 };
 use rye_engine::store::{
-    Claim, Control, Lease, Post, Posted, Record, SessionFilter, SessionStore, Stored,
+    Claim, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter, SessionSnapshot,
+    SessionStore, StoreFuture,
 };
 use rye_store::Sqlite;
 use tokio::sync::broadcast;
@@ -33,15 +34,15 @@ pub(crate) fn point() {
 pub(crate) struct Killer(pub(crate) Sqlite);
 
 impl SessionStore for Killer {
-    fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> Stored<'a, Lease> {
+    fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> StoreFuture<'a, Lease> {
         self.0.claim(session, claim)
     }
 
-    fn release<'a>(&'a self, lease: &'a Lease) -> Stored<'a, ()> {
+    fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
         self.0.release(lease)
     }
 
-    fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> Stored<'a, u64> {
+    fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> StoreFuture<'a, u64> {
         Box::pin(async move {
             point();
             let outcome = self.0.commit(lease, batch).await;
@@ -50,7 +51,11 @@ impl SessionStore for Killer {
         })
     }
 
-    fn post<'a>(&'a self, session: &'a SessionId, post: Post) -> Stored<'a, Posted> {
+    fn post<'a>(
+        &'a self,
+        session: &'a SessionId,
+        post: InboxMessage,
+    ) -> StoreFuture<'a, PostOutcome> {
         Box::pin(async move {
             point();
             let outcome = self.0.post(session, post).await;
@@ -59,13 +64,13 @@ impl SessionStore for Killer {
         })
     }
 
-    fn posts(&self) -> broadcast::Receiver<SessionId> {
-        self.0.posts()
+    fn subscribe_posts(&self) -> broadcast::Receiver<SessionId> {
+        self.0.subscribe_posts()
     }
 
-    fn controls<'a>(&'a self, lease: &'a Lease) -> Stored<'a, Vec<Control>> {
+    fn pending_commands<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Vec<SessionCommand>> {
         Box::pin(async move {
-            let orders = self.0.controls(lease).await;
+            let orders = self.0.pending_commands(lease).await;
             // Whoever dies here has read them, and has carried none out.
             if orders.as_ref().is_ok_and(|orders| !orders.is_empty()) {
                 point();
@@ -74,19 +79,23 @@ impl SessionStore for Killer {
         })
     }
 
-    fn record<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Record>> {
-        self.0.record(session)
+    fn snapshot<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<SessionSnapshot>> {
+        self.0.snapshot(session)
     }
 
-    fn archive<'a>(&'a self, session: &'a SessionId) -> Stored<'a, Option<Archive>> {
+    fn archive<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Archive>> {
         self.0.archive(session)
     }
 
-    fn sessions(&self, filter: SessionFilter) -> Stored<'_, Vec<Session>> {
+    fn sessions(&self, filter: SessionFilter) -> StoreFuture<'_, Vec<Session>> {
         self.0.sessions(filter)
     }
 
-    fn path<'a>(&'a self, session: &'a SessionId, leaf: &'a EntryId) -> Stored<'a, Vec<Entry>> {
+    fn path<'a>(
+        &'a self,
+        session: &'a SessionId,
+        leaf: &'a EntryId,
+    ) -> StoreFuture<'a, Vec<Entry>> {
         self.0.path(session, leaf)
     }
 
@@ -96,19 +105,19 @@ impl SessionStore for Killer {
         thread: &'a ThreadId,
         after: Option<&'a EntryId>,
         limit: usize,
-    ) -> Stored<'a, Vec<Entry>> {
+    ) -> StoreFuture<'a, Vec<Entry>> {
         self.0.entries(session, thread, after, limit)
     }
 
-    fn gate<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Option<Gate>> {
+    fn gate<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Option<Gate>> {
         self.0.gate(gate)
     }
 
-    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> Stored<'a, Vec<GateRef>> {
+    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Vec<GateRef>> {
         self.0.gate_refs(gate)
     }
 
-    fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> Stored<'a, Vec<Gate>> {
+    fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Gate>> {
         self.0.pending_gates(session)
     }
 
@@ -117,11 +126,11 @@ impl SessionStore for Killer {
         session: &'a SessionId,
         after: u64,
         limit: usize,
-    ) -> Stored<'a, Vec<Event>> {
+    ) -> StoreFuture<'a, Vec<Event>> {
         self.0.events(session, after, limit)
     }
 
-    fn remove<'a>(&'a self, leases: &'a [Lease]) -> Stored<'a, ()> {
+    fn remove<'a>(&'a self, leases: &'a [Lease]) -> StoreFuture<'a, ()> {
         self.0.remove(leases)
     }
 }

@@ -8,7 +8,7 @@ use lillux::durable::Existing;
 use lillux::envelope::Secret;
 use lillux::keys::{PublicKey, SigningKey};
 use lillux::process::Supervisor;
-use rye_engine::proof;
+use rye_engine::audit;
 use rye_engine::protocol::{Gate, GateStatus, SessionId};
 use rye_engine::{Builder, Engine};
 use rye_executor::Roots;
@@ -134,11 +134,11 @@ pub(crate) async fn proven(engine: &Engine, session: &SessionId, folder: &Path) 
     let key = UserKeys::new(&user(folder)).load_signing_key().unwrap();
     let public: PublicKey = key.public().clone();
     let archive = engine.export(session).await.unwrap().remove(0);
-    let verdict = proof::check(&archive, |name| {
+    let verdict = audit::check(&archive, |name| {
         (public.fingerprint().to_string() == name).then(|| public.clone())
     });
     let resolved = |gate: &&Gate| matches!(gate.status, GateStatus::Resolved { .. });
     let decisions = archive.gates.iter().filter(resolved).count();
     assert_eq!(verdict.receipts, decisions, "a decision has no receipt");
-    format!("proof: {} faults", verdict.faults.len())
+    format!("proof: {} faults", verdict.findings.len())
 }

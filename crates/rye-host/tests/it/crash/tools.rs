@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rye_engine::BoxFuture;
 use rye_engine::sandbox::Sandbox;
-use rye_engine::store::Later;
 use rye_engine::tool::{
     DecisionRequest, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
 };
@@ -55,11 +55,15 @@ impl Tool for Append {
         &self.def
     }
 
-    fn asks_first(&self, _: &dyn Sandbox) -> bool {
+    fn may_request_decision(&self, _: &dyn Sandbox) -> bool {
         !self.gates.is_empty()
     }
 
-    fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(
+        &self,
+        args: Value,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let line = args["line"].as_str().unwrap_or_default();
             for gate in &self.gates {
@@ -71,7 +75,7 @@ impl Tool for Append {
                 }
             }
             if !self.gates.is_empty() {
-                context.effect(self.def.effect).await?;
+                context.set_effect(self.def.effect).await?;
             }
             point();
             if self.counted {

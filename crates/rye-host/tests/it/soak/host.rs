@@ -8,7 +8,9 @@ use rye_engine::protocol::{
     EventKind, Millis, PromptId, PromptStatus, QueueMode, QueuedPrompt, Session as SessionData,
     SessionId,
 };
-use rye_engine::store::{Claim, Control, Order, Post, Posted, SessionStore as _, StoreError};
+use rye_engine::store::{
+    Claim, CommandKind, InboxMessage, PostOutcome, SessionCommand, SessionStore as _, StoreError,
+};
 use rye_engine::{DecideError, Decision, Engine, NewSession, Prompt, Session};
 use rye_sandbox::Virtual;
 use rye_store::Sqlite;
@@ -45,7 +47,7 @@ impl World {
             .store(Sqlite::open(&file).unwrap())
             .models(models(folder, seed))
             .sandbox(Arc::new(Virtual::new()))
-            .collect_for(COLLECT)
+            .collect_window(COLLECT)
             .tools(tools(folder))
             .build()
             .unwrap();
@@ -89,7 +91,7 @@ pub(crate) async fn live(folder: &Path, seed: u64, life: u64, steps: u64) {
 /// What happens when several hosts and people work on the same things.
 fn expected(error: StoreError) -> Result<(), StoreError> {
     match error {
-        StoreError::Held { .. } | StoreError::Fenced(_) | StoreError::NotFound { .. } => Ok(()),
+        StoreError::InUse { .. } | StoreError::Fenced(_) | StoreError::NotFound { .. } => Ok(()),
         other => Err(other),
     }
 }
@@ -123,11 +125,14 @@ async fn act(
         83..87 => open(world, dice, &id).await?.pause(place).await?,
         87..93 => open(world, dice, &id).await?.resume(place).await?,
         93..95 => {
-            let order = *dice.pick(&[Order::Abort, Order::Pause, Order::Resume]);
-            let control = Control::new(None, order);
-            world.stranger.post(&id, Post::Control(control)).await?;
+            let order = *dice.pick(&[CommandKind::Abort, CommandKind::Pause, CommandKind::Resume]);
+            let control = SessionCommand::new(None, order);
+            world
+                .stranger
+                .post(&id, InboxMessage::Command(control))
+                .await?;
         }
-        95..97 => drop(world.engine.open_session(&id, Claim::Take).await?),
+        95..97 => drop(world.engine.open_session(&id, Claim::TakeOver).await?),
         _ => open(world, dice, &id).await?.close().await?,
     }
     Ok(())
@@ -162,7 +167,7 @@ async fn listen(world: Arc<World>, session: Session) {
 
 /// A prompt from somebody who does not hold the session.
 async fn post_prompt(world: &World, id: &SessionId, prompt: Prompt) -> Result<(), StoreError> {
-    let Some(record) = world.stranger.record(id).await? else {
+    let Some(record) = world.stranger.snapshot(id).await? else {
         return Ok(());
     };
     let Some(thread) = record.threads.first() else {
@@ -187,7 +192,7 @@ async fn post_prompt(world: &World, id: &SessionId, prompt: Prompt) -> Result<()
         created_at: Millis(1),
     };
     let name = prompt.id.clone();
-    let post = Post::Prompt(Box::new(prompt));
+    let post = InboxMessage::Prompt(Box::new(prompt));
     world.stranger.post(id, post).await?;
     world.acknowledge(&format!("prompt {id} {name}"));
     Ok(())
@@ -209,8 +214,8 @@ async fn decide(world: &World, dice: &mut Dice) -> Result<(), StoreError> {
         source: "soak".to_owned(),
     };
     match world.engine.decide(&gate.id, decision).await {
-        Ok(Posted::Written) => world.acknowledge(&format!("decision {} {action}", gate.id)),
-        Ok(_) | Err(DecideError::NoGate(_)) => {}
+        Ok(PostOutcome::Written) => world.acknowledge(&format!("decision {} {action}", gate.id)),
+        Ok(_) | Err(DecideError::GateNotFound(_)) => {}
         Err(DecideError::Store(error)) => return Err(error),
         Err(error) => world.wrong(&error.to_string()),
     }
@@ -252,12 +257,12 @@ async fn to_its_end(world: &World, data: SessionData) -> Result<(), StoreError> 
     for thread in session.threads() {
         session.resume(Some(&thread.key)).await?;
     }
-    let before = world.stranger.record(&data.id).await?;
+    let before = world.stranger.snapshot(&data.id).await?;
     let mut events = session.subscribe(before.map_or(0, |record| record.sequence));
     loop {
-        let record = world.stranger.record(&data.id).await?;
+        let record = world.stranger.snapshot(&data.id).await?;
         let record = record.ok_or_else(|| StoreError::NotFound {
-            what: "session",
+            kind: "session",
             id: data.id.to_string(),
         })?;
         if record.prompts.is_empty() {

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rye_engine::store::Later;
+use rye_engine::BoxFuture;
 use rye_engine::tool::{
     DecisionRequest, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
 };
@@ -54,7 +54,11 @@ impl Tool for Work {
         &self.def
     }
 
-    fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(
+        &self,
+        args: Value,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             for gate in 0..self.gates {
                 let key = format!("{}-{gate}", context.call);

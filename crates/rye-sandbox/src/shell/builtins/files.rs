@@ -61,7 +61,7 @@ pub(super) async fn ls(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
             let path = join(&folder, &name);
             let line = format_entry(io, &path, &name, options.has('l'));
             io.line(&line).await?;
-            if options.has('R') && io.files().is_folder(&path) {
+            if options.has('R') && io.files().is_dir(&path) {
                 below.push((format!("{}/{name}", shown.trim_end_matches('/')), path));
             }
         }
@@ -72,7 +72,7 @@ pub(super) async fn ls(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
 
 fn format_entry(io: &Io<'_, '_>, path: &str, name: &str, long: bool) -> String {
     let files = io.files();
-    match (long, files.is_folder(path)) {
+    match (long, files.is_dir(path)) {
         (false, _) => name.to_owned(),
         (true, true) => format!("drwxr-xr-x {:>10} {name}", 0),
         (true, false) => format!("-rw-r--r-- {:>10} {name}", files.size(path)),
@@ -98,7 +98,7 @@ pub(super) async fn touch(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult
     for_each_operand(io, &options, |io, path| {
         let resolved = io.resolve(path)?;
         let mut files = io.files();
-        if !files.is_folder(&resolved) {
+        if !files.is_dir(&resolved) {
             files.append(&resolved, b"")?;
         }
         Ok(())
@@ -114,8 +114,8 @@ pub(super) async fn rm(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
     for_each_operand(io, &options, |io, path| {
         let resolved = io.resolve(path)?;
         let mut files = io.files();
-        let is_folder = files.is_folder(&resolved);
-        if is_folder && !options.has('r') && !options.has('R') {
+        let is_dir = files.is_dir(&resolved);
+        if is_dir && !options.has('r') && !options.has('R') {
             return Err(fail(format!("{path}: is a directory; use -r")));
         }
         match files.remove(&resolved) {
@@ -168,8 +168,8 @@ async fn transfer_all(
         return Err(fail("expected a source and a target"));
     }
     let into = io.resolve(target)?;
-    let is_folder = io.files().is_folder(&into);
-    if sources.len() > 1 && !is_folder {
+    let is_dir = io.files().is_dir(&into);
+    if sources.len() > 1 && !is_dir {
         return Err(fail(format!("{target}: not a directory")));
     }
     let mut status = 0;
@@ -189,7 +189,7 @@ async fn transfer(
 ) -> Result<(), Halt> {
     let from = io.resolve(source)?;
     let to = match split(&from) {
-        Some((_, name)) if io.files().is_folder(into) => join(into, name),
+        Some((_, name)) if io.files().is_dir(into) => join(into, name),
         _ => into.to_owned(),
     };
     let info = io.files().info(&from)?;
@@ -199,7 +199,7 @@ async fn transfer(
     if to.starts_with(&join(&from, "")) || from.is_empty() {
         return Err(fail(format!("{source}: cannot be copied into itself")));
     }
-    if info.is_folder && !recursive {
+    if info.is_dir && !recursive {
         return Err(fail(format!("{source}: is a directory; use -r")));
     }
     let mut all = io.files().below(&from);
@@ -209,8 +209,8 @@ async fn transfer(
         let size = io.files().size(&path);
         io.spend(size + 64).await?;
         let mut files = io.files();
-        if files.is_folder(&path) {
-            if !files.is_folder(&copy) {
+        if files.is_dir(&path) {
+            if !files.is_dir(&copy) {
                 files.mkdir(&copy)?;
             }
         } else {

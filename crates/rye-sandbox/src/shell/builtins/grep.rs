@@ -107,11 +107,11 @@ fn inputs(io: &mut Io<'_, '_>, named: &[&str], recursive: bool) -> (Vec<String>,
     let mut paths = Vec::new();
     let mut wrong = false;
     for path in named {
-        let is_folder = match io.resolve(path) {
-            Ok(resolved) if *path != "-" => io.files().is_folder(&resolved).then_some(resolved),
+        let is_dir = match io.resolve(path) {
+            Ok(resolved) if *path != "-" => io.files().is_dir(&resolved).then_some(resolved),
             _ => None,
         };
-        match is_folder {
+        match is_dir {
             None => paths.push((*path).to_owned()),
             Some(_) if !recursive => {
                 io.report_error(&format!("{path}: is a directory"));

@@ -60,7 +60,7 @@ pub(super) fn cd(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
         [path] => io.resolve(path)?,
         _ => return Err(fail("expected at most one directory")),
     };
-    if !io.files().info(&path)?.is_folder {
+    if !io.files().info(&path)?.is_dir {
         return Err(fail(format!("{path}: not a directory")));
     }
     io.shell.cwd = path;

@@ -75,7 +75,7 @@ fn evaluate_unary(io: &Io<'_, '_>, operator: &str, operand: &str) -> Result<bool
         "-n" => Ok(!operand.is_empty()),
         "-e" | "-r" | "-w" => file(&|path| io.files().exists(path)),
         "-f" => file(&|path| io.files().is_file(path)),
-        "-d" => file(&|path| io.files().is_folder(path)),
+        "-d" => file(&|path| io.files().is_dir(path)),
         "-s" => file(&|path| io.files().size(path) > 0),
         "-x" | "-L" | "-h" => Ok(false),
         _ => Err(format!("unknown operator `{operator}`")),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lillux::Hash;
-use rye_engine::store::Later;
+use rye_engine::BoxFuture;
 use rye_engine::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Engine, NewSession};
 use rye_model::Catalogue;
@@ -84,7 +84,7 @@ impl Tool for Talker {
         &self.0
     }
 
-    fn run(&self, _: Value, _: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(&self, _: Value, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(std::future::ready(Ok(ToolOutput::text(talk()))))
     }
 }

@@ -66,7 +66,7 @@ async fn go_on(
 /// Prompts once more and waits for its answer.
 async fn finish_next(engine: &Engine, session: &Session) {
     let id = session.prompt("go on").await.unwrap();
-    let answer = tokio::time::timeout(std::time::Duration::from_mins(1), session.answer(&id));
+    let answer = tokio::time::timeout(std::time::Duration::from_mins(1), session.wait_for_answer(&id));
     answer.await.unwrap().unwrap();
     assert!(engine.session(session.id()).is_some());
 }
@@ -234,7 +234,7 @@ async fn a_thread_is_read_page_by_page_the_newest_last() {
             ..Prompt::from(format!("question {number}"))
         };
         let id = own.prompt(prompt).await.unwrap();
-        own.answer(&id).await.unwrap();
+        own.wait_for_answer(&id).await.unwrap();
     }
     let ids: Vec<_> = {
         let (_, entries) = first.history(own.id()).await.unwrap().remove(0);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lillux::process::Supervisor;
 use proptest::prelude::*;
-use rye_engine::sandbox::{Sandbox, Walk};
+use rye_engine::sandbox::{Sandbox, WalkOptions};
 use rye_sandbox::{Local, Virtual};
 
 static SUPERVISOR: LazyLock<Supervisor> = LazyLock::new(|| Supervisor::start().unwrap());
@@ -35,11 +35,11 @@ fn ignore_file() -> impl Strategy<Value = (String, String)> {
 fn walked(
     runtime: &tokio::runtime::Runtime,
     sandbox: &dyn Sandbox,
-    walk: &Walk,
+    walk: &WalkOptions,
 ) -> Result<Vec<(String, u64)>, String> {
     let walked = runtime.block_on(sandbox.walk(walk));
     let walked = walked.map_err(|error| error.to_string())?;
-    assert!(walked.whole);
+    assert!(walked.is_complete);
     Ok(walked
         .files
         .into_iter()
@@ -69,12 +69,12 @@ proptest! {
             }
         }
         let local = Local::new(folder.path(), SUPERVISOR.clone()).unwrap();
-        let walk = Walk {
+        let walk = WalkOptions {
             path: top.to_owned(),
             hidden,
             ignored,
-            most: 1000,
-            time: Duration::from_mins(1),
+            max_files: 1000,
+            time_limit: Duration::from_mins(1),
         };
         prop_assert_eq!(walked(&runtime, &memory, &walk).ok(), walked(&runtime, &local, &walk).ok());
     }
@@ -86,19 +86,19 @@ async fn a_walk_that_finds_too_many_says_so() {
         for number in 0..20 {
             sandbox.write(&format!("d{number}/f"), b"x").await.unwrap();
         }
-        let walk = |most, time| Walk {
+        let walk = |max_files, time_limit| WalkOptions {
             path: String::new(),
             hidden: false,
             ignored: false,
-            most,
-            time,
+            max_files,
+            time_limit,
         };
         let some = sandbox
             .walk(&walk(5, Duration::from_mins(1)))
             .await
             .unwrap();
         assert_eq!(
-            (some.files.len(), some.whole),
+            (some.files.len(), some.is_complete),
             (5, false),
             "{}",
             sandbox.kind()
@@ -108,13 +108,13 @@ async fn a_walk_that_finds_too_many_says_so() {
             .await
             .unwrap();
         assert_eq!(
-            (all.files.len(), all.whole),
+            (all.files.len(), all.is_complete),
             (20, true),
             "{}",
             sandbox.kind()
         );
         let none = sandbox.walk(&walk(20, Duration::ZERO)).await.unwrap();
-        assert!(!none.whole, "{}", sandbox.kind());
+        assert!(!none.is_complete, "{}", sandbox.kind());
     }
 }
 

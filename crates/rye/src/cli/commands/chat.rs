@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use anstream::ColorChoice;
 use rye_chat::{Chat, ChatError, ChatHost, Options};
+use rye_engine::BoxFuture;
 use rye_engine::model::Models as _;
-use rye_engine::store::{Claim, Later};
+use rye_engine::store::Claim;
 use rye_engine::{Engine, NewSession};
 use rye_host::Catalogue;
 use serde_json::{Value, json};
@@ -164,7 +165,7 @@ impl ChatHost for Host {
         Some(model.info().context_window)
     }
 
-    fn run_command(&self, args: Vec<String>) -> Later<'static, Result<String, String>> {
+    fn run_command(&self, args: Vec<String>) -> BoxFuture<'static, Result<String, String>> {
         let project = self.project.clone();
         Box::pin(async move {
             let work = move || {

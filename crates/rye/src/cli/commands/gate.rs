@@ -6,9 +6,9 @@ mod meant;
 use std::path::{Path, PathBuf};
 
 use rye_engine::arguments::ARGUMENTS;
-use rye_engine::bridge::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
+use rye_engine::meta_tools::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
 use rye_engine::protocol::{Gate, Purpose, Session};
-use rye_engine::store::Posted;
+use rye_engine::store::PostOutcome;
 use serde_json::{Value, json};
 
 use crate::cli::args::{GateArgs, GateCommand, Holds};
@@ -123,12 +123,12 @@ fn show(page: &mut Page, title: &str, body: &str, origin: Option<String>, answer
 }
 
 /// Whether an answer counts, and whether it did before.
-fn accepted(posted: Posted) -> Result<bool, Failure> {
+fn accepted(posted: PostOutcome) -> Result<bool, Failure> {
     match posted {
-        Posted::Conflict(first) => Err(conflict(&first.by, &first.action)),
-        Posted::Gone(_) => Err(gone()),
-        Posted::Written => Ok(false),
-        Posted::Same => Ok(true),
+        PostOutcome::Conflict(first) => Err(conflict(&first.by, &first.action)),
+        PostOutcome::GateClosed(_) => Err(gone()),
+        PostOutcome::Written => Ok(false),
+        PostOutcome::Duplicate => Ok(true),
     }
 }
 

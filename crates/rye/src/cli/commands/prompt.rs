@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use rye_engine::protocol::{IncompleteReason, Millis, SessionId, TurnEnd};
-use rye_engine::result::wrong_schema;
+use rye_engine::result::schema_error;
 use rye_engine::store::Claim;
 use rye_engine::{Engine, NewSession, Prompt, Session};
 use serde_json::{Value, json};
@@ -113,7 +113,7 @@ fn schema(path: &Path) -> Result<Value, Failure> {
     })?;
     let schema: Value =
         serde_json::from_slice(&bytes).map_err(|error| wrong(format!("it is no JSON: {error}")))?;
-    match wrong_schema(&schema) {
+    match schema_error(&schema) {
         Some(why) => Err(wrong(format!("it is no JSON Schema: {why}"))),
         None => Ok(schema),
     }

@@ -12,7 +12,7 @@ pub(super) use proof::failure as unreadable;
 use std::collections::BTreeMap;
 
 use rye_engine::Engine;
-use rye_engine::proof::UNVERIFIED;
+use rye_engine::audit::UNVERIFIED;
 use rye_engine::protocol::{
     Entry, EntryKind, Gate, GateId, PromptStatus, QueuedPrompt, Session, SessionId, SessionStatus,
     Thread,
@@ -62,7 +62,12 @@ fn list(context: &Context) -> Outcome {
         let mut queue = Vec::new();
         for session in sessions.iter().filter(|it| it.parent.is_none()) {
             // One that cannot be read says so by itself.
-            queue.extend(engine.unfinished(&session.id).await.unwrap_or_default());
+            queue.extend(
+                engine
+                    .unfinished_prompts(&session.id)
+                    .await
+                    .unwrap_or_default(),
+            );
         }
         let list = List {
             sessions,
@@ -99,7 +104,7 @@ impl List {
 }
 
 impl List {
-    fn unfinished(&self, session: &SessionId) -> usize {
+    fn unfinished_prompts(&self, session: &SessionId) -> usize {
         let own = |prompt: &&QueuedPrompt| prompt.session == *session;
         self.queue.iter().filter(own).count()
     }
@@ -129,7 +134,7 @@ impl Report for List {
                 0 if session.status == SessionStatus::Error => {
                     Cell::styled(BAD, "rye session resume")
                 }
-                0 => match self.unfinished(&session.id) {
+                0 => match self.unfinished_prompts(&session.id) {
                     0 => Cell::new(""),
                     1 => Cell::styled(WARN, "a prompt to finish"),
                     many => Cell::styled(WARN, format!("{many} prompts to finish")),
@@ -193,7 +198,7 @@ impl Show {
                 gates.insert(gate.id.clone(), gate);
             }
         }
-        let queue = engine.unfinished(&id).await?;
+        let queue = engine.unfinished_prompts(&id).await?;
         let session = engine.session_data(&id).await?;
         let unverified = session.as_ref().and_then(|it| it.metadata.get(UNVERIFIED));
         let unverified = unverified.map(|why| why.as_str().unwrap_or_default().to_owned());
@@ -293,7 +298,7 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
         let (engine, id) = (it.engine, it.session);
         // It goes on as soon as it is open: what comes of that is told from here on.
         let before = engine.last_event(id).await?;
-        let asked = engine.unfinished(id).await?;
+        let asked = engine.unfinished_prompts(id).await?;
         let session = engine.open_session(id, Claim::IfFree).await?;
         let follower = Follower {
             engine,

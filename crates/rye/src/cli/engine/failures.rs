@@ -15,15 +15,15 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match &error {
             StoreError::NotFound { .. } => Self::failed("not_found", error),
-            StoreError::Held { .. } => Self::new(Exit::Permission, "in_use", error)
+            StoreError::InUse { .. } => Self::new(Exit::Permission, "in_use", error)
                 .hint("answer its gates from here, or end the process that has it"),
             StoreError::Fenced(_) => Self::failed("fenced", error),
             StoreError::Conflict { .. } => Self::failed("conflict", error),
             StoreError::Archived(_) => Self::failed("archived", error),
-            StoreError::GateEnded(_) => Self::failed("gate_ended", error),
+            StoreError::GateClosed(_) => Self::failed("gate_ended", error),
             StoreError::SingleCall(_) => Self::usage(error),
             StoreError::Unavailable(_) => Self::failed("store", error).hint(ELSEWHERE),
-            StoreError::Broken(_) => Self::failed("broken", error)
+            StoreError::SessionFailed(_) => Self::failed("broken", error)
                 .hint("rye session resume SESSION goes on from the record"),
             _ => Self::failed("unreadable", error),
         }
@@ -93,12 +93,12 @@ impl From<DecideError> for Failure {
     fn from(error: DecideError) -> Self {
         match error {
             DecideError::Store(error) => error.into(),
-            DecideError::NoAmount(ref gate) => {
+            DecideError::InvalidAmount(ref gate) => {
                 let hint =
                     format!("rye gate approve {gate} for as much again, or rye gate deny {gate}");
                 Self::usage(error).hint(hint)
             }
-            DecideError::NoGate(_) => Self::failed("not_found", error).hint("rye gate list"),
+            DecideError::GateNotFound(_) => Self::failed("not_found", error).hint("rye gate list"),
             other => Self::usage(other),
         }
     }

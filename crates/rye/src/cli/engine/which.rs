@@ -45,7 +45,7 @@ pub(in crate::cli) async fn meant_root(
 ) -> Result<(SessionId, SessionData), Failure> {
     // Who names it whole need not have all of them read.
     if let Ok(id) = meant.parse()
-        && let Some(record) = store.record(&id).await?
+        && let Some(record) = store.snapshot(&id).await?
         && record.session.parent.is_none()
     {
         return Ok((id, record.session));

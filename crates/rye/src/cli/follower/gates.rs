@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use rye_engine::protocol::{EventKind, Gate, GateId, SessionId};
-use rye_engine::{Engine, Feed, Missed};
+use rye_engine::{Engine, Feed, MissedEvents};
 
 use crate::cli::failure::Failure;
 
@@ -45,7 +45,7 @@ impl<'a> Gates<'a> {
 
     /// Those that wait already, or that were missed.
     async fn look(&mut self) -> Result<(), Failure> {
-        let pending = self.engine.gates_below(self.session).await?;
+        let pending = self.engine.pending_gates_in_tree(self.session).await?;
         let left_out = self.left_out.as_ref();
         let own = |gate: &Gate| Some(&gate.origin.session) != left_out;
         self.waiting.extend(pending.into_iter().filter(own));
@@ -67,7 +67,7 @@ impl<'a> Gates<'a> {
                     }
                 }
                 Ok(None) => return std::future::pending().await,
-                Err(Missed(_)) => self.look().await?,
+                Err(MissedEvents(_)) => self.look().await?,
             }
         }
     }

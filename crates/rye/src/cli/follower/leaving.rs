@@ -32,13 +32,13 @@ impl Leaving {
         session: &Session,
         told: u64,
     ) -> Result<Option<Failure>, Failure> {
-        if self.gates.is_empty() || !engine.is_at_rest(session.id()).await? {
+        if self.gates.is_empty() || !engine.is_quiescent(session.id()).await? {
             return Ok(None);
         }
         if told < session.last_event().await? {
             return Ok(None);
         }
-        let pending = engine.gates_below(session.id()).await?;
+        let pending = engine.pending_gates_in_tree(session.id()).await?;
         let is_pending = |id: &GateId| pending.iter().any(|gate| gate.id == *id);
         self.gates.retain(|(gate, _)| is_pending(gate));
         Ok(self.gates.first().map(|(_, failure)| failure.clone()))

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use rye_engine::arguments::ARGUMENTS;
-use rye_engine::proof;
+use rye_engine::audit;
 use rye_engine::protocol::{Gate, Millis, Resolution};
-use rye_engine::store::Posted;
+use rye_engine::store::PostOutcome;
 use rye_graph::{GateFile, PendingIndex, ResolveOutcome, RunStore};
 use rye_host::{ASKING, Trusted};
 use serde_json::{Value, json};
@@ -125,13 +125,13 @@ pub(super) fn answer(asked: &Asked, action: &str, value: Value, context: &Contex
         source: "cli".to_owned(),
         receipt: None,
     };
-    let receipt = proof::receipt(gate, &resolution, &key);
+    let receipt = audit::receipt(gate, &resolution, &key);
     resolution.receipt = Some(Box::new(receipt));
     let posted = match asked.question.resolve(&resolution, &asked.trust)? {
-        ResolveOutcome::Recorded => Posted::Written,
-        ResolveOutcome::AlreadyRecorded => Posted::Same,
-        ResolveOutcome::Conflict(first) => Posted::Conflict(*first),
-        ResolveOutcome::Closed(status) => Posted::Gone(status),
+        ResolveOutcome::Recorded => PostOutcome::Written,
+        ResolveOutcome::AlreadyRecorded => PostOutcome::Duplicate,
+        ResolveOutcome::Conflict(first) => PostOutcome::Conflict(*first),
+        ResolveOutcome::Closed(status) => PostOutcome::GateClosed(status),
     };
     let before = accepted(posted)?;
     // A part of a run goes on with the whole.

@@ -9,7 +9,7 @@ use lillux::Hash;
 use lillux::durable::{Draft, Existing, WriteError};
 use lillux::keys::{PublicKey, SigningKey};
 use rye_engine::Engine;
-use rye_engine::blob::{SCHEME, named, needed};
+use rye_engine::blob::{SCHEME, referenced_blobs, required_blobs};
 use rye_engine::protocol::{Archive, EventKind};
 use rye_host::transfer::{TransferError, Writer};
 use serde_json::{Value, json};
@@ -112,8 +112,12 @@ impl Content<'_> {
         out: W,
         archives: Vec<Archive>,
     ) -> Result<(W, Exported), TransferError> {
-        let all: BTreeSet<Hash> = archives.iter().flat_map(named).collect();
-        let kept: BTreeSet<Hash> = archives.iter().flat_map(needed).map(|it| it.0).collect();
+        let all: BTreeSet<Hash> = archives.iter().flat_map(referenced_blobs).collect();
+        let kept: BTreeSet<Hash> = archives
+            .iter()
+            .flat_map(required_blobs)
+            .map(|it| it.0)
+            .collect();
         let mut exported = Exported {
             file: PathBuf::new(),
             next: "rye session verify ",

@@ -9,7 +9,7 @@ use std::path::Path;
 use lillux::Hash;
 use lillux::keys::PublicKey;
 use rye_engine::Engine;
-use rye_engine::proof::{Doubt, Kept};
+use rye_engine::audit::{BlobStatus, UntrustedDecision};
 use rye_engine::protocol::{Archive, SessionId};
 use rye_host::transfer::{self, Reader, Transfer, TransferError};
 use serde_json::{Value, json};
@@ -110,7 +110,7 @@ async fn keep_blobs(
 ) -> Result<(), Failure> {
     let mut reader = Reader::new(BufReader::new(file));
     while let Some(bytes) = reader.next_blob().map_err(&bad)? {
-        let kept = engine.keep_blob(bytes).await;
+        let kept = engine.store_blob(bytes).await;
         kept.map_err(|error| Failure::failed("store", error))?;
     }
     Ok(())
@@ -122,7 +122,7 @@ async fn sessions(
     unverified: Vec<String>,
     key: impl Fn(&str) -> Option<PublicKey>,
 ) -> Result<Imported, Failure> {
-    let found = engine.look_at_blobs(&transfer.archives).await;
+    let found = engine.blob_statuses(&transfer.archives).await;
     let mut imported = Imported {
         sessions: Vec::new(),
         doubts: Vec::new(),
@@ -130,7 +130,7 @@ async fn sessions(
         blobs: transfer.blobs.whole.len(),
         missing: found
             .into_iter()
-            .filter(|it| it.1 != Kept::Whole)
+            .filter(|it| it.1 != BlobStatus::Intact)
             .map(|it| it.0)
             .collect(),
     };
@@ -160,7 +160,7 @@ fn here_already(id: &SessionId) -> Failure {
 struct Imported {
     sessions: Vec<SessionId>,
     /// Decisions that do not count here.
-    doubts: Vec<Doubt>,
+    doubts: Vec<UntrustedDecision>,
     /// Why they could not be verified; nothing where they were.
     unverified: Vec<String>,
     /// How many blobs came along.
@@ -172,7 +172,7 @@ struct Imported {
 impl Imported {
     fn asked_again(&self) -> usize {
         let doubts = self.doubts.iter();
-        doubts.filter(|it| it.is_asked_again).count()
+        doubts.filter(|it| it.is_reopened).count()
     }
 }
 
@@ -181,7 +181,7 @@ impl Report for Imported {
         let doubts = self
             .doubts
             .iter()
-            .map(|it| json!({ "gate": it.gate, "why": it.why, "asked_again": it.is_asked_again }));
+            .map(|it| json!({ "gate": it.gate, "why": it.reason, "asked_again": it.is_reopened }));
         let doubts: Vec<_> = doubts.collect();
         json!({
             "sessions": self.sessions,
@@ -211,8 +211,8 @@ impl Report for Imported {
             let what = count(again, "decision is", "decisions are");
             page.line(format_args!("{what} asked again here:"));
         }
-        for doubt in self.doubts.iter().filter(|it| it.is_asked_again) {
-            let (gate, why) = (plain(doubt.gate.as_str()), plain(&doubt.why));
+        for doubt in self.doubts.iter().filter(|it| it.is_reopened) {
+            let (gate, why) = (plain(doubt.gate.as_str()), plain(&doubt.reason));
             page.line(format_args!("  {gate}: {why}"));
         }
         let past = self.doubts.len() - again;

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use lillux::Hash;
 use lillux::keys::{Fingerprint, PublicKey};
-use rye_engine::blob::{SCHEME, needed};
-use rye_engine::proof::{self, Fault, Kept, Trouble, Verdict};
+use rye_engine::audit::{self, BlobStatus, Finding, FindingKind, Verdict};
+use rye_engine::blob::{SCHEME, required_blobs};
 use rye_engine::protocol::{Archive, Millis, SessionId};
 use rye_engine::store::StoreError;
 use rye_host::transfer::{self, Transfer, TransferError};
@@ -33,7 +33,7 @@ pub(crate) fn verify(args: &VerifySessionArgs, context: &Context) -> Outcome {
         with_engine(context, Wanted::default(), async |engine| {
             let id = find(engine, &args.what).await?;
             let archives = engine.export(&id).await.map_err(altered)?;
-            let found = engine.look_at_blobs(&archives).await;
+            let found = engine.blob_statuses(&archives).await;
             Ok(Checked {
                 archives,
                 fault: None,
@@ -48,22 +48,22 @@ pub(crate) fn verify(args: &VerifySessionArgs, context: &Context) -> Outcome {
 struct Checked {
     archives: Vec<Archive>,
     /// What is wrong with the file itself.
-    fault: Option<Fault>,
+    fault: Option<Finding>,
     /// How the blobs are found.
-    blobs: BTreeMap<Hash, Kept>,
+    blobs: BTreeMap<Hash, BlobStatus>,
 }
 
 impl Checked {
     /// Checks seals, receipts, rows and blobs.
     fn verify(&self, key: impl Fn(&str) -> Option<PublicKey>) -> Verified {
         let mut report = Verified::default();
-        let verdicts = proof::check_all(&self.archives, key);
+        let verdicts = audit::check_all(&self.archives, key);
         for (archive, mut verdict) in self.archives.iter().zip(verdicts) {
-            proof::check_blobs(archive, &mut verdict, |hash| {
-                self.blobs.get(hash).copied().unwrap_or(Kept::Missing)
+            audit::check_blobs(archive, &mut verdict, |hash| {
+                self.blobs.get(hash).copied().unwrap_or(BlobStatus::Missing)
             });
             if report.sessions.is_empty() {
-                verdict.faults.extend(self.fault.clone());
+                verdict.findings.extend(self.fault.clone());
             }
             report.sessions.push((archive.session.id.clone(), verdict));
         }
@@ -103,8 +103,8 @@ pub(super) fn verify_file(
     // A blob that was missing when the file was written is no sign that anybody altered it.
     for (_, verdict) in &mut verified.sessions {
         let is_missing_blob =
-            |it: &Fault| it.trouble == Trouble::Missing && it.place.starts_with(SCHEME);
-        verdict.faults.retain(|fault| !is_missing_blob(fault));
+            |it: &Finding| it.kind == FindingKind::Missing && it.location.starts_with(SCHEME);
+        verdict.findings.retain(|fault| !is_missing_blob(fault));
     }
     verified
 }
@@ -112,27 +112,27 @@ pub(super) fn verify_file(
 impl Checked {
     /// What a file says, and what is wrong with its signature.
     fn of_file(path: &Path, transfer: &Transfer, key: &impl Fn(&str) -> Option<PublicKey>) -> Self {
-        let fault = |trouble, why: String| {
-            Some(Fault {
-                trouble,
-                place: path.display().to_string(),
-                why,
+        let fault = |kind, reason: String| {
+            Some(Finding {
+                kind,
+                location: path.display().to_string(),
+                reason,
             })
         };
         let fault = match &transfer.signed_by {
-            None => fault(Trouble::Signature, "nobody signed the file".to_owned()),
+            None => fault(FindingKind::Signature, "nobody signed the file".to_owned()),
             Some(signed) => match key(&signed.key) {
                 None => {
                     let why = format!("it is signed by {}, which is not trusted", signed.key);
-                    fault(Trouble::UnknownKey, why)
+                    fault(FindingKind::UnknownKey, why)
                 }
                 Some(public) if signed.is_by(&public) => None,
-                Some(_) => fault(Trouble::Signature, "its signature is wrong".to_owned()),
+                Some(_) => fault(FindingKind::Signature, "its signature is wrong".to_owned()),
             },
         };
-        let needed = transfer.archives.iter().flat_map(needed);
+        let required = transfer.archives.iter().flat_map(required_blobs);
         let find = |hash: Hash| (hash, transfer.blobs.find(&hash));
-        let blobs = needed.map(|(hash, _)| find(hash)).collect();
+        let blobs = required.map(|(hash, _)| find(hash)).collect();
         Self {
             archives: transfer.archives.clone(),
             fault,
@@ -165,43 +165,45 @@ impl Verified {
     /// What is wrong, a line for each.
     pub(super) fn complaints(&self) -> Vec<String> {
         let line =
-            |fault: &Fault| format!("{} {}: {}", word(fault.trouble), fault.place, fault.why);
+            |fault: &Finding| format!("{} {}: {}", word(fault.kind), fault.location, fault.reason);
         self.faults().map(line).collect()
     }
 
     /// Whether all that is wrong is that the keys are not trusted here.
     pub(super) fn is_by_strangers(&self) -> bool {
-        self.faults().all(|it| it.trouble == Trouble::UnknownKey)
+        self.faults().all(|it| it.kind == FindingKind::UnknownKey)
     }
 
     fn unsealed(&self) -> usize {
         let sessions = self.sessions.iter();
-        sessions.map(|(_, verdict)| verdict.unsealed.len()).sum()
+        sessions
+            .map(|(_, verdict)| verdict.unsealed_rows.len())
+            .sum()
     }
 
-    fn faults(&self) -> impl Iterator<Item = &Fault> {
+    fn faults(&self) -> impl Iterator<Item = &Finding> {
         self.sessions
             .iter()
-            .flat_map(|(_, verdict)| &verdict.faults)
+            .flat_map(|(_, verdict)| &verdict.findings)
     }
 }
 
 impl Report for Verified {
     fn json(&self) -> Value {
         let sessions = self.sessions.iter().map(|(id, verdict)| {
-            let faults = verdict.faults.iter().map(|fault| {
-                json!({ "trouble": word(fault.trouble), "place": fault.place, "why": fault.why })
+            let faults = verdict.findings.iter().map(|fault| {
+                json!({ "trouble": word(fault.kind), "place": fault.location, "why": fault.reason })
             });
             json!({
                 "session": id,
                 "entries": verdict.entries,
-                "unsigned_entries_of_a_turn_under_way": verdict.open,
+                "unsigned_entries_of_a_turn_under_way": verdict.unsealed_entries,
                 "seals": verdict.seals,
                 "receipts": verdict.receipts,
                 "blobs": verdict.blobs,
                 "keys": verdict.keys,
                 "sealed_at": verdict.sealed_at,
-                "unsealed": verdict.unsealed,
+                "unsealed": verdict.unsealed_rows,
                 "faults": faults.collect::<Vec<_>>(),
             })
         });
@@ -212,7 +214,7 @@ impl Report for Verified {
         for (id, verdict) in &self.sessions {
             let said = if verdict.is_verified() {
                 paint(GOOD, "verified")
-            } else if verdict.faults.is_empty() {
+            } else if verdict.findings.is_empty() {
                 paint(WARN, "verified up to its last seal")
             } else if verdict.is_unsigned() {
                 paint(BAD, "not signed")
@@ -221,7 +223,7 @@ impl Report for Verified {
             };
             let Verdict {
                 entries,
-                open,
+                unsealed_entries: open,
                 seals,
                 receipts,
                 blobs,
@@ -248,23 +250,23 @@ impl Report for Verified {
             if *open > 0 {
                 page.line(format_args!("  {open} of them belong to a turn under way"));
             }
-            if !verdict.unsealed.is_empty() {
+            if !verdict.unsealed_rows.is_empty() {
                 let since = verdict.sealed_at.map(moment);
                 page.line(format_args!(
                     "  {} since {}:",
                     paint(WARN, "unsealed changes"),
                     since.unwrap_or_else(|| "the beginning".to_owned())
                 ));
-                for row in &verdict.unsealed {
+                for row in &verdict.unsealed_rows {
                     page.line(format_args!("    {}", plain(row)));
                 }
             }
-            for fault in &verdict.faults {
-                let (word, why) = (word(fault.trouble), plain(&fault.why));
+            for fault in &verdict.findings {
+                let (word, why) = (word(fault.kind), plain(&fault.reason));
                 page.line(format_args!(
                     "  {} {}: {why}",
                     paint(BAD, word),
-                    plain(&fault.place)
+                    plain(&fault.location)
                 ));
             }
         }
@@ -281,7 +283,7 @@ impl Report for Verified {
             let id = self.sessions.first().map(|it| it.0.to_string());
             return Some(failure.hint(format!("rye session show {}", id.unwrap_or_default())));
         }
-        let mut faulty = self.sessions.iter().filter(|it| !it.1.faults.is_empty());
+        let mut faulty = self.sessions.iter().filter(|it| !it.1.findings.is_empty());
         let unsigned = faulty.all(|(_, verdict)| verdict.is_unsigned());
         let message = match faults {
             _ if unsigned => {
@@ -291,7 +293,7 @@ impl Report for Verified {
             many => format!("{many} things are not as they were signed"),
         };
         let failure = Failure::new(Exit::Integrity, "integrity", message);
-        let unknown = self.faults().all(|it| it.trouble == Trouble::UnknownKey);
+        let unknown = self.faults().all(|it| it.kind == FindingKind::UnknownKey);
         Some(if unsigned {
             failure.hint("rye init makes a key; what is done from then on is signed")
         } else if unknown {
@@ -306,13 +308,13 @@ fn moment(at: Millis) -> String {
     lillux::time::seconds((at.0 / 1000).cast_signed())
 }
 
-fn word(trouble: Trouble) -> &'static str {
+fn word(trouble: FindingKind) -> &'static str {
     match trouble {
-        Trouble::Altered => "altered",
-        Trouble::Missing => "missing",
-        Trouble::Added => "added",
-        Trouble::Signature => "signature",
-        Trouble::UnknownKey => "unknown_key",
+        FindingKind::Altered => "altered",
+        FindingKind::Missing => "missing",
+        FindingKind::Added => "added",
+        FindingKind::Signature => "signature",
+        FindingKind::UnknownKey => "unknown_key",
     }
 }
 

@@ -5,7 +5,7 @@ use std::thread;
 use lillux::Hash;
 use lillux::keys::{PublicKey, Purpose, Signature};
 
-use super::{Check, Trouble};
+use super::{Check, FindingKind};
 
 /// So many are one thread's work at least.
 const FEW: usize = 64;
@@ -20,7 +20,7 @@ pub(super) struct Signed<'a> {
 }
 
 /// What is wrong with a signature, if anything is.
-pub(super) type Wrong = Option<(Trouble, String)>;
+pub(super) type Wrong = Option<(FindingKind, String)>;
 
 impl Check<'_> {
     /// Looks at each of them.
@@ -38,9 +38,9 @@ impl Check<'_> {
     }
 
     /// Notes down what is wrong with a signature.
-    pub(super) fn note(&mut self, wrong: Wrong, place: &impl ToString) {
-        if let Some((trouble, why)) = wrong {
-            self.fault(trouble, place, why);
+    pub(super) fn note(&mut self, wrong: Wrong, location: &impl ToString) {
+        if let Some((kind, reason)) = wrong {
+            self.report(kind, location, reason);
         }
     }
 }
@@ -48,14 +48,14 @@ impl Check<'_> {
 fn wrong(signed: &Signed<'_>, key: Option<&PublicKey>) -> Wrong {
     let Some(key) = key else {
         let why = format!("it is signed by {}, which is not trusted", signed.key);
-        return Some((Trouble::UnknownKey, why));
+        return Some((FindingKind::UnknownKey, why));
     };
     let signature = signed.signature.parse::<Signature>();
     let is_good = signature.is_ok_and(|signature| {
         key.verify_for(signed.purpose, &signed.hash, &signature)
             .is_ok()
     });
-    (!is_good).then(|| (Trouble::Signature, "its signature is wrong".to_owned()))
+    (!is_good).then(|| (FindingKind::Signature, "its signature is wrong".to_owned()))
 }
 
 /// Does the same with each, on all processors, and gives the results in their order.

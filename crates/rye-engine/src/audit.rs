@@ -11,7 +11,7 @@
 
 mod blobs;
 mod check;
-mod elsewhere;
+mod imported_decisions;
 mod receipt;
 mod rows;
 mod tasks;
@@ -30,10 +30,10 @@ use serde_json::Value;
 
 use crate::machine::Kept as Shared;
 
-pub use blobs::{Kept, check_blobs};
-pub use check::{Fault, Trouble, Verdict, check, check_receipt};
-pub use elsewhere::Doubt;
-pub(crate) use elsewhere::{doubt, is_doubted, seal_changes};
+pub use blobs::{BlobStatus, check_blobs};
+pub use check::{Finding, FindingKind, Verdict, check, check_receipt};
+pub use imported_decisions::UntrustedDecision;
+pub(crate) use imported_decisions::{doubt, is_doubted, seal_changes};
 pub use receipt::{question_hash, receipt};
 pub use tasks::check_all;
 

@@ -9,10 +9,10 @@ use rye_protocol::{
 use serde_json::Value;
 
 use super::signatures::Signed;
-use super::{Check, Trouble};
-use crate::proof::elsewhere::Settled;
-use crate::proof::receipt::{difference, receipt_hash};
-use crate::proof::{ARGS_HASH, CHAIN_HASH, RECEIPT, question_hash};
+use super::{Check, FindingKind};
+use crate::audit::imported_decisions::Settled;
+use crate::audit::receipt::{difference, receipt_hash};
+use crate::audit::{ARGS_HASH, CHAIN_HASH, RECEIPT, question_hash};
 
 impl<'a> Check<'a> {
     /// Each question that was asked is there, as it was asked. A branch shares the history of
@@ -33,7 +33,7 @@ impl<'a> Check<'a> {
             let Some(gate) = there.get(id) else {
                 if id.as_str().starts_with(&own) {
                     let why = "it was asked, and what was decided is not there";
-                    self.fault(Trouble::Missing, id, why);
+                    self.report(FindingKind::Missing, id, why);
                 }
                 continue;
             };
@@ -43,7 +43,7 @@ impl<'a> Check<'a> {
             };
             if is_other {
                 let why = "it is not the question that was asked";
-                self.fault(Trouble::Altered, id, why);
+                self.report(FindingKind::Altered, id, why);
             }
         }
     }
@@ -80,9 +80,9 @@ impl<'a> Check<'a> {
 
     /// A gate is altered, unless it is known that something is wrong with it.
     fn doubt(&mut self, gate: &GateId, why: &str) {
-        let mut faults = self.verdict.faults.iter();
-        if !faults.any(|fault| fault.place == gate.as_str()) {
-            self.fault(Trouble::Altered, gate, why);
+        let mut findings = self.verdict.findings.iter();
+        if !findings.any(|finding| finding.location == gate.as_str()) {
+            self.report(FindingKind::Altered, gate, why);
         }
     }
 
@@ -102,7 +102,11 @@ impl<'a> Check<'a> {
             let Some(receipt) = &resolution.receipt else {
                 let wants = gate.context.contains_key(CHAIN_HASH) || proven.contains(&gate.id);
                 if wants || !settled.has(gate) {
-                    self.fault(Trouble::Signature, &gate.id, "nobody signed the decision");
+                    self.report(
+                        FindingKind::Signature,
+                        &gate.id,
+                        "nobody signed the decision",
+                    );
                 }
                 continue;
             };
@@ -124,7 +128,7 @@ impl<'a> Check<'a> {
             if let Some(gate) = asked.get(&call)
                 && let Some(why) = other_than_approved(gate, chain, args)
             {
-                self.fault(Trouble::Altered, &gate.id, why);
+                self.report(FindingKind::Altered, &gate.id, why);
             }
         }
     }

@@ -8,12 +8,15 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, Question, key};
-use super::{ActionError, ActionSource, Bridge, Mode, Prepared, Reason, Remembered, Review};
+use super::{
+    Bridge, Mode, ResolvedTool, Review, ReviewReason, StoredApproval, ToolProvider,
+    ToolProviderError,
+};
+use crate::BoxFuture;
 use crate::arguments::{self, Instead};
-use crate::proof;
+use crate::audit;
 use crate::sandbox::Sandbox;
 use crate::schema;
-use crate::store::Later;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// How often one call is asked about. What changes more often than people can read is not
@@ -26,7 +29,7 @@ const CREDENTIALS: usize = 3;
 const NAME: &str = "call_tool";
 
 /// What a call of any tool means to run, and with which arguments.
-pub(crate) fn meant<'a>(tool: &'a str, args: &'a Value) -> (&'a str, &'a Value) {
+pub(crate) fn resolve_target<'a>(tool: &'a str, args: &'a Value) -> (&'a str, &'a Value) {
     match args.get("tool_id").and_then(Value::as_str) {
         Some(id) if tool == NAME => (id, args.get("params").unwrap_or(&Value::Null)),
         _ => (tool, args),
@@ -74,17 +77,19 @@ impl CallTool {
             Value::Null => json!({}),
             given => given,
         };
-        let mut args_hash = proof::args_hash(&params);
+        let mut args_hash = audit::args_hash(&params);
         let (mut asked, mut wanted) = (0, 0);
         // It asks first: nothing is done before it says what it does.
         let mut effect = Effect::Idempotent;
-        let folder = source.folder().or_else(|| context.sandbox.folder());
+        let folder = source
+            .working_dir()
+            .or_else(|| context.sandbox.working_dir());
         let about = About::new(&args.summary, source, folder.as_deref());
         let mut before: Option<Map<String, Value>> = None;
         // What a person wrote in place of what the model did, and what is wrong with it.
         let (mut instead, mut unfit) = (None::<Instead>, None::<String>);
         loop {
-            let action = match source.prepare(id).await {
+            let action = match source.resolve(id).await {
                 Err(error) => {
                     given(error, &mut wanted, context).await?;
                     continue;
@@ -114,13 +119,13 @@ impl CallTool {
                 let first = unfit.take().or(why).unwrap_or_default();
                 request.body.insert_str(0, &first);
                 asked += 1;
-                let (resolution, about) = context.ask(request).await?;
+                let (resolution, about) = context.request_decision_with_context(request).await?;
                 match resolution.action.as_str() {
                     APPROVE | APPROVE_SESSION | APPROVE_PROJECT => {}
                     _ => return Err(failed(ErrorCode::Denied, "the person said no")),
                 }
                 let is_same = question.is_about(&about);
-                if let Some(other) = arguments::approved(&about, &resolution) {
+                if let Some(other) = arguments::edited_arguments(&about, &resolution) {
                     let written = Instead {
                         args: other.clone(),
                         by: resolution.by.clone(),
@@ -130,7 +135,7 @@ impl CallTool {
                         continue;
                     }
                     params = other.clone();
-                    args_hash = proof::args_hash(&params);
+                    args_hash = audit::args_hash(&params);
                     instead = Some(written);
                     // A person wrote them, so what they lead to is approved with them.
                     review = reviewed(source, &action, &params, context).await?;
@@ -143,16 +148,16 @@ impl CallTool {
                     continue;
                 }
                 if action.drift.is_some() {
-                    source.accept(&action).await.map_err(told)?;
+                    source.accept_drift(&action).await.map_err(told)?;
                 }
                 if resolution.action == APPROVE_PROJECT {
-                    let remembered = source.remember(&action, &resolution.by).await;
+                    let remembered = source.store_approval(&action, &resolution.by).await;
                     remembered.map_err(told)?;
                 }
             }
             if action.effect != effect {
                 effect = action.effect;
-                context.effect(effect).await?;
+                context.set_effect(effect).await?;
             }
             let called = source.call(&action, &review, params.clone(), context);
             match called.await {
@@ -163,7 +168,7 @@ impl CallTool {
                         None => output,
                     });
                 }
-                Err(ActionError::Changed) => {
+                Err(ToolProviderError::Changed) => {
                     let call = (&params, args_hash.as_str());
                     let question = about.question(&tool, (&action, &review.reasons), call);
                     before = Some(question.request("", 0, None).context);
@@ -173,7 +178,7 @@ impl CallTool {
         }
     }
 
-    fn source<'a>(&self, tool: &'a str) -> Result<(&dyn ActionSource, &'a str), ToolError> {
+    fn source<'a>(&self, tool: &'a str) -> Result<(&dyn ToolProvider, &'a str), ToolError> {
         let unknown = || {
             let message = format!(
                 "there is no tool `{tool}`: an id is SERVICE:NAME, as list_tools gives it; \
@@ -191,7 +196,7 @@ impl CallTool {
     /// What becomes of the call, with what was remembered; and why that does not hold.
     async fn mode(
         &self,
-        source: &dyn ActionSource,
+        source: &dyn ToolProvider,
         question: &Question<'_>,
         asked: usize,
         context: &ToolContext,
@@ -214,19 +219,19 @@ impl CallTool {
             return Ok((mode, None));
         }
         // What was remembered is about the action, and not about these parameters.
-        if !reasons.iter().all(|reason| reason.is_about_action) {
+        if !reasons.iter().all(|reason| reason.applies_to_all_params) {
             return Ok((Mode::Ask, None));
         }
-        let why = match source.remembered(action).await {
-            Remembered::Yes => return Ok((Mode::Allow, None)),
-            Remembered::No => None,
-            Remembered::NotHere(why) => Some(why + "\n"),
+        let why = match source.stored_approval(action).await {
+            StoredApproval::Granted => return Ok((Mode::Allow, None)),
+            StoredApproval::NotGranted => None,
+            StoredApproval::NotValidHere(why) => Some(why + "\n"),
         };
-        let remembered = context.answered(APPROVE_SESSION).await?;
+        let remembered = context.gates_resolved_with(APPROVE_SESSION).await?;
         let same = |it: &Map<String, Value>| {
             let text = |key: &str| it.get(key).and_then(Value::as_str);
             let is_it = text("tool_id") == Some(question.tool);
-            is_it && text(proof::CHAIN_HASH) == Some(&action.hash) && question.is_there(it)
+            is_it && text(audit::CHAIN_HASH) == Some(&action.hash) && question.is_there(it)
         };
         let yes = remembered.iter().map(|gate| &gate.context).any(same);
         Ok(if yes {
@@ -246,18 +251,18 @@ struct About<'a> {
 }
 
 impl<'a> About<'a> {
-    fn new(summary: &'a str, source: &dyn ActionSource, folder: Option<&'a str>) -> Self {
+    fn new(summary: &'a str, source: &dyn ToolProvider, folder: Option<&'a str>) -> Self {
         Self {
             summary,
             folder,
-            remembers: source.remembers(),
+            remembers: source.can_store_approval(),
         }
     }
 
     fn question<'q>(
         &self,
         tool: &'q str,
-        (action, reasons): (&'q Prepared, &'q [Reason]),
+        (action, reasons): (&'q ResolvedTool, &'q [ReviewReason]),
         (params, args_hash): (&'q Value, &'q str),
     ) -> Question<'q>
     where
@@ -278,8 +283,8 @@ impl<'a> About<'a> {
 
 /// Looks at what a call with these parameters would do.
 async fn reviewed(
-    source: &dyn ActionSource,
-    action: &Prepared,
+    source: &dyn ToolProvider,
+    action: &ResolvedTool,
     params: &Value,
     context: &ToolContext,
 ) -> Result<Review, ToolError> {
@@ -289,35 +294,35 @@ async fn reviewed(
 
 /// Waits for the credential that is missing, if that is what is wrong.
 async fn given(
-    error: ActionError,
+    error: ToolProviderError,
     wanted: &mut usize,
     context: &ToolContext,
 ) -> Result<(), ToolError> {
     match error {
-        ActionError::AuthRequired { service, how } if *wanted < CREDENTIALS => {
+        ToolProviderError::AuthRequired { service, remedy } if *wanted < CREDENTIALS => {
             *wanted += 1;
             let nth = *wanted - 1;
-            context.request_credential(&service, &how, nth).await
+            context.request_credential(&service, &remedy, nth).await
         }
         error => Err(told(error)),
     }
 }
 
 /// With what exactly ran, for whoever checks the record.
-fn proven(mut output: ToolOutput, action: &Prepared, args_hash: &str) -> ToolOutput {
+fn proven(mut output: ToolOutput, action: &ResolvedTool, args_hash: &str) -> ToolOutput {
     let mut data = match output.data {
         Value::Object(data) => data,
         Value::Null => Map::new(),
         other => Map::from_iter([("result".to_owned(), other)]),
     };
-    data.insert(proof::CHAIN_HASH.to_owned(), json!(action.hash));
-    data.insert(proof::ARGS_HASH.to_owned(), json!(args_hash));
+    data.insert(audit::CHAIN_HASH.to_owned(), json!(action.hash));
+    data.insert(audit::ARGS_HASH.to_owned(), json!(args_hash));
     output.data = Value::Object(data);
     output
 }
 
 /// All that is wrong with the parameters; nothing where they fit.
-fn wrong(action: &Prepared, params: &Value) -> Option<String> {
+fn wrong(action: &ResolvedTool, params: &Value) -> Option<String> {
     let form = action.schema.as_ref()?;
     // What is no schema, whoever runs it says so in its own words.
     let form = Schema::new(form).ok()?;
@@ -328,10 +333,12 @@ fn failed(code: ErrorCode, message: impl Into<String>) -> ToolError {
     ToolError(ErrorInfo::new(code, message))
 }
 
-fn told(error: ActionError) -> ToolError {
+fn told(error: ToolProviderError) -> ToolError {
     match error {
-        ActionError::Failed(info) => ToolError(info),
-        ActionError::AuthRequired { .. } => failed(ErrorCode::AuthRequired, error.to_string()),
+        ToolProviderError::Failed(info) => ToolError(info),
+        ToolProviderError::AuthRequired { .. } => {
+            failed(ErrorCode::AuthRequired, error.to_string())
+        }
         other => ToolError::failed(other.to_string()),
     }
 }
@@ -341,11 +348,15 @@ impl Tool for CallTool {
         &self.def
     }
 
-    fn asks_first(&self, _: &dyn Sandbox) -> bool {
+    fn may_request_decision(&self, _: &dyn Sandbox) -> bool {
         true
     }
 
-    fn run(&self, args: Value, context: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(
+        &self,
+        args: Value,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let args = crate::builtin::parse(args)?;
             self.call(args, &context).await

@@ -6,8 +6,8 @@ use lillux::{quoted, visible_line};
 use rye_protocol::Action;
 use serde_json::{Map, Value, json};
 
-use super::{Piece, Prepared, Reason};
-use crate::proof::{ARGS_HASH, CHAIN_HASH};
+use super::{Component, ResolvedTool, ReviewReason};
+use crate::audit::{ARGS_HASH, CHAIN_HASH};
 use crate::tool::{DecisionRequest, FOLDER};
 use crate::{arguments, text};
 
@@ -43,9 +43,9 @@ pub(super) fn key(call: &str, nth: usize) -> String {
 pub(super) struct Question<'a> {
     pub(super) tool: &'a str,
     pub(super) summary: &'a str,
-    pub(super) action: &'a Prepared,
+    pub(super) action: &'a ResolvedTool,
     /// Why it is asked about, beside what the action says of itself.
-    pub(super) reasons: &'a [Reason],
+    pub(super) reasons: &'a [ReviewReason],
     pub(super) params: &'a Value,
     pub(super) args_hash: &'a str,
     /// Where it would run.
@@ -82,7 +82,10 @@ impl Question<'_> {
             label: label.to_owned(),
         };
         let mut actions = vec![action(APPROVE, "Approve")];
-        let can_be_remembered = self.reasons.iter().all(|reason| reason.is_about_action);
+        let can_be_remembered = self
+            .reasons
+            .iter()
+            .all(|reason| reason.applies_to_all_params);
         if can_be_remembered {
             actions.push(action(APPROVE_SESSION, "Approve for this session"));
         }
@@ -114,8 +117,8 @@ impl Question<'_> {
             let line: String = line.chars().take(LINE).collect();
             let _ = writeln!(body, "{}", quoted(&line));
         }
-        for piece in &action.pieces {
-            let Piece {
+        for piece in &action.components {
+            let Component {
                 name,
                 hash,
                 signed_by,
@@ -138,7 +141,7 @@ impl Question<'_> {
         context.insert("tool_id".to_owned(), json!(self.tool));
         context.insert("risk".to_owned(), json!(action.risk));
         context.insert("space".to_owned(), json!(action.space));
-        context.insert("pieces".to_owned(), json!(action.pieces));
+        context.insert("pieces".to_owned(), json!(action.components));
         if !self.reasons.is_empty() {
             context.insert(REASONS.to_owned(), self.reasons());
         }
@@ -176,8 +179,8 @@ impl Question<'_> {
     fn changes(&self, before: &Map<String, Value>) -> String {
         let mut text = String::new();
         let pieces = before.get("pieces").cloned().unwrap_or_default();
-        let was: Vec<Piece> = serde_json::from_value(pieces).unwrap_or_default();
-        let now = &self.action.pieces;
+        let was: Vec<Component> = serde_json::from_value(pieces).unwrap_or_default();
+        let now = &self.action.components;
         for piece in now {
             match was.iter().find(|it| it.name == piece.name) {
                 None => {

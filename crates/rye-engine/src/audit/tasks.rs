@@ -6,7 +6,7 @@ use lillux::keys::PublicKey;
 use rye_protocol::{Archive, EntryKind, Part, SessionId};
 use serde_json::Value;
 
-use super::{Fault, Trouble, Verdict, check};
+use super::{Finding, FindingKind, Verdict, check};
 use crate::child;
 
 /// Checks a session and those below it, which are all there. `key` gives the public key of a
@@ -17,10 +17,10 @@ pub fn check_all(archives: &[Archive], key: impl Fn(&str) -> Option<PublicKey>) 
         let mut verdict = check(archive, &key);
         let tasks = tasks(archive).into_iter();
         let gone = tasks.filter(|task| !there.contains(task));
-        verdict.faults.extend(gone.map(|task| Fault {
-            trouble: Trouble::Missing,
-            place: task.to_string(),
-            why: "a task was given to it, and it is not there".to_owned(),
+        verdict.findings.extend(gone.map(|task| Finding {
+            kind: FindingKind::Missing,
+            location: task.to_string(),
+            reason: "a task was given to it, and it is not there".to_owned(),
         }));
         verdict
     });

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Prepared, Reason, Risk};
+use super::{ResolvedTool, ReviewReason, Risk};
 
 /// What becomes of a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,13 +26,13 @@ pub struct Policy {
     pub rules: Vec<Rule>,
     /// What becomes of a turn that reaches a limit, where this says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limits: Option<AtLimit>,
+    pub limits: Option<LimitPolicy>,
 }
 
 /// What becomes of a turn that reaches a limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum AtLimit {
+pub enum LimitPolicy {
     /// It ends, visibly.
     #[default]
     End,
@@ -75,18 +75,18 @@ impl Policy {
     pub(super) fn decide(
         &self,
         tool: &str,
-        action: &Prepared,
-        reasons: &[Reason],
+        action: &ResolvedTool,
+        reasons: &[ReviewReason],
         otherwise: Mode,
     ) -> Mode {
         let space = action.space.as_ref();
-        let is_risky = reasons.iter().any(|reason| !reason.is_about_action);
+        let is_risky = reasons.iter().any(|reason| !reason.applies_to_all_params);
         let risk = if is_risky {
             action.risk.max(Some(Risk::High))
         } else {
             action.risk
         };
-        let must_ask = reasons.iter().any(|reason| !reason.may_be_allowed_by_rule);
+        let must_ask = reasons.iter().any(|reason| !reason.can_be_allowed_by_rule);
         match self.of_rules(tool, risk, space) {
             Some(Mode::Allow) if must_ask => return Mode::Ask,
             Some(mode) => return mode,
@@ -151,8 +151,8 @@ mod tests {
 
     use super::*;
 
-    fn action(risk: Option<Risk>, space: &str) -> Prepared {
-        Prepared {
+    fn action(risk: Option<Risk>, space: &str) -> ResolvedTool {
+        ResolvedTool {
             id: "deploy".to_owned(),
             description: String::new(),
             schema: None,
@@ -162,7 +162,7 @@ mod tests {
             effect: crate::tool::Effect::default(),
             drift: None,
             hash: String::new(),
-            pieces: Vec::new(),
+            components: Vec::new(),
             handle: Arc::new(()),
         }
     }
@@ -217,10 +217,10 @@ mod tests {
 
     #[test]
     fn a_reason_asks_and_only_some_reasons_may_be_allowed_by_a_rule() {
-        let reason = |may_be_allowed_by_rule, is_about_action| Reason {
+        let reason = |can_be_allowed_by_rule, applies_to_all_params| ReviewReason {
             text: String::new(),
-            may_be_allowed_by_rule,
-            is_about_action,
+            can_be_allowed_by_rule,
+            applies_to_all_params,
         };
         let rule = |risk: &[Risk], action| Policy {
             rules: vec![Rule {

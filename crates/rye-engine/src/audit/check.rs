@@ -20,7 +20,7 @@ pub struct Verdict {
     /// How many entries there are.
     pub entries: usize,
     /// How many of them belong to a turn that is under way, which is not signed yet.
-    pub open: usize,
+    pub unsealed_entries: usize,
     /// How many seals there are.
     pub seals: usize,
     /// How many receipts.
@@ -29,44 +29,44 @@ pub struct Verdict {
     pub blobs: usize,
     /// The names of rows that were changed after the last seal that covers them, or that none
     /// does: what they say cannot be checked yet.
-    pub unsealed: Vec<String>,
+    pub unsealed_rows: Vec<String>,
     /// When the last seal was made.
     pub sealed_at: Option<Millis>,
     /// The fingerprints of the keys that signed.
     pub keys: BTreeSet<String>,
     /// What is wrong.
-    pub faults: Vec<Fault>,
+    pub findings: Vec<Finding>,
 }
 
 impl Verdict {
     /// Whether all of it is as it was signed.
     pub fn is_verified(&self) -> bool {
-        self.faults.is_empty() && self.unsealed.is_empty()
+        self.findings.is_empty() && self.unsealed_rows.is_empty()
     }
 
     /// Whether nobody signed any of it, and nothing else is wrong: then there is nothing that
     /// it could be compared with.
     pub fn is_unsigned(&self) -> bool {
-        let mut faults = self.faults.iter();
-        let signature = faults.all(|fault| fault.trouble == Trouble::Signature);
-        self.keys.is_empty() && !self.faults.is_empty() && signature
+        let mut faults = self.findings.iter();
+        let signature = faults.all(|fault| fault.kind == FindingKind::Signature);
+        self.keys.is_empty() && !self.findings.is_empty() && signature
     }
 }
 
 /// Something that is not as it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fault {
+pub struct Finding {
     /// Of what kind.
-    pub trouble: Trouble,
+    pub kind: FindingKind,
     /// Where: the id of the entry, gate or thread.
-    pub place: String,
+    pub location: String,
     /// In words.
-    pub why: String,
+    pub reason: String,
 }
 
 /// What can be wrong with a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub enum FindingKind {
     /// It says something else than it did.
     Altered,
     /// It is not there any more, or not in its place.
@@ -122,11 +122,11 @@ struct Check<'a> {
 type Known<'a> = HashMap<&'a EntryId, &'a Entry>;
 
 impl<'a> Check<'a> {
-    fn fault(&mut self, trouble: Trouble, place: &impl ToString, why: impl Into<String>) {
-        self.verdict.faults.push(Fault {
-            trouble,
-            place: place.to_string(),
-            why: why.into(),
+    fn report(&mut self, kind: FindingKind, location: &impl ToString, reason: impl Into<String>) {
+        self.verdict.findings.push(Finding {
+            kind,
+            location: location.to_string(),
+            reason: reason.into(),
         });
     }
 
@@ -142,14 +142,14 @@ impl<'a> Check<'a> {
                         parent.hash.as_str()
                     } else {
                         let why = format!("the entry before it, {parent}, is not there");
-                        self.fault(Trouble::Missing, &entry.id, why);
+                        self.report(FindingKind::Missing, &entry.id, why);
                         ""
                     }
                 }
             };
             follows.push((entry, before));
             if known.insert(&entry.id, entry).is_some() {
-                self.fault(Trouble::Added, &entry.id, "it is there twice");
+                self.report(FindingKind::Added, &entry.id, "it is there twice");
             }
         }
         let is_altered = each(&follows, |(entry, before)| {
@@ -157,7 +157,11 @@ impl<'a> Check<'a> {
         });
         for ((entry, _), is_altered) in follows.into_iter().zip(is_altered) {
             if is_altered {
-                self.fault(Trouble::Altered, &entry.id, "it is not what its hash says");
+                self.report(
+                    FindingKind::Altered,
+                    &entry.id,
+                    "it is not what its hash says",
+                );
             }
         }
         known
@@ -183,12 +187,12 @@ impl<'a> Check<'a> {
             let place = place(seal);
             self.note(wrong, &place);
             if seal.session != archive.session.id {
-                self.fault(Trouble::Added, &place, "its seal is another session's");
+                self.report(FindingKind::Added, &place, "its seal is another session's");
             }
             for before in &seal.after {
                 if !seals.contains_key(before) {
                     let why = "a seal that was made before this one's is not there";
-                    self.fault(Trouble::Missing, &place, why);
+                    self.report(FindingKind::Missing, &place, why);
                 }
             }
             seals.insert(hash.to_hex(), seal);
@@ -209,16 +213,16 @@ impl<'a> Check<'a> {
                 continue;
             };
             match known.get(id) {
-                None => self.fault(Trouble::Missing, id, "it was signed and is not there"),
+                None => self.report(FindingKind::Missing, id, "it was signed and is not there"),
                 Some(leaf) if leaf.hash != seal.hash => {
-                    self.fault(Trouble::Altered, id, "it is not what was signed");
+                    self.report(FindingKind::Altered, id, "it is not what was signed");
                 }
                 Some(leaf) => {
                     let mut next = Some(*leaf);
                     while let Some(entry) = next.filter(|entry| sealed.insert(&entry.id)) {
                         let is_own = entry.session == seal.session;
                         if !is_own || Some(&entry.thread) != seal.thread.as_ref() {
-                            self.fault(Trouble::Altered, &entry.id, "it is another thread's");
+                            self.report(FindingKind::Altered, &entry.id, "it is another thread's");
                         }
                         next = entry.parent.as_ref().and_then(|id| known.get(id)).copied();
                     }
@@ -238,17 +242,25 @@ impl<'a> Check<'a> {
         let mut open = HashSet::new();
         for thread in &self.archive.threads {
             if !thread.seal.is_empty() && !seals.contains_key(&thread.seal) {
-                self.fault(Trouble::Missing, &thread.id, "its last seal is not there");
+                self.report(
+                    FindingKind::Missing,
+                    &thread.id,
+                    "its last seal is not there",
+                );
             }
             let leaf = thread.leaf.as_ref();
             let found = leaf.and_then(|leaf| known.get(leaf)).copied();
             match (leaf, found) {
                 (Some(_), None) => {
-                    self.fault(Trouble::Missing, &thread.id, "its last entry is not there");
+                    self.report(
+                        FindingKind::Missing,
+                        &thread.id,
+                        "its last entry is not there",
+                    );
                 }
                 (_, Some(entry)) if entry.hash != thread.leaf_hash => {
-                    self.fault(
-                        Trouble::Altered,
+                    self.report(
+                        FindingKind::Altered,
                         &thread.id,
                         "its last entry is another one",
                     );
@@ -263,7 +275,7 @@ impl<'a> Check<'a> {
                 }
             }
         }
-        self.verdict.open = open.len();
+        self.verdict.unsealed_entries = open.len();
         let entries = self.archive.entries.iter();
         let unsigned: Vec<_> = entries
             .filter(|it| !sealed.contains(&it.id) && !open.contains(&it.id))
@@ -271,10 +283,14 @@ impl<'a> Check<'a> {
         if seals.is_empty() {
             // Without a key nothing is: that is no sign that something was added.
             let session = &self.archive.session.id;
-            return self.fault(Trouble::Signature, session, "nobody signed anything of it");
+            return self.report(
+                FindingKind::Signature,
+                session,
+                "nobody signed anything of it",
+            );
         }
         for entry in unsigned {
-            self.fault(Trouble::Added, &entry.id, "nobody signed it");
+            self.report(FindingKind::Added, &entry.id, "nobody signed it");
         }
     }
 }

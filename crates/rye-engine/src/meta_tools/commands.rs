@@ -1,4 +1,4 @@
-//! Command tools as actions: programs that get their secrets as variables, which no model, no
+//! CommandEntry tools as actions: programs that get their secrets as variables, which no model, no
 //! history, no event and no log ever has.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,9 +11,12 @@ use rye_protocol::{ErrorCode, ErrorInfo, ProcessRef};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{ActionError, ActionSource, Listed, Listing, Piece, Prepared, Review, Risk};
-use crate::sandbox::{Exec, Watcher};
-use crate::store::Later;
+use super::{
+    Component, ResolvedTool, Review, Risk, ToolListing, ToolProvider, ToolProviderError,
+    ToolSummary,
+};
+use crate::BoxFuture;
+use crate::sandbox::{Exec, ExecObserver};
 use crate::tool::{Effect, ToolContext, ToolOutput};
 
 /// How long a program runs where nobody says.
@@ -24,7 +27,7 @@ const KEPT: usize = 1 << 20;
 /// A program, as a file says.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CommandTool {
+pub struct CommandSpec {
     /// What a model reads.
     pub description: String,
     /// The program with its first arguments, as a shell reads it.
@@ -45,26 +48,26 @@ pub struct CommandTool {
 
 /// A command tool, where it is from and who vouches for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Command {
+pub struct CommandEntry {
     /// What it is.
-    pub tool: CommandTool,
+    pub spec: CommandSpec,
     /// The space of its file.
     pub space: Option<String>,
     /// Who signed that.
     pub signed_by: Option<String>,
 }
 
-/// Command tools by name: the service `command`.
+/// CommandEntry tools by name: the service `command`.
 #[derive(Debug, Default)]
-pub struct Commands {
-    all: BTreeMap<String, Command>,
+pub struct CommandTools {
+    all: BTreeMap<String, CommandEntry>,
     /// Services whose credential nobody gave.
     missing: Mutex<BTreeSet<String>>,
 }
 
-impl Commands {
+impl CommandTools {
     /// These.
-    pub fn new(all: BTreeMap<String, Command>) -> Self {
+    pub fn new(all: BTreeMap<String, CommandEntry>) -> Self {
         let missing = Mutex::default();
         Self { all, missing }
     }
@@ -74,62 +77,62 @@ impl Commands {
         self.all.is_empty()
     }
 
-    fn listed(&self, query: &str, limit: usize) -> Listing {
-        let words = super::words(query);
-        let fits = |(name, command): &(&String, &Command)| {
-            let text = format!("{name} {}", command.tool.description).to_lowercase();
+    fn listed(&self, query: &str, limit: usize) -> ToolListing {
+        let words = super::query_terms(query);
+        let fits = |(name, command): &(&String, &CommandEntry)| {
+            let text = format!("{name} {}", command.spec.description).to_lowercase();
             words.is_empty() || words.iter().any(|word| text.contains(word))
         };
         let found: Vec<_> = self.all.iter().filter(fits).collect();
         let missing = self.missing.lock();
         let missing = missing.unwrap_or_else(PoisonError::into_inner);
         let missing = missing.iter();
-        Listing {
+        ToolListing {
             total: found.len(),
-            actions: found.into_iter().take(limit).map(listed).collect(),
+            tools: found.into_iter().take(limit).map(listed).collect(),
             warnings: missing
                 .map(|service| format!("auth required: {service} (rye vault set {service})"))
                 .collect(),
         }
     }
 
-    fn prepared(&self, id: &str) -> Result<Prepared, ActionError> {
+    fn prepared(&self, id: &str) -> Result<ResolvedTool, ToolProviderError> {
         let unknown = || {
             let names: Vec<_> = self.all.keys().map(String::as_str).collect();
             let message = format!("there is no command `{id}`; there are {}", names.join(", "));
-            ActionError::Failed(ErrorInfo::new(ErrorCode::UnknownTool, message))
+            ToolProviderError::Failed(ErrorInfo::new(ErrorCode::UnknownTool, message))
         };
         let command = self.all.get(id).ok_or_else(unknown)?;
-        let text = canonical::to_vec(&command.tool).unwrap_or_default();
+        let text = canonical::to_vec(&command.spec).unwrap_or_default();
         let hash = Hash::of(text).to_hex();
-        Ok(Prepared {
+        Ok(ResolvedTool {
             id: id.to_owned(),
-            description: command.tool.description.clone(),
+            description: command.spec.description.clone(),
             schema: Some(schema()),
-            risk: command.tool.risk,
+            risk: command.spec.risk,
             space: command.space.clone(),
             requires_approval: false,
             // It may ask for a credential, and says itself when it begins.
             effect: Effect::Idempotent,
             drift: None,
-            pieces: vec![Piece {
-                name: format!("{id}: {}", command.tool.run),
+            components: vec![Component {
+                name: format!("{id}: {}", command.spec.run),
                 hash: hash.clone(),
                 signed_by: command.signed_by.clone(),
             }],
             hash,
-            handle: Arc::new(command.tool.clone()),
+            handle: Arc::new(command.spec.clone()),
         })
     }
 
     async fn run(
         &self,
-        prepared: &Prepared,
+        prepared: &ResolvedTool,
         params: Value,
         context: &ToolContext,
-    ) -> Result<ToolOutput, ActionError> {
-        let handle = prepared.handle.downcast_ref::<CommandTool>();
-        let tool = handle.ok_or(ActionError::Changed)?;
+    ) -> Result<ToolOutput, ToolProviderError> {
+        let handle = prepared.handle.downcast_ref::<CommandSpec>();
+        let tool = handle.ok_or(ToolProviderError::Changed)?;
         let given: Args = serde_json::from_value(params).unwrap_or_default();
         let mut env = tool.env.clone();
         for (variable, service) in &tool.credentials {
@@ -137,8 +140,8 @@ impl Commands {
             let secret = secret.map_err(|error| self.without(service, error.0))?;
             env.insert(variable.clone(), secret.to_string());
         }
-        let begins = context.effect(Effect::AtMostOnce).await;
-        begins.map_err(|error| ActionError::Failed(error.0))?;
+        let begins = context.set_effect(Effect::AtMostOnce).await;
+        begins.map_err(|error| ToolProviderError::Failed(error.0))?;
         let exec = Exec {
             command: command_line(&tool.run, &given.args),
             cwd: None,
@@ -146,10 +149,10 @@ impl Commands {
             timeout: Some(Duration::from_secs(tool.timeout.unwrap_or(STANDARD))),
             stdin: given.stdin.into_bytes(),
             max_output: Some(KEPT),
-            max_told: Some(KEPT),
+            max_streamed: Some(KEPT),
         };
         let done = context.sandbox.exec(exec, &Ear(context)).await;
-        let done = done.map_err(|error| ActionError::Failed(error.into()))?;
+        let done = done.map_err(|error| ToolProviderError::Failed(error.into()))?;
         let mut text = done.stdout;
         if !done.stderr.is_empty() {
             let _ = write!(text, "\n[standard error]\n{}", done.stderr);
@@ -167,13 +170,13 @@ impl Commands {
     }
 
     /// A credential that nobody gave is told in the next listing.
-    fn without(&self, service: &str, error: ErrorInfo) -> ActionError {
+    fn without(&self, service: &str, error: ErrorInfo) -> ToolProviderError {
         if error.code == ErrorCode::AuthRequired {
             let missing = self.missing.lock();
             let mut missing = missing.unwrap_or_else(PoisonError::into_inner);
             missing.insert(service.to_owned());
         }
-        ActionError::Failed(error)
+        ToolProviderError::Failed(error)
     }
 }
 
@@ -200,12 +203,12 @@ fn schema() -> Value {
     })
 }
 
-fn listed((name, command): (&String, &Command)) -> Listed {
-    Listed {
+fn listed((name, command): (&String, &CommandEntry)) -> ToolSummary {
+    ToolSummary {
         id: name.clone(),
-        description: command.tool.description.clone(),
+        description: command.spec.description.clone(),
         parameters: vec!["args".to_owned(), "stdin".to_owned()],
-        risk: command.tool.risk,
+        risk: command.spec.risk,
         space: command.space.clone(),
     }
 }
@@ -218,43 +221,50 @@ fn command_line(run: &str, args: &[String]) -> String {
     format!("{run}{}", quoted.collect::<String>())
 }
 
-fn failed(message: String) -> ActionError {
-    ActionError::Failed(ErrorInfo::new(ErrorCode::ToolFailed, message))
+fn failed(message: String) -> ToolProviderError {
+    ToolProviderError::Failed(ErrorInfo::new(ErrorCode::ToolFailed, message))
 }
 
 /// Tells what a program prints.
 struct Ear<'a>(&'a ToolContext);
 
-impl Watcher for Ear<'_> {
-    fn started(&self, process: &str) {
-        self.0.started(ProcessRef(process.to_owned()));
+impl ExecObserver for Ear<'_> {
+    fn on_start(&self, process: &str) {
+        self.0.register_process(ProcessRef(process.to_owned()));
     }
 
-    fn printed(&self, text: &str) {
+    fn on_output(&self, text: &str) {
         self.0.output(text);
     }
 }
 
-impl ActionSource for Commands {
+impl ToolProvider for CommandTools {
     fn service(&self) -> &'static str {
         "command"
     }
 
-    fn list<'a>(&'a self, query: &'a str, limit: usize) -> Later<'a, Result<Listing, ActionError>> {
+    fn list<'a>(
+        &'a self,
+        query: &'a str,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<ToolListing, ToolProviderError>> {
         Box::pin(async move { Ok(self.listed(query, limit)) })
     }
 
-    fn prepare<'a>(&'a self, id: &'a str) -> Later<'a, Result<Prepared, ActionError>> {
+    fn resolve<'a>(
+        &'a self,
+        id: &'a str,
+    ) -> BoxFuture<'a, Result<ResolvedTool, ToolProviderError>> {
         Box::pin(async move { self.prepared(id) })
     }
 
     fn call<'a>(
         &'a self,
-        prepared: &'a Prepared,
+        prepared: &'a ResolvedTool,
         _: &'a Review,
         params: Value,
         context: &'a ToolContext,
-    ) -> Later<'a, Result<ToolOutput, ActionError>> {
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolProviderError>> {
         Box::pin(self.run(prepared, params, context))
     }
 }
@@ -274,19 +284,19 @@ mod tests {
 
     #[test]
     fn what_a_command_is_decides_its_hash() {
-        let tool = CommandTool {
+        let tool = CommandSpec {
             run: "gh".to_owned(),
-            ..CommandTool::default()
+            ..CommandSpec::default()
         };
-        let hash = |tool: &CommandTool| {
-            let command = Command {
-                tool: tool.clone(),
-                ..Command::default()
+        let hash = |tool: &CommandSpec| {
+            let command = CommandEntry {
+                spec: tool.clone(),
+                ..CommandEntry::default()
             };
-            let all = Commands::new(BTreeMap::from([("gh".to_owned(), command)]));
+            let all = CommandTools::new(BTreeMap::from([("gh".to_owned(), command)]));
             all.prepared("gh").map(|it| it.hash).unwrap()
         };
-        let other = CommandTool {
+        let other = CommandSpec {
             credentials: BTreeMap::from([("T".to_owned(), "github".to_owned())]),
             ..tool.clone()
         };

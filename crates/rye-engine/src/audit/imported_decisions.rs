@@ -14,21 +14,21 @@ use rye_protocol::{
 use serde_json::Value;
 
 use super::{check_receipt, rows, sealed_rows};
-use crate::bridge::APPROVE_SESSION;
+use crate::meta_tools::APPROVE_SESSION;
 
 /// Where a session names the gates whose decisions hold for nothing else in it.
 pub(super) const DOUBTED: &str = "doubted_decisions";
 
 /// A decision that does not count here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Doubt {
+pub struct UntrustedDecision {
     /// At which gate.
     pub gate: GateId,
     /// Why not.
-    pub why: String,
+    pub reason: String,
     /// Whether it is asked again; else it is a past one, which is not taken for the answer to
     /// what the session wants later.
-    pub is_asked_again: bool,
+    pub is_reopened: bool,
 }
 
 /// Opens gates again whose decisions would be acted on and are not signed by anybody who is
@@ -37,11 +37,11 @@ pub(crate) fn doubt(
     archive: &mut Archive,
     key: impl Fn(&str) -> Option<PublicKey>,
     now: Millis,
-) -> Vec<Doubt> {
+) -> Vec<UntrustedDecision> {
     let doubts = doubts(archive, key);
     for gate in &mut archive.gates {
         let mut doubts = doubts.iter();
-        if doubts.any(|it| it.is_asked_again && it.gate == gate.id) {
+        if doubts.any(|it| it.is_reopened && it.gate == gate.id) {
             gate.status = GateStatus::Pending;
             // Who follows the session hears that it is open.
             let kind = EventKind::DecisionGate {
@@ -62,7 +62,7 @@ pub(crate) fn doubt(
             });
         }
     }
-    let past = doubts.iter().filter(|it| !it.is_asked_again);
+    let past = doubts.iter().filter(|it| !it.is_reopened);
     let past: Vec<Value> = past.map(|it| it.gate.as_str().into()).collect();
     // What another machine doubted, this one has judged by itself.
     archive.session.metadata.remove(DOUBTED);
@@ -94,26 +94,26 @@ fn following(event: &Event) -> Option<u64> {
     event.sequence.map(|it| it + 1)
 }
 
-fn doubts(archive: &Archive, key: impl Fn(&str) -> Option<PublicKey>) -> Vec<Doubt> {
+fn doubts(archive: &Archive, key: impl Fn(&str) -> Option<PublicKey>) -> Vec<UntrustedDecision> {
     let settled = Settled::of(archive);
     let mut doubts = Vec::new();
     for gate in &archive.gates {
         let GateStatus::Resolved { resolution } = &gate.status else {
             continue;
         };
-        let is_asked_again = !settled.has(gate);
-        if !is_asked_again && resolution.action != APPROVE_SESSION {
+        let is_reopened = !settled.has(gate);
+        if !is_reopened && resolution.action != APPROVE_SESSION {
             continue;
         }
-        let why = match check_receipt(gate, resolution, &key) {
+        let reason = match check_receipt(gate, resolution, &key) {
             Ok(true) => continue,
             Ok(false) => "nobody signed the decision".to_owned(),
-            Err(why) => why,
+            Err(reason) => reason,
         };
-        doubts.push(Doubt {
+        doubts.push(UntrustedDecision {
             gate: gate.id.clone(),
-            why,
-            is_asked_again,
+            reason,
+            is_reopened,
         });
     }
     doubts

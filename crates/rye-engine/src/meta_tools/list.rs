@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Bridge, Listed};
-use crate::store::Later;
+use super::{Bridge, ToolSummary};
+use crate::BoxFuture;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// How many are listed where nobody says.
@@ -62,7 +62,7 @@ impl ListTools {
                 Ok(listing) => {
                     total += listing.total;
                     warnings.extend(listing.warnings);
-                    of_each.push((source.service(), listing.actions.into_iter()));
+                    of_each.push((source.service(), listing.tools.into_iter()));
                 }
                 // One that cannot be reached does not hide the others.
                 Err(error) => warnings.push(format!("{}: {error}", source.service())),
@@ -83,9 +83,9 @@ impl ListTools {
 /// The best of each source, then the second best of each, and so on: what fits best in one
 /// says nothing of what fits in another.
 fn in_turn(
-    mut of_each: Vec<(&str, impl Iterator<Item = Listed>)>,
+    mut of_each: Vec<(&str, impl Iterator<Item = ToolSummary>)>,
     limit: usize,
-) -> Vec<(&str, Listed)> {
+) -> Vec<(&str, ToolSummary)> {
     let mut found = Vec::new();
     while found.len() < limit {
         let before = found.len();
@@ -100,7 +100,7 @@ fn in_turn(
     found
 }
 
-fn told(found: &[(&str, Listed)], total: usize, warnings: &[String]) -> ToolOutput {
+fn told(found: &[(&str, ToolSummary)], total: usize, warnings: &[String]) -> ToolOutput {
     let mut text = String::new();
     for (service, action) in found {
         let parameters = match action.parameters.as_slice() {
@@ -149,7 +149,7 @@ impl Tool for ListTools {
         &self.def
     }
 
-    fn run(&self, args: Value, _: ToolContext) -> Later<'_, Result<ToolOutput, ToolError>> {
+    fn run(&self, args: Value, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let args = crate::builtin::parse(args)?;
             self.list(args).await

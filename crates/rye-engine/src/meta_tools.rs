@@ -1,7 +1,7 @@
 //! The bridge: any number of actions for the price of two tools.
 //!
 //! A model sees `list_tools` and `call_tool`, and nothing of the ten thousand actions
-//! behind them until it looks. Each [source](ActionSource) has a service name, and an
+//! behind them until it looks. Each [source](ToolProvider) has a service name, and an
 //! action is called `SERVICE:ID`. What a call does to the world is decided before it is
 //! made, by a [policy](Policy) that is data: let it, ask a person, or refuse. A person who
 //! approves is shown what exactly would run, and approves its hash: if it is another one
@@ -20,13 +20,13 @@ use rye_protocol::ErrorInfo;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::BoxFuture;
 use crate::sandbox::Sandbox;
-use crate::store::Later;
 use crate::tool::{Effect, Tool, ToolContext, ToolOutput};
 
-pub(crate) use call::meant;
-pub use commands::{Command, CommandTool, Commands};
-pub use policy::{AtLimit, Mode, Policy, Rule};
+pub(crate) use call::resolve_target;
+pub use commands::{CommandEntry, CommandSpec, CommandTools};
+pub use policy::{LimitPolicy, Mode, Policy, Rule};
 pub use question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, DENY, DRIFT};
 
 /// How much harm an action can do.
@@ -57,7 +57,7 @@ impl Risk {
 
 /// An action in a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Listed {
+pub struct ToolSummary {
     /// Its id within the service.
     pub id: String,
     /// What it does.
@@ -75,9 +75,9 @@ pub struct Listed {
 
 /// What a source has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Listing {
+pub struct ToolListing {
     /// The actions that fit best, the best first.
-    pub actions: Vec<Listed>,
+    pub tools: Vec<ToolSummary>,
     /// How many fit.
     pub total: usize,
     /// What a person should put right: a missing credential, for one.
@@ -86,7 +86,7 @@ pub struct Listing {
 
 /// An action, as it would run now.
 #[derive(Clone)]
-pub struct Prepared {
+pub struct ResolvedTool {
     /// Its id within the service.
     pub id: String,
     /// What it does.
@@ -107,7 +107,7 @@ pub struct Prepared {
     /// The hash of all that would run.
     pub hash: String,
     /// The pieces of it, the action itself first.
-    pub pieces: Vec<Piece>,
+    pub components: Vec<Component>,
     /// What its source wants to remember until it is called.
     pub handle: Arc<dyn Any + Send + Sync>,
 }
@@ -116,7 +116,7 @@ pub struct Prepared {
 #[derive(Clone)]
 pub struct Review {
     /// Why a person must approve it, beside what the action says of itself.
-    pub reasons: Vec<Reason>,
+    pub reasons: Vec<ReviewReason>,
     /// What its source wants to remember until it is called.
     pub handle: Arc<dyn Any + Send + Sync>,
 }
@@ -132,19 +132,19 @@ impl Default for Review {
 
 /// Why a person must approve a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reason {
+pub struct ReviewReason {
     /// The reason, in a line.
     pub text: String,
     /// Whether a rule of the policy may allow the call all the same.
-    pub may_be_allowed_by_rule: bool,
+    pub can_be_allowed_by_rule: bool,
     /// Whether it is about the action, whatever its parameters are: then an approval for the
     /// session or the project holds for the next call too.
-    pub is_about_action: bool,
+    pub applies_to_all_params: bool,
 }
 
 /// One file of what would run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Piece {
+pub struct Component {
     /// Its name.
     pub name: String,
     /// The hash of its bytes.
@@ -156,17 +156,17 @@ pub struct Piece {
 /// Why an action has nothing to give.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ActionError {
+pub enum ToolProviderError {
     /// It is not what was approved any more: nothing ran.
     #[error("it has changed since it was approved")]
     Changed,
     /// It needs a key or a password that is not there.
-    #[error("{service} needs a credential: {how}")]
+    #[error("{service} needs a credential: {remedy}")]
     AuthRequired {
         /// Of which service.
         service: String,
         /// What a person does about it.
-        how: String,
+        remedy: String,
     },
     /// It failed, or cannot be run.
     #[error("{}", .0.message)]
@@ -175,23 +175,23 @@ pub enum ActionError {
 
 /// Whether a person has approved something once and for all.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Remembered {
+pub enum StoredApproval {
     /// They have.
-    Yes,
+    Granted,
     /// Nothing is known of it.
-    No,
+    NotGranted,
     /// They have, and it does not hold here: why, in a sentence for whoever is asked again.
-    NotHere(String),
+    NotValidHere(String),
 }
 
 /// Where actions come from.
-pub trait ActionSource: Send + Sync + 'static {
+pub trait ToolProvider: Send + Sync + 'static {
     /// Its name, which stands before the ids of its actions.
     fn service(&self) -> &str;
 
     /// The folder of this machine that its actions work in, without links, where that is not
     /// the sandbox's. What a person approved in one folder is asked about again in another.
-    fn folder(&self) -> Option<String> {
+    fn working_dir(&self) -> Option<String> {
         None
     }
 
@@ -201,55 +201,67 @@ pub trait ActionSource: Send + Sync + 'static {
     }
 
     /// What it has that fits some words; all, if there are none.
-    fn list<'a>(&'a self, query: &'a str, limit: usize) -> Later<'a, Result<Listing, ActionError>>;
+    fn list<'a>(
+        &'a self,
+        query: &'a str,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<ToolListing, ToolProviderError>>;
 
     /// An action as it would run now. Nothing is run.
-    fn prepare<'a>(&'a self, id: &'a str) -> Later<'a, Result<Prepared, ActionError>>;
+    fn resolve<'a>(&'a self, id: &'a str)
+    -> BoxFuture<'a, Result<ResolvedTool, ToolProviderError>>;
 
     /// Looks at what a call with these parameters would do. Nothing is run. The error is a
     /// call that no approval can allow.
     fn review<'a>(
         &'a self,
-        _: &'a Prepared,
+        _: &'a ResolvedTool,
         _params: &'a Value,
         _: &'a dyn Sandbox,
-    ) -> Later<'a, Result<Review, ActionError>> {
+    ) -> BoxFuture<'a, Result<Review, ToolProviderError>> {
         Box::pin(std::future::ready(Ok(Review::default())))
     }
 
     /// Runs an action, if it is still the one that was prepared and reviewed.
     fn call<'a>(
         &'a self,
-        prepared: &'a Prepared,
+        prepared: &'a ResolvedTool,
         review: &'a Review,
         params: Value,
         context: &'a ToolContext,
-    ) -> Later<'a, Result<ToolOutput, ActionError>>;
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolProviderError>>;
 
     /// A person has seen in what way it is not what was accepted, and accepts it.
-    fn accept<'a>(&'a self, _: &'a Prepared) -> Later<'a, Result<(), ActionError>> {
+    fn accept_drift<'a>(
+        &'a self,
+        _: &'a ResolvedTool,
+    ) -> BoxFuture<'a, Result<(), ToolProviderError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 
     /// Whether a person has approved it once and for all.
-    fn remembered<'a>(&'a self, _: &'a Prepared) -> Later<'a, Remembered> {
-        Box::pin(std::future::ready(Remembered::No))
+    fn stored_approval<'a>(&'a self, _: &'a ResolvedTool) -> BoxFuture<'a, StoredApproval> {
+        Box::pin(std::future::ready(StoredApproval::NotGranted))
     }
 
     /// Whether an approval can be remembered once and for all.
-    fn remembers(&self) -> bool {
+    fn can_store_approval(&self) -> bool {
         false
     }
 
     /// Remembers that a person has approved it.
-    fn remember<'a>(&'a self, _: &'a Prepared, _by: &'a str) -> Later<'a, Result<(), ActionError>> {
+    fn store_approval<'a>(
+        &'a self,
+        _: &'a ResolvedTool,
+        _by: &'a str,
+    ) -> BoxFuture<'a, Result<(), ToolProviderError>> {
         Box::pin(std::future::ready(Ok(())))
     }
 }
 
 /// The words of a query, in lower case, without those that say nothing; with them, where
 /// there are no others.
-pub fn words(query: &str) -> Vec<String> {
+pub fn query_terms(query: &str) -> Vec<String> {
     let all: Vec<_> = query.split_whitespace().map(str::to_lowercase).collect();
     let says = |word: &&String| !lillux::says_nothing(word);
     let some: Vec<_> = all.iter().filter(says).cloned().collect();
@@ -257,7 +269,7 @@ pub fn words(query: &str) -> Vec<String> {
 }
 
 /// The two tools.
-pub fn tools(sources: Vec<Arc<dyn ActionSource>>, policy: Policy) -> Vec<Arc<dyn Tool>> {
+pub fn tools(sources: Vec<Arc<dyn ToolProvider>>, policy: Policy) -> Vec<Arc<dyn Tool>> {
     let bridge = Arc::new(Bridge { sources, policy });
     vec![
         Arc::new(call::CallTool::new(Arc::clone(&bridge))),
@@ -266,7 +278,7 @@ pub fn tools(sources: Vec<Arc<dyn ActionSource>>, policy: Policy) -> Vec<Arc<dyn
 }
 
 struct Bridge {
-    sources: Vec<Arc<dyn ActionSource>>,
+    sources: Vec<Arc<dyn ToolProvider>>,
     policy: Policy,
 }
 

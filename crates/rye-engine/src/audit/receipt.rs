@@ -102,7 +102,7 @@ pub fn receipt(gate: &Gate, resolution: &Resolution, key: &SigningKey) -> Receip
 
 fn unsigned(gate: &Gate, resolution: &Resolution) -> Receipt {
     let text = |key: &str| gate.context.get(key).and_then(Value::as_str);
-    let other = arguments::approved(&gate.context, resolution).map(args_hash);
+    let other = arguments::edited_arguments(&gate.context, resolution).map(args_hash);
     Receipt {
         session: gate.origin.session.clone(),
         gate: gate.id.clone(),

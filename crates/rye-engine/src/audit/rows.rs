@@ -12,8 +12,8 @@ use rye_protocol::{
 };
 use serde::Serialize;
 
-use super::elsewhere::DOUBTED;
 use super::hash;
+use super::imported_decisions::DOUBTED;
 use crate::engine::BEFORE;
 
 /// Hashes by the names of rows.

@@ -6,8 +6,8 @@ use rye_protocol::{
     Call, CallState, EntryId, EventKind, Gate, GateId, GateStatus, Phase, Seal, Thread, Usage,
 };
 
-use super::{Check, Known, Trouble};
-use crate::proof::{UNVERIFIED, rows};
+use super::{Check, FindingKind, Known};
+use crate::audit::{UNVERIFIED, rows};
 
 /// What the seals say of a session's rows: the last one that names a row counts.
 type Sealed<'a> = HashMap<&'a str, &'a str>;
@@ -42,16 +42,16 @@ impl<'a> Check<'a> {
         match find(&sealed, rows::SESSION, &rows::of_session(session)) {
             Found::New => self.unsealed(rows::SESSION),
             Found::AsSealed if fixed.is_none() || !is_other => {}
-            _ => self.fault(
-                Trouble::Altered,
+            _ => self.report(
+                FindingKind::Altered,
                 &session.id,
                 "its record is not what was sealed",
             ),
         }
         for thread in &archive.threads {
-            let is_at_rest = thread.turn.is_none() && thread.compaction.is_none();
+            let is_quiescent = thread.turn.is_none() && thread.compaction.is_none();
             let name = format!("thread:{}", thread.id);
-            self.row(&sealed, &name, &rows::of_thread(thread), is_at_rest);
+            self.row(&sealed, &name, &rows::of_thread(thread), is_quiescent);
         }
         for prompt in &archive.prompts {
             let name = format!("prompt:{}", prompt.id);
@@ -93,7 +93,7 @@ impl<'a> Check<'a> {
         if let Some(why) = session.metadata.get(UNVERIFIED) {
             let why = why.as_str().unwrap_or_default();
             let why = format!("it was imported though it could not be verified: {why}");
-            self.fault(Trouble::Signature, &session.id, why);
+            self.report(FindingKind::Signature, &session.id, why);
         }
     }
 
@@ -102,9 +102,9 @@ impl<'a> Check<'a> {
             Found::AsSealed => {}
             Found::Other if is_final => {
                 let place = name.split_once(':').map_or(name, |it| it.1).to_owned();
-                if !self.has_fault_at(&place) {
-                    self.fault(
-                        Trouble::Altered,
+                if !self.has_finding_at(&place) {
+                    self.report(
+                        FindingKind::Altered,
                         &place,
                         "its record is not what was sealed",
                     );
@@ -115,11 +115,14 @@ impl<'a> Check<'a> {
     }
 
     fn unsealed(&mut self, name: &str) {
-        self.verdict.unsealed.push(name.to_owned());
+        self.verdict.unsealed_rows.push(name.to_owned());
     }
 
-    pub(super) fn has_fault_at(&self, place: &str) -> bool {
-        self.verdict.faults.iter().any(|it| it.place == place)
+    pub(super) fn has_finding_at(&self, location: &str) -> bool {
+        self.verdict
+            .findings
+            .iter()
+            .any(|it| it.location == location)
     }
 
     /// Nothing that was sealed is gone.
@@ -135,9 +138,9 @@ impl<'a> Check<'a> {
                 "entry" => id.parse().is_ok_and(|id: EntryId| known.contains_key(&id)),
                 _ => there.contains_key(*name),
             };
-            if !is_there && !self.has_fault_at(id) {
+            if !is_there && !self.has_finding_at(id) {
                 let why = format!("{kind} was sealed and is not there");
-                self.fault(Trouble::Missing, &id, why);
+                self.report(FindingKind::Missing, &id, why);
             }
         }
     }
@@ -178,7 +181,7 @@ impl<'a> Check<'a> {
         for (event, number) in archive.events.iter().zip(1..) {
             if event.sequence != Some(number) {
                 let why = format!("event {number} is not there");
-                return self.fault(Trouble::Missing, &archive.session.id, why);
+                return self.report(FindingKind::Missing, &archive.session.id, why);
             }
             let threads = &archive.threads;
             let thread = event.thread.as_ref();
@@ -190,7 +193,7 @@ impl<'a> Check<'a> {
             };
             if event.session != archive.session.id || !fits {
                 let why = format!("event {number} is another one's");
-                self.fault(Trouble::Altered, &archive.session.id, why);
+                self.report(FindingKind::Altered, &archive.session.id, why);
             }
             let Some(thread) = thread else {
                 continue;
@@ -203,13 +206,13 @@ impl<'a> Check<'a> {
         for thread in &archive.threads {
             if told.get(&thread.id).map_or("", String::as_str) != thread.events_hash {
                 let why = "its events are not what its host wrote";
-                self.fault(Trouble::Altered, &thread.id, why);
+                self.report(FindingKind::Altered, &thread.id, why);
             }
         }
         let sum = |used: Usage, thread: &Thread| used.plus(thread.usage);
         if archive.threads.iter().fold(Usage::default(), sum) != archive.session.usage {
             let why = "it used up something else than its threads";
-            self.fault(Trouble::Altered, &archive.session.id, why);
+            self.report(FindingKind::Altered, &archive.session.id, why);
         }
         self.last_told();
     }
@@ -247,9 +250,9 @@ impl<'a> Check<'a> {
                 ) => reason == why,
                 _ => false,
             };
-            if !fits && !self.has_fault_at(gate.id.as_str()) {
-                self.fault(
-                    Trouble::Altered,
+            if !fits && !self.has_finding_at(gate.id.as_str()) {
+                self.report(
+                    FindingKind::Altered,
                     &gate.id,
                     "it does not stand as it was told",
                 );
@@ -258,8 +261,8 @@ impl<'a> Check<'a> {
         let unknown = |id: &&&GateId| !archive.gates.iter().any(|it| it.id == ***id);
         let missing: Vec<_> = last.keys().filter(unknown).collect();
         for id in missing {
-            if !self.has_fault_at(id.as_str()) {
-                self.fault(Trouble::Missing, *id, "it was told of and is not there");
+            if !self.has_finding_at(id.as_str()) {
+                self.report(FindingKind::Missing, *id, "it was told of and is not there");
             }
         }
     }
