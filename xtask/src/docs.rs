@@ -118,7 +118,7 @@ fn schema() -> Result<String> {
 }
 
 /// Builds a binary and returns its path.
-fn build_binary(name: &str) -> Result<PathBuf> {
+pub(crate) fn build_binary(name: &str) -> Result<PathBuf> {
     let build = ["build", "--locked", "--package", name, "--bin", name];
     run(&mut cargo(build))?;
     paths::built_program("debug", name)

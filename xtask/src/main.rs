@@ -5,6 +5,7 @@
 
 mod bench;
 mod conformance;
+mod demo_svg;
 mod docs;
 mod fuzz;
 mod link_order;
@@ -31,6 +32,7 @@ Commands:
   bench [FILTER]                        Run the benchmarks on a release build
   docs  [--check]                       Build rustdoc and the generated references
   fuzz  [TARGET] [--seconds N]          Run all fuzz targets, or one [default: 30 s each]
+  demo-svg                              Record `rye demo` as docs/demo.svg
   order                                 Regenerate the linker's function order
 
 Examples:
@@ -67,6 +69,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         "bench" => bench::main(rest),
         "docs" => docs::main(rest),
         "fuzz" => fuzz::main(rest),
+        "demo-svg" => demo_svg::main(),
         "order" => link_order::main(),
         "help" | "-h" | "--help" => {
             print_line!("{HELP}");
