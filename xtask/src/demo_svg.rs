@@ -140,8 +140,10 @@ fn pause_after(line: &[Span]) -> usize {
         // A command that is about to run.
         Some('$') => 900,
         // The conclusion of a step.
-        Some('→') => 3500,
-        Some(_) => 250 + 12 * text.chars().count(),
+        Some('→') => 2500,
+        // Output is skimmed, prose is read.
+        Some(_) if line.iter().any(|span| span.style.is_dim) => 200 + 2 * text.chars().count(),
+        Some(_) => 250 + 8 * text.chars().count(),
     }
 }
 
@@ -299,6 +301,6 @@ mod tests {
         let animation = animate(&lines);
         assert_eq!(animation.uncover.matches('%').count(), lines.len());
         assert!(animation.uncover.starts_with("0.000%"));
-        assert_eq!(animation.seconds, "12.500");
+        assert_eq!(animation.seconds, "11.500");
     }
 }

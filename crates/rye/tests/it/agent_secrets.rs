@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Output;
 
-use crate::support::{World, outcome};
+use crate::support::{TestEnv, outcome};
 use rye_model_wire::{MockProvider, Reply};
 use serde_json::json as value;
 
@@ -65,29 +65,29 @@ fn call(id: &str) -> String {
     format!("{{ tool_id: '{id}', summary: look }}")
 }
 
-fn planted() -> World {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    world.set("LEAKY_API_KEY", PLANTED[0]);
-    assert!(world.run(&["init"]).status.success());
+fn planted() -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    env.set("LEAKY_API_KEY", PLANTED[0]);
+    assert!(env.run(&["init"]).status.success());
     for (name, secret) in [
         ("VAULTED", PLANTED[1]),
         ("PROCESS", PLANTED[4]),
         ("HEADER", PLANTED[5]),
     ] {
-        let set = world.feed(&["vault", "set", name], secret.as_bytes());
+        let set = env.feed(&["vault", "set", name], secret.as_bytes());
         assert!(set.status.success(), "{set:?}");
     }
-    let set = world.feed(
+    let set = env.feed(
         &["vault", "set", "ORG", "--org", "acme"],
         PLANTED[3].as_bytes(),
     );
     assert!(set.status.success(), "{set:?}");
-    world.write("user/.ai/config/agent/commands.yaml", COMMANDS);
-    world.write("server.py", SERVER);
+    env.write("user/.ai/config/agent/commands.yaml", COMMANDS);
+    env.write("server.py", SERVER);
     let variables = format!("# of the project\nDB_PASSPHRASE=\"{}\"\n", PLANTED[6]);
-    world.write("project/.env", &variables);
-    world
+    env.write("project/.env", &variables);
+    env
 }
 
 /// Fails if any of what was planted lies in a file of this folder, or of one in it.
@@ -122,35 +122,35 @@ fn checked(output: Output) -> Output {
 }
 
 /// A model and MCP servers that say back what they are given, and a tool that leaks.
-fn plant_servers(world: &World, url: &str) {
+fn plant_servers(env: &TestEnv, url: &str) {
     let models = format!(
         "providers:\n  local:\n    api: openai-chat\n    base_url: {url}/v1\n    api_key_env: LEAKY_API_KEY\n    \
          models: {{ x: {{ context_window: 8000, max_output: 1000 }} }}\n"
     );
-    world.write("user/.ai/config/agent/models.yaml", &models);
+    env.write("user/.ai/config/agent/models.yaml", &models);
     // A server that says back what it was sent.
     let header = format!("{url}/mcp");
     let http = format!(
         "version: \"1.0.0\"\ntool_type: mcp_server\ncategory: mcp/servers\ndescription: Over HTTP\n\
          config:\n  url: {header}\n  headers: {{ Authorization: {{ vault: HEADER, prefix: 'Bearer ' }} }}\n"
     );
-    world.write("project/.ai/tools/mcp/servers/http.yaml", &http);
-    let server = world.path("server.py");
+    env.write("project/.ai/tools/mcp/servers/http.yaml", &http);
+    let server = env.path("server.py");
     let stdio = format!(
         "version: \"1.0.0\"\ntool_type: mcp_server\ncategory: mcp/servers\ndescription: Talks\n\
          config:\n  command: python3\n  args: ['{}']\n  env: {{ TOKEN: {{ vault: PROCESS }} }}\n",
         server.display()
     );
-    world.write("project/.ai/tools/mcp/servers/talks.yaml", &stdio);
+    env.write("project/.ai/tools/mcp/servers/talks.yaml", &stdio);
     let leak = "version: \"1.0.0\"\ndescription: Leaks\nrisk_level: low\n\
         executor_id: rye/core/runtimes/bash/bash\n\
         config:\n  command: 'echo \"$LEAKY_API_KEY\"; echo \"$LEAKY_API_KEY\" >&2; exit 1'\n";
-    world.write("project/.ai/tools/leak.yaml", leak);
+    env.write("project/.ai/tools/leak.yaml", leak);
     let file = "version: \"1.0.0\"\ndescription: Leaks a file\nrisk_level: low\n\
         executor_id: rye/core/runtimes/bash/bash\n\
         config:\n  command: 'echo \"it is ${DB_PASSPHRASE}\"; echo \"$DB_PASSPHRASE\" | base64 >&2'\n";
-    world.write("project/.ai/tools/leak_file.yaml", file);
-    let signed = world.run(&["sign", "--all"]);
+    env.write("project/.ai/tools/leak_file.yaml", file);
+    let signed = env.run(&["sign", "--all"]);
     assert!(signed.status.success(), "{signed:?}");
 }
 
@@ -169,13 +169,13 @@ const LEAKING: [&str; 9] = [
 
 #[test]
 fn nothing_secret_is_ever_written_or_printed() {
-    let world = planted();
+    let env = planted();
     let refusing = MockProvider::new(|_, request| {
         let key = request.headers.get("authorization").cloned();
         let message = format!("wrong key: {}", key.unwrap_or_default());
         Reply::json(401, &value!({ "error": { "message": message } }))
     });
-    plant_servers(&world, &refusing.url());
+    plant_servers(&env, &refusing.url());
     let args: Vec<_> = LEAKING.iter().map(|id| call(id)).collect();
     let mut calls: Vec<_> = args
         .iter()
@@ -189,7 +189,7 @@ fn nothing_secret_is_ever_written_or_printed() {
         "bash",
         "{ command: 'rye vault get VAULTED; printenv LEAKY_API_KEY' }",
     ));
-    world.write("project/agent.yaml", &script(&calls));
+    env.write("project/agent.yaml", &script(&calls));
     let model = [
         "--model",
         "scripted:agent.yaml",
@@ -198,12 +198,12 @@ fn nothing_secret_is_ever_written_or_printed() {
         "--yes",
     ];
     let prompt = [&["prompt", "go", "--org", "acme", "--json"][..], &model].concat();
-    let said = outcome(&checked(world.run(&prompt)));
+    let said = outcome(&checked(env.run(&prompt)));
     let session = said["session"].as_str().unwrap();
     let own = ["vault", "set", "OWN", "--session", session];
-    assert!(world.feed(&own, PLANTED[2].as_bytes()).status.success());
+    assert!(env.feed(&own, PLANTED[2].as_bytes()).status.success());
     // All of it did run, or the search would prove nothing.
-    let shown = checked(world.run(&["session", "show", session, "--json"]));
+    let shown = checked(env.run(&["session", "show", session, "--json"]));
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(
         shown.matches("[masked]").count() >= LEAKING.len(),
@@ -220,7 +220,7 @@ fn nothing_secret_is_ever_written_or_printed() {
         ]
         .concat(),
     );
-    world.write("project/more.yaml", &more);
+    env.write("project/more.yaml", &more);
     let again = [
         "prompt",
         "again",
@@ -229,11 +229,11 @@ fn nothing_secret_is_ever_written_or_printed() {
         "--model",
         "scripted:more.yaml",
     ];
-    let said = checked(world.run(&again));
+    let said = checked(env.run(&again));
     // The last call was of the session's own credential, which was found and is masked.
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     assert_eq!(said.trim(), "it said [masked]");
-    let refused = checked(world.run(&[
+    let refused = checked(env.run(&[
         "prompt",
         "hello",
         "--session",
@@ -259,28 +259,28 @@ fn nothing_secret_is_ever_written_or_printed() {
         &["mcp", "list"],
         &["doctor"],
     ] {
-        checked(world.run(args));
+        checked(env.run(args));
     }
     // What the executor puts into a call does not come back out of it.
     assert!(shown.contains("it is [masked]"), "{shown}");
     // It was in the file that is theirs.
-    std::fs::remove_file(world.path("project/.env")).unwrap();
+    std::fs::remove_file(env.path("project/.env")).unwrap();
     let mut searched = 0;
-    search(&world.path(""), &mut searched);
+    search(&env.path(""), &mut searched);
     assert!(searched > 20, "only {searched} files");
-    let state = world.path("user/.local/state/rye");
+    let state = env.path("user/.local/state/rye");
     assert!(state.join("blobs").exists() && state.join("sessions.db").exists());
 }
 
 #[test]
 fn what_nobody_asked_for_yet_is_masked_too() {
-    let world = World::new();
-    assert!(world.run(&["init"]).status.success());
+    let env = TestEnv::new();
+    assert!(env.run(&["init"]).status.success());
     let secret = "nobody-asked-for-it";
     let set = ["vault", "set", "ORG", "--org", "acme"];
-    assert!(world.feed(&set, secret.as_bytes()).status.success());
+    assert!(env.feed(&set, secret.as_bytes()).status.success());
     let call = ("bash", "{ command: 'echo nobody-asked-for-it' }");
-    world.write("project/agent.yaml", &script(&[call]));
+    env.write("project/agent.yaml", &script(&[call]));
     let args = [
         "prompt",
         "go",
@@ -289,7 +289,7 @@ fn what_nobody_asked_for_yet_is_masked_too() {
         "--org",
         "acme",
     ];
-    let output = world.run(&args);
+    let output = env.run(&args);
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(
@@ -301,10 +301,10 @@ fn what_nobody_asked_for_yet_is_masked_too() {
 /// A model that writes back what it read does not write the mask in the secret's place.
 #[test]
 fn a_mask_is_not_written_over_a_secret() {
-    let world = World::new();
-    assert!(world.run(&["init"]).status.success());
+    let env = TestEnv::new();
+    assert!(env.run(&["init"]).status.success());
     let file = "PORT=80\nAPI_KEY=nobody-else-has-it\n";
-    world.write("project/.env", file);
+    env.write("project/.env", file);
     let write = r#"{ path: .env, content: "PORT=81\nAPI_KEY=[masked]\n" }"#;
     let edit = r#"{ path: .env, old: "80\nAPI_KEY=[masked]", new: "81\nAPI_KEY=[masked]" }"#;
     let part = "{ path: .env, old: PORT=80, new: PORT=81 }";
@@ -314,14 +314,14 @@ fn a_mask_is_not_written_over_a_secret() {
         ("edit", part, "changed at 1 place", true),
     ] {
         let calls = [("read", "{ path: .env }"), (tool, args)];
-        world.write("project/agent.yaml", &script(&calls));
+        env.write("project/agent.yaml", &script(&calls));
         let model = ["--model", "scripted:agent.yaml", "--sandbox", "local"];
         // A person must approve a change of that file.
-        let output = world.run(&[&["prompt", "go", "--yes"][..], &model].concat());
+        let output = env.run(&[&["prompt", "go", "--yes"][..], &model].concat());
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(said.contains(says), "{args}: {output:?}");
         assert!(!said.contains("nobody-else-has-it"), "{said}");
-        let now = world.read("project/.env");
+        let now = env.read("project/.env");
         assert_eq!(now != file, changed, "{args}: {now}");
         assert!(now.contains("API_KEY=nobody-else-has-it"), "{now}");
     }

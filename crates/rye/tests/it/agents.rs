@@ -1,6 +1,6 @@
 //! Roles, skills, rules, results, replays and summaries, as a person meets them.
 
-use crate::support::{World, json, outcome};
+use crate::support::{TestEnv, json, outcome};
 use rye_model_wire::{Api, Completion, MockProvider, Reply};
 use serde_json::{Value, json as value};
 
@@ -12,9 +12,9 @@ fn stdout(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A world whose user has the models `local/x` and `local/y`.
-fn with_model(wire: &MockProvider) -> World {
-    let world = World::new();
+/// A `TestEnv` whose user has the models `local/x` and `local/y`.
+fn with_model(wire: &MockProvider) -> TestEnv {
+    let env = TestEnv::new();
     let text = format!(
         "default: local/x\n\
          retry: {{ tries: 2, first_ms: 1 }}\n\
@@ -22,8 +22,8 @@ fn with_model(wire: &MockProvider) -> World {
            local: {{ api: openai-chat, base_url: {}/v1, models: {{ x: {{}}, y: {{}} }} }}\n",
         wire.url()
     );
-    world.write("user/.ai/config/agent/models.yaml", &text);
-    world
+    env.write("user/.ai/config/agent/models.yaml", &text);
+    env
 }
 
 fn says(texts: &[&str]) -> MockProvider {
@@ -39,25 +39,25 @@ fn system(wire: &MockProvider, at: usize) -> String {
     body["messages"][0]["content"].to_string()
 }
 
-fn sessions(world: &World) -> usize {
-    let listed = json(&world.run(&["session", "list", "--json"]));
+fn sessions(env: &TestEnv) -> usize {
+    let listed = json(&env.run(&["session", "list", "--json"]));
     listed["sessions"].as_array().map_or(0, Vec::len)
 }
 
 #[test]
 fn a_role_its_rules_and_skills_are_told_to_the_model() {
     let wire = says(&["Fine.", "Fine again."]);
-    let world = with_model(&wire);
-    world.write(
+    let env = with_model(&wire);
+    env.write(
         "project/.ai/roles/reviewer.md",
         "---\ndescription: Reviews.\nmodel: local/y\n---\nYou review, and nothing else.\n",
     );
-    world.write("project/AGENTS.md", "Tabs, not spaces.\n");
-    world.write(
+    env.write("project/AGENTS.md", "Tabs, not spaces.\n");
+    env.write(
         "user/.ai/skills/release/SKILL.md",
         "---\ndescription: How to release.\n---\nTag {{version}}.\n",
     );
-    let output = world.run(&["prompt", "review it", "--role", "reviewer"]);
+    let output = env.run(&["prompt", "review it", "--role", "reviewer"]);
     assert_eq!(stdout(&output), "Fine.\n", "{}", stderr(&output));
     let told = system(&wire, 0);
     for words in [
@@ -74,22 +74,22 @@ fn a_role_its_rules_and_skills_are_told_to_the_model() {
     let args = [
         "prompt", "again", "--role", "reviewer", "--model", "local/x",
     ];
-    assert!(world.run(&args).status.success());
+    assert!(env.run(&args).status.success());
     assert_eq!(wire.requests()[1].body["model"], "x");
 }
 
 #[test]
 fn a_thread_has_a_role_and_a_model_of_its_own() {
     let wire = says(&["One.", "Two.", "Three.", "Four.", "Five."]);
-    let world = with_model(&wire);
+    let env = with_model(&wire);
     for (name, text) in [("reviewer", "You review."), ("poet", "You rhyme.")] {
-        world.write(&format!("project/.ai/roles/{name}.md"), text);
+        env.write(&format!("project/.ai/roles/{name}.md"), text);
     }
-    let first = outcome(&world.run(&["prompt", "hi", "--json"]));
+    let first = outcome(&env.run(&["prompt", "hi", "--json"]));
     let id = first["session"].as_str().unwrap();
-    let thread = |args: &[&str]| world.run(&[&["session", "thread", id], args].concat());
+    let thread = |args: &[&str]| env.run(&[&["session", "thread", id], args].concat());
     let ask = |args: &[&str]| {
-        let output = world.run(&[&["prompt", "go", "--session", id], args].concat());
+        let output = env.run(&[&["prompt", "go", "--session", id], args].concat());
         assert!(output.status.success(), "{}", stderr(&output));
         let last = wire.requests().len() - 1;
         let model = wire.requests()[last].body["model"].clone();
@@ -99,7 +99,7 @@ fn a_thread_has_a_role_and_a_model_of_its_own() {
     let unknown = thread(&["--thread", "review", "--role", "critic"]);
     assert_eq!(unknown.status.code(), Some(1));
     assert!(stderr(&unknown).contains("there is no role `critic`"));
-    let shown = json(&world.run(&["session", "show", id, "--json"]));
+    let shown = json(&env.run(&["session", "show", id, "--json"]));
     assert_eq!(shown["threads"].as_array().unwrap().len(), 1);
 
     let own = [
@@ -130,7 +130,7 @@ fn a_thread_has_a_role_and_a_model_of_its_own() {
     let (told, _) = ask(&["--thread", "review"]);
     assert!(!told.contains("You review."), "{told}");
     // Each prompt is replayed with the role that it had.
-    let same = world.run(&["replay", id]);
+    let same = env.run(&["replay", id]);
     assert_eq!(
         stdout(&same),
         "the same, bit for bit: 5 prompts, 10 entries\n",
@@ -142,24 +142,24 @@ fn a_thread_has_a_role_and_a_model_of_its_own() {
 #[test]
 fn a_skill_is_filled_in_or_says_what_is_missing() {
     let wire = says(&["Released."]);
-    let world = with_model(&wire);
-    world.write(
+    let env = with_model(&wire);
+    env.write(
         "project/.ai/skills/release.md",
         "Tag {{version}} on {{branch}}.\n",
     );
-    let missing = world.run(&["prompt", "go", "--skill", "release", "--var", "version=1.2"]);
+    let missing = env.run(&["prompt", "go", "--skill", "release", "--var", "version=1.2"]);
     let words = stderr(&missing);
     assert_eq!(missing.status.code(), Some(1));
     assert!(
         words.contains("the skill `release` needs `branch`"),
         "{words}"
     );
-    let none = stderr(&world.run(&["prompt", "go", "--skill", "releases"]));
+    let none = stderr(&env.run(&["prompt", "go", "--skill", "releases"]));
     assert!(
         none.contains("there is no skill `releases`: there are `release`"),
         "{none}"
     );
-    assert_eq!((sessions(&world), wire.requests().len()), (0, 0));
+    assert_eq!((sessions(&env), wire.requests().len()), (0, 0));
     let args = [
         "prompt",
         "go",
@@ -170,7 +170,7 @@ fn a_skill_is_filled_in_or_says_what_is_missing() {
         "--var",
         "branch=main",
     ];
-    let output = world.run(&args);
+    let output = env.run(&args);
     assert_eq!(stdout(&output), "Released.\n", "{}", stderr(&output));
     let asked = wire.requests()[0].body["messages"].to_string();
     assert!(asked.contains("Tag 1.2 on main."), "{asked}");
@@ -179,8 +179,8 @@ fn a_skill_is_filled_in_or_says_what_is_missing() {
 #[test]
 fn what_cannot_be_asked_leaves_no_session_behind() {
     let wire = says(&[]);
-    let world = with_model(&wire);
-    world.write("project/.ai/roles/broken.md", "---\ncolour: x\n---\nBe.\n");
+    let env = with_model(&wire);
+    env.write("project/.ai/roles/broken.md", "---\ncolour: x\n---\nBe.\n");
     for (args, words) in [
         (
             vec!["prompt", "hi", "--model", "local/z"],
@@ -195,12 +195,12 @@ fn what_cannot_be_asked_leaves_no_session_behind() {
             "the role `broken` is no good: unknown field",
         ),
     ] {
-        let output = world.run(&args);
+        let output = env.run(&args);
         assert_eq!(output.status.code(), Some(1), "{args:?}");
         let told = stderr(&output);
         assert!(told.contains(words), "{args:?}: {told}");
     }
-    assert_eq!((sessions(&world), wire.requests().len()), (0, 0));
+    assert_eq!((sessions(&env), wire.requests().len()), (0, 0));
 }
 
 const RESULT: &str = "So:\n---RESULT_START---\n{\"n\": 1}\n---RESULT_END---";
@@ -209,11 +209,11 @@ const RESULT: &str = "So:\n---RESULT_START---\n{\"n\": 1}\n---RESULT_END---";
 fn a_result_is_validated_and_asked_for_once_more() {
     let schema = r#"{"type":"object","required":["n"],"properties":{"n":{"type":"integer"}}}"#;
     let wire = says(&["One.", RESULT, "One.", "Still one."]);
-    let world = with_model(&wire);
-    world.write("project/n.json", schema);
-    let file = world.path("project/n.json");
+    let env = with_model(&wire);
+    env.write("project/n.json", schema);
+    let file = env.path("project/n.json");
     let file = file.to_str().unwrap();
-    let output = world.run(&["prompt", "count", "--schema", file]);
+    let output = env.run(&["prompt", "count", "--schema", file]);
     let printed: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!(printed, value!({ "n": 1 }), "{}", stderr(&output));
     assert!(system(&wire, 0).contains("---RESULT_START---"));
@@ -222,13 +222,13 @@ fn a_result_is_validated_and_asked_for_once_more() {
         second.contains("there is no line ---RESULT_START---"),
         "{second}"
     );
-    let failed = world.run(&["prompt", "count", "--schema", file]);
+    let failed = env.run(&["prompt", "count", "--schema", file]);
     assert_eq!(failed.status.code(), Some(8));
     let words = stderr(&failed);
     assert!(words.contains("the result is no good, twice"), "{words}");
     assert_eq!(wire.requests().len(), 4);
-    world.write("project/n.json", r#"{"type": 1}"#);
-    let gone = world.run(&["prompt", "count", "--schema", "no-such.json"]);
+    env.write("project/n.json", r#"{"type": 1}"#);
+    let gone = env.run(&["prompt", "count", "--schema", "no-such.json"]);
     let told = String::from_utf8_lossy(&gone.stderr);
     assert_eq!(gone.status.code(), Some(2), "{told}");
     assert!(
@@ -236,7 +236,7 @@ fn a_result_is_validated_and_asked_for_once_more() {
         "{told}"
     );
     assert!(told.contains("--schema FILE names a file"), "{told}");
-    let wrong = world.run(&["prompt", "count", "--schema", file]);
+    let wrong = env.run(&["prompt", "count", "--schema", file]);
     assert_eq!(wrong.status.code(), Some(2), "{}", stderr(&wrong));
 }
 
@@ -247,36 +247,34 @@ const SCRIPT: &str = "steps:\n\
 
 #[test]
 fn a_session_replays_bit_for_bit_until_something_changes() {
-    let world = World::new();
-    world.write("project/demo.yaml", SCRIPT);
-    let first = outcome(&world.run(&["prompt", "hi", "--model", "scripted:demo.yaml", "--json"]));
+    let env = TestEnv::new();
+    env.write("project/demo.yaml", SCRIPT);
+    let first = outcome(&env.run(&["prompt", "hi", "--model", "scripted:demo.yaml", "--json"]));
     let id = first["session"].as_str().unwrap();
     assert!(
-        world
-            .run(&["prompt", "bye", "--session", id])
+        env.run(&["prompt", "bye", "--session", id])
             .status
             .success()
     );
-    let same = world.run(&["replay", id]);
+    let same = env.run(&["replay", id]);
     assert_eq!(
         stdout(&same),
         "the same, bit for bit: 2 prompts, 6 entries\n",
         "{}",
         stderr(&same)
     );
-    let file = world.path("project/work.jsonl");
+    let file = env.path("project/work.jsonl");
     let file = file.to_str().unwrap();
     assert!(
-        world
-            .run(&["session", "export", id, "--output", file])
+        env.run(&["session", "export", id, "--output", file])
             .status
             .success()
     );
-    assert!(world.run(&["replay", file]).status.success());
+    assert!(env.run(&["replay", file]).status.success());
     // The prompt changes, and the model is gone.
-    world.write("project/AGENTS.md", "Be brief.\n");
-    std::fs::remove_file(world.path("project/demo.yaml")).unwrap();
-    let changed = world.run(&["replay", file]);
+    env.write("project/AGENTS.md", "Be brief.\n");
+    std::fs::remove_file(env.path("project/demo.yaml")).unwrap();
+    let changed = env.run(&["replay", file]);
     assert_eq!(changed.status.code(), Some(1));
     let words = stdout(&changed);
     for expected in [
@@ -286,17 +284,17 @@ fn a_session_replays_bit_for_bit_until_something_changes() {
     ] {
         assert!(words.contains(expected), "{expected}: {words}");
     }
-    let all = json(&world.run(&["replay", file, "--json"]));
+    let all = json(&env.run(&["replay", file, "--json"]));
     assert_eq!(all["differences"].as_array().unwrap().len(), 2, "{all:#}");
 }
 
 #[test]
 fn a_session_is_a_script_for_another() {
-    let world = World::new();
-    world.write("project/demo.yaml", SCRIPT);
-    let first = outcome(&world.run(&["prompt", "hi", "--model", "scripted:demo.yaml", "--json"]));
+    let env = TestEnv::new();
+    env.write("project/demo.yaml", SCRIPT);
+    let first = outcome(&env.run(&["prompt", "hi", "--model", "scripted:demo.yaml", "--json"]));
     let id = first["session"].as_str().unwrap();
-    let file = world.path("project/again.yaml");
+    let file = env.path("project/again.yaml");
     let args = [
         "session",
         "export",
@@ -305,50 +303,46 @@ fn a_session_is_a_script_for_another() {
         "--output",
         file.to_str().unwrap(),
     ];
-    let written = world.run(&args);
+    let written = env.run(&args);
     assert!(written.status.success(), "{}", stderr(&written));
-    let again = world.run(&["prompt", "hi", "--model", "scripted:again.yaml"]);
+    let again = env.run(&["prompt", "hi", "--model", "scripted:again.yaml"]);
     assert_eq!(stdout(&again), "It said: hi\n", "{}", stderr(&again));
 }
 
 #[test]
 fn a_history_is_summed_up_and_taken_back() {
-    let world = World::new();
-    let made = world.run(&["keys", "generate", "--owner", "ada"]);
+    let env = TestEnv::new();
+    let made = env.run(&["keys", "generate", "--owner", "ada"]);
     assert!(made.status.success(), "{}", stderr(&made));
     let long = "word ".repeat(4_000);
     let script = format!("steps:\n  - text: '{long}'\n  - text: short\n  - text: more\n");
-    world.write("project/demo.yaml", &script);
-    let first = outcome(&world.run(&["prompt", "hi", "--model", "scripted:demo.yaml", "--json"]));
+    env.write("project/demo.yaml", &script);
+    let first = outcome(&env.run(&["prompt", "hi", "--model", "scripted:demo.yaml", "--json"]));
     let id = first["session"].as_str().unwrap();
     for prompt in ["and?", "so?"] {
         assert!(
-            world
-                .run(&["prompt", prompt, "--session", id])
+            env.run(&["prompt", prompt, "--session", id])
                 .status
                 .success()
         );
     }
-    let done = world.run(&["session", "compact", id]);
+    let done = env.run(&["session", "compact", id]);
     assert!(
         stdout(&done).starts_with("summed up: "),
         "{}{}",
         stdout(&done),
         stderr(&done)
     );
-    let again = world.run(&["session", "compact", id]);
+    let again = env.run(&["session", "compact", id]);
     assert_eq!(stdout(&again), "there is nothing to sum up\n");
-    let verified = world.run(&["session", "verify", id]);
+    let verified = env.run(&["session", "verify", id]);
     assert!(verified.status.success(), "{}", stderr(&verified));
-    let undone = world.run(&["session", "compact", id, "--undo"]);
+    let undone = env.run(&["session", "compact", id, "--undo"]);
     assert_eq!(stdout(&undone), "taken back: all of it is read again\n");
     assert_eq!(
-        world
-            .run(&["session", "compact", id, "--undo"])
-            .status
-            .code(),
+        env.run(&["session", "compact", id, "--undo"]).status.code(),
         Some(1)
     );
-    let verified = world.run(&["session", "verify", id]);
+    let verified = env.run(&["session", "verify", id]);
     assert!(verified.status.success(), "{}", stderr(&verified));
 }

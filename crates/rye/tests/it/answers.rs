@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::Output;
 
-use crate::support::{World, outcome};
+use crate::support::{TestEnv, outcome};
 use rye_model_wire::{Api, Completion, MockProvider, Reply};
 use serde_json::Value;
 
@@ -20,8 +20,8 @@ const APIS: [(&str, Api, [&str; 2]); 4] = [
     ("gemini", Api::Gemini, ["MAX_TOKENS", "SAFETY"]),
 ];
 
-fn with_model(api: &str, url: &str, more: &str) -> World {
-    let world = World::new();
+fn with_model(api: &str, url: &str, more: &str) -> TestEnv {
+    let env = TestEnv::new();
     let text = format!(
         "default: local/x\n\
          retry: {{ tries: 2, first_ms: 1 }}\n\
@@ -32,8 +32,8 @@ fn with_model(api: &str, url: &str, more: &str) -> World {
              {more}\n    \
              models: {{ x: {{ context_window: 8000, max_output: 1000 }} }}\n",
     );
-    world.write("user/.ai/config/agent/models.yaml", &text);
-    world
+    env.write("user/.ai/config/agent/models.yaml", &text);
+    env
 }
 
 fn stderr(output: &Output) -> String {
@@ -59,31 +59,31 @@ fn an_answer_that_is_not_whole_is_one_with_a_warning() {
         ] {
             let said = api.stream(&Completion::text("so far").with_stop_reason(word));
             let wire = MockProvider::new(move |_, _| Reply::stream(said.clone()));
-            let world = with_model(name, &wire.url(), "");
-            let output = world.run(&["prompt", "go"]);
+            let env = with_model(name, &wire.url(), "");
+            let output = env.run(&["prompt", "go"]);
             let told = stderr(&output);
             assert_eq!(output.stdout, b"so far\n", "{name}: {told}");
             assert!(output.status.success(), "{name}: {told}");
             for words in [warning, hint, word] {
                 assert!(told.contains(words), "{name}: {words}: {told}");
             }
-            let quiet = world.run(&["prompt", "go", "--quiet"]);
+            let quiet = env.run(&["prompt", "go", "--quiet"]);
             assert_eq!(stderr(&quiet), "", "{name}");
-            let output = world.run(&["prompt", "go", "--json"]);
+            let output = env.run(&["prompt", "go", "--json"]);
             let last = outcome(&output);
             assert_eq!(last["end"], "end_turn", "{name}");
             assert_eq!(last["stop_reason"], word, "{name}");
             assert_eq!(last["incomplete"], is, "{name}");
             assert!(!stderr(&output).contains(warning), "{name}");
-            let shown = world.run(&["session", "show", last["session"].as_str().unwrap()]);
+            let shown = env.run(&["session", "show", last["session"].as_str().unwrap()]);
             let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
             let line = format!("so far [not whole: {word}]");
             assert!(shown.contains(&line), "{name}: {shown}");
         }
         let said = api.stream(&Completion::text("all of it"));
         let wire = MockProvider::with_replies([Reply::stream(said)]);
-        let world = with_model(name, &wire.url(), "");
-        let last = outcome(&world.run(&["prompt", "go", "--json"]));
+        let env = with_model(name, &wire.url(), "");
+        let last = outcome(&env.run(&["prompt", "go", "--json"]));
         assert!(last["stop_reason"].is_string(), "{name}: {last}");
         assert_eq!(last["incomplete"], Value::Null, "{name}");
     }
@@ -94,9 +94,9 @@ fn no_more_is_asked_for_than_is_left() {
     for (name, api, _) in APIS {
         let said = api.stream(&Completion::text("so far"));
         let wire = MockProvider::new(move |_, _| Reply::stream(said.clone()));
-        let world = with_model(name, &wire.url(), "");
-        world.run(&["prompt", "hello", "--max-tokens", "50"]);
-        world.run(&["prompt", "hello"]);
+        let env = with_model(name, &wire.url(), "");
+        env.run(&["prompt", "hello", "--max-tokens", "50"]);
+        env.run(&["prompt", "hello"]);
         let asked = wire.requests();
         let most = |number: usize| {
             let body = &asked[number].body;
@@ -121,11 +121,11 @@ fn that_a_model_is_asked_again_or_gives_way_is_said_in_a_line() {
         }
         Reply::stream(Api::OpenAiChat.stream(&Completion::text("I do.")))
     });
-    let world = with_model("openai-chat", &wire.url(), "");
+    let env = with_model("openai-chat", &wire.url(), "");
     let path = "user/.ai/config/agent/models.yaml";
-    let text = world.read(path).replace("models: {", "models: { y: {},");
-    world.write(path, &format!("failover: [local/y]\n{text}"));
-    let output = world.run(&["prompt", "who answers?"]);
+    let text = env.read(path).replace("models: {", "models: { y: {},");
+    env.write(path, &format!("failover: [local/y]\n{text}"));
+    let output = env.run(&["prompt", "who answers?"]);
     let told = stderr(&output);
     assert_eq!(output.stdout, b"I do.\n", "{told}");
     for line in [
@@ -135,7 +135,7 @@ fn that_a_model_is_asked_again_or_gives_way_is_said_in_a_line() {
         assert_eq!(told.matches(line).count(), 1, "{told}");
     }
     for how in ["--json", "--quiet"] {
-        let told = stderr(&world.run(&["prompt", "who answers?", how]));
+        let told = stderr(&env.run(&["prompt", "who answers?", how]));
         assert!(!told.contains("local/x"), "{how}: {told}");
     }
 }
@@ -149,19 +149,19 @@ fn what_lets_us_in_stands_nowhere() {
     for url in [wire.url(), gone] {
         let url = url.replace("http://", "http://ada:pa55word1234@");
         let header = "headers: { Authorization: 'Bearer hdr-S3cret/0001' }";
-        let mut world = with_model("openai-chat", &url, header);
-        world.set("RYE_STATE_DIR", world.path("state").to_str().unwrap());
-        let output = world.run(&["prompt", "hello", "--json"]);
+        let mut env = with_model("openai-chat", &url, header);
+        env.set("RYE_STATE_DIR", env.path("state").to_str().unwrap());
+        let output = env.run(&["prompt", "hello", "--json"]);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         let last = outcome(&output);
         let id = last["session"].as_str().unwrap().to_owned();
-        let show = world.run(&["session", "show", &id]);
-        let export = world.run(&["session", "export", &id, "--output", "out.jsonl"]);
-        let mut all = vec![world.read("project/out.jsonl").into_bytes()];
-        for output in [output, show, export, world.run(&["prompt", "hello"])] {
+        let show = env.run(&["session", "show", &id]);
+        let export = env.run(&["session", "export", &id, "--output", "out.jsonl"]);
+        let mut all = vec![env.read("project/out.jsonl").into_bytes()];
+        for output in [output, show, export, env.run(&["prompt", "hello"])] {
             all.extend([output.stdout, output.stderr]);
         }
-        let state = world.path("state");
+        let state = env.path("state");
         for entry in fs::read_dir(&state).unwrap() {
             let path = entry.unwrap().path();
             if path.is_file() {

@@ -3,7 +3,7 @@
 
 use std::process::{Command, Output};
 
-use crate::support::{World, json, waits_at_a_gate};
+use crate::support::{TestEnv, json, waits_at_a_gate};
 use serde_json::Value;
 
 const MODEL: &[&str] = &["prompt", "ship it", "--model", "scripted:agent.yaml"];
@@ -13,28 +13,28 @@ const TOOL: &str = "version: \"1.0.0\"\ndescription: Puts it into production\nri
     executor_id: rye/core/runtimes/bash/bash\nconfig:\n  command: 'echo once >> ran.txt'\n\
     config_schema:\n  type: object\n  properties: { to: { type: string } }\n";
 
-fn ready(call: &str) -> World {
-    let mut world = World::new();
-    world.set("USER", "ada");
+fn ready(call: &str) -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
     let script =
         format!("steps:\n  - tool_calls: [{call}]\n  - text: 'It said: ${{last_tool_result}}'\n");
-    world.write("project/agent.yaml", &script);
-    assert!(world.run(&["init"]).status.success());
-    world.write("project/.ai/tools/deploy.yaml", TOOL);
-    let signed = world.run(&["sign", "deploy"]);
+    env.write("project/agent.yaml", &script);
+    assert!(env.run(&["init"]).status.success());
+    env.write("project/.ai/tools/deploy.yaml", TOOL);
+    let signed = env.run(&["sign", "deploy"]);
     assert!(signed.status.success(), "{signed:?}");
-    world
+    env
 }
 
-/// `rye` in another folder of the world.
-fn in_folder(world: &World, folder: &str, args: &[&str]) -> Command {
-    let mut command = world.command();
-    command.current_dir(world.path(folder)).args(args);
+/// `rye` in another directory of the environment.
+fn in_folder(env: &TestEnv, folder: &str, args: &[&str]) -> Command {
+    let mut command = env.command();
+    command.current_dir(env.path(folder)).args(args);
     command
 }
 
-fn gates(world: &World) -> Vec<Value> {
-    let listed = json(&world.run(&["gate", "list", "--json"]));
+fn gates(env: &TestEnv) -> Vec<Value> {
+    let listed = json(&env.run(&["gate", "list", "--json"]));
     listed["gates"].as_array().unwrap().clone()
 }
 
@@ -43,115 +43,115 @@ fn stderr(output: &Output) -> String {
 }
 
 /// A project in which somebody has approved the tool once and for all.
-fn approved() -> World {
-    let world = ready(DEPLOY);
-    waits_at_a_gate(in_folder(&world, "project", MODEL).spawn().unwrap());
-    let gate = gates(&world).remove(0);
+fn approved() -> TestEnv {
+    let env = ready(DEPLOY);
+    waits_at_a_gate(in_folder(&env, "project", MODEL).spawn().unwrap());
+    let gate = gates(&env).remove(0);
     let id = gate["id"].as_str().unwrap();
-    let yes = world.run(&["gate", "approve", id, "--for", "project"]);
+    let yes = env.run(&["gate", "approve", id, "--for", "project"]);
     assert!(yes.status.success(), "{yes:?}");
     let session = gate["origin"]["session"].as_str().unwrap();
-    let resumed = world.run(&["session", "resume", session]);
+    let resumed = env.run(&["session", "resume", session]);
     assert!(resumed.status.success(), "{resumed:?}");
-    assert_eq!(world.read("project/ran.txt"), "once\n");
-    let again = world.run(MODEL);
+    assert_eq!(env.read("project/ran.txt"), "once\n");
+    let again = env.run(MODEL);
     assert!(again.status.success(), "{again:?}");
-    assert_eq!(world.read("project/ran.txt"), "once\nonce\n");
-    world
+    assert_eq!(env.read("project/ran.txt"), "once\nonce\n");
+    env
 }
 
 /// What is said at the gate that is open in a project to which the answers came.
-fn asked_in(world: &World, folder: &str) -> String {
-    waits_at_a_gate(in_folder(world, folder, MODEL).spawn().unwrap());
-    let gate = gates(world).pop().unwrap();
+fn asked_in(env: &TestEnv, folder: &str) -> String {
+    waits_at_a_gate(in_folder(env, folder, MODEL).spawn().unwrap());
+    let gate = gates(env).pop().unwrap();
     gate["body"].as_str().unwrap().to_owned()
 }
 
 #[test]
 fn an_answer_for_a_project_holds_in_its_folder_only() {
-    let world = approved();
-    let [here, there] = ["project", "copy"].map(|it| world.path(it));
+    let env = approved();
+    let [here, there] = ["project", "copy"].map(|it| env.path(it));
     let copied = Command::new("cp").arg("-r").args([&here, &there]).status();
     assert!(copied.unwrap().success());
-    let body = asked_in(&world, "copy");
+    let body = asked_in(&env, "copy");
     let why = format!(
         "It was approved for the project in {}, and this one is in {}.\n",
         here.display(),
         there.display()
     );
     assert!(body.starts_with(&why), "{body}");
-    assert_eq!(world.read("copy/ran.txt"), "once\nonce\n");
+    assert_eq!(env.read("copy/ran.txt"), "once\nonce\n");
 
     // Given there as well, each has its own.
-    let id = gates(&world).pop().unwrap()["id"].clone();
+    let id = gates(&env).pop().unwrap()["id"].clone();
     let yes = ["gate", "approve", id.as_str().unwrap(), "--for", "project"];
-    assert!(world.run(&yes).status.success());
-    let session = json(&world.run(&["session", "list", "--json"]));
+    assert!(env.run(&yes).status.success());
+    let session = json(&env.run(&["session", "list", "--json"]));
     let sessions = session["sessions"].as_array().unwrap();
     let there = |it: &&Value| it["workspace"].as_str().unwrap().ends_with("copy");
     let session = sessions.iter().find(there).unwrap();
     let resume = ["session", "resume", session["id"].as_str().unwrap()];
-    let resumed = in_folder(&world, "copy", &resume).output().unwrap();
+    let resumed = in_folder(&env, "copy", &resume).output().unwrap();
     assert!(resumed.status.success(), "{resumed:?}");
     for (folder, times) in [("copy", 4), ("project", 3)] {
-        let output = in_folder(&world, folder, MODEL).output().unwrap();
+        let output = in_folder(&env, folder, MODEL).output().unwrap();
         assert!(output.status.success(), "{folder}: {output:?}");
-        let ran = world.read(&format!("{folder}/ran.txt"));
+        let ran = env.read(&format!("{folder}/ran.txt"));
         assert_eq!(ran.lines().count(), times, "{folder}");
     }
 }
 
 /// Copies the project to `copy`, with all that is signed in it.
-fn copy_project(world: &World) {
-    let [here, there] = ["project", "copy"].map(|it| world.path(it));
+fn copy_project(env: &TestEnv) {
+    let [here, there] = ["project", "copy"].map(|it| env.path(it));
     let copied = Command::new("cp").arg("-r").args([&here, &there]).status();
     assert!(copied.unwrap().success());
 }
 
-fn sign(world: &World, item: &str) {
-    let signed = world.run(&["sign", item]);
+fn sign(env: &TestEnv, item: &str) {
+    let signed = env.run(&["sign", item]);
     assert!(signed.status.success(), "{signed:?}");
 }
 
 #[test]
 fn allow_rules_of_a_copied_project_count_once_they_are_accepted_there() {
-    let world = ready(DEPLOY);
+    let env = ready(DEPLOY);
     let rules = "rules:\n  - { tool: 'rye:deploy', action: allow }\n";
-    world.write("project/.ai/config/agent/approvals.yaml", rules);
-    sign(&world, "config:agent/approvals");
-    let here = world.run(MODEL);
+    env.write("project/.ai/config/agent/approvals.yaml", rules);
+    sign(&env, "config:agent/approvals");
+    let here = env.run(MODEL);
     assert!(here.status.success(), "{here:?}");
-    assert_eq!(world.read("project/ran.txt"), "once\n");
+    assert_eq!(env.read("project/ran.txt"), "once\n");
 
-    copy_project(&world);
-    waits_at_a_gate(in_folder(&world, "copy", MODEL).spawn().unwrap());
-    assert_eq!(world.read("copy/ran.txt"), "once\n");
+    copy_project(&env);
+    waits_at_a_gate(in_folder(&env, "copy", MODEL).spawn().unwrap());
+    assert_eq!(env.read("copy/ran.txt"), "once\n");
 
     // Nobody is there to be asked.
     let accept = ["config", "accept", "--json"];
-    let refused = in_folder(&world, "copy", &accept).output().unwrap();
+    let refused = in_folder(&env, "copy", &accept).output().unwrap();
     assert_eq!(json(&refused)["error"]["code"], "needs_yes");
     let accept = ["config", "accept", "--yes", "--json"];
-    let accepted = in_folder(&world, "copy", &accept).output().unwrap();
+    let accepted = in_folder(&env, "copy", &accept).output().unwrap();
     assert_eq!(json(&accepted)["counts"]["accepted"], 1, "{accepted:?}");
-    let again = in_folder(&world, "copy", &accept).output().unwrap();
+    let again = in_folder(&env, "copy", &accept).output().unwrap();
     assert_eq!(json(&again)["counts"]["unchanged"], 1, "{again:?}");
-    let there = in_folder(&world, "copy", MODEL).output().unwrap();
+    let there = in_folder(&env, "copy", MODEL).output().unwrap();
     assert!(there.status.success(), "{there:?}");
-    assert_eq!(world.read("copy/ran.txt"), "once\nonce\n");
+    assert_eq!(env.read("copy/ran.txt"), "once\nonce\n");
 }
 
 #[test]
 fn deny_rules_of_a_project_count_although_nobody_accepted_them() {
-    let world = ready(DEPLOY);
+    let env = ready(DEPLOY);
     let rules = "rules:\n  - { tool: 'rye:deploy', action: deny }\n";
-    world.write("project/.ai/config/agent/approvals.yaml", rules);
-    sign(&world, "config:agent/approvals");
-    copy_project(&world);
-    let there = in_folder(&world, "copy", MODEL).output().unwrap();
+    env.write("project/.ai/config/agent/approvals.yaml", rules);
+    sign(&env, "config:agent/approvals");
+    copy_project(&env);
+    let there = in_folder(&env, "copy", MODEL).output().unwrap();
     assert!(there.status.success(), "{there:?}");
-    assert!(!world.path("copy/ran.txt").exists());
-    assert!(gates(&world).is_empty());
+    assert!(!env.path("copy/ran.txt").exists());
+    assert!(gates(&env).is_empty());
 }
 
 /// A bare name finds a tool in a folder; the rule is about the tool.
@@ -162,52 +162,52 @@ fn rule_holds_for_a_tool_that_is_called_by_its_bare_name() {
         "{ tool: 'rye:db/drop*', action: deny }",
         "{ risk: [low], action: deny }",
     ] {
-        let world = ready(call);
+        let env = ready(call);
         let tool = TOOL.replace("high", "low");
-        world.write("project/.ai/tools/db/dropall.yaml", &tool);
-        sign(&world, "db/dropall");
+        env.write("project/.ai/tools/db/dropall.yaml", &tool);
+        sign(&env, "db/dropall");
         let rules = format!("rules:\n  - {rule}\n");
-        world.write("user/.ai/config/agent/approvals.yaml", &rules);
-        let output = world.run(&[MODEL, &["--sandbox", "local", "--yes"]].concat());
+        env.write("user/.ai/config/agent/approvals.yaml", &rules);
+        let output = env.run(&[MODEL, &["--sandbox", "local", "--yes"]].concat());
         assert!(output.status.success(), "{output:?}");
-        assert!(!world.path("project/ran.txt").exists(), "{rule}");
-        assert!(gates(&world).is_empty(), "{rule}");
+        assert!(!env.path("project/ran.txt").exists(), "{rule}");
+        assert!(gates(&env).is_empty(), "{rule}");
     }
 }
 
 #[test]
 fn models_of_a_copied_project_count_once_they_are_accepted_there() {
-    let world = ready(DEPLOY);
+    let env = ready(DEPLOY);
     let models = "providers:\n  redirected:\n    api: openai-chat\n    base_url: http://127.0.0.1:9/v1\n    \
         models: { x: { context_window: 8000, max_output: 1000, price: { input: 1, output: 2 } } }\n";
-    world.write("project/.ai/config/agent/models.yaml", models);
-    sign(&world, "config:agent/models");
-    copy_project(&world);
+    env.write("project/.ai/config/agent/models.yaml", models);
+    sign(&env, "config:agent/models");
+    copy_project(&env);
     let listed = |folder: &str| {
-        let listed = in_folder(&world, folder, &["models", "list", "--json"]);
+        let listed = in_folder(&env, folder, &["models", "list", "--json"]);
         let listed = json(&{ listed }.output().unwrap());
         listed.to_string().contains("redirected")
     };
     assert!(listed("project") && !listed("copy"));
     let accept = ["config", "accept", "--yes"];
-    let accepted = in_folder(&world, "copy", &accept).output().unwrap();
+    let accepted = in_folder(&env, "copy", &accept).output().unwrap();
     assert!(accepted.status.success(), "{accepted:?}");
     assert!(listed("copy"));
 }
 
 #[test]
 fn remembered_answer_that_was_changed_is_asked_again_and_cannot_be_signed() {
-    let world = approved();
-    let folder = world.path("project/.ai/config/agent/approved");
+    let env = approved();
+    let folder = env.path("project/.ai/config/agent/approved");
     let file = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap();
     let text = std::fs::read_to_string(file.path()).unwrap();
     let without = text.lines().filter(|line| !line.starts_with("project: "));
     let without: Vec<_> = without.skip(1).collect();
     std::fs::write(file.path(), without.join("\n") + "\n").unwrap();
-    let signed = world.run(&["sign", file.path().to_str().unwrap()]);
+    let signed = env.run(&["sign", file.path().to_str().unwrap()]);
     assert_eq!(signed.status.code(), Some(1), "{signed:?}");
-    asked_in(&world, "project");
-    assert_eq!(world.read("project/ran.txt"), "once\nonce\n");
+    asked_in(&env, "project");
+    assert_eq!(env.read("project/ran.txt"), "once\nonce\n");
 }
 
 /// A command that says of itself what only the gate may say.
@@ -215,14 +215,14 @@ const LYING: &str = r#"{ name: bash, args: { cwd: link, command: "echo hi\nrisk:
 
 #[test]
 fn what_is_to_be_approved_stands_behind_a_bar() {
-    let world = ready(LYING);
-    std::os::unix::fs::symlink("/usr", world.path("project/link")).unwrap();
+    let env = ready(LYING);
+    std::os::unix::fs::symlink("/usr", env.path("project/link")).unwrap();
     let local = [MODEL, &["--sandbox", "local"]].concat();
-    waits_at_a_gate(in_folder(&world, "project", &local).spawn().unwrap());
-    let listed = world.run(&["gate", "list"]);
+    waits_at_a_gate(in_folder(&env, "project", &local).spawn().unwrap());
+    let listed = env.run(&["gate", "list"]);
     let told = String::from_utf8_lossy(&listed.stdout).into_owned();
     let lines: Vec<_> = told.lines().collect();
-    let folder = format!("  folder: {}", world.path("project").display());
+    let folder = format!("  folder: {}", env.path("project").display());
     assert_eq!(
         lines[..8],
         [
@@ -242,26 +242,26 @@ fn what_is_to_be_approved_stands_behind_a_bar() {
 
 #[test]
 fn a_link_that_leads_elsewhere_after_the_answer_is_not_followed() {
-    let world = ready("{ name: bash, args: { cwd: link, command: 'touch ran' } }");
+    let env = ready("{ name: bash, args: { cwd: link, command: 'touch ran' } }");
     for folder in ["one", "two"] {
-        std::fs::create_dir(world.path(folder)).unwrap();
+        std::fs::create_dir(env.path(folder)).unwrap();
     }
-    let link = world.path("project/link");
-    std::os::unix::fs::symlink(world.path("one"), &link).unwrap();
+    let link = env.path("project/link");
+    std::os::unix::fs::symlink(env.path("one"), &link).unwrap();
     let local = [MODEL, &["--sandbox", "local"]].concat();
-    waits_at_a_gate(in_folder(&world, "project", &local).spawn().unwrap());
-    let gate = gates(&world).remove(0);
+    waits_at_a_gate(in_folder(&env, "project", &local).spawn().unwrap());
+    let gate = gates(&env).remove(0);
     let yes = ["gate", "approve", gate["id"].as_str().unwrap()];
     let for_session = [&yes[..], &["--for", "session"]].concat();
-    assert!(world.run(&for_session).status.success());
+    assert!(env.run(&for_session).status.success());
     std::fs::remove_file(&link).unwrap();
-    std::os::unix::fs::symlink(world.path("two"), &link).unwrap();
+    std::os::unix::fs::symlink(env.path("two"), &link).unwrap();
     let session = gate["origin"]["session"].as_str().unwrap();
     let resume = ["session", "resume", session];
-    waits_at_a_gate(in_folder(&world, "project", &resume).spawn().unwrap());
-    assert!(!world.path("one/ran").exists() && !world.path("two/ran").exists());
-    let body = gates(&world)[0]["body"].as_str().unwrap().to_owned();
-    let two = world.path("two");
+    waits_at_a_gate(in_folder(&env, "project", &resume).spawn().unwrap());
+    assert!(!env.path("one/ran").exists() && !env.path("two/ran").exists());
+    let body = gates(&env)[0]["body"].as_str().unwrap().to_owned();
+    let two = env.path("two");
     assert!(
         body.contains(&format!("leads to {}", two.display())),
         "{body}"
@@ -272,9 +272,9 @@ fn a_link_that_leads_elsewhere_after_the_answer_is_not_followed() {
 /// nobody from looking at what they did.
 #[test]
 fn a_mistake_in_what_agents_go_by_stops_agents_alone() {
-    let world = ready(DEPLOY);
-    waits_at_a_gate(in_folder(&world, "project", MODEL).spawn().unwrap());
-    let gate = gates(&world).remove(0);
+    let env = ready(DEPLOY);
+    waits_at_a_gate(in_folder(&env, "project", MODEL).spawn().unwrap());
+    let gate = gates(&env).remove(0);
     let (gate, session) = (&gate["id"], &gate["origin"]["session"]);
     let [gate, session] = [gate, session].map(|it| it.as_str().unwrap());
     for (file, text, word) in [
@@ -283,11 +283,11 @@ fn a_mistake_in_what_agents_go_by_stops_agents_alone() {
     ] {
         let path = format!(".ai/config/agent/{file}.yaml");
         for space in ["project", "user"] {
-            world.write(&format!("{space}/{path}"), text);
-            let place = world.path(&format!("{space}/{path}"));
+            env.write(&format!("{space}/{path}"), text);
+            let place = env.path(&format!("{space}/{path}"));
             let place = place.to_str().unwrap();
             let fix = if space == "project" {
-                let signed = world.run(&["sign", &path]);
+                let signed = env.run(&["sign", &path]);
                 assert!(signed.status.success(), "{signed:?}");
                 format!("correct it, then: rye sign {place}")
             } else {
@@ -300,18 +300,18 @@ fn a_mistake_in_what_agents_go_by_stops_agents_alone() {
                 &["session", "export", session, "--output", "out.jsonl"],
                 &["gate", "list"],
             ] {
-                let output = world.run(args);
+                let output = env.run(args);
                 assert!(output.status.success(), "{args:?}: {output:?}");
             }
             for args in [MODEL, &["session", "resume", session]] {
-                let output = world.run(args);
+                let output = env.run(args);
                 assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
                 let told = stderr(&output);
                 for part in [place, word, &fix] {
                     assert!(told.contains(part), "{args:?}: no {part}: {told}");
                 }
             }
-            let checked = json(&world.run(&["doctor", "--json"]));
+            let checked = json(&env.run(&["doctor", "--json"]));
             let checks = checked["checks"].as_array().unwrap();
             let found = checks.iter().find(|it| it["check"] == file).unwrap();
             assert_eq!(found["state"], "fail", "{found}");
@@ -321,8 +321,8 @@ fn a_mistake_in_what_agents_go_by_stops_agents_alone() {
             std::fs::remove_file(place).unwrap();
         }
     }
-    assert!(!world.path("project/ran.txt").exists());
-    let yes = world.run(&["gate", "approve", gate]);
+    assert!(!env.path("project/ran.txt").exists());
+    let yes = env.run(&["gate", "approve", gate]);
     assert!(yes.status.success(), "{yes:?}");
 }
 
@@ -330,13 +330,13 @@ fn a_mistake_in_what_agents_go_by_stops_agents_alone() {
 fn a_library_beside_tools_is_no_tool() {
     let list =
         "{ name: list_tools, args: { query: 'paths that stay in the project', limit: 200 } }";
-    let world = ready(list);
+    let env = ready(list);
     let library =
         "__version__ = \"1.0.0\"\n__tool_type__ = \"python_lib\"\n\"\"\"Paths that stay\"\"\"\n";
-    world.write("project/.ai/tools/paths_that_stay.py", library);
-    let signed = world.run(&["sign", "paths_that_stay"]);
+    env.write("project/.ai/tools/paths_that_stay.py", library);
+    let signed = env.run(&["sign", "paths_that_stay"]);
     assert!(signed.status.success(), "{signed:?}");
-    let output = world.run(MODEL);
+    let output = env.run(MODEL);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("rye:rye/file-system/read "), "{said}");
     for library in [
@@ -348,14 +348,14 @@ fn a_library_beside_tools_is_no_tool() {
     }
     // Whoever knows its name gets no further.
     let call = "{ name: call_tool, args: { tool_id: 'rye:paths_that_stay', summary: x } }";
-    let world = ready(call);
-    world.write("project/.ai/tools/paths_that_stay.py", library);
-    assert!(world.run(&["sign", "paths_that_stay"]).status.success());
-    let output = world.run(MODEL);
+    let env = ready(call);
+    env.write("project/.ai/tools/paths_that_stay.py", library);
+    assert!(env.run(&["sign", "paths_that_stay"]).status.success());
+    let output = env.run(MODEL);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("names no `executor_id`"), "{said}");
     // People who look for items find it.
-    let found = world.run(&["search", "paths_that_stay"]);
+    let found = env.run(&["search", "paths_that_stay"]);
     let found = String::from_utf8_lossy(&found.stdout).into_owned();
     assert!(found.contains("tool:paths_that_stay"), "{found}");
 }

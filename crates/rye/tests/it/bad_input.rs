@@ -7,28 +7,28 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::support::{World, assert_transcript, told};
+use crate::support::{TestEnv, assert_transcript, told};
 
 const TOOL: &str = "__version__ = \"1.0.0\"\nprint(1)\n";
 
-/// A world in which `rye init` was run, with one more tool, `a`, signed.
-fn ready() -> World {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    assert!(world.run(&["init"]).status.success());
-    world.write("project/.ai/tools/a.py", TOOL);
-    assert!(world.run(&["sign", "a"]).status.success());
-    world
+/// A `TestEnv` in which `rye init` was run, with one more tool, `a`, signed.
+fn ready() -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    assert!(env.run(&["init"]).status.success());
+    env.write("project/.ai/tools/a.py", TOOL);
+    assert!(env.run(&["sign", "a"]).status.success());
+    env
 }
 
 /// Writes files into the tools of the project and tells what signing each one says.
 fn signed(files: &[(&str, &[u8])]) -> String {
-    let world = ready();
+    let env = ready();
     let mut transcript = String::new();
     for (name, bytes) in files {
-        let path = world.path("project/.ai/tools").join(name);
+        let path = env.path("project/.ai/tools").join(name);
         fs::write(&path, bytes).unwrap();
-        transcript += &world.transcript(&[&format!("sign .ai/tools/{name}")]);
+        transcript += &env.transcript(&[&format!("sign .ai/tools/{name}")]);
         fs::remove_file(path).unwrap();
     }
     transcript
@@ -36,8 +36,8 @@ fn signed(files: &[(&str, &[u8])]) -> String {
 
 #[test]
 fn a_signature_that_does_not_hold() {
-    let world = ready();
-    let good = world.read("project/.ai/tools/a.py");
+    let env = ready();
+    let good = env.read("project/.ai/tools/a.py");
     let (line, rest) = good.split_once('\n').unwrap();
     let mut parts: Vec<_> = line.split(':').map(str::to_owned).collect();
     let signature = parts.len() - 2;
@@ -66,12 +66,12 @@ fn a_signature_that_does_not_hold() {
         ),
         ("misplaced", format!("import os\n{good}")),
     ] {
-        world.write("project/.ai/tools/a.py", &text);
+        env.write("project/.ai/tools/a.py", &text);
         let _ = writeln!(transcript, "# {what}");
-        transcript += &world.transcript(&["verify a"]);
+        transcript += &env.transcript(&["verify a"]);
         // The hint is a command that helps.
-        assert!(world.run(&["sign", "a"]).status.success(), "{what}");
-        assert!(world.run(&["verify", "a"]).status.success(), "{what}");
+        assert!(env.run(&["sign", "a"]).status.success(), "{what}");
+        assert!(env.run(&["verify", "a"]).status.success(), "{what}");
     }
     assert_transcript!(transcript);
 }
@@ -132,8 +132,8 @@ fn files_that_would_exhaust_a_reader() {
 
 #[test]
 fn names_that_are_none() {
-    let world = ready();
-    assert_transcript!(world.transcript(&[
+    let env = ready();
+    assert_transcript!(env.transcript(&[
         "load ../../etc/passwd",
         "load text/../../x",
         "load /etc/passwd",
@@ -149,16 +149,16 @@ fn names_that_are_none() {
 
 #[test]
 fn links_that_lead_out_or_round() {
-    let world = ready();
-    let tools = world.path("project/.ai/tools");
-    world.write("outside.py", TOOL);
+    let env = ready();
+    let tools = env.path("project/.ai/tools");
+    env.write("outside.py", TOOL);
     symlink("../../../outside.py", tools.join("out.py")).unwrap();
-    symlink(world.path("user"), tools.join("folder")).unwrap();
+    symlink(env.path("user"), tools.join("folder")).unwrap();
     symlink("loop.py", tools.join("loop.py")).unwrap();
     symlink("gone.py", tools.join("nowhere.py")).unwrap();
     symlink("a.py", tools.join("inside.py")).unwrap();
     fs::create_dir(tools.join("folder.py")).unwrap();
-    assert_transcript!(world.transcript(&[
+    assert_transcript!(env.transcript(&[
         "load out",
         "load out --json",
         "verify folder/x",
@@ -175,54 +175,50 @@ fn links_that_lead_out_or_round() {
 
 #[test]
 fn spaces_that_are_no_folders() {
-    let world = World::bare();
-    world.write("project/.ai", "a file");
-    let mut transcript = world.transcript(&["verify --all", "init"]);
-    fs::remove_file(world.path("project/.ai")).unwrap();
-    symlink("nowhere", world.path("project/.ai")).unwrap();
-    transcript += &world.transcript(&["search x"]);
-    fs::remove_file(world.path("project/.ai")).unwrap();
-    world.write("project/.ai/tools", "a file");
-    transcript += &world.transcript(&["verify --all --space project", "init"]);
+    let env = TestEnv::bare();
+    env.write("project/.ai", "a file");
+    let mut transcript = env.transcript(&["verify --all", "init"]);
+    fs::remove_file(env.path("project/.ai")).unwrap();
+    symlink("nowhere", env.path("project/.ai")).unwrap();
+    transcript += &env.transcript(&["search x"]);
+    fs::remove_file(env.path("project/.ai")).unwrap();
+    env.write("project/.ai/tools", "a file");
+    transcript += &env.transcript(&["verify --all --space project", "init"]);
     assert_transcript!(transcript);
 }
 
 #[test]
 fn keys_that_cannot_be_used() {
-    let world = ready();
-    let key = world.path("user/.ai/config/keys/signing/private_key.pem");
+    let env = ready();
+    let key = env.path("user/.ai/config/keys/signing/private_key.pem");
     let text = fs::read(&key).unwrap();
     fs::set_permissions(&key, Permissions::from_mode(0o644)).unwrap();
-    let mut transcript = world.transcript(&["sign a", "sign a --json"]);
+    let mut transcript = env.transcript(&["sign a", "sign a --json"]);
     fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
     fs::write(&key, "no key").unwrap();
-    transcript += &world.transcript(&["sign a"]);
+    transcript += &env.transcript(&["sign a"]);
     fs::remove_file(&key).unwrap();
-    transcript += &world.transcript(&["sign a", "keys generate", "init"]);
+    transcript += &env.transcript(&["sign a", "keys generate", "init"]);
     fs::write(&key, text).unwrap();
     assert_transcript!(transcript);
 }
 
 #[test]
 fn a_file_that_may_not_be_read() {
-    let world = ready();
-    let path = world.path("project/.ai/tools/a.py");
+    let env = ready();
+    let path = env.path("project/.ai/tools/a.py");
     fs::set_permissions(&path, Permissions::from_mode(0o000)).unwrap();
     if File::open(&path).is_ok() {
         // Root may read everything.
         return;
     }
-    assert_transcript!(world.transcript(&[
-        "load a",
-        "verify a --json",
-        "search a --space project"
-    ]));
+    assert_transcript!(env.transcript(&["load a", "verify a --json", "search a --space project"]));
 }
 
 #[test]
 fn a_file_that_changes_while_it_is_read() {
-    let world = ready();
-    let path = world.path("project/.ai/tools/a.py");
+    let env = ready();
+    let path = env.path("project/.ai/tools/a.py");
     let mut good = Vec::new();
     File::open(&path).unwrap().read_to_end(&mut good).unwrap();
     good.resize(4 << 20, b'\n');
@@ -238,7 +234,7 @@ fn a_file_that_changes_while_it_is_read() {
             }
         });
         // Now and then a reader is lucky.
-        let mut outputs = std::iter::repeat_with(|| world.run(&["load", "a"]));
+        let mut outputs = std::iter::repeat_with(|| env.run(&["load", "a"]));
         let output = outputs.find(|output| output.status.code() == Some(1));
         done.store(true, Ordering::Relaxed);
         output.unwrap()

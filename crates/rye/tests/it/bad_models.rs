@@ -1,7 +1,7 @@
 //! Models that give no answer, and what a person is told to do about it. In each case the
 //! session is there afterwards and goes on.
 
-use crate::support::World;
+use crate::support::TestEnv;
 use rye_model_wire::{Api, Completion, MockProvider, Reply};
 use serde_json::json as value;
 
@@ -149,8 +149,8 @@ const CASES: &[Case] = &[
     },
 ];
 
-fn with_model(wire: &MockProvider) -> World {
-    let mut world = World::new();
+fn with_model(wire: &MockProvider) -> TestEnv {
+    let mut env = TestEnv::new();
     let text = format!(
         "default: local/x\n\
          retry: {{ tries: 2, first_ms: 1 }}\n\
@@ -162,19 +162,19 @@ fn with_model(wire: &MockProvider) -> World {
              models: {{ x: {{}} }}\n",
         wire.url()
     );
-    world.write("user/.ai/config/agent/models.yaml", &text);
-    world.set("SOME_API_KEY", "sk-secret");
-    world
+    env.write("user/.ai/config/agent/models.yaml", &text);
+    env.set("SOME_API_KEY", "sk-secret");
+    env
 }
 
 #[test]
 fn a_model_that_does_not_answer_is_explained() {
     for case in CASES {
         let wire = MockProvider::with_replies((case.replies)());
-        let world = with_model(&wire);
+        let env = with_model(&wire);
         let mut args = vec!["prompt", "hello"];
         args.extend(case.args);
-        let output = world.run(&args);
+        let output = env.run(&args);
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(
             output.status.code(),
@@ -193,12 +193,12 @@ fn a_model_that_does_not_answer_is_explained() {
 #[test]
 fn no_key_says_which_variable_and_which_command() {
     let wire = MockProvider::with_replies([]);
-    let mut world = with_model(&wire);
-    world.unset("SOME_API_KEY");
-    let output = world.run(&["prompt", "hello"]);
+    let mut env = with_model(&wire);
+    env.unset("SOME_API_KEY");
+    let output = env.run(&["prompt", "hello"]);
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(told.contains("rye vault set SOME_API_KEY"), "{told}");
-    let listed = world.run(&["models", "list"]);
+    let listed = env.run(&["models", "list"]);
     let listed = String::from_utf8_lossy(&listed.stdout);
     assert!(listed.contains("needs SOME_API_KEY"), "{listed}");
 }
@@ -213,8 +213,8 @@ fn arguments_that_are_no_json_are_told_to_the_model() {
         ))
         .replace("\\\"pattern\\\"", "\\\"pattern");
     let wire = MockProvider::with_replies([Reply::stream(broken), says("I see.")]);
-    let world = with_model(&wire);
-    let output = world.run(&["prompt", "hello"]);
+    let env = with_model(&wire);
+    let output = env.run(&["prompt", "hello"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "I see.\n");
     let second = wire.requests()[1].body.to_string();
     assert!(second.contains("the arguments do not fit"), "{second}");
@@ -223,15 +223,15 @@ fn arguments_that_are_no_json_are_told_to_the_model() {
 #[test]
 fn a_prompt_of_nothing_asks_nobody_and_leaves_no_session() {
     let wire = MockProvider::with_replies([]);
-    let world = with_model(&wire);
+    let env = with_model(&wire);
     for text in ["", "  \n "] {
-        let output = world.run(&["prompt", text]);
+        let output = env.run(&["prompt", text]);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(told.contains("nothing is asked: give words"), "{told}");
     }
     assert!(wire.requests().is_empty());
-    let listed = world.run(&["session", "list"]);
+    let listed = env.run(&["session", "list"]);
     assert_eq!(
         String::from_utf8_lossy(&listed.stdout),
         "there are no sessions\n"

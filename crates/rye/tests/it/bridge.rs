@@ -4,7 +4,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Output};
 
-use crate::support::{World, json};
+use crate::support::{TestEnv, json};
 use serde_json::Value;
 
 const MODEL: &[&str] = &["prompt", "ship it", "--model", "scripted:agent.yaml"];
@@ -21,23 +21,23 @@ fn tool(text: &str) -> String {
 
 const RUNTIME: &str = "rye/core/runtimes/bash/bash";
 
-fn ready(call: &str) -> World {
-    let mut world = World::new();
-    world.set("USER", "ada");
+fn ready(call: &str) -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
     let script =
         format!("steps:\n  - tool_calls: [{call}]\n  - text: 'It said: ${{last_tool_result}}'\n");
-    world.write("project/agent.yaml", &script);
-    assert!(world.run(&["init"]).status.success());
-    world.write("project/.ai/tools/deploy.yaml", &tool("once"));
+    env.write("project/agent.yaml", &script);
+    assert!(env.run(&["init"]).status.success());
+    env.write("project/.ai/tools/deploy.yaml", &tool("once"));
     // A runtime of the project's own.
-    let copied = world.run(&["load", RUNTIME, "--to", "project"]);
+    let copied = env.run(&["load", RUNTIME, "--to", "project"]);
     assert!(copied.status.success(), "{copied:?}");
-    sign(&world);
-    world
+    sign(&env);
+    env
 }
 
-fn sign(world: &World) {
-    let output = world.run(&["sign", "deploy"]);
+fn sign(env: &TestEnv) {
+    let output = env.run(&["sign", "deploy"]);
     assert!(output.status.success(), "{output:?}");
 }
 
@@ -48,13 +48,13 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-fn ran(world: &World) -> usize {
-    let text = std::fs::read_to_string(world.path("project/ran.txt")).unwrap_or_default();
+fn ran(env: &TestEnv) -> usize {
+    let text = std::fs::read_to_string(env.path("project/ran.txt")).unwrap_or_default();
     text.lines().count()
 }
 
-fn gates(world: &World) -> Vec<Value> {
-    let listed = json(&world.run(&["gate", "list", "--json"]));
+fn gates(env: &TestEnv) -> Vec<Value> {
+    let listed = json(&env.run(&["gate", "list", "--json"]));
     listed["gates"].as_array().unwrap().clone()
 }
 
@@ -62,8 +62,8 @@ fn gates(world: &World) -> Vec<Value> {
 struct Waiting(Child);
 
 impl Waiting {
-    fn start(world: &World, args: &[&str]) -> Self {
-        let mut child = world.command().args(args).spawn().unwrap();
+    fn start(env: &TestEnv, args: &[&str]) -> Self {
+        let mut child = env.command().args(args).spawn().unwrap();
         let errors = BufReader::new(child.stderr.take().unwrap());
         let mut heard = String::new();
         for line in errors.lines().map_while(Result::ok) {
@@ -87,24 +87,24 @@ impl Drop for Waiting {
 /// A warning is for somebody who reads it.
 #[test]
 fn an_agent_runs_nothing_unverified_in_development_mode_either() {
-    let mut world = ready(DEPLOY);
-    world.set("RYE_DEV_MODE", "1");
+    let mut env = ready(DEPLOY);
+    env.set("RYE_DEV_MODE", "1");
     let low = tool("twice").replace("risk_level: high", "risk_level: low");
-    world.write("project/.ai/tools/deploy.yaml", &low);
-    let output = world.run(&[MODEL, &["--yes"]].concat());
+    env.write("project/.ai/tools/deploy.yaml", &low);
+    let output = env.run(&[MODEL, &["--yes"]].concat());
     let told = said(&output);
     assert!(told.contains("cannot be trusted"), "{output:?}");
-    assert_eq!(ran(&world), 0);
+    assert_eq!(ran(&env), 0);
     // A person's own call is another matter.
-    let output = world.run(&["execute", "deploy"]);
+    let output = env.run(&["execute", "deploy"]);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(ran(&world), 1);
+    assert_eq!(ran(&env), 1);
 }
 
 #[test]
 fn an_agent_finds_items_by_what_they_do() {
-    let world = ready("{ name: list_tools, args: { query: production } }");
-    let output = world.run(MODEL);
+    let env = ready("{ name: list_tools, args: { query: production } }");
+    let output = env.run(MODEL);
     assert!(
         said(&output).contains("rye:deploy (to) [high]: Puts it into production"),
         "{output:?}"
@@ -113,9 +113,9 @@ fn an_agent_finds_items_by_what_they_do() {
 
 #[test]
 fn what_is_approved_while_nobody_runs_it_runs_once() {
-    let world = ready(DEPLOY);
-    drop(Waiting::start(&world, MODEL));
-    let gate = gates(&world).remove(0);
+    let env = ready(DEPLOY);
+    drop(Waiting::start(&env, MODEL));
+    let gate = gates(&env).remove(0);
     let body = gate["body"].as_str().unwrap();
     for shown in [
         "risk: high",
@@ -128,41 +128,40 @@ fn what_is_approved_while_nobody_runs_it_runs_once() {
     }
     let id = gate["id"].as_str().unwrap();
     let session = gate["origin"]["session"].as_str().unwrap();
-    assert!(world.run(&["gate", "approve", id]).status.success());
-    assert_eq!(ran(&world), 0);
-    let output = world.run(&["session", "resume", session]);
+    assert!(env.run(&["gate", "approve", id]).status.success());
+    assert_eq!(ran(&env), 0);
+    let output = env.run(&["session", "resume", session]);
     assert!(said(&output).contains("It said: "), "{output:?}");
-    assert_eq!(ran(&world), 1);
-    let verified = json(&world.run(&["session", "verify", session, "--json"]));
+    assert_eq!(ran(&env), 1);
+    let verified = json(&env.run(&["session", "verify", session, "--json"]));
     assert_eq!(verified["sessions"][0]["receipts"], 1);
     assert_eq!(verified["sessions"][0]["faults"], serde_json::json!([]));
 }
 
 /// Something is changed between the approval and the run.
-fn changed(change: impl Fn(&World)) -> (World, String) {
-    let world = ready(DEPLOY);
-    drop(Waiting::start(&world, MODEL));
-    let gate = gates(&world).remove(0);
+fn changed(change: impl Fn(&TestEnv)) -> (TestEnv, String) {
+    let env = ready(DEPLOY);
+    drop(Waiting::start(&env, MODEL));
+    let gate = gates(&env).remove(0);
     assert!(
-        world
-            .run(&["gate", "approve", gate["id"].as_str().unwrap()])
+        env.run(&["gate", "approve", gate["id"].as_str().unwrap()])
             .status
             .success()
     );
-    change(&world);
+    change(&env);
     let session = gate["origin"]["session"].as_str().unwrap().to_owned();
-    (world, session)
+    (env, session)
 }
 
 #[test]
 fn a_tool_that_was_changed_since_is_asked_about_again() {
-    let (world, session) = changed(|world| {
-        world.write("project/.ai/tools/deploy.yaml", &tool("twice"));
-        sign(world);
+    let (env, session) = changed(|env| {
+        env.write("project/.ai/tools/deploy.yaml", &tool("twice"));
+        sign(env);
     });
-    drop(Waiting::start(&world, &["session", "resume", &session]));
-    assert_eq!(ran(&world), 0);
-    let gate = gates(&world).remove(0);
+    drop(Waiting::start(&env, &["session", "resume", &session]));
+    assert_eq!(ran(&env), 0);
+    let gate = gates(&env).remove(0);
     let body = gate["body"].as_str().unwrap();
     assert!(
         body.starts_with("It was approved, and has changed since:\n- deploy was "),
@@ -170,59 +169,58 @@ fn a_tool_that_was_changed_since_is_asked_about_again() {
     );
     assert!(!body.contains("- rye/"), "{body}");
     assert!(
-        world
-            .run(&["gate", "approve", gate["id"].as_str().unwrap()])
+        env.run(&["gate", "approve", gate["id"].as_str().unwrap()])
             .status
             .success()
     );
-    world.run(&["session", "resume", &session]);
-    assert_eq!(ran(&world), 1);
-    assert!(world.run(&["session", "verify", &session]).status.success());
+    env.run(&["session", "resume", &session]);
+    assert_eq!(ran(&env), 1);
+    assert!(env.run(&["session", "verify", &session]).status.success());
 }
 
 /// What was said last about a call is what counts, also once it is again what was approved.
 #[test]
 fn an_approval_is_void_once_it_was_asked_again() {
     for answer in ["deny", "approve"] {
-        let (world, session) = changed(|world| {
-            world.write("project/.ai/tools/deploy.yaml", &tool("twice"));
-            sign(world);
+        let (env, session) = changed(|env| {
+            env.write("project/.ai/tools/deploy.yaml", &tool("twice"));
+            sign(env);
         });
-        drop(Waiting::start(&world, &["session", "resume", &session]));
-        let gate = gates(&world).remove(0);
-        let decided = world.run(&["gate", answer, gate["id"].as_str().unwrap()]);
+        drop(Waiting::start(&env, &["session", "resume", &session]));
+        let gate = gates(&env).remove(0);
+        let decided = env.run(&["gate", answer, gate["id"].as_str().unwrap()]);
         assert!(decided.status.success(), "{decided:?}");
-        world.write("project/.ai/tools/deploy.yaml", &tool("once"));
-        sign(&world);
+        env.write("project/.ai/tools/deploy.yaml", &tool("once"));
+        sign(&env);
         if answer == "deny" {
-            let output = world.run(&["session", "resume", &session]);
+            let output = env.run(&["session", "resume", &session]);
             assert!(said(&output).contains("the person said no"), "{output:?}");
         } else {
-            drop(Waiting::start(&world, &["session", "resume", &session]));
-            let body = gates(&world).remove(0)["body"].as_str().unwrap().to_owned();
+            drop(Waiting::start(&env, &["session", "resume", &session]));
+            let body = gates(&env).remove(0)["body"].as_str().unwrap().to_owned();
             assert!(
                 body.starts_with("It was approved, and has changed"),
                 "{body}"
             );
         }
-        assert_eq!(ran(&world), 0, "{answer}");
-        let verified = world.run(&["session", "verify", &session]);
+        assert_eq!(ran(&env), 0, "{answer}");
+        let verified = env.run(&["session", "verify", &session]);
         assert!(verified.status.success(), "{answer}: {verified:?}");
     }
 }
 
 #[test]
 fn a_runtime_that_was_changed_since_is_asked_about_again() {
-    let (world, session) = changed(|world| {
+    let (env, session) = changed(|env| {
         let path = format!("project/.ai/tools/{RUNTIME}.yaml");
-        let other = format!("{}# And more.\n", world.read(&path));
-        world.write(&path, &other);
-        let signed = world.run(&["sign", RUNTIME]);
+        let other = format!("{}# And more.\n", env.read(&path));
+        env.write(&path, &other);
+        let signed = env.run(&["sign", RUNTIME]);
         assert!(signed.status.success(), "{signed:?}");
     });
-    drop(Waiting::start(&world, &["session", "resume", &session]));
-    assert_eq!(ran(&world), 0);
-    let body = gates(&world).remove(0)["body"].as_str().unwrap().to_owned();
+    drop(Waiting::start(&env, &["session", "resume", &session]));
+    assert_eq!(ran(&env), 0);
+    let body = gates(&env).remove(0)["body"].as_str().unwrap().to_owned();
     assert!(
         body.contains("- rye/core/runtimes/bash/bash was "),
         "{body}"
@@ -232,69 +230,69 @@ fn a_runtime_that_was_changed_since_is_asked_about_again() {
 
 #[test]
 fn a_file_beside_the_tool_that_was_changed_since_is_asked_about_again() {
-    let world = ready("{ name: call_tool, args: { tool_id: 'rye:pay/pay', summary: pay } }");
+    let env = ready("{ name: call_tool, args: { tool_id: 'rye:pay/pay', summary: pay } }");
     let pay = "__version__ = \"1.0.0\"\n__executor_id__ = \"rye/core/runtimes/python/script\"\n\
                __risk_level__ = \"high\"\nfrom helper import act\nact()\n";
     let helper = |text: &str| {
         let code = format!("def act():\n    open('ran.txt', 'a').write('{text}\\n')\n");
-        world.write("project/.ai/tools/pay/helper.py", &code);
-        assert!(world.run(&["sign", "--all"]).status.success());
+        env.write("project/.ai/tools/pay/helper.py", &code);
+        assert!(env.run(&["sign", "--all"]).status.success());
     };
-    world.write("project/.ai/tools/pay/__init__.py", "");
-    world.write("project/.ai/tools/pay/pay.py", pay);
+    env.write("project/.ai/tools/pay/__init__.py", "");
+    env.write("project/.ai/tools/pay/pay.py", pay);
     helper("honest");
-    drop(Waiting::start(&world, MODEL));
-    let gate = gates(&world).remove(0);
+    drop(Waiting::start(&env, MODEL));
+    let gate = gates(&env).remove(0);
     let body = gate["body"].as_str().unwrap();
     assert!(body.contains("runs: 2 files beside it "), "{body}");
     let approve = |gate: &Value| {
-        let approved = world.run(&["gate", "approve", gate["id"].as_str().unwrap()]);
+        let approved = env.run(&["gate", "approve", gate["id"].as_str().unwrap()]);
         assert!(approved.status.success(), "{approved:?}");
     };
     approve(&gate);
     helper("other");
     let session = gate["origin"]["session"].as_str().unwrap();
-    drop(Waiting::start(&world, &["session", "resume", session]));
-    assert_eq!(ran(&world), 0);
-    let gate = gates(&world).remove(0);
+    drop(Waiting::start(&env, &["session", "resume", session]));
+    assert_eq!(ran(&env), 0);
+    let gate = gates(&env).remove(0);
     let body = gate["body"].as_str().unwrap();
     assert!(body.contains("- 2 files beside it was "), "{body}");
     approve(&gate);
-    let resumed = world.run(&["session", "resume", session]);
-    assert_eq!(ran(&world), 1, "{resumed:?}");
-    let verified = world.run(&["session", "verify", session]);
+    let resumed = env.run(&["session", "resume", session]);
+    assert_eq!(ran(&env), 1, "{resumed:?}");
+    let verified = env.run(&["session", "verify", session]);
     assert!(verified.status.success(), "{verified:?}");
 }
 
 #[test]
 fn arguments_that_were_changed_since_are_asked_about_again() {
-    let (world, session) = changed(|world| {
-        let database = world.path("user/.local/state/rye/sessions.db");
+    let (env, session) = changed(|env| {
+        let database = env.path("user/.local/state/rye/sessions.db");
         let db = rusqlite::Connection::open(database).unwrap();
         let text =
             "UPDATE engine_log SET doc = replace(doc, '\"prod\"', '\"moon\"') WHERE kind = 'entry'";
         assert!(db.execute(text, []).unwrap() > 0);
     });
-    drop(Waiting::start(&world, &["session", "resume", &session]));
-    assert_eq!(ran(&world), 0);
-    let body = gates(&world).remove(0)["body"].as_str().unwrap().to_owned();
+    drop(Waiting::start(&env, &["session", "resume", &session]));
+    assert_eq!(ran(&env), 0);
+    let body = gates(&env).remove(0)["body"].as_str().unwrap().to_owned();
     assert!(body.contains("- its arguments are others"), "{body}");
-    let verified = world.run(&["session", "verify", &session]);
+    let verified = env.run(&["session", "verify", &session]);
     assert_eq!(verified.status.code(), Some(3), "and the record tells");
 }
 
 #[test]
 fn a_tool_that_nobody_signed_since_is_refused() {
-    let (world, session) = changed(|world| {
-        let text = world
+    let (env, session) = changed(|env| {
+        let text = env
             .read("project/.ai/tools/deploy.yaml")
             .replace("once", "more");
-        world.write("project/.ai/tools/deploy.yaml", &text);
+        env.write("project/.ai/tools/deploy.yaml", &text);
     });
-    let output = world.run(&["session", "resume", &session]);
+    let output = env.run(&["session", "resume", &session]);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(ran(&world), 0);
-    assert!(gates(&world).is_empty());
+    assert_eq!(ran(&env), 0);
+    assert!(gates(&env).is_empty());
     assert!(
         said(&output).contains("content does not match its signature"),
         "the model is told: {output:?}"
@@ -303,40 +301,39 @@ fn a_tool_that_nobody_signed_since_is_refused() {
 
 #[test]
 fn what_a_person_denies_does_not_run() {
-    let world = ready(DEPLOY);
-    drop(Waiting::start(&world, MODEL));
-    let gate = gates(&world).remove(0);
+    let env = ready(DEPLOY);
+    drop(Waiting::start(&env, MODEL));
+    let gate = gates(&env).remove(0);
     assert!(
-        world
-            .run(&["gate", "deny", gate["id"].as_str().unwrap()])
+        env.run(&["gate", "deny", gate["id"].as_str().unwrap()])
             .status
             .success()
     );
     let session = gate["origin"]["session"].as_str().unwrap();
-    let output = world.run(&["session", "resume", session]);
+    let output = env.run(&["session", "resume", session]);
     assert!(said(&output).contains("the person said no"), "{output:?}");
-    assert_eq!(ran(&world), 0);
+    assert_eq!(ran(&env), 0);
 }
 
 #[test]
 fn a_policy_lets_asks_and_denies() {
     for (action, count, word) in [("allow", 1, "once"), ("deny", 0, "the policy does not let")] {
-        let world = ready(DEPLOY);
+        let env = ready(DEPLOY);
         let rules = format!("rules:\n  - {{ tool: 'rye:dep*', action: {action} }}\n");
-        world.write("user/.ai/config/agent/approvals.yaml", &rules);
+        env.write("user/.ai/config/agent/approvals.yaml", &rules);
         // What is denied stays so, whatever is approved.
         let mut args = MODEL.to_vec();
         args.push("--yes");
-        let output = world.run(&args);
+        let output = env.run(&args);
         assert!(said(&output).contains(word), "{action}: {output:?}");
-        assert_eq!(ran(&world), count, "{action}");
+        assert_eq!(ran(&env), count, "{action}");
     }
-    let world = ready(DEPLOY);
-    world.write(
+    let env = ready(DEPLOY);
+    env.write(
         "user/.ai/config/agent/approvals.yaml",
         "rules: [{ verdict: allow }]\n",
     );
-    let output = world.run(MODEL);
+    let output = env.run(MODEL);
     assert_eq!(output.status.code(), Some(1));
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
@@ -347,50 +344,48 @@ fn a_policy_lets_asks_and_denies() {
 
 #[test]
 fn an_answer_is_remembered_for_the_project_as_long_as_it_is_the_same() {
-    let world = ready(DEPLOY);
-    drop(Waiting::start(&world, MODEL));
-    let gate = gates(&world).remove(0);
+    let env = ready(DEPLOY);
+    drop(Waiting::start(&env, MODEL));
+    let gate = gates(&env).remove(0);
     let id = gate["id"].as_str().unwrap();
     assert!(
-        world
-            .run(&["gate", "approve", id, "--for", "project"])
+        env.run(&["gate", "approve", id, "--for", "project"])
             .status
             .success()
     );
-    world.run(&[
+    env.run(&[
         "session",
         "resume",
         gate["origin"]["session"].as_str().unwrap(),
     ]);
-    assert_eq!(ran(&world), 1);
-    let again = world.run(MODEL);
+    assert_eq!(ran(&env), 1);
+    let again = env.run(MODEL);
     assert!(again.status.success(), "{again:?}");
-    assert_eq!(ran(&world), 2);
-    world.write("project/.ai/tools/deploy.yaml", &tool("twice"));
-    sign(&world);
-    drop(Waiting::start(&world, MODEL));
-    assert_eq!(ran(&world), 2);
+    assert_eq!(ran(&env), 2);
+    env.write("project/.ai/tools/deploy.yaml", &tool("twice"));
+    sign(&env);
+    drop(Waiting::start(&env, MODEL));
+    assert_eq!(ran(&env), 2);
 }
 
 #[test]
 fn an_answer_is_remembered_for_the_session() {
     let twice = format!("{DEPLOY}]\n  - tool_calls: [{DEPLOY}");
-    let world = ready(&twice);
-    drop(Waiting::start(&world, MODEL));
-    let gate = gates(&world).remove(0);
+    let env = ready(&twice);
+    drop(Waiting::start(&env, MODEL));
+    let gate = gates(&env).remove(0);
     let id = gate["id"].as_str().unwrap();
     assert!(
-        world
-            .run(&["gate", "approve", id, "--for", "session"])
+        env.run(&["gate", "approve", id, "--for", "session"])
             .status
             .success()
     );
     let session = gate["origin"]["session"].as_str().unwrap();
-    let output = world.run(&["session", "resume", session]);
+    let output = env.run(&["session", "resume", session]);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(ran(&world), 2);
+    assert_eq!(ran(&env), 2);
     // Another session is asked.
-    drop(Waiting::start(&world, MODEL));
+    drop(Waiting::start(&env, MODEL));
 }
 
 #[test]
@@ -406,10 +401,10 @@ fn what_does_not_fit_is_told_to_the_model() {
         ("tool_id: 'rye:../x', summary: x", ".."),
     ];
     for (args, word) in table {
-        let world = ready(&format!("{{ name: call_tool, args: {{ {args} }} }}"));
-        let output = world.run(MODEL);
+        let env = ready(&format!("{{ name: call_tool, args: {{ {args} }} }}"));
+        let output = env.run(MODEL);
         assert!(output.status.success(), "{output:?}");
         assert!(said(&output).contains(word), "{args}: {output:?}");
-        assert_eq!(ran(&world), 0);
+        assert_eq!(ran(&env), 0);
     }
 }

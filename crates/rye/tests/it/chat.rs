@@ -13,7 +13,7 @@ mod tasks;
 mod threads;
 mod window;
 
-use crate::support::{World, json};
+use crate::support::{TestEnv, json};
 
 const WIDE: (u16, u16) = (80, 24);
 const NARROW: (u16, u16) = (36, 16);
@@ -36,34 +36,34 @@ macro_rules! assert_screen {
 }
 use assert_screen;
 
-fn world(script: &str) -> World {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    world.write("project/agent.yaml", script);
-    world
+fn env(script: &str) -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    env.write("project/agent.yaml", script);
+    env
 }
 
 const MODEL: &[&str] = &["--model", "scripted:agent.yaml"];
 const LOCAL: &[&str] = &["--sandbox", "local"];
 
 /// A project with a signed tool that needs approval, and an agent that calls it.
-fn with_deploy() -> World {
+fn with_deploy() -> TestEnv {
     let script = "steps:\n  - tool_calls: [{ name: call_tool, args: { tool_id: 'rye:deploy', \
                   params: { to: prod }, summary: ship it } }]\n  - text: 'It said: ${last_tool_result}'\n\
                   after_last: { text: noted }\n";
-    let world = world(script);
-    assert!(world.run(&["init"]).status.success());
+    let env = env(script);
+    assert!(env.run(&["init"]).status.success());
     let tool = "version: \"1.0.0\"\ndescription: Puts it into production\nrisk_level: high\n\
                 executor_id: rye/core/runtimes/bash/bash\nconfig:\n  command: 'echo once >> ran.txt; cat ran.txt'\n\
                 config_schema:\n  type: object\n  properties: { to: { type: string } }\n";
-    world.write("project/.ai/tools/deploy.yaml", tool);
-    assert!(world.run(&["sign", "deploy"]).status.success());
-    world
+    env.write("project/.ai/tools/deploy.yaml", tool);
+    assert!(env.run(&["sign", "deploy"]).status.success());
+    env
 }
 
 /// How often the `deploy` tool ran.
-fn run_count(world: &World) -> usize {
-    let text = std::fs::read_to_string(world.path("project/ran.txt")).unwrap_or_default();
+fn run_count(env: &TestEnv) -> usize {
+    let text = std::fs::read_to_string(env.path("project/ran.txt")).unwrap_or_default();
     text.lines().count()
 }
 
@@ -73,16 +73,16 @@ fn wait_gate_grace() {
 }
 
 /// The id of the top-level session.
-fn session(world: &World) -> String {
-    let listed = json(&world.run(&["session", "list", "--json"]));
+fn session(env: &TestEnv) -> String {
+    let listed = json(&env.run(&["session", "list", "--json"]));
     let sessions = listed["sessions"].as_array().unwrap();
     let top = sessions.iter().find(|it| it["parent"].is_null());
     top.unwrap()["id"].as_str().unwrap().to_owned()
 }
 
 /// The id of the pending gate.
-fn gate(world: &World) -> String {
-    let listed = json(&world.run(&["gate", "list", "--json"]));
+fn gate(env: &TestEnv) -> String {
+    let listed = json(&env.run(&["gate", "list", "--json"]));
     listed["gates"][0]["id"].as_str().unwrap().to_owned()
 }
 

@@ -1,41 +1,41 @@
 //! `rye config`: each value and where it is from, and the variables.
 
-use crate::support::{World, assert_transcript, json};
+use crate::support::{TestEnv, assert_transcript, json};
 
 #[test]
 fn every_value_knows_its_origin() {
-    let mut world = World::new();
-    let first = world.transcript(&["config show", "config show --json"]);
-    world.write(
+    let mut env = TestEnv::new();
+    let first = env.transcript(&["config show", "config show --json"]);
+    env.write(
         "user/.ai/config/rye.yaml",
         "# mine\nsearch:\n  limit: 7\ncache_dir: ~/cache\n",
     );
-    world.set("RYE_DEBUG", "1");
-    world.set("RYE_DEV_MODE", "1");
-    world.set("NO_COLOR", "1");
-    world.set("USER_SPACE", world.path("user").to_str().unwrap());
-    let second = world.transcript(&["config show --project .."]);
+    env.set("RYE_DEBUG", "1");
+    env.set("RYE_DEV_MODE", "1");
+    env.set("NO_COLOR", "1");
+    env.set("USER_SPACE", env.path("user").to_str().unwrap());
+    let second = env.transcript(&["config show --project .."]);
     assert_transcript!(first + &second);
 }
 
 #[test]
 fn without_a_home_there_is_nowhere_for_the_user() {
-    let mut world = World::new();
-    world.unset("HOME");
-    assert_transcript!(world.transcript(&["config show", "vault list", "vault list --json"]));
+    let mut env = TestEnv::new();
+    env.unset("HOME");
+    assert_transcript!(env.transcript(&["config show", "vault list", "vault list --json"]));
 }
 
 #[test]
 fn a_project_that_is_named_must_be_there() {
-    let mut world = World::new();
-    let first = world.transcript(&["config show --project ../none"]);
-    world.set("RYE_PROJECT", "/none");
-    assert_transcript!(first + &world.transcript(&["verify hello", "search x --json"]));
+    let mut env = TestEnv::new();
+    let first = env.transcript(&["config show --project ../none"]);
+    env.set("RYE_PROJECT", "/none");
+    assert_transcript!(first + &env.transcript(&["verify hello", "search x --json"]));
 }
 
 #[test]
 fn what_is_wrong_with_a_file_or_a_variable_is_told_with_its_place() {
-    let mut world = World::new();
+    let mut env = TestEnv::new();
     let mut transcript = String::new();
     for text in [
         "colour: never\n",
@@ -43,50 +43,50 @@ fn what_is_wrong_with_a_file_or_a_variable_is_told_with_its_place() {
         "dev_mode: true\n",
         "color: [\n",
     ] {
-        world.write("user/.ai/config/rye.yaml", text);
-        transcript += &world.transcript(&["config show", "config show --json"]);
+        env.write("user/.ai/config/rye.yaml", text);
+        transcript += &env.transcript(&["config show", "config show --json"]);
     }
-    std::fs::remove_file(world.path("user/.ai/config/rye.yaml")).unwrap();
-    world.set("RYE_DEV_MODE", "maybe");
-    transcript += &world.transcript(&["config show"]);
-    world.unset("RYE_DEV_MODE");
-    world.set("RYE_SYSTEM_SPACE", "/nowhere");
-    transcript += &world.transcript(&["config show"]);
+    std::fs::remove_file(env.path("user/.ai/config/rye.yaml")).unwrap();
+    env.set("RYE_DEV_MODE", "maybe");
+    transcript += &env.transcript(&["config show"]);
+    env.unset("RYE_DEV_MODE");
+    env.set("RYE_SYSTEM_SPACE", "/nowhere");
+    transcript += &env.transcript(&["config show"]);
     assert_transcript!(transcript);
 }
 
 #[test]
 fn a_projects_file_counts_when_it_is_signed() {
-    let world = World::new();
-    world.write("project/.ai/config/rye.yaml", "search:\n  limit: 9\n");
-    let mut transcript = world.transcript(&["config show", "config show --json --quiet"]);
-    world.run(&["keys", "generate"]);
-    transcript += &world.transcript(&["sign config:rye --quiet", "config show"]);
-    let signed = world.read("project/.ai/config/rye.yaml");
-    world.write("project/.ai/config/rye.yaml", &signed.replace('9', "8"));
-    transcript += &world.transcript(&["config show"]);
+    let env = TestEnv::new();
+    env.write("project/.ai/config/rye.yaml", "search:\n  limit: 9\n");
+    let mut transcript = env.transcript(&["config show", "config show --json --quiet"]);
+    env.run(&["keys", "generate"]);
+    transcript += &env.transcript(&["sign config:rye --quiet", "config show"]);
+    let signed = env.read("project/.ai/config/rye.yaml");
+    env.write("project/.ai/config/rye.yaml", &signed.replace('9', "8"));
+    transcript += &env.transcript(&["config show"]);
     // A link out of the project is no reason to stop.
-    let file = world.path("project/.ai/config/rye.yaml");
+    let file = env.path("project/.ai/config/rye.yaml");
     std::fs::remove_file(&file).ok();
     std::os::unix::fs::symlink("/etc/passwd", &file).ok();
-    transcript += &world.transcript(&["config show"]);
+    transcript += &env.transcript(&["config show"]);
     // The user's own counts as it is.
-    world.write("user/.ai/config/rye.yaml", "search:\n  limit: 5\n");
-    transcript += &world.transcript(&["config show --quiet"]);
+    env.write("user/.ai/config/rye.yaml", "search:\n  limit: 5\n");
+    transcript += &env.transcript(&["config show --quiet"]);
     assert_transcript!(transcript);
 }
 
 #[test]
 fn a_projects_file_that_cannot_be_read_is_ignored_and_stops_nothing() {
-    let world = World::new();
-    std::fs::create_dir_all(world.path("project/.ai/config/rye.yaml")).unwrap();
-    assert_transcript!(world.transcript(&["search zzzzzz"]));
+    let env = TestEnv::new();
+    std::fs::create_dir_all(env.path("project/.ai/config/rye.yaml")).unwrap();
+    assert_transcript!(env.transcript(&["search zzzzzz"]));
 }
 
 #[test]
 fn the_variables_are_those_that_are_read_and_those_that_runtimes_give() {
-    let world = World::new();
-    let told = json(&world.run(&["config", "variables", "--json"]));
+    let env = TestEnv::new();
+    let told = json(&env.run(&["config", "variables", "--json"]));
     let has = |list: &str, name: &str| {
         let all = told[list].as_array().unwrap().iter();
         all.into_iter().any(|row| row["name"] == name)
@@ -100,7 +100,7 @@ fn the_variables_are_those_that_are_read_and_those_that_runtimes_give() {
         "{told}"
     );
     assert!(!has("given", "RYE_DEV_MODE"), "{told}");
-    let shown = world.transcript(&["config variables"]);
+    let shown = env.transcript(&["config variables"]);
     assert!(
         shown.contains("RYE_DEBUG") && shown.contains("python/script"),
         "{shown}"

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::{World, json, outcome, told, waits_at_a_gate};
+use crate::support::{TestEnv, json, outcome, told, waits_at_a_gate};
 
 const PAGE: usize = 4096;
 
@@ -14,21 +14,21 @@ steps:
   - text: done
 ";
 
-fn ready() -> (World, String) {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    world.set("RYE_STATE_DIR", world.path("state").to_str().unwrap());
-    world.write("project/agent.yaml", SCRIPT);
-    assert!(world.run(&["init"]).status.success());
+fn ready() -> (TestEnv, String) {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    env.set("RYE_STATE_DIR", env.path("state").to_str().unwrap());
+    env.write("project/agent.yaml", SCRIPT);
+    assert!(env.run(&["init"]).status.success());
     let mut ids = (0..3).map(|_| {
-        let output = world.run(&["prompt", "go", "--model", "scripted:agent.yaml", "--json"]);
+        let output = env.run(&["prompt", "go", "--model", "scripted:agent.yaml", "--json"]);
         outcome(&output)["session"].as_str().unwrap().to_owned()
     });
     let id = ids.next().unwrap();
     assert_eq!(ids.count(), 2);
     // Whoever ends leaves all of it in the one file.
-    assert!(!world.path("state/sessions.db-wal").exists());
-    (world, id)
+    assert!(!env.path("state/sessions.db-wal").exists());
+    (env, id)
 }
 
 /// What lies in a folder, by name and content.
@@ -59,8 +59,8 @@ type Damage<'a> = &'a dyn Fn(&mut Vec<u8>);
 
 #[test]
 fn a_damaged_database_is_told_of_and_stays_as_it_is() {
-    let (world, id) = ready();
-    let database = world.path("state/sessions.db");
+    let (env, id) = ready();
+    let database = env.path("state/sessions.db");
     let whole = fs::read(&database).unwrap();
     let damages: [(&str, Damage<'_>); 6] = [
         ("a zeroed header", &|bytes| bytes[..100].fill(0)),
@@ -80,7 +80,7 @@ fn a_damaged_database_is_told_of_and_stays_as_it_is() {
         let mut bytes = whole.clone();
         damage(&mut bytes);
         fs::write(&database, bytes).unwrap();
-        let before = lies_in(&world.path("state"));
+        let before = lies_in(&env.path("state"));
         for args in [
             &["session", "list"][..],
             &["session", "show", &id],
@@ -90,7 +90,7 @@ fn a_damaged_database_is_told_of_and_stays_as_it_is() {
             &["prompt", "go", "--session", &id],
             &["doctor"],
         ] {
-            let output = world.run(args);
+            let output = env.run(args);
             let told = format!(
                 "{name}, {args:?}: {}{}",
                 String::from_utf8_lossy(&output.stdout),
@@ -101,7 +101,7 @@ fn a_damaged_database_is_told_of_and_stays_as_it_is() {
                 told.contains("is damaged") || told.contains("is no database"),
                 "{told}"
             );
-            assert!(lies_in(&world.path("state")) == before, "{told}");
+            assert!(lies_in(&env.path("state")) == before, "{told}");
         }
     }
 }
@@ -109,8 +109,8 @@ fn a_damaged_database_is_told_of_and_stays_as_it_is() {
 /// Where one session's pages are damaged, the others can be read and taken elsewhere.
 #[test]
 fn damage_to_one_session_hides_no_other() {
-    let (world, _) = ready();
-    let database = world.path("state/sessions.db");
+    let (env, _) = ready();
+    let database = env.path("state/sessions.db");
     let mut bytes = fs::read(&database).unwrap();
     // In the output of one of them, which has pages of its own.
     let text = br"\n1500\n1501\n";
@@ -118,15 +118,15 @@ fn damage_to_one_session_hides_no_other() {
     let page = at.unwrap() / PAGE * PAGE;
     bytes[page..page + PAGE].copy_from_slice(&noise());
     fs::write(&database, &bytes).unwrap();
-    let before = lies_in(&world.path("state"));
-    let listed = json(&world.run(&["session", "list", "--json"]));
+    let before = lies_in(&env.path("state"));
+    let listed = json(&env.run(&["session", "list", "--json"]));
     let ids = listed["sessions"].as_array().unwrap().iter();
     let ids: Vec<_> = ids.map(|it| it["id"].as_str().unwrap()).collect();
-    let verifies = |id: &&str| world.run(&["session", "verify", id]).status.success();
+    let verifies = |id: &&str| env.run(&["session", "verify", id]).status.success();
     let (whole, damaged): (Vec<_>, Vec<_>) = ids.into_iter().partition(verifies);
     assert_eq!((whole.len(), damaged.len()), (2, 1));
     for other in whole {
-        let output = world.run(&["session", "export", other, "--output", "o.jsonl"]);
+        let output = env.run(&["session", "export", other, "--output", "o.jsonl"]);
         assert!(output.status.success(), "{output:?}");
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(told.contains("is damaged"), "{told}");
@@ -139,19 +139,19 @@ fn damage_to_one_session_hides_no_other() {
         &["prompt", "go", "--session", id],
         &["prompt", "go", "--model", "scripted:agent.yaml"],
     ] {
-        let output = world.run(args);
+        let output = env.run(args);
         assert!(!output.status.success(), "{args:?} {output:?}");
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(told.contains("Nothing was changed"), "{args:?} {told}");
     }
-    assert!(lies_in(&world.path("state")) == before);
+    assert!(lies_in(&env.path("state")) == before);
 }
 
 /// As when the file is put back from a backup, and the log of a process that was killed is not.
 #[test]
 fn a_log_of_another_database_is_not_put_into_this_one() {
-    let (world, id) = ready();
-    let mut other = World::new();
+    let (env, id) = ready();
+    let mut other = TestEnv::new();
     other.set("RYE_STATE_DIR", other.path("state").to_str().unwrap());
     other.write(
         "project/agent.yaml",
@@ -161,9 +161,9 @@ fn a_log_of_another_database_is_not_put_into_this_one() {
     let asked = ["prompt", "go", "--model", "scripted:agent.yaml"];
     prompt.args(asked).args(["--sandbox", "local"]);
     waits_at_a_gate(prompt.spawn().unwrap());
-    let log = world.path("state/sessions.db-wal");
+    let log = env.path("state/sessions.db-wal");
     fs::copy(other.path("state/sessions.db-wal"), &log).unwrap();
-    let database = world.path("state/sessions.db");
+    let database = env.path("state/sessions.db");
     let before = (fs::read(&database).unwrap(), fs::read(&log).unwrap());
     for args in [
         &["session", "list"][..],
@@ -171,40 +171,40 @@ fn a_log_of_another_database_is_not_put_into_this_one() {
         &["prompt", "go", "--model", "scripted:agent.yaml"],
         &["doctor"],
     ] {
-        let output = world.run(args);
+        let output = env.run(args);
         let now = (fs::read(&database).unwrap(), fs::read(&log).unwrap());
         assert!(now == before, "{args:?} {output:?}");
         let told = [output.stdout, output.stderr].concat();
         let told = String::from_utf8_lossy(&told);
         assert!(told.contains("is damaged"), "{args:?} {told}");
     }
-    let health = world.run(&["doctor"]);
+    let health = env.run(&["doctor"]);
     let told = String::from_utf8_lossy(&health.stdout);
     assert!(told.contains("rye session export"), "{told}");
     fs::remove_file(log).unwrap();
-    let verified = world.run(&["session", "verify", &id]);
+    let verified = env.run(&["session", "verify", &id]);
     assert!(verified.status.success(), "{verified:?}");
 }
 
 /// What would be done from there on stands nowhere.
 #[test]
 fn whoever_loses_the_database_in_the_middle_stops_and_says_why() {
-    let (world, _) = ready();
-    let state = world.path("state");
+    let (env, _) = ready();
+    let state = env.path("state");
     let script = format!(
         "steps:\n  - tool_calls: [{{ name: bash, args: {{ command: 'rm {}/sessions.db*' }} }}]\n  \
          - tool_calls: [{{ name: bash, args: {{ command: 'echo more > more.txt' }} }}]\n  \
          - text: done\n",
         state.display()
     );
-    world.write("project/loses.yaml", &script);
+    env.write("project/loses.yaml", &script);
     let args = ["prompt", "go", "--model", "scripted:loses.yaml"];
-    let output = world.run(&[&args[..], &["--sandbox", "local", "--yes"]].concat());
+    let output = env.run(&[&args[..], &["--sandbox", "local", "--yes"]].concat());
     let said = told("", &output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
         said.contains("was removed or replaced while it was in use"),
         "{said}"
     );
-    assert!(!world.path("project/more.txt").exists(), "{said}");
+    assert!(!env.path("project/more.txt").exists(), "{said}");
 }

@@ -1,14 +1,14 @@
 //! `rye demo`, on a machine where nothing is set up.
 
-use crate::support::{World, json};
+use crate::support::{TestEnv, json};
 
 #[test]
 fn the_story_is_told_and_leaves_nothing_behind() {
-    let mut world = World::bare();
-    let folder = world.path("tmp");
+    let mut env = TestEnv::bare();
+    let folder = env.path("tmp");
     std::fs::create_dir(&folder).unwrap();
-    world.set("TMPDIR", folder.to_str().unwrap());
-    let output = world.run(&["demo"]);
+    env.set("TMPDIR", folder.to_str().unwrap());
+    let output = env.run(&["demo"]);
     assert!(output.status.success(), "{output:?}");
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     for part in [
@@ -24,13 +24,13 @@ fn the_story_is_told_and_leaves_nothing_behind() {
     }
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
     // Nor in the home of whoever saw it.
-    assert_eq!(std::fs::read_dir(world.path("user")).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(env.path("user")).unwrap().count(), 0);
 }
 
 #[test]
 fn what_was_kept_can_be_looked_at() {
-    let world = World::bare();
-    let output = world.run(&["demo", "--keep", "--json"]);
+    let env = TestEnv::bare();
+    let output = env.run(&["demo", "--keep", "--json"]);
     let told = json(&output);
     assert_eq!(told["scenes"].as_array().unwrap().len(), 5);
     let folder = std::path::PathBuf::from(told["folder"].as_str().unwrap());

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
-use crate::support::{World, assert_transcript, json, told};
+use crate::support::{TestEnv, assert_transcript, json, told};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 /// Gives back its parameters.
@@ -35,22 +35,22 @@ config_schema:
 /// A program beside its tool, which has its hash.
 #[test]
 fn a_program_that_was_changed_is_refused_as_what_was_changed_is() {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    assert!(world.run(&["init"]).status.success());
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    assert!(env.run(&["init"]).status.success());
     let text = "#!/bin/sh\necho ran\n";
-    world.write("project/.ai/tools/prog", text);
+    env.write("project/.ai/tools/prog", text);
     let tool = format!(
         "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/rust/runtime\n\
          config:\n  binary: ./prog\n  sha256: {}\n",
         lillux::Hash::of(text).to_hex()
     );
-    world.write("project/.ai/tools/it.yaml", &tool);
-    assert!(world.run(&["sign", "it"]).status.success());
-    assert!(world.run(&["execute", "it"]).status.success());
-    world.write("project/.ai/tools/prog", "#!/bin/sh\necho planted\n");
+    env.write("project/.ai/tools/it.yaml", &tool);
+    assert!(env.run(&["sign", "it"]).status.success());
+    assert!(env.run(&["execute", "it"]).status.success());
+    env.write("project/.ai/tools/prog", "#!/bin/sh\necho planted\n");
     for args in [&["execute", "it"][..], &["execute", "--dry-run", "it"]] {
-        let output = world.run(args);
+        let output = env.run(args);
         assert_eq!(output.status.code(), Some(3), "{output:?}");
         let printed = String::from_utf8_lossy(&output.stdout);
         assert!(!printed.contains("planted"), "{output:?}");
@@ -64,28 +64,28 @@ fn bash(command: &str) -> String {
     )
 }
 
-/// A world with these tools, signed.
-fn with_tools(tools: &[(&str, &str)]) -> World {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    assert!(world.run(&["init"]).status.success());
+/// A `TestEnv` with these tools, signed.
+fn with_tools(tools: &[(&str, &str)]) -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    assert!(env.run(&["init"]).status.success());
     for (name, text) in tools {
-        world.write(&format!("project/.ai/tools/{name}.yaml"), text);
-        let output = world.run(&["sign", name]);
+        env.write(&format!("project/.ai/tools/{name}.yaml"), text);
+        let output = env.run(&["sign", name]);
         assert!(output.status.success(), "{output:?}");
     }
-    world
+    env
 }
 
 #[test]
 fn what_a_tool_gives_is_shown() {
-    let world = with_tools(&[
+    let env = with_tools(&[
         ("words", &bash("echo out; echo aside >&2")),
         ("quoted", &bash("echo \\\"only a text\\\"")),
         ("list", &bash("echo [1, 2]")),
         ("silent", &bash(":")),
     ]);
-    assert_transcript!(world.transcript(&[
+    assert_transcript!(env.transcript(&[
         "execute hello --name Ada",
         "execute hello --json",
         "execute words",
@@ -98,7 +98,7 @@ fn what_a_tool_gives_is_shown() {
 
 #[test]
 fn a_tool_that_fails_is_told_with_what_it_printed() {
-    let world = with_tools(&[
+    let env = with_tools(&[
         ("words", &bash("echo out; echo why >&2; exit 7")),
         ("object", &bash("echo {\\\"a\\\": 1}; echo why >&2; exit 7")),
         (
@@ -107,7 +107,7 @@ fn a_tool_that_fails_is_told_with_what_it_printed() {
         ),
         ("dies", &bash("kill -KILL $$")),
     ]);
-    assert_transcript!(world.transcript(&[
+    assert_transcript!(env.transcript(&[
         "execute words",
         "execute words --json",
         "execute object",
@@ -118,9 +118,9 @@ fn a_tool_that_fails_is_told_with_what_it_printed() {
 
 #[test]
 fn parameters_are_typed_by_the_tools_schema() {
-    let world = with_tools(&[("mirror", MIRROR)]);
-    world.write("params.json", r#"{"user_name": "file", "count": 9}"#);
-    let mut transcript = world.transcript(&[
+    let env = with_tools(&[("mirror", MIRROR)]);
+    env.write("params.json", r#"{"user_name": "file", "count": 9}"#);
+    let mut transcript = env.transcript(&[
         "execute mirror --user-name Ada --count 5 --fast --tags a --tags b --level high",
         "execute mirror --user_name=Ada --no-fast --tags [\"a\",\"b\"] --filter {\"x\":[1]}",
         "execute --timeout 9 mirror --user-name Ada --timeout 5",
@@ -132,7 +132,7 @@ fn parameters_are_typed_by_the_tools_schema() {
     ]);
     for input in [r#"{"user_name": "stdin"}"#, ""] {
         let call = ["execute", "mirror", "--params", "-"];
-        let output = world.feed(&call, input.as_bytes());
+        let output = env.feed(&call, input.as_bytes());
         transcript += &told("rye execute mirror --params -", &output);
     }
     assert_transcript!(transcript);
@@ -140,8 +140,8 @@ fn parameters_are_typed_by_the_tools_schema() {
 
 #[test]
 fn parameters_that_do_not_fit_are_all_told_and_nothing_runs() {
-    let world = with_tools(&[("mirror", MIRROR)]);
-    assert_transcript!(world.transcript(&[
+    let env = with_tools(&[("mirror", MIRROR)]);
+    assert_transcript!(env.transcript(&[
         "execute mirror --count many --level middle --tags 1 --filter []",
         "execute mirror --count 0 --json",
         "execute mirror --usr-name Ada",
@@ -154,8 +154,8 @@ fn parameters_that_do_not_fit_are_all_told_and_nothing_runs() {
 
 #[test]
 fn help_is_made_from_the_schema() {
-    let world = with_tools(&[("mirror", MIRROR), ("plain", &bash("cat"))]);
-    assert_transcript!(world.transcript(&[
+    let env = with_tools(&[("mirror", MIRROR), ("plain", &bash("cat"))]);
+    assert_transcript!(env.transcript(&[
         "execute mirror --help",
         "execute hello -h",
         "execute plain --help",
@@ -166,22 +166,22 @@ fn help_is_made_from_the_schema() {
 
 #[test]
 fn a_dry_run_runs_nothing() {
-    let world = with_tools(&[("touch", &bash("touch touched"))]);
-    assert_transcript!(world.transcript(&[
+    let env = with_tools(&[("touch", &bash("touch touched"))]);
+    assert_transcript!(env.transcript(&[
         "execute touch --dry-run",
         "execute --dry-run touch --json",
         "execute hello --dry-run --names Ada",
     ]));
-    assert!(!world.path("project/touched").exists());
+    assert!(!env.path("project/touched").exists());
 }
 
 #[test]
 fn what_was_tampered_with_is_refused() {
-    let world = with_tools(&[]);
-    let tool = world.read("project/.ai/tools/hello.py");
-    world.write("project/.ai/tools/hello.py", &(tool + "# a change\n"));
-    world.write("project/.ai/tools/own.yaml", &bash("touch touched"));
-    assert_transcript!(world.transcript(&[
+    let env = with_tools(&[]);
+    let tool = env.read("project/.ai/tools/hello.py");
+    env.write("project/.ai/tools/hello.py", &(tool + "# a change\n"));
+    env.write("project/.ai/tools/own.yaml", &bash("touch touched"));
+    assert_transcript!(env.transcript(&[
         "execute hello --name Ada",
         "execute hello --json",
         "execute own",
@@ -189,17 +189,17 @@ fn what_was_tampered_with_is_refused() {
         "execute own --dry-run",
         "run list",
     ]));
-    assert!(!world.path("project/touched").exists());
+    assert!(!env.path("project/touched").exists());
 }
 
 #[test]
 fn what_cannot_run_is_told_with_the_next_command() {
-    let world = with_tools(&[
+    let env = with_tools(&[
         ("orphan", "version: \"1.0.0\"\nexecutor_id: nobody/knows\n"),
         ("alone", "version: \"1.0.0\"\n"),
         ("broken", "version: \"1.0.0\"\nexecutor_id: broken\n"),
     ]);
-    assert_transcript!(world.transcript(&[
+    assert_transcript!(env.transcript(&[
         "execute",
         "execute hullo",
         "execute ../x",
@@ -214,8 +214,8 @@ fn what_cannot_run_is_told_with_the_next_command() {
 
 #[test]
 fn a_tool_that_takes_too_long_is_ended() {
-    let world = with_tools(&[("slow", &bash("echo begun; exec sleep 600"))]);
-    assert_transcript!(world.transcript(&[
+    let env = with_tools(&[("slow", &bash("echo begun; exec sleep 600"))]);
+    assert_transcript!(env.transcript(&[
         "execute slow --timeout 2.5",
         "execute --timeout=2.5 slow --json",
     ]));
@@ -223,61 +223,57 @@ fn a_tool_that_takes_too_long_is_ended() {
 
 #[test]
 fn a_tool_whose_script_contains_a_parameter_is_not_signed() {
-    let world = with_tools(&[]);
+    let env = with_tools(&[]);
     for command in ["echo $(( {n} ))", "echo {n}", "{n}"] {
         let text =
             bash(command) + "config_schema: {type: object, properties: {n: {type: string}}}\n";
-        world.write("project/.ai/tools/it.yaml", &text);
-        let output = world.run(&["sign", "it", "--json"]);
+        env.write("project/.ai/tools/it.yaml", &text);
+        let output = env.run(&["sign", "it", "--json"]);
         assert!(!output.status.success(), "{output:?}");
         let printed = String::from_utf8_lossy(&output.stdout);
         assert!(printed.contains("value_as_code"), "{printed}");
-        assert!(
-            !world
-                .read("project/.ai/tools/it.yaml")
-                .contains("rye:signed")
-        );
+        assert!(!env.read("project/.ai/tools/it.yaml").contains("rye:signed"));
     }
 }
 
 #[test]
 fn the_trace_tells_how_a_tool_comes_to_run_and_no_secrets() {
-    let mut world = with_tools(&[("mirror", MIRROR)]);
-    world.write(
+    let mut env = with_tools(&[("mirror", MIRROR)]);
+    env.write(
         "project/.env",
         "API_TOKEN=s3cr3t-of-the-project\nMODE=fast\nTAR_OPTIONS=--x\n",
     );
     let declaring = "requires_env: [API_TOKEN, MODE]\nconfig:";
-    world.write(
+    env.write(
         "project/.ai/tools/mirror.yaml",
         &MIRROR.replace("config:", declaring),
     );
-    assert!(world.run(&["sign", "mirror"]).status.success());
-    world.write("user/.ai/tools/mirror.yaml", MIRROR);
+    assert!(env.run(&["sign", "mirror"]).status.success());
+    env.write("user/.ai/tools/mirror.yaml", MIRROR);
     let call = ["execute", "mirror", "--user-name", "Ada", "--trace"];
-    let output = world.run(&call);
-    let all = world.run(&["execute", "mirror", "--user-name", "Ada", "--trace=all"]);
+    let output = env.run(&call);
+    let all = env.run(&["execute", "mirror", "--user-name", "Ada", "--trace=all"]);
     let all = String::from_utf8_lossy(&all.stderr).into_owned();
     assert!(all.contains("HOME="), "{all}");
     assert!(!all.contains("s3cr3t"), "{all}");
     let mut transcript = told("rye execute mirror --user-name Ada --trace", &output);
-    world.set("RYE_DEBUG", "1");
-    let output = world.run(&["execute", "mirror", "--count", "0", "--json"]);
+    env.set("RYE_DEBUG", "1");
+    let output = env.run(&["execute", "mirror", "--count", "0", "--json"]);
     transcript += &told("RYE_DEBUG=1 rye execute mirror --count 0 --json", &output);
     assert_transcript!(transcript);
 }
 
 #[test]
 fn a_link_named_rye_execute_is_that_command() {
-    let world = with_tools(&[]);
-    let link = world.path("rye_execute");
+    let env = with_tools(&[]);
+    let link = env.path("rye_execute");
     symlink(env!("CARGO_BIN_EXE_rye"), &link).unwrap();
     let output = Command::new(&link)
         .args(["hello", "--name", "Ada", "--json"])
         .env_clear()
-        .env("HOME", world.path("user"))
+        .env("HOME", env.path("user"))
         .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-        .current_dir(world.path("project"))
+        .current_dir(env.path("project"))
         .output()
         .unwrap();
     assert_eq!(json(&output)["data"]["greeting"], "Hello, Ada!");
@@ -300,14 +296,14 @@ fn interrupt_and_termination_end_a_tool_that_stops_its_supervisors() {
 /// Sends a signal to `rye` while it runs a script that writes the number of one of its
 /// processes to `pid`, then opens `ready`. Both must end.
 fn assert_ended_by(signal: Signal, script: &str) {
-    let world = with_tools(&[("tree", &bash(script))]);
+    let env = with_tools(&[("tree", &bash(script))]);
     rustix::fs::mkfifoat(
         rustix::fs::CWD,
-        world.path("project/ready"),
+        env.path("project/ready"),
         rustix::fs::Mode::RWXU,
     )
     .unwrap();
-    let child = world
+    let child = env
         .command()
         .args(["execute", "tree"])
         .process_group(0)
@@ -315,9 +311,9 @@ fn assert_ended_by(signal: Signal, script: &str) {
         .unwrap();
     // Opened once the tool opens the other end.
     let mut ready = String::new();
-    let mut fifo = fs::File::open(world.path("project/ready")).unwrap();
+    let mut fifo = fs::File::open(env.path("project/ready")).unwrap();
     fifo.read_to_string(&mut ready).unwrap();
-    let sleeper: i32 = world.read("project/pid").trim().parse().unwrap();
+    let sleeper: i32 = env.read("project/pid").trim().parse().unwrap();
     let rye = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     kill_process(rye, signal).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -332,28 +328,28 @@ fn assert_ended_by(signal: Signal, script: &str) {
 
 #[test]
 fn without_a_home_a_folder_for_the_cache_must_be_named() {
-    let mut world = with_tools(&[("mirror", MIRROR)]);
-    let home = world.path("user").to_str().unwrap().to_owned();
-    world.unset("HOME");
-    world.set("USER_SPACE", home);
+    let mut env = with_tools(&[("mirror", MIRROR)]);
+    let home = env.path("user").to_str().unwrap().to_owned();
+    env.unset("HOME");
+    env.set("USER_SPACE", home);
     let call = ["execute", "mirror", "--user-name", "a", "--params", "{}"];
-    let output = world.command().args(call).stdin(Stdio::null()).output();
+    let output = env.command().args(call).stdin(Stdio::null()).output();
     let output = output.unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    world.set("RYE_CACHE_DIR", world.path("cache").to_str().unwrap());
-    let output = world.run(&call);
+    env.set("RYE_CACHE_DIR", env.path("cache").to_str().unwrap());
+    let output = env.run(&call);
     assert!(output.status.success(), "{output:?}");
 }
 
 /// Root passes over the modes of directories, so the tool runs as somebody else.
 #[test]
 fn ordinary_user_runs_a_python_tool() {
-    let world = World::new();
-    let rye = world.path("rye");
+    let env = TestEnv::new();
+    let rye = env.path("rye");
     std::fs::copy(env!("CARGO_BIN_EXE_rye"), &rye).unwrap();
     let is_root = rustix::process::geteuid().is_root();
     if is_root {
-        let folder = world.path("");
+        let folder = env.path("");
         let owned = Command::new("chown")
             .args(["-R", "65534:65534"])
             .arg(folder)
@@ -361,7 +357,7 @@ fn ordinary_user_runs_a_python_tool() {
         assert!(owned.unwrap().success());
     }
     let run = |args: &[&str]| {
-        let template = world.command();
+        let template = env.command();
         let mut command = if is_root {
             let mut command = Command::new("setpriv");
             command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
@@ -373,7 +369,7 @@ fn ordinary_user_runs_a_python_tool() {
         let variables = template.get_envs();
         let variables = variables.filter_map(|(name, value)| Some((name, value?)));
         command.env_clear().envs(variables);
-        command.current_dir(world.path("project"));
+        command.current_dir(env.path("project"));
         command.args(args).output().unwrap()
     };
     let ready = run(&["init"]);

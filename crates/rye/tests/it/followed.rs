@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Lines, Read as _};
 use std::process::{Child, ChildStdout, Command, Output};
 use std::time::Duration;
 
-use crate::support::{World, json as document, outcome, told};
+use crate::support::{TestEnv, json as document, outcome, told};
 use serde_json::{Value, json};
 
 /// A model that wants to write a word into a file of that name, and then answers.
@@ -16,18 +16,18 @@ fn wants(word: &str) -> String {
     )
 }
 
-fn ready() -> World {
-    let mut world = World::new();
-    world.set("USER", "ada");
+fn ready() -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
     for word in ["one", "two"] {
-        world.write(&format!("project/{word}.yaml"), &wants(word));
+        env.write(&format!("project/{word}.yaml"), &wants(word));
     }
-    world.write("project/says.yaml", "steps:\n  - text: 'hello'\n");
-    world
+    env.write("project/says.yaml", "steps:\n  - text: 'hello'\n");
+    env
 }
 
 /// `rye prompt` with a model, and further words.
-fn prompt(world: &World, model: &str, more: &[&str]) -> Output {
+fn prompt(env: &TestEnv, model: &str, more: &[&str]) -> Output {
     let model = format!("scripted:{model}.yaml");
     let args = [
         "prompt",
@@ -38,70 +38,66 @@ fn prompt(world: &World, model: &str, more: &[&str]) -> Output {
         "--model",
         &model,
     ];
-    world.run(&[&args[..], more].concat())
+    env.run(&[&args[..], more].concat())
 }
 
 /// A session whose thread `default` waits at the gate of the model `one`.
-fn waiting(world: &World) -> String {
-    let output = prompt(world, "one", &["--no-wait"]);
+fn waiting(env: &TestEnv) -> String {
+    let output = prompt(env, "one", &["--no-wait"]);
     assert_eq!(output.status.code(), Some(5), "{output:?}");
     outcome(&output)["session"].as_str().unwrap().to_owned()
 }
 
 #[test]
 fn yes_is_for_what_the_prompt_asks_and_not_for_what_waited_before() {
-    let world = ready();
-    let session = waiting(&world);
+    let env = ready();
+    let session = waiting(&env);
     let beside = ["--session", &session, "--thread", "b", "--yes"];
-    let output = prompt(&world, "two", &beside);
+    let output = prompt(&env, "two", &beside);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(outcome(&output)["answer"], "two is done");
-    assert!(world.path("project/two.txt").exists());
-    assert!(!world.path("project/one.txt").exists());
+    assert!(env.path("project/two.txt").exists());
+    assert!(!env.path("project/one.txt").exists());
     let said = told("", &output);
     let other = "another thread waits for a decision: run: echo one > one.txt";
     assert!(said.contains(other), "{said}");
     // One that waits behind it does not answer it either.
-    let behind = prompt(
-        &world,
-        "says",
-        &["--session", &session, "--yes", "--no-wait"],
-    );
+    let behind = prompt(&env, "says", &["--session", &session, "--yes", "--no-wait"]);
     assert_eq!(behind.status.code(), Some(5), "{behind:?}");
     let message = outcome(&behind)["error"]["message"].clone();
     assert!(
         message.as_str().unwrap().contains("behind another prompt"),
         "{message}"
     );
-    assert!(!world.path("project/one.txt").exists());
+    assert!(!env.path("project/one.txt").exists());
     // Whoever goes on with the session goes on with all of it.
-    let resumed = world.run(&["session", "resume", &session, "--yes"]);
+    let resumed = env.run(&["session", "resume", &session, "--yes"]);
     assert_eq!(resumed.status.code(), Some(0), "{resumed:?}");
-    assert!(world.path("project/one.txt").exists());
+    assert!(env.path("project/one.txt").exists());
 }
 
 #[test]
 fn yes_is_for_the_tasks_of_the_prompt_too() {
-    let world = ready();
-    world.write(
+    let env = ready();
+    env.write(
         "project/above.yaml",
         "steps:\n  - tool_calls: [{ name: task, args: { prompt: do it, model: 'scripted:two.yaml' } }]\n  \
          - text: 'it said: ${last_tool_result}'\n",
     );
-    let output = prompt(&world, "above", &["--yes"]);
+    let output = prompt(&env, "above", &["--yes"]);
     assert_eq!(outcome(&output)["answer"], "it said: two is done");
-    assert!(world.path("project/two.txt").exists());
+    assert!(env.path("project/two.txt").exists());
 }
 
 #[test]
 fn a_prompt_that_does_not_wait_names_its_own_gate() {
-    let world = ready();
-    let session = waiting(&world);
+    let env = ready();
+    let session = waiting(&env);
     let beside = ["--session", &session, "--thread", "b", "--no-wait"];
-    let output = prompt(&world, "two", &beside);
+    let output = prompt(&env, "two", &beside);
     assert_eq!(output.status.code(), Some(5), "{output:?}");
     let named = outcome(&output)["error"]["gate"].clone();
-    let listed = document(&world.run(&["gate", "list", "--json"]));
+    let listed = document(&env.run(&["gate", "list", "--json"]));
     let gates = listed["gates"].as_array().unwrap();
     assert_eq!(gates.len(), 2, "{gates:?}");
     let gate = gates.iter().find(|gate| gate["id"] == named).unwrap();
@@ -110,23 +106,23 @@ fn a_prompt_that_does_not_wait_names_its_own_gate() {
 
 #[test]
 fn going_on_ends_as_the_prompt_that_was_gone_on_with() {
-    let world = ready();
+    let env = ready();
     let call = "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo ran' } }]\n";
-    world.write(
+    env.write(
         "project/fails.yaml",
         &format!("{call}  - error: invalid_request\n"),
     );
-    world.write("project/limit.yaml", &format!("{call}  - text: 'done'\n"));
+    env.write("project/limit.yaml", &format!("{call}  - text: 'done'\n"));
     for (model, more, code, error) in [
         ("fails", &[][..], 1, Some("error")),
         ("limit", &["--max-turns", "1"], 7, Some("limit")),
         ("limit", &[], 0, None),
     ] {
-        let output = prompt(&world, model, &[more, &["--no-wait"]].concat());
+        let output = prompt(&env, model, &[more, &["--no-wait"]].concat());
         assert_eq!(output.status.code(), Some(5), "{output:?}");
         let session = outcome(&output)["session"].clone();
         let session = session.as_str().unwrap();
-        let resumed = world.run(&["session", "resume", session, "--yes", "--json"]);
+        let resumed = env.run(&["session", "resume", session, "--yes", "--json"]);
         assert_eq!(resumed.status.code(), Some(code), "{resumed:?}");
         let said = document(&resumed);
         let status = if error.is_some() { "error" } else { "success" };
@@ -138,20 +134,20 @@ fn going_on_ends_as_the_prompt_that_was_gone_on_with() {
 
 #[test]
 fn a_task_is_asked_by_its_parent_alone() {
-    let world = ready();
-    world.write(
+    let env = ready();
+    env.write(
         "project/sub.yaml",
         "steps:\n  - text: 'found it'\n  - text: 'in the attic'\n",
     );
-    world.write(
+    env.write(
         "project/above.yaml",
         "steps:\n  - tool_calls: [{ name: task, args: { prompt: do it, model: 'scripted:sub.yaml' } }]\n  \
          - text: 'it said: ${last_tool_result}'\n",
     );
-    let output = prompt(&world, "above", &[]);
+    let output = prompt(&env, "above", &[]);
     let session = outcome(&output)["session"].clone();
     let session = session.as_str().unwrap();
-    let shown = document(&world.run(&["session", "show", session, "--json"]));
+    let shown = document(&env.run(&["session", "show", session, "--json"]));
     let task = shown["children"][0]["id"].as_str().unwrap();
     for args in [
         &["prompt", "where?", "--session", task][..],
@@ -159,7 +155,7 @@ fn a_task_is_asked_by_its_parent_alone() {
         &["session", "thread", task, "--mode", "steer"],
         &["session", "compact", task],
     ] {
-        let output = world.run(args);
+        let output = env.run(args);
         let said = told(&args.join(" "), &output);
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(
@@ -168,15 +164,15 @@ fn a_task_is_asked_by_its_parent_alone() {
         );
         assert!(said.contains(&format!("rye session fork {task}")), "{said}");
     }
-    let again = document(&world.run(&["session", "show", session, "--json"]));
+    let again = document(&env.run(&["session", "show", session, "--json"]));
     assert_eq!(again, shown);
-    let fork = document(&world.run(&["session", "fork", task, "--json"]));
+    let fork = document(&env.run(&["session", "fork", task, "--json"]));
     let fork = fork["session"].as_str().unwrap();
-    let asked = world.run(&["prompt", "where?", "--session", fork]);
+    let asked = env.run(&["prompt", "where?", "--session", fork]);
     let said = told("", &asked);
     assert!(said.contains("in the attic"), "{said}");
     // To go on with it is to go on with what it is a part of.
-    let resumed = told("", &world.run(&["session", "resume", task]));
+    let resumed = told("", &env.run(&["session", "resume", task]));
     assert!(
         resumed.contains(&format!("a task of session {session}, which goes on")),
         "{resumed}"
@@ -190,7 +186,7 @@ struct Followed {
 }
 
 impl Followed {
-    fn start(world: &World, model: &str, more: &[&str]) -> Self {
+    fn start(env: &TestEnv, model: &str, more: &[&str]) -> Self {
         let model = format!("scripted:{model}.yaml");
         let args = [
             "prompt",
@@ -201,7 +197,7 @@ impl Followed {
             "--model",
             &model,
         ];
-        let mut child = world.command().args(args).args(more).spawn().unwrap();
+        let mut child = env.command().args(args).args(more).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, lines }
     }
@@ -236,22 +232,22 @@ fn numbers(events: impl Iterator<Item = Value>) -> Vec<u64> {
 
 #[test]
 fn that_somebody_decided_is_told_while_what_they_let_runs() {
-    let world = ready();
-    world.write(
+    let env = ready();
+    env.write(
         "project/long.yaml",
         "steps:\n  - tool_calls: [{ name: bash, args: { command: 'until [ -e end ]; do sleep 0.02; done' } }]\n  \
          - text: 'done'\n",
     );
-    let mut followed = Followed::start(&world, "long", &[]);
+    let mut followed = Followed::start(&env, "long", &[]);
     let gate = followed.until("decision_gate")["data"]["gate"]["id"].clone();
-    let end = world.path("project/end");
+    let end = env.path("project/end");
     // So that nobody waits for ever.
     let late = end.clone();
     std::thread::spawn(move || {
         std::thread::sleep(Duration::from_mins(1));
         let _ = std::fs::write(late, "");
     });
-    let approved = world.run(&["gate", "approve", gate.as_str().unwrap()]);
+    let approved = env.run(&["gate", "approve", gate.as_str().unwrap()]);
     assert!(approved.status.success(), "{approved:?}");
     followed.until("decision_gate_resolved");
     assert!(!end.exists(), "it was told when the tool had ended");
@@ -263,27 +259,27 @@ fn that_somebody_decided_is_told_while_what_they_let_runs() {
 
 #[test]
 fn whoever_goes_on_tells_all_that_they_write_without_gaps() {
-    let world = ready();
-    world.write(
+    let env = ready();
+    env.write(
         "project/long.yaml",
         "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo > begun; sleep 600' } }]\n  \
          - text: 'first'\n  - text: 'second'\n",
     );
-    let mut followed = Followed::start(&world, "long", &["--yes"]);
+    let mut followed = Followed::start(&env, "long", &["--yes"]);
     let session = followed.until("decision_gate")["session"].clone();
     let session = session.as_str().unwrap();
-    while !world.path("project/begun").exists() {
+    while !env.path("project/begun").exists() {
         std::thread::sleep(Duration::from_millis(10));
     }
     followed.kill();
-    let record = world.run(&["session", "export", session]);
+    let record = env.run(&["session", "export", session]);
     let record = String::from_utf8(record.stdout).unwrap();
     let lines = record
         .lines()
         .map(|line| serde_json::from_str(line).unwrap());
     let written = numbers(lines.map(|line: Value| line["event"].clone()));
     let before = written.into_iter().max().unwrap();
-    let output = prompt(&world, "long", &["--session", session, "--yes"]);
+    let output = prompt(&env, "long", &["--session", session, "--yes"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let events = text.lines().map(|line| serde_json::from_str(line).unwrap());
     let after = numbers(events);
@@ -294,30 +290,30 @@ fn whoever_goes_on_tells_all_that_they_write_without_gaps() {
 
 #[test]
 fn what_a_dead_process_left_to_do_is_seen() {
-    let world = ready();
-    world.write(
+    let env = ready();
+    env.write(
         "project/slow.yaml",
         "steps:\n  - { text: 'late', delay_ms: 600000 }\n",
     );
-    let mut followed = Followed::start(&world, "slow", &[]);
+    let mut followed = Followed::start(&env, "slow", &[]);
     let session = followed.until("queue_state")["session"].clone();
     let session = session.as_str().unwrap();
     followed.kill();
-    let listed = told("", &world.run(&["session", "list"]));
+    let listed = told("", &env.run(&["session", "list"]));
     assert!(listed.contains("a prompt to finish"), "{listed}");
-    let listed = document(&world.run(&["session", "list", "--json"]));
+    let listed = document(&env.run(&["session", "list", "--json"]));
     assert_eq!(listed["queue"][0]["content"], "go");
-    let shown = told("", &world.run(&["session", "show", session]));
+    let shown = told("", &env.run(&["session", "show", session]));
     assert!(shown.contains("is not finished: go"), "{shown}");
     let next = format!("rye session resume {session}, if no process runs it");
     assert!(shown.contains(&next), "{shown}");
     // And what waits behind a gate.
-    let session = waiting(&world);
-    let behind = prompt(&world, "says", &["--session", &session, "--no-wait"]);
+    let session = waiting(&env);
+    let behind = prompt(&env, "says", &["--session", &session, "--no-wait"]);
     assert_eq!(behind.status.code(), Some(5), "{behind:?}");
-    let shown = told("", &world.run(&["session", "show", &session]));
+    let shown = told("", &env.run(&["session", "show", &session]));
     assert!(shown.contains("waits for its turn: go"), "{shown}");
-    let shown = document(&world.run(&["session", "show", &session, "--json"]));
+    let shown = document(&env.run(&["session", "show", &session, "--json"]));
     let queue = shown["queue"].as_array().unwrap().iter();
     let queue: Vec<_> = queue.map(|prompt| &prompt["status"]).collect();
     assert_eq!(queue, ["running", "waiting"]);
@@ -325,8 +321,8 @@ fn what_a_dead_process_left_to_do_is_seen() {
 
 #[test]
 fn whom_a_signal_ends_says_which_session_it_was_and_how_it_goes_on() {
-    let world = ready();
-    world.write(
+    let env = ready();
+    env.write(
         "project/slow.yaml",
         "steps:\n  - { text: 'late', delay_ms: 600000 }\n",
     );
@@ -335,7 +331,7 @@ fn whom_a_signal_ends_says_which_session_it_was_and_how_it_goes_on() {
         ("TERM", "terminated"),
         ("HUP", "terminated"),
     ] {
-        let mut followed = Followed::start(&world, "slow", &[]);
+        let mut followed = Followed::start(&env, "slow", &[]);
         let session = followed.until("queue_state")["session"].clone();
         let next = format!("rye session resume {}", session.as_str().unwrap());
         let pid = followed.child.id().to_string();
@@ -359,15 +355,15 @@ fn whom_a_signal_ends_says_which_session_it_was_and_how_it_goes_on() {
 
 #[test]
 fn a_thread_without_a_name_is_none() {
-    let world = ready();
-    let session = waiting(&world);
+    let env = ready();
+    let session = waiting(&env);
     for args in [
         &["prompt", "go", "--thread", ""][..],
         &["chat", "--plain", "--thread", " "],
         &["session", "thread", &session, "--thread", ""],
         &["session", "compact", &session, "--thread", ""],
     ] {
-        let output = world.run(args);
+        let output = env.run(args);
         let said = told(&args.join(" "), &output);
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("the key of a thread is not"), "{said}");
@@ -378,19 +374,19 @@ fn a_thread_without_a_name_is_none() {
 #[test]
 fn what_is_said_to_a_busy_thread_follows_its_mode() {
     for (mode, answers) in [("followup", 3), ("collect", 2)] {
-        let world = ready();
-        world.write(
+        let env = ready();
+        env.write(
             "project/says.yaml",
             "steps:\n  - text: 'zero'\n  - { text: 'one', delay_ms: 2000 }\nafter_last: { text: 'more' }\n",
         );
-        let output = prompt(&world, "says", &[]);
+        let output = prompt(&env, "says", &[]);
         let session = outcome(&output)["session"].clone();
         let session = session.as_str().unwrap();
-        let set = world.run(&["session", "thread", session, "--mode", mode]);
+        let set = env.run(&["session", "thread", session, "--mode", mode]);
         assert!(set.status.success(), "{set:?}");
         let chat = ["chat", "--plain", "--session", session];
-        world.feed(&chat, b"first\nsecond\n");
-        let shown = document(&world.run(&["session", "show", session, "--json"]));
+        env.feed(&chat, b"first\nsecond\n");
+        let shown = document(&env.run(&["session", "show", session, "--json"]));
         let entries = shown["threads"][0]["entries"].as_array().unwrap().iter();
         let spoken = entries.filter(|entry| entry["kind"]["role"] == "assistant");
         assert_eq!(spoken.count(), answers, "{mode}: {shown}");

@@ -2,12 +2,12 @@
 
 use std::process::Stdio;
 
-use crate::support::{World, assert_transcript, json};
+use crate::support::{TestEnv, assert_transcript, json};
 
 #[test]
 fn wrong_usage() {
-    let world = World::new();
-    assert_transcript!(world.transcript(&[
+    let env = TestEnv::new();
+    assert_transcript!(env.transcript(&[
         "",
         "vualt list",
         "vault set",
@@ -20,13 +20,13 @@ fn wrong_usage() {
 
 #[test]
 fn help_names_the_commands_and_options() {
-    let world = World::new();
-    assert_transcript!(world.transcript(&["--help", "vault --help", "help vault set"]));
+    let env = TestEnv::new();
+    assert_transcript!(env.transcript(&["--help", "vault --help", "help vault set"]));
 }
 
 #[test]
 fn a_usage_error_is_one_json_document_too() {
-    let output = World::new().run(&["vault", "nothing", "--json"]);
+    let output = TestEnv::new().run(&["vault", "nothing", "--json"]);
     assert_eq!(output.status.code(), Some(2));
     let document = json(&output);
     assert_eq!(document["status"], "error");
@@ -35,35 +35,35 @@ fn a_usage_error_is_one_json_document_too() {
 
 #[test]
 fn colour_is_for_terminals_unless_asked_for() {
-    let mut world = World::new();
-    let colored = |world: &World, args: &[&str]| {
-        let output = world.run(args);
+    let mut env = TestEnv::new();
+    let colored = |env: &TestEnv, args: &[&str]| {
+        let output = env.run(args);
         let bytes = [output.stdout, output.stderr].concat();
         bytes.contains(&0x1b)
     };
     let call = ["config", "show"];
     let fail = ["vault", "get", "NONE"];
-    assert!(!colored(&world, &call) && !colored(&world, &fail));
-    world.set("RYE_COLOR", "always");
-    assert!(colored(&world, &call) && colored(&world, &fail));
-    assert!(colored(&world, &["--no-such"]) && colored(&world, &["--help"]));
-    assert!(!colored(&world, &["config", "show", "--color=never"]));
-    world.unset("RYE_COLOR");
-    world.write("user/.ai/config/rye.yaml", "color: always\n");
-    assert!(colored(&world, &call) && colored(&world, &fail));
-    world.set("NO_COLOR", "1");
-    assert!(!colored(&world, &call) && !colored(&world, &fail));
+    assert!(!colored(&env, &call) && !colored(&env, &fail));
+    env.set("RYE_COLOR", "always");
+    assert!(colored(&env, &call) && colored(&env, &fail));
+    assert!(colored(&env, &["--no-such"]) && colored(&env, &["--help"]));
+    assert!(!colored(&env, &["config", "show", "--color=never"]));
+    env.unset("RYE_COLOR");
+    env.write("user/.ai/config/rye.yaml", "color: always\n");
+    assert!(colored(&env, &call) && colored(&env, &fail));
+    env.set("NO_COLOR", "1");
+    assert!(!colored(&env, &call) && !colored(&env, &fail));
 }
 
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
-    let world = World::new();
+    let env = TestEnv::new();
     for call in [
         &["completions", "bash"][..],
         &["--help"],
         &["config", "show"],
     ] {
-        let mut child = world.command().args(call).spawn().unwrap();
+        let mut child = env.command().args(call).spawn().unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
         let words = String::from_utf8_lossy(&output.stderr);
@@ -76,7 +76,7 @@ fn a_reader_that_goes_away_is_no_failure() {
         .write(true)
         .open("/dev/full")
         .unwrap();
-    let output = world
+    let output = env
         .command()
         .args(["config", "show"])
         .stdout(Stdio::from(full))
@@ -89,12 +89,12 @@ fn a_reader_that_goes_away_is_no_failure() {
 
 #[test]
 fn there_are_completions_for_every_shell() {
-    let world = World::new();
+    let env = TestEnv::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let output = world.run(&["completions", shell]);
+        let output = env.run(&["completions", shell]);
         let script = String::from_utf8(output.stdout).unwrap();
         assert!(script.contains("vault"), "{shell}");
-        let document = json(&world.run(&["completions", shell, "--json"]));
+        let document = json(&env.run(&["completions", shell, "--json"]));
         assert_eq!(document["script"].as_str().unwrap().trim(), script.trim());
     }
 }

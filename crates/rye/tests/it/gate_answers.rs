@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use crate::support::{World, json, told};
+use crate::support::{TestEnv, json, told};
 
 const TOOL: &str = "\
 version: \"1.0.0\"
@@ -22,12 +22,12 @@ const MODEL: &[&str] = &[
     "scripted:agent.yaml",
 ];
 
-fn with_script(script: &str) -> World {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    world.write("project/agent.yaml", script);
-    assert!(world.run(&["init"]).status.success());
-    world
+fn with_script(script: &str) -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    env.write("project/agent.yaml", script);
+    assert!(env.run(&["init"]).status.success());
+    env
 }
 
 fn waits(output: &Output) {
@@ -37,14 +37,14 @@ fn waits(output: &Output) {
 #[test]
 fn what_a_model_says_a_call_is_for_is_one_line() {
     let summary = r"look around\nrisk: low\r\n  rye gate approve gate:another";
-    let world = with_script(&format!(
+    let env = with_script(&format!(
         "steps:\n  - tool_calls: [{{ name: call_tool, args: {{ tool_id: 'rye:deploy', params: {{}}, \
          summary: \"{summary}\" }} }}]\n"
     ));
-    world.write("project/.ai/tools/deploy.yaml", TOOL);
-    assert!(world.run(&["sign", "deploy"]).status.success());
-    waits(&world.run(MODEL));
-    let listed = told("", &world.run(&["gate", "list"]));
+    env.write("project/.ai/tools/deploy.yaml", TOOL);
+    assert!(env.run(&["sign", "deploy"]).status.success());
+    waits(&env.run(MODEL));
+    let listed = told("", &env.run(&["gate", "list"]));
     let title = "rye:deploy: look around ⏎ risk: low ⏎ rye gate approve gate:another";
     assert!(listed.contains(title), "{listed}");
     let mut lines = listed.lines().map(str::trim);
@@ -61,16 +61,16 @@ fn what_a_model_says_a_call_is_for_is_one_line() {
 
 #[test]
 fn how_much_more_is_said_in_a_number_or_not_at_all() {
-    let world = with_script(
+    let env = with_script(
         "steps:\n  - tool_calls: [{ name: glob, args: { pattern: '*' } }]\n  - text: 'It is done.'\n",
     );
-    world.write(
+    env.write(
         "user/.ai/config/agent/approvals.yaml",
         "limits: ask\nrules: []\n",
     );
-    waits(&world.run(&[MODEL, &["--max-turns", "1"]].concat()));
+    waits(&env.run(&[MODEL, &["--max-turns", "1"]].concat()));
     let gate = || {
-        let listed = json(&world.run(&["gate", "list", "--json"]));
+        let listed = json(&env.run(&["gate", "list", "--json"]));
         listed["gates"][0].clone()
     };
     let (id, session) = (gate()["id"].clone(), gate()["origin"]["session"].clone());
@@ -78,40 +78,40 @@ fn how_much_more_is_said_in_a_number_or_not_at_all() {
     let answer = ["gate", "answer", id, "--action", "approve", "--value"];
     for wrong in ["abc", "", "0", "1.5", "-3", "18446744073709551616"] {
         let value = format!("--value={wrong}");
-        let output = world.run(&[&answer[..5], &[&value]].concat());
+        let output = env.run(&[&answer[..5], &[&value]].concat());
         let said = told(wrong, &output);
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("which is a whole number above 0"), "{said}");
         assert!(said.contains("hint: rye gate approve gate:"), "{said}");
         assert_eq!(gate()["id"], id, "{said}");
     }
-    let output = world.run(&[&answer[..], &["5"]].concat());
+    let output = env.run(&[&answer[..], &["5"]].concat());
     assert!(output.status.success(), "{output:?}");
-    let said = told("", &world.run(&["session", "resume", session]));
+    let said = told("", &env.run(&["session", "resume", session]));
     assert!(said.contains("It is done."), "{said}");
 }
 
 #[test]
 fn a_part_that_fits_an_ended_gate_too_is_not_enough_for_the_next_one() {
-    let world = with_script(
+    let env = with_script(
         "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo harmless' } }]\n  \
          - tool_calls: [{ name: bash, args: { command: 'echo more > more.txt' } }]\n  \
          - text: 'It is done.'\n",
     );
-    waits(&world.run(&[MODEL, &["--sandbox", "local"]].concat()));
-    let gates = || json(&world.run(&["gate", "list", "--json"]))["gates"].clone();
+    waits(&env.run(&[MODEL, &["--sandbox", "local"]].concat()));
+    let gates = || json(&env.run(&["gate", "list", "--json"]))["gates"].clone();
     let gate = gates()[0].clone();
     let session = gate["origin"]["session"].as_str().unwrap();
     let part = &session[..13];
     // What was decided about is said.
-    let said = told("", &world.run(&["gate", "approve", part]));
+    let said = told("", &env.run(&["gate", "approve", part]));
     assert!(said.contains("approve\nrun: echo harmless\n"), "{said}");
     // As long as nothing else fits, it is the same decision again.
-    let again = json(&world.run(&["gate", "approve", part, "--json"]));
+    let again = json(&env.run(&["gate", "approve", part, "--json"]));
     assert_eq!(again["gate"], gate["id"]);
     assert_eq!(again["before"], true);
     assert_eq!(again["decision_gate"]["title"], "run: echo harmless");
-    let mut child = world.command();
+    let mut child = env.command();
     let child = child.args(["session", "resume", session]).spawn().unwrap();
     crate::support::waits_at_a_gate(child);
     for args in [
@@ -119,7 +119,7 @@ fn a_part_that_fits_an_ended_gate_too_is_not_enough_for_the_next_one() {
         &["gate", "deny", part],
         &["gate", "answer", part, "--action", "approve"],
     ] {
-        let output = world.run(args);
+        let output = env.run(args);
         let said = told(&args.join(" "), &output);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains("2 gates have ids with"), "{said}");
@@ -131,10 +131,10 @@ fn a_part_that_fits_an_ended_gate_too_is_not_enough_for_the_next_one() {
     // Its whole id, and the end of it, mean one.
     let whole = next["id"].as_str().unwrap();
     let end = &whole[whole.len() - 12..];
-    let said = told("", &world.run(&["gate", "deny", end]));
+    let said = told("", &env.run(&["gate", "deny", end]));
     assert!(said.contains("deny\nrun: echo more > more.txt"), "{said}");
     let first = gate["id"].as_str().unwrap();
-    let conflict = told("", &world.run(&["gate", "deny", first]));
+    let conflict = told("", &env.run(&["gate", "deny", first]));
     assert!(
         conflict.contains("ada decided before: approve"),
         "{conflict}"
@@ -143,29 +143,29 @@ fn a_part_that_fits_an_ended_gate_too_is_not_enough_for_the_next_one() {
 
 #[test]
 fn a_gate_whose_time_is_up_does_not_wait_though_nobody_saw_it_expire() {
-    let world = with_script(
+    let env = with_script(
         "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo ran' } }]\n  - text: 'done'\n",
     );
-    waits(&world.run(&[MODEL, &["--sandbox", "local"]].concat()));
-    let gates = |args: &[&str]| json(&world.run(args))["pending_gates"].clone();
+    waits(&env.run(&[MODEL, &["--sandbox", "local"]].concat()));
+    let gates = |args: &[&str]| json(&env.run(args))["pending_gates"].clone();
     let before = gates(&["session", "list", "--json"]);
     let gate = before[0]["id"].as_str().unwrap();
     let session = before[0]["origin"]["session"].as_str().unwrap();
-    let database = world.path("user/.local/state/rye/sessions.db");
+    let database = env.path("user/.local/state/rye/sessions.db");
     let db = rusqlite::Connection::open(database).unwrap();
     let late = "UPDATE engine_decision_gates SET doc = json_set(doc, '$.expires_at', 1)";
     assert_eq!(db.execute(late, []).unwrap(), 1);
     drop(db);
-    let listed = told("", &world.run(&["gate", "list"]));
+    let listed = told("", &env.run(&["gate", "list"]));
     assert!(listed.contains("nothing waits for a decision"), "{listed}");
     assert_eq!(gates(&["session", "list", "--json"]), serde_json::json!([]));
     assert_eq!(
         gates(&["session", "show", session, "--json"]),
         serde_json::json!([])
     );
-    let listed = told("", &world.run(&["session", "list"]));
+    let listed = told("", &env.run(&["session", "list"]));
     assert!(!listed.contains("a decision"), "{listed}");
     assert!(listed.contains("a prompt to finish"), "{listed}");
-    let gone = told("", &world.run(&["gate", "approve", gate]));
+    let gone = told("", &env.run(&["gate", "approve", gate]));
     assert!(gone.contains("nobody waits"), "{gone}");
 }

@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use crate::support::{World, outcome, told, waits_at_a_gate};
+use crate::support::{TestEnv, outcome, told, waits_at_a_gate};
 
 const SCRIPT: &str = "\
 steps:
@@ -22,17 +22,17 @@ const UNTIL_THE_GATE: &[&str] = &[
 ];
 
 /// A session that waits at a gate, and its id.
-fn waiting(world: &World) -> String {
-    world.write("project/agent.yaml", SCRIPT);
-    let output = world.run(UNTIL_THE_GATE);
+fn waiting(env: &TestEnv) -> String {
+    env.write("project/agent.yaml", SCRIPT);
+    let output = env.run(UNTIL_THE_GATE);
     assert_eq!(output.status.code(), Some(5), "{output:?}");
     outcome(&output)["session"].as_str().unwrap().to_owned()
 }
 
 #[test]
 fn an_empty_id_means_nothing_though_there_is_only_one() {
-    let world = World::new();
-    let session = waiting(&world);
+    let env = TestEnv::new();
+    let session = waiting(&env);
     for args in [
         &["gate", "approve", ""][..],
         &["gate", "deny", ""],
@@ -53,19 +53,19 @@ fn an_empty_id_means_nothing_though_there_is_only_one() {
         &["run", "rm", ""],
         &["graph", "run", "--resume", ""],
     ] {
-        let output = world.run(args);
+        let output = env.run(args);
         let said = told(&args.join(" "), &output);
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("it is empty"), "{said}");
     }
-    let listed = world.run(&["gate", "list"]);
+    let listed = env.run(&["gate", "list"]);
     assert!(told("", &listed).contains(&session), "{listed:?}");
 }
 
 #[test]
 fn a_session_is_named_by_the_beginning_or_the_end_of_its_id_and_no_other_part() {
-    let world = World::new();
-    let session = waiting(&world);
+    let env = TestEnv::new();
+    let session = waiting(&env);
     let (beginning, middle) = (&session[..8], &session[9..18]);
     let end = &session[session.len() - 8..];
     for args in [
@@ -79,71 +79,71 @@ fn a_session_is_named_by_the_beginning_or_the_end_of_its_id_and_no_other_part() 
         &["chat", "--plain", "--session", middle],
         &["replay", middle],
     ] {
-        let output = world.run(args);
+        let output = env.run(args);
         let said = told(&args.join(" "), &output);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains("there is no session"), "{said}");
     }
     for part in [beginning, end, &session] {
-        let shown = told("", &world.run(&["session", "show", part]));
+        let shown = told("", &env.run(&["session", "show", part]));
         assert!(shown.contains(&session), "{shown}");
     }
     // To remove one, a letter or two are too little.
-    let output = world.run(&["session", "rm", &session[..3]]);
+    let output = env.run(&["session", "rm", &session[..3]]);
     let said = told("", &output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(
         said.contains(&format!("rye session rm {session}")),
         "{said}"
     );
-    let removed = told("", &world.run(&["session", "rm", beginning]));
+    let removed = told("", &env.run(&["session", "rm", beginning]));
     assert!(removed.contains(&format!("removed {session}")), "{removed}");
 }
 
 /// `rye` as it is typed in another folder.
-fn run_in(world: &World, folder: &str, args: &[&str]) -> Output {
-    let mut command = world.command();
-    command.current_dir(world.path(folder)).args(args);
+fn run_in(env: &TestEnv, folder: &str, args: &[&str]) -> Output {
+    let mut command = env.command();
+    command.current_dir(env.path(folder)).args(args);
     command.output().unwrap()
 }
 
 /// Another project, whose policy lets commands run.
-fn with_a_lax_project() -> World {
-    let world = World::new();
-    assert!(world.run(&["keys", "generate"]).status.success());
+fn with_a_lax_project() -> TestEnv {
+    let env = TestEnv::new();
+    assert!(env.run(&["keys", "generate"]).status.success());
     let rules = "rules:\n  - { tool: 'builtin:bash', action: allow }\n";
-    world.write("other/.ai/config/agent/approvals.yaml", rules);
-    let signed = run_in(&world, "other", &["sign", "--all"]);
+    env.write("other/.ai/config/agent/approvals.yaml", rules);
+    let signed = run_in(&env, "other", &["sign", "--all"]);
     assert!(signed.status.success(), "{signed:?}");
-    world
+    env
 }
 
 #[test]
 fn a_session_goes_on_in_its_own_project_wherever_that_is_asked_for() {
-    let world = with_a_lax_project();
-    let session = waiting(&world);
-    let approved = run_in(&world, "other", &["gate", "approve", &session]);
+    let env = with_a_lax_project();
+    let session = waiting(&env);
+    let approved = run_in(&env, "other", &["gate", "approve", &session]);
     assert!(approved.status.success(), "{approved:?}");
-    let resumed = run_in(&world, "other", &["session", "resume", &session]);
+    let resumed = run_in(&env, "other", &["session", "resume", &session]);
     let said = told("", &resumed);
     assert!(said.contains("It is done."), "{said}");
     assert!(said.contains("/project, where it was made"), "{said}");
-    assert_eq!(world.read("project/out.txt"), "ran\n");
-    assert!(!world.path("other/out.txt").exists());
+    assert_eq!(env.read("project/out.txt"), "ran\n");
+    assert!(!env.path("other/out.txt").exists());
 }
 
 #[test]
 fn the_policy_of_a_session_is_that_of_its_project() {
-    let world = with_a_lax_project();
-    let session = waiting(&world);
-    world.run(&["gate", "approve", &session]);
-    world.run(&["session", "resume", &session]);
+    let env = with_a_lax_project();
+    let session = waiting(&env);
+    env.run(&["gate", "approve", &session]);
+    env.run(&["session", "resume", &session]);
     // The other project's policy does let it.
-    world.write("other/agent.yaml", SCRIPT);
-    let unasked = run_in(&world, "other", UNTIL_THE_GATE);
+    env.write("other/agent.yaml", SCRIPT);
+    let unasked = run_in(&env, "other", UNTIL_THE_GATE);
     assert_eq!(unasked.status.code(), Some(0), "{unasked:?}");
     // Another that asks for a command, in the project where nothing lets it run unasked.
-    world.write("project/again.yaml", &format!("{SCRIPT}  - text: 'x'\n"));
+    env.write("project/again.yaml", &format!("{SCRIPT}  - text: 'x'\n"));
     let args = [
         "prompt",
         "again",
@@ -155,34 +155,34 @@ fn the_policy_of_a_session_is_that_of_its_project() {
         "--session",
         &session,
     ];
-    let output = run_in(&world, "other", &args);
+    let output = run_in(&env, "other", &args);
     assert_eq!(output.status.code(), Some(5), "{}", told("", &output));
     for folder in ["project", "other"] {
-        assert_eq!(world.read(&format!("{folder}/out.txt")), "ran\n");
+        assert_eq!(env.read(&format!("{folder}/out.txt")), "ran\n");
     }
 }
 
 #[test]
 fn a_project_that_is_named_is_where_it_goes_on_and_that_is_said() {
-    let world = with_a_lax_project();
-    let session = waiting(&world);
-    world.run(&["gate", "approve", &session]);
-    world.write("other/agent.yaml", SCRIPT);
-    let other = world.path("other");
+    let env = with_a_lax_project();
+    let session = waiting(&env);
+    env.run(&["gate", "approve", &session]);
+    env.write("other/agent.yaml", SCRIPT);
+    let other = env.path("other");
     let args = ["session", "resume", &session, "--project"];
-    let output = world.run(&[&args[..], &[other.to_str().unwrap()]].concat());
+    let output = env.run(&[&args[..], &[other.to_str().unwrap()]].concat());
     let said = told("", &output);
     assert!(said.contains("/other, and was made in "), "{said}");
-    assert_eq!(world.read("other/out.txt"), "ran\n");
-    assert!(!world.path("project/out.txt").exists());
+    assert_eq!(env.read("other/out.txt"), "ran\n");
+    assert!(!env.path("project/out.txt").exists());
 }
 
 #[test]
 fn a_chat_works_in_its_folder_and_goes_on_with_the_items_of_its_project() {
-    let mut world = with_a_lax_project();
-    world.set("USER", "ada");
-    world.write("elsewhere/agent.yaml", SCRIPT);
-    let folder = world.path("elsewhere");
+    let mut env = with_a_lax_project();
+    env.set("USER", "ada");
+    env.write("elsewhere/agent.yaml", SCRIPT);
+    let folder = env.path("elsewhere");
     let args = [
         "chat",
         "--plain",
@@ -193,16 +193,16 @@ fn a_chat_works_in_its_folder_and_goes_on_with_the_items_of_its_project() {
         "--workspace",
         folder.to_str().unwrap(),
     ];
-    let chat = world.feed(&args, b"go\n");
+    let chat = env.feed(&args, b"go\n");
     let said = told("", &chat);
     let (_, session) = said.split_once("rye chat --session ").unwrap();
     let session = session.split_whitespace().next().unwrap();
-    let approved = run_in(&world, "other", &["gate", "approve", session]);
+    let approved = run_in(&env, "other", &["gate", "approve", session]);
     assert!(approved.status.success(), "{said}{approved:?}");
-    let resumed = run_in(&world, "other", &["session", "resume", session]);
+    let resumed = run_in(&env, "other", &["session", "resume", session]);
     let said = told("", &resumed);
     assert!(said.contains("/project, where it was made"), "{said}");
-    assert_eq!(world.read("elsewhere/out.txt"), "ran\n");
+    assert_eq!(env.read("elsewhere/out.txt"), "ran\n");
 }
 
 /// The one gate of a list.
@@ -215,35 +215,35 @@ fn waits(listed: &Output) -> String {
 
 #[test]
 fn a_folder_that_is_gone_is_named_with_the_way_on() {
-    let world = World::new();
-    let session = waiting(&world);
-    std::fs::rename(world.path("project"), world.path("moved")).unwrap();
-    std::fs::create_dir(world.path("bare")).unwrap();
-    let refused = run_in(&world, "bare", &["session", "resume", &session]);
+    let env = TestEnv::new();
+    let session = waiting(&env);
+    std::fs::rename(env.path("project"), env.path("moved")).unwrap();
+    std::fs::create_dir(env.path("bare")).unwrap();
+    let refused = run_in(&env, "bare", &["session", "resume", &session]);
     let said = told("", &refused);
     assert_eq!(refused.status.code(), Some(1), "{said}");
     assert!(said.contains("/project, which is not there"), "{said}");
     let way_on = format!("rye session resume {session} --project DIR");
     assert!(said.contains(&way_on), "{said}");
-    run_in(&world, "bare", &["gate", "approve", &session]);
-    let moved = world.path("moved");
+    run_in(&env, "bare", &["gate", "approve", &session]);
+    let moved = env.path("moved");
     let args = ["session", "resume", &session, "--project"];
     let args = [&args[..], &[moved.to_str().unwrap()]].concat();
     // What was approved was to be done in the folder that is gone.
-    let mut asked = world.command();
-    asked.current_dir(world.path("bare")).args(&args);
+    let mut asked = env.command();
+    asked.current_dir(env.path("bare")).args(&args);
     waits_at_a_gate(asked.spawn().unwrap());
-    let listed = run_in(&world, "bare", &["gate", "list", "--json"]);
-    run_in(&world, "bare", &["gate", "approve", &waits(&listed)]);
-    let said = told("", &run_in(&world, "bare", &args));
+    let listed = run_in(&env, "bare", &["gate", "list", "--json"]);
+    run_in(&env, "bare", &["gate", "approve", &waits(&listed)]);
+    let said = told("", &run_in(&env, "bare", &args));
     assert!(said.contains("It is done."), "{said}");
-    assert_eq!(world.read("moved/out.txt"), "ran\n");
+    assert_eq!(env.read("moved/out.txt"), "ran\n");
 }
 
 /// The same on another machine: nothing of the first is there but the file.
 #[test]
 fn a_session_whose_folder_is_not_there_goes_on_in_the_project_that_one_is_in() {
-    let first = World::new();
+    let first = TestEnv::new();
     let session = waiting(&first);
     let file = first.path("work.jsonl");
     let file = file.to_str().unwrap();
@@ -251,7 +251,7 @@ fn a_session_whose_folder_is_not_there_goes_on_in_the_project_that_one_is_in() {
     assert!(exported.status.success(), "{exported:?}");
     std::fs::remove_dir_all(first.path("project")).unwrap();
 
-    let second = World::new();
+    let second = TestEnv::new();
     second.write("project/agent.yaml", SCRIPT);
     let imported = second.run(&["session", "import", file, "--allow-unverified"]);
     assert!(imported.status.success(), "{imported:?}");

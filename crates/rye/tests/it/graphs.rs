@@ -10,89 +10,89 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
-use crate::support::{World, assert_transcript, json, told};
+use crate::support::{TestEnv, assert_transcript, json, told};
 use serde_json::Value;
 
-/// A world with the examples, signed.
-fn ready() -> World {
-    let mut world = World::new();
-    world.set("USER", "ada");
+/// A `TestEnv` with the examples, signed.
+fn ready() -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/graphs/.ai/tools");
     for folder in ["lib", "workflows"] {
         for entry in fs::read_dir(examples.join(folder)).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap();
             let text = fs::read_to_string(&path).unwrap();
-            world.write(&format!("project/.ai/tools/{folder}/{name}"), &text);
+            env.write(&format!("project/.ai/tools/{folder}/{name}"), &text);
         }
     }
-    world.write("project/src/a.txt", "one\ntwo\n");
-    world.write("project/src/b.txt", "three\n");
-    assert!(world.run(&["init"]).status.success());
-    sign(&world);
-    world
+    env.write("project/src/a.txt", "one\ntwo\n");
+    env.write("project/src/b.txt", "three\n");
+    assert!(env.run(&["init"]).status.success());
+    sign(&env);
+    env
 }
 
-fn sign(world: &World) {
-    let output = world.run(&["sign", "--all"]);
+fn sign(env: &TestEnv) {
+    let output = env.run(&["sign", "--all"]);
     assert!(output.status.success(), "{output:?}");
 }
 
 /// Writes a graph, signed.
-fn graph(world: &World, name: &str, permissions: &str, config: &str) {
+fn graph(env: &TestEnv, name: &str, permissions: &str, config: &str) {
     let text = format!(
         "version: \"1.0.0\"\ntool_type: graph\n\
          executor_id: rye/core/runtimes/state-graph/runtime\n\
          permissions: {permissions}\nconfig:\n{config}"
     );
-    world.write(&format!("project/.ai/tools/flows/{name}.yaml"), &text);
-    sign(world);
+    env.write(&format!("project/.ai/tools/flows/{name}.yaml"), &text);
+    sign(env);
 }
 
 /// The newest run.
-fn newest(world: &World) -> Value {
-    let document = json(&world.run(&["run", "list", "--json"]));
+fn newest(env: &TestEnv) -> Value {
+    let document = json(&env.run(&["run", "list", "--json"]));
     document["runs"][0].clone()
 }
 
 /// Waits until a run stands so, at most for some seconds. Two may have begun in one second.
-fn until(world: &World, state: &str) -> String {
+fn until(env: &TestEnv, state: &str) -> String {
     for _ in 0..400 {
-        let document = json(&world.run(&["run", "list", "--json"]));
+        let document = json(&env.run(&["run", "list", "--json"]));
         let runs = document["runs"].as_array().unwrap();
         if let Some(run) = runs.iter().find(|run| run["state"] == state) {
             return run["id"].as_str().unwrap().to_owned();
         }
-        let graphs = world.path("project/.ai/state/graphs");
+        let graphs = env.path("project/.ai/state/graphs");
         let _ = lillux::watch::paths(&[graphs], Some(Duration::from_millis(50)));
     }
-    panic!("no run is {state}: {}", newest(world));
+    panic!("no run is {state}: {}", newest(env));
 }
 
 #[test]
 fn development_mode_lets_a_graph_and_what_it_calls_pass_with_warnings() {
-    let mut world = ready();
+    let mut env = ready();
     let graph = "version: \"1.0.0\"\ntool_type: graph\n\
         executor_id: rye/core/runtimes/state-graph/runtime\n\
         permissions: [\"rye.execute.tool.*\"]\nconfig:\n  start: go\n  nodes:\n    go:\n      \
         action: { item_id: draft/say, params: {} }\n";
-    world.write("project/.ai/tools/draft/go.yaml", graph);
+    env.write("project/.ai/tools/draft/go.yaml", graph);
     let say = "# executor_id: rye/core/runtimes/bash/bash\n# version: \"1.0.0\"\ntouch ran\n";
-    world.write("project/.ai/tools/draft/say.sh", say);
-    let refused = world.run(&["execute", "draft/go"]);
+    env.write("project/.ai/tools/draft/say.sh", say);
+    let refused = env.run(&["execute", "draft/go"]);
     assert_eq!(refused.status.code(), Some(3), "{refused:?}");
-    world.set("RYE_DEV_MODE", "1");
-    let output = world.run(&["execute", "draft/go"]);
+    env.set("RYE_DEV_MODE", "1");
+    let output = env.run(&["execute", "draft/go"]);
     assert!(output.status.success(), "{output:?}");
-    assert!(world.path("project/ran").exists());
+    assert!(env.path("project/ran").exists());
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(told.contains("tool:draft/go cannot be trusted"), "{told}");
 }
 
 #[test]
 fn every_example_is_sound_and_does_what_it_says() {
-    let world = ready();
-    let transcript = world.transcript(&[
+    let env = ready();
+    let transcript = env.transcript(&[
         "graph validate workflows/stats workflows/fan_out workflows/release workflows/fallback workflows/report",
         "graph run workflows/stats --directory src",
         "graph run workflows/stats --directory src --large 2 --json --quiet",
@@ -106,14 +106,14 @@ fn every_example_is_sound_and_does_what_it_says() {
 
 #[test]
 fn a_person_approves_from_another_terminal_also_when_the_walker_is_gone() {
-    let world = ready();
-    let walk = |args: &[&str]| -> Child { world.command().args(args).spawn().unwrap() };
+    let env = ready();
+    let walk = |args: &[&str]| -> Child { env.command().args(args).spawn().unwrap() };
     let mut walker = walk(&["graph", "run", "workflows/release", "--version", "1.2"]);
-    let id = until(&world, "waiting");
-    let mut transcript = world.transcript(&["gate list", &format!("run status {id}")]);
+    let id = until(&env, "waiting");
+    let mut transcript = env.transcript(&["gate list", &format!("run status {id}")]);
     walker.kill().unwrap();
     walker.wait().unwrap();
-    transcript += &world.transcript(&[
+    transcript += &env.transcript(&[
         &format!("run status {id}"),
         &format!("gate answer {id} --action perhaps"),
         &format!("gate approve {id}"),
@@ -125,7 +125,7 @@ fn a_person_approves_from_another_terminal_also_when_the_walker_is_gone() {
         &format!("graph show --run {id}"),
         &format!("graph run --resume {id}"),
     ]);
-    assert_eq!(world.read("project/published.txt"), "build-1.2.txt\n");
+    assert_eq!(env.read("project/published.txt"), "build-1.2.txt\n");
     // Somebody says no while it waits.
     let walker = walk(&[
         "graph",
@@ -135,30 +135,30 @@ fn a_person_approves_from_another_terminal_also_when_the_walker_is_gone() {
         "1.3",
         "--quiet",
     ]);
-    let id = until(&world, "waiting");
-    assert!(world.run(&["gate", "deny", &id]).status.success());
+    let id = until(&env, "waiting");
+    assert!(env.run(&["gate", "deny", &id]).status.success());
     let output = walker.wait_with_output().unwrap();
     transcript += &told(
         "rye graph run workflows/release --version 1.3 --quiet",
         &output,
     );
-    assert_eq!(world.read("project/published.txt"), "build-1.2.txt\n");
+    assert_eq!(env.read("project/published.txt"), "build-1.2.txt\n");
     assert_transcript!(transcript);
 }
 
 #[test]
 fn single_steps_go_node_by_node() {
-    let world = ready();
-    let mut transcript = world.transcript(&[
+    let env = ready();
+    let mut transcript = env.transcript(&[
         "graph step workflows/stats --params {\"directory\":\"src\"}",
         "graph step workflows/stats --node small --state {\"files\":7,\"lines\":8}",
         "graph step workflows/stats --node small2",
     ]);
-    let runs = json(&world.run(&["run", "list", "--json"]));
+    let runs = json(&env.run(&["run", "list", "--json"]));
     let runs = runs["runs"].as_array().unwrap();
     let paused = runs.iter().find(|run| run["state"] == "paused").unwrap();
     let id = paused["id"].as_str().unwrap().to_owned();
-    transcript += &world.transcript(&[
+    transcript += &env.transcript(&[
         &format!("graph step --resume {id}"),
         &format!("graph run --resume {id}"),
         &format!("run verify {id}"),
@@ -168,8 +168,8 @@ fn single_steps_go_node_by_node() {
 
 #[test]
 fn graphs_are_drawn_in_three_forms() {
-    let world = ready();
-    let transcript = world.transcript(&[
+    let env = ready();
+    let transcript = env.transcript(&[
         "graph show workflows/release",
         "graph show workflows/release --format dot",
         "graph show workflows/fallback --format svg",
@@ -180,49 +180,49 @@ fn graphs_are_drawn_in_three_forms() {
 
 #[test]
 fn a_result_that_was_kept_is_used_until_something_of_it_changes() {
-    let world = ready();
+    let env = ready();
     graph(
-        &world,
+        &env,
         "kept",
         "[\"rye.execute.tool.lib.publish\"]",
         "  start: one\n  nodes:\n\
          \x20   one: { action: { item_id: lib/publish, params: { artifact: \"${inputs.what || 'x'}\" } }, cache_result: true }\n",
     );
-    let transcript = world.transcript(&[
+    let transcript = env.transcript(&[
         "graph run flows/kept",
         "graph run flows/kept",
         "graph run flows/kept --params {\"what\":\"y\"}",
     ]);
-    assert_eq!(world.read("project/published.txt"), "x\ny\n");
-    let tool = world.read("project/.ai/tools/lib/publish.py");
-    world.write(
+    assert_eq!(env.read("project/published.txt"), "x\ny\n");
+    let tool = env.read("project/.ai/tools/lib/publish.py");
+    env.write(
         "project/.ai/tools/lib/publish.py",
         &(tool + "\n# another\n"),
     );
-    sign(&world);
-    let transcript = transcript + &world.transcript(&["graph run flows/kept"]);
-    assert_eq!(world.read("project/published.txt"), "x\ny\nx\n");
+    sign(&env);
+    let transcript = transcript + &env.transcript(&["graph run flows/kept"]);
+    assert_eq!(env.read("project/published.txt"), "x\ny\nx\n");
     assert_transcript!(transcript);
 }
 
 #[test]
 fn items_that_were_kept_are_not_called_again_and_new_ones_are() {
-    let world = ready();
+    let env = ready();
     graph(
-        &world,
+        &env,
         "each",
         "[\"rye.execute.tool.lib.publish\"]",
         "  start: one\n  nodes:\n\
          \x20   one: { type: foreach, over: \"${inputs.names}\", as: name, cache_result: true, collect: all,\n\
          \x20          action: { item_id: lib/publish, params: { artifact: \"${name}\" } } }\n",
     );
-    let mut transcript = world.transcript(&[
+    let mut transcript = env.transcript(&[
         "graph run flows/each --params {\"names\":[\"x\",\"y\"]}",
         "graph run flows/each --params {\"names\":[\"y\",\"z\",\"x\"]}",
         "graph run flows/each --params {\"names\":[\"z\",\"y\"]}",
     ]);
-    assert_eq!(world.read("project/published.txt"), "x\ny\nz\n");
-    let id = newest(&world)["id"].as_str().unwrap().to_owned();
-    transcript += &world.transcript(&[&format!("run verify {id}")]);
+    assert_eq!(env.read("project/published.txt"), "x\ny\nz\n");
+    let id = newest(&env)["id"].as_str().unwrap().to_owned();
+    transcript += &env.transcript(&[&format!("run verify {id}")]);
     assert_transcript!(transcript);
 }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::support::{World, json, waits_at_a_gate};
+use crate::support::{TestEnv, json, waits_at_a_gate};
 
 const PROMPT: &[&str] = &[
     "prompt",
@@ -28,15 +28,15 @@ fn tool(effect: &str) -> String {
 }
 
 /// A session whose process was killed while the item ran.
-fn killed(effect: &str) -> (World, String) {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    world.write("project/agent.yaml", AGENT);
-    assert!(world.run(&["init"]).status.success());
-    world.write("project/.ai/tools/work.yaml", &tool(effect));
-    let signed = world.run(&["sign", "work"]);
+fn killed(effect: &str) -> (TestEnv, String) {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    env.write("project/agent.yaml", AGENT);
+    assert!(env.run(&["init"]).status.success());
+    env.write("project/.ai/tools/work.yaml", &tool(effect));
+    let signed = env.run(&["sign", "work"]);
     assert!(signed.status.success(), "{signed:?}");
-    let begun = world.path("project/begun");
+    let begun = env.path("project/begun");
     assert!(
         Command::new("mkfifo")
             .arg(&begun)
@@ -44,19 +44,19 @@ fn killed(effect: &str) -> (World, String) {
             .unwrap()
             .success()
     );
-    let mut child = world.command().args(PROMPT).spawn().unwrap();
+    let mut child = env.command().args(PROMPT).spawn().unwrap();
     // There is something to read once it runs.
     assert_eq!(std::fs::read_to_string(&begun).unwrap(), "\n");
     child.kill().unwrap();
     child.wait().unwrap();
-    world.write("project/go", "");
-    let listed = json(&world.run(&["session", "list", "--json"]));
+    env.write("project/go", "");
+    let listed = json(&env.run(&["session", "list", "--json"]));
     let id = listed["sessions"][0]["id"].as_str().unwrap().to_owned();
-    (world, id)
+    (env, id)
 }
 
-fn ran(world: &World) -> usize {
-    world.read("project/ran.txt").lines().count()
+fn ran(env: &TestEnv) -> usize {
+    env.read("project/ran.txt").lines().count()
 }
 
 #[test]
@@ -67,34 +67,34 @@ fn an_item_that_was_killed_is_done_by_its_effect() {
         ("effect: idempotent\n", 2),
         ("effect: pure\n", 2),
     ] {
-        let (world, id) = killed(effect);
-        let output = world.run(&["session", "resume", &id]);
+        let (env, id) = killed(effect);
+        let output = env.run(&["session", "resume", &id]);
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!(ran(&world), times, "{effect}: {output:?}");
+        assert_eq!(ran(&env), times, "{effect}: {output:?}");
         assert_eq!(said.contains("it was interrupted"), times == 1, "{said}");
     }
 }
 
 /// Resumes a session whose item is to be run, and kills that in the middle of it.
-fn killed_again(world: &World, id: &str) {
-    std::fs::remove_file(world.path("project/go")).unwrap();
-    let mut child = world.command();
+fn killed_again(env: &TestEnv, id: &str) {
+    std::fs::remove_file(env.path("project/go")).unwrap();
+    let mut child = env.command();
     let mut child = child.args(["session", "resume", id]).spawn().unwrap();
-    assert_eq!(world.read("project/begun"), "\n");
+    assert_eq!(env.read("project/begun"), "\n");
     child.kill().unwrap();
     child.wait().unwrap();
-    world.write("project/go", "");
+    env.write("project/go", "");
 }
 
 #[test]
 fn whoever_is_asked_sees_what_it_is_and_is_asked_each_time() {
-    let (world, id) = killed("effect: ask\n");
+    let (env, id) = killed("effect: ask\n");
     let mut asked = Vec::new();
     for times in 1..=2 {
-        let resumed = world.command().args(["session", "resume", &id]).spawn();
+        let resumed = env.command().args(["session", "resume", &id]).spawn();
         waits_at_a_gate(resumed.unwrap());
-        assert_eq!(ran(&world), times);
-        let gates = json(&world.run(&["gate", "list", "--json"]));
+        assert_eq!(ran(&env), times);
+        let gates = json(&env.run(&["gate", "list", "--json"]));
         let gate = &gates["gates"][0];
         assert_eq!(gate["title"], "rye:work was interrupted");
         assert_eq!(gate["context"]["tool_id"], "rye:work");
@@ -102,18 +102,18 @@ fn whoever_is_asked_sees_what_it_is_and_is_asked_each_time() {
         let body = gate["body"].as_str().unwrap();
         assert!(body.contains("\n│   \"to\": \"bob\"\n"), "{body}");
         let gate = gate["id"].as_str().unwrap().to_owned();
-        let answered = world.run(&["gate", "answer", &gate, "--action", "run_again"]);
+        let answered = env.run(&["gate", "answer", &gate, "--action", "run_again"]);
         assert!(answered.status.success(), "{answered:?}");
         assert!(!asked.contains(&gate), "{gate} was answered before");
         asked.push(gate);
         if times == 1 {
-            killed_again(&world, &id);
+            killed_again(&env, &id);
         }
     }
-    let output = world.run(&["session", "resume", &id]);
+    let output = env.run(&["session", "resume", &id]);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(ran(&world), 3, "{output:?}");
-    let verified = world.run(&["session", "verify", &id]);
+    assert_eq!(ran(&env), 3, "{output:?}");
+    let verified = env.run(&["session", "verify", &id]);
     assert!(verified.status.success(), "{verified:?}");
 }
 
@@ -125,27 +125,27 @@ fn what_is_cut_off_is_not_told_as_what_did_not_run() {
     let own = format!("{{ name: bash, args: {{ command: '{cut_off}' }} }}");
     let item = "{ name: call_tool, args: { tool_id: 'rye:pay', summary: pay } }";
     for call in [&own, item] {
-        let world = World::new();
-        assert!(world.run(&["init"]).status.success());
+        let env = TestEnv::new();
+        assert!(env.run(&["init"]).status.success());
         let tool = format!(
             "version: \"1.0.0\"\ndescription: Pays\nrisk_level: low\n\
              executor_id: rye/core/runtimes/bash/bash\nconfig:\n  command: '{cut_off}'\n"
         );
-        world.write("project/.ai/tools/pay.yaml", &tool);
-        assert!(world.run(&["sign", "pay"]).status.success());
+        env.write("project/.ai/tools/pay.yaml", &tool);
+        assert!(env.run(&["sign", "pay"]).status.success());
         let script =
             format!("steps:\n  - tool_calls: [{call}]\n  - text: '${{last_tool_result}}'\n");
-        world.write("project/agent.yaml", &script);
-        let output = world.run(&[PROMPT, &["--yes"]].concat());
+        env.write("project/agent.yaml", &script);
+        let output = env.run(&[PROMPT, &["--yes"]].concat());
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(
             said.contains("it was interrupted; whether"),
             "{call}: {output:?}"
         );
-        assert_eq!(world.read("project/paid.txt"), "paid\n");
-        let listed = json(&world.run(&["session", "list", "--json"]));
+        assert_eq!(env.read("project/paid.txt"), "paid\n");
+        let listed = json(&env.run(&["session", "list", "--json"]));
         let id = listed["sessions"][0]["id"].as_str().unwrap();
-        let replayed = world.run(&["replay", id]);
+        let replayed = env.run(&["replay", id]);
         assert!(replayed.status.success(), "{call}: {replayed:?}");
     }
 }
@@ -153,17 +153,17 @@ fn what_is_cut_off_is_not_told_as_what_did_not_run() {
 #[test]
 fn somebody_is_asked_where_the_item_says_so() {
     for (answer, times) in [("skip", 1), ("run_again", 2)] {
-        let (world, id) = killed("effect: ask\n");
-        let mut resumed = world.command();
+        let (env, id) = killed("effect: ask\n");
+        let mut resumed = env.command();
         let resumed = resumed.args(["session", "resume", &id]).spawn().unwrap();
         waits_at_a_gate(resumed);
-        assert_eq!(ran(&world), 1, "nobody has said yet that it may");
-        let gates = json(&world.run(&["gate", "list", "--json"]));
+        assert_eq!(ran(&env), 1, "nobody has said yet that it may");
+        let gates = json(&env.run(&["gate", "list", "--json"]));
         let gate = gates["gates"][0]["id"].as_str().unwrap();
-        let answered = world.run(&["gate", "answer", gate, "--action", answer]);
+        let answered = env.run(&["gate", "answer", gate, "--action", answer]);
         assert!(answered.status.success(), "{answered:?}");
-        let output = world.run(&["session", "resume", &id]);
+        let output = env.run(&["session", "resume", &id]);
         assert!(output.status.success(), "{output:?}");
-        assert_eq!(ran(&world), times, "{answer}: {output:?}");
+        assert_eq!(ran(&env), times, "{answer}: {output:?}");
     }
 }

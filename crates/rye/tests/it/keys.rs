@@ -3,42 +3,42 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::support::{World, assert_transcript, json};
+use crate::support::{TestEnv, assert_transcript, json};
 
-/// A world with a key of this owner.
-fn of(owner: &str) -> World {
-    let mut world = World::new();
-    world.set("USER", owner);
-    assert!(world.run(&["keys", "generate"]).status.success());
-    world
+/// A `TestEnv` with a key of this owner.
+fn of(owner: &str) -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("USER", owner);
+    assert!(env.run(&["keys", "generate"]).status.success());
+    env
 }
 
-fn fingerprint(world: &World) -> String {
-    let document = json(&world.run(&["keys", "show", "--json"]));
+fn fingerprint(env: &TestEnv) -> String {
+    let document = json(&env.run(&["keys", "show", "--json"]));
     document["fingerprint"]
         .as_str()
         .unwrap_or_default()
         .to_owned()
 }
 
-/// Writes the public key of one world into another.
-fn give(from: &World, to: &World, file: &str) {
+/// Writes the public key of one environment into another.
+fn give(from: &TestEnv, to: &TestEnv, file: &str) {
     let document = json(&from.run(&["keys", "show", "--json"]));
     to.write(file, document["public_key"].as_str().unwrap_or_default());
 }
 
 #[test]
 fn a_key_is_made_once_and_shown() {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    let transcript = world.transcript(&[
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    let transcript = env.transcript(&[
         "keys show",
         "keys generate --owner Ada",
         "keys generate",
         "keys generate --force --json",
         "keys show",
     ]);
-    let mode = fs::metadata(world.path("user/.ai/config/keys/signing/private_key.pem"));
+    let mode = fs::metadata(env.path("user/.ai/config/keys/signing/private_key.pem"));
     assert_eq!(
         mode.map(|m| m.permissions().mode() & 0o777).ok(),
         Some(0o600)
@@ -58,15 +58,15 @@ fn without_keys(text: &str) -> String {
 
 #[test]
 fn trusting_a_key_takes_a_person_or_yes() {
-    let (world, other) = (of("ada"), of("grace"));
-    give(&other, &world, "project/grace.pem");
+    let (env, other) = (of("ada"), of("grace"));
+    give(&other, &env, "project/grace.pem");
     other.write("project/.ai/tools/gift.sh", "# executor_id: x\necho\n");
     other.run(&["sign", "gift"]);
-    world.write(
+    env.write(
         "project/.ai/tools/gift.sh",
         &other.read("project/.ai/tools/gift.sh"),
     );
-    let mut transcript = world.transcript(&[
+    let mut transcript = env.transcript(&[
         "keys trust grace.pem",
         "keys trust grace.pem --json",
         "keys list",
@@ -76,7 +76,7 @@ fn trusting_a_key_takes_a_person_or_yes() {
         "verify gift",
     ]);
     let grace = fingerprint(&other);
-    transcript += &world.transcript(&[
+    transcript += &env.transcript(&[
         &format!("keys revoke {grace} --reason lost"),
         "verify gift",
         "keys trust grace.pem --yes",
@@ -90,14 +90,14 @@ fn trusting_a_key_takes_a_person_or_yes() {
 
 #[test]
 fn what_counts_and_what_does_not_is_listed() {
-    let (world, other) = (of("ada"), of("grace"));
+    let (env, other) = (of("ada"), of("grace"));
     let grace = fingerprint(&other);
     let file = format!(".ai/config/keys/trusted/{grace}.toml");
-    world.write(
+    env.write(
         &format!("project/{file}"),
         &other.read(&format!("user/{file}")),
     );
-    let listed = json(&world.run(&["keys", "list", "--json"]));
+    let listed = json(&env.run(&["keys", "list", "--json"]));
     let keys = listed["keys"].as_array().cloned().unwrap_or_default();
     let state = |wanted: &str| {
         let key = keys
@@ -106,8 +106,8 @@ fn what_counts_and_what_does_not_is_listed() {
             .cloned();
         key.unwrap_or_default()
     };
-    assert_eq!(state(&fingerprint(&world))["state"], "trusted");
-    assert_eq!(state(&fingerprint(&world))["own"], true);
+    assert_eq!(state(&fingerprint(&env))["state"], "trusted");
+    assert_eq!(state(&fingerprint(&env))["own"], true);
     let ignored = state(&grace);
     assert_eq!(ignored["state"], "ignored");
     let why = ignored["reason"].as_str().unwrap_or_default();
@@ -119,13 +119,13 @@ fn what_counts_and_what_does_not_is_listed() {
 
 #[test]
 fn ones_own_key_is_revoked_only_when_sure() {
-    let world = of("ada");
-    let own = fingerprint(&world);
-    assert_transcript!(world.transcript(&[
+    let env = of("ada");
+    let own = fingerprint(&env);
+    assert_transcript!(env.transcript(&[
         &format!("keys revoke {own}"),
         &format!("keys revoke {own} --yes --json"),
     ]));
-    let document = json(&world.run(&["doctor", "--json"]));
+    let document = json(&env.run(&["doctor", "--json"]));
     assert_eq!(document["status"], "error");
     assert_eq!(document["error"]["code"], "unhealthy");
 }
@@ -165,31 +165,31 @@ fn a_key_is_revoked_once() {
 
 #[test]
 fn user_can_refuse_signatures_that_are_bound_to_no_file() {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    assert!(world.run(&["init"]).status.success());
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    assert!(env.run(&["init"]).status.success());
     // The published form of a signature line covers the hash alone.
-    let private = world.path("user/.ai/config/keys/signing/private_key.pem");
+    let private = env.path("user/.ai/config/keys/signing/private_key.pem");
     let key = lillux::keys::SigningKey::read(&private).unwrap();
-    let signed = world.read("project/.ai/tools/hello.py");
+    let signed = env.read("project/.ai/tools/hello.py");
     let content = signed.split_once('\n').unwrap().1;
     let hash = lillux::Hash::of(content);
     let (signature, fingerprint) = (key.sign(&hash), key.public().fingerprint());
     let line = format!("# rye:signed:2026-04-10T03:28:17Z:{hash}:{signature}:{fingerprint}");
-    world.write("project/.ai/tools/hello.py", &format!("{line}\n{content}"));
-    let verify = |world: &World| world.run(&["verify", "hello", "--json"]);
-    let refusal = |world: &World| {
-        let output = verify(world);
+    env.write("project/.ai/tools/hello.py", &format!("{line}\n{content}"));
+    let verify = |env: &TestEnv| env.run(&["verify", "hello", "--json"]);
+    let refusal = |env: &TestEnv| {
+        let output = verify(env);
         assert_eq!(output.status.code(), Some(3), "{output:?}");
         json(&output)["items"][0]["error"]["code"].clone()
     };
-    assert!(verify(&world).status.success());
+    assert!(verify(&env).status.success());
 
-    world.set("RYE_REQUIRE_BOUND_SIGNATURES", "1");
-    assert_eq!(refusal(&world), "unbound_signature");
-    world.set("RYE_REQUIRE_BOUND_SIGNATURES", "0");
-    world.write("user/.ai/config/rye.yaml", "signatures: bound\n");
-    assert_eq!(refusal(&world), "unbound_signature");
-    assert!(world.run(&["sign", "hello"]).status.success());
-    assert!(verify(&world).status.success());
+    env.set("RYE_REQUIRE_BOUND_SIGNATURES", "1");
+    assert_eq!(refusal(&env), "unbound_signature");
+    env.set("RYE_REQUIRE_BOUND_SIGNATURES", "0");
+    env.write("user/.ai/config/rye.yaml", "signatures: bound\n");
+    assert_eq!(refusal(&env), "unbound_signature");
+    assert!(env.run(&["sign", "hello"]).status.success());
+    assert!(verify(&env).status.success());
 }

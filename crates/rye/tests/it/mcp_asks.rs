@@ -2,23 +2,23 @@
 
 use std::path::Path;
 
+use crate::mcp_support::env;
 use crate::mcp_support::stdio::Client;
-use crate::mcp_support::world;
-use crate::support::World;
+use crate::support::TestEnv;
 use serde_json::{Value, json};
 
 /// A project in which the tool of such a server is an item.
-fn asking() -> World {
-    let world = world();
+fn asking() -> TestEnv {
+    let env = env();
     let script = "tests/it/mcp_support/asking_server.py";
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
     let script = script.to_str().unwrap();
     let add = ["mcp", "add", "travel", "--", "python3", script];
     for args in [&add[..], &["mcp", "discover", "travel"]] {
-        let output = world.run(args);
+        let output = env.run(args);
         assert!(output.status.success(), "{output:?}");
     }
-    world
+    env
 }
 
 fn hello(client: &mut Client, capabilities: &Value) {
@@ -37,8 +37,8 @@ fn text(answer: &Value) -> &str {
 
 #[test]
 fn a_servers_question_goes_on_to_the_client_whose_call_it_is() {
-    let world = asking();
-    let mut client = Client::start(&world);
+    let env = asking();
+    let mut client = Client::start(&env);
     hello(&mut client, &json!({ "elicitation": { "form": {} } }));
     let call = crate::mcp_support::execute("mcp/travel/book");
     for (action, content) in [
@@ -72,15 +72,15 @@ fn a_servers_question_goes_on_to_the_client_whose_call_it_is() {
 
 #[test]
 fn where_nobody_can_be_asked_the_server_is_told() {
-    let world = asking();
-    let mut client = Client::connect(&world);
+    let env = asking();
+    let mut client = Client::connect(&env);
     let answer = client.ask(
         "tools/call",
         &crate::mcp_support::execute("mcp/travel/book"),
     );
     assert!(text(&answer).contains("cancel"), "{answer}");
     // Without a terminal, it is told from the start.
-    let output = world.run(&["mcp", "call", "travel", "book"]);
+    let output = env.run(&["mcp", "call", "travel", "book"]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(said.trim(), "nobody can be asked");
 }

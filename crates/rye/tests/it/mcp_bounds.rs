@@ -6,8 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use crate::mcp_support::stdio::Client;
-use crate::mcp_support::{tool, world};
-use crate::support::World;
+use crate::mcp_support::{env, tool};
+use crate::support::TestEnv;
 use lillux::keys::SigningKey;
 use rye_engine::audit;
 use rye_engine::protocol::{Batch, Gate, GateId, GateStatus, Millis, Op, Resolution};
@@ -57,13 +57,13 @@ fn is_good(result: &Value) {
     assert_eq!(result["isError"], false, "{result}");
 }
 
-fn approve(world: &World, gate: &str) {
-    let approved = world.run(&["gate", "approve", gate]);
+fn approve(env: &TestEnv, gate: &str) {
+    let approved = env.run(&["gate", "approve", gate]);
     assert!(approved.status.success(), "{approved:?}");
 }
 
-fn body(world: &World, gate: &str) -> String {
-    let listed = crate::support::json(&world.run(&["--json", "gate", "list"]));
+fn body(env: &TestEnv, gate: &str) -> String {
+    let listed = crate::support::json(&env.run(&["--json", "gate", "list"]));
     let gates = listed["gates"].as_array().unwrap().iter();
     let mut gates = gates.filter(|it| it["id"] == gate);
     gates.next().unwrap()["body"].as_str().unwrap().to_owned()
@@ -86,14 +86,14 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn a_client_cannot_answer_the_gate_of_its_own_call() {
-    let world = world();
-    let mut client = Client::connect(&world);
+    let env = env();
+    let mut client = Client::connect(&env);
     let waits = gate(&bash(&mut client));
-    let keys = files(&world.path("user/.ai"));
-    let state = world.path(STATE);
+    let keys = files(&env.path("user/.ai"));
+    let state = env.path(STATE);
     let gates = state.join("gates");
     fs::create_dir_all(&gates).unwrap();
-    for place in [&gates, &state, &world.path("user/.local")] {
+    for place in [&gates, &state, &env.path("user/.local")] {
         let copy = json!({
             "item_type": "knowledge", "item_id": "rye/items", "destination": "project",
             "project_path": place,
@@ -113,25 +113,25 @@ fn a_client_cannot_answer_the_gate_of_its_own_call() {
         fs::write(path, answer.to_string()).unwrap();
     }
     assert_eq!(gate(&bash(&mut client)), waits);
-    assert!(!world.path("project/ran").exists());
-    assert_eq!(files(&world.path("user/.ai")), keys);
-    approve(&world, &waits);
+    assert!(!env.path("project/ran").exists());
+    assert_eq!(files(&env.path("user/.ai")), keys);
+    approve(&env, &waits);
     is_good(&bash(&mut client));
-    assert!(world.path("project/ran").exists());
+    assert!(env.path("project/ran").exists());
 }
 
 #[test]
 fn a_client_cannot_work_where_the_keys_or_any_other_files_of_the_user_are() {
-    let world = world();
-    let mut client = Client::connect(&world);
+    let env = env();
+    let mut client = Client::connect(&env);
     let parameters = json!({ "path": "private_key.pem" });
     for place in [
-        world.path("user/.ai/config/keys/signing"),
-        world.path("user/.ai/config/keys"),
-        world.path("user/.ai"),
-        world.path("user"),
-        world.path("elsewhere"),
-        world.path(""),
+        env.path("user/.ai/config/keys/signing"),
+        env.path("user/.ai/config/keys"),
+        env.path("user/.ai"),
+        env.path("user"),
+        env.path("elsewhere"),
+        env.path(""),
         "/".into(),
     ] {
         let read = execute(
@@ -144,8 +144,8 @@ fn a_client_cannot_work_where_the_keys_or_any_other_files_of_the_user_are() {
     }
     // Not even if the server is started there.
     for place in ["user/.ai/config/keys/signing", "user/.ai", STATE] {
-        fs::create_dir_all(world.path(place)).unwrap();
-        let mut client = Client::start_in(&world, place, &[]);
+        fs::create_dir_all(env.path(place)).unwrap();
+        let mut client = Client::start_in(&env, place, &[]);
         client.initialize(&json!({}));
         let read = execute(&mut client, "rye/file-system/read", &parameters, None);
         assert_eq!(code(&read), OUT_OF_BOUNDS, "{place}");
@@ -154,12 +154,12 @@ fn a_client_cannot_work_where_the_keys_or_any_other_files_of_the_user_are() {
 
 #[test]
 fn no_tool_takes_a_project_outside_of_the_servers() {
-    let world = world();
-    fs::create_dir(world.path("project/sub")).unwrap();
-    symlink(world.path("elsewhere"), world.path("project/out")).unwrap();
-    let options = ["--project", world.path("project").to_str().unwrap()].map(str::to_owned);
+    let env = env();
+    fs::create_dir(env.path("project/sub")).unwrap();
+    symlink(env.path("elsewhere"), env.path("project/out")).unwrap();
+    let options = ["--project", env.path("project").to_str().unwrap()].map(str::to_owned);
     let options: Vec<_> = options.iter().map(String::as_str).collect();
-    let mut client = Client::start_in(&world, "elsewhere", &options);
+    let mut client = Client::start_in(&env, "elsewhere", &options);
     // The roots of a client do not widen what the user chose.
     client.initialize(&json!({ "roots": {} }));
     let calls = [
@@ -202,29 +202,29 @@ fn no_tool_takes_a_project_outside_of_the_servers() {
             "project/.ai",
         ] {
             let mut arguments = arguments.clone();
-            arguments["project_path"] = json!(world.path(place));
+            arguments["project_path"] = json!(env.path(place));
             let result = client.call(name, &arguments, roots);
             assert_eq!(code(&result), OUT_OF_BOUNDS, "{name} in {place}");
         }
     }
-    let arguments = json!({ "query": "greet", "project_path": world.path("project/sub") });
+    let arguments = json!({ "query": "greet", "project_path": env.path("project/sub") });
     is_good(&client.call("search", &arguments, roots));
     is_good(&client.call(
         "execute",
         &crate::mcp_support::execute("greet")["arguments"],
         roots,
     ));
-    assert!(!world.path("elsewhere/.ai").exists());
+    assert!(!env.path("elsewhere/.ai").exists());
 }
 
 #[test]
 fn all_roots_of_a_client_and_what_is_below_them_are_its_projects() {
-    let world = world();
-    fs::create_dir_all(world.path("elsewhere/sub")).unwrap();
-    fs::create_dir(world.path("other")).unwrap();
-    let mut client = Client::start_in(&world, "other", &[]);
+    let env = env();
+    fs::create_dir_all(env.path("elsewhere/sub")).unwrap();
+    fs::create_dir(env.path("other")).unwrap();
+    let mut client = Client::start_in(&env, "other", &[]);
     client.initialize(&json!({ "roots": {} }));
-    let uri = |place: &str| json!({ "uri": format!("file://{}", world.path(place).display()) });
+    let uri = |place: &str| json!({ "uri": format!("file://{}", env.path(place).display()) });
     let roots = |_: &str| json!({ "roots": [uri("project"), uri("elsewhere"), uri("missing"), uri(STATE)] });
     is_good(&client.call(
         "execute",
@@ -239,11 +239,11 @@ fn all_roots_of_a_client_and_what_is_below_them_are_its_projects() {
         ("user", false),
         (STATE, false),
     ] {
-        let arguments = json!({ "query": "greet", "project_path": world.path(place) });
+        let arguments = json!({ "query": "greet", "project_path": env.path(place) });
         let result = client.call("search", &arguments, roots);
         if is_allowed {
             is_good(&result);
-        } else if world.path(place).exists() {
+        } else if env.path(place).exists() {
             assert_eq!(code(&result), OUT_OF_BOUNDS, "{place}");
         }
     }
@@ -251,45 +251,43 @@ fn all_roots_of_a_client_and_what_is_below_them_are_its_projects() {
 
 #[test]
 fn a_copy_is_made_if_a_person_who_saw_it_approves() {
-    let world = world();
+    let env = env();
     let rules = "rules:\n  - { tool: \"*\", action: allow }\n";
-    world.write("project/.ai/config/agent/approvals.yaml", rules);
-    let signed = world.run(&["sign", "config:agent/approvals"]);
+    env.write("project/.ai/config/agent/approvals.yaml", rules);
+    let signed = env.run(&["sign", "config:agent/approvals"]);
     assert!(signed.status.success(), "{signed:?}");
-    let mut client = Client::connect(&world);
-    let copied = world.path("user/.ai/config/agent/approvals.yaml");
+    let mut client = Client::connect(&env);
+    let copied = env.path("user/.ai/config/agent/approvals.yaml");
     let copy = json!({
         "item_type": "config", "item_id": "agent/approvals", "destination": "user",
     });
     let waits = gate(&call(&mut client, "load", &copy));
     assert!(!copied.exists());
-    let told = body(&world, &waits);
+    let told = body(&env, &waits);
     let to = format!("to: {}", copied.display());
     for part in ["to the user space?", "action: allow", "hash: ", to.as_str()] {
         assert!(told.contains(part), "{part}: {told}");
     }
-    approve(&world, &waits);
+    approve(&env, &waits);
     // What was seen is what is copied.
     let other = "rules:\n  - { tool: \"rye:*\", action: allow }\n";
-    world.write("project/.ai/config/agent/approvals.yaml", other);
+    env.write("project/.ai/config/agent/approvals.yaml", other);
     assert!(
-        world
-            .run(&["sign", "config:agent/approvals"])
+        env.run(&["sign", "config:agent/approvals"])
             .status
             .success()
     );
     let again = gate(&call(&mut client, "load", &copy));
     assert_ne!(again, waits);
     assert!(!copied.exists());
-    let denied = world.run(&["gate", "deny", &again]);
+    let denied = env.run(&["gate", "deny", &again]);
     assert!(denied.status.success(), "{denied:?}");
     assert_eq!(code(&call(&mut client, "load", &copy)), "approval_declined");
     let third = gate(&call(&mut client, "load", &copy));
-    approve(&world, &third);
+    approve(&env, &third);
     is_good(&call(&mut client, "load", &copy));
     assert!(
-        world
-            .read("user/.ai/config/agent/approvals.yaml")
+        env.read("user/.ai/config/agent/approvals.yaml")
             .starts_with("# rye:signed")
     );
     // One that is there is not asked about.
@@ -298,54 +296,53 @@ fn a_copy_is_made_if_a_person_who_saw_it_approves() {
 
 #[test]
 fn an_item_that_does_not_verify_is_not_copied() {
-    let mut world = world();
-    world.write("project/.ai/config/agent/approvals.yaml", "rules: []\n");
-    tool(&world, "draft", "touch ran");
-    world.set("RYE_DEV_MODE", "1");
-    let mut client = Client::connect(&world);
+    let mut env = env();
+    env.write("project/.ai/config/agent/approvals.yaml", "rules: []\n");
+    tool(&env, "draft", "touch ran");
+    env.set("RYE_DEV_MODE", "1");
+    let mut client = Client::connect(&env);
     for (kind, id) in [("config", "agent/approvals"), ("tool", "draft")] {
         for space in ["user", "project"] {
             let copy = json!({ "item_type": kind, "item_id": id, "destination": space });
             assert_eq!(code(&call(&mut client, "load", &copy)), "unsigned");
         }
         let item = format!("{kind}:{id}");
-        let output = world.run(&["load", &item, "--to", "user", "--yes"]);
+        let output = env.run(&["load", &item, "--to", "user", "--yes"]);
         assert_eq!(output.status.code(), Some(3), "{output:?}");
     }
-    assert!(!world.path("user/.ai/config/agent").exists());
-    assert!(!world.path("user/.ai/tools").exists());
+    assert!(!env.path("user/.ai/config/agent").exists());
+    assert!(!env.path("user/.ai/tools").exists());
 }
 
 #[test]
 fn the_command_line_asks_before_it_copies_configuration() {
-    let world = world();
-    world.write("project/.ai/config/agent/approvals.yaml", "rules: []\n");
+    let env = env();
+    env.write("project/.ai/config/agent/approvals.yaml", "rules: []\n");
     assert!(
-        world
-            .run(&["sign", "config:agent/approvals"])
+        env.run(&["sign", "config:agent/approvals"])
             .status
             .success()
     );
     let copy = ["--json", "load", "config:agent/approvals", "--to", "user"];
-    let refused = world.run(&copy);
+    let refused = env.run(&copy);
     assert_eq!(refused.status.code(), Some(4), "{refused:?}");
     assert_eq!(crate::support::json(&refused)["error"]["code"], "needs_yes");
-    assert!(!world.path("user/.ai/config/agent").exists());
-    let copied = world.run(&[&copy[..], &["--yes"]].concat());
+    assert!(!env.path("user/.ai/config/agent").exists());
+    let copied = env.run(&[&copy[..], &["--yes"]].concat());
     assert!(copied.status.success(), "{copied:?}");
-    assert!(world.path("user/.ai/config/agent/approvals.yaml").exists());
+    assert!(env.path("user/.ai/config/agent/approvals.yaml").exists());
     // A key is trusted by its own command.
-    let files = files(&world.path("user/.ai/config/keys/trusted"));
+    let files = files(&env.path("user/.ai/config/keys/trusted"));
     let name = Path::new(&files[0].0).file_stem().unwrap();
     let item = format!("config:keys/trusted/{}", name.to_str().unwrap());
-    let refused = world.run(&["--json", "load", &item, "--to", "project", "--yes"]);
+    let refused = env.run(&["--json", "load", &item, "--to", "project", "--yes"]);
     assert!(!refused.status.success(), "{refused:?}");
-    assert!(!world.path("project/.ai/config/keys").exists());
+    assert!(!env.path("project/.ai/config/keys").exists());
 }
 
 /// The store that the server and `rye gate` use.
-fn store(world: &World) -> Sqlite {
-    Sqlite::open(world.path(STATE).join("sessions.db")).unwrap()
+fn store(env: &TestEnv) -> Sqlite {
+    Sqlite::open(env.path(STATE).join("sessions.db")).unwrap()
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -368,10 +365,10 @@ fn approval(gate: &Gate, key: Option<&SigningKey>) -> Resolution {
 
 #[test]
 fn a_forged_decision_in_the_store_is_refused_and_asked_again() {
-    let world = world();
-    let mut client = Client::connect(&world);
+    let env = env();
+    let mut client = Client::connect(&env);
     let foreign = SigningKey::generate().unwrap();
-    let own = world.path("user/.ai/config/keys/signing/private_key.pem");
+    let own = env.path("user/.ai/config/keys/signing/private_key.pem");
     let own = SigningKey::read(&own).unwrap();
     let mut seen = Vec::new();
     // Unsigned; of a stranger; of the user, for another question; altered afterwards.
@@ -379,7 +376,7 @@ fn a_forged_decision_in_the_store_is_refused_and_asked_again() {
         let waits = gate(&bash(&mut client));
         assert!(!seen.contains(&waits), "{waits} is asked again");
         runtime().block_on(async {
-            let store = store(&world);
+            let store = store(&env);
             let gate = store.gate(&GateId::from(waits.clone())).await.unwrap();
             let gate = gate.unwrap();
             let session = gate.origin.session.clone();
@@ -414,18 +411,18 @@ fn a_forged_decision_in_the_store_is_refused_and_asked_again() {
     }
     let waits = gate(&bash(&mut client));
     assert!(!seen.contains(&waits));
-    assert!(!world.path("project/ran").exists());
-    approve(&world, &waits);
+    assert!(!env.path("project/ran").exists());
+    approve(&env, &waits);
     is_good(&bash(&mut client));
-    assert!(world.path("project/ran").exists());
+    assert!(env.path("project/ran").exists());
 }
 
 #[test]
 fn without_a_key_nobody_approves_from_a_terminal() {
-    let world = World::new();
-    let mut client = Client::connect(&world);
+    let env = TestEnv::new();
+    let mut client = Client::connect(&env);
     let waits = gate(&bash(&mut client));
-    let refused = world.run(&["--json", "gate", "approve", &waits]);
+    let refused = env.run(&["--json", "gate", "approve", &waits]);
     let error = &crate::support::json(&refused)["error"];
     assert_eq!(error["code"], "no_key", "{error}");
     assert_eq!(error["hint"], "rye init", "{error}");
@@ -434,27 +431,27 @@ fn without_a_key_nobody_approves_from_a_terminal() {
 
 #[test]
 fn a_decided_call_is_a_session_that_verifies_and_takes_no_prompts() {
-    let world = world();
-    let mut client = Client::connect(&world);
+    let env = env();
+    let mut client = Client::connect(&env);
     let waits = gate(&bash(&mut client));
-    approve(&world, &waits);
+    approve(&env, &waits);
     is_good(&bash(&mut client));
     let session = waits.trim_start_matches("gate:");
-    let listed = crate::support::json(&world.run(&["--json", "session", "list"]));
+    let listed = crate::support::json(&env.run(&["--json", "session", "list"]));
     let sessions = listed["sessions"].as_array().unwrap();
     let found = sessions.iter().find(|it| it["id"] == session).unwrap();
     assert_eq!(found["purpose"], "run");
     assert_eq!(found["status"], "terminated");
-    let verified = world.run(&["session", "verify", session]);
+    let verified = env.run(&["session", "verify", session]);
     assert!(verified.status.success(), "{verified:?}");
-    let resumed = world.run(&["session", "resume", session]);
+    let resumed = env.run(&["session", "resume", session]);
     assert_eq!(resumed.status.code(), Some(2), "{resumed:?}");
 }
 
 /// The decisions that were recorded of people at clients.
-fn recorded(world: &World) -> Vec<(String, bool)> {
+fn recorded(env: &TestEnv) -> Vec<(String, bool)> {
     runtime().block_on(async {
-        let gates = store(world).gates_with("gate:form-").await.unwrap();
+        let gates = store(env).gates_with("gate:form-").await.unwrap();
         let decided = gates.iter().map(|gate| match &gate.status {
             GateStatus::Resolved { resolution } => {
                 assert_eq!(resolution.source, "mcp:elicitation");
@@ -468,8 +465,8 @@ fn recorded(world: &World) -> Vec<(String, bool)> {
 
 #[test]
 fn what_the_person_at_a_client_decides_is_recorded() {
-    let world = world();
-    let mut client = Client::start(&world);
+    let env = env();
+    let mut client = Client::start(&env);
     client.initialize(&json!({ "elicitation": {} }));
     let arguments = json!({
         "item_type": "tool", "item_id": "rye/bash/bash", "parameters": { "command": "touch ran" },
@@ -479,17 +476,17 @@ fn what_the_person_at_a_client_decides_is_recorded() {
     let accept = |_: &str| json!({ "action": "accept", "content": { "approve": true } });
     is_good(&client.call("execute", &arguments, accept));
     let expected = [("deny".to_owned(), true), ("approve".to_owned(), true)];
-    assert_eq!(recorded(&world), expected);
+    assert_eq!(recorded(&env), expected);
 }
 
 #[test]
 fn with_approvals_at_the_terminal_a_clients_form_decides_nothing() {
-    let world = world();
-    let mut client = Client::start_in(&world, "project", &["--approvals", "terminal"]);
+    let env = env();
+    let mut client = Client::start_in(&env, "project", &["--approvals", "terminal"]);
     client.initialize(&json!({ "elicitation": {} }));
     let waits = gate(&bash(&mut client));
-    assert!(!world.path("project/ran").exists());
-    approve(&world, &waits);
+    assert!(!env.path("project/ran").exists());
+    approve(&env, &waits);
     is_good(&bash(&mut client));
-    assert!(recorded(&world).is_empty());
+    assert!(recorded(&env).is_empty());
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::mcp_support::http::Server;
-use crate::mcp_support::{kept, world};
-use crate::support::World;
+use crate::mcp_support::{env, kept};
+use crate::support::TestEnv;
 use serde_json::{Value, json};
 
 const FIVE: [&str; 5] = ["search", "load", "execute", "sign", "help"];
@@ -21,9 +21,9 @@ enum Over {
 }
 
 /// What a client is told to do, as its only argument.
-fn plan(world: &World, server: Option<&Server>, mode: &str, roots: bool) -> Value {
+fn plan(env: &TestEnv, server: Option<&Server>, mode: &str, roots: bool) -> Value {
     let mut plan = json!({
-        "project": world.path("project"),
+        "project": env.path("project"),
         "mode": mode,
         "roots": roots,
     });
@@ -31,13 +31,13 @@ fn plan(world: &World, server: Option<&Server>, mode: &str, roots: bool) -> Valu
         plan["url"] = json!(server.url());
         return plan;
     }
-    let command = world.command();
+    let command = env.command();
     let all = command.get_envs();
     let all = all.filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?)));
     plan["env"] = all.map(|(name, value)| (name, json!(value))).collect();
     plan["command"] = json!([env!("CARGO_BIN_EXE_rye"), "mcp", "serve"]);
     // A client without roots names a project below the directory of the server.
-    plan["cwd"] = json!(world.path(if roots { "elsewhere" } else { "" }));
+    plan["cwd"] = json!(env.path(if roots { "elsewhere" } else { "" }));
     plan
 }
 
@@ -58,10 +58,10 @@ fn saw(client: &mut Command) -> Value {
 }
 
 fn python(over: Over, mode: &str, roots: bool) -> Value {
-    let (world, sdk) = (world(), kept("python-sdk"));
+    let (env, sdk) = (env(), kept("python-sdk"));
     let directory = if roots { "project" } else { "" };
-    let server = (over == Over::Http).then(|| Server::start_in(&world, directory, &[]));
-    let plan = plan(&world, server.as_ref(), mode, roots);
+    let server = (over == Over::Http).then(|| Server::start_in(&env, directory, &[]));
+    let plan = plan(&env, server.as_ref(), mode, roots);
     let mut client = Command::new(sdk.join("bin/python"));
     client.arg(script("python_sdk.py")).arg(plan.to_string());
     let saw = saw(client.env("PYTHONPATH", &sdk));
@@ -70,9 +70,9 @@ fn python(over: Over, mode: &str, roots: bool) -> Value {
 }
 
 fn typescript(over: Over) -> Value {
-    let (world, sdk) = (world(), kept("typescript-sdk"));
-    let server = (over == Over::Http).then(|| Server::of_project(&world, &[]));
-    let plan = plan(&world, server.as_ref(), "", true);
+    let (env, sdk) = (env(), kept("typescript-sdk"));
+    let server = (over == Over::Http).then(|| Server::of_project(&env, &[]));
+    let plan = plan(&env, server.as_ref(), "", true);
     let mut client = Command::new(kept("node").join("bin/node"));
     client
         .arg(script("typescript_sdk.mjs"))
@@ -208,20 +208,15 @@ fn the_typescript_client_over_http() {
 }
 
 /// One call of the inspector: its exit code, and what it printed.
-fn inspect(world: &World, server: Option<&Server>, era: &str, ask: &[&str]) -> (i32, Value) {
+fn inspect(env: &TestEnv, server: Option<&Server>, era: &str, ask: &[&str]) -> (i32, Value) {
     let mut inspector = Command::new(kept("node").join("bin/node"));
     inspector
         .arg(kept("mcp-inspector").join("bin/mcp-inspector"))
         .args(["--cli", "--format", "json", "--protocol-era", era])
         .args(ask)
-        .current_dir(world.path("project"))
+        .current_dir(env.path("project"))
         .env_clear()
-        .envs(
-            world
-                .command()
-                .get_envs()
-                .filter_map(|(n, v)| Some((n, v?))),
-        )
+        .envs(env.command().get_envs().filter_map(|(n, v)| Some((n, v?))))
         .stdin(Stdio::null());
     match server {
         Some(server) => inspector.args(["--server-url", &server.url()]),
@@ -235,9 +230,9 @@ fn inspect(world: &World, server: Option<&Server>, era: &str, ask: &[&str]) -> (
 }
 
 fn inspector(over: Over, era: &str) {
-    let world = world();
-    let server = (over == Over::Http).then(|| Server::of_project(&world, &[]));
-    let inspect = |ask: &[&str]| inspect(&world, server.as_ref(), era, ask);
+    let env = env();
+    let server = (over == Over::Http).then(|| Server::of_project(&env, &[]));
+    let inspect = |ask: &[&str]| inspect(&env, server.as_ref(), era, ask);
     let call = |tool: &str, arguments: Value| {
         let arguments = arguments.to_string();
         let ask = ["--method", "tools/call", "--tool-name", tool];
@@ -258,7 +253,7 @@ fn inspector(over: Over, era: &str) {
     let refused = call("sign", tool("fresh"));
     assert_eq!(code(&refused), "approval_required");
     let gate = refused["structuredContent"]["error"]["gate"].as_str();
-    let approved = world.run(&["gate", "approve", gate.unwrap()]);
+    let approved = env.run(&["gate", "approve", gate.unwrap()]);
     assert!(approved.status.success(), "{approved:?}");
     is_good(&call("sign", tool("fresh")));
     assert!(is_good(&call("help", json!({}))).starts_with("Five tools"));

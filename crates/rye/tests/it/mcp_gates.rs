@@ -1,24 +1,24 @@
 //! A call that needs an approval, of a client through which nobody can be asked.
 
 use crate::mcp_support::stdio::Client;
-use crate::mcp_support::{tool, world};
-use crate::support::{World, assert_transcript, told};
+use crate::mcp_support::{env, tool};
+use crate::support::{TestEnv, assert_transcript, told};
 use serde_json::{Value, json};
 
 /// A tool that says how often it ran, and asks first.
-fn careful(world: &World, command: &str) {
-    tool(world, "count", command);
-    let text = world.read("project/.ai/tools/count.yaml");
+fn careful(env: &TestEnv, command: &str) {
+    tool(env, "count", command);
+    let text = env.read("project/.ai/tools/count.yaml");
     let text = format!("requires_approval: true\n{text}");
-    world.write("project/.ai/tools/count.yaml", &text);
-    let signed = world.run(&["sign", "count"]);
+    env.write("project/.ai/tools/count.yaml", &text);
+    let signed = env.run(&["sign", "count"]);
     assert!(signed.status.success(), "{signed:?}");
 }
 
-fn ready() -> World {
-    let world = world();
-    careful(&world, "echo ran >>count");
-    world
+fn ready() -> TestEnv {
+    let env = env();
+    careful(&env, "echo ran >>count");
+    env
 }
 
 fn call(client: &mut Client, word: &str) -> Value {
@@ -39,54 +39,54 @@ fn gate(result: &Value) -> String {
     gate
 }
 
-fn runs(world: &World) -> usize {
-    let said = std::fs::read_to_string(world.path("project/count"));
+fn runs(env: &TestEnv) -> usize {
+    let said = std::fs::read_to_string(env.path("project/count"));
     said.map_or(0, |said| said.lines().count())
 }
 
-fn gates(world: &World) -> Vec<Value> {
-    let listed = crate::support::json(&world.run(&["--json", "gate", "list"]));
+fn gates(env: &TestEnv) -> Vec<Value> {
+    let listed = crate::support::json(&env.run(&["--json", "gate", "list"]));
     listed["gates"].as_array().unwrap().clone()
 }
 
-fn approve(world: &World, gate: &str) {
-    let approved = world.run(&["gate", "approve", gate]);
+fn approve(env: &TestEnv, gate: &str) {
+    let approved = env.run(&["gate", "approve", gate]);
     assert!(approved.status.success(), "{approved:?}");
 }
 
 #[test]
 fn an_approval_from_another_terminal_lets_the_same_call_run_once() {
-    let world = ready();
-    let mut client = Client::connect(&world);
+    let env = ready();
+    let mut client = Client::connect(&env);
     let waits = gate(&call(&mut client, "one"));
     assert_eq!(gate(&call(&mut client, "one")), waits);
-    let listed = gates(&world);
+    let listed = gates(&env);
     assert_eq!(listed.len(), 1, "{listed:?}");
     assert_eq!(listed[0]["id"], waits.as_str());
     assert_eq!(listed[0]["context"]["params"]["word"], "one");
-    approve(&world, &waits);
-    assert!(gates(&world).is_empty());
-    assert_eq!(runs(&world), 0);
+    approve(&env, &waits);
+    assert!(gates(&env).is_empty());
+    assert_eq!(runs(&env), 0);
     // Another process of the same person's serves as well.
     drop(client);
-    let mut client = Client::connect(&world);
+    let mut client = Client::connect(&env);
     let result = call(&mut client, "one");
     assert_eq!(result["isError"], false, "{result}");
-    assert_eq!(runs(&world), 1);
+    assert_eq!(runs(&env), 1);
     gate(&call(&mut client, "one"));
-    assert_eq!(runs(&world), 1);
+    assert_eq!(runs(&env), 1);
 }
 
 #[test]
 fn other_parameters_or_bytes_are_asked_about_again_with_what_changed() {
-    let world = ready();
-    let mut client = Client::connect(&world);
+    let env = ready();
+    let mut client = Client::connect(&env);
     let first = gate(&call(&mut client, "one"));
-    approve(&world, &first);
+    approve(&env, &first);
     let second = gate(&call(&mut client, "two"));
     assert_ne!(second, first);
     let body = |gate: &str| {
-        let listed = gates(&world);
+        let listed = gates(&env);
         let found = listed.iter().find(|it| it["id"] == gate).cloned();
         found.unwrap()["body"].as_str().unwrap().to_owned()
     };
@@ -95,23 +95,23 @@ fn other_parameters_or_bytes_are_asked_about_again_with_what_changed() {
         told.contains("- parameter `word` was \"one\" and is \"two\""),
         "{told}"
     );
-    careful(&world, "echo others >>count");
+    careful(&env, "echo others >>count");
     let third = gate(&call(&mut client, "one"));
     let told = body(&third);
     assert!(
         told.starts_with("It was approved, and has changed since:\n- count was "),
         "{told}"
     );
-    assert_eq!(runs(&world), 0);
-    approve(&world, &third);
+    assert_eq!(runs(&env), 0);
+    approve(&env, &third);
     assert_eq!(call(&mut client, "one")["isError"], false);
-    assert_eq!(runs(&world), 1);
+    assert_eq!(runs(&env), 1);
 }
 
 #[test]
 fn the_order_of_the_parameters_does_not_matter() {
-    let world = ready();
-    let mut client = Client::connect(&world);
+    let env = ready();
+    let mut client = Client::connect(&env);
     let mut call = |parameters: Value| {
         let arguments =
             json!({ "item_type": "tool", "item_id": "count", "parameters": parameters });
@@ -120,17 +120,17 @@ fn the_order_of_the_parameters_does_not_matter() {
     let waits = gate(&call(json!({ "a": 1, "b": { "c": 1, "d": 2 } })));
     let reordered = json!({ "b": { "d": 2, "c": 1 }, "a": 1 });
     assert_eq!(gate(&call(reordered.clone())), waits);
-    approve(&world, &waits);
+    approve(&env, &waits);
     assert_eq!(call(reordered)["isError"], false);
-    assert_eq!(runs(&world), 1);
+    assert_eq!(runs(&env), 1);
 }
 
 #[test]
 fn of_many_calls_at_once_an_approval_lets_one_run() {
-    let world = ready();
-    let mut client = Client::connect(&world);
+    let env = ready();
+    let mut client = Client::connect(&env);
     let waits = gate(&call(&mut client, "one"));
-    approve(&world, &waits);
+    approve(&env, &waits);
     let arguments =
         json!({ "item_type": "tool", "item_id": "count", "parameters": { "word": "one" } });
     let params = json!({ "name": "execute", "arguments": arguments });
@@ -144,20 +144,20 @@ fn of_many_calls_at_once_an_approval_lets_one_run() {
             ran += 1;
         }
     }
-    assert_eq!((ran, runs(&world)), (1, 1));
+    assert_eq!((ran, runs(&env)), (1, 1));
 }
 
 #[test]
 fn a_gate_of_another_project_says_which() {
-    let world = ready();
-    let mut client = Client::connect(&world);
+    let env = ready();
+    let mut client = Client::connect(&env);
     gate(&call(&mut client, "one"));
-    let project = world.path("project");
-    let here = String::from_utf8(world.run(&["gate", "list"]).stdout).unwrap();
+    let project = env.path("project");
+    let here = String::from_utf8(env.run(&["gate", "list"]).stdout).unwrap();
     let line = format!("\n  in {}\n", project.display());
     assert!(!here.contains(&line), "{here}");
-    let mut elsewhere = world.command();
-    elsewhere.current_dir(world.path("elsewhere"));
+    let mut elsewhere = env.command();
+    elsewhere.current_dir(env.path("elsewhere"));
     let output = elsewhere.args(["gate", "list"]).output().unwrap();
     let there = String::from_utf8(output.stdout).unwrap();
     assert!(there.contains(&line), "{there}");
@@ -165,10 +165,10 @@ fn a_gate_of_another_project_says_which() {
 
 #[test]
 fn what_a_person_sees_and_says() {
-    let world = ready();
-    let mut client = Client::connect(&world);
+    let env = ready();
+    let mut client = Client::connect(&env);
     let waits = gate(&call(&mut client, "one"));
-    let mut seen = told("rye gate list", &world.run(&["gate", "list"]));
+    let mut seen = told("rye gate list", &env.run(&["gate", "list"]));
     let calls = [
         &["gate", "approve", "--for", "project", &waits][..],
         &["gate", "answer", "--action", "maybe", &waits],
@@ -176,15 +176,15 @@ fn what_a_person_sees_and_says() {
         &["gate", "approve", &waits],
     ];
     for args in calls {
-        seen += &told(&format!("rye {}", args.join(" ")), &world.run(args));
+        seen += &told(&format!("rye {}", args.join(" ")), &env.run(args));
     }
     let declined = call(&mut client, "one");
     let error = &declined["structuredContent"]["error"];
     assert_eq!(error["code"], "approval_declined", "{declined}");
     seen += &told(
         &format!("rye gate deny {waits}"),
-        &world.run(&["gate", "deny", &waits]),
+        &env.run(&["gate", "deny", &waits]),
     );
-    assert_eq!(runs(&world), 0);
+    assert_eq!(runs(&env), 0);
     assert_transcript!(seen);
 }

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use crate::mcp_support::http::{Response, Server, request};
-use crate::mcp_support::{appears, ends, execute, processes_in, world};
+use crate::mcp_support::{appears, ends, env, execute, processes_in};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -63,10 +63,10 @@ fn hello() -> Value {
 
 #[test]
 fn who_has_no_token_is_not_let_in() {
-    let world = world();
-    world.write("tokens", "# the team's\nsesame\n");
-    let tokens = world.path("tokens");
-    let server = Server::start(&world, &["--token-file", tokens.to_str().unwrap()]);
+    let env = env();
+    env.write("tokens", "# the team's\nsesame\n");
+    let tokens = env.path("tokens");
+    let server = Server::start(&env, &["--token-file", tokens.to_str().unwrap()]);
     let try_with = |headers: &[(&str, &str)]| server.post(headers, &hello());
     let refused = try_with(&[]);
     assert_eq!(refused.status, 401);
@@ -85,10 +85,10 @@ fn who_has_no_token_is_not_let_in() {
 
 #[test]
 fn a_web_page_of_another_site_is_not_let_in() {
-    let world = world();
+    let env = env();
     let options = ["--allow-origin", "https://example.org:443"];
     let options = [&options[..], &["--allow-host", "rye.example.org"]].concat();
-    let server = Server::start(&world, &options);
+    let server = Server::start(&env, &options);
     let status = |header: (&str, &str)| server.post(&[header], &hello()).status;
     assert_eq!(status(("Origin", "https://evil.example")), 403);
     assert_eq!(status(("Origin", "null")), 403);
@@ -102,8 +102,8 @@ fn a_web_page_of_another_site_is_not_let_in() {
 
 #[test]
 fn a_request_that_is_too_long_is_refused_and_the_next_one_answered() {
-    let world = world();
-    let server = Server::start(&world, &["--max-body", "1"]);
+    let env = env();
+    let server = Server::start(&env, &["--max-body", "1"]);
     let long = "x".repeat(2 * 1024 * 1024);
     let ask = request(1, "initialize", &json!({ "protocolVersion": long }));
     assert_eq!(server.post(&[], &ask).status, 413);
@@ -112,8 +112,8 @@ fn a_request_that_is_too_long_is_refused_and_the_next_one_answered() {
 
 #[test]
 fn who_asks_too_often_is_told_when_to_come_back() {
-    let world = world();
-    let server = Server::start(&world, &["--rate", "5"]);
+    let env = env();
+    let server = Server::start(&env, &["--rate", "5"]);
     // Two seconds' worth may come at once; the hundred come within one.
     let responses = (0..100).map(|_| server.send("GET", &[], ""));
     let refused = responses.into_iter().find(|it| it.status == 429).unwrap();
@@ -122,8 +122,8 @@ fn who_asks_too_often_is_told_when_to_come_back() {
 
 #[test]
 fn what_is_no_request_is_refused() {
-    let world = world();
-    let server = Server::of_project(&world, &[]);
+    let env = env();
+    let server = Server::of_project(&env, &[]);
     let session = server.session();
     let headers = [("Mcp-Session-Id", session.as_str())];
     for body in ["{not json", "", "42"] {
@@ -146,8 +146,8 @@ fn what_is_no_request_is_refused() {
 
 #[test]
 fn a_session_that_is_ended_is_gone() {
-    let world = world();
-    let server = Server::of_project(&world, &[]);
+    let env = env();
+    let server = Server::of_project(&env, &[]);
     let session = server.session();
     let headers = [("Mcp-Session-Id", session.as_str())];
     assert_eq!(server.send("DELETE", &headers, "").status, 204);
@@ -156,8 +156,8 @@ fn a_session_that_is_ended_is_gone() {
 
 #[test]
 fn a_hundred_calls_at_once_are_all_answered() {
-    let world = world();
-    let server = Arc::new(Server::of_project(&world, &[]));
+    let env = env();
+    let server = Arc::new(Server::of_project(&env, &[]));
     let session = server.session();
     let calls = (2..102).map(|id| {
         let (server, session) = (Arc::clone(&server), session.clone());
@@ -172,12 +172,12 @@ fn a_hundred_calls_at_once_are_all_answered() {
 
 #[test]
 fn a_client_that_was_cut_off_comes_back_for_the_answer_of_a_call_that_runs() {
-    let world = world();
-    let server = Server::of_project(&world, &[]);
+    let env = env();
+    let server = Server::of_project(&env, &[]);
     let session = server.session();
     let mut cut = call(&server, &session, 7, "held");
     let event = cut.event_id();
-    appears(&world.path("project/held"));
+    appears(&env.path("project/held"));
     drop(cut);
     let headers = [
         ("Mcp-Session-Id", session.as_str()),
@@ -186,21 +186,21 @@ fn a_client_that_was_cut_off_comes_back_for_the_answer_of_a_call_that_runs() {
     ];
     let mut resumed = server.send("GET", &headers, "");
     assert_eq!(resumed.status, 200);
-    fs::write(world.path("project/go"), "").unwrap();
+    fs::write(env.path("project/go"), "").unwrap();
     assert_eq!(text(&resumed.message(7)), "done\n");
 }
 
 #[test]
 fn a_client_that_was_cut_off_comes_back_for_the_answer_of_a_call_that_has_ended() {
-    let world = world();
-    let server = Server::of_project(&world, &[]);
+    let env = env();
+    let server = Server::of_project(&env, &[]);
     let session = server.session();
     let mut cut = call(&server, &session, 7, "held");
     let event = cut.event_id();
-    appears(&world.path("project/held"));
+    appears(&env.path("project/held"));
     drop(cut);
-    fs::write(world.path("project/go"), "").unwrap();
-    appears(&world.path("project/ended"));
+    fs::write(env.path("project/go"), "").unwrap();
+    appears(&env.path("project/ended"));
     // Another call is answered after it: what came of the first is no longer on its way.
     assert_eq!(
         text(&call(&server, &session, 8, "greet").message(8)),
@@ -217,10 +217,10 @@ fn a_client_that_was_cut_off_comes_back_for_the_answer_of_a_call_that_has_ended(
 
 #[test]
 fn without_a_session_who_goes_away_cancels_the_call() {
-    let world = world();
-    let server = Server::of_project(&world, &[]);
+    let env = env();
+    let server = Server::of_project(&env, &[]);
     let gone = call_without_session(&server, 1, "slow");
-    let pid = appears(&world.path("project/pid"));
+    let pid = appears(&env.path("project/pid"));
     drop(gone);
     ends(&pid);
     let answer = call_without_session(&server, 2, "greet");
@@ -230,37 +230,37 @@ fn without_a_session_who_goes_away_cancels_the_call() {
 
 #[test]
 fn told_to_end_it_lets_the_running_calls_be_answered() {
-    let world = world();
-    let mut server = Server::of_project(&world, &[]);
+    let env = env();
+    let mut server = Server::of_project(&env, &[]);
     let session = server.session();
     let mut held = call(&server, &session, 7, "held");
-    appears(&world.path("project/held"));
+    appears(&env.path("project/held"));
     server.signal(Signal::TERM);
     closes(&server);
-    fs::write(world.path("project/go"), "").unwrap();
+    fs::write(env.path("project/go"), "").unwrap();
     assert_eq!(text(&held.message(7)), "done\n");
     assert_eq!(server.status().code(), Some(0));
 }
 
 #[test]
 fn told_to_end_twice_it_ends_at_once_and_leaves_no_process() {
-    let world = world();
-    let mut server = Server::of_project(&world, &[]);
+    let env = env();
+    let mut server = Server::of_project(&env, &[]);
     let session = server.session();
     let _slow = call(&server, &session, 7, "slow");
-    let pid = appears(&world.path("project/pid"));
+    let pid = appears(&env.path("project/pid"));
     server.signal(Signal::TERM);
     closes(&server);
     server.signal(Signal::TERM);
     assert_eq!(server.status().code(), Some(0));
     ends(&pid);
-    assert_eq!(processes_in(&world.path("project")), [""; 0]);
+    assert_eq!(processes_in(&env.path("project")), [""; 0]);
 }
 
 #[test]
 fn the_roots_of_a_client_over_http_do_not_lead_out_of_the_servers_project() {
-    let world = world();
-    let server = Server::of_project(&world, &[]);
+    let env = env();
+    let server = Server::of_project(&env, &[]);
     let hello = json!({
         "protocolVersion": "2025-11-25",
         "capabilities": { "roots": {} },
@@ -285,9 +285,9 @@ fn the_roots_of_a_client_over_http_do_not_lead_out_of_the_servers_project() {
 
 #[test]
 fn half_requests_do_not_keep_other_clients_out() {
-    let world = world();
+    let env = env();
     // Fewer files than there are half requests.
-    let server = Server::with_open_files(&world, 256);
+    let server = Server::with_open_files(&env, 256);
     let session = server.session();
     let half = [
         "",

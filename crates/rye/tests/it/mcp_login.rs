@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{World, assert_transcript, told};
+use crate::support::{TestEnv, assert_transcript, told};
 
 /// The server, ended when dropped.
 struct Guarded {
@@ -70,18 +70,18 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn a_person_logs_in_once_and_calls_go_through_until_they_log_out() {
-    let (mut world, server) = (World::new(), Guarded::start());
-    world.set("USER", "ada");
-    assert!(world.run(&["init"]).status.success());
+    let (mut env, server) = (TestEnv::new(), Guarded::start());
+    env.set("USER", "ada");
+    assert!(env.run(&["init"]).status.success());
     let url = format!("{}/mcp", server.address);
-    let added = world.run(&["mcp", "add", "docs", "--url", &url, "--no-check"]);
+    let added = env.run(&["mcp", "add", "docs", "--url", &url, "--no-check"]);
     assert!(added.status.success(), "{added:?}");
-    let call = |world: &World| {
-        let output = world.run(&["mcp", "call", "docs", "who", "--quiet"]);
+    let call = |env: &TestEnv| {
+        let output = env.run(&["mcp", "call", "docs", "who", "--quiet"]);
         told("rye mcp call docs who", &output)
     };
-    let mut seen = call(&world);
-    let mut login = world.command();
+    let mut seen = call(&env);
+    let mut login = env.command();
     let mut login = login.args(["mcp", "login", "docs"]).spawn().unwrap();
     let mut lines = BufReader::new(login.stderr.take().unwrap()).lines();
     assert!(lines.next().unwrap().unwrap().contains("in a browser"));
@@ -90,15 +90,15 @@ fn a_person_logs_in_once_and_calls_go_through_until_they_log_out() {
     assert!(page.contains("You are logged in."), "{page}");
     let output = login.wait_with_output().unwrap();
     seen += &told("rye mcp login docs", &output);
-    seen += &call(&world);
-    for file in files(&world.path("user"))
+    seen += &call(&env);
+    for file in files(&env.path("user"))
         .iter()
-        .chain(&files(&world.path("project")))
+        .chain(&files(&env.path("project")))
     {
         let text = String::from_utf8_lossy(&fs::read(file).unwrap()).into_owned();
         assert!(!text.contains("open-sesame"), "{}", file.display());
     }
-    seen += &world.transcript(&["mcp logout docs", "mcp logout docs", "mcp login nobody"]);
-    seen += &call(&world);
+    seen += &env.transcript(&["mcp logout docs", "mcp logout docs", "mcp login nobody"]);
+    seen += &call(&env);
     assert_transcript!(seen);
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use crate::mcp_support::stdio::Client;
-use crate::mcp_support::{appears, ends, execute, processes_in, world};
+use crate::mcp_support::{appears, ends, env, execute, processes_in};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -16,20 +16,20 @@ fn is_well(client: &mut Client) {
 
 #[test]
 fn when_the_client_is_gone_the_tool_ends_with_all_it_started() {
-    let world = world();
-    let mut client = Client::connect(&world);
+    let env = env();
+    let mut client = Client::connect(&env);
     client.request("tools/call", &execute("slow"));
-    let pid = appears(&world.path("project/pid"));
+    let pid = appears(&env.path("project/pid"));
     client.hang_up();
     ends(&pid);
     assert!(client.status().success());
-    assert_eq!(processes_in(&world.path("project")), [""; 0]);
+    assert_eq!(processes_in(&env.path("project")), [""; 0]);
 }
 
 #[test]
 fn a_client_that_never_says_anything_is_no_failure() {
-    let world = world();
-    let mut client = Client::start(&world);
+    let env = env();
+    let mut client = Client::start(&env);
     client.hang_up();
     assert!(client.next().is_none());
     assert!(client.status().success());
@@ -37,8 +37,8 @@ fn a_client_that_never_says_anything_is_no_failure() {
 
 #[test]
 fn what_is_no_json_is_passed_over_and_the_next_call_answered() {
-    let world = world();
-    let mut client = Client::connect(&world);
+    let env = env();
+    let mut client = Client::connect(&env);
     let garbage: [&[u8]; 6] = [
         b"{not json\n",
         b"\n",
@@ -55,8 +55,8 @@ fn what_is_no_json_is_passed_over_and_the_next_call_answered() {
 
 #[test]
 fn a_line_of_20_mib_does_no_harm() {
-    let world = world();
-    let mut client = Client::connect(&world);
+    let env = env();
+    let mut client = Client::connect(&env);
     let long = "x".repeat(20 * 1024 * 1024);
     client.write(long.as_bytes());
     client.write(b"\n");
@@ -69,8 +69,8 @@ fn a_line_of_20_mib_does_no_harm() {
 
 #[test]
 fn requests_that_make_no_sense_are_refused_by_code() {
-    let world = world();
-    let mut client = Client::connect(&world);
+    let env = env();
+    let mut client = Client::connect(&env);
     let call = |name: Value, arguments: Value| json!({ "name": name, "arguments": arguments });
     let asks = [
         ("nope/nope", json!({}), -32601),
@@ -98,8 +98,8 @@ fn requests_that_make_no_sense_are_refused_by_code() {
 
 #[test]
 fn a_hundred_calls_at_once_are_all_answered() {
-    let world = world();
-    let mut client = Client::connect(&world);
+    let env = env();
+    let mut client = Client::connect(&env);
     let asked: BTreeSet<u64> = (0..100)
         .map(|_| client.request("tools/call", &execute("greet")))
         .collect();
@@ -114,10 +114,10 @@ fn a_hundred_calls_at_once_are_all_answered() {
 
 #[test]
 fn told_to_end_it_lets_the_running_call_be_answered() {
-    let world = world();
-    let mut client = Client::connect(&world);
+    let env = env();
+    let mut client = Client::connect(&env);
     let held = client.request("tools/call", &execute("held"));
-    appears(&world.path("project/held"));
+    appears(&env.path("project/held"));
     client.signal(Signal::TERM);
     // From now on it takes no more calls; once one is refused, the signal has arrived.
     loop {
@@ -126,7 +126,7 @@ fn told_to_end_it_lets_the_running_call_be_answered() {
             break;
         }
     }
-    fs::write(world.path("project/go"), "").unwrap();
+    fs::write(env.path("project/go"), "").unwrap();
     let answer = client.answer(held);
     let text = &answer["result"]["content"][0]["text"];
     assert_eq!(*text, "done\n", "{answer}");
@@ -136,10 +136,10 @@ fn told_to_end_it_lets_the_running_call_be_answered() {
 
 #[test]
 fn told_to_end_twice_it_ends_at_once_and_leaves_no_process() {
-    let world = world();
-    let mut client = Client::connect(&world);
+    let env = env();
+    let mut client = Client::connect(&env);
     client.request("tools/call", &execute("slow"));
-    let pid = appears(&world.path("project/pid"));
+    let pid = appears(&env.path("project/pid"));
     client.signal(Signal::TERM);
     loop {
         let answer = client.ask("tools/call", &execute("fails"));
@@ -150,5 +150,5 @@ fn told_to_end_twice_it_ends_at_once_and_leaves_no_process() {
     client.signal(Signal::TERM);
     assert_eq!(client.status().code(), Some(0));
     ends(&pid);
-    assert_eq!(processes_in(&world.path("project")), [""; 0]);
+    assert_eq!(processes_in(&env.path("project")), [""; 0]);
 }

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use crate::mcp_support::stdio::Client;
-use crate::mcp_support::{tool, world};
-use crate::support::{World, assert_transcript};
+use crate::mcp_support::{env, tool};
+use crate::support::{TestEnv, assert_transcript};
 use serde_json::{Value, json};
 
 /// `tools/list` as a client gets it.
-fn tools(world: &World) -> Value {
-    let mut client = Client::connect(world);
+fn tools(env: &TestEnv) -> Value {
+    let mut client = Client::connect(env);
     client.ask("tools/list", &json!({}))["result"].clone()
 }
 
@@ -27,7 +27,7 @@ fn page(client: &mut Client, list: &str, cursor: Option<&Value>) -> (Vec<String>
 
 #[test]
 fn the_five_tools_as_a_client_sees_them() {
-    let listed = tools(&world());
+    let listed = tools(&env());
     let text = serde_json::to_string_pretty(&listed).unwrap();
     assert_transcript!(text);
     // What a model reads before it can begin; the documentation tells this number.
@@ -37,21 +37,21 @@ fn the_five_tools_as_a_client_sees_them() {
 
 #[test]
 fn a_thousand_items_more_change_nothing_in_the_list_of_tools() {
-    let world = world();
-    let before = tools(&world);
+    let env = env();
+    let before = tools(&env);
     for n in 0..1000 {
-        tool(&world, &format!("many/tool-{n:04}"), "echo one of many");
+        tool(&env, &format!("many/tool-{n:04}"), "echo one of many");
     }
-    let directive = world.read("project/.ai/directives/tidy.md");
+    let directive = env.read("project/.ai/directives/tidy.md");
     for n in 0..150 {
         let path = format!("project/.ai/directives/many/directive-{n:04}.md");
         let name = format!("name=\"directive-{n:04}\"");
-        world.write(&path, &directive.replace("name=\"tidy\"", &name));
+        env.write(&path, &directive.replace("name=\"tidy\"", &name));
     }
-    let signed = world.run(&["sign", "--all"]);
+    let signed = env.run(&["sign", "--all"]);
     assert!(signed.status.success(), "{signed:?}");
-    assert_eq!(tools(&world), before);
-    let mut client = Client::connect(&world);
+    assert_eq!(tools(&env), before);
+    let mut client = Client::connect(&env);
     let ask = json!({ "name": "search", "arguments": { "query": "", "limit": 200 } });
     let found = client.ask("tools/call", &ask);
     let total = &found["result"]["structuredContent"]["total"];
@@ -65,7 +65,7 @@ fn a_thousand_items_more_change_nothing_in_the_list_of_tools() {
 
 #[test]
 fn what_each_client_is_told() {
-    let world = World::new();
+    let env = TestEnv::new();
     let clients = [
         "claude-code",
         "claude-desktop",
@@ -77,7 +77,7 @@ fn what_each_client_is_told() {
         "windsurf",
         "zed",
     ];
-    let project = world.path("project");
+    let project = env.path("project");
     let project = project.to_str().unwrap();
     let mut calls = Vec::new();
     for client in clients {
@@ -89,19 +89,19 @@ fn what_each_client_is_told() {
     }
     calls.push("mcp install --client nope --print".to_owned());
     let calls: Vec<_> = calls.iter().map(String::as_str).collect();
-    let told = world.transcript(&calls);
+    let told = env.transcript(&calls);
     let told = told.replace(env!("CARGO_BIN_EXE_rye"), "RYE");
     assert_transcript!(told);
     // To show it is not to write it.
-    let written = std::fs::read_dir(world.path("user")).unwrap().count();
+    let written = std::fs::read_dir(env.path("user")).unwrap().count();
     assert_eq!(written, 0);
 }
 
 #[test]
 fn help_by_command_and_topic() {
-    let world = World::new();
-    let mut told = world.transcript(&["help nope", "help"]);
-    let output = world.run(&["help", "mcp"]);
+    let env = TestEnv::new();
+    let mut told = env.transcript(&["help nope", "help"]);
+    let output = env.run(&["help", "mcp"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let first: Vec<_> = text.lines().take(5).collect();
     let _ = writeln!(told, "$ rye help mcp\n{}\n…", first.join("\n"));

@@ -1,7 +1,7 @@
 //! `rye models`, and `rye prompt` with models of real providers, spoken to over their real
 //! wire formats.
 
-use crate::support::{World, assert_transcript, json, outcome, told};
+use crate::support::{TestEnv, assert_transcript, json, outcome, told};
 use rye_model_wire::{Api, Completion, MockProvider, Reply};
 use serde_json::{Value, json as value};
 
@@ -12,9 +12,9 @@ const APIS: [(&str, Api); 4] = [
     ("gemini", Api::Gemini),
 ];
 
-/// A world whose user has a model `local/x`.
-fn with_model(api: &str, wire: &MockProvider, more: &str) -> World {
-    let world = World::new();
+/// A `TestEnv` whose user has a model `local/x`.
+fn with_model(api: &str, wire: &MockProvider, more: &str) -> TestEnv {
+    let env = TestEnv::new();
     let text = format!(
         "default: local/x\n\
          providers:\n  \
@@ -25,8 +25,8 @@ fn with_model(api: &str, wire: &MockProvider, more: &str) -> World {
              models: {{ x: {{ context_window: 8000, max_output: 1000, price: {{ input: 1, output: 2 }} }} }}\n",
         wire.url()
     );
-    world.write("user/.ai/config/agent/models.yaml", &text);
-    world
+    env.write("user/.ai/config/agent/models.yaml", &text);
+    env
 }
 
 fn stderr(output: &std::process::Output) -> String {
@@ -41,8 +41,8 @@ fn a_prompt_goes_to_any_provider_and_its_tools_run() {
             Reply::stream(api.stream(&call)).in_chunks_of(3),
             Reply::stream(api.stream(&Completion::text("It said grüße."))).with_keep_alives(),
         ]);
-        let world = with_model(name, &wire, "");
-        let output = world.run(&["prompt", "say it", "--model", "local/x", "--json"]);
+        let env = with_model(name, &wire, "");
+        let output = env.run(&["prompt", "say it", "--model", "local/x", "--json"]);
         let said = outcome(&output);
         assert_eq!(
             said["answer"],
@@ -55,7 +55,7 @@ fn a_prompt_goes_to_any_provider_and_its_tools_run() {
         let second = requests[1].body.to_string();
         assert!(second.contains("grüße"), "{name}: {second}");
         // The session shows who answered, and what it cost.
-        let shown = world.run(&[
+        let shown = env.run(&[
             "session",
             "show",
             said["session"].as_str().unwrap(),
@@ -69,13 +69,13 @@ fn a_prompt_goes_to_any_provider_and_its_tools_run() {
 fn a_key_is_from_the_environment_or_the_vault_and_is_written_nowhere() {
     let said = Api::OpenAiChat.stream(&Completion::text("Hello."));
     let wire = MockProvider::with_replies([Reply::stream(said)]);
-    let mut world = with_model("openai-chat", &wire, "api_key_env: SOME_API_KEY");
-    let missing = world.run(&["models", "test"]);
+    let mut env = with_model("openai-chat", &wire, "api_key_env: SOME_API_KEY");
+    let missing = env.run(&["models", "test"]);
     assert_transcript!(told("rye models test", &missing));
-    let kept = world.feed(&["vault", "set", "SOME_API_KEY"], b"sk-from-the-vault");
+    let kept = env.feed(&["vault", "set", "SOME_API_KEY"], b"sk-from-the-vault");
     assert!(kept.status.success(), "{}", stderr(&kept));
     let asked = || wire.requests().pop().unwrap().headers["authorization"].clone();
-    let output = world.run(&["prompt", "hello"]);
+    let output = env.run(&["prompt", "hello"]);
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
         "Hello.\n",
@@ -83,10 +83,10 @@ fn a_key_is_from_the_environment_or_the_vault_and_is_written_nowhere() {
         stderr(&output)
     );
     assert_eq!(asked(), "Bearer sk-from-the-vault");
-    let record = std::fs::read(world.path("user/.local/state/rye/sessions.db")).unwrap();
+    let record = std::fs::read(env.path("user/.local/state/rye/sessions.db")).unwrap();
     assert!(!record.windows(17).any(|it| it == b"sk-from-the-vault"));
-    world.set("SOME_API_KEY", "sk-from-the-environment");
-    assert!(world.run(&["models", "test"]).status.success());
+    env.set("SOME_API_KEY", "sk-from-the-environment");
+    assert!(env.run(&["models", "test"]).status.success());
     assert_eq!(asked(), "Bearer sk-from-the-environment");
 }
 
@@ -101,16 +101,16 @@ fn a_test_says_how_it_went() {
             &Api::OpenAiChat.error_body(401, "Incorrect API key provided: sk-x."),
         ),
     ]);
-    let mut world = with_model("openai-chat", &wire, "api_key_env: SOME_API_KEY");
-    world.set("SOME_API_KEY", "sk-x");
-    let tested = json(&world.run(&["models", "test", "local/x", "--json"]));
+    let mut env = with_model("openai-chat", &wire, "api_key_env: SOME_API_KEY");
+    env.set("SOME_API_KEY", "sk-x");
+    let tested = json(&env.run(&["models", "test", "local/x", "--json"]));
     assert_eq!(
         (&tested["name"], &tested["answer"]),
         (&value!("local/x"), &value!("ready"))
     );
     assert_eq!(tested["usage"]["micro_dollars"], 20 + 2 * 10);
     assert!(tested["took_ms"].as_u64() >= tested["first_ms"].as_u64());
-    let wrong = world.run(&["models", "test"]);
+    let wrong = env.run(&["models", "test"]);
     let words = stderr(&wrong);
     assert_eq!(wrong.status.code(), Some(1));
     assert!(
@@ -119,14 +119,14 @@ fn a_test_says_how_it_went() {
     );
     assert!(words.contains("variable SOME_API_KEY"), "{words}");
     drop(wire);
-    let gone = stderr(&world.run(&["models", "test"]));
+    let gone = stderr(&env.run(&["models", "test"]));
     assert!(gone.contains("the connection to the model broke"), "{gone}");
 }
 
 #[test]
 fn what_is_wrong_says_what_to_do() {
-    let mut world = World::new();
-    world.write(
+    let mut env = TestEnv::new();
+    env.write(
         "project/.ai/config/agent/models.yaml",
         "default: ollama/qwen3\n",
     );
@@ -136,16 +136,16 @@ fn what_is_wrong_says_what_to_do() {
         "prompt hello --model ollama/qwen",
         "prompt hello",
     ];
-    let before = world.transcript(&calls);
-    world.write(
+    let before = env.transcript(&calls);
+    env.write(
         "user/.ai/config/agent/models.yaml",
         "providers:\n  mine: { api: openia }\n",
     );
-    let after = world.transcript(&["models list"]);
-    world.write("user/.ai/config/agent/models.yaml", "allow: ['ollama/*']\n");
-    let refused = world.transcript(&["models test openai/gpt-5"]);
-    world.set("RYE_MAX_TOKENS", "many");
-    let limits = world.transcript(&["models list"]);
+    let after = env.transcript(&["models list"]);
+    env.write("user/.ai/config/agent/models.yaml", "allow: ['ollama/*']\n");
+    let refused = env.transcript(&["models test openai/gpt-5"]);
+    env.set("RYE_MAX_TOKENS", "many");
+    let limits = env.transcript(&["models list"]);
     assert_transcript!(format!("{before}{after}{refused}{limits}"));
 }
 
@@ -153,12 +153,12 @@ fn what_is_wrong_says_what_to_do() {
 fn limits_of_the_environment_go_before_what_is_known() {
     let said = Api::Anthropic.stream(&Completion::text("Hello."));
     let wire = MockProvider::with_replies([Reply::stream(said)]);
-    let mut world = with_model("anthropic", &wire, "");
-    world.set("RYE_MAX_TOKENS", "77");
-    world.set("RYE_CONTEXT_WINDOW", "5000");
-    assert!(world.run(&["prompt", "hello"]).status.success());
+    let mut env = with_model("anthropic", &wire, "");
+    env.set("RYE_MAX_TOKENS", "77");
+    env.set("RYE_CONTEXT_WINDOW", "5000");
+    assert!(env.run(&["prompt", "hello"]).status.success());
     assert_eq!(wire.requests()[0].body["max_tokens"], 77);
-    let listed = json(&world.run(&["models", "list", "--json"]));
+    let listed = json(&env.run(&["models", "list", "--json"]));
     let models = listed["models"].as_array().unwrap();
     let own = models.iter().find(|model| model["name"] == "local/x");
     let own: &Value = own.unwrap();
@@ -171,28 +171,27 @@ fn limits_of_the_environment_go_before_what_is_known() {
 
 #[test]
 fn a_projects_models_count_once_somebody_trusted_has_signed_them() {
-    let world = World::new();
+    let env = TestEnv::new();
     let path = ".ai/config/agent/models.yaml";
-    world.write(&format!("project/{path}"), "default: ollama/qwen3\n");
-    let default = |world: &World| {
-        let output = world.run(&["models", "list", "--json"]);
+    env.write(&format!("project/{path}"), "default: ollama/qwen3\n");
+    let default = |env: &TestEnv| {
+        let output = env.run(&["models", "list", "--json"]);
         (
             json(&output)["default"].as_str().unwrap().to_owned(),
             stderr(&output),
         )
     };
-    let (before, words) = default(&world);
+    let (before, words) = default(&env);
     assert_eq!(before, "anthropic/claude-sonnet-5-5");
     assert!(words.contains("models.yaml is ignored"), "{words}");
     assert!(
-        world
-            .run(&["keys", "generate", "--owner", "ada"])
+        env.run(&["keys", "generate", "--owner", "ada"])
             .status
             .success()
     );
-    let signed = world.run(&["sign", path]);
+    let signed = env.run(&["sign", path]);
     assert!(signed.status.success(), "{}", stderr(&signed));
-    assert_eq!(default(&world).0, "ollama/qwen3");
+    assert_eq!(default(&env).0, "ollama/qwen3");
 }
 
 #[test]
@@ -205,15 +204,15 @@ fn a_model_that_is_busy_gives_way_to_the_next() {
         Reply::stream(Api::OpenAiChat.stream(&Completion::text("I do.")))
     });
     let more = "headers: { x-title: rye }";
-    let world = with_model("openai-chat", &wire, more);
-    let text = world.read("user/.ai/config/agent/models.yaml");
+    let env = with_model("openai-chat", &wire, more);
+    let text = env.read("user/.ai/config/agent/models.yaml");
     let text = text.replace("models: {", "models: { y: {},");
     let retry = "failover: [local/y]\nretry: { tries: 2, first_ms: 1 }\n";
-    world.write(
+    env.write(
         "user/.ai/config/agent/models.yaml",
         &format!("{retry}{text}"),
     );
-    let output = world.run(&["prompt", "who answers?"]);
+    let output = env.run(&["prompt", "who answers?"]);
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
         "I do.\n",

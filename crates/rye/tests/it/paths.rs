@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Output;
 
-use crate::support::{World, json, waits_at_a_gate};
+use crate::support::{TestEnv, json, waits_at_a_gate};
 use serde_json::{Value, json as value};
 
 const WRITE: &str = "rye:rye/file-system/write";
@@ -13,22 +13,22 @@ const KEY: &str = "user/.ai/config/keys/signing/private_key.pem";
 const LOCAL: &[&str] = &["--sandbox", "local"];
 const VIRTUAL: &[&str] = &["--sandbox", "virtual"];
 
-fn ready() -> World {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    fs::create_dir_all(world.path("project/.git/hooks")).unwrap();
-    assert!(world.run(&["init"]).status.success());
-    world
+fn ready() -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    fs::create_dir_all(env.path("project/.git/hooks")).unwrap();
+    assert!(env.run(&["init"]).status.success());
+    env
 }
 
 /// A model that makes these calls, and then says what came of the last.
-fn script(world: &World, calls: &[(&str, Value)]) {
+fn script(env: &TestEnv, calls: &[(&str, Value)]) {
     let steps = calls
         .iter()
         .map(|(tool, args)| value!({ "tool_calls": [{ "name": tool, "args": args }] }));
     let last = value!({ "text": "It said: ${last_tool_result}" });
     let steps: Vec<_> = steps.chain([last]).collect();
-    world.write(
+    env.write(
         "project/agent.yaml",
         &value!({ "steps": steps }).to_string(),
     );
@@ -51,19 +51,19 @@ fn said(output: &Output) -> String {
 }
 
 /// Runs until a person is asked, and gives the gate.
-fn asked(world: &World, sandbox: &[&str]) -> Value {
-    waits_at_a_gate(world.command().args(prompt(sandbox)).spawn().unwrap());
-    let mut listed = json(&world.run(&["gate", "list", "--json"]));
+fn asked(env: &TestEnv, sandbox: &[&str]) -> Value {
+    waits_at_a_gate(env.command().args(prompt(sandbox)).spawn().unwrap());
+    let mut listed = json(&env.run(&["gate", "list", "--json"]));
     listed["gates"].as_array_mut().unwrap().pop().unwrap()
 }
 
 /// Answers a gate, and goes on with its session.
-fn answered(world: &World, gate: &Value, answer: &str) -> Output {
+fn answered(env: &TestEnv, gate: &Value, answer: &str) -> Output {
     let id = gate["id"].as_str().unwrap();
-    let decided = world.run(&["gate", answer, id]);
+    let decided = env.run(&["gate", answer, id]);
     assert!(decided.status.success(), "{decided:?}");
     let session = gate["origin"]["session"].as_str().unwrap();
-    world.run(&["session", "resume", session])
+    env.run(&["session", "resume", session])
 }
 
 fn actions(gate: &Value) -> Vec<&str> {
@@ -73,8 +73,8 @@ fn actions(gate: &Value) -> Vec<&str> {
         .collect()
 }
 
-fn no_gates(world: &World) {
-    let listed = json(&world.run(&["gate", "list", "--json"]));
+fn no_gates(env: &TestEnv) {
+    let listed = json(&env.run(&["gate", "list", "--json"]));
     assert_eq!(listed["gates"], value!([]));
 }
 
@@ -88,10 +88,10 @@ fn an_agent_writes_git_and_ai_through_an_item_only_with_approval() {
             ".venv/bin/python",
             ".env",
         ] {
-            let world = ready();
+            let env = ready();
             let params = value!({ "path": path, "content": "[core]\n" });
-            script(&world, &[item(WRITE, &params)]);
-            let gate = asked(&world, sandbox);
+            script(&env, &[item(WRITE, &params)]);
+            let gate = asked(&env, sandbox);
             let body = gate["body"].as_str().unwrap();
             assert!(
                 body.contains(&format!("reason: it would change {path}")),
@@ -103,16 +103,16 @@ fn an_agent_writes_git_and_ai_through_an_item_only_with_approval() {
                 "{body}"
             );
             assert_eq!(actions(&gate), ["approve", "deny"]);
-            let written = world.path("project").join(path);
-            answered(&world, &gate, "deny");
+            let written = env.path("project").join(path);
+            answered(&env, &gate, "deny");
             assert!(!written.exists(), "{path}");
             if path == ".git/config" {
-                let gate = asked(&world, sandbox);
-                let output = answered(&world, &gate, "approve");
+                let gate = asked(&env, sandbox);
+                let output = answered(&env, &gate, "approve");
                 assert!(output.status.success(), "{output:?}");
                 assert_eq!(fs::read_to_string(&written).unwrap(), "[core]\n");
                 let session = gate["origin"]["session"].as_str().unwrap();
-                let verified = world.run(&["session", "verify", session]);
+                let verified = env.run(&["session", "verify", session]);
                 assert!(verified.status.success(), "{verified:?}");
             }
         }
@@ -121,11 +121,11 @@ fn an_agent_writes_git_and_ai_through_an_item_only_with_approval() {
 
 #[test]
 fn an_item_asks_in_a_virtual_session_and_says_that_it_runs_on_this_machine() {
-    let world = ready();
-    world.write("project/notes.txt", "on the disk\n");
+    let env = ready();
+    env.write("project/notes.txt", "on the disk\n");
     let read = item(READ, &value!({ "path": "notes.txt" }));
-    script(&world, &[read.clone(), read]);
-    let gate = asked(&world, VIRTUAL);
+    script(&env, &[read.clone(), read]);
+    let gate = asked(&env, VIRTUAL);
     let body = gate["body"].as_str().unwrap();
     assert!(
         body.contains("reason: it runs on this machine, outside of the virtual sandbox"),
@@ -138,21 +138,21 @@ fn an_item_asks_in_a_virtual_session_and_says_that_it_runs_on_this_machine() {
         "--for",
         "session",
     ];
-    assert!(world.run(&answer).status.success());
+    assert!(env.run(&answer).status.success());
     let session = gate["origin"]["session"].as_str().unwrap();
-    let output = world.run(&["session", "resume", session]);
+    let output = env.run(&["session", "resume", session]);
     assert!(said(&output).contains("It said: {"), "{output:?}");
     // Where the session works on this machine anyway, it does not ask.
-    let output = world.run(&prompt(LOCAL));
+    let output = env.run(&prompt(LOCAL));
     assert!(said(&output).contains("on the disk"), "{output:?}");
 }
 
 #[test]
 fn an_approval_of_an_item_for_the_session_does_not_cover_a_sensitive_path() {
-    let world = ready();
+    let env = ready();
     let write = |path: &str| item(WRITE, &value!({ "path": path, "content": "x" }));
-    script(&world, &[write("a.txt"), write(".git/config")]);
-    let gate = asked(&world, VIRTUAL);
+    script(&env, &[write("a.txt"), write(".git/config")]);
+    let gate = asked(&env, VIRTUAL);
     let answer = [
         "gate",
         "approve",
@@ -160,37 +160,37 @@ fn an_approval_of_an_item_for_the_session_does_not_cover_a_sensitive_path() {
         "--for",
         "session",
     ];
-    assert!(world.run(&answer).status.success());
+    assert!(env.run(&answer).status.success());
     let session = gate["origin"]["session"].as_str().unwrap();
-    let resumed = world.command().args(["session", "resume", session]).spawn();
+    let resumed = env.command().args(["session", "resume", session]).spawn();
     waits_at_a_gate(resumed.unwrap());
-    assert!(world.path("project/a.txt").exists());
-    assert!(!world.path("project/.git/config").exists());
+    assert!(env.path("project/a.txt").exists());
+    assert!(!env.path("project/.git/config").exists());
 }
 
 #[test]
 fn a_rule_for_items_of_low_risk_does_not_cover_a_sensitive_path() {
-    let world = ready();
+    let env = ready();
     let rules = "rules:\n  - { tool: 'rye:*', risk: [low, medium], action: allow }\n";
-    world.write("user/.ai/config/agent/approvals.yaml", rules);
+    env.write("user/.ai/config/agent/approvals.yaml", rules);
     let write = |path: &str| item(WRITE, &value!({ "path": path, "content": "x" }));
-    script(&world, &[write("a.txt"), write(".git/config")]);
-    asked(&world, VIRTUAL);
-    assert!(world.path("project/a.txt").exists());
-    assert!(!world.path("project/.git/config").exists());
+    script(&env, &[write("a.txt"), write(".git/config")]);
+    asked(&env, VIRTUAL);
+    assert!(env.path("project/a.txt").exists());
+    assert!(!env.path("project/.git/config").exists());
 }
 
 #[test]
 fn no_agent_reads_or_writes_a_private_directory() {
-    let world = ready();
+    let env = ready();
     let rules = "rules:\n  - { action: allow }\n";
-    world.write("user/.ai/config/agent/approvals.yaml", rules);
-    symlink(world.path("user/.ai/config"), world.path("project/config")).unwrap();
-    fs::hard_link(world.path(KEY), world.path("project/hard")).unwrap();
-    let key = fs::read_to_string(world.path(KEY)).unwrap();
+    env.write("user/.ai/config/agent/approvals.yaml", rules);
+    symlink(env.path("user/.ai/config"), env.path("project/config")).unwrap();
+    fs::hard_link(env.path(KEY), env.path("project/hard")).unwrap();
+    let key = fs::read_to_string(env.path(KEY)).unwrap();
     let secret = key.lines().nth(1).unwrap();
-    let absolute = world.path(KEY).display().to_string();
-    let state = world.path("user/.local/state/rye/sessions.db");
+    let absolute = env.path(KEY).display().to_string();
+    let state = env.path("user/.local/state/rye/sessions.db");
     let state = state.display().to_string();
     let linked = "config/keys/signing/private_key.pem";
     for path in [&absolute, &state, linked, "../user/.ai/config/keys", "hard"] {
@@ -203,8 +203,8 @@ fn no_agent_reads_or_writes_a_private_directory() {
             ("bash", value!({ "command": "cat *", "cwd": path })),
         ];
         for call in built_in {
-            script(&world, std::slice::from_ref(&call));
-            let output = world.run(&prompt(LOCAL));
+            script(&env, std::slice::from_ref(&call));
+            let output = env.run(&prompt(LOCAL));
             let text = said(&output);
             assert!(text.contains("private directory"), "{call:?}: {output:?}");
             assert!(!text.contains(secret), "{call:?}");
@@ -214,15 +214,15 @@ fn no_agent_reads_or_writes_a_private_directory() {
                 item(READ, &value!({ "path": path })),
                 item(WRITE, &value!({ "path": path, "content": "x" })),
             ] {
-                script(&world, std::slice::from_ref(&call));
-                let output = world.run(&prompt(sandbox));
+                script(&env, std::slice::from_ref(&call));
+                let output = env.run(&prompt(sandbox));
                 let text = said(&output);
                 assert!(text.contains("private directory"), "{call:?}: {output:?}");
             }
         }
     }
-    no_gates(&world);
-    assert_eq!(fs::read_to_string(world.path(KEY)).unwrap(), key);
+    no_gates(&env);
+    assert_eq!(fs::read_to_string(env.path(KEY)).unwrap(), key);
     // Nor does a search find it, from wherever it begins.
     for (tool, args) in [
         (
@@ -234,22 +234,22 @@ fn no_agent_reads_or_writes_a_private_directory() {
             value!({ "pattern": "**/*.pem", "path": "../user", "hidden": true }),
         ),
     ] {
-        script(&world, &[(tool, args)]);
-        let text = said(&world.run(&prompt(LOCAL)));
+        script(&env, &[(tool, args)]);
+        let text = said(&env.run(&prompt(LOCAL)));
         assert!(!text.contains("private_key"), "{tool}: {text}");
     }
 }
 
 #[test]
 fn a_person_reads_no_private_file_with_the_shipped_tools() {
-    let world = ready();
-    let folder = world.path(KEY).parent().unwrap().display().to_string();
+    let env = ready();
+    let folder = env.path(KEY).parent().unwrap().display().to_string();
     for words in [
         &["rye/file-system/read", "--path", "private_key.pem"][..],
         &["rye/file-system/list"],
     ] {
         let args = [&["execute", "--json", "--project", &folder], words].concat();
-        let output = world.run(&args);
+        let output = env.run(&args);
         assert!(!output.status.success());
         let told = json(&output);
         assert_eq!(told["error"]["code"], "private_path", "{told}");
@@ -263,74 +263,67 @@ fn a_person_reads_no_private_file_with_the_shipped_tools() {
         "--content",
         "x",
     ];
-    assert!(world.run(&mine).status.success());
+    assert!(env.run(&mine).status.success());
 }
 
 #[test]
 fn every_write_asks_where_the_workspace_is_the_home_directory() {
-    let mut world = ready();
+    let mut env = ready();
     let rules = "rules:\n  - { action: allow }\n";
-    world.write("user/.ai/config/agent/approvals.yaml", rules);
-    let keys = world.path("user").display().to_string();
-    world.set("USER_SPACE", keys);
-    let home = world.path("project").display().to_string();
-    world.set("HOME", home);
-    world.set("RYE_STATE_DIR", world.path("state").display().to_string());
-    world.set("RYE_CACHE_DIR", world.path("cache").display().to_string());
+    env.write("user/.ai/config/agent/approvals.yaml", rules);
+    let keys = env.path("user").display().to_string();
+    env.set("USER_SPACE", keys);
+    let home = env.path("project").display().to_string();
+    env.set("HOME", home);
+    env.set("RYE_STATE_DIR", env.path("state").display().to_string());
+    env.set("RYE_CACHE_DIR", env.path("cache").display().to_string());
     for path in [".bashrc", ".ssh/authorized_keys"] {
-        script(
-            &world,
-            &[("write", value!({ "path": path, "content": "x" }))],
-        );
-        let gate = asked(&world, LOCAL);
+        script(&env, &[("write", value!({ "path": path, "content": "x" }))]);
+        let gate = asked(&env, LOCAL);
         assert_eq!(gate["context"]["reason"], "hidden_in_home", "{gate}");
-        answered(&world, &gate, "deny");
+        answered(&env, &gate, "deny");
         script(
-            &world,
+            &env,
             &[item(WRITE, &value!({ "path": path, "content": "x" }))],
         );
-        let gate = asked(&world, LOCAL);
-        answered(&world, &gate, "deny");
-        assert!(!world.path("project").join(path).exists(), "{path}");
+        let gate = asked(&env, LOCAL);
+        answered(&env, &gate, "deny");
+        assert!(!env.path("project").join(path).exists(), "{path}");
     }
 }
 
 /// A graph whose one node writes a file.
-fn graph(world: &World, path: &str) {
+fn graph(env: &TestEnv, path: &str) {
     let text = format!(
         "version: \"1.0.0\"\ntool_type: graph\nrisk_level: low\n\
          executor_id: rye/core/runtimes/state-graph/runtime\n\
          permissions: [rye.execute.tool.rye.file-system.write]\nconfig:\n  start: put\n  nodes:\n    put:\n      \
          action: {{ item_id: rye/file-system/write, params: {{ path: {path}, content: x }} }}\n"
     );
-    world.write("project/.ai/tools/flow.yaml", &text);
-    let signed = world.run(&["sign", "flow"]);
+    env.write("project/.ai/tools/flow.yaml", &text);
+    let signed = env.run(&["sign", "flow"]);
     assert!(signed.status.success(), "{signed:?}");
 }
 
 #[test]
 fn the_nodes_of_a_graph_that_an_agent_runs_write_nothing_sensitive() {
-    let world = ready();
-    script(&world, &[item("rye:flow", &value!({}))]);
-    graph(&world, ".git/config");
-    let output = world.run(&prompt(&["--sandbox", "local", "--yes"]));
+    let env = ready();
+    script(&env, &[item("rye:flow", &value!({}))]);
+    graph(&env, ".git/config");
+    let output = env.run(&prompt(&["--sandbox", "local", "--yes"]));
     assert!(output.status.success(), "{output:?}");
-    assert!(!world.path("project/.git/config").exists(), "{output:?}");
-    graph(&world, "plain.txt");
-    let output = world.run(&prompt(&["--sandbox", "local", "--yes"]));
-    assert!(world.path("project/plain.txt").exists(), "{output:?}");
+    assert!(!env.path("project/.git/config").exists(), "{output:?}");
+    graph(&env, "plain.txt");
+    let output = env.run(&prompt(&["--sandbox", "local", "--yes"]));
+    assert!(env.path("project/plain.txt").exists(), "{output:?}");
     // A person who runs it has said what is to be written; what is private stays so.
-    graph(&world, ".git/config");
-    assert!(world.run(&["graph", "run", "flow"]).status.success());
-    assert!(world.path("project/.git/config").exists());
-    symlink(
-        world.path("user/.ai/config/keys"),
-        world.path("project/keys"),
-    )
-    .unwrap();
-    graph(&world, "keys/new");
-    assert!(!world.run(&["graph", "run", "flow"]).status.success());
-    assert!(!world.path("user/.ai/config/keys/new").exists());
+    graph(&env, ".git/config");
+    assert!(env.run(&["graph", "run", "flow"]).status.success());
+    assert!(env.path("project/.git/config").exists());
+    symlink(env.path("user/.ai/config/keys"), env.path("project/keys")).unwrap();
+    graph(&env, "keys/new");
+    assert!(!env.run(&["graph", "run", "flow"]).status.success());
+    assert!(!env.path("user/.ai/config/keys/new").exists());
 }
 
 #[test]
@@ -342,25 +335,25 @@ fn nothing_is_written_through_a_link_that_leads_out_of_the_project() {
         ".ai/state",
         ".ai/state/graphs",
     ] {
-        let world = World::bare();
-        let outside = world.path("outside");
+        let env = TestEnv::bare();
+        let outside = env.path("outside");
         fs::create_dir(&outside).unwrap();
-        let place = world.path("project").join(link);
+        let place = env.path("project").join(link);
         fs::create_dir_all(place.parent().unwrap()).unwrap();
         symlink(&outside, &place).unwrap();
-        let folder = world.path("project").display().to_string();
+        let folder = env.path("project").display().to_string();
         let init = ["init", "--project", &folder, "--json"];
-        let output = world.run(&init);
+        let output = env.run(&init);
         let empty = || fs::read_dir(&outside).unwrap().count() == 0;
         assert!(empty(), "{link}: {output:?}");
         if link == ".ai/state/graphs" {
             assert!(output.status.success(), "{output:?}");
-            graph(&world, "plain.txt");
-            let output = world.run(&["graph", "run", "flow", "--json"]);
+            graph(&env, "plain.txt");
+            let output = env.run(&["graph", "run", "flow", "--json"]);
             let told = json(&output);
             assert_eq!(told["error"]["code"], "leaves_project", "{told}");
             assert!(empty(), "{output:?}");
-            assert!(!world.path("project/plain.txt").exists());
+            assert!(!env.path("project/plain.txt").exists());
             continue;
         }
         assert!(!output.status.success(), "{link}");
@@ -373,20 +366,20 @@ fn nothing_is_written_through_a_link_that_leads_out_of_the_project() {
             let hint = told["error"]["hint"].as_str().unwrap();
             let fixed = std::process::Command::new("sh").args(["-c", hint]).status();
             assert!(fixed.unwrap().success());
-            assert!(world.run(&init).status.success());
+            assert!(env.run(&init).status.success());
         }
     }
 }
 
 #[test]
 fn an_approval_for_the_project_is_not_written_through_a_link() {
-    let world = ready();
-    let outside = world.path("outside");
+    let env = ready();
+    let outside = env.path("outside");
     fs::create_dir(&outside).unwrap();
-    fs::create_dir_all(world.path("project/.ai/config/agent")).unwrap();
-    symlink(&outside, world.path("project/.ai/config/agent/approved")).unwrap();
-    script(&world, &[item(READ, &value!({ "path": "agent.yaml" }))]);
-    let gate = asked(&world, VIRTUAL);
+    fs::create_dir_all(env.path("project/.ai/config/agent")).unwrap();
+    symlink(&outside, env.path("project/.ai/config/agent/approved")).unwrap();
+    script(&env, &[item(READ, &value!({ "path": "agent.yaml" }))]);
+    let gate = asked(&env, VIRTUAL);
     let answer = [
         "gate",
         "approve",
@@ -394,8 +387,8 @@ fn an_approval_for_the_project_is_not_written_through_a_link() {
         "--for",
         "project",
     ];
-    assert!(world.run(&answer).status.success());
+    assert!(env.run(&answer).status.success());
     let session = gate["origin"]["session"].as_str().unwrap();
-    let output = world.run(&["session", "resume", session]);
+    let output = env.run(&["session", "resume", session]);
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "{output:?}");
 }

@@ -3,16 +3,16 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Output;
 
-use crate::support::{World, assert_transcript, json, outcome};
+use crate::support::{TestEnv, assert_transcript, json, outcome};
 use serde_json::Value;
 
 const MODEL: &[&str] = &["--model", "scripted:agent.yaml"];
 
-fn world(script: &str) -> World {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    world.write("project/agent.yaml", script);
-    world
+fn env(script: &str) -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    env.write("project/agent.yaml", script);
+    env
 }
 
 const NOTED: &str = "{ steps: [], after_last: { text: noted } }";
@@ -31,10 +31,10 @@ fn lines(output: &Output) -> Vec<Value> {
 }
 
 /// What the model was asked in the newest session.
-fn asked(world: &World) -> String {
-    let listed = json(&world.run(&["session", "list", "--json"]));
+fn asked(env: &TestEnv) -> String {
+    let listed = json(&env.run(&["session", "list", "--json"]));
     let id = listed["sessions"][0]["id"].as_str().unwrap().to_owned();
-    let shown = json(&world.run(&["session", "show", &id, "--json"]));
+    let shown = json(&env.run(&["session", "show", &id, "--json"]));
     let message = &shown["threads"][0]["entries"][0]["kind"];
     message["parts"][0]["text"].as_str().unwrap().to_owned()
 }
@@ -43,8 +43,8 @@ fn asked(world: &World) -> String {
 #[test]
 fn a_prompt_that_cannot_be_written_down_says_so_and_ends_in_its_time() {
     let text = "x".repeat(3_000_000);
-    let world = world(&format!("steps: [{{ text: {text} }}]\n"));
-    let rye = world.command();
+    let env = env(&format!("steps: [{{ text: {text} }}]\n"));
+    let rye = env.command();
     let mut limited = std::process::Command::new("bash");
     limited.args(["-c", "trap '' XFSZ; ulimit -f 1500; exec \"$0\" \"$@\""]);
     limited.arg(rye.get_program());
@@ -74,17 +74,17 @@ fn what_comes_by_a_pipe_is_put_below_the_words_or_is_all_of_them() {
         (&["why?"], "", "why?"),
         (&[], "all of it\n", "all of it"),
     ] {
-        let world = world(NOTED);
-        let output = world.feed(&prompt(words), input.as_bytes());
+        let env = env(NOTED);
+        let output = env.feed(&prompt(words), input.as_bytes());
         assert_eq!(output.stdout, b"noted\n", "{output:?}");
-        assert_eq!(asked(&world), expected);
+        assert_eq!(asked(&env), expected);
     }
 }
 
 #[test]
 fn each_event_is_a_line_and_the_last_one_is_the_outcome() {
-    let world = world(BASH);
-    let output = world.run(&prompt(&["go", "--json"]));
+    let env = env(BASH);
+    let output = env.run(&prompt(&["go", "--json"]));
     let all = lines(&output);
     // Numbered ones without a gap, and live ones between them.
     let numbers: Vec<_> = all
@@ -118,7 +118,7 @@ fn each_event_is_a_line_and_the_last_one_is_the_outcome() {
     assert_eq!(last["answer"], "It said: ran");
     // Going on, only what is new.
     let id = last["session"].as_str().unwrap();
-    let again = lines(&world.run(&["prompt", "more", "--session", id, "--json"]));
+    let again = lines(&env.run(&["prompt", "more", "--session", id, "--json"]));
     let first = again.iter().find_map(|it| it["sequence"].as_u64());
     assert_eq!(first, numbers.last().map(|it| it + 1));
     let written = again.iter().filter(|it| it["type"] == "message_end");
@@ -128,8 +128,8 @@ fn each_event_is_a_line_and_the_last_one_is_the_outcome() {
 #[test]
 fn a_line_is_there_as_soon_as_it_happens() {
     let script = "steps:\n  - { text: 'first second', chunk_chars: 6, chunk_ms: 600000 }\n";
-    let world = world(script);
-    let mut child = world
+    let env = env(script);
+    let mut child = env
         .command()
         .args(prompt(&["go", "--json"]))
         .spawn()
@@ -175,11 +175,11 @@ fn the_exit_code_says_how_it_ended() {
         (NOTED, &["go", "--max-time", "0"], 124, "limit".into()),
         (silent, &["go", "--max-time", "1"], 124, "limit".into()),
     ] {
-        let world = world(script);
-        world.write("project/n.json", schema);
-        let said = world.run(&prompt(more));
+        let env = env(script);
+        env.write("project/n.json", schema);
+        let said = env.run(&prompt(more));
         assert_eq!(said.status.code(), Some(code), "{more:?} {said:?}");
-        let output = world.run(&prompt(&[more, &["--json"]].concat()));
+        let output = env.run(&prompt(&[more, &["--json"]].concat()));
         assert_eq!(output.status.code(), Some(code), "{more:?} {output:?}");
         assert_eq!(outcome(&output)["error"]["code"], error, "{more:?}");
     }
@@ -187,10 +187,10 @@ fn the_exit_code_says_how_it_ended() {
 
 #[test]
 fn who_does_not_wait_at_a_gate_is_told_how_it_goes_on() {
-    let world = world(BASH);
+    let env = env(BASH);
     let words = prompt(&["go", "--sandbox", "local", "--no-wait"]);
-    let mut transcript = world.transcript(&[&words.join(" ")]);
-    let output = world.run(&[&words[..], &["--json"]].concat());
+    let mut transcript = env.transcript(&[&words.join(" ")]);
+    let output = env.run(&[&words[..], &["--json"]].concat());
     let last = outcome(&output);
     let (gate, id) = (
         last["error"]["gate"].as_str().unwrap(),
@@ -199,7 +199,7 @@ fn who_does_not_wait_at_a_gate_is_told_how_it_goes_on() {
     let of_gates = lines(&output);
     let asked = of_gates.iter().find(|it| it["type"] == "decision_gate");
     assert_eq!(asked.unwrap()["data"]["gate"]["id"], gate);
-    transcript += &world.transcript(&[
+    transcript += &env.transcript(&[
         &format!("gate approve {gate}"),
         &format!("session resume {id} --quiet"),
     ]);
@@ -216,18 +216,18 @@ fn who_does_not_wait_at_a_gate_waits_for_what_runs_beside_it() {
     let slow = "{ name: task, args: { prompt: x, model: 'scripted:slow.yaml' } }";
     for gated in [of_its_own, of_a_task] {
         let script = format!("steps: [{{ tool_calls: [{gated}, {slow}] }}, {{ text: done }}]\n");
-        let world = world(&script);
-        assert!(world.run(&["init"]).status.success());
-        world.write("project/.ai/tools/deploy.yaml", deploy);
-        assert!(world.run(&["sign", "deploy"]).status.success());
+        let env = env(&script);
+        assert!(env.run(&["init"]).status.success());
+        env.write("project/.ai/tools/deploy.yaml", deploy);
+        assert!(env.run(&["sign", "deploy"]).status.success());
         let slept = "steps: [{ text: slept, delay_ms: 1500 }]\n";
-        world.write("project/slow.yaml", slept);
-        world.write("project/gated.yaml", BASH);
+        env.write("project/slow.yaml", slept);
+        env.write("project/gated.yaml", BASH);
         let words = prompt(&["go", "--sandbox", "local", "--no-wait", "--json"]);
-        let output = world.run(&words);
+        let output = env.run(&words);
         assert_eq!(output.status.code(), Some(5), "{output:?}");
         let id = outcome(&output)["session"].as_str().unwrap().to_owned();
-        let shown = json(&world.run(&["session", "show", &id, "--json"]));
+        let shown = json(&env.run(&["session", "show", &id, "--json"]));
         let results = shown["threads"][0]["entries"].to_string();
         assert!(results.contains("slept"), "{results}");
         assert!(!results.contains("interrupted"), "{results}");
@@ -242,40 +242,40 @@ fn who_does_not_wait_at_a_gate_waits_for_what_runs_beside_it() {
 #[test]
 fn who_does_not_wait_at_a_gate_does_not_wait_for_what_waits_behind_it() {
     let call = "{ name: bash, args: { command: 'echo hi' } }";
-    let world = world(&format!("steps: [{{ tool_calls: [{call}, {call}] }}]\n"));
-    let output = world.run(&prompt(&["go", "--sandbox", "local", "--no-wait"]));
+    let env = env(&format!("steps: [{{ tool_calls: [{call}, {call}] }}]\n"));
+    let output = env.run(&prompt(&["go", "--sandbox", "local", "--no-wait"]));
     assert_eq!(output.status.code(), Some(5), "{output:?}");
 }
 
 #[test]
 fn a_gate_is_told_of_also_where_nothing_else_is() {
-    let world = world(BASH);
+    let env = env(BASH);
     let words = prompt(&["go", "--sandbox", "local", "--quiet"]);
-    let mut child = world.command().args(words).spawn().unwrap();
+    let mut child = env.command().args(words).spawn().unwrap();
     let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
     let told = errors.by_ref().map_while(Result::ok).find_map(|line| {
         let (_, gate) = line.split_once("rye gate approve ")?;
         Some(gate.trim().to_owned())
     });
     let gate = told.unwrap();
-    assert!(world.run(&["gate", "approve", &gate]).status.success());
+    assert!(env.run(&["gate", "approve", &gate]).status.success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.stdout, b"It said: ran\n");
 }
 
 #[test]
 fn an_approval_with_other_arguments_runs_those_and_says_so() {
-    let world = world(BASH);
+    let env = env(BASH);
     let words = prompt(&["go", "--sandbox", "local", "--no-wait", "--json"]);
-    let last = outcome(&world.run(&words));
+    let last = outcome(&env.run(&words));
     let (gate, id) = (
         last["error"]["gate"].as_str().unwrap(),
         last["session"].as_str().unwrap(),
     );
     // What does not fit is asked about again.
     let unfit = ["gate", "approve", gate, "--arguments", "{\"order\":1}"];
-    assert!(world.run(&unfit).status.success());
-    let resumed = world.command().args(["session", "resume", id]).spawn();
+    assert!(env.run(&unfit).status.success());
+    let resumed = env.command().args(["session", "resume", id]).spawn();
     let mut resumed = resumed.unwrap();
     let mut errors = BufReader::new(resumed.stderr.take().unwrap()).lines();
     let told = errors.by_ref().map_while(Result::ok).find_map(|line| {
@@ -284,7 +284,7 @@ fn an_approval_with_other_arguments_runs_those_and_says_so() {
     });
     let second = told.unwrap();
     assert_ne!(second, gate);
-    let listed = json(&world.run(&["gate", "list", "--json"]));
+    let listed = json(&env.run(&["gate", "list", "--json"]));
     let body = listed["gates"][0]["body"].as_str().unwrap();
     assert!(body.contains("that ada wrote do not fit"), "{body}");
     let fits = [
@@ -294,12 +294,12 @@ fn an_approval_with_other_arguments_runs_those_and_says_so() {
         "--arguments",
         "{\"command\":\"echo other\"}",
     ];
-    assert!(world.run(&fits).status.success());
+    assert!(env.run(&fits).status.success());
     let output = resumed.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("ada approved other arguments"), "{said}");
     assert!(said.contains("other"), "{said}");
-    assert!(!world.path("project/out.txt").exists());
+    assert!(!env.path("project/out.txt").exists());
 }
 
 /// What fills the window of the model, an answer, and what it does when it is told to go on.
@@ -312,14 +312,14 @@ fn filled(answer: &str, then: &str) -> String {
 
 #[test]
 fn after_a_history_is_summed_up_the_agent_goes_on_and_that_is_waited_for() {
-    let world = world(&filled(
+    let env = env(&filled(
         "the answer",
         "  - tool_calls: [{ name: bash, args: { command: 'echo ran >> out.txt; cat out.txt' } }]\n  \
          - { text: 'and then it ${last_tool_result}', delay_ms: 200 }\n",
     ));
     // A gate of the turn that nobody asked for is asked about as any other.
     let more = ["go", "--sandbox", "local", "--yes"];
-    let output = world.run(&prompt(&more));
+    let output = env.run(&prompt(&more));
     let (said, beside) = (
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
@@ -337,15 +337,15 @@ fn after_a_history_is_summed_up_the_agent_goes_on_and_that_is_waited_for() {
     );
     assert!(place("user       Continue") < place("echo ran"), "{beside}");
     // Nothing is left over for whoever asks next.
-    let id = json(&world.run(&["session", "list", "--json"]))["sessions"][0]["id"].clone();
-    let again = world.run(&prompt(&["more", "--session", id.as_str().unwrap()]));
+    let id = json(&env.run(&["session", "list", "--json"]))["sessions"][0]["id"].clone();
+    let again = env.run(&prompt(&["more", "--session", id.as_str().unwrap()]));
     assert_eq!(again.stdout, b"(end of script)\n", "{again:?}");
 }
 
 #[test]
 fn each_event_up_to_the_last_turn_is_a_line() {
-    let world = world(&filled("the answer", "after_last: { text: noted }\n"));
-    let output = world.run(&prompt(&["go", "--json"]));
+    let env = env(&filled("the answer", "after_last: { text: noted }\n"));
+    let output = env.run(&prompt(&["go", "--json"]));
     let all = lines(&output);
     let kinds: Vec<_> = all.iter().map(|it| it["type"].as_str().unwrap()).collect();
     let wanted = ["turn_end", "compaction_start", "compaction_end", "turn_end"];
@@ -356,8 +356,8 @@ fn each_event_up_to_the_last_turn_is_a_line() {
 
 #[test]
 fn how_the_last_turn_ended_is_how_it_ended() {
-    let world = world(&filled("the answer", "  - { error: invalid_request }\n"));
-    let output = world.run(&prompt(&["go", "--json"]));
+    let env = env(&filled("the answer", "  - { error: invalid_request }\n"));
+    let output = env.run(&prompt(&["go", "--json"]));
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let last = outcome(&output);
     assert_eq!(
@@ -369,15 +369,15 @@ fn how_the_last_turn_ended_is_how_it_ended() {
 
 #[test]
 fn a_result_is_kept_also_if_the_agent_goes_on() {
-    let world = world(&filled(
+    let env = env(&filled(
         "---RESULT_START---\\n{\\\"n\\\": 1}\\n---RESULT_END---",
         "after_last: { text: noted }\n",
     ));
-    world.write(
+    env.write(
         "project/n.json",
         "{\"type\":\"object\",\"required\":[\"n\"]}",
     );
-    let output = world.run(&prompt(&["go", "--schema", "n.json", "--json"]));
+    let output = env.run(&prompt(&["go", "--schema", "n.json", "--json"]));
     let last = outcome(&output);
     assert_eq!(output.status.code(), Some(0), "{last}");
     assert_eq!(last["result"]["n"], 1, "{last}");
@@ -389,24 +389,24 @@ fn a_result_is_kept_also_if_the_agent_goes_on() {
 
 #[test]
 fn who_is_told_to_go_on_has_the_model_and_the_limits_of_the_prompt() {
-    let world = world(&filled("the answer", "after_last: { text: noted }\n"));
+    let env = env(&filled("the answer", "after_last: { text: noted }\n"));
     // Nothing is left for another turn, which is no failure.
-    let output = world.run(&prompt(&["go", "--max-turns", "2"]));
+    let output = env.run(&prompt(&["go", "--max-turns", "2"]));
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(output.stdout, b"the answer\n");
     // The summary is the third call of the model, and not one of the prompt.
-    let output = world.run(&prompt(&["go", "--max-turns", "3"]));
+    let output = env.run(&prompt(&["go", "--max-turns", "3"]));
     assert_eq!(output.stdout, b"the answer\n\nnoted\n", "{output:?}");
 
-    world.write(
+    env.write(
         "project/other.yaml",
         "{ steps: [], after_last: { text: other } }",
     );
     let other = ["prompt", "hi", "--json", "--model", "scripted:other.yaml"];
-    let id = outcome(&world.run(&other))["session"].clone();
+    let id = outcome(&env.run(&other))["session"].clone();
     let script = filled("the answer", "after_last: { text: noted }\n");
     let script = script.replace("steps:\n", "steps:\n  - { text: one more }\n");
-    world.write("project/agent.yaml", &script);
-    let output = world.run(&prompt(&["go", "--session", id.as_str().unwrap()]));
+    env.write("project/agent.yaml", &script);
+    let output = env.run(&prompt(&["go", "--session", id.as_str().unwrap()]));
     assert_eq!(output.stdout, b"the answer\n\nnoted\n", "{output:?}");
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::support::{World, json, outcome, waits_at_a_gate};
+use crate::support::{TestEnv, json, outcome, waits_at_a_gate};
 
 const SCRIPT: &str = "\
 steps:
@@ -13,17 +13,17 @@ steps:
   - text: 'It said: ${last_tool_result}'
 ";
 
-fn ready() -> World {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    world.set("RYE_STATE_DIR", world.path("state").to_str().unwrap());
-    world.write("project/agent.yaml", SCRIPT);
-    assert!(world.run(&["init"]).status.success());
-    world
+fn ready() -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    env.set("RYE_STATE_DIR", env.path("state").to_str().unwrap());
+    env.write("project/agent.yaml", SCRIPT);
+    assert!(env.run(&["init"]).status.success());
+    env
 }
 
-fn answered(world: &World) -> String {
-    let output = world.run(&["prompt", "go", "--model", "scripted:agent.yaml", "--json"]);
+fn answered(env: &TestEnv) -> String {
+    let output = env.run(&["prompt", "go", "--model", "scripted:agent.yaml", "--json"]);
     outcome(&output)["session"].as_str().unwrap().to_owned()
 }
 
@@ -44,9 +44,9 @@ fn can() -> bool {
 
 /// Runs `rye` where the folder of the state is on a disk that is read-only. Root may write
 /// whatever a file's mode says, so for it that is so in earnest.
-fn read_only(world: &World, args: &[&str]) -> Output {
-    let state = world.path("state");
-    let rye = world.command();
+fn read_only(env: &TestEnv, args: &[&str]) -> Output {
+    let state = env.path("state");
+    let rye = env.command();
     if !is_root() {
         let modes = |folder: u32, file: u32| {
             let set = |path: &Path, mode: u32| {
@@ -62,7 +62,7 @@ fn read_only(world: &World, args: &[&str]) -> Output {
             set(&state, folder);
         };
         modes(0o500, 0o400);
-        let output = world.run(args);
+        let output = env.run(args);
         modes(0o700, 0o600);
         return output;
     }
@@ -94,9 +94,9 @@ fn what_was_written_can_be_read_where_nothing_can_be() {
     if !can() {
         return;
     }
-    let world = ready();
-    let id = answered(&world);
-    let before = lies_in(&world.path("state"));
+    let env = ready();
+    let id = answered(&env);
+    let before = lies_in(&env.path("state"));
     for args in [
         &["session", "list"][..],
         &["session", "show", &id],
@@ -105,14 +105,13 @@ fn what_was_written_can_be_read_where_nothing_can_be() {
         &["replay", &id],
         &["gate", "list"],
     ] {
-        let output = read_only(&world, args);
+        let output = read_only(&env, args);
         assert!(output.status.success(), "{args:?}: {output:?}");
     }
-    let listed = json(&read_only(&world, &["session", "list", "--json"]));
+    let listed = json(&read_only(&env, &["session", "list", "--json"]));
     assert_eq!(listed["sessions"][0]["id"], id);
     assert!(
-        world
-            .run(&["session", "verify", "work.jsonl"])
+        env.run(&["session", "verify", "work.jsonl"])
             .status
             .success()
     );
@@ -121,16 +120,16 @@ fn what_was_written_can_be_read_where_nothing_can_be() {
         &["prompt", "go", "--session", &id],
         &["session", "rm", &id],
     ] {
-        let output = read_only(&world, args);
+        let output = read_only(&env, args);
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
         assert!(told.contains("sessions.db can only be read here"), "{told}");
         assert!(told.contains("export RYE_STATE_DIR="), "{told}");
     }
-    let health = read_only(&world, &["doctor"]);
+    let health = read_only(&env, &["doctor"]);
     let told = String::from_utf8_lossy(&health.stdout);
     assert!(told.contains("nothing can be added"), "{told}");
-    assert!(lies_in(&world.path("state")) == before);
+    assert!(lies_in(&env.path("state")) == before);
 }
 
 /// What was written last may not be in the file yet.
@@ -139,31 +138,31 @@ fn what_a_killed_process_left_can_be_read_where_nothing_can_be_written() {
     if !can() {
         return;
     }
-    let world = ready();
-    let mut prompt = world.command();
+    let env = ready();
+    let mut prompt = env.command();
     let asked = ["prompt", "go", "--model", "scripted:agent.yaml"];
     prompt.args(asked).args(["--sandbox", "local"]);
     waits_at_a_gate(prompt.spawn().unwrap());
-    let log = world.path("state/sessions.db-wal");
+    let log = env.path("state/sessions.db-wal");
     assert!(fs::metadata(&log).unwrap().len() > 0);
-    let before = lies_in(&world.path("state"));
-    let listed = json(&read_only(&world, &["session", "list", "--json"]));
+    let before = lies_in(&env.path("state"));
+    let listed = json(&read_only(&env, &["session", "list", "--json"]));
     assert_eq!(
         listed["pending_gates"].as_array().unwrap().len(),
         1,
         "{listed}"
     );
     let id = listed["sessions"][0]["id"].as_str().unwrap();
-    let shown = read_only(&world, &["session", "show", id]);
+    let shown = read_only(&env, &["session", "show", id]);
     assert!(shown.status.success(), "{shown:?}");
-    assert!(lies_in(&world.path("state")) == before);
+    assert!(lies_in(&env.path("state")) == before);
 
     // Without its index the log cannot be read by those who may not write one.
-    fs::remove_file(world.path("state/sessions.db-shm")).unwrap();
-    let refused = read_only(&world, &["session", "list"]);
+    fs::remove_file(env.path("state/sessions.db-shm")).unwrap();
+    let refused = read_only(&env, &["session", "list"]);
     let told = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert!(told.contains("Copy the folder"), "{told}");
-    let listed = json(&world.run(&["session", "list", "--json"]));
+    let listed = json(&env.run(&["session", "list", "--json"]));
     assert_eq!(listed["pending_gates"].as_array().unwrap().len(), 1);
 }

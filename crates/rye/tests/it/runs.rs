@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use crate::support::{World, assert_transcript, json, told};
+use crate::support::{TestEnv, assert_transcript, json, told};
 use lillux::process::Handle;
 
 fn tool(command: &str) -> String {
@@ -13,11 +13,11 @@ fn tool(command: &str) -> String {
     )
 }
 
-/// A world with tools: one that ends well, one that fails, one that waits to be ended.
-fn ready() -> World {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    assert!(world.run(&["init"]).status.success());
+/// A `TestEnv` with tools: one that ends well, one that fails, one that waits to be ended.
+fn ready() -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    assert!(env.run(&["init"]).status.success());
     for (name, command) in [
         ("good", "echo working"),
         ("bad", "echo working; exit 3"),
@@ -26,15 +26,15 @@ fn ready() -> World {
             "sleep 600 & echo $! >pid.new; mv pid.new pid; wait",
         ),
     ] {
-        world.write(&format!("project/.ai/tools/{name}.yaml"), &tool(command));
+        env.write(&format!("project/.ai/tools/{name}.yaml"), &tool(command));
     }
-    assert!(world.run(&["sign", "--all"]).status.success());
-    world
+    assert!(env.run(&["sign", "--all"]).status.success());
+    env
 }
 
 /// Starts a tool in the background.
-fn start(world: &World, tool: &str) -> String {
-    let document = json(&world.run(&["execute", tool, "--async", "--json"]));
+fn start(env: &TestEnv, tool: &str) -> String {
+    let document = json(&env.run(&["execute", tool, "--async", "--json"]));
     assert_eq!(document["run"]["state"], "running", "{document}");
     document["run"]["id"]
         .as_str()
@@ -42,36 +42,36 @@ fn start(world: &World, tool: &str) -> String {
         .to_owned()
 }
 
-fn state(world: &World, id: &str) -> String {
-    let document = json(&world.run(&["run", "status", id, "--json"]));
+fn state(env: &TestEnv, id: &str) -> String {
+    let document = json(&env.run(&["run", "status", id, "--json"]));
     document["run"]["state"]
         .as_str()
         .unwrap_or_default()
         .to_owned()
 }
 
-fn folder(world: &World, id: &str) -> std::path::PathBuf {
-    world.path(&format!("user/.local/state/rye/runs/{id}"))
+fn folder(env: &TestEnv, id: &str) -> std::path::PathBuf {
+    env.path(&format!("user/.local/state/rye/runs/{id}"))
 }
 
 #[test]
 fn a_run_is_started_followed_and_looked_at() {
-    let world = ready();
-    let mut transcript = world.transcript(&["run list", "execute --async good --quiet"]);
+    let env = ready();
+    let mut transcript = env.transcript(&["run list", "execute --async good --quiet"]);
     let id = transcript
         .lines()
         .find(|line| line.len() == 20 && line.starts_with("20"))
         .unwrap()
         .to_owned();
-    transcript += &world.transcript(&[
+    transcript += &env.transcript(&[
         &format!("run tail {id} --follow"),
         &format!("run status {id}"),
         &format!("run status {id} --json"),
         &format!("run cancel {id}"),
         "run list",
     ]);
-    let failed = start(&world, "bad");
-    transcript += &world.transcript(&[
+    let failed = start(&env, "bad");
+    transcript += &env.transcript(&[
         &format!("run tail {failed} --follow --json"),
         &format!("run status {failed}"),
         "run list",
@@ -81,21 +81,21 @@ fn a_run_is_started_followed_and_looked_at() {
 
 #[test]
 fn a_run_that_is_cancelled_ends_with_all_it_started() {
-    let world = ready();
-    let id = start(&world, "endless");
-    let lookup = [world.path("project")];
+    let env = ready();
+    let id = start(&env, "endless");
+    let lookup = [env.path("project")];
     // The tool says in a file that it has begun.
-    while !world.path("project/pid").exists() {
+    while !env.path("project/pid").exists() {
         lillux::watch::paths(&lookup, Some(Duration::from_millis(200))).ok();
     }
-    let sleeper: i32 = world.read("project/pid").trim().parse().unwrap();
+    let sleeper: i32 = env.read("project/pid").trim().parse().unwrap();
     let sleeper = Handle::of_running(sleeper).unwrap();
-    assert_eq!(state(&world, &id), "running");
-    let output = world.run(&["run", "cancel", &id]);
+    assert_eq!(state(&env, &id), "running");
+    let output = env.run(&["run", "cancel", &id]);
     assert!(output.status.success(), "{output:?}");
     assert!(!sleeper.is_alive().unwrap());
     let mut transcript = told("rye run cancel RUN", &output);
-    transcript += &world.transcript(&[
+    transcript += &env.transcript(&[
         &format!("run cancel {id} --json"),
         &format!("run tail {id} --follow"),
         "run list",
@@ -105,29 +105,29 @@ fn a_run_that_is_cancelled_ends_with_all_it_started() {
 
 #[test]
 fn a_run_whose_process_is_gone_without_a_result_is_lost() {
-    let world = ready();
-    let id = start(&world, "endless");
-    while !world.path("project/pid").exists() {
-        lillux::watch::paths(&[world.path("project")], Some(Duration::from_millis(200))).ok();
+    let env = ready();
+    let id = start(&env, "endless");
+    while !env.path("project/pid").exists() {
+        lillux::watch::paths(&[env.path("project")], Some(Duration::from_millis(200))).ok();
     }
-    let text = fs::read_to_string(folder(&world, &id).join("handle")).unwrap();
+    let text = fs::read_to_string(folder(&env, &id).join("handle")).unwrap();
     let handle: Handle = text.trim().parse().unwrap();
     handle.kill(Duration::ZERO).unwrap();
-    assert_eq!(state(&world, &id), "lost");
+    assert_eq!(state(&env, &id), "lost");
     // Another process with its number is not it.
     let me = i32::try_from(std::process::id()).unwrap();
     let (_, rest) = text.split_once(':').unwrap();
-    fs::write(folder(&world, &id).join("handle"), format!("{me}:{rest}")).unwrap();
-    assert_eq!(state(&world, &id), "lost");
+    fs::write(folder(&env, &id).join("handle"), format!("{me}:{rest}")).unwrap();
+    assert_eq!(state(&env, &id), "lost");
 }
 
 #[test]
 fn nobody_else_may_read_what_is_written_down() {
-    let world = ready();
-    let id = start(&world, "good");
-    world.run(&["run", "tail", &id, "--follow"]);
+    let env = ready();
+    let id = start(&env, "good");
+    env.run(&["run", "tail", &id, "--follow"]);
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    let folder = folder(&world, &id);
+    let folder = folder(&env, &id);
     assert_eq!(mode(&folder), 0o700);
     assert_eq!(mode(folder.parent().unwrap()), 0o700);
     let files = fs::read_dir(&folder)
@@ -142,44 +142,44 @@ fn nobody_else_may_read_what_is_written_down() {
 
 #[test]
 fn runs_are_found_by_the_beginning_of_their_id() {
-    let world = ready();
-    let id = start(&world, "good");
-    world.run(&["run", "tail", &id, "--follow"]);
-    assert_eq!(state(&world, &id[..id.len() - 1]), "success");
-    assert_transcript!(world.transcript(&["run status nothing", "run tail 1999", "run cancel x"]));
+    let env = ready();
+    let id = start(&env, "good");
+    env.run(&["run", "tail", &id, "--follow"]);
+    assert_eq!(state(&env, &id[..id.len() - 1]), "success");
+    assert_transcript!(env.transcript(&["run status nothing", "run tail 1999", "run cancel x"]));
 }
 
 #[test]
 fn a_run_that_is_over_can_be_removed_and_one_that_is_not_cannot() {
-    let world = ready();
-    let (good, endless) = (start(&world, "good"), start(&world, "endless"));
-    world.run(&["run", "tail", &good, "--follow"]);
-    let mut transcript = world.transcript(&[&format!("run rm {endless}")]);
-    assert!(folder(&world, &endless).exists());
+    let env = ready();
+    let (good, endless) = (start(&env, "good"), start(&env, "endless"));
+    env.run(&["run", "tail", &good, "--follow"]);
+    let mut transcript = env.transcript(&[&format!("run rm {endless}")]);
+    assert!(folder(&env, &endless).exists());
     // The tool says in a file that it has begun.
-    while !world.path("project/pid").exists() {
-        lillux::watch::paths(&[world.path("project")], Some(Duration::from_millis(200))).ok();
+    while !env.path("project/pid").exists() {
+        lillux::watch::paths(&[env.path("project")], Some(Duration::from_millis(200))).ok();
     }
-    assert!(world.run(&["run", "cancel", &endless]).status.success());
-    transcript += &world.transcript(&[
+    assert!(env.run(&["run", "cancel", &endless]).status.success());
+    transcript += &env.transcript(&[
         &format!("run rm {endless} --json"),
         &format!("run rm {good}"),
         &format!("run rm {good}"),
         "run list",
     ]);
-    assert!(!folder(&world, &endless).exists());
+    assert!(!folder(&env, &endless).exists());
     assert_transcript!(transcript);
 }
 
 #[test]
 fn a_cancelled_run_says_when_it_ended() {
-    let world = ready();
-    let id = start(&world, "endless");
-    while !world.path("project/pid").exists() {
-        lillux::watch::paths(&[world.path("project")], Some(Duration::from_millis(200))).ok();
+    let env = ready();
+    let id = start(&env, "endless");
+    while !env.path("project/pid").exists() {
+        lillux::watch::paths(&[env.path("project")], Some(Duration::from_millis(200))).ok();
     }
-    assert!(world.run(&["run", "cancel", &id]).status.success());
-    let document = json(&world.run(&["run", "status", &id, "--json"]));
+    assert!(env.run(&["run", "cancel", &id]).status.success());
+    let document = json(&env.run(&["run", "status", &id, "--json"]));
     assert_eq!(document["run"]["state"], "cancelled", "{document}");
     let (started, ended) = (&document["run"]["started_at"], &document["run"]["ended_at"]);
     assert!(ended.as_str() > started.as_str(), "{document}");

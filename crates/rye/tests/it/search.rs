@@ -1,6 +1,6 @@
 //! `rye search`: what is found, in which order, and what it says of signatures.
 
-use crate::support::{World, assert_transcript, json};
+use crate::support::{TestEnv, assert_transcript, json};
 
 fn tool(description: &str) -> String {
     format!(
@@ -10,17 +10,17 @@ fn tool(description: &str) -> String {
 
 #[test]
 fn items_are_found_by_words_and_narrowed_by_options() {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    world.run(&["init"]);
-    world.write(
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    env.run(&["init"]);
+    env.write(
         "project/.ai/tools/text/count.py",
         &tool("Counts the words of a file"),
     );
-    world.write("user/.ai/tools/text/count.py", &tool("An older one"));
-    world.write("project/.ai/tools/broken.py", "__version__ = compute()\n");
-    world.run(&["sign", "text/count"]);
-    assert_transcript!(world.transcript(&[
+    env.write("user/.ai/tools/text/count.py", &tool("An older one"));
+    env.write("project/.ai/tools/broken.py", "__version__ = compute()\n");
+    env.run(&["sign", "text/count"]);
+    assert_transcript!(env.transcript(&[
         "search counts words --space project",
         "search cuonts --space project",
         "search --limit 2 --space project",
@@ -32,7 +32,7 @@ fn items_are_found_by_words_and_narrowed_by_options() {
         "search x --type thing",
         "search x --space nowhere",
     ]));
-    let document = json(&world.run(&["search", "text/count", "--json"]));
+    let document = json(&env.run(&["search", "text/count", "--json"]));
     let hit = &document["hits"][0];
     assert_eq!(hit["item"], "tool:text/count");
     assert_eq!(hit["signature"]["state"], "verified");
@@ -41,13 +41,13 @@ fn items_are_found_by_words_and_narrowed_by_options() {
 
 #[test]
 fn a_change_is_seen_at_the_next_search() {
-    let world = World::new();
-    world.write("project/.ai/tools/a.py", &tool("apples"));
+    let env = TestEnv::new();
+    env.write("project/.ai/tools/a.py", &tool("apples"));
     let found = |words: &str| {
-        let document = json(&world.run(&["search", words, "--space", "project", "--json"]));
+        let document = json(&env.run(&["search", words, "--space", "project", "--json"]));
         document["total"].as_u64()
     };
     assert_eq!((found("apples"), found("pears")), (Some(1), Some(0)));
-    world.write("project/.ai/tools/a.py", &tool("pears!"));
+    env.write("project/.ai/tools/a.py", &tool("pears!"));
     assert_eq!((found("apples"), found("pears")), (Some(0), Some(1)));
 }

@@ -7,7 +7,7 @@ use std::process::Output;
 
 use crate::mcp_support::appears;
 use crate::mcp_support::stdio::Client;
-use crate::support::World;
+use crate::support::TestEnv;
 use serde_json::{Value, json};
 
 /// A server that tells its environment in every way that it has.
@@ -45,17 +45,17 @@ for line in sys.stdin:
 const SECRET: &str = "open\"sesame-4711";
 
 /// A project with a key, a `.env` and a server that has a secret of the vault.
-fn ready() -> World {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    assert!(world.run(&["init"]).status.success());
-    world.write("server.py", SERVER);
-    let server = world.path("server.py");
+fn ready() -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    assert!(env.run(&["init"]).status.success());
+    env.write("server.py", SERVER);
+    let server = env.path("server.py");
     let add = ["mcp", "add", "s", "--secret", "API_KEY", "--", "python3"];
     let add = [&add[..], &[server.to_str().unwrap()]].concat();
-    let added = world.feed(&add, format!("{SECRET}\n").as_bytes());
+    let added = env.feed(&add, format!("{SECRET}\n").as_bytes());
     assert!(added.status.success(), "{added:?}");
-    let discovered = world.run(&["mcp", "discover", "s"]);
+    let discovered = env.run(&["mcp", "discover", "s"]);
     assert!(discovered.status.success(), "{discovered:?}");
     let flow = "version: \"1.0.0\"\ntool_type: graph\n\
         executor_id: rye/core/runtimes/state-graph/runtime\n\
@@ -63,9 +63,9 @@ fn ready() -> World {
         config:\n  start: go\n  nodes:\n    go:\n      action: { primary: execute, \
         item_type: tool, item_id: mcp/s/tell, params: {} }\n      assign: { all: '${result}' }\n      \
         next: done\n    done: { type: return, output: { all: '${state.all}' } }\n";
-    world.write("project/.ai/tools/flow.yaml", flow);
-    assert!(world.run(&["sign", "flow"]).status.success());
-    world
+    env.write("project/.ai/tools/flow.yaml", flow);
+    assert!(env.run(&["sign", "flow"]).status.success());
+    env
 }
 
 fn both(output: &Output) -> String {
@@ -93,16 +93,16 @@ fn nowhere_in(folder: &Path, secret: &str) {
 }
 
 /// What came of a run in the background, once it has ended.
-fn ended(world: &World, started: &Output) -> String {
+fn ended(env: &TestEnv, started: &Output) -> String {
     let id = String::from_utf8(started.stdout.clone()).unwrap();
-    let folder = world.path("user/.local/state/rye/runs").join(id.trim());
+    let folder = env.path("user/.local/state/rye/runs").join(id.trim());
     appears(&folder.join("result.json"));
-    both(&world.run(&["run", "status", id.trim()])) + &both(&world.run(&["run", "tail", id.trim()]))
+    both(&env.run(&["run", "status", id.trim()])) + &both(&env.run(&["run", "tail", id.trim()]))
 }
 
 #[test]
 fn a_secret_of_the_vault_does_not_come_back_from_a_server() {
-    let world = ready();
+    let env = ready();
     for args in [
         &["execute", "mcp/s/tell"][..],
         &["execute", "mcp/s/tell", "--json"],
@@ -112,20 +112,20 @@ fn a_secret_of_the_vault_does_not_come_back_from_a_server() {
         &["mcp", "call", "s", "wrong", "--json"],
         &["graph", "run", "flow"],
     ] {
-        is_masked(&both(&world.run(args)));
+        is_masked(&both(&env.run(args)));
     }
     is_masked(&ended(
-        &world,
-        &world.run(&["execute", "mcp/s/tell", "--async"]),
+        &env,
+        &env.run(&["execute", "mcp/s/tell", "--async"]),
     ));
-    nowhere_in(&world.path("project"), "sesame");
-    nowhere_in(&world.path("user"), "sesame");
+    nowhere_in(&env.path("project"), "sesame");
+    nowhere_in(&env.path("user"), "sesame");
 }
 
 #[test]
 fn a_client_does_not_see_it_either() {
-    let world = ready();
-    let mut client = Client::connect(&world);
+    let env = ready();
+    let mut client = Client::connect(&env);
     let arguments = json!({ "item_type": "tool", "item_id": "mcp/s/tell" });
     let params = json!({
         "name": "execute", "arguments": arguments, "_meta": { "progressToken": 7 },
@@ -144,40 +144,37 @@ fn a_client_does_not_see_it_either() {
 
 #[test]
 fn what_the_projects_env_calls_a_secret_does_not_come_back_from_a_tool() {
-    let world = ready();
+    let env = ready();
     let text = "DB_PASSWORD=sesame-street\nGREETING=hello-there\nPIN_KEY=short\n";
-    world.write("project/.env", text);
+    env.write("project/.env", text);
     let command = ". ./.env; echo $DB_PASSWORD $GREETING $PIN_KEY; echo $DB_PASSWORD | base64; \
                    printf %s ${DB_PASSWORD%t} >&2; sleep 0.1; echo t >&2";
     let bash = ["execute", "rye/bash/bash", "--command", command];
-    let output = both(&world.run(&bash));
+    let output = both(&env.run(&bash));
     is_masked(&output);
     assert!(output.contains("[masked] hello-there short"), "{output}");
     assert!(!output.contains("c2VzYW1l"), "{output}");
-    is_masked(&ended(
-        &world,
-        &world.run(&[&bash[..], &["--async"]].concat()),
-    ));
+    is_masked(&ended(&env, &env.run(&[&bash[..], &["--async"]].concat())));
     let json =
         json!({ "command": ". ./.env; echo '{\"password\": \"'$DB_PASSWORD'\"}'" }).to_string();
-    is_masked(&both(&world.run(&[
+    is_masked(&both(&env.run(&[
         "execute",
         "rye/bash/bash",
         "--json",
         "--params",
         &json,
     ])));
-    nowhere_in(&world.path("user/.local"), "sesame");
+    nowhere_in(&env.path("user/.local"), "sesame");
 }
 
 #[test]
 fn output_that_is_too_long_is_kept_without_secrets() {
-    let world = ready();
-    world.write("project/.env", "DB_PASSWORD=sesame-street\n");
+    let env = ready();
+    env.write("project/.env", "DB_PASSWORD=sesame-street\n");
     let command = "for i in $(seq 100000); do echo line $i ${DB_PASSWORD}; done";
-    crate::mcp_support::tool(&world, "long", command);
-    assert!(world.run(&["sign", "long"]).status.success());
-    let output = world.run(&["execute", "long"]);
+    crate::mcp_support::tool(&env, "long", command);
+    assert!(env.run(&["sign", "long"]).status.success());
+    let output = env.run(&["execute", "long"]);
     assert!(output.status.success(), "{output:?}");
     let aside = String::from_utf8(output.stderr).unwrap();
     let hint = aside
@@ -186,27 +183,27 @@ fn output_that_is_too_long_is_kept_without_secrets() {
     let whole = fs::read_to_string(hint.unwrap()).unwrap();
     assert_eq!(whole.lines().count(), 100_000);
     assert!(whole.ends_with("line 100000 [masked]\n"));
-    nowhere_in(&world.path("user"), "sesame");
+    nowhere_in(&env.path("user"), "sesame");
 }
 
 #[test]
 fn a_result_that_is_too_long_is_told_with_where_all_of_it_is() {
-    let world = World::new();
-    assert!(world.run(&["init"]).status.success());
+    let env = TestEnv::new();
+    assert!(env.run(&["init"]).status.success());
     let long = SERVER.replace("\"it is \" + key", "\"x\" * (3 << 20)");
-    world.write(
+    env.write(
         "server.py",
         &long.replace("os.environ[\"API_KEY\"]", "\"none\""),
     );
-    let server = world.path("server.py").display().to_string();
+    let server = env.path("server.py").display().to_string();
     for args in [
         &["mcp", "add", "s", "--", "python3", &server][..],
         &["mcp", "discover", "s"],
     ] {
-        let output = world.run(args);
+        let output = env.run(args);
         assert!(output.status.success(), "{output:?}");
     }
-    let output = world.run(&["execute", "mcp/s/text"]);
+    let output = env.run(&["execute", "mcp/s/text"]);
     let aside = String::from_utf8(output.stderr).unwrap();
     assert!(
         aside.contains("its result is longer than what is shown"),
@@ -221,27 +218,27 @@ fn a_result_that_is_too_long_is_told_with_where_all_of_it_is() {
 
 #[test]
 fn no_tool_is_given_what_is_the_programs_own() {
-    let mut world = World::new();
-    assert!(world.run(&["init"]).status.success());
+    let mut env = TestEnv::new();
+    assert!(env.run(&["init"]).status.success());
     let models = "providers:\n  mine:\n    api: openai-chat\n    base_url: http://127.0.0.1:9/v1\n    \
                   api_key_env: MY_LLM\n    models: { small: {} }\n  \
                   other:\n    api: openai-chat\n    base_url: http://127.0.0.1:9/v1\n    \
                   api_key_env: PATH\n    models: { tiny: {} }\n";
-    world.write("user/.ai/config/agent/models.yaml", models);
+    env.write("user/.ai/config/agent/models.yaml", models);
     // What nobody has signed says nothing.
     let foreign = models.replace("MY_LLM", "GREETING");
-    world.write("project/.ai/config/agent/models.yaml", &foreign);
+    env.write("project/.ai/config/agent/models.yaml", &foreign);
     for name in [
         "MY_LLM",
         "RYE_MCP_TOKEN",
         "RYE_SIGNING_KEY",
         "OPENROUTER_API_KEY",
     ] {
-        world.set(name, "sesame");
+        env.set(name, "sesame");
     }
-    world.set("RYE_MAX_TOKENS", "1000");
-    world.set("GREETING", "hello");
-    let output = world.run(&["execute", "rye/bash/bash", "--command", "env"]);
+    env.set("RYE_MAX_TOKENS", "1000");
+    env.set("GREETING", "hello");
+    let output = env.run(&["execute", "rye/bash/bash", "--command", "env"]);
     let all = both(&output);
     assert!(output.status.success() && !all.contains("sesame"), "{all}");
     for kept in ["RYE_MAX_TOKENS=1000", "GREETING=hello", "PATH=/"] {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use crate::support::{World, json, outcome};
+use crate::support::{TestEnv, json, outcome};
 use lillux::Hash;
 use serde_json::Value;
 
@@ -38,28 +38,28 @@ fn of_task() -> Hash {
     counted(7, 30_000)
 }
 
-fn ready() -> World {
-    let mut world = World::new();
-    world.set("USER", "ada");
+fn ready() -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
     let script = SCRIPT.replace("OWN", &own().to_hex());
     let script = script.replace("TASK", &of_task().to_hex());
-    world.write("project/agent.yaml", &script);
-    world.write("project/other.yaml", OTHER);
-    assert!(world.run(&["init"]).status.success());
-    world
+    env.write("project/agent.yaml", &script);
+    env.write("project/other.yaml", OTHER);
+    assert!(env.run(&["init"]).status.success());
+    env
 }
 
-fn worked(world: &World) -> String {
-    let output = world.run(&["prompt", "go", "--model", "scripted:agent.yaml", "--json"]);
+fn worked(env: &TestEnv) -> String {
+    let output = env.run(&["prompt", "go", "--model", "scripted:agent.yaml", "--json"]);
     outcome(&output)["session"].as_str().unwrap().to_owned()
 }
 
 /// A session with a task, exported; what `export` says, and the file.
-fn exported(world: &World) -> (String, Value, Vec<Value>) {
-    let id = worked(world);
-    let said = world.run(&["session", "export", &id, "--output", "work.jsonl", "--json"]);
+fn exported(env: &TestEnv) -> (String, Value, Vec<Value>) {
+    let id = worked(env);
+    let said = env.run(&["session", "export", &id, "--output", "work.jsonl", "--json"]);
     assert!(said.status.success(), "{said:?}");
-    let text = world.read("project/work.jsonl");
+    let text = env.read("project/work.jsonl");
     let longest = text.lines().map(str::len).max().unwrap();
     assert!(longest < 200_000, "a line has {longest} bytes");
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -76,10 +76,10 @@ fn whole(lines: &[Value]) -> String {
     format!("{text}{end}\n")
 }
 
-/// The file of a blob of a world.
-fn blob(world: &World, hash: &Hash) -> PathBuf {
+/// The file of a blob of an environment.
+fn blob(env: &TestEnv, hash: &Hash) -> PathBuf {
     let name = hash.to_hex();
-    let database = find(&world.path("user"), "sessions.db").unwrap();
+    let database = find(&env.path("user"), "sessions.db").unwrap();
     let blobs = database.with_file_name("blobs").join("blobs");
     blobs.join(&name[..2]).join(&name[2..4]).join(name)
 }
@@ -99,8 +99,8 @@ fn find(folder: &std::path::Path, name: &str) -> Option<PathBuf> {
 }
 
 /// The troubles with blobs that a check finds, by their hashes.
-fn troubles(world: &World, what: &str) -> Vec<(String, String)> {
-    let verified = json(&world.run(&["session", "verify", what, "--json"]));
+fn troubles(env: &TestEnv, what: &str) -> Vec<(String, String)> {
+    let verified = json(&env.run(&["session", "verify", what, "--json"]));
     let sessions = verified["sessions"].as_array().unwrap();
     let faults = sessions
         .iter()
@@ -152,30 +152,25 @@ fn long_output_can_be_read_on_another_machine() {
 
 #[test]
 fn a_fork_takes_along_what_it_shares() {
-    let world = ready();
-    let id = worked(&world);
-    let forked = json(&world.run(&["session", "fork", &id, "--json"]));
+    let env = ready();
+    let id = worked(&env);
+    let forked = json(&env.run(&["session", "fork", &id, "--json"]));
     let fork = forked["session"].as_str().unwrap();
-    let said = world.run(&["session", "export", fork, "--output", "f.jsonl", "--json"]);
+    let said = env.run(&["session", "export", fork, "--output", "f.jsonl", "--json"]);
     assert_eq!(json(&said)["blobs"], 1, "{said:?}");
-    assert!(
-        world
-            .run(&["session", "verify", "f.jsonl"])
-            .status
-            .success()
-    );
+    assert!(env.run(&["session", "verify", "f.jsonl"]).status.success());
 }
 
 #[test]
 fn a_blob_that_is_missing_from_a_file_or_altered_in_it_is_found_out() {
-    let world = ready();
-    let (_, _, lines) = exported(&world);
+    let env = ready();
+    let (_, _, lines) = exported(&env);
     let is = |line: &Value, hash: &Hash| line["blob"]["hash"] == hash.to_hex();
 
     let without = lines.iter().filter(|line| !is(line, &of_task()));
     let without: Vec<_> = without.cloned().collect();
-    world.write("project/without.jsonl", &whole(&without));
-    let found = troubles(&world, "without.jsonl");
+    env.write("project/without.jsonl", &whole(&without));
+    let found = troubles(&env, "without.jsonl");
     assert_eq!(found, [("missing".into(), of_task().to_hex())]);
 
     let mut other = lines.clone();
@@ -183,8 +178,8 @@ fn a_blob_that_is_missing_from_a_file_or_altered_in_it_is_found_out() {
     let bytes = piece["blob"]["bytes"].as_str().unwrap();
     let bytes = format!("AAAA{}", &bytes[4..]);
     piece["blob"]["bytes"] = bytes.into();
-    world.write("project/other.jsonl", &whole(&other));
-    let found = troubles(&world, "other.jsonl");
+    env.write("project/other.jsonl", &whole(&other));
+    let found = troubles(&env, "other.jsonl");
     assert_eq!(found, [("altered".into(), own().to_hex())]);
 
     // Nothing of such a file is taken in.
@@ -199,24 +194,24 @@ fn a_blob_that_is_missing_from_a_file_or_altered_in_it_is_found_out() {
     let at = lines.iter().rposition(|line| is(line, &own())).unwrap();
     let mut half = lines;
     half.remove(at);
-    world.write("project/half.jsonl", &whole(&half));
-    let output = world.run(&["session", "verify", "half.jsonl"]);
+    env.write("project/half.jsonl", &whole(&half));
+    let output = env.run(&["session", "verify", "half.jsonl"]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
 }
 
 #[test]
 fn a_blob_that_is_gone_or_altered_here_is_found_out_and_told_when_exported() {
-    let world = ready();
-    let id = worked(&world);
+    let env = ready();
+    let id = worked(&env);
     let told = [(&own(), "altered"), (&of_task(), "missing")];
-    fs::remove_file(blob(&world, &of_task())).unwrap();
-    fs::remove_file(blob(&world, &own())).unwrap();
-    fs::write(blob(&world, &own()), "something else").unwrap();
-    let mut found = troubles(&world, &id);
+    fs::remove_file(blob(&env, &of_task())).unwrap();
+    fs::remove_file(blob(&env, &own())).unwrap();
+    fs::write(blob(&env, &own()), "something else").unwrap();
+    let mut found = troubles(&env, &id);
     found.sort();
     let expected = told.map(|(hash, trouble)| (trouble.to_owned(), hash.to_hex()));
     assert_eq!(found, expected);
-    let said = world.run(&["session", "export", &id, "--output", "w.jsonl", "--json"]);
+    let said = env.run(&["session", "export", &id, "--output", "w.jsonl", "--json"]);
     assert!(said.status.success(), "{said:?}");
     let missing = json(&said)["missing_blobs"].as_array().unwrap().len();
     assert_eq!(missing, 2);
@@ -225,7 +220,7 @@ fn a_blob_that_is_gone_or_altered_here_is_found_out_and_told_when_exported() {
         warned.contains(&format!("blob:{} is not exported", of_task())),
         "{warned}"
     );
-    let missing: Vec<_> = troubles(&world, "w.jsonl")
+    let missing: Vec<_> = troubles(&env, "w.jsonl")
         .into_iter()
         .map(|it| it.0)
         .collect();

@@ -1,7 +1,7 @@
 //! `rye session verify`, `export`, `import` and `fork`: a record that proves itself and can
 //! be taken elsewhere.
 
-use crate::support::{World, assert_transcript, json, outcome, waits_at_a_gate};
+use crate::support::{TestEnv, assert_transcript, json, outcome, waits_at_a_gate};
 use serde_json::Value;
 
 const SCRIPT: &str = "\
@@ -11,29 +11,29 @@ steps:
   - text: 'And again.'
 ";
 
-fn ready() -> World {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    world.write("project/agent.yaml", SCRIPT);
-    assert!(world.run(&["init"]).status.success());
-    world
+fn ready() -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    env.write("project/agent.yaml", SCRIPT);
+    assert!(env.run(&["init"]).status.success());
+    env
 }
 
 /// A session with one answered prompt.
-fn answered(world: &World) -> String {
-    let output = world.run(&["prompt", "go", "--model", "scripted:agent.yaml", "--json"]);
+fn answered(env: &TestEnv) -> String {
+    let output = env.run(&["prompt", "go", "--model", "scripted:agent.yaml", "--json"]);
     outcome(&output)["session"].as_str().unwrap().to_owned()
 }
 
 #[test]
 fn an_export_replaces_an_earlier_one_and_nothing_else_unasked() {
-    let world = ready();
-    let id = answered(&world);
-    world.write("project/precious.txt", "years of work\n");
+    let env = ready();
+    let id = answered(&env);
+    env.write("project/precious.txt", "years of work\n");
     for more in [&[][..], &["--script"]] {
         let export = |file: &str| {
             let args = [&["session", "export", &id, "--output", file], more].concat();
-            world.run(&args)
+            env.run(&args)
         };
         let refused = export("precious.txt");
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
@@ -42,7 +42,7 @@ fn an_export_replaces_an_earlier_one_and_nothing_else_unasked() {
             told.contains("is no export") && told.contains("--force"),
             "{told}"
         );
-        assert_eq!(world.read("project/precious.txt"), "years of work\n");
+        assert_eq!(env.read("project/precious.txt"), "years of work\n");
         let file = format!("o{}", more.len());
         for _ in 0..2 {
             assert!(export(&file).status.success());
@@ -56,10 +56,9 @@ fn an_export_replaces_an_earlier_one_and_nothing_else_unasked() {
         "precious.txt",
         "--force",
     ];
-    assert!(world.run(&forced).status.success());
+    assert!(env.run(&forced).status.success());
     assert!(
-        world
-            .run(&["session", "verify", "precious.txt"])
+        env.run(&["session", "verify", "precious.txt"])
             .status
             .success()
     );
@@ -67,23 +66,21 @@ fn an_export_replaces_an_earlier_one_and_nothing_else_unasked() {
 
 #[test]
 fn a_session_is_verified_here_and_from_its_file() {
-    let world = ready();
-    let id = answered(&world);
-    let mut transcript = world.transcript(&[
+    let env = ready();
+    let id = answered(&env);
+    let mut transcript = env.transcript(&[
         &format!("session verify {id}"),
         &format!("session export {id} --output work.jsonl"),
         "session verify work.jsonl",
         "session import work.jsonl",
     ]);
-    let text = world
-        .read("project/work.jsonl")
-        .replace("It said", "It sang");
-    world.write("project/sung.jsonl", &text);
+    let text = env.read("project/work.jsonl").replace("It said", "It sang");
+    env.write("project/sung.jsonl", &text);
     let cut: Vec<_> = text.lines().take(3).collect();
-    world.write("project/cut.jsonl", &cut.join("\n"));
-    let more = format!("{}x", world.read("project/work.jsonl"));
-    world.write("project/more.jsonl", &more);
-    transcript += &world.transcript(&[
+    env.write("project/cut.jsonl", &cut.join("\n"));
+    let more = format!("{}x", env.read("project/work.jsonl"));
+    env.write("project/more.jsonl", &more);
+    transcript += &env.transcript(&[
         "session verify more.jsonl",
         "session verify sung.jsonl",
         "session verify cut.jsonl",
@@ -96,13 +93,13 @@ fn a_session_is_verified_here_and_from_its_file() {
 
 #[test]
 fn a_database_in_which_somebody_wrote_is_found_out() {
-    let world = ready();
-    let id = answered(&world);
+    let env = ready();
+    let id = answered(&env);
     write_in(
-        &world,
+        &env,
         "UPDATE engine_log SET doc = replace(doc, 'echo hi', 'echo ho') WHERE kind = 'entry'",
     );
-    let output = world.run(&["session", "verify", &id, "--json"]);
+    let output = env.run(&["session", "verify", &id, "--json"]);
     assert_eq!(output.status.code(), Some(3));
     let faults = &json(&output)["sessions"][0]["faults"];
     assert_eq!(faults[0]["trouble"], "altered", "{faults}");
@@ -111,9 +108,9 @@ fn a_database_in_which_somebody_wrote_is_found_out() {
 
 #[test]
 fn altered_rows_of_the_database_are_found() {
-    let world = ready();
-    let id = answered(&world);
-    assert!(world.run(&["session", "verify", &id]).status.success());
+    let env = ready();
+    let id = answered(&env);
+    assert!(env.run(&["session", "verify", &id]).status.success());
     let sessions = "UPDATE engine_sessions SET doc = json_set(doc, ";
     let threads = "UPDATE engine_threads SET doc = json_set(doc, ";
     let prompts = "UPDATE engine_log SET doc = json_set(doc, ";
@@ -139,9 +136,9 @@ fn altered_rows_of_the_database_are_found() {
     ] {
         let copy = ["engine_sessions", "engine_threads", "engine_log"];
         let copies = copy.map(|it| format!("CREATE TABLE copy_{it} AS SELECT * FROM {it};"));
-        batch_in(&world, &copies.concat());
-        write_in(&world, &format!("{statement}{back}"));
-        let output = world.run(&["session", "verify", &id]);
+        batch_in(&env, &copies.concat());
+        write_in(&env, &format!("{statement}{back}"));
+        let output = env.run(&["session", "verify", &id]);
         assert_eq!(output.status.code(), Some(3), "{statement}{back}");
         let restore = |it: &str| {
             let key = "number";
@@ -150,24 +147,24 @@ fn altered_rows_of_the_database_are_found() {
                  DROP TABLE copy_{it};"
             )
         };
-        batch_in(&world, &copy.map(restore).concat());
-        let output = world.run(&["session", "verify", &id]);
+        batch_in(&env, &copy.map(restore).concat());
+        let output = env.run(&["session", "verify", &id]);
         assert!(output.status.success(), "{output:?}");
     }
     write_in(
-        &world,
+        &env,
         "UPDATE engine_threads SET usage = json_set(usage, '$.micro_dollars', 9)",
     );
-    let output = world.run(&["session", "verify", &id]);
+    let output = env.run(&["session", "verify", &id]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
 }
 
 #[test]
 fn altered_file_is_not_imported_unless_that_is_allowed() {
-    let world = ready();
-    let id = answered(&world);
-    let file = world.run(&["session", "export", &id]).stdout;
-    assert!(world.run(&["session", "rm", &id]).status.success());
+    let env = ready();
+    let id = answered(&env);
+    let file = env.run(&["session", "export", &id]).stdout;
+    assert!(env.run(&["session", "rm", &id]).status.success());
     // Altered by somebody who knows the format: the checksum is right, the signatures are not.
     let text = String::from_utf8(file).unwrap();
     let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
@@ -179,14 +176,14 @@ fn altered_file_is_not_imported_unless_that_is_allowed() {
     let mut end: Value = serde_json::from_str(&last).unwrap();
     end["end"]["hash"] = lillux::Hash::of(&body).to_hex().into();
     let altered = format!("{body}{end}\n");
-    let refused = world.feed(&["session", "import", "-", "--json"], altered.as_bytes());
+    let refused = env.feed(&["session", "import", "-", "--json"], altered.as_bytes());
     assert_eq!(refused.status.code(), Some(3), "{refused:?}");
-    assert!(!world.run(&["session", "show", &id]).status.success());
+    assert!(!env.run(&["session", "show", &id]).status.success());
     let allow = ["session", "import", "-", "--allow-unverified"];
-    let imported = world.feed(&allow, altered.as_bytes());
+    let imported = env.feed(&allow, altered.as_bytes());
     assert!(imported.status.success(), "{imported:?}");
     for args in [&["session", "list"][..], &["session", "show", &id]] {
-        let shown = world.run(args);
+        let shown = env.run(args);
         let shown = String::from_utf8_lossy(&shown.stdout);
         assert!(shown.contains("imported unverified"), "{shown}");
     }
@@ -199,18 +196,18 @@ fn altered_file_is_not_imported_unless_that_is_allowed() {
         "--model",
         "scripted:agent.yaml",
     ];
-    world.run(&more);
-    let output = world.run(&["session", "verify", &id]);
+    env.run(&more);
+    let output = env.run(&["session", "verify", &id]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
 }
 
 #[test]
 fn many_prompts_at_once_on_one_database_all_succeed() {
     const COUNT: usize = 32;
-    let world = ready();
-    world.write("project/agent.yaml", "steps: [{ text: hello }]\n");
+    let env = ready();
+    env.write("project/agent.yaml", "steps: [{ text: hello }]\n");
     let start = |_| {
-        let mut prompt = world.command();
+        let mut prompt = env.command();
         prompt.args(["prompt", "go", "--model", "scripted:agent.yaml"]);
         let piped = std::process::Stdio::piped;
         prompt.stdout(piped()).stderr(piped()).spawn().unwrap()
@@ -220,19 +217,19 @@ fn many_prompts_at_once_on_one_database_all_succeed() {
         let output = one.wait_with_output().unwrap();
         assert!(output.status.success(), "{output:?}");
     }
-    let listed = json(&world.run(&["session", "list", "--json"]));
+    let listed = json(&env.run(&["session", "list", "--json"]));
     assert_eq!(listed["sessions"].as_array().unwrap().len(), COUNT);
 }
 
 #[test]
 fn what_was_altered_so_that_nobody_can_read_it_is_found_out_with_its_place() {
-    let world = ready();
-    let id = answered(&world);
+    let env = ready();
+    let id = answered(&env);
     write_in(
-        &world,
+        &env,
         "UPDATE engine_log SET doc = '{' || doc WHERE kind = 'entry' AND doc LIKE '%echo hi%'",
     );
-    let shown = world.run(&["session", "verify", &id]);
+    let shown = env.run(&["session", "verify", &id]);
     let said = String::from_utf8_lossy(&shown.stderr);
     assert_eq!(shown.status.code(), Some(3), "{said}");
     assert!(said.contains("the store cannot be read: entry "), "{said}");
@@ -240,21 +237,21 @@ fn what_was_altered_so_that_nobody_can_read_it_is_found_out_with_its_place() {
 
 #[test]
 fn a_session_that_cannot_be_read_hides_no_other() {
-    let world = ready();
-    let (broken, whole) = (answered(&world), answered(&world));
+    let env = ready();
+    let (broken, whole) = (answered(&env), answered(&env));
     write_in(
-        &world,
+        &env,
         &format!(
             "UPDATE engine_sessions SET doc = replace(doc, 'status', 'x') WHERE id = '{broken}'"
         ),
     );
-    let listed = world.run(&["session", "list"]);
+    let listed = env.run(&["session", "list"]);
     let listed = String::from_utf8_lossy(&listed.stdout);
     let line = |id: &str| listed.lines().find(|line| line.contains(id)).unwrap();
     assert!(line(&broken).contains("cannot be read"), "{listed}");
     assert!(!line(&whole).contains("cannot be read"), "{listed}");
-    assert!(world.run(&["session", "verify", &whole]).status.success());
-    let shown = world.run(&["session", "verify", &broken]);
+    assert!(env.run(&["session", "verify", &whole]).status.success());
+    let shown = env.run(&["session", "verify", &broken]);
     let said = String::from_utf8_lossy(&shown.stderr);
     assert_eq!(shown.status.code(), Some(3), "{said}");
     assert!(said.contains(&format!("session {broken}: ")), "{said}");
@@ -262,7 +259,7 @@ fn a_session_that_cannot_be_read_hides_no_other() {
 
 #[test]
 fn a_gate_or_a_task_that_was_removed_is_missed() {
-    let world = ready();
+    let env = ready();
     let tasks = "\
 steps:
   - tool_calls:
@@ -270,28 +267,28 @@ steps:
       - { name: bash, args: { command: 'echo hi' } }
   - text: done
 ";
-    world.write("project/agent.yaml", tasks);
-    world.write("project/other.yaml", "steps: [{ text: ok }]\n");
+    env.write("project/agent.yaml", tasks);
+    env.write("project/other.yaml", "steps: [{ text: ok }]\n");
     let args = ["prompt", "go", "--model", "scripted:agent.yaml", "--json"];
-    let mut command = world.command();
+    let mut command = env.command();
     let command = command.args(args).args(["--sandbox", "local", "--yes"]);
     let output = command.output().unwrap();
     let id = outcome(&output)["session"].as_str().unwrap().to_owned();
     let missing = || {
-        let verified = world.run(&["session", "verify", &id, "--json"]);
+        let verified = env.run(&["session", "verify", &id, "--json"]);
         let faults = json(&verified)["sessions"][0]["faults"].clone();
         let faults = faults.as_array().unwrap().clone();
         let troubles = faults.iter().map(|it| it["trouble"].clone());
         (verified.status.code(), troubles.collect::<Vec<_>>())
     };
     assert_eq!(missing(), (Some(0), vec![]));
-    write_in(&world, "DELETE FROM engine_decision_gates");
+    write_in(&env, "DELETE FROM engine_decision_gates");
     assert_eq!(missing(), (Some(3), vec!["missing".into()]));
-    let removed = world.run(&["session", "list", "--json"]);
+    let removed = env.run(&["session", "list", "--json"]);
     let listed = json(&removed)["sessions"].as_array().unwrap().clone();
     let mut ids = listed.iter().map(|it| it["id"].as_str().unwrap());
     let task = ids.find(|it| it.starts_with("task-")).unwrap();
-    let removed = world.run(&["session", "rm", task]);
+    let removed = env.run(&["session", "rm", task]);
     assert!(removed.status.success(), "{removed:?}");
     assert_eq!(missing(), (Some(3), vec!["missing".into(); 2]));
 }
@@ -299,7 +296,7 @@ steps:
 /// Tasks are taken in before the session that they belong to.
 #[test]
 fn an_import_that_was_cut_off_is_made_good_by_another() {
-    let world = ready();
+    let env = ready();
     let tasks = "\
 steps:
   - tool_calls:
@@ -307,15 +304,15 @@ steps:
       - { name: task, args: { prompt: y, model: 'scripted:other.yaml' } }
   - text: done
 ";
-    world.write("project/agent.yaml", tasks);
-    world.write("project/other.yaml", "steps: [{ text: ok }]\n");
-    let output = world.run(&["prompt", "go", "--model", "scripted:agent.yaml", "--json"]);
+    env.write("project/agent.yaml", tasks);
+    env.write("project/other.yaml", "steps: [{ text: ok }]\n");
+    let output = env.run(&["prompt", "go", "--model", "scripted:agent.yaml", "--json"]);
     let id = outcome(&output)["session"].as_str().unwrap().to_owned();
-    let listed = json(&world.run(&["session", "list", "--json"]));
+    let listed = json(&env.run(&["session", "list", "--json"]));
     let mut listed = listed["sessions"].as_array().unwrap().iter();
     let task = listed.find_map(|it| it["id"].as_str().filter(|id| id.starts_with("task-")));
     let well = |args: &[&str]| {
-        let output = world.run(args);
+        let output = env.run(args);
         assert!(output.status.success(), "{output:?}");
     };
     well(&["session", "export", &id, "--output", "it.jsonl"]);
@@ -325,20 +322,20 @@ steps:
     well(&["session", "import", "task.jsonl"]);
     well(&["session", "import", "it.jsonl"]);
     well(&["session", "verify", &id]);
-    let twice = world.run(&["session", "import", "it.jsonl"]);
+    let twice = env.run(&["session", "import", "it.jsonl"]);
     assert_eq!(twice.status.code(), Some(1), "{twice:?}");
 }
 
 /// Runs several statements.
-fn batch_in(world: &World, statements: &str) {
-    let database = find(&world.path("user"), "sessions.db").unwrap();
+fn batch_in(env: &TestEnv, statements: &str) {
+    let database = find(&env.path("user"), "sessions.db").unwrap();
     let db = rusqlite::Connection::open(database).unwrap();
     db.execute_batch(statements).unwrap();
 }
 
 /// Changes the database as nobody should.
-fn write_in(world: &World, statement: &str) {
-    let database = find(&world.path("user"), "sessions.db").unwrap();
+fn write_in(env: &TestEnv, statement: &str) {
+    let database = find(&env.path("user"), "sessions.db").unwrap();
     let db = rusqlite::Connection::open(database).unwrap();
     assert!(db.execute(statement, []).unwrap() > 0);
 }
@@ -347,45 +344,45 @@ fn write_in(world: &World, statement: &str) {
 /// asked.
 #[test]
 fn a_session_that_cannot_be_read_says_so_until_it_can() {
-    let world = ready();
-    let id = answered(&world);
+    let env = ready();
+    let id = answered(&env);
     let said = |output: &std::process::Output| String::from_utf8_lossy(&output.stdout).into_owned();
     write_in(
-        &world,
+        &env,
         "UPDATE engine_log SET doc = '{' || doc WHERE kind = 'entry' AND doc LIKE '%echo hi%'",
     );
-    let output = world.run(&["prompt", "more", "--session", &id]);
+    let output = env.run(&["prompt", "more", "--session", &id]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(told.contains("the store cannot be read"), "{told}");
-    let listed = said(&world.run(&["session", "list"]));
+    let listed = said(&env.run(&["session", "list"]));
     assert!(listed.contains("rye session resume"), "{listed}");
-    let listed = json(&world.run(&["session", "list", "--json"]));
+    let listed = json(&env.run(&["session", "list", "--json"]));
     assert_eq!(listed["sessions"][0]["status"], "error");
 
     write_in(
-        &world,
+        &env,
         "UPDATE engine_log SET doc = substr(doc, 2) WHERE doc LIKE '{{%'",
     );
-    let resumed = world.run(&["session", "resume", &id]);
+    let resumed = env.run(&["session", "resume", &id]);
     assert!(said(&resumed).contains("And again."), "{resumed:?}");
-    let listed = json(&world.run(&["session", "list", "--json"]));
+    let listed = json(&env.run(&["session", "list", "--json"]));
     assert_eq!(listed["sessions"][0]["status"], "running");
-    assert!(world.run(&["session", "verify", &id]).status.success());
+    assert!(env.run(&["session", "verify", &id]).status.success());
 }
 
 /// Every line of a file is what the schema of the protocol says.
 #[test]
 fn what_is_exported_fits_the_published_schema() {
-    let world = ready();
+    let env = ready();
     let failing = "steps:\n  - tool_calls: [{ name: task, args: { prompt: x, model: 'scripted:none' } }, { name: none }]\n  - error: invalid_request\n";
-    world.write("project/agent.yaml", failing);
-    let output = world.run(&["prompt", "go", "--model", "scripted:agent.yaml"]);
+    env.write("project/agent.yaml", failing);
+    let output = env.run(&["prompt", "go", "--model", "scripted:agent.yaml"]);
     assert_eq!(output.status.code(), Some(1));
-    let listed = json(&world.run(&["session", "list", "--json"]));
+    let listed = json(&env.run(&["session", "list", "--json"]));
     let sessions = listed["sessions"].as_array().unwrap();
     let id = sessions.last().unwrap()["id"].as_str().unwrap();
-    let file = world.run(&["session", "export", id]).stdout;
+    let file = env.run(&["session", "export", id]).stdout;
     let schema = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../docs/reference/protocol.schema.json"
@@ -459,7 +456,7 @@ fn a_session_goes_on_on_another_machine() {
 
 /// A file of a session that waits to run what was approved where it comes from; it works in
 /// the folder that it did.
-fn approved_elsewhere(here: &World) -> (String, Vec<u8>) {
+fn approved_elsewhere(here: &TestEnv) -> (String, Vec<u8>) {
     let script = SCRIPT.replace("echo hi", "touch ran");
     here.write("project/agent.yaml", &script);
     let asked = ["prompt", "go", "--model", "scripted:agent.yaml"];
@@ -482,7 +479,7 @@ fn approved_elsewhere(here: &World) -> (String, Vec<u8>) {
 /// Whoever gives somebody a file does not approve anything in their place.
 #[test]
 fn what_a_stranger_approved_is_asked_again() {
-    let mut nobody = World::new();
+    let mut nobody = TestEnv::new();
     nobody.set("USER", "mallory");
     for (here, why) in [
         (nobody, "nobody signed the decision"),
@@ -537,7 +534,7 @@ fn what_somebody_trusted_approved_runs() {
 }
 
 /// Trusts the key of another machine.
-fn trust(there: &World, here: &World) {
+fn trust(there: &TestEnv, here: &TestEnv) {
     let key = here.run(&["keys", "show"]).stdout;
     let shown = String::from_utf8(key).unwrap();
     let start = shown.find("-----BEGIN").unwrap();
@@ -548,29 +545,29 @@ fn trust(there: &World, here: &World) {
 
 #[test]
 fn a_fork_shares_the_past_up_to_an_entry() {
-    let world = ready();
-    let id = answered(&world);
-    let shown = json(&world.run(&["session", "show", &id, "--json"]));
+    let env = ready();
+    let id = answered(&env);
+    let shown = json(&env.run(&["session", "show", &id, "--json"]));
     let entries = shown["threads"][0]["entries"].as_array().unwrap();
     let first = entries[0]["id"].as_str().unwrap();
-    let forked = world.run(&["session", "fork", &id, "--at", first, "--json"]);
+    let forked = env.run(&["session", "fork", &id, "--at", first, "--json"]);
     let fork = json(&forked)["session"].as_str().unwrap().to_owned();
-    assert!(world.run(&["session", "verify", &fork]).status.success());
-    let shown = json(&world.run(&["session", "show", &fork, "--json"]));
+    assert!(env.run(&["session", "verify", &fork]).status.success());
+    let shown = json(&env.run(&["session", "show", &fork, "--json"]));
     let own = shown["threads"][0]["entries"].as_array().unwrap();
     assert_eq!(own.len(), 1);
     assert_eq!(own[0]["hash"], entries[0]["hash"]);
-    let unknown = world.run(&["session", "fork", &id, "--at", "nothing"]);
+    let unknown = env.run(&["session", "fork", &id, "--at", "nothing"]);
     assert_eq!(unknown.status.code(), Some(1));
 }
 
 #[test]
 fn without_a_key_nothing_is_signed_and_verify_says_so() {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    world.write("project/agent.yaml", SCRIPT);
-    let id = answered(&world);
-    let output = world.run(&["session", "verify", &id]);
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    env.write("project/agent.yaml", SCRIPT);
+    let id = answered(&env);
+    let output = env.run(&["session", "verify", &id]);
     assert_eq!(output.status.code(), Some(3));
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(
@@ -580,12 +577,12 @@ fn without_a_key_nothing_is_signed_and_verify_says_so() {
     for word in ["not as it was", "added"] {
         assert!(!told.contains(word), "nobody altered it: {told}");
     }
-    let verified = json(&world.run(&["session", "verify", &id, "--json"]));
+    let verified = json(&env.run(&["session", "verify", &id, "--json"]));
     let faults = verified["sessions"][0]["faults"].as_array().unwrap();
     assert_eq!(faults.len(), 1, "{faults:?}");
     assert_eq!(faults[0]["trouble"], "signature");
     // A seal stands for all that came before it.
-    assert!(world.run(&["init"]).status.success());
+    assert!(env.run(&["init"]).status.success());
     let more = [
         "prompt",
         "more",
@@ -594,12 +591,12 @@ fn without_a_key_nothing_is_signed_and_verify_says_so() {
         "--model",
         "scripted:agent.yaml",
     ];
-    assert!(world.run(&more).status.success());
-    assert!(world.run(&["session", "verify", &id]).status.success());
+    assert!(env.run(&more).status.success());
+    assert!(env.run(&["session", "verify", &id]).status.success());
     write_in(
-        &world,
+        &env,
         "UPDATE engine_log SET doc = replace(doc, 'hi', 'ho') WHERE kind = 'entry'",
     );
-    let output = world.run(&["session", "verify", &id]);
+    let output = env.run(&["session", "verify", &id]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("not as it was"));
 }

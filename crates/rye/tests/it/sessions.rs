@@ -4,7 +4,7 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStderr, Output};
 
-use crate::support::{World, assert_transcript, json, outcome, told};
+use crate::support::{TestEnv, assert_transcript, json, outcome, told};
 
 /// A model that runs a command and tells what came of it.
 const SCRIPT: &str = "\
@@ -24,11 +24,11 @@ const UNCONFINED: &[&str] = &[
     "local",
 ];
 
-fn ready() -> World {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    world.write("project/agent.yaml", SCRIPT);
-    world
+fn ready() -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    env.write("project/agent.yaml", SCRIPT);
+    env
 }
 
 fn field(output: &Output, name: &str) -> String {
@@ -47,8 +47,8 @@ struct Waiting {
 
 impl Waiting {
     /// Comes back once it has said which gate it waits at.
-    fn start(world: &World) -> Self {
-        let mut child = world.command().args(UNCONFINED).spawn().unwrap();
+    fn start(env: &TestEnv) -> Self {
+        let mut child = env.command().args(UNCONFINED).spawn().unwrap();
         let errors = BufReader::new(child.stderr.take().unwrap());
         let gate = String::new();
         let mut waiting = Self {
@@ -97,12 +97,11 @@ impl Drop for Waiting {
 
 #[test]
 fn an_answer_goes_to_standard_output_and_the_work_to_standard_error() {
-    let world = ready();
-    let mut transcript =
-        world.transcript(&["session list", "prompt go --model scripted:agent.yaml"]);
-    let listed = json(&world.run(&["session", "list", "--json"]));
+    let env = ready();
+    let mut transcript = env.transcript(&["session list", "prompt go --model scripted:agent.yaml"]);
+    let listed = json(&env.run(&["session", "list", "--json"]));
     let id = listed["sessions"][0]["id"].as_str().unwrap();
-    transcript += &world.transcript(&[
+    transcript += &env.transcript(&[
         &format!("prompt once more --session {id} --quiet"),
         "session list",
         &format!("session show {id}"),
@@ -113,19 +112,19 @@ fn an_answer_goes_to_standard_output_and_the_work_to_standard_error() {
     ]);
     assert_transcript!(transcript);
     // The command ran in memory.
-    assert!(!world.path("project/out.txt").exists());
+    assert!(!env.path("project/out.txt").exists());
 }
 
 #[test]
 fn a_script_reads_how_it_ended_in_the_last_line() {
-    let world = ready();
-    let output = world.run(&[PROMPT, &["--json"]].concat());
+    let env = ready();
+    let output = env.run(&[PROMPT, &["--json"]].concat());
     let document = outcome(&output);
     assert_eq!(document["status"], "success");
     assert_eq!(document["answer"], "It said: ran");
     assert_eq!(document["end"], "end_turn");
     let session = field(&output, "session");
-    let shown = json(&world.run(&["session", "show", &session, "--json"]));
+    let shown = json(&env.run(&["session", "show", &session, "--json"]));
     let entries = shown["threads"][0]["entries"].as_array().unwrap();
     let roles: Vec<_> = entries.iter().map(|entry| &entry["kind"]["role"]).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "assistant"]);
@@ -133,9 +132,9 @@ fn a_script_reads_how_it_ended_in_the_last_line() {
 
 #[test]
 fn what_cannot_be_is_told_with_the_next_command() {
-    let world = ready();
-    world.write("project/broken.yaml", "steps: [{ txt: a }]\n");
-    assert_transcript!(world.transcript(&[
+    let env = ready();
+    env.write("project/broken.yaml", "steps: [{ txt: a }]\n");
+    assert_transcript!(env.transcript(&[
         "prompt go",
         "prompt go --model scripted:agents.yaml",
         "prompt go --model scripted:broken.yaml",
@@ -148,26 +147,26 @@ fn what_cannot_be_is_told_with_the_next_command() {
 
 #[test]
 fn a_gate_is_opened_in_one_process_and_answered_from_another() {
-    let world = ready();
-    let waiting = Waiting::start(&world);
+    let env = ready();
+    let waiting = Waiting::start(&env);
     let gate = waiting.gate.clone();
-    let listed = json(&world.run(&["gate", "list", "--json"]));
+    let listed = json(&env.run(&["gate", "list", "--json"]));
     assert_eq!(listed["gates"][0]["id"], gate.as_str());
     assert_eq!(listed["gates"].as_array().unwrap().len(), 1);
-    let mut transcript = world.transcript(&[
+    let mut transcript = env.transcript(&[
         "session list",
         "gate list",
         &format!("session show {}", waiting.session()),
         &format!("session resume {}", waiting.session()),
         &format!("session rm {}", waiting.session()),
     ]);
-    assert!(!world.path("project/out.txt").exists());
-    transcript += &world.transcript(&[&format!("gate approve {gate}")]);
+    assert!(!env.path("project/out.txt").exists());
+    transcript += &env.transcript(&[&format!("gate approve {gate}")]);
     let (out, _, code) = waiting.end();
     assert_eq!((out.as_str(), code), ("It said: ran\n", Some(0)));
-    assert_eq!(world.read("project/out.txt"), "ran\n");
+    assert_eq!(env.read("project/out.txt"), "ran\n");
     // The first decision holds.
-    transcript += &world.transcript(&[
+    transcript += &env.transcript(&[
         &format!("gate approve {gate}"),
         &format!("gate deny {gate}"),
         "gate list",
@@ -177,37 +176,37 @@ fn a_gate_is_opened_in_one_process_and_answered_from_another() {
 
 #[test]
 fn a_gate_outlives_the_process_that_opened_it() {
-    let world = ready();
-    let waiting = Waiting::start(&world);
+    let env = ready();
+    let waiting = Waiting::start(&env);
     let (gate, session) = (waiting.gate.clone(), waiting.session());
     waiting.kill();
-    let mut transcript = world.transcript(&[&format!("gate approve {gate}")]);
+    let mut transcript = env.transcript(&[&format!("gate approve {gate}")]);
     // From elsewhere: the session knows its folder.
     let resume = || {
-        let mut command = world.command();
+        let mut command = env.command();
         let args = ["session", "resume", &session];
-        command.args(args).current_dir(world.path("user"));
+        command.args(args).current_dir(env.path("user"));
         command.output().unwrap()
     };
     transcript += &told("rye session resume ID", &resume());
     transcript += &told("rye session resume ID", &resume());
     assert_transcript!(transcript);
-    assert_eq!(world.read("project/out.txt"), "ran\n");
+    assert_eq!(env.read("project/out.txt"), "ran\n");
 }
 
 #[test]
 fn all_that_comes_of_a_session_that_goes_on_is_told_once() {
-    let world = ready();
+    let env = ready();
     let looks = "  - tool_calls: [{ name: glob, args: { pattern: '*' } }]\n".repeat(20);
-    let script = world.read("project/agent.yaml");
+    let script = env.read("project/agent.yaml");
     let (first, last) = script.split_once("  - text").unwrap();
     let script = format!("{first}{looks}  - text{last}");
-    world.write("project/agent.yaml", &script);
-    let waiting = Waiting::start(&world);
+    env.write("project/agent.yaml", &script);
+    let waiting = Waiting::start(&env);
     let (gate, session) = (waiting.gate.clone(), waiting.session());
     waiting.kill();
-    assert!(world.run(&["gate", "deny", &gate]).status.success());
-    let output = world.run(&["session", "resume", &session]);
+    assert!(env.run(&["gate", "deny", &gate]).status.success());
+    let output = env.run(&["session", "resume", &session]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
     // All but the prompt, the call and the gate with its decision, which were there before.
@@ -218,43 +217,43 @@ fn all_that_comes_of_a_session_that_goes_on_is_told_once() {
 
 #[test]
 fn what_a_person_does_not_allow_does_not_run_and_the_model_is_told() {
-    let world = ready();
-    let waiting = Waiting::start(&world);
-    let output = world.run(&["gate", "deny", &waiting.gate]);
+    let env = ready();
+    let waiting = Waiting::start(&env);
+    let output = env.run(&["gate", "deny", &waiting.gate]);
     assert!(output.status.success(), "{output:?}");
     let (out, err, code) = waiting.end();
     assert_eq!(out, "It said: ada did not allow it\n", "{err}");
     assert_eq!(code, Some(0));
-    assert!(!world.path("project/out.txt").exists());
+    assert!(!env.path("project/out.txt").exists());
 }
 
 #[test]
 fn yes_approves_without_asking() {
-    let world = ready();
-    let output = world.run(&[UNCONFINED, &["--yes"]].concat());
+    let env = ready();
+    let output = env.run(&[UNCONFINED, &["--yes"]].concat());
     assert_eq!(String::from_utf8_lossy(&output.stdout), "It said: ran\n");
-    assert_eq!(world.read("project/out.txt"), "ran\n");
+    assert_eq!(env.read("project/out.txt"), "ran\n");
 }
 
 /// A model that gives work to another, which asks before it does it.
-fn with_tasks() -> World {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    world.write(
+fn with_tasks() -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    env.write(
         "project/agent.yaml",
         "steps:
   - tool_calls: [{ name: task, args: { prompt: 'look after it', model: 'scripted:child.yaml' } }]
   - text: 'They said: ${last_tool_result}'
 ",
     );
-    world.write(
+    env.write(
         "project/child.yaml",
         "steps:
   - tool_calls: [{ name: bash, args: { command: 'echo ran >> out.txt; cat out.txt' } }]
   - text: 'It is ${last_tool_result}'
 ",
     );
-    world
+    env
 }
 
 fn said(output: &Output) -> String {
@@ -263,12 +262,12 @@ fn said(output: &Output) -> String {
 
 #[test]
 fn a_task_is_approved_where_its_parent_is_asked() {
-    let world = with_tasks();
+    let env = with_tasks();
     let mut all = UNCONFINED.to_vec();
     all.push("--yes");
-    let output = world.run(&all);
+    let output = env.run(&all);
     assert_eq!(said(&output).trim(), "They said: It is ran");
-    let listed = json(&world.run(&["session", "list", "--json"]));
+    let listed = json(&env.run(&["session", "list", "--json"]));
     let sessions = listed["sessions"].as_array().unwrap();
     assert_eq!(sessions.len(), 2);
     assert_eq!(
@@ -280,50 +279,50 @@ fn a_task_is_approved_where_its_parent_is_asked() {
 
 #[test]
 fn a_task_whose_host_was_killed_at_a_gate_goes_on_with_its_parent() {
-    let world = with_tasks();
-    let waiting = Waiting::start(&world);
+    let env = with_tasks();
+    let waiting = Waiting::start(&env);
     let (gate, child) = (waiting.gate.clone(), waiting.session());
     assert!(child.starts_with("task-"), "{child}");
     waiting.kill();
-    assert!(world.run(&["gate", "approve", &gate]).status.success());
+    assert!(env.run(&["gate", "approve", &gate]).status.success());
     // Whichever of the two is named.
-    let output = world.run(&["session", "resume", &child]);
+    let output = env.run(&["session", "resume", &child]);
     assert!(said(&output).contains("They said: It is ran"), "{output:?}");
-    let ran = std::fs::read_to_string(world.path("project/out.txt")).unwrap();
+    let ran = std::fs::read_to_string(env.path("project/out.txt")).unwrap();
     assert_eq!(ran, "ran\n");
 }
 
 /// The task opens its session again only when it gets to it.
 #[test]
 fn who_goes_on_with_a_session_is_asked_what_its_task_waits_for() {
-    let world = with_tasks();
-    let waiting = Waiting::start(&world);
+    let env = with_tasks();
+    let waiting = Waiting::start(&env);
     let child = waiting.session();
     waiting.kill();
-    let output = world.run(&["session", "resume", &child, "--yes"]);
+    let output = env.run(&["session", "resume", &child, "--yes"]);
     assert!(said(&output).contains("They said: It is ran"), "{output:?}");
-    assert_eq!(world.read("project/out.txt"), "ran\n");
+    assert_eq!(env.read("project/out.txt"), "ran\n");
 }
 
 #[test]
 fn a_session_that_is_removed_takes_its_tasks_with_it() {
-    let world = with_tasks();
+    let env = with_tasks();
     let mut all = UNCONFINED.to_vec();
     all.extend(["--yes", "--json"]);
-    let id = field(&world.run(&all), "session");
-    assert!(world.run(&["session", "rm", &id]).status.success());
-    let listed = json(&world.run(&["session", "list", "--json"]));
+    let id = field(&env.run(&all), "session");
+    assert!(env.run(&["session", "rm", &id]).status.success());
+    let listed = json(&env.run(&["session", "list", "--json"]));
     assert_eq!(listed["sessions"].as_array().unwrap().len(), 0);
 }
 
 #[test]
 fn a_limit_ends_a_prompt_and_says_so() {
-    let world = ready();
-    let mut transcript = world.transcript(&[
+    let env = ready();
+    let mut transcript = env.transcript(&[
         "prompt go --model scripted:agent.yaml --max-turns 1",
         "prompt go --model scripted:agent.yaml --max-cost a-lot",
         "prompt go --model scripted:agent.yaml --max-time 0",
     ]);
-    transcript += &world.transcript(&["session list"]);
+    transcript += &env.transcript(&["session list"]);
     assert_transcript!(transcript);
 }

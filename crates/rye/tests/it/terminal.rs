@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::Child;
 
-use crate::support::World;
+use crate::support::TestEnv;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
@@ -18,7 +18,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn run(world: &World, args: &[&str]) -> Self {
+    fn run(env: &TestEnv, args: &[&str]) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
@@ -32,7 +32,7 @@ impl Terminal {
         let name = ptsname(&master, Vec::new()).unwrap();
         let name = Path::new(std::ffi::OsStr::from_bytes(name.as_bytes()));
         let slave = File::options().read(true).write(true).open(name).unwrap();
-        let mut command = world.command();
+        let mut command = env.command();
         command.env("TERM", "xterm").args(args);
         let [input, output, error] = [(); 3].map(|()| slave.try_clone().unwrap());
         let child = command
@@ -89,8 +89,8 @@ impl Terminal {
 
 #[test]
 fn secret_is_not_echoed() {
-    let world = World::new();
-    let mut terminal = Terminal::run(&world, &["vault", "set", "TOKEN"]);
+    let env = TestEnv::new();
+    let mut terminal = Terminal::run(&env, &["vault", "set", "TOKEN"]);
     terminal.wait_for("(not shown): ");
     terminal.press("wrong\x15ses\x7fs4me\r");
     let (code, output) = terminal.finish();
@@ -99,13 +99,13 @@ fn secret_is_not_echoed() {
         !output.contains("s4me") && !output.contains("wrong"),
         "{output}"
     );
-    assert_eq!(world.run(&["vault", "get", "TOKEN"]).stdout, b"ses4me");
+    assert_eq!(env.run(&["vault", "get", "TOKEN"]).stdout, b"ses4me");
 }
 
 #[test]
 fn cancelled_secret_prompt_restores_the_terminal() {
-    let world = World::new();
-    let mut terminal = Terminal::run(&world, &["vault", "set", "TOKEN"]);
+    let env = TestEnv::new();
+    let mut terminal = Terminal::run(&env, &["vault", "set", "TOKEN"]);
     terminal.wait_for("(not shown): ");
     terminal.press("ses\x03");
     terminal.wait_for_exit();
@@ -113,36 +113,36 @@ fn cancelled_secret_prompt_restores_the_terminal() {
     assert!(modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG));
     let (code, output) = terminal.finish();
     assert_eq!(code, 1, "{output}");
-    assert!(!world.path("user/.ai/vault/TOKEN.json").exists());
+    assert!(!env.path("user/.ai/vault/TOKEN.json").exists());
 }
 
 #[test]
 fn secret_is_shown_on_a_terminal_only_with_show() {
-    let world = World::new();
-    world.feed(&["vault", "set", "TOKEN"], b"sesame");
+    let env = TestEnv::new();
+    env.feed(&["vault", "set", "TOKEN"], b"sesame");
     for args in [
         &["vault", "get", "TOKEN"][..],
         &["vault", "get", "TOKEN", "--json"],
     ] {
-        let (code, output) = Terminal::run(&world, args).finish();
+        let (code, output) = Terminal::run(&env, args).finish();
         assert_eq!(code, 4, "{output}");
         assert!(output.contains("rye vault get TOKEN --show") && !output.contains("sesame"));
     }
-    let (code, output) = Terminal::run(&world, &["vault", "get", "TOKEN", "--show"]).finish();
+    let (code, output) = Terminal::run(&env, &["vault", "get", "TOKEN", "--show"]).finish();
     assert!(code == 0 && output.contains("sesame"), "{output}");
 }
 
 #[test]
 fn trusting_a_key_asks_for_confirmation() {
-    let (world, other) = (World::new(), World::new());
-    for world in [&world, &other] {
-        world.run(&["keys", "generate"]);
+    let (env, other) = (TestEnv::new(), TestEnv::new());
+    for env in [&env, &other] {
+        env.run(&["keys", "generate"]);
     }
     let file = "user/.ai/config/keys/signing/public_key.pem";
-    world.write("project/other.pem", &other.read(file));
+    env.write("project/other.pem", &other.read(file));
     let args = ["keys", "trust", "other.pem", "--owner", "Grace\x1b[2J"];
     for (answer, expected) in [("n\r", 4), ("\r", 4), ("y\r", 0)] {
-        let mut terminal = Terminal::run(&world, &args);
+        let mut terminal = Terminal::run(&env, &args);
         terminal.wait_for("[y/N] ");
         let question = terminal.text();
         assert!(
@@ -156,54 +156,54 @@ fn trusting_a_key_asks_for_confirmation() {
 }
 
 /// A session on a terminal whose model runs two commands, one after the other.
-fn two_commands(world: &World) -> Terminal {
+fn two_commands(env: &TestEnv) -> Terminal {
     let script = "\
 steps:
   - tool_calls: [{ name: bash, args: { command: 'echo > first' } }]
   - tool_calls: [{ name: bash, args: { command: 'echo > second' } }]
   - text: 'It is done.'
 ";
-    world.write("project/agent.yaml", script);
+    env.write("project/agent.yaml", script);
     let args = ["prompt", "go", "--model", "scripted:agent.yaml"];
-    Terminal::run(world, &[&args[..], &["--sandbox", "local"]].concat())
+    Terminal::run(env, &[&args[..], &["--sandbox", "local"]].concat())
 }
 
 #[test]
 fn input_typed_before_a_gate_was_shown_does_not_answer_it() {
-    let world = World::new();
-    let mut terminal = two_commands(&world);
+    let env = TestEnv::new();
+    let mut terminal = two_commands(&env);
     terminal.wait_for("[y/N] ");
     terminal.press("y\ry\r");
     terminal.wait_for_next("[y/N] ");
     terminal.press("n\r");
     let (code, output) = terminal.finish();
     assert!(code == 0 && output.contains("It is done."), "{output}");
-    assert!(world.path("project/first").exists(), "{output}");
-    assert!(!world.path("project/second").exists(), "{output}");
+    assert!(env.path("project/first").exists(), "{output}");
+    assert!(!env.path("project/second").exists(), "{output}");
 }
 
 #[test]
 fn end_of_input_at_a_gate_leaves_it_pending() {
-    let world = World::new();
-    let mut terminal = two_commands(&world);
+    let env = TestEnv::new();
+    let mut terminal = two_commands(&env);
     terminal.wait_for("[y/N] ");
     terminal.press("\x04");
     let (code, output) = terminal.finish();
     assert_eq!(code, 5, "{output}");
     assert!(output.contains("rye gate approve "), "{output}");
-    let listed = world.run(&["gate", "list"]);
+    let listed = env.run(&["gate", "list"]);
     let listed = String::from_utf8_lossy(&listed.stdout);
     assert!(listed.contains("run: echo > first"), "{listed}");
 }
 
 #[test]
 fn terminal_output_has_colours_and_fits_the_width() {
-    let world = World::new();
-    world.run(&["init"]);
+    let env = TestEnv::new();
+    env.run(&["init"]);
     let text = "word ".repeat(60);
     let tool = format!("__tool_description__ = \"{text}\"\n");
-    world.write("project/.ai/tools/long.py", &tool);
-    let (code, output) = Terminal::run(&world, &["search", "--space", "project"]).finish();
+    env.write("project/.ai/tools/long.py", &tool);
+    let (code, output) = Terminal::run(&env, &["search", "--space", "project"]).finish();
     assert!(code == 0 && output.contains("\x1b["), "{output}");
     let plain = anstream::adapter::strip_str(&output).to_string();
     assert!(plain.contains('…'), "{plain}");
@@ -214,14 +214,14 @@ fn terminal_output_has_colours_and_fits_the_width() {
 
 #[test]
 fn elicitation_of_an_mcp_server_is_answered_on_the_terminal() {
-    let world = World::new();
-    assert!(world.run(&["init"]).status.success());
+    let env = TestEnv::new();
+    assert!(env.run(&["init"]).status.success());
     let script = "tests/it/mcp_support/asking_server.py";
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
     let script = script.to_str().unwrap();
-    let added = world.run(&["mcp", "add", "travel", "--", "python3", script]);
+    let added = env.run(&["mcp", "add", "travel", "--", "python3", script]);
     assert!(added.status.success(), "{added:?}");
-    let mut call = Terminal::run(&world, &["mcp", "call", "travel", "book"]);
+    let mut call = Terminal::run(&env, &["mcp", "call", "travel", "book"]);
     call.wait_for("[y/N]");
     call.press("y\r");
     call.wait_for("city (Where to): ");

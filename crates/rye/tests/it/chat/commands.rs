@@ -1,13 +1,13 @@
 //! Slash commands and the greeting.
 
 use crate::chat::window::Window;
-use crate::chat::{MODEL, NARROW, PAGE, WIDE, assert_screen, world};
+use crate::chat::{MODEL, NARROW, PAGE, WIDE, assert_screen, env};
 
 #[test]
 fn greeting_without_a_key_names_what_is_missing_and_the_demo_model_works() {
     for (name, size) in [("no_key_wide", WIDE), ("no_key_narrow", NARROW)] {
-        let world = world(PAGE);
-        let window = Window::open(&world, &[], size);
+        let env = env(PAGE);
+        let window = Window::open(&env, &[], size);
         assert_screen!(name, window.wait_ready());
         window.choose_model("scripted:demo");
         window.press("hi\r");
@@ -19,9 +19,9 @@ fn greeting_without_a_key_names_what_is_missing_and_the_demo_model_works() {
 #[test]
 fn commands_print_their_output() {
     for (name, size) in [("output_wide", (80, 150)), ("output_narrow", (40, 240))] {
-        let world = world("{ steps: [], after_last: { text: noted } }");
-        assert!(world.run(&["init"]).status.success());
-        let window = Window::open(&world, MODEL, size);
+        let env = env("{ steps: [], after_last: { text: noted } }");
+        assert!(env.run(&["init"]).status.success());
+        let window = Window::open(&env, MODEL, size);
         window.wait_ready();
         // Commands that need a message.
         for typed in ["/compact", "/undo", "/fork"] {
@@ -70,7 +70,7 @@ fn commands_print_their_output() {
         window.press("/quit\r");
         let (code, screen) = window.exit();
         assert_eq!(code, 0, "{screen}");
-        assert!(world.path("project/out.jsonl").exists());
+        assert!(env.path("project/out.jsonl").exists());
     }
 }
 
@@ -80,8 +80,8 @@ fn history_is_compacted_and_the_compaction_undone() {
                   'seq 8000' } }]\n  - { text: the answer, usage: { input: 19000, output: 900 } }\nafter_last: { text: \
                   noted }\n";
     for (name, size) in [("compacted_wide", WIDE), ("compacted_narrow", (36, 30))] {
-        let world = world(script);
-        let window = Window::open(&world, MODEL, size);
+        let env = env(script);
+        let window = Window::open(&env, MODEL, size);
         window.wait_ready();
         window.press("go\r");
         // The agent continues after the compaction.

@@ -2,14 +2,14 @@
 
 use crate::chat::window::{LAST_ANSWER, Window};
 use crate::chat::{
-    LOCAL, MODEL, assert_screen, gate, run_count, wait_gate_grace, with_deploy, world,
+    LOCAL, MODEL, assert_screen, env, gate, run_count, wait_gate_grace, with_deploy,
 };
 
 #[test]
 fn gate_shows_what_will_run_and_who_signed_it() {
     for (name, size) in [("gate_wide", (80, 30)), ("gate_narrow", (36, 40))] {
-        let world = with_deploy();
-        let window = Window::open(&world, MODEL, size);
+        let env = with_deploy();
+        let window = Window::open(&env, MODEL, size);
         window.wait_ready();
         window.press("ship it\r");
         let gate_screen = window.wait_gate();
@@ -19,7 +19,7 @@ fn gate_shows_what_will_run_and_who_signed_it() {
         window.wait_for("approved by ada");
         window.wait_for("It said: once");
         window.wait_ready();
-        assert_eq!(run_count(&world), 1);
+        assert_eq!(run_count(&env), 1);
     }
 }
 
@@ -33,8 +33,8 @@ fn builtin_tools_ask_with_risk_and_diff_and_a_session_approval_covers_the_same_c
         ("builtin_tools_wide", (80, 30)),
         ("builtin_tools_narrow", (36, 40)),
     ] {
-        let world = world(script);
-        let window = Window::open(&world, &[MODEL, LOCAL].concat(), size);
+        let env = env(script);
+        let window = Window::open(&env, &[MODEL, LOCAL].concat(), size);
         window.wait_ready();
         window.press("go\r");
         let command = window.wait_gate();
@@ -44,21 +44,21 @@ fn builtin_tools_ask_with_risk_and_diff_and_a_session_approval_covers_the_same_c
         let file = window.wait_until("the file", |screen| {
             screen.contains("+two") && screen.contains(LAST_ANSWER)
         });
-        assert_eq!(run_count(&world), 2);
+        assert_eq!(run_count(&env), 2);
         wait_gate_grace();
         window.press("n");
         window.wait_for("done");
         let all = format!("{command}\n=== a\n{file}\n=== n\n{}", window.wait_ready());
         assert_screen!(name, all);
-        assert!(!world.path("out.txt").exists());
+        assert!(!env.path("out.txt").exists());
     }
 }
 
 #[test]
 fn gate_can_be_denied_after_viewing_details_and_cancelling_an_edit() {
     for (name, size) in [("details_wide", (80, 80)), ("details_narrow", (40, 100))] {
-        let world = with_deploy();
-        let window = Window::open(&world, MODEL, size);
+        let env = with_deploy();
+        let window = Window::open(&env, MODEL, size);
         window.wait_ready();
         window.press("ship it\r");
         window.wait_gate();
@@ -74,7 +74,7 @@ fn gate_can_be_denied_after_viewing_details_and_cancelling_an_edit() {
         window.press("n");
         window.wait_for("denied by ada");
         window.wait_ready();
-        assert_eq!(run_count(&world), 0);
+        assert_eq!(run_count(&env), 0);
     }
 }
 
@@ -84,8 +84,8 @@ fn edited_arguments_are_what_runs() {
         ("edit_arguments_wide", (80, 40)),
         ("edit_arguments_narrow", (40, 40)),
     ] {
-        let world = with_deploy();
-        let window = Window::open(&world, MODEL, size);
+        let env = with_deploy();
+        let window = Window::open(&env, MODEL, size);
         window.wait_ready();
         window.press("ship it\r");
         window.wait_gate();
@@ -97,7 +97,7 @@ fn edited_arguments_are_what_runs() {
         window.wait_for("approved with edited arguments");
         window.wait_for("{\"to\":\"test\"}");
         window.wait_ready();
-        assert_eq!(run_count(&world), 1);
+        assert_eq!(run_count(&env), 1);
         window.press("/verify\r");
         window.wait_for("verified");
     }
@@ -105,14 +105,14 @@ fn edited_arguments_are_what_runs() {
 
 #[test]
 fn text_typed_before_a_gate_appeared_is_a_draft() {
-    let world = with_deploy();
-    let window = Window::open(&world, MODEL, (80, 30));
+    let env = with_deploy();
+    let window = Window::open(&env, MODEL, (80, 30));
     window.wait_ready();
     // Typed ahead, before the gate is on the screen.
     window.press("ship it\ryes please");
     window.wait_gate();
     window.wait_for("› yes please");
-    assert_eq!(run_count(&world), 0);
+    assert_eq!(run_count(&env), 0);
     window.press("\t");
     window.wait_for("saved: press");
     wait_gate_grace();
@@ -128,20 +128,20 @@ fn gate_answered_elsewhere_closes_and_keeps_the_draft() {
         ("answered_elsewhere_wide", (80, 30)),
         ("answered_elsewhere_narrow", (36, 40)),
     ] {
-        let world = with_deploy();
-        let window = Window::open(&world, MODEL, size);
+        let env = with_deploy();
+        let window = Window::open(&env, MODEL, size);
         window.wait_ready();
         window.press("ship it\r");
         window.wait_gate();
         window.press("half written");
         let gate_screen = window.wait_for("› half written");
-        let approved = world.run(&["gate", "approve", &gate(&world)]);
+        let approved = env.run(&["gate", "approve", &gate(&env)]);
         assert!(approved.status.success(), "{approved:?}");
         window.wait_for("It said: once");
         let gone = window.wait_ready();
         assert!(gone.contains("› half written"), "{gone}");
         assert_screen!(name, format!("{gate_screen}\n=== rye gate approve\n{gone}"));
-        assert_eq!(run_count(&world), 1);
+        assert_eq!(run_count(&env), 1);
     }
 }
 
@@ -150,15 +150,15 @@ fn gate_that_does_not_fit_takes_no_answer() {
     let script = "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo once >> ran.txt' } }]\n  \
                   - text: done\n";
     for size in [(80, 3), (20, 4), (80, 5), (30, 8)] {
-        let world = world(script);
-        let window = Window::open(&world, &[MODEL, LOCAL].concat(), size);
+        let env = env(script);
+        let window = Window::open(&env, &[MODEL, LOCAL].concat(), size);
         window.wait_until("ready", |screen| screen.contains("ready"));
         window.press("go\r");
         window.wait_for("terminal too small");
         wait_gate_grace();
         window.press("y");
         window.wait_for("› y");
-        assert_eq!(run_count(&world), 0, "{size:?}");
+        assert_eq!(run_count(&env), 0, "{size:?}");
         window.resize_and_wait(80, 24);
         window.wait_for("approve?  run: echo once");
         window.press("\t");
@@ -177,6 +177,6 @@ fn gate_that_does_not_fit_takes_no_answer() {
         wait_gate_grace();
         window.press("y");
         window.wait_for("done");
-        assert_eq!(run_count(&world), 1, "{size:?}");
+        assert_eq!(run_count(&env), 1, "{size:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! The input: editing, completion, history and images.
 
 use crate::chat::window::{RESUME_HINT, Window};
-use crate::chat::{MODEL, NARROW, WIDE, assert_screen, world};
+use crate::chat::{MODEL, NARROW, WIDE, assert_screen, env};
 
 /// The signature of a PNG file.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
@@ -9,15 +9,15 @@ const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 #[test]
 fn mentioned_or_pasted_image_is_attached() {
     for (name, size) in [("image_wide", WIDE), ("image_narrow", NARROW)] {
-        let world = world("{ steps: [], after_last: { text: noted } }");
-        std::fs::write(world.path("project/a.png"), PNG).unwrap();
-        let window = Window::open(&world, MODEL, size);
+        let env = env("{ steps: [], after_last: { text: noted } }");
+        std::fs::write(env.path("project/a.png"), PNG).unwrap();
+        let window = Window::open(&env, MODEL, size);
         window.wait_ready();
         window.press("what is @a.png\r");
         window.wait_for("noted");
         assert_screen!(name, window.wait_ready());
         // A pasted path.
-        let path = world.path("project/a.png");
+        let path = env.path("project/a.png");
         window.press(&format!("\x1b[200~{}\x1b[201~", path.display()));
         window.wait_until("the mention", |screen| {
             screen
@@ -36,12 +36,12 @@ fn mentioned_or_pasted_image_is_attached() {
 
 #[test]
 fn input_is_edited_completed_and_kept_in_the_history() {
-    let mut world = world("{ steps: [], after_last: { text: noted } }");
-    world.write("project/notes/plan.md", "x");
-    world.write("editor.sh", "#!/bin/sh\necho 'from the editor' > \"$1\"\n");
-    let editor = format!("sh {}", world.path("editor.sh").display());
-    world.set("EDITOR", &editor);
-    let window = Window::open(&world, MODEL, WIDE);
+    let mut env = env("{ steps: [], after_last: { text: noted } }");
+    env.write("project/notes/plan.md", "x");
+    env.write("editor.sh", "#!/bin/sh\necho 'from the editor' > \"$1\"\n");
+    let editor = format!("sh {}", env.path("editor.sh").display());
+    env.set("EDITOR", &editor);
+    let window = Window::open(&env, MODEL, WIDE);
     window.wait_ready();
     window.press("one\x1b\rtwo\\\rthree");
     window.wait_until("three lines", |it| it.contains("› one\n  two\n  three"));
@@ -68,7 +68,7 @@ fn input_is_edited_completed_and_kept_in_the_history() {
     assert_eq!(code, 0, "{screen}");
     assert!(screen.contains(RESUME_HINT), "{screen}");
 
-    let window = Window::open(&world, MODEL, WIDE);
+    let window = Window::open(&env, MODEL, WIDE);
     window.wait_ready();
     window.press("\x1b[A");
     window.wait_for("› from the editor");
@@ -81,9 +81,9 @@ fn input_is_edited_completed_and_kept_in_the_history() {
 #[test]
 fn input_is_readable_at_any_width() {
     for (name, size) in [("editing_wide", WIDE), ("editing_narrow", NARROW)] {
-        let world = world("{ steps: [], after_last: { text: noted } }");
-        world.write("project/notes/plan.md", "x");
-        let window = Window::open(&world, MODEL, size);
+        let env = env("{ steps: [], after_last: { text: noted } }");
+        env.write("project/notes/plan.md", "x");
+        let window = Window::open(&env, MODEL, size);
         window.wait_ready();
         window.press("an earlier prompt\r");
         window.wait_for("noted");
@@ -109,9 +109,9 @@ fn input_is_readable_at_any_width() {
 
 #[test]
 fn file_name_with_spaces_is_completed_in_quotes() {
-    let world = world("{ steps: [], after_last: { text: noted } }");
-    world.write("project/my notes.md", "x");
-    let window = Window::open(&world, MODEL, WIDE);
+    let env = env("{ steps: [], after_last: { text: noted } }");
+    env.write("project/my notes.md", "x");
+    let window = Window::open(&env, MODEL, WIDE);
     window.wait_ready();
     window.press("see @my");
     window.wait_for("▸ \"my notes.md\"");

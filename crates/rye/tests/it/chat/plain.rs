@@ -5,31 +5,31 @@ use std::process::Stdio;
 
 use crate::chat::window::{LAST_ANSWER, RESUME_HINT, Window};
 use crate::chat::{
-    LOCAL, MODEL, assert_screen, run_count, session, wait_gate_grace, with_deploy, world,
+    LOCAL, MODEL, assert_screen, env, run_count, session, wait_gate_grace, with_deploy,
 };
 use crate::support::json;
 
 #[test]
 fn piped_chat_prints_lines_and_a_later_one_answers_the_gate() {
-    let world = with_deploy();
+    let env = with_deploy();
     let args = [&["chat", "--plain"], MODEL].concat();
-    let output = world.feed(&args, b"ship it\n");
+    let output = env.feed(&args, b"ship it\n");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert_screen!("piped", printed);
-    assert_eq!(run_count(&world), 0);
-    let id = session(&world);
-    let output = world.feed(&["chat", "--plain", "--session", &id], b"y\n");
+    assert_eq!(run_count(&env), 0);
+    let id = session(&env);
+    let output = env.feed(&["chat", "--plain", "--session", &id], b"y\n");
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(printed.contains("It said: once"), "{printed}");
     assert!(!printed.contains('\x1b'), "{printed}");
-    assert_eq!(run_count(&world), 1);
+    assert_eq!(run_count(&env), 1);
 }
 
 #[test]
 fn plain_gate_is_shown_and_answered_on_a_dumb_terminal() {
     for (name, size) in [("gate_wide", (80, 90)), ("gate_narrow", (36, 130))] {
-        let world = with_deploy();
-        let window = Window::with(&world, MODEL, size, &[("TERM", "dumb")]);
+        let env = with_deploy();
+        let window = Window::with(&env, MODEL, size, &[("TERM", "dumb")]);
         window.wait_plain_prompt();
         window.press("ship it\r");
         window.wait_plain_gate(1);
@@ -48,7 +48,7 @@ fn plain_gate_is_shown_and_answered_on_a_dumb_terminal() {
         let (code, screen) = window.exit();
         assert_eq!(code, 0, "{screen}");
         assert_screen!(name, screen);
-        assert_eq!(run_count(&world), 1);
+        assert_eq!(run_count(&env), 1);
     }
 }
 
@@ -58,8 +58,8 @@ fn plain_arguments_are_edited() {
         ("edit_arguments_wide", (80, 90)),
         ("edit_arguments_narrow", (36, 120)),
     ] {
-        let world = with_deploy();
-        let window = Window::open(&world, &[MODEL, &["--plain"]].concat(), size);
+        let env = with_deploy();
+        let window = Window::open(&env, &[MODEL, &["--plain"]].concat(), size);
         window.wait_plain_prompt();
         window.press("ship it\r");
         window.wait_plain_gate(1);
@@ -88,7 +88,7 @@ fn plain_arguments_are_edited() {
         let (code, screen) = window.exit();
         assert_eq!(code, 0, "{screen}");
         assert_screen!(name, screen);
-        assert_eq!(run_count(&world), 1);
+        assert_eq!(run_count(&env), 1);
     }
 }
 
@@ -97,8 +97,8 @@ fn plain_gates_are_shown_in_sequence_and_an_edited_prompt_is_printed() {
     let script = "steps:\n  - tool_calls:\n      - { name: bash, args: { command: 'echo once >> ran.txt' } }\n      \
                   - { name: write, args: { path: ../out.txt, content: out } }\n  - text: done\nafter_last: { text: slow, \
                   delay_ms: 600000 }\n";
-    let world = world(script);
-    let window = Window::open(&world, &[MODEL, LOCAL, &["--plain"]].concat(), (80, 60));
+    let env = env(script);
+    let window = Window::open(&env, &[MODEL, LOCAL, &["--plain"]].concat(), (80, 60));
     window.wait_plain_prompt();
     window.press("go\r");
     for gate in 1..=2 {
@@ -114,10 +114,7 @@ fn plain_gates_are_shown_in_sequence_and_an_edited_prompt_is_printed() {
         "gates_in_sequence",
         window.wait_for("edit and resend: second")
     );
-    assert_eq!(
-        (run_count(&world), world.read("out.txt").as_str()),
-        (1, "out")
-    );
+    assert_eq!((run_count(&env), env.read("out.txt").as_str()), (1, "out"));
 }
 
 #[test]
@@ -125,8 +122,8 @@ fn piped_chat_ends_after_the_complete_answer() {
     let script = "context_window: 20000\nmax_output: 500\nsteps:\n  - tool_calls: [{ name: bash, args: { command: \
                   'seq 8000' } }]\n  - { text: the answer, usage: { input: 19000, output: 900 } }\nafter_last: { text: \
                   noted, delay_ms: 200 }\n";
-    let world = world(script);
-    let output = world.feed(&[&["chat", "--plain"], MODEL].concat(), b"go\n");
+    let env = env(script);
+    let output = env.feed(&[&["chat", "--plain"], MODEL].concat(), b"go\n");
     let printed = String::from_utf8_lossy(&output.stdout);
     let position = |text: &str| {
         printed
@@ -148,8 +145,8 @@ fn piped_input_answers_a_gate_only_if_it_arrives_after_the_gate() {
         ("ship it\ny", "\n", 0),
         ("ship it\n", "y\n", 1),
     ] {
-        let world = with_deploy();
-        let mut command = world.command();
+        let env = with_deploy();
+        let mut command = env.command();
         command.arg("chat").args(MODEL).stdin(Stdio::piped());
         let mut chat = command.stdout(Stdio::piped()).spawn().unwrap();
         let (mut input, output) = (chat.stdin.take().unwrap(), chat.stdout.take().unwrap());
@@ -168,7 +165,7 @@ fn piped_input_answers_a_gate_only_if_it_arrives_after_the_gate() {
         assert!(chat.wait().unwrap().success());
         let printed = printed.join("\n");
         let is_queued = printed.contains("queued: y");
-        assert_eq!(run_count(&world), runs, "{before:?} {after:?}: {printed}");
+        assert_eq!(run_count(&env), runs, "{before:?} {after:?}: {printed}");
         assert!(runs == 1 || is_queued, "{before:?} {after:?}: {printed}");
     }
 }
@@ -177,8 +174,8 @@ fn piped_input_answers_a_gate_only_if_it_arrives_after_the_gate() {
 #[test]
 fn plain_input_typed_before_a_gate_does_not_answer_it() {
     for (typed, is_queued) in [("ship it\ry\r", true), ("ship it\ry", false)] {
-        let world = with_deploy();
-        let window = Window::open(&world, &[MODEL, &["--plain"]].concat(), (80, 60));
+        let env = with_deploy();
+        let window = Window::open(&env, &[MODEL, &["--plain"]].concat(), (80, 60));
         window.wait_plain_prompt();
         window.press(typed);
         window.wait_gate();
@@ -193,15 +190,15 @@ fn plain_input_typed_before_a_gate_does_not_answer_it() {
         window.wait_for("noted");
         let screen = window.full_text();
         assert!(!screen.contains("approved by"), "{screen}");
-        assert_eq!(run_count(&world), 0);
+        assert_eq!(run_count(&env), 0);
     }
 }
 
 #[test]
 fn piped_invalid_utf8_ends_the_chat_after_the_earlier_prompts_are_answered() {
-    let world = world("{ steps: [], after_last: { text: noted } }");
+    let env = env("{ steps: [], after_last: { text: noted } }");
     let args = [&["chat"], MODEL].concat();
-    let output = world.feed(&args, b"hello\nfoo\xffbar\nthird\n");
+    let output = env.feed(&args, b"hello\nfoo\xffbar\nthird\n");
     let printed = String::from_utf8_lossy(&output.stdout);
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{printed}{error}");
@@ -213,10 +210,10 @@ fn piped_invalid_utf8_ends_the_chat_after_the_earlier_prompts_are_answered() {
 
 #[test]
 fn with_json_the_conversation_goes_to_standard_error() {
-    let world = world("{ steps: [], after_last: { text: noted } }");
+    let env = env("{ steps: [], after_last: { text: noted } }");
     let args = [&["chat", "--json"], MODEL].concat();
-    let output = world.feed(&args, b"hello\n");
-    assert_eq!(json(&output)["session"], session(&world).as_str());
+    let output = env.feed(&args, b"hello\n");
+    assert_eq!(json(&output)["session"], session(&env).as_str());
     let printed = String::from_utf8_lossy(&output.stderr);
     assert!(printed.contains("› hello\n\nnoted"), "{printed}");
     assert!(printed.contains(RESUME_HINT), "{printed}");
@@ -224,10 +221,10 @@ fn with_json_the_conversation_goes_to_standard_error() {
 
 #[test]
 fn error_is_shown_once_live_and_after_resuming() {
-    let world = world("steps:\n  - { error: invalid_request }\n");
-    let output = world.feed(&[&["chat"], MODEL].concat(), b"hello\n");
+    let env = env("steps:\n  - { error: invalid_request }\n");
+    let output = env.feed(&[&["chat"], MODEL].concat(), b"hello\n");
     let live = String::from_utf8_lossy(&output.stdout).into_owned();
-    let output = world.feed(&["chat", "--session", &session(&world)], b"");
+    let output = env.feed(&["chat", "--session", &session(&env)], b"");
     let resumed = String::from_utf8_lossy(&output.stdout).into_owned();
     for printed in [live, resumed] {
         let errors = printed.lines().filter(|line| line.starts_with("✗"));

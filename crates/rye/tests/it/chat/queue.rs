@@ -1,13 +1,13 @@
 //! Prompts that are sent while the agent works.
 
 use crate::chat::window::{BUSY, Window};
-use crate::chat::{MODEL, NARROW, SLOW, WIDE, assert_screen, without_spinner, world};
+use crate::chat::{MODEL, NARROW, SLOW, WIDE, assert_screen, env, without_spinner};
 
 #[test]
 fn queued_prompts_can_be_edited_removed_and_overtaken() {
     for (name, size) in [("queue_wide", WIDE), ("queue_narrow", NARROW)] {
-        let world = world(SLOW);
-        let window = Window::open(&world, MODEL, size);
+        let env = env(SLOW);
+        let window = Window::open(&env, MODEL, size);
         window.wait_ready();
         window.press("first\r");
         window.wait_for("› first");
@@ -37,8 +37,8 @@ fn queued_prompts_can_be_edited_removed_and_overtaken() {
 #[test]
 fn agent_can_be_steered_and_stopped_and_the_draft_stays() {
     for (name, size) in [("steered_wide", WIDE), ("steered_narrow", NARROW)] {
-        let world = world(SLOW);
-        let window = Window::open(&world, MODEL, size);
+        let env = env(SLOW);
+        let window = Window::open(&env, MODEL, size);
         window.wait_ready();
         window.press("first\r");
         window.wait_for(BUSY);
@@ -65,8 +65,8 @@ fn agent_can_be_steered_and_stopped_and_the_draft_stays() {
 #[test]
 fn queued_prompts_return_to_the_input_when_the_agent_is_stopped() {
     for (name, size) in [("aborted_wide", WIDE), ("aborted_narrow", NARROW)] {
-        let world = world(SLOW);
-        let window = Window::open(&world, MODEL, size);
+        let env = env(SLOW);
+        let window = Window::open(&env, MODEL, size);
         window.wait_ready();
         window.press("first\r");
         window.wait_for("› first");
@@ -92,8 +92,8 @@ fn queued_prompts_return_to_the_input_when_the_agent_is_stopped() {
 #[test]
 fn answer_keeps_streaming_while_a_prompt_is_queued() {
     let script = "steps:\n  - { text: 'first second', chunk_chars: 6, chunk_ms: 600000 }\n";
-    let world = world(script);
-    let window = Window::open(&world, MODEL, WIDE);
+    let env = env(script);
+    let window = Window::open(&env, MODEL, WIDE);
     window.wait_ready();
     window.press("go\r");
     window.wait_for("responding (Esc to stop)");

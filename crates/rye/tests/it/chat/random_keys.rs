@@ -1,7 +1,7 @@
 //! Random keys.
 
 use crate::chat::window::{RESUME_HINT, Window};
-use crate::chat::{MODEL, session, world};
+use crate::chat::{MODEL, env, session};
 use crate::support::json;
 
 /// The seed is printed. Also checks that incremental paints and a redraw show the same.
@@ -48,8 +48,8 @@ fn random_keys_neither_crash_the_chat_nor_lose_prompts() {
         .and_then(|it| it.parse().ok());
     let seed: u64 = seed.unwrap_or_else(|| u64::from(std::process::id()));
     eprintln!("RYE_CHAT_SEED={seed}");
-    let world = world("{ steps: [], after_last: { text: noted } }");
-    let mut window = Window::open(&world, MODEL, (60, 20));
+    let env = env("{ steps: [], after_last: { text: noted } }");
+    let mut window = Window::open(&env, MODEL, (60, 20));
     window.wait_ready();
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = |most: usize| {
@@ -71,7 +71,7 @@ fn random_keys_neither_crash_the_chat_nor_lose_prompts() {
             // The keys happened to quit the chat: resume the session.
             assert!(screen.contains(RESUME_HINT), "{screen}");
             window.exit();
-            window = Window::open(&world, &["--session", &session(&world)], (60, 20));
+            window = Window::open(&env, &["--session", &session(&env)], (60, 20));
             window.wait_ready();
             send_prompt(&window, &mark).unwrap();
         }
@@ -83,8 +83,8 @@ fn random_keys_neither_crash_the_chat_nor_lose_prompts() {
     let redrawn = window.wait_until("the draft again", last);
     let bottom = |screen: &str| screen[screen.rfind("› last").unwrap()..].to_owned();
     assert_eq!(bottom(&incremental), bottom(&redrawn));
-    let id = session(&world);
-    let shown = json(&world.run(&["session", "show", &id, "--json"])).to_string();
+    let id = session(&env);
+    let shown = json(&env.run(&["session", "show", &id, "--json"])).to_string();
     for round in 0..12 {
         assert!(
             shown.contains(&format!("mark{round}")),

@@ -2,7 +2,7 @@
 
 use crate::chat::window::Window;
 use crate::chat::{
-    LOCAL, MODEL, PAGE, WIDE, assert_screen, wait_gate_grace, with_deploy, without_spinner, world,
+    LOCAL, MODEL, PAGE, WIDE, assert_screen, env, wait_gate_grace, with_deploy, without_spinner,
 };
 
 const CALLS: &str = "steps:\n  - tool_calls:\n      - { name: write, args: { path: a.txt, content: \"one\\ntwo\\n\" } }\n      \
@@ -12,8 +12,8 @@ const CALLS: &str = "steps:\n  - tool_calls:\n      - { name: write, args: { pat
 #[test]
 fn answer_is_rendered_on_wide_and_narrow_terminals() {
     for (name, size) in [("page_wide", (80, 40)), ("page_narrow", (36, 50))] {
-        let world = world(PAGE);
-        let window = Window::open(&world, MODEL, size);
+        let env = env(PAGE);
+        let window = Window::open(&env, MODEL, size);
         window.wait_ready();
         window.press("say hello\r");
         window.wait_for("2. two");
@@ -23,8 +23,8 @@ fn answer_is_rendered_on_wide_and_narrow_terminals() {
 
 #[test]
 fn code_and_diffs_are_coloured() {
-    let world = world(PAGE);
-    let window = Window::open(&world, MODEL, (80, 40));
+    let env = env(PAGE);
+    let window = Window::open(&env, MODEL, (80, 40));
     window.wait_ready();
     window.press("say hello\r");
     window.wait_for("2. two");
@@ -34,8 +34,8 @@ fn code_and_diffs_are_coloured() {
     let line = window.formatted_line("one more");
     assert!(line.contains("\x1b[2m# one more"), "{line:?}");
 
-    let world = self::world(CALLS);
-    let window = Window::open(&world, MODEL, (80, 40));
+    let env = self::env(CALLS);
+    let window = Window::open(&env, MODEL, (80, 40));
     window.wait_ready();
     window.press("go\r");
     window.wait_for("done");
@@ -51,8 +51,8 @@ fn code_and_diffs_are_coloured() {
 #[test]
 fn tool_call_is_one_line_and_expands_on_demand() {
     for (name, size) in [("calls_wide", (80, 30)), ("calls_narrow", (36, 34))] {
-        let world = world(CALLS);
-        let window = Window::open(&world, MODEL, size);
+        let env = env(CALLS);
+        let window = Window::open(&env, MODEL, size);
         window.wait_ready();
         window.press("go\r");
         window.wait_for("done");
@@ -69,8 +69,8 @@ fn live_tool_output_is_counted_and_expands_on_demand() {
     for (name, size) in [("live_wide", (80, 24)), ("live_narrow", (36, 24))] {
         let script = "steps:\n  - tool_calls: [{ name: bash, args: { command: 'seq 15; until test -e go; do sleep 0.05; \
                       done; echo last' } }]\n  - text: done\n";
-        let world = world(script);
-        let window = Window::open(&world, &[MODEL, LOCAL].concat(), size);
+        let env = env(script);
+        let window = Window::open(&env, &[MODEL, LOCAL].concat(), size);
         window.wait_ready();
         window.press("count\r");
         window.wait_gate();
@@ -79,7 +79,7 @@ fn live_tool_output_is_counted_and_expands_on_demand() {
         let collapsed = without_spinner(&window.wait_for("15 lines"));
         window.press("\x0f");
         let expanded = without_spinner(&window.wait_for("│ 15"));
-        world.write("project/go", "");
+        env.write("project/go", "");
         window.wait_for("done");
         let all = format!(
             "{collapsed}\n=== Ctrl-O\n{expanded}\n=== and then\n{}",
@@ -91,8 +91,8 @@ fn live_tool_output_is_counted_and_expands_on_demand() {
 
 #[test]
 fn resize_redraws_the_screen() {
-    let world = world(PAGE);
-    let window = Window::open(&world, MODEL, (80, 30));
+    let env = env(PAGE);
+    let window = Window::open(&env, MODEL, (80, 30));
     window.wait_ready();
     window.press("say hello\r");
     window.wait_for("2. two");
@@ -119,8 +119,8 @@ fn finished_lines_are_kept_once_in_the_scrollback() {
         + &(1..=60).fold(String::new(), |all, it| {
             all + &format!("      line {it}\n\n")
         });
-    let world = world(&script);
-    let window = Window::open(&world, MODEL, WIDE);
+    let env = env(&script);
+    let window = Window::open(&env, MODEL, WIDE);
     window.wait_ready();
     window.press("go\r");
     window.wait_for("line 60");
@@ -136,8 +136,8 @@ fn finished_lines_are_kept_once_in_the_scrollback() {
 #[test]
 fn no_color_sends_no_colour_sequences() {
     for (name, size) in [("no_color_wide", (80, 40)), ("no_color_narrow", (36, 50))] {
-        let world = with_deploy();
-        let window = Window::with(&world, MODEL, size, &[("NO_COLOR", "1")]);
+        let env = with_deploy();
+        let window = Window::with(&env, MODEL, size, &[("NO_COLOR", "1")]);
         window.wait_ready();
         window.press("ship it\r");
         let gate_screen = window.wait_gate();
@@ -145,7 +145,7 @@ fn no_color_sends_no_colour_sequences() {
         window.press("y");
         window.wait_for("It said: once");
         let done = window.wait_ready();
-        world.write("project/page.yaml", PAGE);
+        env.write("project/page.yaml", PAGE);
         window.press("/thread page\r");
         window.wait_until("an empty thread", |screen| !screen.contains("ship it"));
         window.choose_model("scripted:page.yaml");
@@ -169,8 +169,8 @@ fn no_color_sends_no_colour_sequences() {
 #[test]
 fn hostile_text_cannot_control_the_terminal() {
     let script = "steps:\n  - text: \"before \\e]0;owned\\a\\e[2J\\e[31mafter\"\n";
-    let world = world(script);
-    let window = Window::open(&world, MODEL, WIDE);
+    let env = env(script);
+    let window = Window::open(&env, MODEL, WIDE);
     window.wait_ready();
     window.press("go\r");
     let screen = window.wait_for("before after");

@@ -7,15 +7,15 @@ use lillux::process::Handle;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::chat::window::{RESUME_HINT, Window};
-use crate::chat::{LOCAL, MODEL, SLOW, WIDE, session, wait_gate_grace, world};
-use crate::support::World;
+use crate::chat::{LOCAL, MODEL, SLOW, WIDE, env, session, wait_gate_grace};
+use crate::support::TestEnv;
 
 /// A shell that runs the chat and prints its exit code and the terminal modes afterwards.
-fn open_in_shell<'a>(world: &'a World, args: &str) -> Window<'a> {
+fn open_in_shell<'a>(env: &'a TestEnv, args: &str) -> Window<'a> {
     let chat = format!("sh -c 'echo $$ > pid.txt; exec \"$RYE\" chat {args}'");
     let modes = "stty -a | grep -oE -- '-?(icanon|echo|isig)\\b' | xargs echo modes";
     let script = format!("trap : INT QUIT; {chat}; echo \"ended $?\"; {modes}; read line");
-    Window::shell(world, &script, WIDE)
+    Window::shell(env, &script, WIDE)
 }
 
 /// Waits until a file contains a process id.
@@ -31,8 +31,8 @@ fn wait_pid(path: &PathBuf) -> i32 {
     }
 }
 
-fn send(world: &World, signal: Signal) {
-    let pid = Pid::from_raw(wait_pid(&world.path("project/pid.txt"))).unwrap();
+fn send(env: &TestEnv, signal: Signal) {
+    let pid = Pid::from_raw(wait_pid(&env.path("project/pid.txt"))).unwrap();
     kill_process(pid, signal).unwrap();
 }
 
@@ -49,15 +49,15 @@ fn signal_ends_the_chat_and_restores_the_terminal() {
             if signal == Signal::INT && args == "--plain" {
                 continue;
             }
-            let world = world("{ steps: [], after_last: { text: noted } }");
-            let window = open_in_shell(&world, &format!("--model scripted:agent.yaml {args}"));
+            let env = env("{ steps: [], after_last: { text: noted } }");
+            let window = open_in_shell(&env, &format!("--model scripted:agent.yaml {args}"));
             window.wait_until("the prompt", |screen| {
                 screen.contains("ready ·") || screen == ">"
             });
-            send(&world, signal);
+            send(&env, signal);
             let screen = window.wait_for("modes isig icanon echo");
             assert!(screen.contains(&format!("ended {code}")), "{screen}");
-            let hint = format!("{RESUME_HINT} {}", session(&world));
+            let hint = format!("{RESUME_HINT} {}", session(&env));
             assert!(screen.contains(&hint), "{screen}");
             let bytes = String::from_utf8_lossy(&window.bytes()).into_owned();
             assert!(bytes.rfind("\x1b[?2004h") <= bytes.rfind("\x1b[?2004l"));
@@ -69,24 +69,24 @@ fn signal_ends_the_chat_and_restores_the_terminal() {
 fn signal_ends_the_tools_and_the_session_can_be_resumed() {
     let script = "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo $$ > tool.txt; \
                   sleep 600' } }]\nafter_last: { text: noted }\n";
-    let world = world(script);
-    assert!(world.run(&["init"]).status.success());
-    let window = open_in_shell(&world, "--model scripted:agent.yaml --sandbox local");
+    let env = env(script);
+    assert!(env.run(&["init"]).status.success());
+    let window = open_in_shell(&env, "--model scripted:agent.yaml --sandbox local");
     window.wait_ready();
     window.press("go\r");
     window.wait_gate();
     wait_gate_grace();
     window.press("y");
-    let tool = wait_pid(&world.path("project/tool.txt"));
+    let tool = wait_pid(&env.path("project/tool.txt"));
     let tool = Handle::of_running(tool).unwrap();
-    send(&world, Signal::TERM);
+    send(&env, Signal::TERM);
     window.wait_for("ended 143");
     assert!(
         tool.wait(Some(Duration::from_mins(1))).unwrap(),
         "the tool is still running"
     );
-    let id = session(&world);
-    let window = Window::open(&world, &["--session", &id], WIDE);
+    let id = session(&env);
+    let window = Window::open(&env, &["--session", &id], WIDE);
     window.wait_for("› go");
     window.wait_for("noted");
     window.press("/verify\r");
@@ -95,18 +95,18 @@ fn signal_ends_the_tools_and_the_session_can_be_resumed() {
 
 #[test]
 fn ctrl_c_in_the_editor_keeps_the_draft() {
-    let mut world = world(SLOW);
-    world.write("editor.sh", "#!/bin/sh\necho $$ > editing.txt\nsleep 600\n");
-    let editor = format!("sh {}", world.path("editor.sh").display());
+    let mut env = env(SLOW);
+    env.write("editor.sh", "#!/bin/sh\necho $$ > editing.txt\nsleep 600\n");
+    let editor = format!("sh {}", env.path("editor.sh").display());
     // An empty variable counts as unset.
-    world.set("VISUAL", "");
-    world.set("EDITOR", &editor);
+    env.set("VISUAL", "");
+    env.set("EDITOR", &editor);
     for key in ["\x03", "\x1c"] {
-        let _ = std::fs::remove_file(world.path("project/editing.txt"));
-        let window = Window::open(&world, MODEL, WIDE);
+        let _ = std::fs::remove_file(env.path("project/editing.txt"));
+        let window = Window::open(&env, MODEL, WIDE);
         window.wait_ready();
         window.press("a long draft\x07");
-        wait_pid(&world.path("project/editing.txt"));
+        wait_pid(&env.path("project/editing.txt"));
         window.press(key);
         let screen = window.wait_for("interrupted;");
         assert!(screen.contains("› a long draft"), "{screen}");
@@ -119,8 +119,8 @@ fn ctrl_c_in_the_editor_keeps_the_draft() {
 fn plain_ctrl_c_stops_the_agent_and_twice_quits() {
     let script = "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo hi' } }]\n  - { text: \
                   slow, delay_ms: 600000 }\n";
-    let world = world(script);
-    let window = Window::open(&world, &[MODEL, LOCAL, &["--plain"]].concat(), (80, 40));
+    let env = env(script);
+    let window = Window::open(&env, &[MODEL, LOCAL, &["--plain"]].concat(), (80, 40));
     window.wait_plain_prompt();
     window.press("go\r");
     window.wait_plain_gate(1);

@@ -2,14 +2,14 @@
 
 use crate::chat::window::Window;
 use crate::chat::{
-    MODEL, NARROW, WIDE, assert_screen, run_count, session, wait_gate_grace, with_deploy, world,
+    MODEL, NARROW, WIDE, assert_screen, env, run_count, session, wait_gate_grace, with_deploy,
 };
 
 #[test]
 fn each_thread_has_its_own_conversation() {
     for (name, size) in [("threads_wide", WIDE), ("threads_narrow", NARROW)] {
-        let world = world("{ steps: [], after_last: { text: noted } }");
-        let window = Window::open(&world, MODEL, size);
+        let env = env("{ steps: [], after_last: { text: noted } }");
+        let window = Window::open(&env, MODEL, size);
         window.wait_ready();
         window.press("in the first\r");
         window.wait_for("noted");
@@ -33,12 +33,12 @@ fn pending_gate_marks_its_thread_and_does_not_block_others() {
         ("pending_gate_wide", (80, 30)),
         ("pending_gate_narrow", (40, 40)),
     ] {
-        let world = with_deploy();
-        world.write(
+        let env = with_deploy();
+        env.write(
             "project/side.yaml",
             "{ steps: [], after_last: { text: noted } }",
         );
-        let window = Window::open(&world, MODEL, size);
+        let window = Window::open(&env, MODEL, size);
         window.wait_ready();
         window.press("ship it\r");
         window.wait_gate();
@@ -53,31 +53,31 @@ fn pending_gate_marks_its_thread_and_does_not_block_others() {
                 screen.contains("◆default") && screen.contains("○side")
             })
         );
-        assert_eq!(run_count(&world), 0);
+        assert_eq!(run_count(&env), 0);
     }
 }
 
 #[test]
 fn history_and_gate_are_restored_after_a_kill() {
     for (name, size) in [("resumed_wide", (80, 30)), ("resumed_narrow", (40, 40))] {
-        let world = with_deploy();
-        let window = Window::open(&world, MODEL, size);
+        let env = with_deploy();
+        let window = Window::open(&env, MODEL, size);
         window.wait_ready();
         window.press("ship it\r");
         window.wait_gate();
         window.kill();
-        let id = session(&world);
+        let id = session(&env);
         let args = ["--session", &id, "--model", "scripted:agent.yaml"];
-        let window = Window::open(&world, &args, size);
+        let window = Window::open(&env, &args, size);
         window.wait_for("› ship it");
         window.wait_gate();
         assert_screen!(name, window.wait_for("waiting for you"));
-        assert_eq!(run_count(&world), 0);
+        assert_eq!(run_count(&env), 0);
         wait_gate_grace();
         window.press("y");
         window.wait_for("It said: once");
         window.wait_ready();
-        assert_eq!(run_count(&world), 1);
+        assert_eq!(run_count(&env), 1);
         window.press("/verify\r");
         window.wait_for("verified");
     }
@@ -86,10 +86,10 @@ fn history_and_gate_are_restored_after_a_kill() {
 #[test]
 fn session_in_use_is_an_error_on_a_clean_screen() {
     for (name, size) in [("in_use_wide", WIDE), ("in_use_narrow", NARROW)] {
-        let world = world("{ steps: [], after_last: { text: noted } }");
-        let first = Window::open(&world, MODEL, size);
+        let env = env("{ steps: [], after_last: { text: noted } }");
+        let first = Window::open(&env, MODEL, size);
         first.wait_ready();
-        let second = Window::open(&world, &["--session", &session(&world)], size);
+        let second = Window::open(&env, &["--session", &session(&env)], size);
         let (code, screen) = second.exit();
         assert_eq!(code, 4, "{screen}");
         assert_screen!(name, screen);
@@ -99,13 +99,13 @@ fn session_in_use_is_an_error_on_a_clean_screen() {
 #[test]
 fn answer_restarted_after_a_kill_is_streamed() {
     let script = "steps:\n  - { text: 'beginning and end', chunk_chars: 9, chunk_ms: 600000 }\n";
-    let world = world(script);
-    let window = Window::open(&world, MODEL, WIDE);
+    let env = env(script);
+    let window = Window::open(&env, MODEL, WIDE);
     window.wait_ready();
     window.press("go\r");
     window.wait_for("beginning");
     window.kill();
-    let window = Window::open(&world, &["--session", &session(&world)], WIDE);
+    let window = Window::open(&env, &["--session", &session(&env)], WIDE);
     let screen = window.wait_for("beginning");
     assert!(screen.contains("responding"), "{screen}");
 }

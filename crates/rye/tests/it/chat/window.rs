@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use crate::support::World;
+use crate::support::TestEnv;
 
 /// Longer than any step takes.
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -50,39 +50,39 @@ impl Output {
 /// A chat on a terminal.
 pub(crate) struct Window<'a> {
     /// Keeps the directories of the chat.
-    _world: &'a World,
+    _env: &'a TestEnv,
     master: File,
     child: Child,
     output: Arc<(Mutex<Output>, Condvar)>,
 }
 
 impl<'a> Window<'a> {
-    pub(crate) fn open(world: &'a World, args: &[&str], (width, height): (u16, u16)) -> Self {
-        Self::with(world, args, (width, height), &[])
+    pub(crate) fn open(env: &'a TestEnv, args: &[&str], (width, height): (u16, u16)) -> Self {
+        Self::with(env, args, (width, height), &[])
     }
 
     pub(crate) fn with(
-        world: &'a World,
+        env: &'a TestEnv,
         args: &[&str],
         size: (u16, u16),
         variables: &[(&str, &str)],
     ) -> Self {
-        let rye = world.command();
+        let rye = env.command();
         let mut line = vec![rye.get_program(), OsStr::new("chat")];
         line.extend(args.iter().map(OsStr::new));
-        Self::start(world, &line, size, variables)
+        Self::start(env, &line, size, variables)
     }
 
     /// Runs a shell script that finds the binary as `$RYE`.
-    pub(crate) fn shell(world: &'a World, script: &str, size: (u16, u16)) -> Self {
-        let rye = world.command();
+    pub(crate) fn shell(env: &'a TestEnv, script: &str, size: (u16, u16)) -> Self {
+        let rye = env.command();
         let path = rye.get_program().to_str().unwrap();
         let line = ["sh", "-c", script].map(OsStr::new);
-        Self::start(world, &line, size, &[("RYE", path)])
+        Self::start(env, &line, size, &[("RYE", path)])
     }
 
     fn start(
-        world: &'a World,
+        env: &'a TestEnv,
         line: &[&OsStr],
         (width, height): (u16, u16),
         variables: &[(&str, &str)],
@@ -96,7 +96,7 @@ impl<'a> Window<'a> {
         let slave = File::options().read(true).write(true).open(name).unwrap();
         let [input, stdout, error] = [(); 3].map(|()| slave.try_clone().unwrap());
         drop(slave);
-        let rye = world.command();
+        let rye = env.command();
         // A controlling terminal, so that the process receives SIGWINCH.
         let mut command = Command::new("setsid");
         command.args(["--ctty", "--wait"]).args(line).env_clear();
@@ -123,7 +123,7 @@ impl<'a> Window<'a> {
         let (reader, all) = (master.try_clone().unwrap(), Arc::clone(&output));
         std::thread::spawn(move || read(reader, &all));
         Self {
-            _world: world,
+            _env: env,
             master,
             child,
             output,

@@ -7,13 +7,12 @@ use lillux::process::Handle;
 use serde_json::Value;
 
 use super::{ready, until};
-use crate::support::{World, json};
+use crate::support::{TestEnv, json};
 
 /// `rye`, typed somewhere else.
-fn elsewhere(world: &World, args: &[&str]) -> Output {
-    let folder = world.path("user");
-    world
-        .command()
+fn elsewhere(env: &TestEnv, args: &[&str]) -> Output {
+    let folder = env.path("user");
+    env.command()
         .current_dir(folder)
         .args(args)
         .output()
@@ -26,8 +25,8 @@ fn text(output: &Output) -> String {
 }
 
 /// A run in the background that waits for an approval.
-fn waiting_in_background(world: &World) -> String {
-    let started = json(&world.run(&[
+fn waiting_in_background(env: &TestEnv) -> String {
+    let started = json(&env.run(&[
         "graph",
         "run",
         "--async",
@@ -36,12 +35,12 @@ fn waiting_in_background(world: &World) -> String {
         "--version",
         "2",
     ]));
-    assert_eq!(until(world, "waiting"), started["run"]["id"]);
-    until(world, "waiting")
+    assert_eq!(until(env, "waiting"), started["run"]["id"]);
+    until(env, "waiting")
 }
 
-fn kill(world: &World, id: &str) {
-    let process = world.read(&format!("project/.ai/state/graphs/{id}/process"));
+fn kill(env: &TestEnv, id: &str) {
+    let process = env.read(&format!("project/.ai/state/graphs/{id}/process"));
     let handle: Handle = process.trim().parse().unwrap();
     let killed = Command::new("kill")
         .args(["-9", &handle.pid().to_string()])
@@ -52,87 +51,82 @@ fn kill(world: &World, id: &str) {
 
 #[test]
 fn a_run_stands_everywhere_as_it_stands_in_its_project() {
-    let world = ready();
-    let id = waiting_in_background(&world);
-    kill(&world, &id);
-    assert!(world.run(&["gate", "approve", &id]).status.success());
-    let status = text(&world.run(&["run", "status", &id]));
+    let env = ready();
+    let id = waiting_in_background(&env);
+    kill(&env, &id);
+    assert!(env.run(&["gate", "approve", &id]).status.success());
+    let status = text(&env.run(&["run", "status", &id]));
     assert!(status.contains("answered approve, by ada"), "{status}");
     assert!(!status.contains("rye gate approve"), "{status}");
-    let status = text(&elsewhere(&world, &["run", "status", &id]));
-    let project = world.path("project");
+    let status = text(&elsewhere(&env, &["run", "status", &id]));
+    let project = env.path("project");
     let resume = format!(
         "rye --project {} graph run --resume {id}",
         project.display()
     );
     assert!(status.contains(&resume), "{status}");
-    assert!(
-        world
-            .run(&["graph", "run", "--resume", &id])
-            .status
-            .success()
-    );
-    let listed = json(&elsewhere(&world, &["run", "list", "--json"]));
+    assert!(env.run(&["graph", "run", "--resume", &id]).status.success());
+    let listed = json(&elsewhere(&env, &["run", "list", "--json"]));
     let runs = listed["runs"].as_array().unwrap();
     let states: Vec<_> = runs.iter().map(|run| &run["state"]).collect();
     assert_eq!(states, ["completed"], "{listed}");
-    let status = json(&elsewhere(&world, &["run", "status", "--json", &id]));
+    let status = json(&elsewhere(&env, &["run", "status", "--json", &id]));
     assert_eq!(status["run"]["state"], "completed", "{status}");
-    let verified = elsewhere(&world, &["run", "verify", &id]);
+    let verified = elsewhere(&env, &["run", "verify", &id]);
     assert!(verified.status.success(), "{verified:?}");
 }
 
 #[test]
 fn a_question_says_where_it_is_from_and_is_answered_from_anywhere() {
-    let world = ready();
-    let walker = world
+    let env = ready();
+    let walker = env
         .command()
         .args(["graph", "run", "workflows/release", "--version", "2"])
         .spawn()
         .unwrap();
-    let id = until(&world, "waiting");
-    let here = text(&world.run(&["gate", "list"]));
+    let id = until(&env, "waiting");
+    let here = text(&env.run(&["gate", "list"]));
     let origin = format!("graph workflows/release, run {id}");
     assert!(here.contains(&format!("{origin}\n")), "{here}");
-    let there = text(&elsewhere(&world, &["gate", "list"]));
-    let project = world.path("project").canonicalize().unwrap();
+    let there = text(&elsewhere(&env, &["gate", "list"]));
+    let project = env.path("project").canonicalize().unwrap();
     let place = format!("{origin}, in {}", project.display());
     assert!(there.contains(&place), "{there}");
-    let listed = json(&elsewhere(&world, &["gate", "list", "--json"]));
+    let listed = json(&elsewhere(&env, &["gate", "list", "--json"]));
     let gate: &Value = &listed["gates"][0];
     assert_eq!(gate["graph"], "workflows/release", "{listed}");
     assert_eq!(gate["project"], project.to_str().unwrap(), "{listed}");
     let gate = gate["id"].as_str().unwrap();
-    let answered = elsewhere(&world, &["gate", "approve", gate]);
+    let answered = elsewhere(&env, &["gate", "approve", gate]);
     assert!(answered.status.success(), "{answered:?}");
     let output = walker.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let none = text(&elsewhere(&world, &["gate", "list"]));
+    let none = text(&elsewhere(&env, &["gate", "list"]));
     assert!(none.contains("nothing waits"), "{none}");
 }
 
 #[test]
 fn a_run_that_has_written_nothing_yet_is_waited_for() {
-    let world = ready();
-    let id = waiting_in_background(&world);
-    kill(&world, &id);
+    let env = ready();
+    let id = waiting_in_background(&env);
+    kill(&env, &id);
     // As in the moment before the first line: somebody sees to it, and the record is empty.
-    let record = world.path(&format!("project/.ai/state/graphs/{id}/events.jsonl"));
+    let record = env.path(&format!("project/.ai/state/graphs/{id}/events.jsonl"));
     let lines = fs::read(&record).unwrap();
     fs::write(&record, "").unwrap();
     let mut walker = Command::new("sleep").arg("600").spawn().unwrap();
     let handle = Handle::of_running(i32::try_from(walker.id()).unwrap()).unwrap();
     let process = record.with_file_name("process");
     fs::write(&process, handle.to_string()).unwrap();
-    let runs = world.path("user/.local/state/rye/runs");
+    let runs = env.path("user/.local/state/rye/runs");
     fs::write(runs.join(&id).join("handle"), handle.to_string()).unwrap();
     for command in ["status", "tail"] {
-        let output = world.run(&["run", command, &id]);
+        let output = env.run(&["run", command, &id]);
         assert!(output.status.success(), "{command}: {output:?}");
     }
-    let verified = world.run(&["run", "verify", &id]);
+    let verified = env.run(&["run", "verify", &id]);
     assert_eq!(verified.status.code(), Some(1), "{verified:?}");
-    let tail = world
+    let tail = env
         .command()
         .args(["run", "tail", "--follow", &id])
         .spawn()

@@ -7,8 +7,8 @@ use crate::support::{assert_transcript, json, told};
 
 #[test]
 fn a_graph_runs_in_the_background_is_followed_and_cancelled_and_goes_on() {
-    let world = ready();
-    let started = json(&world.run(&[
+    let env = ready();
+    let started = json(&env.run(&[
         "graph",
         "run",
         "--async",
@@ -19,24 +19,21 @@ fn a_graph_runs_in_the_background_is_followed_and_cancelled_and_goes_on() {
     ]));
     let id = started["run"]["id"].as_str().unwrap().to_owned();
     for _ in 0..400 {
-        let status = json(&world.run(&["run", "status", "--json", &id]));
+        let status = json(&env.run(&["run", "status", "--json", &id]));
         if status["run"]["state"] == "waiting" {
             break;
         }
-        let _ = lillux::watch::paths(
-            &[world.path("project/.ai")],
-            Some(Duration::from_millis(50)),
-        );
+        let _ = lillux::watch::paths(&[env.path("project/.ai")], Some(Duration::from_millis(50)));
     }
-    let tail = world
+    let tail = env
         .command()
         .args(["run", "tail", "--follow", &id])
         .spawn()
         .unwrap();
-    let mut transcript = world.transcript(&[&format!("run cancel {id}"), "run list"]);
+    let mut transcript = env.transcript(&[&format!("run cancel {id}"), "run list"]);
     let output = tail.wait_with_output().unwrap();
     transcript += &told("rye run tail --follow RUN", &output);
-    transcript += &world.transcript(&[
+    transcript += &env.transcript(&[
         &format!("gate approve {id}"),
         &format!("graph run --resume {id}"),
         &format!("run verify {id}"),
@@ -48,19 +45,19 @@ fn a_graph_runs_in_the_background_is_followed_and_cancelled_and_goes_on() {
 
 #[test]
 fn a_run_whose_graph_has_changed_goes_on_only_if_that_is_accepted() {
-    let world = ready();
+    let env = ready();
     let config = "  start: one\n  max_steps: 1\n  nodes:\n\
          \x20   one: { type: gate, assign: { a: 1 }, next: two }\n    two: { type: return, output: { a: \"${state.a}\" } }\n";
-    graph(&world, "old", "[]", config);
-    world.run(&["graph", "run", "flows/old"]);
-    let id = newest(&world)["id"].as_str().unwrap().to_owned();
+    graph(&env, "old", "[]", config);
+    env.run(&["graph", "run", "flows/old"]);
+    let id = newest(&env)["id"].as_str().unwrap().to_owned();
     graph(
-        &world,
+        &env,
         "old",
         "[]",
         &config.replace("{ a: \"${state.a}\" }", "{ b: \"${state.a}\" }"),
     );
-    let transcript = world.transcript(&[
+    let transcript = env.transcript(&[
         &format!("graph run --resume {id}"),
         &format!("graph run --resume {id} --accept-changed"),
         &format!("run verify {id}"),
@@ -70,61 +67,60 @@ fn a_run_whose_graph_has_changed_goes_on_only_if_that_is_accepted() {
 
 #[test]
 fn a_record_that_was_touched_is_found_out() {
-    let world = ready();
+    let env = ready();
     assert!(
-        world
-            .run(&["graph", "run", "workflows/stats", "--directory", "src"])
+        env.run(&["graph", "run", "workflows/stats", "--directory", "src"])
             .status
             .success()
     );
-    let id = newest(&world)["id"].as_str().unwrap().to_owned();
+    let id = newest(&env)["id"].as_str().unwrap().to_owned();
     let path = format!("project/.ai/state/graphs/{id}/events.jsonl");
-    let good = world.read(&path);
+    let good = env.read(&path);
     let verify = format!("run verify {id}");
-    let mut transcript = world.transcript(&[&verify]);
+    let mut transcript = env.transcript(&[&verify]);
     let mut lines: Vec<_> = good.lines().collect();
     lines.remove(3);
     for bad in [
         good.replace("\"files\":2", "\"files\":3"),
         lines.join("\n") + "\n",
     ] {
-        world.write(&path, &bad);
-        transcript += &world.transcript(&[&verify]);
+        env.write(&path, &bad);
+        transcript += &env.transcript(&[&verify]);
     }
-    transcript += &world.transcript(&[&format!("run status {id}")]);
+    transcript += &env.transcript(&[&format!("run status {id}")]);
     assert_transcript!(transcript);
 }
 
 #[test]
 fn a_run_goes_on_in_the_background_under_its_name() {
-    let world = ready();
+    let env = ready();
     let config = "  start: one\n  max_steps: 1\n  nodes:\n\
          \x20   one: { type: gate, assign: { a: 1 }, next: two }\n    two: { type: return, output: { a: \"${state.a}\" } }\n";
-    graph(&world, "rest", "[]", config);
-    world.run(&["graph", "run", "flows/rest"]);
-    let id = newest(&world)["id"].as_str().unwrap().to_owned();
+    graph(&env, "rest", "[]", config);
+    env.run(&["graph", "run", "flows/rest"]);
+    let id = newest(&env)["id"].as_str().unwrap().to_owned();
     graph(
-        &world,
+        &env,
         "rest",
         "[]",
         &config.replace("{ a: \"${state.a}\" }", "{ b: \"${state.a}\" }"),
     );
     let resume = format!("graph run --resume {id} --async");
     let follow = format!("run tail {id} --follow");
-    let mut transcript = world.transcript(&[&resume, &format!("{resume} --accept-changed")]);
+    let mut transcript = env.transcript(&[&resume, &format!("{resume} --accept-changed")]);
     let state = |wanted: &str| {
         for _ in 0..400 {
-            let status = json(&world.run(&["run", "status", "--json", &id]));
+            let status = json(&env.run(&["run", "status", "--json", &id]));
             if status["run"]["state"] == wanted {
                 return;
             }
-            let folder = world.path(&format!("project/.ai/state/graphs/{id}"));
+            let folder = env.path(&format!("project/.ai/state/graphs/{id}"));
             let _ = lillux::watch::paths(&[folder], Some(Duration::from_millis(50)));
         }
-        panic!("{id} is never {wanted}: {}", newest(&world));
+        panic!("{id} is never {wanted}: {}", newest(&env));
     };
     state("completed");
-    transcript += &world.transcript(&[
+    transcript += &env.transcript(&[
         &follow,
         "run list",
         &resume,
@@ -137,32 +133,32 @@ fn a_run_goes_on_in_the_background_under_its_name() {
 
 #[test]
 fn runs_of_one_second_are_listed_the_newest_first() {
-    let world = ready();
+    let env = ready();
     graph(
-        &world,
+        &env,
         "quick",
         "[]",
         "  start: one\n  nodes:\n    one: { type: return, output: \"${inputs.n}\" }\n",
     );
     for n in 0..6 {
         let params = format!("{{\"n\":{n}}}");
-        let output = world.run(&["graph", "run", "flows/quick", "--params", &params]);
+        let output = env.run(&["graph", "run", "flows/quick", "--params", &params]);
         assert!(output.status.success(), "{output:?}");
     }
-    let listed = json(&world.run(&["run", "list", "--json"]));
+    let listed = json(&env.run(&["run", "list", "--json"]));
     let ids = listed["runs"].as_array().unwrap().iter();
     let numbers = ids.map(|run| {
         let id = run["id"].as_str().unwrap();
-        json(&world.run(&["run", "status", "--json", id]))["output"].clone()
+        json(&env.run(&["run", "status", "--json", id]))["output"].clone()
     });
     assert_eq!(numbers.collect::<Vec<_>>(), [5, 4, 3, 2, 1, 0]);
 }
 
 #[test]
 fn what_is_put_over_the_state_of_a_run_is_part_of_its_record() {
-    let world = ready();
+    let env = ready();
     graph(
-        &world,
+        &env,
         "over",
         "[]",
         "  start: one\n  nodes:\n\
@@ -170,9 +166,9 @@ fn what_is_put_over_the_state_of_a_run_is_part_of_its_record() {
          \x20   two: { type: gate, assign: { b: 2 }, next: three }\n\
          \x20   three: { type: return, output: { a: \"${state.a}\", b: \"${state.b || 'none'}\" } }\n",
     );
-    assert!(world.run(&["graph", "step", "flows/over"]).status.success());
-    let id = newest(&world)["id"].as_str().unwrap().to_owned();
-    let transcript = world.transcript(&[
+    assert!(env.run(&["graph", "step", "flows/over"]).status.success());
+    let id = newest(&env)["id"].as_str().unwrap().to_owned();
+    let transcript = env.transcript(&[
         &format!("graph step --resume {id} --node three --state {{\"a\":7}}"),
         &format!("run verify {id}"),
         &format!("run tail {id}"),

@@ -8,16 +8,16 @@ use lillux::Hash;
 use serde_json::{Value, json};
 
 use super::{graph, newest, ready, sign, until};
-use crate::support::{World, assert_transcript, told};
+use crate::support::{TestEnv, assert_transcript, told};
 
 /// A run that waits for an approval, and whose walker is killed.
-fn killed_at_the_decision(world: &World) -> String {
-    let mut walker = world
+fn killed_at_the_decision(env: &TestEnv) -> String {
+    let mut walker = env
         .command()
         .args(["graph", "run", "workflows/release", "--version", "1.2"])
         .spawn()
         .unwrap();
-    let id = until(world, "waiting");
+    let id = until(env, "waiting");
     walker.kill().unwrap();
     walker.wait().unwrap();
     id
@@ -53,104 +53,99 @@ fn forge(record: &str) -> String {
 
 #[test]
 fn a_forged_record_is_found_out_and_never_gone_on_with() {
-    let world = ready();
-    let id = killed_at_the_decision(&world);
+    let env = ready();
+    let id = killed_at_the_decision(&env);
     let folder = format!("project/.ai/state/graphs/{id}");
     let record = format!("{folder}/events.jsonl");
-    let good = world.read(&record);
+    let good = env.read(&record);
     let (verify, resume) = (
         format!("run verify {id}"),
         format!("graph run --resume {id}"),
     );
-    let mut transcript = world.transcript(&[&verify]);
+    let mut transcript = env.transcript(&[&verify]);
     // Rewritten without any key.
-    world.write(&record, &forge(&good));
-    fs::rename(world.path(&format!("{folder}/gates")), world.path("gates")).unwrap();
-    transcript += &world.transcript(&[&verify, &resume, &format!("{resume} --async")]);
+    env.write(&record, &forge(&good));
+    fs::rename(env.path(&format!("{folder}/gates")), env.path("gates")).unwrap();
+    transcript += &env.transcript(&[&verify, &resume, &format!("{resume} --async")]);
     // The same behind what is signed.
     let tail = forge(&good);
     let tail = tail.lines().last().unwrap();
-    world.write(&record, &format!("{good}{tail}\n"));
-    transcript += &world.transcript(&[&verify, &resume]);
+    env.write(&record, &format!("{good}{tail}\n"));
+    transcript += &env.transcript(&[&verify, &resume]);
     // Emptied.
-    world.write(&record, "");
-    transcript += &world.transcript(&[&verify, &resume]);
-    assert!(!world.path("project/published.txt").exists());
+    env.write(&record, "");
+    transcript += &env.transcript(&[&verify, &resume]);
+    assert!(!env.path("project/published.txt").exists());
     // As it was, it goes on, and an approval that nobody signed is none.
-    world.write(&record, &good);
-    fs::rename(world.path("gates"), world.path(&format!("{folder}/gates"))).unwrap();
-    let gates = world.path(&format!("{folder}/gates"));
+    env.write(&record, &good);
+    fs::rename(env.path("gates"), env.path(&format!("{folder}/gates"))).unwrap();
+    let gates = env.path(&format!("{folder}/gates"));
     let gate = fs::read_dir(gates).unwrap().next().unwrap().unwrap().path();
     let answer = gate.with_extension("answer.json");
     let said = json!({ "status": "resolved", "resolution": {
         "action": "approve", "value": null, "by": "the boss", "at": 1, "source": "cli" } });
     fs::write(&answer, said.to_string()).unwrap();
-    transcript += &world.transcript(&[&format!("run status {id}"), "gate list"]);
-    let walker = world
+    transcript += &env.transcript(&[&format!("run status {id}"), "gate list"]);
+    let walker = env
         .command()
         .args(["graph", "run", "--resume", &id, "--quiet"])
         .spawn()
         .unwrap();
-    until(&world, "waiting");
-    assert!(!world.path("project/published.txt").exists());
-    transcript += &world.transcript(&[&format!("gate approve {id}")]);
+    until(&env, "waiting");
+    assert!(!env.path("project/published.txt").exists());
+    transcript += &env.transcript(&[&format!("gate approve {id}")]);
     let output = walker.wait_with_output().unwrap();
     transcript += &told("rye graph run --resume RUN --quiet", &output);
-    transcript += &world.transcript(&[&verify]);
-    assert_eq!(world.read("project/published.txt"), "build-1.2.txt\n");
+    transcript += &env.transcript(&[&verify]);
+    assert_eq!(env.read("project/published.txt"), "build-1.2.txt\n");
     // A run that is over, cut.
-    let whole = world.read(&record);
+    let whole = env.read(&record);
     let part: Vec<_> = whole.split_inclusive('\n').take(5).collect();
-    world.write(&record, &part.concat());
-    transcript += &world.transcript(&[&verify, &resume]);
-    world.write(&record, &whole);
-    world.write(&format!("{folder}/snapshot"), "0000\n");
-    transcript += &world.transcript(&[&verify]);
+    env.write(&record, &part.concat());
+    transcript += &env.transcript(&[&verify, &resume]);
+    env.write(&record, &whole);
+    env.write(&format!("{folder}/snapshot"), "0000\n");
+    transcript += &env.transcript(&[&verify]);
     assert_transcript!(transcript);
 }
 
 #[test]
 fn a_run_that_a_stranger_signed_is_not_gone_on_with() {
-    let world = ready();
-    let id = killed_at_the_decision(&world);
+    let env = ready();
+    let id = killed_at_the_decision(&env);
     // Another person's home, in which the graph is signed by somebody trusted.
-    let keys = world.path("user/.ai/config/keys");
-    fs::rename(&keys, world.path("theirs")).unwrap();
-    assert!(world.run(&["init"]).status.success());
-    sign(&world);
-    let transcript = world.transcript(&[
+    let keys = env.path("user/.ai/config/keys");
+    fs::rename(&keys, env.path("theirs")).unwrap();
+    assert!(env.run(&["init"]).status.success());
+    sign(&env);
+    let transcript = env.transcript(&[
         &format!("run verify {id}"),
         &format!("graph run --resume {id}"),
     ]);
     assert_transcript!(transcript);
-    assert!(!world.path("project/published.txt").exists());
+    assert!(!env.path("project/published.txt").exists());
 }
 
 #[test]
 fn an_approval_of_one_question_is_none_of_another() {
-    let world = ready();
+    let env = ready();
     let config = |title: &str, body: &str| {
         format!(
             "  start: ask\n  nodes:\n    ask: {{ type: decision, title: \"{title}\", body: \"{body}\", next: done }}\n    done: {{ type: return, output: {{ said: yes }} }}\n"
         )
     };
-    graph(&world, "ask", "[]", &config("read the logs?", "of today"));
-    let mut walker = world
+    graph(&env, "ask", "[]", &config("read the logs?", "of today"));
+    let mut walker = env
         .command()
         .args(["graph", "run", "flows/ask"])
         .spawn()
         .unwrap();
-    let id = until(&world, "waiting");
+    let id = until(&env, "waiting");
     walker.kill().unwrap();
     walker.wait().unwrap();
-    let mut transcript = world.transcript(&[&format!("gate approve {id}")]);
-    graph(
-        &world,
-        "ask",
-        "[]",
-        &config("delete production?", "of today"),
-    );
-    let walker = world
+    let mut transcript = env.transcript(&[&format!("gate approve {id}")]);
+    graph(&env, "ask", "[]", &config("delete production?", "of today"));
+    let walker = env
         .command()
         .args([
             "graph",
@@ -163,10 +158,10 @@ fn an_approval_of_one_question_is_none_of_another() {
         .spawn()
         .unwrap();
     // Until then it is the first question that it waits with.
-    while !told("", &world.run(&["gate", "list"])).contains("step-1:ask:2") {
+    while !told("", &env.run(&["gate", "list"])).contains("step-1:ask:2") {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    transcript += &world.transcript(&[
+    transcript += &env.transcript(&[
         "gate list",
         &format!("gate approve gate:{id}:graph:step-1:ask"),
         &format!("run status {id}"),
@@ -178,34 +173,33 @@ fn an_approval_of_one_question_is_none_of_another() {
         "rye graph run --resume RUN --accept-changed --quiet",
         &output,
     );
-    transcript += &world.transcript(&[&format!("run verify {id}")]);
+    transcript += &env.transcript(&[&format!("run verify {id}")]);
     assert_transcript!(transcript);
 }
 
 #[test]
 fn what_runs_write_down_stays_out_of_the_repository() {
-    let world = World::new();
-    assert!(world.run(&["init"]).status.success());
-    assert_eq!(world.read("project/.ai/state/.gitignore"), "*\n");
-    let world = ready();
-    fs::remove_dir_all(world.path("project/.ai/state")).unwrap();
+    let env = TestEnv::new();
+    assert!(env.run(&["init"]).status.success());
+    assert_eq!(env.read("project/.ai/state/.gitignore"), "*\n");
+    let env = ready();
+    fs::remove_dir_all(env.path("project/.ai/state")).unwrap();
     assert!(
-        world
-            .run(&["graph", "run", "workflows/stats", "--directory", "src"])
+        env.run(&["graph", "run", "workflows/stats", "--directory", "src"])
             .status
             .success()
     );
-    let id = newest(&world)["id"].as_str().unwrap().to_owned();
-    assert!(Path::new(&world.path(&format!("project/.ai/state/graphs/{id}"))).is_dir());
-    assert_eq!(world.read("project/.ai/state/.gitignore"), "*\n");
+    let id = newest(&env)["id"].as_str().unwrap().to_owned();
+    assert!(Path::new(&env.path(&format!("project/.ai/state/graphs/{id}"))).is_dir());
+    assert_eq!(env.read("project/.ai/state/.gitignore"), "*\n");
 }
 
 #[test]
 fn without_a_key_nothing_is_decided() {
-    let world = ready();
-    let id = killed_at_the_decision(&world);
-    fs::rename(world.path("user/.ai/config/keys"), world.path("keys")).unwrap();
-    let output = world.run(&["gate", "approve", &id]);
+    let env = ready();
+    let id = killed_at_the_decision(&env);
+    fs::rename(env.path("user/.ai/config/keys"), env.path("keys")).unwrap();
+    let output = env.run(&["gate", "approve", &id]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(text.contains("hint: rye init"), "{text}");

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{PATIENCE, ended};
-use crate::support::World;
+use crate::support::TestEnv;
 
 pub struct Server {
     pub child: Child,
@@ -18,25 +18,25 @@ pub struct Server {
 
 impl Server {
     /// Serves from the folder that has no project.
-    pub fn start(world: &World, options: &[&str]) -> Self {
-        Self::start_in(world, "elsewhere", options)
+    pub fn start(env: &TestEnv, options: &[&str]) -> Self {
+        Self::start_in(env, "elsewhere", options)
     }
 
     /// Serves the project.
-    pub fn of_project(world: &World, options: &[&str]) -> Self {
-        Self::start_in(world, "project", options)
+    pub fn of_project(env: &TestEnv, options: &[&str]) -> Self {
+        Self::start_in(env, "project", options)
     }
 
     /// Serves from a directory.
-    pub fn start_in(world: &World, directory: &str, options: &[&str]) -> Self {
-        let mut command = world.command();
+    pub fn start_in(env: &TestEnv, directory: &str, options: &[&str]) -> Self {
+        let mut command = env.command();
         command.args(["mcp", "serve", "--http", "127.0.0.1:0"]);
-        Self::run(command.args(options), &world.path(directory))
+        Self::run(command.args(options), &env.path(directory))
     }
 
     /// Serves the project, with at most so many open files.
-    pub fn with_open_files(world: &World, files: u32) -> Self {
-        let like = world.command();
+    pub fn with_open_files(env: &TestEnv, files: u32) -> Self {
+        let like = env.command();
         let mut command = Command::new("/bin/sh");
         let script = format!("ulimit -n {files}; exec \"$0\" mcp serve --http 127.0.0.1:0");
         command
@@ -49,7 +49,7 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        Self::run(&mut command, &world.path("project"))
+        Self::run(&mut command, &env.path("project"))
     }
 
     fn run(command: &mut Command, folder: &Path) -> Self {

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use lillux::process::Handle;
 use serde_json::{Value, json};
 
-use crate::support::World;
+use crate::support::TestEnv;
 
 /// How long anything is waited for that must happen.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -34,37 +34,37 @@ const TIDY: &str = r#"# Tidy
 
 /// A user with a key and a project with tools; `fresh` is not signed. Beside them a folder
 /// `elsewhere` that has nothing.
-pub fn world() -> World {
-    let mut world = World::new();
-    world.set("USER", "ada");
-    assert!(world.run(&["init"]).status.success());
-    fs::create_dir(world.path("elsewhere")).unwrap();
-    tool(&world, "greet", "echo hello; cat");
-    tool(&world, "fails", "echo why >&2; exit 7");
-    tool(&world, "careful", "touch approved");
-    let careful = world.read("project/.ai/tools/careful.yaml");
+pub fn env() -> TestEnv {
+    let mut env = TestEnv::new();
+    env.set("USER", "ada");
+    assert!(env.run(&["init"]).status.success());
+    fs::create_dir(env.path("elsewhere")).unwrap();
+    tool(&env, "greet", "echo hello; cat");
+    tool(&env, "fails", "echo why >&2; exit 7");
+    tool(&env, "careful", "touch approved");
+    let careful = env.read("project/.ai/tools/careful.yaml");
     let careful = format!("requires_approval: true\n{careful}");
-    world.write("project/.ai/tools/careful.yaml", &careful);
+    env.write("project/.ai/tools/careful.yaml", &careful);
     // It tells the process that must not be left when it is ended.
     let slow = "sleep 600 & echo $! >pid.new; mv pid.new pid; echo started; wait";
-    tool(&world, "slow", slow);
+    tool(&env, "slow", slow);
     // It ends when somebody makes a file.
     let held = "touch held; until [ -e go ]; do sleep 0.02; done; echo done; touch ended";
-    tool(&world, "held", held);
-    world.write("project/.ai/directives/tidy.md", TIDY);
-    let signed = world.run(&["sign", "--all"]);
+    tool(&env, "held", held);
+    env.write("project/.ai/directives/tidy.md", TIDY);
+    let signed = env.run(&["sign", "--all"]);
     assert!(signed.status.success(), "{signed:?}");
-    tool(&world, "fresh", "echo fresh");
-    world
+    tool(&env, "fresh", "echo fresh");
+    env
 }
 
 /// Writes a tool that is a line of shell.
-pub fn tool(world: &World, name: &str, command: &str) {
+pub fn tool(env: &TestEnv, name: &str, command: &str) {
     let text = format!(
         "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/bash/bash\n\
          description: The tool {name}\nconfig:\n  command: '{command}'\n"
     );
-    world.write(&format!("project/.ai/tools/{name}.yaml"), &text);
+    env.write(&format!("project/.ai/tools/{name}.yaml"), &text);
 }
 
 /// The parameters of `tools/call` that run a tool of the project.

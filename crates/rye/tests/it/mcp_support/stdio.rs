@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::{PATIENCE, ended};
-use crate::support::World;
+use crate::support::TestEnv;
 
 pub struct Client {
     pub child: Child,
@@ -19,15 +19,15 @@ pub struct Client {
 
 impl Client {
     /// Starts a server in the project, and says nothing yet.
-    pub fn start(world: &World) -> Self {
-        Self::start_in(world, "project", &[])
+    pub fn start(env: &TestEnv) -> Self {
+        Self::start_in(env, "project", &[])
     }
 
     /// The same in another directory, with these options.
-    pub fn start_in(world: &World, directory: &str, options: &[&str]) -> Self {
-        let mut command = world.command();
+    pub fn start_in(env: &TestEnv, directory: &str, options: &[&str]) -> Self {
+        let mut command = env.command();
         command.args(["mcp", "serve"]).args(options);
-        command.current_dir(world.path(directory));
+        command.current_dir(env.path(directory));
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = mpsc::channel();
@@ -48,8 +48,8 @@ impl Client {
     }
 
     /// The same, and has shaken hands.
-    pub fn connect(world: &World) -> Self {
-        let mut client = Self::start(world);
+    pub fn connect(env: &TestEnv) -> Self {
+        let mut client = Self::start(env);
         client.initialize(&json!({}));
         client
     }

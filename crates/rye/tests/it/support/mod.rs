@@ -56,18 +56,18 @@ macro_rules! assert_transcript {
 }
 pub(crate) use assert_transcript;
 
-/// A world of its own, gone when dropped.
-pub struct World {
+/// A `TestEnv` of its own, gone when dropped.
+pub struct TestEnv {
     folder: TempDir,
     variables: Vec<(String, String)>,
 }
 
-impl World {
+impl TestEnv {
     /// A home and a project with `.ai/`, both empty.
     pub fn new() -> Self {
-        let world = Self::bare();
-        fs::create_dir(world.path("project/.ai")).unwrap();
-        world
+        let env = Self::bare();
+        fs::create_dir(env.path("project/.ai")).unwrap();
+        env
     }
 
     /// A home and a folder for a project.
