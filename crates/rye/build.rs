@@ -1,4 +1,4 @@
-//! How the binary is linked.
+//! Linker flags of the `rye` binary.
 
 use std::env;
 use std::path::Path;
@@ -6,14 +6,13 @@ use std::path::Path;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=order.ld");
-    stand_at_a_fixed_place();
-    keep_together_what_a_call_runs();
+    link_at_fixed_address();
+    order_functions();
 }
 
-/// A static program that may stand anywhere in memory moves itself at every
-/// start: thousands of addresses are written before `main` begins. `rye` is
-/// called in loops, so it stands at a fixed place.
-fn stand_at_a_fixed_place() {
+/// Links a static binary at a fixed address. A position-independent one relocates thousands of
+/// addresses before `main`, which counts for a program that scripts call in loops.
+fn link_at_fixed_address() {
     let features = cargo("CARGO_CFG_TARGET_FEATURE");
     if features.split(',').any(|feature| feature == "crt-static") {
         println!("cargo::rustc-link-arg-bin=rye=-no-pie");
@@ -21,22 +20,20 @@ fn stand_at_a_fixed_place() {
     }
 }
 
-/// A short call runs a megabyte of the program's thirty-five, here and there in all
-/// of it, and every place it comes to first is a page fault: together they are a
-/// quarter of its time. So `order.ld` names those functions (`cargo xtask order`
-/// writes it), and the linker puts them side by side. A name that is not there is
-/// passed over. A linker that somebody chose may not read such scripts, and goes
-/// without; so does a build to debug with.
-fn keep_together_what_a_call_runs() {
-    let is_usual = cargo("CARGO_CFG_TARGET_ARCH") == "x86_64"
+/// Places the functions of a short call side by side. Such a call runs one megabyte of the
+/// binary's thirty-five; scattered over all pages, the page faults take a quarter of its time.
+/// `order.ld`, which `cargo xtask order` writes, lists the functions; the linker ignores unknown
+/// names. Skipped in debug builds and with a custom linker, which may not read such scripts.
+fn order_functions() {
+    let is_supported = cargo("CARGO_CFG_TARGET_ARCH") == "x86_64"
         && cargo("CARGO_CFG_TARGET_OS") == "linux"
         && cargo("CARGO_CFG_TARGET_ENV") == "gnu";
     let flags = cargo("CARGO_ENCODED_RUSTFLAGS");
-    let is_chosen = env::var_os("RUSTC_LINKER").is_some()
+    let is_custom_linker = env::var_os("RUSTC_LINKER").is_some()
         || flags.contains("linker=")
         || flags.contains("fuse-ld");
-    let is_fast = cargo("OPT_LEVEL") != "0";
-    if is_usual && is_fast && !is_chosen {
+    let is_optimised = cargo("OPT_LEVEL") != "0";
+    if is_supported && is_optimised && !is_custom_linker {
         let list = Path::new(&cargo("CARGO_MANIFEST_DIR")).join("order.ld");
         println!("cargo::rustc-link-arg-bin=rye=-Wl,-T,{}", list.display());
     }

@@ -98,7 +98,7 @@ pub(crate) fn gates(gates: &[Gate]) -> Block {
     }
     let line = |gate: &Gate| {
         let line = Line::new("◆ ", YELLOW).with(&gate.title, BOLD);
-        line.with(&format!("  {}", gate.id), DIM)
+        line.with(&format!("  {}", gate.id.short()), DIM)
     };
     Block::Notice(gates.iter().map(line).collect())
 }

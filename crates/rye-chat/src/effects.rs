@@ -285,7 +285,7 @@ impl EffectRunner {
             };
             Some(match engine.fork(session.id(), Some(&last)).await {
                 Ok(fork) => {
-                    let text = format!("forked: rye chat --session {fork}");
+                    let text = format!("forked: rye chat --session {}", fork.short());
                     EffectResult::Block(Block::notice(&text))
                 }
                 Err(error) => error_result(&error),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{Event as Input, EventStream};
+use rye_engine::protocol::short_id;
 use rye_engine::store::StoreError;
 use rye_engine::{Engine, Session};
 use tokio_stream::StreamExt as _;
@@ -276,7 +277,7 @@ impl InteractiveUi {
 
 /// A line with the command that resumes a session.
 pub(crate) fn resume_hint(session: &str, line_end: &str) -> String {
-    format!("resume with: rye chat --session {session}{line_end}")
+    format!("resume with: rye chat --session {}{line_end}", short_id(session))
 }
 
 /// The user's editor. An empty variable counts as unset.

@@ -31,6 +31,7 @@ use std::io::ErrorKind;
 use lillux::durable::{BeneathError, WriteError};
 use lillux::keys::Purpose;
 use lillux::{Hash, PathError, hash::Hasher};
+use rye_protocol::short_id;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -163,10 +164,11 @@ impl RecordError {
         match self {
             Self::NotFound(_) | Self::Ambiguous(..) => Some("rye run list".to_owned()),
             Self::Link(error) => error.hint(),
-            Self::InUse(run) => Some(format!("rye run tail {run} --follow")),
-            Self::Altered { run, .. } => Some(format!("rye run verify {run}")),
+            Self::InUse(run) => Some(format!("rye run tail {} --follow", short_id(run))),
+            Self::Altered { run, .. } => Some(format!("rye run verify {}", short_id(run))),
             Self::Unsigned(run) => Some(format!(
-                "begin anew with rye graph run GRAPH; rye run rm {run} removes this one"
+                "start a new run with rye graph run GRAPH; rye run rm {} removes this one",
+                short_id(run)
             )),
             Self::UntrustedKey { .. } => Some(
                 "its owner shows the key with `rye keys show`; then: rye keys trust FILE"

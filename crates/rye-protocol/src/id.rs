@@ -5,10 +5,27 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 /// Maximum length of an id.
 const MAX_LEN: usize = 256;
+
+/// Length of the short form of an id.
+const SHORT: usize = 8;
+
+/// The short form of an id, for people: its last 8 characters. The beginning of a generated
+/// id is a timestamp, so ids that are created together differ only at the end.
+pub fn short_id(id: &str) -> &str {
+    let start = id.len().saturating_sub(SHORT);
+    id.get(start..).unwrap_or(id)
+}
+
+/// Whether a user who types `part` may mean this id: it is a prefix or a suffix of it. An
+/// empty part matches nothing.
+pub fn matches_id(id: &str, part: &str) -> bool {
+    !part.is_empty() && (id.starts_with(part) || id.ends_with(part))
+}
 
 /// The text is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,6 +52,11 @@ macro_rules! ids {
             /// The id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+
+            /// The short form for people, see [`short_id`].
+            pub fn short(&self) -> &str {
+                short_id(&self.0)
             }
         }
 
@@ -135,6 +157,14 @@ impl GateId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The short form for people: 8 hexadecimal characters of a hash of the id. The end of
+    /// the id itself is a resume key, which many gates share.
+    pub fn short(&self) -> String {
+        let hash = Sha256::digest(self.0.as_bytes());
+        let bytes = hash.iter().take(SHORT / 2);
+        bytes.map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 impl From<String> for GateId {
@@ -174,6 +204,31 @@ mod tests {
     fn generated_ids_are_sorted_by_time() {
         let ids: Vec<_> = (0..100).map(|_| EntryId::new()).collect();
         assert!(ids.is_sorted());
+    }
+
+    #[test]
+    fn short_ids_are_the_last_eight_characters() {
+        assert_eq!(
+            short_id("01a1b2c3-0000-7000-8000-0123456789ab"),
+            "456789ab"
+        );
+        assert_eq!(short_id("job-1"), "job-1");
+    }
+
+    #[test]
+    fn prefixes_and_suffixes_match_an_id() {
+        assert!(matches_id("20260715-101500-3f9a", "2026"));
+        assert!(matches_id("20260715-101500-3f9a", "500-3f9a"));
+        assert!(!matches_id("20260715-101500-3f9a", "1015"));
+        assert!(!matches_id("20260715-101500-3f9a", ""));
+    }
+
+    #[test]
+    fn gates_of_one_prompt_have_different_short_ids() {
+        let (session, thread, item) = (SessionId::new(), ThreadId::new(), QueueItemId::new());
+        let gate = |key: &str| GateId::new(&session, &thread, &item, key).short();
+        assert_eq!(gate("call-1").len(), SHORT);
+        assert_ne!(gate("call-1"), gate("call-2"));
     }
 
     #[test]

@@ -237,6 +237,11 @@ impl Sqlite {
         Closing(closing)
     }
 
+    /// The ids of all gates, open or closed, oldest first.
+    pub async fn gate_ids(&self) -> Result<Vec<GateId>, StoreError> {
+        self.readers.read(read::gate_ids).await
+    }
+
     /// Gates whose id has a part in it, ended or not, the oldest first.
     pub async fn gates_with(&self, part: &str) -> Result<Vec<Gate>, StoreError> {
         let part = part.to_owned();

@@ -1,4 +1,4 @@
-//! The `rye` binary: runs signed tools, and nothing that was not verified.
+//! The `rye` command-line program.
 
 mod cli;
 mod settings;

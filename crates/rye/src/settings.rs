@@ -1,10 +1,10 @@
-//! What holds for a call: options before the environment before `.ai/config/rye.yaml`
-//! (project over user over system) before defaults. Every value knows where it is from.
+//! Settings of a call. Precedence: command-line options, environment variables,
+//! `.ai/config/rye.yaml` (project, user, system), defaults. Each value records its origin.
 
 mod error;
 mod file;
-mod places;
-mod read;
+mod dirs;
+mod load;
 mod variables;
 
 use std::ffi::OsString;
@@ -16,24 +16,27 @@ use rye_items::Space;
 
 pub(crate) use error::SettingsError;
 pub(crate) use file::ConfigFile;
-pub(crate) use places::Places;
-pub(crate) use read::{CONFIG, Judged, config_files, own_file, places_here, real, variable};
-pub(crate) use variables::{Read, VARIABLES};
+pub(crate) use dirs::Directories;
+pub(crate) use load::{
+    CONFIG, ConfigVerdict, canonicalize_existing, config_files, current_dirs, user_config_file,
+    variable,
+};
+pub(crate) use variables::{ReadTime, VARIABLES};
 
-/// How many hits a search shows where nobody says otherwise.
+/// Default number of search results.
 const SEARCH_LIMIT: u32 = 20;
 
-/// The options that are settings too.
+/// Command-line options that override settings.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
     pub(crate) project: Option<PathBuf>,
     pub(crate) color: Option<Color>,
 }
 
-/// Reads a variable of the environment; an empty one is none.
+/// Reads an environment variable; an empty one counts as unset.
 pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// A value and where it is from.
+/// A value and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Setting<T> {
     pub(crate) value: T,
@@ -46,18 +49,18 @@ impl<T> Setting<T> {
     }
 }
 
-/// Where a value is from.
+/// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Typed.
+    /// A command-line option.
     Option(&'static str),
-    /// A variable of the environment.
+    /// An environment variable.
     Variable(&'static str),
-    /// A line of a file.
+    /// A line of a configuration file.
     File { path: PathBuf, line: u32 },
-    /// The nearest folder above the current one that has `.ai/`.
-    Found,
-    /// Nobody said otherwise.
+    /// The nearest parent of the current directory that has `.ai/`.
+    Discovered,
+    /// The built-in default.
     Default,
 }
 
@@ -67,21 +70,21 @@ impl fmt::Display for Origin {
             Self::Option(name) => write!(f, "option {name}"),
             Self::Variable(name) => f.write_str(name),
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Self::Found => f.write_str("nearest folder with .ai/"),
+            Self::Discovered => f.write_str("nearest directory with .ai/"),
             Self::Default => f.write_str("default"),
         }
     }
 }
 
-/// Whether output is coloured.
+/// When to colour output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub(crate) enum Color {
-    /// On a terminal
+    /// If the output is a terminal
     #[default]
     Auto,
-    /// Also in a pipe
+    /// Always
     Always,
-    /// Not at all
+    /// Never
     Never,
 }
 
@@ -102,45 +105,45 @@ impl FromStr for Color {
         [Self::Auto, Self::Always, Self::Never]
             .into_iter()
             .find(|color| color.as_str() == text)
-            .ok_or("one of auto, always, never")
+            .ok_or("auto, always or never")
     }
 }
 
-/// All that holds for a call.
+/// The settings of a call.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    pub(crate) places: Places,
+    pub(crate) dirs: Directories,
     pub(crate) cache_dir: Option<Setting<PathBuf>>,
-    /// What must not be lost: runs.
+    /// Directory of sessions and runs.
     pub(crate) state_dir: Option<Setting<PathBuf>>,
     pub(crate) color: Setting<Color>,
     pub(crate) search_limit: Setting<u32>,
     pub(crate) dev_mode: Setting<bool>,
     pub(crate) debug: Setting<bool>,
-    /// Whether signatures that are not bound to their file are refused.
+    /// Whether signatures that are not bound to a file are refused.
     pub(crate) bound_signatures: Setting<bool>,
-    /// Configuration that does not count.
-    pub(crate) ignored: Vec<Ignored>,
+    /// Configuration files without effect.
+    pub(crate) ignored: Vec<IgnoredConfig>,
 }
 
-/// A configuration file that does not count, since nobody who is trusted has signed it.
+/// A configuration file without effect, because no trusted key signed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ignored {
+pub(crate) struct IgnoredConfig {
     pub(crate) space: Space,
     pub(crate) path: PathBuf,
     pub(crate) reason: String,
-    /// The command that makes it count.
+    /// The command that makes it effective.
     pub(crate) hint: Option<String>,
 }
 
 impl Settings {
-    /// Puts the sources together. The files are those that count, the first before the next.
+    /// Merges all sources. `files` are the verified files in order of precedence.
     pub(crate) fn resolve(
         options: &Options,
         environment: Environment<'_>,
-        places: Places,
+        dirs: Directories,
         files: &[ConfigFile],
-        ignored: Vec<Ignored>,
+        ignored: Vec<IgnoredConfig>,
     ) -> Result<Self, SettingsError> {
         Ok(Self {
             color: color(options, environment, files)?,
@@ -148,7 +151,7 @@ impl Settings {
                 .iter()
                 .find_map(|file| file.search_limit.clone())
                 .unwrap_or(Setting::new(SEARCH_LIMIT, Origin::Default)),
-            // Never from a file: whoever writes one must not be able to switch verification off.
+            // Never from a file: write access to one must not suffice to disable verification.
             dev_mode: flag(environment, "RYE_DEV_MODE")?
                 .unwrap_or(Setting::new(false, Origin::Default)),
             debug: flag(environment, "RYE_DEBUG")?
@@ -156,28 +159,28 @@ impl Settings {
                 .unwrap_or(Setting::new(false, Origin::Default)),
             bound_signatures: bound_signatures(environment, files)?,
             cache_dir: cache_dir(environment, files)?,
-            state_dir: STATE.own_or(environment, || None)?,
-            places,
+            state_dir: STATE.resolve(environment, || None)?,
+            dirs,
             ignored,
         })
     }
 
-    /// The project's folder.
+    /// The project directory.
     pub(crate) fn project(&self) -> &Path {
-        &self.places.project.value
+        &self.dirs.project.value
     }
 
-    /// The folder that holds the user's `.ai/`.
+    /// The directory that contains the user's `.ai/`.
     pub(crate) fn user_space(&self) -> Result<&Path, SettingsError> {
-        let place = self.places.user_space.as_ref();
-        place
+        let dir = self.dirs.user_space.as_ref();
+        dir
             .map(|setting| setting.value.as_path())
             .ok_or(SettingsError::NoUserSpace)
     }
 }
 
-/// Whether unbound signatures are refused: the environment or the user's own file can ask
-/// for it, and neither can take back what the other asks for.
+/// Whether unbound signatures are refused. Either the environment or the user's configuration
+/// file can require it; neither can revoke what the other requires.
 pub(crate) fn bound_signatures(
     environment: Environment<'_>,
     files: &[ConfigFile],
@@ -202,7 +205,7 @@ fn color(
     Ok(from_file.unwrap_or(Setting::new(Color::Auto, Origin::Default)))
 }
 
-/// The colour as far as it is known before any file is read.
+/// The colour setting from options and environment, before any file is read.
 pub(crate) fn early_color(
     options: &Options,
     environment: Environment<'_>,
@@ -250,57 +253,57 @@ fn cache_dir(
     environment: Environment<'_>,
     files: &[ConfigFile],
 ) -> Result<Option<Setting<PathBuf>>, SettingsError> {
-    CACHE.own_or(environment, || {
+    CACHE.resolve(environment, || {
         files.iter().find_map(|file| file.cache_dir.clone())
     })
 }
 
-const CACHE: Folder = Folder {
+const CACHE: BaseDir = BaseDir {
     own: "RYE_CACHE_DIR",
     shared: "XDG_CACHE_HOME",
     default: ".cache/rye",
 };
-const STATE: Folder = Folder {
+const STATE: BaseDir = BaseDir {
     own: "RYE_STATE_DIR",
     shared: "XDG_STATE_HOME",
     default: ".local/state/rye",
 };
 
-/// Where the state and the cache of a user are if nothing names other folders.
-pub(crate) fn default_folders(home: &Path) -> [PathBuf; 2] {
-    [STATE.default, CACHE.default].map(|folder| home.join(folder))
+/// The default state and cache directories of a user.
+pub(crate) fn default_dirs(home: &Path) -> [PathBuf; 2] {
+    [STATE.default, CACHE.default].map(|dir| home.join(dir))
 }
 
-/// A folder of the person's that is not for items.
-struct Folder {
-    /// The variable that names it.
+/// A per-user directory for data other than items, as in the XDG base directory specification.
+struct BaseDir {
+    /// Environment variable that names the directory.
     own: &'static str,
-    /// The variable that names the folder of all programs.
+    /// XDG variable that names its parent.
     shared: &'static str,
-    /// Where it is below `HOME` else.
+    /// Default path below `HOME`.
     default: &'static str,
 }
 
-impl Folder {
-    fn own_or(
+impl BaseDir {
+    fn resolve(
         &self,
         environment: Environment<'_>,
         file: impl FnOnce() -> Option<Setting<PathBuf>>,
     ) -> Result<Option<Setting<PathBuf>>, SettingsError> {
-        if let Some(folder) = environment(self.own).map(PathBuf::from) {
-            // A relative one would be another in every folder.
-            if !folder.is_absolute() {
+        if let Some(dir) = environment(self.own).map(PathBuf::from) {
+            // A relative path would depend on the current directory.
+            if !dir.is_absolute() {
                 return Err(SettingsError::Variable {
                     name: self.own,
-                    value: folder.to_string_lossy().into_owned(),
+                    value: dir.to_string_lossy().into_owned(),
                     expected: "an absolute path",
                 });
             }
-            return Ok(Some(Setting::new(folder, Origin::Variable(self.own))));
+            return Ok(Some(Setting::new(dir, Origin::Variable(self.own))));
         }
         let shared = || {
-            let folder = PathBuf::from(environment(self.shared)?).join("rye");
-            let setting = Setting::new(folder, Origin::Variable(self.shared));
+            let dir = PathBuf::from(environment(self.shared)?).join("rye");
+            let setting = Setting::new(dir, Origin::Variable(self.shared));
             Some(setting).filter(|setting| setting.value.is_absolute())
         };
         let default = || {

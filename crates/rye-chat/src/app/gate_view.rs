@@ -225,6 +225,6 @@ pub(super) fn details(gate: &Gate) -> Vec<Line> {
         quoted_line.extend(crate::highlight::line("json", &visible(line)));
         lines.push(quoted_line);
     }
-    lines.push(Line::new(&format!("  {}", gate.id), DIM));
+    lines.push(Line::new(&format!("  {}", gate.id.short()), DIM));
     lines
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use lillux::At as _;
 use lillux::durable::{self, BeneathError, Existing, WriteError};
 use lillux::process::Handle;
-use rye_protocol::Gate;
+use rye_protocol::{Gate, matches_id};
 use serde_json::{Map, Value};
 
 use super::replay;
@@ -197,14 +197,14 @@ impl RunStore {
         Ok(all)
     }
 
-    /// The one run whose id begins so.
-    pub fn find(&self, id: &str) -> Result<RunHandle, RecordError> {
+    /// Finds a run by its id, or by a unique prefix or suffix of it.
+    pub fn find(&self, id: &str) -> Result<Found, RecordError> {
         let mut all = self.all()?;
         if let Some(exact) = all.iter().position(|run| run.id == id) {
             return Ok(all.swap_remove(exact));
         }
         // A part of a run is asked for by its whole name.
-        all.retain(|run| !id.is_empty() && run.id.starts_with(id) && !run.id.contains('.'));
+        all.retain(|run| matches_id(&run.id, id) && !run.id.contains('.'));
         match all.len() {
             0 => Err(RecordError::NotFound(id.to_owned())),
             1 => Ok(all.remove(0)),

@@ -278,6 +278,16 @@ pub(super) fn pending_gates(db: &Connection, session: Option<&SessionId>) -> Out
 }
 
 /// Those whose id has this part, ended or not.
+pub(super) fn gate_ids(db: &Connection) -> Outcome<Vec<GateId>> {
+    let mut find = db.prepare_cached("SELECT id FROM engine_decision_gates ORDER BY number")?;
+    let mut rows = find.query([])?;
+    let mut ids = Vec::new();
+    while let Some(row) = rows.next()? {
+        ids.push(GateId::from(row.get::<_, String>(0)?));
+    }
+    Ok(ids)
+}
+
 pub(super) fn gates_with(db: &Connection, part: &str) -> Outcome<Vec<Gate>> {
     let find = "SELECT doc FROM engine_decision_gates WHERE instr(id, ?1) > 0 ORDER BY number";
     all(db.prepare_cached(find)?, [part])

@@ -1,4 +1,4 @@
-//! What can be typed. No behaviour here.
+//! Command-line grammar: the clap types of every command. No behaviour here.
 
 mod config;
 mod engine;
@@ -6,7 +6,7 @@ mod execute;
 mod graph;
 mod items;
 mod keys;
-mod later;
+mod deferred;
 mod mcp;
 mod models;
 mod vault;
@@ -29,7 +29,7 @@ pub(crate) use items::{
     ExportArgs, InitArgs, LoadArgs, SearchArgs, SignArgs, SystemCommand, VerifyArgs,
 };
 pub(crate) use keys::{GenerateArgs, KeysCommand, RevokeArgs, TrustArgs};
-pub(crate) use later::Later;
+pub(crate) use deferred::Deferred;
 pub(crate) use mcp::{
     AddArgs, DiscoverArgs, ImportArgs, InstallArgs, LoginArgs, LogoutArgs, McpCallArgs, McpCommand,
     RemoveArgs, ServeArgs, ServerName,
@@ -37,14 +37,14 @@ pub(crate) use mcp::{
 pub(crate) use models::{ModelsCommand, TestArgs};
 pub(crate) use vault::{GetArgs, ListArgs, OwnerArgs, RmArgs, SetArgs, SpaceChoice, VaultCommand};
 
-/// Run signed tools, and nothing that was not verified.
+/// Run signed tools and durable agents
 #[derive(Debug, Parser)]
 #[command(
     name = "rye",
     version,
     disable_help_subcommand = true,
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 integrity failure, 4 permission refused, 124 timed out.\n\
-                  `rye COMMAND --help` shows examples."
+    after_help = "Exit codes: 0 success, 1 failure, 2 wrong usage, 3 integrity failure, 4 permission denied, 124 timeout.\n\
+    Run `rye COMMAND --help` for options and examples."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -53,24 +53,24 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Debug, Default, Args)]
 #[expect(
     clippy::doc_markdown,
-    reason = "the comments are the help, which is plain text"
+    reason = "doc comments become the help text, which is plain text"
 )]
-#[command(next_help_heading = "Options of every command")]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// The project's folder. Else RYE_PROJECT, else the nearest folder above with `.ai/`.
+    /// Project directory [default: RYE_PROJECT, or the nearest parent with `.ai/`]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) project: Option<PathBuf>,
-    /// Print one JSON document on standard output, and nothing else there.
+    /// Print one JSON document on standard output and nothing else
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Say nothing on standard error but errors.
+    /// Print only errors on standard error
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
-    /// Whether to colour: auto, always, never. Else RYE_COLOR; NO_COLOR is honoured.
+    /// Colour output: auto, always, never [default: RYE_COLOR, or auto unless NO_COLOR is set]
     #[arg(
         long,
         global = true,
@@ -83,110 +83,110 @@ pub(crate) struct Global {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a key, a space for the project and a first tool, signed.
-    Init(Later<InitArgs>),
-    /// See the whole story: signed, tampered with, approved, killed, resumed, verified.
+    /// Create a signing key, a project space and a first signed tool
+    Init(Deferred<InitArgs>),
+    /// Show signing, tampering, approval, crash recovery and verification in one second
     #[command(
-        after_help = "It needs no network, no key and no set-up, and leaves nothing behind.\n\n\
+        after_help = "Runs offline in a temporary directory. Needs no key and no setup.\n\n\
         Example:\n  rye demo"
     )]
-    Demo(Later<DemoArgs>),
-    /// Run a tool, once all that it is made of is verified.
-    Execute(Later<ExecuteArgs>),
-    /// Validate, run, step and draw state graphs.
+    Demo(Deferred<DemoArgs>),
+    /// Run a tool after verifying its whole chain
+    Execute(Deferred<ExecuteArgs>),
+    /// Validate, run, step and draw state graphs
     #[command(subcommand)]
-    Graph(Later<GraphCommand>),
-    /// List, watch and end runs: those of graphs, and those in the background.
+    Graph(Deferred<GraphCommand>),
+    /// List, follow and cancel runs of graphs and background tools
     #[command(subcommand)]
-    Run(Later<RunCommand>),
-    /// Find items by words.
-    Search(Later<SearchArgs>),
-    /// Show an item: what it is, who signed it, its content.
-    Load(Later<LoadArgs>),
-    /// Sign items with your key.
-    Sign(Later<SignArgs>),
-    /// Check that items are what their signers signed.
-    Verify(Later<VerifyArgs>),
-    /// Make, list, trust and revoke signing keys.
+    Run(Deferred<RunCommand>),
+    /// Search items
+    Search(Deferred<SearchArgs>),
+    /// Show an item: metadata, signer and content
+    Load(Deferred<LoadArgs>),
+    /// Sign items with your key
+    Sign(Deferred<SignArgs>),
+    /// Verify the signatures of items
+    Verify(Deferred<VerifyArgs>),
+    /// Generate, list, trust and revoke signing keys
     #[command(subcommand)]
-    Keys(Later<KeysCommand>),
-    /// Keep secrets, sealed to your own key.
+    Keys(Deferred<KeysCommand>),
+    /// Store secrets, encrypted to your key
     #[command(subcommand)]
-    Vault(Later<VaultCommand>),
-    /// Talk with an agent in the terminal.
-    Chat(Later<ChatArgs>),
-    /// Ask an agent something, and wait for its answer.
-    Prompt(Later<PromptArgs>),
-    /// List, show and go on with sessions of agents.
+    Vault(Deferred<VaultCommand>),
+    /// Chat with an agent in the terminal
+    Chat(Deferred<ChatArgs>),
+    /// Send a prompt to an agent and wait for the answer
+    Prompt(Deferred<PromptArgs>),
+    /// List, show, resume and verify agent sessions
     #[command(subcommand)]
-    Session(Later<SessionCommand>),
-    /// Run a session again from its record, offline, and say what differs today.
-    Replay(Later<ReplayArgs>),
-    /// Decide where an agent waits for a person.
+    Session(Deferred<SessionCommand>),
+    /// Replay a session offline and report what differs
+    Replay(Deferred<ReplayArgs>),
+    /// List and answer pending decisions
     #[command(subcommand)]
-    Gate(Later<GateCommand>),
-    /// List and test the models that agents can ask.
+    Gate(Deferred<GateCommand>),
+    /// List and test models
     #[command(subcommand)]
-    Models(Later<ModelsCommand>),
-    /// Serve items to MCP clients, and use the tools of MCP servers.
+    Models(Deferred<ModelsCommand>),
+    /// Serve items to MCP clients, and use the tools of MCP servers
     #[command(subcommand)]
-    Mcp(Later<McpCommand>),
-    /// Show what holds for a call, and where each value is from.
+    Mcp(Deferred<McpCommand>),
+    /// Show settings and where each value comes from
     #[command(subcommand)]
-    Config(Later<ConfigCommand>),
-    /// The items that ship with rye.
+    Config(Deferred<ConfigCommand>),
+    /// Export the items that ship with rye
     #[command(subcommand)]
-    System(Later<SystemCommand>),
-    /// Check the installation, and say how to put right what is wrong.
-    #[command(after_help = "Exits 1 when something fails.\n\nExample:\n  rye doctor")]
+    System(Deferred<SystemCommand>),
+    /// Check the installation and suggest fixes
+    #[command(after_help = "Exits 1 if a check fails.\n\nExample:\n  rye doctor")]
     Doctor,
-    /// Print completions for a shell.
+    /// Print shell completions
     #[command(after_help = "Examples:\n  \
         rye completions bash >~/.local/share/bash-completion/completions/rye\n  \
         rye completions zsh >~/.zfunc/_rye\n  \
         rye completions fish >~/.config/fish/completions/rye.fish")]
-    Completions(Later<CompletionsArgs>),
-    /// Explain a command or a topic.
-    #[command(after_help = "Without a topic, lists them.\n\n\
+    Completions(Deferred<CompletionsArgs>),
+    /// Explain a command or a topic
+    #[command(after_help = "Without a topic, lists all topics.\n\n\
         Examples:\n  \
         rye help tools\n  \
         rye help keys trust")]
-    Help(Later<HelpArgs>),
+    Help(Deferred<HelpArgs>),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Leave the folder in which it happened.
+    /// Keep the temporary directory
     #[arg(long)]
     pub(crate) keep: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct HelpArgs {
-    /// A command, with the words below it, or a topic.
+    /// Command (with subcommands) or topic
     #[arg(value_name = "TOPIC")]
     pub(crate) topic: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell.
+    /// Shell to generate completions for
     pub(crate) shell: clap_complete::Shell,
 }
 
-/// An id, or a part of one. Nothing is a part of all of them: a variable that a script has
-/// not set must not choose whichever there is.
-fn part_of_id(text: &str) -> Result<String, &'static str> {
+/// Parses an id or a part of one. Rejects the empty string: it is a prefix of every id, so an
+/// unset shell variable would otherwise select an arbitrary one.
+fn partial_id(text: &str) -> Result<String, &'static str> {
     if text.trim().is_empty() {
-        return Err("it is empty, and an id is not");
+        return Err("an id must not be empty");
     }
     Ok(text.to_owned())
 }
 
-/// The key of a thread.
-fn key_of_thread(text: &str) -> Result<String, &'static str> {
+/// Parses the key of a thread.
+fn thread_key(text: &str) -> Result<String, &'static str> {
     if text.trim().is_empty() {
-        return Err("it is empty, and the key of a thread is not");
+        return Err("a thread key must not be empty");
     }
     Ok(text.to_owned())
 }

@@ -1,4 +1,4 @@
-//! One thing done to many items: a line for each, and a sum.
+//! Report of one operation on many items: a line per item and totals.
 
 use serde_json::{Map, Value, json};
 
@@ -7,28 +7,28 @@ use super::page::{BOLD, DIM, GOOD, Page, paint};
 use super::printer::Report;
 use super::table::{Cell, Table};
 
-/// More lines than this nobody reads; the sum says it.
-const LINES: usize = 40;
+/// Longer tables are left out; the totals remain.
+const MAX_ROWS: usize = 40;
 
-/// What became of one item.
+/// The outcome for one item.
 pub(crate) struct Row {
-    /// One word: `signed`, `verified`, `failed`.
+    /// Outcome in one word: `signed`, `verified`, `failed`.
     pub(crate) state: &'static str,
     pub(crate) item: String,
-    /// What else people want to know of a good one.
-    pub(crate) about: String,
-    /// What else scripts want to know.
+    /// Text of the last column, for successful items.
+    pub(crate) detail: String,
+    /// Additional JSON fields.
     pub(crate) fields: Map<String, Value>,
     pub(crate) failure: Option<Failure>,
 }
 
 impl Row {
-    /// One that was named and cannot be had.
+    /// The row of an item that could not be processed.
     pub(crate) fn failed(item: impl Into<String>, failure: Failure) -> Self {
         Self {
             state: "failed",
             item: item.into(),
-            about: String::new(),
+            detail: String::new(),
             fields: Map::new(),
             failure: Some(failure),
         }
@@ -46,14 +46,14 @@ impl Row {
     }
 }
 
-/// What became of all of them.
+/// The outcome for all items.
 pub(crate) struct Batch {
-    /// The states in which all is well, in the order in which they are counted.
-    pub(crate) good: &'static [&'static str],
-    /// What the failed ones did not: `were not signed`.
+    /// States that count as success, in the order of the totals.
+    pub(crate) success_states: &'static [&'static str],
+    /// What did not happen to failed items: `were not signed`.
     pub(crate) not_done: &'static str,
-    /// The name of the last column.
-    pub(crate) about: &'static str,
+    /// Heading of the last column.
+    pub(crate) detail_heading: &'static str,
     pub(crate) rows: Vec<Row>,
 }
 
@@ -69,7 +69,7 @@ impl Batch {
 
 impl Report for Batch {
     fn json(&self) -> Value {
-        let states = self.good.iter().chain(&["failed"]);
+        let states = self.success_states.iter().chain(&["failed"]);
         let counts: Map<_, _> = states
             .map(|state| ((*state).to_owned(), self.count(state).into()))
             .collect();
@@ -78,14 +78,14 @@ impl Report for Batch {
     }
 
     fn show(&self, page: &mut Page) {
-        let good: Vec<_> = self.rows.iter().filter(|r| r.failure.is_none()).collect();
-        if !good.is_empty() && good.len() <= LINES {
-            let mut table = Table::new(["STATE", "ITEM", self.about]);
-            for row in good {
+        let succeeded: Vec<_> = self.rows.iter().filter(|r| r.failure.is_none()).collect();
+        if !succeeded.is_empty() && succeeded.len() <= MAX_ROWS {
+            let mut table = Table::new(["STATE", "ITEM", self.detail_heading]);
+            for row in succeeded {
                 table.row([
                     Cell::styled(GOOD, row.state),
                     row.item.as_str().into(),
-                    Cell::styled(DIM, &row.about),
+                    Cell::styled(DIM, &row.detail),
                 ]);
             }
             page.table(&table);
@@ -94,16 +94,16 @@ impl Report for Batch {
             return;
         }
         for failure in self.failed() {
-            page.text(&failure.words());
+            page.text(&failure.render());
         }
-        let states = self.good.iter().chain(&["failed"]);
+        let states = self.success_states.iter().chain(&["failed"]);
         let counts: Vec<_> = states
             .map(|state| (self.count(state), *state))
             .filter(|(count, _)| *count > 0)
             .map(|(count, state)| format!("{count} {state}"))
             .collect();
         match counts.as_slice() {
-            [] => page.line("there is nothing to do"),
+            [] => page.line("nothing to do"),
             counts => page.line(paint(BOLD, counts.join(", "))),
         }
     }
@@ -123,8 +123,7 @@ impl Report for Batch {
     }
 }
 
-/// Which of several failures the exit code tells: that something is not what was
-/// signed before that something cannot be read.
+/// Rank of a failure for the choice of the exit code: integrity failures come first.
 fn severity(exit: Exit) -> u8 {
     match exit {
         Exit::Integrity => u8::MAX,

@@ -1,4 +1,4 @@
-//! What a command has at hand: settings, the library of items, a printer.
+//! Context of a command: settings, access to items, printer.
 
 use std::path::Path;
 
@@ -11,19 +11,18 @@ use rye_items::{IntegrityError, Library, SYSTEM, Space, Spaces, UserKeys};
 use super::color_choice;
 use super::failure::Failure;
 use super::printer::Printer;
-use crate::settings::{self, Judged, Options, Settings, SettingsError};
+use crate::settings::{self, ConfigVerdict, Options, Settings, SettingsError};
 
-/// The call's surroundings.
+/// What every command needs.
 pub(crate) struct Context {
     pub(crate) settings: Settings,
     pub(crate) printer: Printer,
 }
 
 impl Context {
-    /// Reads the settings, says which configuration does not count, and lets the
-    /// printer know the colour.
+    /// Loads the settings, warns about ignored configuration files and sets the printer's colour.
     pub(crate) fn open(options: &Options, printer: &mut Printer) -> Result<Self, Failure> {
-        let settings = read_settings(options)?;
+        let settings = load_settings(options)?;
         printer.color = color_choice(settings.color.value);
         for ignored in &settings.ignored {
             let text = format!("{} is ignored: {}", ignored.path.display(), ignored.reason);
@@ -35,7 +34,7 @@ impl Context {
         })
     }
 
-    /// The same call's surroundings in another project.
+    /// The context for another project.
     pub(crate) fn in_project(&self, project: &Path) -> Result<Self, Failure> {
         let options = Options {
             project: Some(project.to_owned()),
@@ -45,25 +44,25 @@ impl Context {
         Self::open(&options, &mut printer)
     }
 
-    /// Fails where a folder that was named for the project is not there.
-    pub(crate) fn need_project(&self) -> Result<(), Failure> {
-        let project = &self.settings.places.project;
+    /// Fails if the project directory that was named does not exist.
+    pub(crate) fn require_project(&self) -> Result<(), Failure> {
+        let project = &self.settings.dirs.project;
         if project.value.is_dir() {
             return Ok(());
         }
-        let folder = project.value.display();
-        let message = format!("there is no folder {folder} ({})", project.origin);
+        let dir = project.value.display();
+        let message = format!("project directory {dir} does not exist ({})", project.origin);
         Err(Failure::usage(message)
             .hint(format!("rye init --project {}", shell_word(&project.value))))
     }
 
-    /// The items of all spaces, as they are now.
+    /// Opens the library of the items in all spaces.
     pub(crate) fn library(&self) -> Result<Library, Failure> {
-        let places = &self.settings.places;
+        let dirs = &self.settings.dirs;
         let library = Library::open(&rye_items::Options {
-            project: Some(&places.project.value),
+            project: Some(&dirs.project.value),
             user: self.user(),
-            bundles: &places.system_space.value,
+            bundles: &dirs.system_space.value,
             embedded: &SYSTEM,
             cache: self.cache(),
             process_cache: None,
@@ -76,24 +75,24 @@ impl Context {
         Ok(library)
     }
 
-    /// All spaces, as they are now.
+    /// Opens all spaces.
     pub(crate) fn spaces(&self) -> Result<Spaces, Failure> {
-        let places = &self.settings.places;
-        let (project, bundles) = (&places.project.value, &places.system_space.value);
+        let dirs = &self.settings.dirs;
+        let (project, bundles) = (&dirs.project.value, &dirs.system_space.value);
         Ok(Spaces::open(Some(project), self.user(), bundles, &SYSTEM)?)
     }
 
-    /// Says which files do not count, and why.
-    pub(crate) fn tell_ignored(&self, ignored: &[IgnoredFile]) {
+    /// Warns about ignored files.
+    pub(crate) fn warn_ignored(&self, ignored: &[Ignored]) {
         for ignored in ignored {
-            let text = format!("{} is ignored: {}", ignored.path.display(), ignored.reason);
-            self.printer.warn(&text, Some(&hint_of(ignored)));
+            let text = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
+            self.printer.warn(&text, Some(&accept_hint(ignored)));
         }
     }
 
-    /// The folder with the user's space, if there is one.
+    /// The directory of the user space, if there is one.
     pub(crate) fn user(&self) -> Option<&Path> {
-        let user = self.settings.places.user_space.as_ref()?;
+        let user = self.settings.dirs.user_space.as_ref()?;
         Some(&user.value)
     }
 
@@ -102,50 +101,50 @@ impl Context {
         Ok(UserKeys::new(self.settings.user_space()?))
     }
 
-    /// The folder of the cache, if it may have one.
+    /// The cache directory, if there is one.
     pub(crate) fn cache(&self) -> Option<&Path> {
-        let folder = self.settings.cache_dir.as_ref()?;
-        Some(&folder.value)
+        let dir = self.settings.cache_dir.as_ref()?;
+        Some(&dir.value)
     }
 }
 
-/// The command that makes a file count.
-pub(crate) fn hint_of(ignored: &IgnoredFile) -> String {
+/// The command that makes an ignored file effective.
+pub(crate) fn accept_hint(ignored: &Ignored) -> String {
     let sign = || format!("rye sign {}", shell_word(&ignored.path));
     ignored.hint.clone().unwrap_or_else(sign)
 }
 
-fn read_settings(options: &Options) -> Result<Settings, SettingsError> {
-    let places = settings::places_here(options)?;
-    let user = places.user_space.as_ref().map(|user| user.value.as_path());
+fn load_settings(options: &Options) -> Result<Settings, SettingsError> {
+    let dirs = settings::current_dirs(options)?;
+    let user = dirs.user_space.as_ref().map(|user| user.value.as_path());
     let spaces = Spaces::open(
-        Some(&places.project.value),
+        Some(&dirs.project.value),
         user,
-        &places.system_space.value,
+        &dirs.system_space.value,
         &SYSTEM,
     )?;
     // Before the first file is verified.
-    let own: Vec<_> = settings::own_file(&spaces)?.into_iter().collect();
+    let own: Vec<_> = settings::user_config_file(&spaces)?.into_iter().collect();
     if settings::bound_signatures(&settings::variable, &own)?.value {
         verify::require_bound_signatures();
     }
     let trust = Trust::new(&spaces);
     let (files, ignored) = settings::config_files(&spaces, |space, path, bytes| {
-        judge(space, path, bytes, &trust)
+        verify_config(space, path, bytes, &trust)
     })?;
-    Settings::resolve(options, &settings::variable, places, &files, ignored)
+    Settings::resolve(options, &settings::variable, dirs, &files, ignored)
 }
 
-/// Configuration is behaviour: it counts when it is signed by a key that counts.
-fn judge(space: Space, path: &Path, bytes: Vec<u8>, trust: &Trust<'_>) -> Judged {
-    let form = SignatureFormat::config(ITEM, settings::CONFIG);
+/// Verifies a configuration file: it changes behaviour, so it needs a trusted signature.
+fn verify_config(space: Space, path: &Path, bytes: Vec<u8>, trust: &Trust<'_>) -> ConfigVerdict {
+    let form = Form::config(ITEM, settings::CONFIG);
     match verify::check(&bytes, &form, trust) {
-        Ok(_) => Judged::Counts(bytes),
+        Ok(_) => ConfigVerdict::Effective(bytes),
         Err(problem) => {
             let item = "config:rye".to_owned();
             let error =
                 IntegrityError::new(item, path.to_owned(), Some(space), problem, Some(&bytes));
-            Judged::Ignored {
+            ConfigVerdict::Ignored {
                 reason: error.problem.to_string(),
                 hint: Some(error.hint()),
             }

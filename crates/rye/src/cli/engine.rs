@@ -1,7 +1,6 @@
-//! An engine for commands.
+//! Builds an engine for a command, from its context.
 
 mod failures;
-mod which;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,86 +28,85 @@ use super::failure::Failure;
 use super::models::{call_limits, catalogue};
 use crate::settings;
 
-pub(super) use which::meant_root;
-pub(crate) use which::{find, find_to_remove, gates_with, is_late, one_of, session_id};
+pub(super) use failures::UNWRITABLE_STATE;
 
-/// How long the end of a store is waited for. It takes a moment, unless a disk hangs.
-const CLOSING: Duration = Duration::from_secs(2);
+/// How long to wait for the store to close. Takes a moment unless the disk hangs.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What an engine is to be like.
+/// How to build an engine.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wanted {
-    /// Whether sessions go on in it. One that only reads and writes the record needs nothing
-    /// of what says how they do, and works where that cannot be read.
-    pub(crate) goes_on: bool,
-    /// Where tools work; else where they did, and in memory in a new session.
+pub(crate) struct EngineOptions {
+    /// Whether sessions run in it. An engine that only reads and writes records does not load
+    /// models, policy and tools, so it works even if their configuration is broken.
+    pub(crate) runs_sessions: bool,
+    /// Where tools run [default: as before, or virtual in a new session].
     pub(crate) sandbox: Option<SandboxKind>,
-    /// The folder it works in; else the project.
+    /// Working directory of tools; defaults to the project.
     pub(crate) workspace: Option<PathBuf>,
     pub(crate) model: Option<String>,
-    /// Folders with further skills.
+    /// Additional directories with skills.
     pub(crate) skills: Vec<PathBuf>,
 }
 
-/// Runs work on an engine, and gives its sessions back afterwards.
+/// Runs `work` on an engine and shuts the engine down afterwards.
 pub(crate) fn with_engine<T>(
     context: &Context,
-    wanted: Wanted,
+    options: EngineOptions,
     work: impl AsyncFnOnce(&Engine) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    with_supervised(context, wanted, supervisor()?, work)
+    with_supervisor(context, options, start_supervisor()?, work)
 }
 
-/// Whoever keeps the processes of tools. It forks, and so comes before there are threads.
-pub(crate) fn supervisor() -> Result<Supervisor, Failure> {
-    Supervisor::start().map_err(unable)
+/// Starts the supervisor of tool processes. It forks, so call this before starting threads.
+pub(crate) fn start_supervisor() -> Result<Supervisor, Failure> {
+    Supervisor::start().map_err(start_failure)
 }
 
-/// The same as [`with_engine`], where something has to be done in between.
-pub(crate) fn with_supervised<T>(
+/// Like [`with_engine`], with a supervisor that was started before.
+pub(crate) fn with_supervisor<T>(
     context: &Context,
-    wanted: Wanted,
+    options: EngineOptions,
     supervisor: Supervisor,
     work: impl AsyncFnOnce(&Engine) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let runtime = runtime()?;
-    let store = store(context)?;
-    run(runtime, store, context, wanted, Arc::new(supervisor), work)
+    let store = open_store(context)?;
+    run_engine(runtime, store, context, options, Arc::new(supervisor), work)
 }
 
-/// Runs work on an engine that is put together here.
-pub(super) fn run<T>(
+/// Builds an engine on the store, runs `work` and shuts everything down.
+pub(super) fn run_engine<T>(
     runtime: Runtime,
     mut store: Sqlite,
     context: &Context,
-    wanted: Wanted,
+    options: EngineOptions,
     supervisor: Arc<Supervisor>,
     work: impl AsyncFnOnce(&Engine) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let options = rye_host::Options {
+    let host_options = rye_host::Options {
         database: database(context)?,
         project: context.settings.project().to_owned(),
-        workspace: match wanted.workspace {
-            Some(folder) => folder,
+        workspace: match options.workspace {
+            Some(dir) => dir,
             None => context.settings.project().to_owned(),
         },
-        sandbox: wanted.sandbox.unwrap_or_default(),
+        sandbox: options.sandbox.unwrap_or_default(),
         vault: vault(context),
         protected: execute::protected(context),
     };
-    let mut models = if wanted.goes_on {
-        catalogue(context, &options.workspace)?
+    let mut models = if options.runs_sessions {
+        catalogue(context, &host_options.workspace)?
     } else {
-        Catalogue::new(&options.workspace)
+        Catalogue::new(&host_options.workspace)
     };
-    if let Some(model) = wanted.model {
+    if let Some(model) = options.model {
         models = models.default_model(model);
     }
     let closing = store.closing();
     let outcome = runtime.block_on(async {
         let supervised = Arc::clone(&supervisor);
-        let mut builder = rye_host::builder_on(store, &options, models, supervised)?;
-        if wanted.goes_on {
+        let mut builder = rye_host::builder_on(store, &host_options, models, supervised)?;
+        if options.runs_sessions {
             let bridge = bridge(context, supervisor)?;
             builder = builder
                 .tools(bridge.tools)
@@ -117,7 +115,7 @@ pub(super) fn run<T>(
             builder = builder
                 .compaction(compaction(context)?)
                 .call_limits(call_limits()?);
-            let guides = Files::new(context.spaces()?, &options.workspace, wanted.skills);
+            let guides = Files::new(context.spaces()?, &host_options.workspace, options.skills);
             builder = builder.guides(guides);
         }
         if let Some(key) = signing_key(context)? {
@@ -130,20 +128,20 @@ pub(super) fn run<T>(
         let engine = engine.map_err(HostError::from)?;
         let outcome = work(&engine).await;
         let closed = engine.shutdown().await;
-        tell_metrics(&engine)?;
-        // What went wrong first is what is told.
+        write_metrics(&engine)?;
+        // Report the first error.
         let outcome = outcome?;
         closed?;
         Ok(outcome)
     });
-    // A question that nobody has answered is not waited for; the last who has the store is.
+    // Blocked terminal reads are abandoned, but the store is closed properly.
     runtime.shutdown_background();
-    closing.wait(CLOSING);
+    closing.wait(CLOSE_TIMEOUT);
     outcome
 }
 
-/// What a replay is done with: what there is today. Must be called within a runtime.
-fn today(context: &Context, supervisor: Arc<Supervisor>) -> Result<Today, Failure> {
+/// Today's tools, guides, settings and models, for a replay. Must be called within a runtime.
+fn current_setup(context: &Context, supervisor: Arc<Supervisor>) -> Result<Today, Failure> {
     let workspace = context.settings.project();
     let mut tools = rye_engine::builtin::tools();
     tools.extend(bridge(context, supervisor)?.tools);
@@ -155,21 +153,21 @@ fn today(context: &Context, supervisor: Arc<Supervisor>) -> Result<Today, Failur
     })
 }
 
-/// Replays a session with what there is today.
+/// Replays a session with today's setup.
 pub(crate) fn replay(context: &Context, archive: &Archive) -> Result<Replayed, Failure> {
-    let supervisor = Arc::new(Supervisor::start().map_err(unable)?);
+    let supervisor = Arc::new(start_supervisor()?);
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
-        let today = today(context, supervisor)?;
-        let replayed = rye_host::replay::replay(archive, &today).await;
+        let setup = current_setup(context, supervisor)?;
+        let replayed = rye_host::replay::replay(archive, &setup).await;
         replayed.map_err(|error| Failure::failed("replay", error))
     });
     runtime.shutdown_background();
     outcome
 }
 
-/// Writes how long things took, for whoever collects that.
-fn tell_metrics(engine: &Engine) -> Result<(), Failure> {
+/// Writes metrics to the file that `RYE_METRICS` names.
+fn write_metrics(engine: &Engine) -> Result<(), Failure> {
     let Some(file) = settings::variable("RYE_METRICS") else {
         return Ok(());
     };
@@ -183,8 +181,8 @@ fn tell_metrics(engine: &Engine) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The store of all sessions. One that is damaged is read as far as it can be.
-pub(super) fn store(context: &Context) -> Result<Sqlite, Failure> {
+/// Opens the session store. A damaged store is opened read-only, with a warning.
+pub(super) fn open_store(context: &Context) -> Result<Sqlite, Failure> {
     let store = rye_host::store(&database(context)?)?;
     if let Some(damage @ StoreError::Unreadable(_)) = store.only_read() {
         context
@@ -194,26 +192,26 @@ pub(super) fn store(context: &Context) -> Result<Sqlite, Failure> {
     Ok(store)
 }
 
-/// The file with all sessions, and the folder for it.
+/// Path of the session database; creates its directory.
 pub(crate) fn database(context: &Context) -> Result<PathBuf, Failure> {
     let state = context.settings.state_dir.as_ref().ok_or_else(|| {
-        let message = "there is no folder to write sessions down in: HOME is not set";
-        Failure::usage(message).hint("export RYE_STATE_DIR=/the/folder")
+        let message = "no state directory: HOME is not set";
+        Failure::usage(message).hint("export RYE_STATE_DIR=/path/to/state")
     })?;
     durable::create_folder(&state.value, 0o700)
-        .map_err(|error| Failure::from(error).hint(failures::ELSEWHERE))?;
+        .map_err(|error| Failure::from(error).hint(UNWRITABLE_STATE))?;
     Ok(state.value.join("sessions.db"))
 }
 
-/// When and how histories are summed up.
+/// The compaction settings.
 fn compaction(context: &Context) -> Result<Settings, Failure> {
     let spaces = context.spaces()?;
     let (settings, ignored) = rye_host::compaction(&spaces)?;
-    context.tell_ignored(&ignored);
+    context.warn_ignored(&ignored);
     Ok(settings)
 }
 
-/// The person's secrets, if they have a place for them.
+/// The user's vault, if there is a user space.
 fn vault(context: &Context) -> Option<Vault> {
     let project = context.settings.project();
     context.user().map(|user| Vault::new(user, Some(project)))
@@ -232,7 +230,7 @@ fn bridge(context: &Context, supervisor: Arc<Supervisor>) -> Result<Bridge, Fail
     Ok(bridge)
 }
 
-/// The key that signs histories and decisions, if there is one.
+/// The key that signs histories and decisions, if the user has one.
 pub(crate) fn signing_key(context: &Context) -> Result<Option<SigningKey>, Failure> {
     if context.user().is_none() {
         return Ok(None);
@@ -251,11 +249,11 @@ pub(crate) fn runtime() -> Result<Runtime, Failure> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
-pub(super) fn unable(error: io::Error) -> Failure {
+pub(super) fn start_failure(error: io::Error) -> Failure {
     Failure::failed("runtime", format_args!("cannot start the engine: {error}"))
 }
 
-/// Makes a decision as the person at the command line.
+/// Posts a decision in the name of the current user.
 pub(crate) async fn decide(
     engine: &Engine,
     gate: &GateId,
@@ -265,28 +263,32 @@ pub(crate) async fn decide(
     let decision = Decision {
         action: action.to_owned(),
         value,
-        by: person(),
+        by: current_user(),
         source: "cli".to_owned(),
     };
     Ok(engine.decide(gate, decision).await?)
 }
 
-/// Who decides here.
-pub(crate) fn person() -> String {
-    std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned())
+/// Name of the user, for the record of a decision.
+pub(crate) fn current_user() -> String {
+    std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned())
 }
 
-/// The command with which a person answers.
-pub(crate) fn how_to_answer(gate: &Gate) -> String {
-    let id = &gate.id;
-    let answers: Vec<_> = gate.actions.iter().map(|it| it.id.as_str()).collect();
+/// The command that answers a gate.
+pub(crate) fn answer_command(gate: &Gate) -> String {
+    let id = gate.id.short();
+    let actions: Vec<_> = gate.actions.iter().map(|it| it.id.as_str()).collect();
     let secret = gate.context.get(VAULT).and_then(Value::as_str);
-    match (answers.as_slice(), secret) {
+    match (actions.as_slice(), secret) {
         (_, Some(name)) => {
-            format!("rye vault set {name} && rye gate answer --action provided {id}")
+            format!("rye vault set {name} && rye gate answer {id} --action provided")
         }
-        ([], _) => format!("rye gate answer {id} --value …"),
+        ([], _) => format!("rye gate answer {id} --value 'your answer'"),
         (all, _) if all.contains(&"approve") => format!("rye gate approve {id}"),
-        (all, _) => format!("rye gate answer --action {} {id}", all.join("|")),
+        ([one], _) => format!("rye gate answer {id} --action {one}"),
+        ([first, others @ ..], _) => {
+            let others = others.join(", ");
+            format!("rye gate answer {id} --action {first}  # or: {others}")
+        }
     }
 }

@@ -1,11 +1,11 @@
-//! An entry of a history in a line, for people.
+//! One-line descriptions of history entries and decisions.
 
 use rye_engine::protocol::{Entry, EntryKind, Gate, GateStatus, Message, Part, Resolution, Role};
 
-/// An entry in a line.
+/// Describes an entry in one line.
 pub(crate) fn line(entry: &Entry) -> String {
     match &entry.kind {
-        EntryKind::Message(message) => spoken(message),
+        EntryKind::Message(message) => message_line(message),
         EntryKind::DecisionGate { title, .. } => format!("gate       {title}"),
         EntryKind::Compaction {
             covered,
@@ -13,17 +13,17 @@ pub(crate) fn line(entry: &Entry) -> String {
             tokens_after,
             ..
         } => format!(
-            "summed up  {} entries, {tokens_before} tokens became {tokens_after}",
+            "compacted  {} entries, {tokens_before} tokens to {tokens_after}",
             covered.len()
         ),
-        EntryKind::CompactionUndone { .. } => "summary taken back".to_owned(),
-        EntryKind::BranchSummary { .. } => "branch left".to_owned(),
+        EntryKind::CompactionUndone { .. } => "compaction undone".to_owned(),
+        EntryKind::BranchSummary { .. } => "branch abandoned".to_owned(),
     }
 }
 
-/// How a gate ended, in a few words; none while it waits.
-pub(crate) fn decided(gate: &Gate) -> Option<String> {
-    let (how, at) = match &gate.status {
+/// Describes how a gate was closed; `None` while it is pending.
+pub(crate) fn describe_decision(gate: &Gate) -> Option<String> {
+    let (outcome, at) = match &gate.status {
         GateStatus::Pending => return None,
         GateStatus::Resolved { resolution } => {
             let Resolution {
@@ -40,10 +40,10 @@ pub(crate) fn decided(gate: &Gate) -> Option<String> {
         GateStatus::Expired { at } => ("expired".to_owned(), *at),
     };
     let seconds = i64::try_from(at.0 / 1000).unwrap_or_default();
-    Some(format!("{how}, {}", lillux::time::seconds(seconds)))
+    Some(format!("{outcome}, {}", lillux::time::seconds(seconds)))
 }
 
-fn spoken(message: &Message) -> String {
+fn message_line(message: &Message) -> String {
     let role = match message.role {
         Role::User => "user",
         Role::Assistant => "assistant",
@@ -60,22 +60,22 @@ fn spoken(message: &Message) -> String {
         Part::Attachment { name, .. } => format!("[{name}]"),
     });
     let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
-    let cut_off = match (message.incomplete_reason(), &message.stop_reason) {
-        (Some(_), Some(why)) => format!(" [not whole: {why}]"),
+    let incomplete = match (message.incomplete(), &message.stop_reason) {
+        (Some(_), Some(reason)) => format!(" [incomplete: {reason}]"),
         _ => String::new(),
     };
-    format!("{role:<10} {}{cut_off}", parts.join("; "))
+    format!("{role:<10} {}{incomplete}", parts.join("; "))
 }
 
-/// The first line of a text, and a sign where it goes on.
+/// The first line of a text, with `…` if there is more.
 pub(crate) fn first_line(text: &str) -> String {
-    const MOST: usize = 200;
+    const MAX_CHARS: usize = 200;
     let mut lines = text.trim().lines();
     let first: String = lines
         .next()
         .unwrap_or_default()
         .chars()
-        .take(MOST)
+        .take(MAX_CHARS)
         .collect();
     if lines.next().is_some() || first.len() < text.trim().len() {
         format!("{first} …")

@@ -1,4 +1,4 @@
-//! How what goes wrong below ends a call.
+//! Conversions from library errors to [`Failure`]: exit code, error code, hint.
 
 use std::path::Path;
 
@@ -23,11 +23,11 @@ impl From<SettingsError> for Failure {
                 Self::usage(&error).hint(format!("unset {name}"))
             }
             SettingsError::NoUserSpace => {
-                Self::usage(error).hint("export USER_SPACE=/the/folder/with/your/.ai")
+                Self::usage(error).hint("export USER_SPACE=/path/to/home")
             }
             SettingsError::File(error) => {
                 let line = error.excerpt.as_ref().map(|excerpt| excerpt.position.line);
-                Self::new(Exit::Usage, "bad_config", &error.what)
+                Self::new(Exit::Usage, "bad_config", &error.message)
                     .at(&error.path)
                     .excerpt(error.excerpt.as_ref())
                     .hint(edit(&error.path, line))
@@ -269,7 +269,7 @@ impl From<WriteError> for Failure {
     }
 }
 
-/// The command that opens a file at a line.
+/// The command that opens a file in the user's editor at a line.
 fn edit(path: &Path, line: Option<u32>) -> String {
     let line = line.map_or_else(String::new, |line| format!("+{line} "));
     format!("${{EDITOR:-vi}} {line}{}", shell_word(path))

@@ -1,4 +1,4 @@
-//! A call that could not be carried out: the cause, the place, the next command.
+//! A failed call: exit code, error code, message, position and hint.
 
 use std::fmt::Write as _;
 use std::io;
@@ -12,26 +12,26 @@ use serde_json::{Value, json};
 
 use super::page::{self, one_line};
 
-/// How a call ended, as the exit code says it.
+/// Exit codes of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    Done = 0,
+    Success = 0,
     Failed = 1,
     Usage = 2,
     Integrity = 3,
     Permission = 4,
-    /// Nobody was there to decide.
-    Waits = 5,
-    /// Somebody ended it.
+    /// A gate is pending and there is nobody to ask.
+    GatePending = 5,
+    /// A user aborted the prompt.
     Aborted = 6,
-    /// It has used up what it may.
+    /// A limit of the prompt was reached.
     Limit = 7,
-    /// The answer is not what was asked for.
-    Unfit = 8,
+    /// The result does not match the requested schema.
+    SchemaMismatch = 8,
     TimedOut = 124,
-    /// By a person, with Ctrl-C.
+    /// Ctrl-C (SIGINT).
     Interrupted = 130,
-    /// By a signal to end.
+    /// SIGTERM or SIGHUP.
     Terminated = 143,
 }
 
@@ -41,24 +41,24 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The detail that lists all that is wrong.
+/// Detail that lists all problems.
 const VIOLATIONS: &str = "violations";
 
-/// The detail that lists all that may be meant.
-const FITTING: &str = "fitting";
+/// Detail that lists the matches of an ambiguous id.
+const CANDIDATES: &str = "candidates";
 
-/// What went wrong and what to do.
+/// Why a call failed and what to do about it.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
-    /// A stable word for scripts, `snake_case`.
+    /// Stable error code for scripts, in `snake_case`.
     pub(crate) code: &'static str,
     pub(crate) message: String,
     pub(crate) path: Option<Box<Path>>,
     pub(crate) excerpt: Option<Box<Excerpt>>,
-    /// The next command.
+    /// A command that helps.
     pub(crate) hint: Option<String>,
-    /// What else scripts may want to know.
+    /// Additional fields of the JSON error.
     pub(crate) details: Vec<(&'static str, Value)>,
 }
 
@@ -92,7 +92,7 @@ impl Failure {
         self
     }
 
-    /// The next command where nothing better is known.
+    /// Sets the hint unless there is one.
     pub(crate) fn or_hint(mut self, hint: String) -> Self {
         self.hint.get_or_insert(hint);
         self
@@ -103,14 +103,14 @@ impl Failure {
         self
     }
 
-    /// All that is wrong, where it is more than one thing.
+    /// Lists all problems, if there are several.
     pub(crate) fn violations(self, all: impl Iterator<Item = String>) -> Self {
         self.detail(VIOLATIONS, all.collect::<Vec<_>>())
     }
 
-    /// All that may be meant, where it is not clear which.
-    pub(crate) fn fitting(self, all: impl Iterator<Item = String>) -> Self {
-        self.detail(FITTING, all.collect::<Vec<_>>())
+    /// Lists the matches of an ambiguous id.
+    pub(crate) fn candidates(self, all: impl Iterator<Item = String>) -> Self {
+        self.detail(CANDIDATES, all.collect::<Vec<_>>())
     }
 
     pub(crate) fn at(mut self, path: impl Into<PathBuf>) -> Self {
@@ -128,7 +128,7 @@ impl Failure {
         self
     }
 
-    /// For scripts.
+    /// The error as JSON.
     pub(crate) fn json(&self) -> Value {
         let mut error = json!({ "code": self.code, "message": self.message });
         if let Some(path) = &self.path {
@@ -148,8 +148,8 @@ impl Failure {
         error
     }
 
-    /// For people.
-    pub(crate) fn words(&self) -> String {
+    /// The error as text for people, with styles.
+    pub(crate) fn render(&self) -> String {
         let (bad, dim, help) = (page::BAD, page::DIM, page::HELP);
         let mut text = format!("{bad}error{bad:#}: {}\n", one_line(&self.message));
         if let Some(path) = &self.path {
@@ -164,7 +164,7 @@ impl Failure {
             let _ = writeln!(text, "{excerpt}");
         }
         let details = self.details.iter();
-        let listed = details.filter(|(key, _)| [VIOLATIONS, FITTING].contains(key));
+        let listed = details.filter(|(key, _)| [VIOLATIONS, CANDIDATES].contains(key));
         let listed = listed.filter_map(|(_, all)| all.as_array()).flatten();
         for line in listed.filter_map(Value::as_str) {
             let _ = writeln!(text, "  {dim}-{dim:#} {}", one_line(line));
@@ -192,8 +192,8 @@ impl From<PathError> for Failure {
     fn from(error: PathError) -> Self {
         match error.source.kind() {
             io::ErrorKind::PermissionDenied => {
-                let above = error.path.parent().unwrap_or(&error.path);
-                let hint = format!("ls -ld {} {}", shell_word(above), shell_word(&error.path));
+                let parent = error.path.parent().unwrap_or(&error.path);
+                let hint = format!("ls -ld {} {}", shell_word(parent), shell_word(&error.path));
                 Self::new(Exit::Permission, "permission", error).hint(hint)
             }
             io::ErrorKind::NotFound => Self::failed("not_found", error),

@@ -1,11 +1,11 @@
-//! Whoever follows a session while it works: what happens is told, what is asked is answered
-//! or passed on.
+//! Follows a session while it runs: prints progress, asks the user at gates, and detects the end
+//! of a prompt.
 
-mod asked;
-mod ended;
+mod detach;
 mod events;
 mod gates;
-mod leaving;
+mod outcome;
+mod prompt_tracker;
 
 use std::io;
 use std::sync::Arc;
@@ -17,180 +17,187 @@ use rye_engine::store::StoreError;
 use rye_engine::{Engine, Notice, Prompt, Session};
 use serde_json::Value;
 
-use super::engine::{decide, how_to_answer};
+use super::engine::{answer_command, decide};
 use super::entry_line::line;
 use super::failure::{Exit, Failure};
-use super::gate_words;
+use super::gate_render;
 use super::page::{DIM, one_line, paint};
 use super::printer::Printer;
-use asked::{Asked, Meaning};
-use ended::Ends;
-use events::{asked_below, print_event};
-use gates::Gates;
-use leaving::Leaving;
+use detach::Detach;
+use events::{gate_event, print_event};
+use gates::GateStream;
+use outcome::FinishedPrompts;
+use prompt_tracker::{EntryRole, PromptTracker};
 
-pub(crate) use ended::{Bare, Ended};
+pub(crate) use outcome::{FinishedPrompt, PromptOutcome};
 
-/// How long after its time a prompt may end.
+/// How long after its deadline the end of a prompt may take.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What a person sees of a session while it works.
+/// Follows a session on behalf of a user.
 pub(crate) struct Follower<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) session: &'a Session,
     pub(crate) printer: Printer,
-    /// Approve without asking: what a prompt that is asked wants, or all that is gone on with.
+    /// Approve without asking: the gates of the prompt, or of the whole session when resuming.
     pub(crate) yes: bool,
-    /// Wait at a gate that nobody here can be asked about.
-    pub(crate) waits: bool,
-    /// Print each event as a line, as it happens.
+    /// Wait at a gate if there is nobody to ask.
+    pub(crate) wait: bool,
+    /// Print each event as a JSON line.
     pub(crate) events: bool,
 }
 
-/// Whose a gate is, to whoever follows a prompt.
+/// Relation of a gate to the prompt that is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
-    /// It is asked for the prompt, by itself or by a task below it.
-    Own,
-    /// It is asked for another prompt of the same thread, and this one waits behind it.
-    InTheWay,
-    /// It is asked in another thread.
-    Other,
+enum GateOwner {
+    /// The prompt itself, or a task of it.
+    OwnPrompt,
+    /// Another prompt of the same thread, which blocks this one.
+    BlockingPrompt,
+    /// Another thread.
+    OtherThread,
 }
 
 impl Follower<'_> {
-    /// Asks, and follows until nothing more comes of it: a history that is too long by then
-    /// is summed up, and an agent that is told to go on afterwards has done so.
-    /// What is told begins behind an event.
-    pub(crate) async fn ask(&self, prompt: Prompt, after: u64) -> Result<Ended, Failure> {
-        // Before it is asked: what is told live is told to whoever listens by then.
-        let mut told = after;
+    /// Sends a prompt and follows it to its end, including a compaction and the continuation after
+    /// it. Events after number `after` are printed.
+    pub(crate) async fn prompt(
+        &self,
+        prompt: Prompt,
+        after: u64,
+    ) -> Result<PromptOutcome, Failure> {
+        // Subscribe first, because live events are not stored.
+        let mut printed = after;
         let mut events = self.session.subscribe(after);
-        let mut gates = Gates::of(self.engine, self.session.id()).await?;
-        gates.leave_out(self.session.id());
-        let mut leaving = Leaving::new(self.engine);
+        let mut gates = GateStream::open(self.engine, self.session.id()).await?;
+        gates.exclude(self.session.id());
+        let mut detach = Detach::new(self.engine);
         let until = prompt.limits.until;
         let key = prompt.thread.clone();
         let prompt = self.session.prompt(prompt).await?;
         let threads = self.session.threads().into_iter();
         let mut threads = threads.filter(|it| key.as_ref().is_none_or(|key| it.key == *key));
         let thread = threads.next().map(|it| it.id);
-        let mut asked = Asked::new(prompt, thread);
-        // The last event there was when its thread was found to do nothing.
+        let mut tracker = PromptTracker::new(item, thread);
+        // The last event at the time when the thread became idle.
         let mut last = None;
         loop {
-            if let Some((reason, thread)) = asked.ended() {
-                if last.is_none() && self.does_nothing(thread) {
+            if let Some((reason, thread)) = tracker.end() {
+                if last.is_none() && self.is_idle(thread) {
                     last = Some(self.session.last_event().await?);
                 }
-                if last.is_some_and(|last| told >= last) {
-                    return Ok(asked.end(reason));
+                if last.is_some_and(|last| printed >= last) {
+                    return Ok(tracker.finish(reason));
                 }
             }
-            if let Some(failure) = leaving.now(self.engine, self.session, told).await? {
+            if let Some(failure) = detach.check(self.engine, self.session, printed).await? {
                 return Err(failure);
             }
             let notice = tokio::select! {
-                // What has happened by then says whose a gate is.
+                // Earlier events decide who owns a gate.
                 biased;
-                notice = events.next() => notice?.ok_or_else(|| over(self.session))?,
+                notice = events.next() => notice?.ok_or_else(|| close_failure(self.session))?,
                 gate = gates.next() => {
                     let gate = gate?;
-                    let whose = self.whose(&gate, &asked).await?;
-                    self.at_gate(gate, whose, &mut leaving).await?;
+                    let owner = self.gate_owner(&gate, &tracker).await?;
+                    self.handle_gate(gate, owner, &mut detach).await?;
                     continue;
                 }
-                () = leaving.news() => continue,
-                () = late(until) => return Err(out_of_time()),
+                () = detach.changed() => continue,
+                () = deadline_passed(until) => return Err(deadline_failure()),
             };
-            let notice = self.heard(notice).await?;
-            told = notice.event.sequence.unwrap_or(told);
+            let notice = self.print_notice(notice).await?;
+            printed = notice.event.sequence.unwrap_or(printed);
             if let Some(entry) = &notice.entry {
-                match asked.written(entry) {
-                    Meaning::Aside => self.aside(&line(entry)),
-                    Meaning::Nothing => {}
-                    Meaning::Other(reason) => return Ok(asked.end(reason)),
+                match tracker.on_entry(entry) {
+                    EntryRole::Progress => self.print_progress(&line(entry)),
+                    EntryRole::Ignored => {}
+                    EntryRole::NextPrompt(reason) => return Ok(tracker.finish(reason)),
                 }
             }
             match (notice.event.kind, notice.event.thread) {
-                (EventKind::TurnEnd { prompt, reason }, Some(thread)) => {
-                    asked.turn_ended(&prompt, reason, thread);
+                (EventKind::TurnEnd { item, reason }, Some(thread)) => {
+                    tracker.on_turn_end(&item, reason, thread);
                 }
-                // After its line.
+                // After the line of its entry.
                 (EventKind::DecisionGate { gate }, _) => {
-                    if gates.is_first(&gate.id) {
-                        let whose = self.whose(&gate, &asked).await?;
-                        self.at_gate(*gate, whose, &mut leaving).await?;
+                    if gates.is_new(&gate.id) {
+                        let owner = self.gate_owner(&gate, &tracker).await?;
+                        self.handle_gate(*gate, owner, &mut detach).await?;
                     }
                 }
                 (EventKind::Error { error }, _) => {
                     if notice.event.sequence.is_none() && !self.events {
-                        // It waits, and somebody may want to know what for.
+                        // The engine is waiting, for example for the store.
                         self.printer.warn_always(&error.message, None);
                     }
-                    asked.failed(error);
+                    tracker.on_error(error);
                 }
-                (other, _) => self.change_of_model(&other),
+                (other, _) => self.print_model_change(&other),
             }
         }
     }
 
-    /// Whether a thread does nothing; what others have asked may wait for it.
-    fn does_nothing(&self, thread: &ThreadId) -> bool {
+    /// Whether a thread is idle; prompts of others may be queued in it.
+    fn is_idle(&self, thread: &ThreadId) -> bool {
         let threads = self.session.threads();
         let view = threads.iter().find(|view| view.id == *thread);
         view.is_none_or(|view| matches!(view.status, StatusKind::Idle | StatusKind::Queued))
     }
 
-    /// Whose a gate is, while a prompt is followed.
-    async fn whose(&self, gate: &Gate, asked: &Asked) -> Result<Whose, Failure> {
-        let asked_for = self.engine.owning_prompt(gate, self.session.id()).await?;
-        Ok(match asked_for {
-            Some((_, prompt)) if asked.owns(&prompt) => Whose::Own,
-            Some((thread, _)) if asked.is_in(&thread) => Whose::InTheWay,
-            _ => Whose::Other,
+    /// Determines which prompt a gate belongs to.
+    async fn gate_owner(
+        &self,
+        gate: &Gate,
+        tracker: &PromptTracker,
+    ) -> Result<GateOwner, Failure> {
+        let prompt = self.engine.asked_for(gate, self.session.id()).await?;
+        Ok(match prompt {
+            Some((_, item)) if tracker.owns(&item) => GateOwner::OwnPrompt,
+            Some((thread, _)) if tracker.is_in(&thread) => GateOwner::BlockingPrompt,
+            _ => GateOwner::OtherThread,
         })
     }
 
-    /// Follows until nothing is left to do, and all is told that came of it. Gives the prompts
-    /// that have ended, in order.
-    pub(crate) async fn until_idle(&self, after: u64) -> Result<Vec<Bare>, Failure> {
-        let mut ends = Ends::default();
-        let mut gates = Gates::of(self.engine, self.session.id()).await?;
+    /// Follows the session until it is idle and all events are printed. Returns the finished
+    /// prompts in order.
+    pub(crate) async fn until_idle(&self, after: u64) -> Result<Vec<FinishedPrompt>, Failure> {
+        let mut finished = FinishedPrompts::default();
+        let mut gates = GateStream::open(self.engine, self.session.id()).await?;
         let mut events = self.session.subscribe(after);
-        let mut leaving = Leaving::new(self.engine);
-        let mut told = after;
+        let mut detach = Detach::new(self.engine);
+        let mut printed = after;
         loop {
             let threads = self.session.threads();
             let idle = threads.iter().all(|it| it.status == StatusKind::Idle);
-            // A thread is idle before the last it did has been heard of.
-            if idle && told >= self.session.last_event().await? {
-                return Ok(ends.all());
+            // A thread becomes idle before its last events arrive here.
+            if idle && printed >= self.session.last_event().await? {
+                return Ok(finished.into_vec());
             }
-            if let Some(failure) = leaving.now(self.engine, self.session, told).await? {
+            if let Some(failure) = detach.check(self.engine, self.session, printed).await? {
                 return Err(failure);
             }
             let notice = tokio::select! {
-                notice = events.next() => notice?.ok_or_else(|| over(self.session))?,
+                notice = events.next() => notice?.ok_or_else(|| close_failure(self.session))?,
                 gate = gates.next() => {
-                    // Whoever goes on with a session goes on with all of it.
-                    self.at_gate(gate?, Whose::Own, &mut leaving).await?;
+                    // Resuming a session covers all its prompts.
+                    self.handle_gate(gate?, GateOwner::OwnPrompt, &mut detach).await?;
                     continue;
                 }
-                () = leaving.news() => continue,
+                () = detach.changed() => continue,
             };
-            let notice = self.heard(notice).await?;
-            told = notice.event.sequence.unwrap_or(told);
-            self.change_of_model(&notice.event.kind);
-            ends.hear(&notice.event.kind);
+            let notice = self.print_notice(notice).await?;
+            printed = notice.event.sequence.unwrap_or(printed);
+            self.print_model_change(&notice.event.kind);
+            finished.on_event(&notice.event.kind);
             if let Some(entry) = notice.entry {
-                self.aside(&line(&entry));
+                self.print_progress(&line(&entry));
             }
         }
     }
 
-    /// That a model did not answer, and what is done about it.
-    fn change_of_model(&self, kind: &EventKind) {
+    /// Prints that a model call is retried or another model takes over.
+    fn print_model_change(&self, kind: &EventKind) {
         match kind {
             EventKind::ModelRetry {
                 model,
@@ -199,19 +206,19 @@ impl Follower<'_> {
                 ..
             } => {
                 let wait = Duration::from_millis(*wait_ms).as_secs_f64();
-                self.aside(&format!("{model} is asked again in {wait} s: {reason}"));
+                self.print_progress(&format!("retrying {model} in {wait} s: {why}"));
             }
-            EventKind::ModelSwitched { from, to, reason } => {
-                self.aside(&format!("{to} answers in place of {from}: {reason}"));
+            EventKind::ModelSwitched { from, to, why } => {
+                self.print_progress(&format!("switched from {from} to {to}: {why}"));
             }
             _ => {}
         }
     }
 
-    /// An event, printed where that is wanted, with the entry that it tells of.
-    async fn heard(&self, mut notice: Notice) -> Result<Notice, Failure> {
+    /// Adds the entry to an event that refers to one, and prints the event if events are wanted.
+    async fn print_notice(&self, mut notice: Notice) -> Result<Notice, Failure> {
         if let (EventKind::MessageEnd { entry }, None) = (&notice.event.kind, &notice.entry) {
-            notice.entry = self.read(notice.event.thread.as_ref(), entry).await?;
+            notice.entry = self.load_entry(notice.event.thread.as_ref(), entry).await?;
         }
         if self.events {
             print_event(&notice.event, notice.entry.as_deref())?;
@@ -219,7 +226,7 @@ impl Follower<'_> {
         Ok(notice)
     }
 
-    async fn read(
+    async fn load_entry(
         &self,
         thread: Option<&ThreadId>,
         id: &EntryId,
@@ -232,65 +239,65 @@ impl Follower<'_> {
         Ok(entry.map(Arc::new))
     }
 
-    fn aside(&self, line: &str) {
+    fn print_progress(&self, line: &str) {
         if !self.printer.quiet && !self.events {
             self.printer
-                .aside(&format!("{}\n", paint(DIM, one_line(line))));
+                .print_stderr(&format!("{}\n", paint(DIM, one_line(line))));
         }
     }
 
-    async fn at_gate(
+    async fn handle_gate(
         &self,
         gate: Gate,
-        whose: Whose,
-        leaving: &mut Leaving,
+        owner: GateOwner,
+        detach: &mut Detach,
     ) -> Result<(), Failure> {
         let id = &gate.id;
         if self.events && gate.origin.session != *self.session.id() {
-            // Those of the session itself are among its events.
-            print_event(&asked_below(&gate), None)?;
+            // Gates of the session itself are among its events.
+            print_event(&gate_event(&gate), None)?;
         }
-        if whose == Whose::Other {
-            let text = format!("another thread waits for a decision: {}", gate.title);
-            self.printer.warn(&text, Some(&how_to_answer(&gate)));
+        if owner == GateOwner::OtherThread {
+            let text = format!("another thread is waiting for a decision: {}", gate.title);
+            self.printer.warn(&text, Some(&answer_command(&gate)));
             return Ok(());
         }
         let has = |action: &str| gate.actions.iter().any(|it| it.id == action);
-        // To approve whatever is asked for is not to spend whatever is asked for, nor to take
-        // whatever a server says.
-        let only_a_person = ["limit", DRIFT];
-        let named = |key: &&str| gate.context.contains_key(*key);
-        let yes = self.yes && whose == Whose::Own;
-        if has("approve") && yes && !only_a_person.iter().any(named) {
+        // `--yes` covers neither raised limits nor changed definitions of MCP tools.
+        let needs_person = ["limit", DRIFT];
+        let in_context = |key: &&str| gate.context.contains_key(*key);
+        let yes = self.yes && owner == GateOwner::OwnPrompt;
+        if has("approve") && yes && !needs_person.iter().any(in_context) {
             return self.decide(id, "approve").await;
         }
-        let mut waits = self.waits;
-        if has("approve") && Printer::can_ask() {
-            let width = Printer::width_of_questions();
-            let question = gate_words::lines(&gate.title, &gate.body, width).join("\n");
+        let mut wait = self.wait;
+        if has("approve") && Printer::can_prompt() {
+            let width = Printer::stderr_width();
+            let question = gate_render::lines(&gate.title, &gate.body, width).join("\n");
             let printer = self.printer;
-            printer.aside(&format!("{question}\n"));
-            let asked = tokio::task::spawn_blocking(move || printer.confirm("may it?"));
-            let answer = asked.await.map_err(io::Error::other).flatten();
+            printer.print_stderr(&format!("{question}\n"));
+            let answer = tokio::task::spawn_blocking(move || printer.confirm("Approve?"));
+            let answer = answer.await.map_err(io::Error::other).flatten();
             match answer.map_err(|error| Failure::failed("io", error))? {
                 Some(true) => return self.decide(id, "approve").await,
                 Some(false) => return self.decide(id, "deny").await,
-                // Whoever goes away has not decided.
-                None => waits = false,
+                // End of input is not a decision.
+                None => wait = false,
             }
         }
-        let waiting = match whose {
-            Whose::InTheWay => "it waits behind another prompt, which waits for a decision",
-            _ => "it waits for a decision",
+        let state = match owner {
+            GateOwner::BlockingPrompt => "blocked by another prompt that is waiting for a decision",
+            _ if has("approve") => "waiting for approval",
+            _ => "waiting for an answer",
         };
-        let (text, hint) = (format!("{waiting}: {}", gate.title), how_to_answer(&gate));
-        if !waits {
-            let failure = Failure::new(Exit::Waits, "gate_waits", text);
+        let (text, hint) = (format!("{state}: {}", gate.title), answer_command(&gate));
+        if !wait {
+            let failure = Failure::new(Exit::GatePending, "gate_pending", text);
             let failure = failure.hint(hint).detail("gate", id.as_str());
-            leaving.because_of(gate.id, failure);
+            detach.at_gate(gate.id, failure);
             return Ok(());
         }
-        // Also where nothing else is to be said: else it would wait for ever, and nobody knew.
+        // Even with --quiet: otherwise it would seem to hang.
         self.printer.warn_always(&text, Some(&hint));
         Ok(())
     }
@@ -302,9 +309,9 @@ impl Follower<'_> {
     }
 }
 
-/// Waits until it is clear that a prompt does not end in its time, though the engine sees to
-/// it: it cannot, while nothing can be written.
-async fn late(until: Option<Millis>) {
+/// Waits until the deadline of a prompt has clearly passed. Normally the engine ends the prompt
+/// in time; it cannot while the store is not writable.
+async fn deadline_passed(until: Option<Millis>) {
     match until {
         None => std::future::pending().await,
         Some(until) => {
@@ -314,16 +321,16 @@ async fn late(until: Option<Millis>) {
     }
 }
 
-fn out_of_time() -> Failure {
-    let message = "its time is up, and its end could not be written down";
+fn deadline_failure() -> Failure {
+    let message = "time limit reached, and the end of the prompt could not be stored";
     Failure::new(Exit::TimedOut, "limit", message)
 }
 
-/// Why a session ends here that was not asked to.
-fn over(session: &Session) -> Failure {
-    match session.close_reason() {
+/// Why the session closed unexpectedly.
+fn close_failure(session: &Session) -> Failure {
+    match session.over() {
         StoreError::Fenced(_) | StoreError::NotFound { .. } => {
-            Failure::failed("closed", "the session was taken over elsewhere")
+            Failure::failed("closed", "another process took over the session")
         }
         why => why.into(),
     }

@@ -1,5 +1,4 @@
-//! The five tools of the MCP server, done by the commands of the same names: an item
-//! means the same to a model as to a person.
+//! Backend of the MCP server: implements its five tools with the commands of the same names.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -24,51 +23,51 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
 use super::args::{LoadArgs, SearchArgs, SignArgs, SpaceChoice};
-use super::commands::run::record::{Asked, Runs};
+use super::commands::run::record::{RunRequest, Runs};
 use super::commands::{execute, help, load, search, sign};
 use super::context::Context;
-use super::engine::{database, person, signing_key};
+use super::engine::{current_user, database, signing_key};
 use super::failure::Failure;
 use super::page::Page;
 use super::printer::{Outcome, Printer, Report};
 use crate::settings::{Options, Origin};
 
-/// How many projects are kept ready. Another takes the place of all.
-const PROJECTS: usize = 64;
+/// Number of projects to cache. When it is exceeded, the cache is cleared.
+const MAX_PROJECTS: usize = 64;
 
-/// What nobody reads: warnings are for the person who starts the server.
+/// Printer without output: warnings are for the user who starts the server.
 const SILENT: Printer = Printer {
     json: true,
     quiet: true,
     color: ColorChoice::Never,
 };
 
-/// The items of all projects that clients ask for.
-pub(crate) struct Items {
+/// The items of all projects that clients use.
+pub(crate) struct ItemGateway {
     options: Options,
-    workplace: ProjectBounds,
-    approvals: ApprovalChannel,
-    /// Opened when the first call needs an approval.
+    workplace: Workplace,
+    approvals: Approvals,
+    /// Opened by the first call that needs an approval.
     gates: Mutex<Option<Arc<CallGates>>>,
     supervisor: Arc<Supervisor>,
     pool: Pool,
     projects: Mutex<HashMap<PathBuf, Arc<Project>>>,
 }
 
-/// What is kept of a project between calls.
+/// Cached state of a project.
 struct Project {
     executor: Arc<Executor>,
     catalogue: SearchIndex,
 }
 
-impl Items {
+impl ItemGateway {
     pub(crate) fn new(
         options: &Options,
         context: &Context,
         supervisor: Arc<Supervisor>,
         approvals: ApprovalChannel,
     ) -> Self {
-        let project = &context.settings.places.project;
+        let project = &context.settings.dirs.project;
         Self {
             options: options.clone(),
             workplace: ProjectBounds {
@@ -78,9 +77,9 @@ impl Items {
             },
             approvals,
             gates: Mutex::default(),
-            // Servers of all projects are kept warm for as long as this one runs. What they
-            // ask, the person at the client is asked whose call it is about.
-            pool: Pool::with_elicitation(&supervisor, None),
+            // Keep the servers of all projects running as long as this one. Their questions go to
+            // the user of the client whose call they are about.
+            pool: Pool::asking(&supervisor, None),
             supervisor,
             projects: Mutex::default(),
         }
@@ -94,13 +93,13 @@ impl Items {
         Context::open(&options, &mut SILENT.clone())
     }
 
-    fn project(&self, folder: &Path) -> Result<Arc<Project>, Failure> {
+    fn project(&self, dir: &Path) -> Result<Arc<Project>, Failure> {
         let projects = self.projects.lock();
         let mut projects = projects.unwrap_or_else(PoisonError::into_inner);
-        if let Some(project) = projects.get(folder) {
+        if let Some(project) = projects.get(dir) {
             return Ok(Arc::clone(project));
         }
-        let context = self.context(folder)?;
+        let context = self.context(dir)?;
         let supervisor = Arc::clone(&self.supervisor);
         let roots = execute::roots(&context)?;
         let graphs = execute::graphs(&roots, &context);
@@ -109,15 +108,14 @@ impl Items {
             executor: Arc::new(executor),
             catalogue: SearchIndex::with_watcher(context.cache()),
         });
-        if projects.len() >= PROJECTS {
+        if projects.len() >= MAX_PROJECTS {
             projects.clear();
         }
-        projects.insert(folder.to_owned(), Arc::clone(&project));
+        projects.insert(dir.to_owned(), Arc::clone(&project));
         Ok(project)
     }
 
-    /// Runs work on the calls that wait or were decided about. The server calls this where it
-    /// may block.
+    /// Runs `work` on the gates of MCP calls. Blocks; the server calls this on a blocking thread.
     fn with_gates<T>(
         &self,
         project: &Path,
@@ -127,7 +125,7 @@ impl Items {
         let gates = self.gates(&context).map_err(|failure| refusal(&failure))?;
         let worked = Handle::current().block_on(work(&gates, &context));
         worked.map_err(|failure| {
-            // A store that was moved away is opened anew next time.
+            // Reopen the store next time: its file may have been moved.
             *self.gates.lock().unwrap_or_else(PoisonError::into_inner) = None;
             refusal(&failure)
         })
@@ -145,7 +143,7 @@ impl Items {
         Ok(Arc::clone(gates.insert(opened)))
     }
 
-    fn found(&self, folder: &Path, ask: &SearchRequest) -> Outcome {
+    fn search_items(&self, dir: &Path, ask: &Search) -> Outcome {
         let kinds: Result<Vec<ItemKind>, _> = ask.item_type.iter().map(|it| it.parse()).collect();
         let limit = ask.limit.map(u32::try_from).transpose();
         let limit = limit
@@ -153,7 +151,7 @@ impl Items {
             .flatten()
             .filter(|limit| (1..=200).contains(limit));
         if ask.limit.is_some() && limit.is_none() {
-            return Err(Failure::usage("`limit` is 1 to 200"));
+            return Err(Failure::usage("invalid `limit`: expected 1 to 200"));
         }
         let spaces = ask.space.iter().map(|name| choice(name));
         let args = SearchArgs {
@@ -165,24 +163,24 @@ impl Items {
             risk: None,
             limit,
         };
-        let project = self.project(folder)?;
-        search::found(&args, &self.context(folder)?, &project.catalogue)
+        let project = self.project(dir)?;
+        search::search_with(&args, &self.context(dir)?, &project.catalogue)
     }
 
-    fn listed(
+    fn list_items(
         &self,
-        folder: &Path,
+        dir: &Path,
         kind: ItemKind,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<ItemSummary>, Failure> {
-        let project = self.project(folder)?;
+    ) -> Result<Vec<Listed>, Failure> {
+        let project = self.project(dir)?;
         let library = project
             .executor
             .library()
             .map_err(|error| Failure::failed(error.code(), &error).maybe_hint(error.hint()))?;
         let trust = library.trust();
-        // What cannot be looked at cannot be offered; `rye verify --all` tells why.
+        // Unreadable items cannot be offered; `rye verify --all` reports them.
         let all = library.list(kind).into_iter().filter_map(Result::ok);
         let mut all: Vec<ItemFile<'_>> = all.map(|(_, found)| found).collect();
         all.sort_by(|a, b| a.reference.id.as_str().cmp(b.reference.id.as_str()));
@@ -192,14 +190,14 @@ impl Items {
         let described = all.filter_map(|found| {
             let item = library.verify(&found, &trust).ok()?;
             let metadata = library.metadata(&item).ok()?;
-            Some(listed(&found.reference, &metadata))
+            Some(describe(&found.reference, &metadata))
         });
         Ok(described.take(limit).collect())
     }
 }
 
-impl Gateway for Items {
-    fn project_bounds(&self) -> ProjectBounds {
+impl Gateway for ItemGateway {
+    fn workplace(&self) -> Workplace {
         self.workplace.clone()
     }
 
@@ -207,8 +205,8 @@ impl Gateway for Items {
         self.approvals
     }
 
-    fn search(&self, project: &Path, ask: &SearchRequest) -> GatewayResult {
-        answer(self.found(project, ask))
+    fn search(&self, project: &Path, ask: &Search) -> Answer {
+        answer(self.search_items(project, ask))
     }
 
     fn load(&self, project: &Path, ask: &LoadRequest) -> GatewayResult {
@@ -235,10 +233,10 @@ impl Gateway for Items {
             let context = self.context(project)?;
             let copy = new_copy(ask, &context)?;
             if shown_copy(&copy) != *approved {
-                let message = "it is not what was approved: the item has changed since";
+                let message = "the item has changed since it was approved";
                 return Err(Failure::failed("approval_void", message));
             }
-            copy.make(&context.library()?, &context)
+            copy.write(&context.library()?, &context)
         };
         answer(copy())
     }
@@ -250,7 +248,7 @@ impl Gateway for Items {
     ) -> Result<Vec<UnsignedItem>, GatewayError> {
         let unsigned = to_sign(ask).and_then(|args| {
             let context = self.context(project)?;
-            sign::unsigned(&args, &context)
+            sign::unsigned_files(&args, &context)
         });
         let unsigned = unsigned.map_err(|failure| refusal(&failure))?.into_iter();
         let unsigned = unsigned.map(|it| UnsignedItem {
@@ -267,7 +265,7 @@ impl Gateway for Items {
         let shown = shown.collect();
         let signed = to_sign(ask).and_then(|args| {
             let context = self.context(project)?;
-            sign::run_shown(&args, &context, &shown)
+            sign::run_approved(&args, &context, &shown)
         });
         answer(signed)
     }
@@ -298,7 +296,7 @@ impl Gateway for Items {
         is_approved: bool,
     ) -> Result<(), GatewayError> {
         self.with_gates(project, async |gates, _| {
-            let by = person();
+            let by = current_user();
             let recorded = gates.record(project, call, is_approved, &by);
             Ok(recorded.await?)
         })
@@ -307,7 +305,7 @@ impl Gateway for Items {
     fn start_background(&self, project: &Path, request: Request) -> GatewayResult {
         let start = || {
             let context = self.context(project)?;
-            Runs::of(&context)?.start(&Asked::of(&request, &context))
+            Runs::new(&context)?.start(&RunRequest::new(&request, &context))
         };
         let mut reply = answer(start())?;
         reply.value["status"] = json!("started");
@@ -323,12 +321,12 @@ impl Gateway for Items {
         limit: usize,
     ) -> Result<Vec<ItemSummary>, GatewayError> {
         let kind = item_type.parse().map_err(Failure::from);
-        let all = kind.and_then(|kind| self.listed(project, kind, after, limit));
+        let all = kind.and_then(|kind| self.list_items(project, kind, after, limit));
         all.map_err(|failure| refusal(&failure))
     }
 }
 
-fn listed(reference: &ItemRef, metadata: &Metadata) -> ItemSummary {
+fn describe(reference: &ItemRef, metadata: &Metadata) -> Listed {
     let schema = metadata.config_schema();
     let required = schema.and_then(|schema| schema["required"].as_array());
     let required = |name: &String| {
@@ -346,8 +344,8 @@ fn listed(reference: &ItemRef, metadata: &Metadata) -> ItemSummary {
     }
 }
 
-/// What a client wants signed. A path would be signed wherever it is; a client names items.
-fn to_sign(ask: &SignRequest) -> Result<SignArgs, Failure> {
+/// Arguments of `rye sign` for a client's request. Accepts items only, not paths outside a space.
+fn to_sign(ask: &Sign) -> Result<SignArgs, Failure> {
     let kind: ItemKind = ask.item_type.parse()?;
     if !ask.item_id.contains(['*', '?']) {
         reference(&ask.item_type, &ask.item_id)?;
@@ -387,7 +385,7 @@ fn choice<T: clap::ValueEnum>(name: &str) -> Result<T, Failure> {
         let names: Vec<_> = all.filter_map(T::to_possible_value).collect();
         let names: Vec<_> = names.iter().map(PossibleValue::get_name).collect();
         Failure::usage(format!(
-            "there is no space `{name}`; there are {}",
+            "unknown space `{name}`; expected one of {}",
             names.join(", ")
         ))
     })
@@ -395,7 +393,7 @@ fn choice<T: clap::ValueEnum>(name: &str) -> Result<T, Failure> {
 
 fn answer(outcome: Outcome) -> GatewayResult {
     let report = outcome.map_err(|failure| refusal(&failure))?;
-    let text = words(&*report);
+    let text = plain_text(&*report);
     match report.failure() {
         Some(failure) => {
             let mut refusal = refusal(&failure);
@@ -409,8 +407,8 @@ fn answer(outcome: Outcome) -> GatewayResult {
     }
 }
 
-/// A report as a person would read it, without colours.
-fn words(report: &dyn Report) -> String {
+/// A report as text without colours.
+fn plain_text(report: &dyn Report) -> String {
     let mut page = Page::new(None);
     report.show(&mut page);
     strip_str(page.as_str()).to_string()

@@ -1,4 +1,4 @@
-//! From arguments to output and an exit code.
+//! Entry point of the command line: parses arguments, runs a command, prints its outcome.
 
 mod args;
 mod batch;
@@ -9,15 +9,16 @@ mod entry_line;
 mod errors;
 mod failure;
 mod follower;
-mod gate_words;
+mod gate_render;
 mod gateway;
-mod going_on;
-mod last_words;
+mod lookup;
 mod models;
 mod page;
 mod printer;
 mod progress;
 mod secret_input;
+mod session_context;
+mod signal_notice;
 mod table;
 mod targets;
 mod terminal_asker;
@@ -32,15 +33,15 @@ use clap::Parser as _;
 use clap::error::ErrorKind;
 
 use crate::settings::{self, Color, Options};
-use args::{Cli, Command, Later};
-use commands::execute::Keeper;
+use args::{Cli, Command, Deferred};
+use commands::execute::EarlySupervisor;
 use context::Context;
 use failure::Failure;
 use printer::{Outcome, Printer};
 
-/// Reads the arguments, runs the command, prints how it ended.
+/// Parses the arguments, runs the command and prints its outcome.
 pub(crate) fn main() -> ExitCode {
-    // Tools run as the same user and could read the keys in our environment.
+    // Tools run as the same user and could otherwise read the keys in our environment.
     if let Err(error) = lillux::process::protect_memory() {
         let printer = Printer {
             json: false,
@@ -50,8 +51,8 @@ pub(crate) fn main() -> ExitCode {
         return printer.finish(Err(Failure::failed("protect_memory", error)));
     }
     let arguments = arguments();
-    let mut keeper = commands::execute::keeper(&arguments);
-    let cli = match commands::execute::plain(&arguments) {
+    let mut supervisor = commands::execute::start_early_supervisor(&arguments);
+    let cli = match commands::execute::parse_fast(&arguments) {
         Some(cli) => cli,
         None => match Cli::try_parse_from(&arguments) {
             Ok(cli) => cli,
@@ -67,10 +68,10 @@ pub(crate) fn main() -> ExitCode {
         quiet: cli.global.quiet,
         color: early_color(&options),
     };
-    let outcome = dispatch(cli.command, &options, &mut printer, &mut keeper);
+    let outcome = dispatch(cli.command, &options, &mut printer, &mut supervisor);
     let code = printer.finish(outcome);
-    // All is said: time to see that nothing of the tool is left.
-    if let Some(supervisor) = keeper.and_then(Arc::into_inner) {
+    // After the output, so that nobody waits for the clean-up of the tool's processes.
+    if let Some(supervisor) = supervisor.and_then(Arc::into_inner) {
         supervisor.shut_down();
     }
     code
@@ -80,51 +81,51 @@ fn dispatch(
     command: Command,
     options: &Options,
     printer: &mut Printer,
-    keeper: &mut Keeper,
+    supervisor: &mut EarlySupervisor,
 ) -> Outcome {
-    // These need nothing of the installation, which may be what a person needs help with.
+    // These work without an installation, which may be what the user needs help with.
     match &command {
-        Command::Completions(Later(args)) => return Ok(commands::completions::run(args)),
-        Command::Help(Later(args)) => return commands::help::run(args),
-        Command::Demo(Later(args)) => return commands::demo::run(args),
+        Command::Completions(Deferred(args)) => return Ok(commands::completions::run(args)),
+        Command::Help(Deferred(args)) => return commands::help::run(args),
+        Command::Demo(Deferred(args)) => return commands::demo::run(args),
         _ => {}
     }
     let mut context = Context::open(options, printer)?;
     if !matches!(command, Command::Init(_)) {
-        context.need_project()?;
+        context.require_project()?;
     }
     match command {
-        Command::Init(Later(args)) => commands::init::run(&args, &context),
-        Command::Execute(Later(args)) => {
-            commands::execute::run(args, &mut context, printer, keeper)
+        Command::Init(Deferred(args)) => commands::init::run(&args, &context),
+        Command::Execute(Deferred(args)) => {
+            commands::execute::run(args, &mut context, printer, supervisor)
         }
-        Command::Graph(Later(command)) => {
-            commands::graph::run(command, &mut context, printer, keeper)
+        Command::Graph(Deferred(command)) => {
+            commands::graph::run(command, &mut context, printer, supervisor)
         }
-        Command::Run(Later(command)) => commands::run::run(&command, &context),
-        Command::Search(Later(args)) => commands::search::run(&args, &context),
-        Command::Load(Later(args)) => commands::load::run(&args, &context),
-        Command::Sign(Later(args)) => commands::sign::run(&args, &context),
-        Command::Verify(Later(args)) => commands::verify::run(&args, &context),
-        Command::Keys(Later(command)) => commands::keys::run(&command, &context),
-        Command::System(Later(command)) => commands::system::run(&command),
+        Command::Run(Deferred(command)) => commands::run::run(&command, &context),
+        Command::Search(Deferred(args)) => commands::search::run(&args, &context),
+        Command::Load(Deferred(args)) => commands::load::run(&args, &context),
+        Command::Sign(Deferred(args)) => commands::sign::run(&args, &context),
+        Command::Verify(Deferred(args)) => commands::verify::run(&args, &context),
+        Command::Keys(Deferred(command)) => commands::keys::run(&command, &context),
+        Command::System(Deferred(command)) => commands::system::run(&command),
         Command::Doctor => Ok(commands::doctor::run(&context)),
-        Command::Vault(Later(command)) => commands::vault::run(command, &context),
-        Command::Chat(Later(args)) => commands::chat::run(&args, &context),
-        Command::Prompt(Later(args)) => commands::prompt::run(&args, &context),
-        Command::Replay(Later(args)) => commands::replay::run(&args, &context),
-        Command::Session(Later(command)) => commands::session::run(&command, &context),
-        Command::Gate(Later(command)) => commands::gate::run(&command, &context),
-        Command::Models(Later(command)) => commands::models::run(&command, &context),
-        Command::Mcp(Later(command)) => commands::mcp::run(command, options, &context, keeper),
-        Command::Config(Later(command)) => commands::config::run(&command, &context),
-        Command::Completions(Later(args)) => Ok(commands::completions::run(&args)),
-        Command::Help(Later(args)) => commands::help::run(&args),
-        Command::Demo(Later(args)) => commands::demo::run(&args),
+        Command::Vault(Deferred(command)) => commands::vault::run(command, &context),
+        Command::Chat(Deferred(args)) => commands::chat::run(&args, &context),
+        Command::Prompt(Deferred(args)) => commands::prompt::run(&args, &context),
+        Command::Replay(Deferred(args)) => commands::replay::run(&args, &context),
+        Command::Session(Deferred(command)) => commands::session::run(&command, &context),
+        Command::Gate(Deferred(command)) => commands::gate::run(&command, &context),
+        Command::Models(Deferred(command)) => commands::models::run(&command, &context),
+        Command::Mcp(Deferred(command)) => commands::mcp::run(command, options, &context, supervisor),
+        Command::Config(Deferred(command)) => commands::config::run(&command, &context),
+        Command::Completions(Deferred(args)) => Ok(commands::completions::run(&args)),
+        Command::Help(Deferred(args)) => commands::help::run(&args),
+        Command::Demo(Deferred(args)) => commands::demo::run(&args),
     }
 }
 
-/// What was typed. A link named `rye_sign` is the command `sign`, and so on.
+/// The arguments of the process. A link named `rye_sign` or `rye_execute` runs that command.
 fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<_> = std::env::args_os().collect();
     let name = arguments
@@ -132,14 +133,14 @@ fn arguments() -> Vec<OsString> {
         .and_then(|program| Path::new(program).file_name());
     let command = name.and_then(|name| name.to_str()?.strip_prefix("rye_"));
     if let Some(command @ ("sign" | "execute")) = command {
-        // So that its help reads `rye sign`.
+        // So that the help reads `rye sign`.
         arguments.splice(..1, ["rye".into(), command.into()]);
     }
     arguments
 }
 
-/// The colour for what is said before the settings are known. What is wrong with
-/// it is told with them.
+/// The colour setting for output before the settings are loaded. Ignores an invalid setting,
+/// which loading the settings will report.
 fn early_color(options: &Options) -> ColorChoice {
     let early = settings::early_color(options, &settings::variable);
     let color = early.ok().flatten().map(|setting| setting.value);
@@ -154,56 +155,56 @@ fn color_choice(color: Color) -> ColorChoice {
     }
 }
 
-/// Help and version are what was asked for; the rest is wrong usage, told to people
-/// in clap's words and with `--json` to scripts as well.
+/// Prints help or version, or reports wrong usage: clap's text for people, plus a JSON document
+/// with `--json`.
 fn refuse_usage(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
-    let typed = |option: &str| {
+    let is_option = |option: &str| {
         let options = arguments.iter().take_while(|word| *word != "--");
         options.into_iter().any(|word| word == option)
     };
     let printer = Printer {
-        json: typed("--json"),
+        json: is_option("--json"),
         quiet: false,
         color: early_color(&Options::default()),
     };
-    if is_about_secrets(arguments)
-        && let Some(message) = without_what_was_typed(error)
+    if is_vault_command(arguments)
+        && let Some(message) = message_without_arguments(error)
     {
         let failure = Failure::usage(message).hint("printf %s \"$VALUE\" | rye vault set NAME");
-        return printer.refuse(&failure, &failure.words());
+        return printer.refuse(&failure, &failure.render());
     }
-    let words = error.render().ansi().to_string();
+    let rendered = error.render().ansi().to_string();
     let text = error.render().to_string();
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => printer.text(&words),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => printer.text(&rendered),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let failure = Failure::usage("no command was given").hint("rye --help");
-            printer.refuse(&failure, &words)
+            let failure = Failure::usage("missing command").hint("rye --help");
+            printer.refuse(&failure, &rendered)
         }
-        _ => printer.refuse(&Failure::usage(first_paragraph(&text)), &words),
+        _ => printer.refuse(&Failure::usage(first_paragraph(&text)), &rendered),
     }
 }
 
-/// Whether `rye vault COMMAND` was typed, with whatever options before it.
-fn is_about_secrets(arguments: &[OsString]) -> bool {
+/// Whether the arguments are `rye vault COMMAND`, with any options before it.
+fn is_vault_command(arguments: &[OsString]) -> bool {
     let commands = ["set", "get", "list", "rm"];
     let mut pairs = arguments.windows(2);
     pairs.any(|pair| pair[0] == "vault" && commands.iter().any(|command| pair[1] == *command))
 }
 
-/// What is wrong, where clap would quote an argument that has no business there. It
-/// may be a secret, and what is printed ends up in logs.
-fn without_what_was_typed(error: &clap::Error) -> Option<String> {
+/// A message for errors in which clap would quote a misplaced argument: it may be a secret, and
+/// output ends up in logs.
+fn message_without_arguments(error: &clap::Error) -> Option<String> {
     match error.kind() {
         ErrorKind::UnknownArgument => {
-            Some("that is too much; a secret's value is never an argument".to_owned())
+            Some("unexpected argument; a secret's value is never an argument".to_owned())
         }
         ErrorKind::ValueValidation => std::error::Error::source(error).map(ToString::to_string),
         _ => None,
     }
 }
 
-/// What clap has to say before it shows the usage, in one line.
+/// The text before the usage in clap's error message, on one line.
 fn first_paragraph(text: &str) -> String {
     let lines = text.lines().take_while(|line| !line.is_empty());
     let message = lines.map(str::trim).collect::<Vec<_>>().join(" ");
@@ -218,7 +219,7 @@ mod tests {
     use clap::CommandFactory as _;
 
     #[test]
-    fn the_arguments_are_sound() {
+    fn argument_definitions_are_valid() {
         super::Cli::command().debug_assert();
     }
 }

@@ -1,4 +1,4 @@
-//! The models that a call can ask.
+//! The model catalogue of a call, and the scripted demo model.
 
 use std::path::Path;
 
@@ -14,30 +14,30 @@ use super::context::Context;
 use super::failure::{Exit, Failure};
 use crate::settings::{self, SettingsError};
 
-/// The name of the model that follows a script of ours.
-pub(crate) const DEMO: &str = "scripted:demo";
+/// Name of the built-in scripted model.
+pub(crate) const DEMO_MODEL: &str = "scripted:demo";
 
-/// The models of all spaces. Those of the project that do not count are told of.
+/// The models of all spaces. Warns about ignored files.
 pub(crate) fn catalogue(context: &Context, workspace: &Path) -> Result<Catalogue, Failure> {
     let project = context.settings.project();
     let spaces = context.spaces()?;
     let vault = context.user().map(|user| Vault::new(user, Some(project)));
     let (models, ignored) = rye_host::models(workspace, &spaces, vault)?;
-    context.tell_ignored(&ignored);
+    context.warn_ignored(&ignored);
     let default = models.default_name();
-    let models = models.with(DEMO, demo()).default_model(default);
+    let models = models.with(DEMO_MODEL, demo_script()).default_model(default);
     Ok(models.limits(Overrides {
         context_window: tokens("RYE_CONTEXT_WINDOW")?,
         max_output: tokens("RYE_MAX_TOKENS")?,
     }))
 }
 
-/// A model for people who have no key: it shows what a chat can do.
-fn demo() -> rye_host::Script {
-    let hello = "Hello! I am **not** a model: I follow a script, so that you can look around.\n\n\
-        - Type while I talk: it waits for its turn, and `/queue` shows it.\n\
-        - Ctrl-S says it at once, Esc ends what I do.\n\
-        - Ctrl-O unfolds what tools give.\n\n\
+/// A script that shows what a chat can do, for users without an API key.
+fn demo_script() -> rye_host::Script {
+    let hello = "Hello! I am **not** a model. I follow a script, so that you can look around.\n\n\
+        - Type while I talk: your message is queued, and `/queue` shows it.\n\
+        - Ctrl-S sends a message at once, Esc interrupts me.\n\
+        - Ctrl-O shows the full output of tools.\n\n\
         Now I call a tool:";
     let call = Step::Answer(ScriptedAnswer {
         text: hello.to_owned(),
@@ -50,27 +50,27 @@ fn demo() -> rye_host::Script {
         chunk_ms: 15,
         ..ScriptedAnswer::default()
     });
-    let said = Step::text(
-        "It said: `${last_tool_result}`\n\nAll of this is written down: leave with Ctrl-D, and\n\
-         `rye chat --session ID` goes on. `rye models list` says which keys real models need.",
+    let result = Step::text(
+        "The tool returned: `${last_tool_result}`\n\nAll of this is stored: leave with Ctrl-D and\n\
+         continue with `rye chat --session ID`. `rye models list` shows which keys real models need.",
     );
     Script {
-        after_last: Step::text("That is all my script has. `/model` chooses somebody who listens."),
-        ..Script::new([call, said])
+        after_last: Step::text("This is the end of my script. Choose a real model with `/model`."),
+        ..Script::new([call, result])
     }
 }
 
-/// A number of tokens that a variable says.
+/// A number of tokens from an environment variable.
 fn tokens(name: &'static str) -> Result<Option<u64>, SettingsError> {
-    number(name, "a number of tokens, above 0")
+    number(name, "a number of tokens above 0")
 }
 
-/// How many tool calls of one answer are run.
+/// Limits of tool calls per model answer.
 pub(super) fn call_limits() -> Result<CallLimits, SettingsError> {
-    let most = number("RYE_MAX_TOOL_CALLS", "a number of tool calls, above 0")?;
+    let max = number("RYE_MAX_TOOL_CALLS", "a number of tool calls above 0")?;
     let mut limits = CallLimits::default();
-    if let Some(most) = most {
-        limits.per_answer = usize::try_from(most).unwrap_or(usize::MAX);
+    if let Some(max) = max {
+        limits.per_answer = usize::try_from(max).unwrap_or(usize::MAX);
     }
     Ok(limits)
 }

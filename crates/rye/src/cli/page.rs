@@ -1,4 +1,4 @@
-//! What people read: lines and tables, with styles that the printer may take out again.
+//! Human-readable output: lines and tables, with styles that the printer removes if colour is off.
 
 use std::borrow::Cow;
 use std::fmt::{self, Display, Write as _};
@@ -14,14 +14,14 @@ pub(crate) const HELP: Style = AnsiColor::Cyan.on_default().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const BOLD: Style = Style::new().bold();
 
-/// A text to be printed, and how wide it may be.
+/// Text to print, with the width of the terminal.
 pub(crate) struct Page {
     pub(super) text: String,
     width: Option<usize>,
 }
 
 impl Page {
-    /// A page of this many columns; without a number, of any.
+    /// An empty page for a terminal of this width; `None` means unlimited.
     pub(crate) fn new(width: Option<usize>) -> Self {
         let text = String::new();
         Self { text, width }
@@ -39,7 +39,7 @@ impl Page {
         let _ = writeln!(self.text, "{line}");
     }
 
-    /// Lines that are ready, with their newlines.
+    /// Appends text that ends in a newline.
     pub(crate) fn text(&mut self, text: &str) {
         self.text.push_str(text);
     }
@@ -49,7 +49,7 @@ impl Page {
     }
 }
 
-/// A text in a style.
+/// Wraps text in a style.
 pub(crate) fn paint<T: Display>(style: Style, text: T) -> impl Display {
     struct Painted<T>(Style, T);
     impl<T: Display> Display for Painted<T> {
@@ -60,31 +60,31 @@ pub(crate) fn paint<T: Display>(style: Style, text: T) -> impl Display {
     Painted(style, text)
 }
 
-/// A text from elsewhere that cannot steer the terminal: what is neither newline nor
-/// tab and would not be seen is spelled out.
-pub(crate) fn plain(text: &str) -> Cow<'_, str> {
-    let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || is_direction(c);
-    if !text.contains(steers) {
+/// Escapes control characters and bidirectional overrides in untrusted text, except newlines and
+/// tabs, so that it cannot manipulate the terminal.
+pub(crate) fn sanitize(text: &str) -> Cow<'_, str> {
+    let is_unsafe = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || is_bidi_control(c);
+    if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
     }
-    let mut shown = String::new();
+    let mut escaped = String::new();
     for c in text.chars() {
-        if steers(c) {
-            shown.extend(c.escape_default());
+        if is_unsafe(c) {
+            escaped.extend(c.escape_default());
         } else {
-            shown.push(c);
+            escaped.push(c);
         }
     }
-    Cow::Owned(shown)
+    Cow::Owned(escaped)
 }
 
-/// The same on one line.
+/// Sanitizes text and puts it on one line.
 pub(crate) fn one_line(text: &str) -> String {
-    plain(text).replace(['\n', '\t'], " ")
+    sanitize(text).replace(['\n', '\t'], " ")
 }
 
-/// Characters that turn the order of the others round.
-fn is_direction(c: char) -> bool {
+/// Whether a character changes the direction of the text around it.
+fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
@@ -93,8 +93,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_from_elsewhere_cannot_steer_the_terminal() {
-        assert_eq!(plain("two\n\tlines, ä"), "two\n\tlines, ä");
-        assert_eq!(plain("a\x1b[2Jb\r\u{202e}"), r"a\u{1b}[2Jb\r\u{202e}");
+    fn control_characters_are_escaped() {
+        assert_eq!(sanitize("two\n\tlines, ä"), "two\n\tlines, ä");
+        assert_eq!(sanitize("a\x1b[2Jb\r\u{202e}"), r"a\u{1b}[2Jb\r\u{202e}");
     }
 }

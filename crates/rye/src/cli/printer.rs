@@ -1,4 +1,4 @@
-//! The one place that writes to standard output and standard error.
+//! All output to standard output and standard error, in the format that the options ask for.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -12,60 +12,60 @@ use rustix::termios::{QueueSelector, tcflush};
 use serde_json::{Map, Value};
 
 use super::failure::{Exit, Failure};
-use super::page::{self, Page, one_line, plain};
+use super::page::{self, Page, one_line, sanitize};
 
-/// Held while something is written to standard output as it is, so that lines stay whole.
-static LINES: Mutex<()> = Mutex::new(());
+/// Serialises raw writes to standard output, so that lines stay whole.
+static OUTPUT_LOCK: Mutex<()> = Mutex::new(());
 
-/// What a call that was carried out has to say, to scripts and to people.
+/// The result of a command, printable as JSON and as text.
 pub(crate) trait Report {
-    /// The fields beside `status`, an object.
+    /// The fields besides `status`, as an object.
     fn json(&self) -> Value;
 
-    /// The same, to be read.
+    /// Writes the result as text for people.
     fn show(&self, page: &mut Page);
 
-    /// The bad outcome, where there is one: it makes the status and the exit code,
-    /// and people read it below the page.
+    /// The failure, if the command ran but its outcome is bad. Sets the status and exit code and
+    /// is printed below the text.
     fn failure(&self) -> Option<Failure> {
         None
     }
 
-    /// Whether [`Report::json`] is the whole document, with its own `status`.
-    fn is_whole(&self) -> bool {
+    /// Whether [`Report::json`] is the complete document, including `status`.
+    fn is_complete_document(&self) -> bool {
         false
     }
 
-    /// The command that a person may want next, where output is for a script to read.
-    fn next(&self) -> Option<String> {
+    /// A suggestion for the next command, printed on standard error.
+    fn next_command(&self) -> Option<String> {
         None
     }
 
-    /// Whether the command has written all there is to say already, by [`Printer::raw`].
-    fn is_written(&self) -> bool {
+    /// Whether the command has already written its output with [`Printer::raw`].
+    fn is_already_printed(&self) -> bool {
         false
     }
 }
 
-/// A report that went past the printer, by [`Printer::raw`].
-pub(crate) struct Written;
+/// The report of a command that has written its output with [`Printer::raw`].
+pub(crate) struct AlreadyPrinted;
 
-impl Report for Written {
+impl Report for AlreadyPrinted {
     fn json(&self) -> Value {
         Value::Null
     }
 
     fn show(&self, _: &mut Page) {}
 
-    fn is_written(&self) -> bool {
+    fn is_already_printed(&self) -> bool {
         true
     }
 }
 
-/// How a command ends.
+/// Result of a command.
 pub(crate) type Outcome = Result<Box<dyn Report>, Failure>;
 
-/// Writes as the global options ask.
+/// Prints according to the global options.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Printer {
     pub(crate) json: bool,
@@ -74,19 +74,19 @@ pub(crate) struct Printer {
 }
 
 impl Printer {
-    /// Prints how the call ended and gives the exit code.
+    /// Prints the outcome of the call and returns the exit code.
     pub(crate) fn finish(self, outcome: Outcome) -> ExitCode {
         let (fields, page, failure) = match outcome {
-            Ok(report) if report.is_written() => return Exit::Done.into(),
+            Ok(report) if report.is_already_printed() => return Exit::Success.into(),
             Ok(report) => {
                 let failure = report.failure();
-                if self.json && report.is_whole() {
-                    let words = failure.as_ref().map(Failure::words).unwrap_or_default();
-                    let exit = failure.map_or(Exit::Done, |failure| failure.exit);
-                    return self.emit(&format!("{}\n", report.json()), &words, exit);
+                if self.json && report.is_complete_document() {
+                    let text = failure.as_ref().map(Failure::render).unwrap_or_default();
+                    let exit = failure.map_or(Exit::Success, |failure| failure.exit);
+                    return self.emit(&format!("{}\n", report.json()), &text, exit);
                 }
-                if let Some(next) = report.next().filter(|_| !self.quiet) {
-                    self.error_words(&format!(
+                if let Some(next) = report.next_command().filter(|_| !self.quiet) {
+                    self.print_stderr(&format!(
                         "{}\n",
                         page::paint(page::DIM, format_args!("next: {next}"))
                     ));
@@ -101,76 +101,76 @@ impl Printer {
             }
             Err(failure) => (Value::Null, Page::new(None), Some(failure)),
         };
-        let words = failure.as_ref().map(Failure::words).unwrap_or_default();
+        let error = failure.as_ref().map(Failure::render).unwrap_or_default();
         let text = if self.json {
             document(fields, failure.as_ref())
         } else {
             page.text
         };
-        let exit = failure.map_or(Exit::Done, |failure| failure.exit);
-        self.emit(&text, &words, exit)
+        let exit = failure.map_or(Exit::Success, |failure| failure.exit);
+        self.emit(&text, &error, exit)
     }
 
-    /// Prints a failure in other words for people than its own.
-    pub(crate) fn refuse(self, failure: &Failure, words: &str) -> ExitCode {
+    /// Prints a failure; people see `message` instead of the failure's own text.
+    pub(crate) fn refuse(self, failure: &Failure, message: &str) -> ExitCode {
         let text = if self.json {
             document(Value::Null, Some(failure))
         } else {
             String::new()
         };
-        self.emit(&text, words, failure.exit)
+        self.emit(&text, message, failure.exit)
     }
 
-    /// Prints what was asked for as it is: help, version, completions.
+    /// Prints text as the result: help, version, completions.
     pub(crate) fn text(self, text: &str) -> ExitCode {
-        self.emit(text, "", Exit::Done)
+        self.emit(text, "", Exit::Success)
     }
 
-    /// Says what a person should know though the call goes on.
+    /// Prints a warning, unless `--quiet` is set.
     pub(crate) fn warn(self, text: &str, hint: Option<&str>) {
         if !self.quiet {
             self.warn_always(text, hint);
         }
     }
 
-    /// The same where a person must know though they want to hear nothing.
+    /// Prints a warning even with `--quiet`.
     pub(crate) fn warn_always(self, text: &str, hint: Option<&str>) {
         let (warn, help) = (page::WARN, page::HELP);
-        let mut words = format!("{warn}warning{warn:#}: {}\n", one_line(text));
+        let mut message = format!("{warn}warning{warn:#}: {}\n", one_line(text));
         if let Some(hint) = hint {
-            let _ = writeln!(words, "  {help}hint{help:#}: {}", one_line(hint));
+            let _ = writeln!(message, "  {help}hint{help:#}: {}", one_line(hint));
         }
-        self.error_words(&words);
+        self.print_stderr(&message);
     }
 
-    /// Writes bytes to standard output as they are, past the buffer of the standard
-    /// library, which would keep a copy.
+    /// Writes bytes to standard output. Bypasses the buffer of the standard library, which would
+    /// keep a copy of secrets.
     pub(crate) fn raw(bytes: &[u8]) -> io::Result<()> {
-        let _alone = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+        let _lock = OUTPUT_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         match Self::raw_output()?.write_all(bytes) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             outcome => outcome,
         }
     }
 
-    /// The same for what is the last of it: whatever else would be written waits for ever.
-    pub(crate) fn last(bytes: &[u8]) -> io::Result<()> {
-        let alone = LINES.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::forget(alone);
+    /// Writes the last bytes of the process to standard output; later writes block for ever.
+    pub(crate) fn raw_final(bytes: &[u8]) -> io::Result<()> {
+        let lock = OUTPUT_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::forget(lock);
         Self::raw_output()?.write_all(bytes)
     }
 
-    /// Standard output, for bytes that come one after the other.
+    /// Standard output, for a stream of bytes.
     pub(crate) fn raw_output() -> io::Result<File> {
         let output = io::stdout().as_fd().try_clone_to_owned();
         output.map(File::from)
     }
 
-    /// Writes words to standard output before the report, in the colours that are wanted.
-    pub(crate) fn beside(self, words: &str) -> io::Result<()> {
+    /// Prints text on standard output before the report.
+    pub(crate) fn print_stdout(self, text: &str) -> io::Result<()> {
         let mut output = AutoStream::new(io::stdout(), self.color);
         let written = output
-            .write_all(words.as_bytes())
+            .write_all(text.as_bytes())
             .and_then(|()| output.flush());
         match written {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -178,69 +178,65 @@ impl Printer {
         }
     }
 
-    /// Writes bytes to standard error as they are; nobody is told if it is closed.
+    /// Writes bytes to standard error, ignoring errors.
     pub(crate) fn raw_error(bytes: &[u8]) {
         let _ = io::stderr().write_all(bytes);
     }
 
-    /// Says on standard error what was asked for beside the result.
-    pub(crate) fn aside(self, words: &str) {
-        self.error_words(words);
+    /// Prints text on standard error, ignoring errors.
+    pub(crate) fn print_stderr(self, text: &str) {
+        let _ = AutoStream::new(io::stderr(), self.color).write_all(text.as_bytes());
     }
 
-    /// The columns of the terminal on which questions are asked.
-    pub(crate) fn width_of_questions() -> Option<usize> {
+    /// Width of the terminal on standard error, where questions are asked.
+    pub(crate) fn stderr_width() -> Option<usize> {
         width(io::stderr())
     }
 
-    /// Whether somebody is there who can be asked: at standard input, or, where that is a
-    /// pipe, before the terminal that shows what is said on the side.
-    pub(crate) fn can_ask() -> bool {
+    /// Whether there is a terminal to ask questions on: standard input or, if that is a pipe, the
+    /// controlling terminal.
+    pub(crate) fn can_prompt() -> bool {
         io::stdin().is_terminal() || (io::stderr().is_terminal() && terminal().is_some())
     }
 
-    /// Asks on the terminal; anything but yes is no. None where input ends, and nobody has
-    /// said anything.
+    /// Asks a yes/no question on the terminal; anything but yes is no. Returns `None` at the end of
+    /// input.
     pub(crate) fn confirm(self, question: &str) -> io::Result<Option<bool>> {
-        // Where standard input is something else.
+        // If standard input is not a terminal.
         let terminal = terminal().filter(|_| !io::stdin().is_terminal());
-        // What was typed before is no answer: it was typed before the question was seen.
+        // Discard what was typed before the question was shown.
         match &terminal {
             Some(terminal) => tcflush(terminal, QueueSelector::IFlush)?,
             None if io::stdin().is_terminal() => tcflush(io::stdin(), QueueSelector::IFlush)?,
             None => {}
         }
-        self.error_words(&format!("{} [y/N] ", plain(question)));
+        self.print_stderr(&format!("{} [y/N] ", sanitize(question)));
         let mut answer = String::new();
         let read = match terminal {
             Some(terminal) => BufReader::new(terminal).read_line(&mut answer)?,
             None => io::stdin().read_line(&mut answer)?,
         };
         if read == 0 {
-            self.error_words("\n");
+            self.print_stderr("\n");
             return Ok(None);
         }
         Ok(Some(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes")))
     }
 
-    fn error_words(self, words: &str) {
-        let _ = AutoStream::new(io::stderr(), self.color).write_all(words.as_bytes());
-    }
-
-    /// A reader that went away (`rye … | head -1`) is no failure of ours.
-    fn emit(self, text: &str, words: &str, exit: Exit) -> ExitCode {
+    /// Writes both streams. A broken pipe (`rye … | head -1`) is not an error.
+    fn emit(self, text: &str, error_text: &str, exit: Exit) -> ExitCode {
         let mut output = AutoStream::new(io::stdout(), self.color);
         let written = output
             .write_all(text.as_bytes())
             .and_then(|()| output.flush());
-        self.error_words(words);
+        self.print_stderr(error_text);
         match written {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 let failure = Failure::failed(
                     "io",
                     format_args!("cannot write to standard output: {error}"),
                 );
-                self.error_words(&failure.words());
+                self.print_stderr(&failure.render());
                 Exit::Failed.into()
             }
             _ => exit.into(),
@@ -248,7 +244,7 @@ impl Printer {
     }
 }
 
-/// The one JSON document of a call, with its newline.
+/// The JSON document of a call, with a newline.
 pub(super) fn document(fields: Value, failure: Option<&Failure>) -> String {
     let mut document = Map::new();
     let status = if failure.is_some() {
@@ -266,14 +262,14 @@ pub(super) fn document(fields: Value, failure: Option<&Failure>) -> String {
     format!("{}\n", Value::Object(document))
 }
 
-/// The terminal of this process, if it has one.
+/// The controlling terminal of this process.
 fn terminal() -> Option<File> {
     File::open("/dev/tty").ok()
 }
 
-/// The columns of the terminal that somebody reads, if it is one.
-fn width(of: impl AsFd) -> Option<usize> {
-    // What is no terminal has no size.
-    let size = rustix::termios::tcgetwinsize(of).ok()?;
+/// Width of a terminal in columns.
+fn width(terminal: impl AsFd) -> Option<usize> {
+    // Fails if it is not a terminal.
+    let size = rustix::termios::tcgetwinsize(terminal).ok()?;
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }

@@ -1,5 +1,4 @@
-//! A bar, or a spinner, for what takes more than a second, on a terminal, on
-//! standard error.
+//! Progress bar and spinner on standard error, for operations that take more than a second.
 
 use std::io::{self, IsTerminal as _};
 use std::sync::Mutex;
@@ -11,47 +10,47 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::printer::Printer;
 
-/// Before this nobody has begun to wait.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Delay before anything is shown.
+const DELAY: Duration = Duration::from_secs(1);
 
-/// How far a command has come.
+/// A progress bar for a known number of steps.
 pub(crate) struct Progress {
-    wanted: bool,
+    enabled: bool,
     total: u64,
-    doing: &'static str,
+    label: &'static str,
     start: Instant,
     bar: Mutex<Option<ProgressBar>>,
 }
 
 impl Progress {
-    pub(crate) fn new(printer: Printer, doing: &'static str, total: usize) -> Self {
+    pub(crate) fn new(printer: Printer, label: &'static str, total: usize) -> Self {
         Self {
-            wanted: is_wanted(printer),
+            enabled: is_enabled(printer),
             total: total as u64,
-            doing,
+            label,
             start: Instant::now(),
             bar: Mutex::default(),
         }
     }
 
-    /// So many are done.
-    pub(crate) fn reach(&self, done: usize) {
-        if !self.wanted || self.start.elapsed() < PATIENCE {
+    /// Sets the number of completed steps.
+    pub(crate) fn set(&self, done: usize) {
+        if !self.enabled || self.start.elapsed() < DELAY {
             return;
         }
         let Ok(mut bar) = self.bar.lock() else {
             return;
         };
-        let bar = bar.get_or_insert_with(|| self.begin());
+        let bar = bar.get_or_insert_with(|| self.new_bar());
         bar.set_position(done as u64);
     }
 
-    fn begin(&self) -> ProgressBar {
+    fn new_bar(&self) -> ProgressBar {
         let bar = ProgressBar::with_draw_target(Some(self.total), ProgressDrawTarget::stderr());
         if let Ok(style) = ProgressStyle::with_template("{msg} {bar:30} {pos}/{len}") {
             bar.set_style(style);
         }
-        bar.set_message(self.doing);
+        bar.set_message(self.label);
         bar
     }
 }
@@ -64,45 +63,45 @@ impl Drop for Progress {
     }
 }
 
-/// That a command is at work, where nobody knows how much is left.
-pub(crate) struct Waiting {
-    /// Hung up when the work is done.
+/// A spinner for an operation of unknown length; stops when dropped.
+pub(crate) struct Spinner {
+    /// Dropped to stop the thread.
     work: Option<Sender<()>>,
-    spinner: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<()>>,
 }
 
-impl Waiting {
-    pub(crate) fn new(printer: Printer, doing: &'static str) -> Self {
+impl Spinner {
+    pub(crate) fn new(printer: Printer, label: &'static str) -> Self {
         let (work, done) = mpsc::channel::<()>();
         let spin = move || {
-            if done.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
+            if done.recv_timeout(DELAY) != Err(RecvTimeoutError::Timeout) {
                 return;
             }
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
                 bar.set_style(style);
             }
-            bar.set_message(doing);
+            bar.set_message(label);
             bar.enable_steady_tick(Duration::from_millis(100));
             let _ = done.recv();
             bar.finish_and_clear();
         };
         Self {
             work: Some(work),
-            spinner: is_wanted(printer).then(|| thread::spawn(spin)),
+            thread: is_enabled(printer).then(|| thread::spawn(spin)),
         }
     }
 }
 
-impl Drop for Waiting {
+impl Drop for Spinner {
     fn drop(&mut self) {
         drop(self.work.take());
-        if let Some(spinner) = self.spinner.take() {
-            let _ = spinner.join();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
     }
 }
 
-fn is_wanted(printer: Printer) -> bool {
+fn is_enabled(printer: Printer) -> bool {
     !printer.quiet && io::stderr().is_terminal()
 }

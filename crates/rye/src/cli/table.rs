@@ -1,5 +1,5 @@
-//! Aligned columns, without drawings. The last one gives way where the terminal is narrow,
-//! and where it is narrower still, a row takes several lines.
+//! Tables with aligned columns. On a narrow terminal the last column is shortened; on an even
+//! narrower one, each row takes several lines.
 
 use std::fmt::Write as _;
 
@@ -8,12 +8,12 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::page::{DIM, one_line};
 
-/// Between two columns.
+/// Columns between two cells.
 const GAP: usize = 2;
-/// Fewer characters than this say nothing.
-const NARROWEST: usize = 12;
+/// Minimum width of the last column.
+const MIN_LAST_WIDTH: usize = 12;
 
-/// One cell: its text on one line, and a style.
+/// A cell: text on one line, and a style.
 pub(crate) struct Cell {
     text: String,
     style: Style,
@@ -36,7 +36,7 @@ impl<T: AsRef<str>> From<T> for Cell {
     }
 }
 
-/// A header and rows of as many cells.
+/// A header and rows with the same number of cells.
 pub(crate) struct Table {
     header: Vec<&'static str>,
     rows: Vec<Vec<Cell>>,
@@ -63,7 +63,7 @@ impl Table {
         }
         let last = columns.len().saturating_sub(1);
         let before: usize = columns.iter().take(last).map(|column| column + GAP).sum();
-        if let Some(width) = width.filter(|width| before + NARROWEST > *width) {
+        if let Some(width) = width.filter(|width| before + MIN_LAST_WIDTH > *width) {
             return self.write_stacked(text, width);
         }
         let room = width.map_or(usize::MAX, |width| width - before);
@@ -84,8 +84,8 @@ impl Table {
         }
     }
 
-    /// Where the columns do not fit side by side: each row on as many lines as it
-    /// takes. Only the last cell is shortened: the others are there to be copied.
+    /// Writes each row on several lines. Only the last cell is shortened, because the others are
+    /// meant to be copied.
     fn write_stacked(&self, text: &mut String, width: usize) {
         let last = self.header.len().saturating_sub(1);
         for row in &self.rows {
@@ -103,7 +103,7 @@ impl Table {
                     used = INDENT;
                 }
                 let room = if index == last {
-                    width.saturating_sub(used).max(NARROWEST)
+                    width.saturating_sub(used).max(MIN_LAST_WIDTH)
                 } else {
                     usize::MAX
                 };
@@ -116,10 +116,10 @@ impl Table {
     }
 }
 
-/// Where a cell that does not fit on its row's line goes on.
+/// Indentation of the following lines of a row.
 const INDENT: usize = 2;
 
-/// As much of a text as there is room for, with `…` where something is missing.
+/// Shortens text to a width, with `…` at the end.
 fn shorten(text: &str, room: usize) -> String {
     if text.width() <= room {
         return text.to_owned();
@@ -137,7 +137,7 @@ fn shorten(text: &str, room: usize) -> String {
 mod tests {
     use super::*;
 
-    fn written(width: Option<usize>) -> String {
+    fn render(width: Option<usize>) -> String {
         let mut table = Table::new(["NAME", "ABOUT"]);
         table.row(["a".into(), "short".into()]);
         table.row(["日本".into(), "a text that is long\nin two lines".into()]);
@@ -147,21 +147,21 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_aligned_by_what_is_seen() {
+    fn columns_are_aligned_by_display_width() {
         let expected = "NAME  ABOUT\na     short\n日本  a text that is long in two lines\n";
-        assert_eq!(written(None), expected);
+        assert_eq!(render(None), expected);
     }
 
     #[test]
-    fn the_last_column_gives_way_where_the_terminal_is_narrow() {
+    fn last_column_is_shortened_on_a_narrow_terminal() {
         let expected = "NAME  ABOUT\na     short\n日本  a text that…\n";
-        assert_eq!(written(Some(18)), expected);
+        assert_eq!(render(Some(18)), expected);
     }
 
     #[test]
-    fn rows_take_several_lines_where_the_columns_do_not_fit() {
+    fn rows_take_several_lines_if_columns_do_not_fit() {
         let expected = "a  short\n日本\n  a text that…\n";
-        assert_eq!(written(Some(15)), expected);
-        assert_eq!(written(Some(3)), "a\n  short\n日本\n  a text that…\n");
+        assert_eq!(render(Some(15)), expected);
+        assert_eq!(render(Some(3)), "a\n  short\n日本\n  a text that…\n");
     }
 }

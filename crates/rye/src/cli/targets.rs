@@ -1,4 +1,4 @@
-//! From the words of a command line to items: names, globs, paths, or all.
+//! Resolves command-line arguments to items: ids, globs, paths, or all items.
 
 mod glob;
 
@@ -10,18 +10,18 @@ use rye_items::{ItemFile, ItemKind, ItemRef, Library, LookupError, PathItem, Spa
 
 use super::failure::Failure;
 
-/// What a command is about, each file once.
+/// The items that a command works on, each file once.
 #[derive(Default)]
 pub(crate) struct Targets<'a> {
-    pub(crate) items: Vec<(Entry, ItemFile<'a>)>,
-    /// Files in no space.
+    pub(crate) items: Vec<(Entry, Found<'a>)>,
+    /// Files outside all spaces.
     pub(crate) outside: Vec<PathBuf>,
-    /// What was named, or listed, and cannot be had.
+    /// Arguments or listed files that could not be resolved.
     pub(crate) failures: Vec<(String, Failure)>,
 }
 
 impl<'a> Targets<'a> {
-    /// What the words name. A glob looks through the spaces that `within` admits.
+    /// Resolves arguments. Globs search the spaces that `within` admits.
     pub(crate) fn named(
         library: &'a Library,
         words: &[String],
@@ -33,10 +33,10 @@ impl<'a> Targets<'a> {
                 targets.failures.push((word.clone(), failure));
             }
         }
-        targets.once_each()
+        targets.deduplicate()
     }
 
-    /// All items of the spaces that `within` admits, but files about keys.
+    /// All items in the spaces that `within` admits, except trust files.
     pub(crate) fn all(library: &'a Library, within: impl Fn(Space) -> bool) -> Self {
         let mut targets = Self::default();
         for kind in ItemKind::ALL {
@@ -136,13 +136,13 @@ impl<'a> Targets<'a> {
         }
     }
 
-    /// What could not be looked at has no name but its path, which its message tells.
+    /// Records an unreadable file. It has no id, so its message, which names the path, stands for it.
     fn fail(&mut self, error: SpaceError) {
         let failure = Failure::from(error);
         self.failures.push((failure.message.clone(), failure));
     }
 
-    fn once_each(mut self) -> Self {
+    fn deduplicate(mut self) -> Self {
         let mut seen = HashSet::new();
         self.items.retain(|(_, found)| seen.insert(found.path()));
         self.outside.retain(|path| seen.insert(path.clone()));
@@ -150,7 +150,7 @@ impl<'a> Targets<'a> {
     }
 }
 
-/// Whether a word can only be meant as a path.
+/// Whether an argument can only be a path, not an id.
 fn is_path(word: &str) -> bool {
     word.starts_with(['/', '.', '~']) || word.contains("/.ai/") || word == ".ai"
 }

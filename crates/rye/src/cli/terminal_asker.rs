@@ -1,4 +1,4 @@
-//! A server's form, filled in by the person at the terminal.
+//! Fills in the forms of MCP servers (elicitation) on the terminal.
 
 use std::io::{self, IsTerminal as _};
 use std::pin::Pin;
@@ -9,18 +9,18 @@ use lillux::quoted;
 use rye_mcp::client::{Elicitation, ElicitationHandler, ElicitationReply, Pool};
 use serde_json::{Map, Number, Value};
 
-use super::gate_words;
-use super::page::plain;
+use super::gate_render;
+use super::page::sanitize;
 use super::printer::Printer;
 
-/// How often a field may be filled in with what does not fit it.
+/// How often to ask again after an invalid value.
 const ATTEMPTS: usize = 3;
 
-/// Asks on standard error, and reads standard input.
+/// Asks on standard error and reads standard input.
 #[derive(Debug)]
 struct Terminal(Printer);
 
-/// Servers that may ask the person at the terminal, if there is one.
+/// A pool of servers that can ask the user, if there is a terminal.
 pub(crate) fn pool(supervisor: &Supervisor, printer: Printer) -> Pool {
     if io::stdin().is_terminal() && io::stderr().is_terminal() {
         Pool::with_elicitation(supervisor, Some(Arc::new(Terminal(printer))))
@@ -36,18 +36,18 @@ impl ElicitationHandler for Terminal {
     ) -> Pin<Box<dyn Future<Output = ElicitationReply> + Send + '_>> {
         let printer = self.0;
         Box::pin(async move {
-            let asked = tokio::task::spawn_blocking(move || put(printer, &question));
-            asked.await.unwrap_or(ElicitationReply::Cancel)
+            let reply = tokio::task::spawn_blocking(move || fill_form(printer, &question));
+            reply.await.unwrap_or(Reply::Cancel)
         })
     }
 }
 
-fn put(printer: Printer, question: &Elicitation) -> ElicitationReply {
-    let who = format!("the MCP server {} asks:", question.server);
-    let width = Printer::width_of_questions();
-    let said = gate_words::lines(&who, &quoted(&question.message), width);
-    printer.aside(&format!("{}\n", said.join("\n")));
-    match printer.confirm("answer it?") {
+fn fill_form(printer: Printer, question: &Question) -> Reply {
+    let title = format!("MCP server {} asks:", question.server);
+    let width = Printer::stderr_width();
+    let lines = gate_render::lines(&title, &quoted(&question.message), width);
+    printer.print_stderr(&format!("{}\n", lines.join("\n")));
+    match printer.confirm("Answer?") {
         Ok(Some(true)) => {}
         Ok(Some(false)) => return ElicitationReply::Decline,
         Ok(None) | Err(_) => return ElicitationReply::Cancel,
@@ -66,11 +66,11 @@ fn put(printer: Printer, question: &Elicitation) -> ElicitationReply {
             is_required: is_required(name),
         };
         match field.ask(printer) {
-            Asked::Value(value) => {
+            FieldInput::Value(value) => {
                 filled.insert(name.clone(), value);
             }
-            Asked::Nothing => {}
-            Asked::GivenUp => return ElicitationReply::Cancel,
+            FieldInput::Empty => {}
+            FieldInput::Cancelled => return Reply::Cancel,
         }
     }
     ElicitationReply::Accept(filled)
@@ -82,46 +82,46 @@ struct Field<'q> {
     is_required: bool,
 }
 
-enum Asked {
+enum FieldInput {
     Value(Value),
-    Nothing,
-    GivenUp,
+    Empty,
+    Cancelled,
 }
 
 impl Field<'_> {
-    fn ask(&self, printer: Printer) -> Asked {
+    fn ask(&self, printer: Printer) -> FieldInput {
         for _ in 0..ATTEMPTS {
-            printer.aside(&self.prompt());
+            printer.print_stderr(&self.prompt());
             let mut line = String::new();
             match io::stdin().read_line(&mut line) {
-                Ok(0) | Err(_) => return Asked::GivenUp,
+                Ok(0) | Err(_) => return FieldInput::Cancelled,
                 Ok(_) => {}
             }
-            match self.read(line.trim()) {
-                Ok(Some(value)) => return Asked::Value(value),
-                Ok(None) => return Asked::Nothing,
-                Err(why) => printer.aside(&format!("  {why}\n")),
+            match self.parse(line.trim()) {
+                Ok(Some(value)) => return FieldInput::Value(value),
+                Ok(None) => return FieldInput::Empty,
+                Err(expected) => printer.print_stderr(&format!("  expected {expected}\n")),
             }
         }
-        Asked::GivenUp
+        FieldInput::Cancelled
     }
 
     fn prompt(&self) -> String {
         let title = self.about["title"].as_str().unwrap_or(self.name);
-        let about = self.about["description"].as_str().map(plain);
+        let about = self.about["description"].as_str().map(sanitize);
         let about = about.map_or_else(String::new, |about| format!(" ({about})"));
         let choices = self.choices();
         let choices = match choices.as_slice() {
             [] if self.about["type"] == "boolean" => " [y/n]".to_owned(),
             [] => String::new(),
-            all => format!(" [{}]", plain(&all.join(", "))),
+            all => format!(" [{}]", sanitize(&all.join(", "))),
         };
-        let usual = match &self.about["default"] {
+        let default = match &self.about["default"] {
             Value::Null => String::new(),
-            Value::String(text) => format!(" = {}", plain(text)),
+            Value::String(text) => format!(" = {}", sanitize(text)),
             other => format!(" = {other}"),
         };
-        format!("  {}{about}{choices}{usual}: ", plain(title))
+        format!("  {}{about}{choices}{default}: ", sanitize(title))
     }
 
     fn choices(&self) -> Vec<&str> {
@@ -132,14 +132,15 @@ impl Field<'_> {
         choices
     }
 
-    /// What a line says; an empty one leaves the field as it is.
-    fn read(&self, line: &str) -> Result<Option<Value>, String> {
+    /// Parses a line as the field's type; an empty line leaves the field unset. The error says what
+    /// is expected.
+    fn parse(&self, line: &str) -> Result<Option<Value>, String> {
         if line.is_empty() {
-            let may_be = !self.is_required || !self.about["default"].is_null();
-            return if may_be {
+            let is_optional = !self.is_required || !self.about["default"].is_null();
+            return if is_optional {
                 Ok(None)
             } else {
-                Err("it wants to know this".to_owned())
+                Err("a value".to_owned())
             };
         }
         let choices = self.choices();
@@ -151,7 +152,7 @@ impl Field<'_> {
             },
             Some("integer") => {
                 let number: Result<i64, _> = line.parse();
-                Value::from(number.map_err(|_| "a whole number".to_owned())?)
+                Value::from(number.map_err(|_| "an integer".to_owned())?)
             }
             Some("number") => {
                 let number = line.parse().ok().and_then(Number::from_f64);
@@ -175,13 +176,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_read_as_the_field_wants_it() {
+    fn lines_are_parsed_by_the_type_of_the_field() {
         let cases = [
             (json!({ "type": "string" }), "ada", Ok(Some(json!("ada")))),
             (json!({ "type": "boolean" }), "y", Ok(Some(json!(true)))),
             (json!({ "type": "boolean" }), "maybe", Err("y or n")),
             (json!({ "type": "integer" }), "7", Ok(Some(json!(7)))),
-            (json!({ "type": "integer" }), "7.5", Err("a whole number")),
+            (json!({ "type": "integer" }), "7.5", Err("an integer")),
             (json!({ "type": "number" }), "7.5", Ok(Some(json!(7.5)))),
             (json!({ "type": "number" }), "NaN", Err("a number")),
             (json!({ "enum": ["a", "b"] }), "b", Ok(Some(json!("b")))),
@@ -196,11 +197,7 @@ mod tests {
                 "a, b",
                 Ok(Some(json!(["a", "b"]))),
             ),
-            (
-                json!({ "type": "string" }),
-                "",
-                Err("it wants to know this"),
-            ),
+            (json!({ "type": "string" }), "", Err("a value")),
             (json!({ "type": "string", "default": "x" }), "", Ok(None)),
         ];
         for (about, line, expected) in cases {
@@ -209,8 +206,8 @@ mod tests {
                 about: &about,
                 is_required: true,
             };
-            let read = field.read(line);
-            assert_eq!(read, expected.map_err(str::to_owned), "{about} {line}");
+            let parsed = field.parse(line);
+            assert_eq!(parsed, expected.map_err(str::to_owned), "{about} {line}");
         }
     }
 }

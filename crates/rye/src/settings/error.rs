@@ -1,30 +1,30 @@
-//! Settings that cannot be used.
+//! Errors in settings.
 
 use lillux::PathError;
 use rye_items::space::SpaceError;
 
 use super::file::FileError;
 
-/// Why there are no settings for a call.
+/// The settings could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SettingsError {
-    /// A variable of the environment that means nothing.
-    #[error("{name}={value:?} means nothing; it must be {expected}")]
+    /// An environment variable has an invalid value.
+    #[error("invalid {name}={value:?}: expected {expected}")]
     Variable {
         name: &'static str,
         value: String,
         expected: &'static str,
     },
-    /// There is nowhere for keys and trust.
-    #[error("there is no user space: neither USER_SPACE nor HOME is set")]
+    /// No directory for keys and trust.
+    #[error("no user space: neither USER_SPACE nor HOME is set")]
     NoUserSpace,
-    /// A configuration file says something that nobody knows.
+    /// A configuration file is invalid.
     #[error(transparent)]
     File(#[from] Box<FileError>),
-    /// The spaces cannot be opened.
+    /// A space could not be opened.
     #[error(transparent)]
     Space(#[from] SpaceError),
-    /// The current folder is gone, for example.
+    /// A path could not be used, such as a deleted current directory.
     #[error(transparent)]
     Path(#[from] PathError),
 }

@@ -1,5 +1,5 @@
-//! `.ai/config/rye.yaml`: a mapping of known keys. Whatever else it says is an error
-//! with its place.
+//! Parser of `.ai/config/rye.yaml`: a mapping of known keys. Everything else is an error with
+//! its position.
 
 mod node;
 
@@ -10,17 +10,17 @@ use rye_items::{Excerpt, Position, Space};
 use super::{Color, Origin, Setting};
 use node::{Node, Scalar, Value};
 
-/// A setting that a file may hold.
+/// A setting that a file may contain.
 struct Key {
     name: &'static str,
-    /// Whether only the user's own file may hold it.
+    /// Only allowed in the user's own file.
     personal: bool,
 }
 
 const KEYS: [Key; 5] = [
     Key {
         name: "cache_dir",
-        // What is in the cache is believed, so no project says where it is.
+        // Cached data is trusted, so a project must not choose the cache.
         personal: true,
     },
     Key {
@@ -37,74 +37,74 @@ const KEYS: [Key; 5] = [
     },
     Key {
         name: "signatures",
-        // It says which signatures under a project's files count.
+        // Decides which signatures in a project are valid.
         personal: true,
     },
 ];
 
-/// Settings that are real, and not a file's to set.
-const ELSEWHERE: [(&str, &str); 4] = [
+/// Settings that a file cannot set, and where to set them.
+const SET_ELSEWHERE: [(&str, &str); 4] = [
     ("dev_mode", "RYE_DEV_MODE=1 in the environment"),
     ("project", "--project or RYE_PROJECT"),
     ("user_space", "USER_SPACE in the environment"),
     ("system_space", "RYE_SYSTEM_SPACE in the environment"),
 ];
 
-/// The most hits that a search may be asked for.
-const MOST_HITS: i64 = 200;
+/// Upper bound of `search.limit`.
+const MAX_SEARCH_LIMIT: i64 = 200;
 
-/// The values of one file.
+/// The settings in one file.
 #[derive(Debug, Default)]
 pub(crate) struct ConfigFile {
     pub(super) cache_dir: Option<Setting<PathBuf>>,
     pub(super) color: Option<Setting<Color>>,
     pub(super) debug: Option<Setting<bool>>,
     pub(super) search_limit: Option<Setting<u32>>,
-    /// Whether signatures must be bound to the file they are under.
+    /// Whether signatures must be bound to their file.
     pub(super) bound_signatures: Option<Setting<bool>>,
 }
 
-/// A file that says something nobody knows.
+/// An invalid configuration file.
 #[derive(Debug, thiserror::Error)]
-#[error("{what}")]
+#[error("{message}")]
 pub(crate) struct FileError {
-    /// What is wrong, as a fragment.
-    pub(crate) what: String,
+    /// What is wrong, without the position.
+    pub(crate) message: String,
     pub(crate) path: PathBuf,
     pub(crate) excerpt: Option<Excerpt>,
 }
 
 impl ConfigFile {
-    /// Reads the bytes of a file that counts.
+    /// Parses a verified file.
     pub(crate) fn parse(
         space: Space,
         path: &Path,
         bytes: &[u8],
         home: Option<&Path>,
     ) -> Result<Self, Box<FileError>> {
-        let fail = |what: String, position: Option<Position>| {
+        let fail = |message: String, position: Option<Position>| {
             Box::new(FileError {
-                what,
+                message,
                 path: path.to_owned(),
                 excerpt: position.map(|position| Excerpt::at_position(bytes, position)),
             })
         };
         let text = std::str::from_utf8(bytes).map_err(|error| {
-            let position = Position::at_offset(bytes, error.valid_up_to());
-            fail("the file is not UTF-8".to_owned(), Some(position))
+            let position = Position::of(bytes, error.valid_up_to());
+            fail("invalid UTF-8".to_owned(), Some(position))
         })?;
-        let tree = Node::parse(text).map_err(|(what, position)| fail(what, position))?;
+        let tree = Node::parse(text).map_err(|(message, position)| fail(message, position))?;
         let mut file = Self::default();
-        for entry in flatten(tree).map_err(|(what, position)| fail(what, Some(position)))? {
+        for entry in flatten(tree).map_err(|(message, position)| fail(message, Some(position)))? {
             let position = entry.position;
-            file.take(space, path, home, entry)
-                .map_err(|(what, at)| fail(what, Some(at.unwrap_or(position))))?;
+            file.apply(space, path, home, entry)
+                .map_err(|(message, at)| fail(message, Some(at.unwrap_or(position))))?;
         }
         Ok(file)
     }
 
-    /// Takes one value over. A complaint without a place is about the key.
-    fn take(
+    /// Applies one entry. An error without a position is about the key.
+    fn apply(
         &mut self,
         space: Space,
         path: &Path,
@@ -117,11 +117,11 @@ impl ConfigFile {
             value,
         } = entry;
         let Some(key) = KEYS.iter().find(|key| key.name == name) else {
-            return Err((unknown(&name), None));
+            return Err((unknown_key(&name), None));
         };
         if key.personal && space != Space::User {
-            let what = format!("`{name}` is for the user's own rye.yaml, not for a {space}'s");
-            return Err((what, None));
+            let message = format!("`{name}` is only allowed in your own rye.yaml, not in a {space}'s");
+            return Err((message, None));
         }
         let origin = Origin::File {
             path: path.to_owned(),
@@ -129,21 +129,21 @@ impl ConfigFile {
         };
         let wrong = |expected: &str| {
             let found = value.value.describe();
-            let what = format!("`{name}` must be {expected}, not {found}");
-            (what, Some(value.position))
+            let message = format!("invalid `{name}`: expected {expected}, found {found}");
+            (message, Some(value.position))
         };
         match (key.name, &value.value) {
             ("cache_dir", Value::Scalar(Scalar::Text(text))) => {
                 let expected = "an absolute path or one that begins with `~/`";
-                let folder = folder(text, home).ok_or_else(|| wrong(expected))?;
-                self.cache_dir = Some(Setting::new(folder, origin));
+                let dir = expand_dir(text, home).ok_or_else(|| wrong(expected))?;
+                self.cache_dir = Some(Setting::new(dir, origin));
             }
             ("cache_dir", _) => return Err(wrong("a path")),
             ("color", Value::Scalar(Scalar::Text(text))) => {
                 let color = text.parse().map_err(wrong)?;
                 self.color = Some(Setting::new(color, origin));
             }
-            ("color", _) => return Err(wrong("one of auto, always, never")),
+            ("color", _) => return Err(wrong("auto, always or never")),
             ("debug", Value::Scalar(Scalar::Bool(on))) => {
                 self.debug = Some(Setting::new(*on, origin));
             }
@@ -157,55 +157,53 @@ impl ConfigFile {
                 self.bound_signatures = Some(Setting::new(bound, origin));
             }
             ("signatures", _) => return Err(wrong("bound or any")),
-            (_, Value::Scalar(Scalar::Integer(number))) if (1..=MOST_HITS).contains(number) => {
+            (_, Value::Scalar(Scalar::Integer(number))) if (1..=MAX_SEARCH_LIMIT).contains(number) => {
                 let number = u32::try_from(*number).unwrap_or(u32::MAX);
                 self.search_limit = Some(Setting::new(number, origin));
             }
-            _ => return Err(wrong("a whole number from 1 to 200")),
+            _ => return Err(wrong("an integer from 1 to 200")),
         }
         Ok(())
     }
 }
 
-/// A value with its whole name, `search.limit`, and the place of the name.
+/// A value with its full name, such as `search.limit`, and the position of the name.
 struct Entry {
     name: String,
     position: Position,
     value: Node,
 }
 
-/// All values of a file. Below a key that only groups others, their names follow its own.
+/// Flattens nested keys: `search: {limit: 5}` becomes `search.limit`.
 fn flatten(tree: Node) -> Result<Vec<Entry>, (String, Position)> {
     let top = match tree.value {
         Value::Scalar(Scalar::Null) => Vec::new(),
         Value::Map(entries) => entries,
         other => {
-            let what = format!(
-                "the file must be a mapping of settings, not {}",
-                other.describe()
-            );
-            return Err((what, tree.position));
+            let message = format!("expected a mapping of settings, found {}", other.describe());
+            return Err((message, tree.position));
         }
     };
     let mut flat = Vec::new();
     for (key, position, value) in top {
-        let groups = KEYS.iter().any(|known| {
+        let is_group = KEYS.iter().any(|known| {
             known
                 .name
                 .split_once('.')
                 .is_some_and(|(group, _)| group == key)
         });
         match value.value {
-            Value::Map(entries) if groups => {
+            Value::Map(entries) if is_group => {
                 flat.extend(entries.into_iter().map(|(inner, position, value)| Entry {
                     name: format!("{key}.{inner}"),
                     position,
                     value,
                 }));
             }
-            other if groups => {
-                let what = format!("`{key}` must be a mapping, not {}", other.describe());
-                return Err((what, value.position));
+            other if is_group => {
+                let message =
+                    format!("invalid `{key}`: expected a mapping, found {}", other.describe());
+                return Err((message, value.position));
             }
             other => flat.push(Entry {
                 name: key,
@@ -220,9 +218,9 @@ fn flatten(tree: Node) -> Result<Vec<Entry>, (String, Position)> {
     Ok(flat)
 }
 
-fn unknown(name: &str) -> String {
-    if let Some((_, how)) = ELSEWHERE.iter().find(|(known, _)| *known == name) {
-        return format!("`{name}` is not for a file to set, but for {how}");
+fn unknown_key(name: &str) -> String {
+    if let Some((_, how)) = SET_ELSEWHERE.iter().find(|(known, _)| *known == name) {
+        return format!("`{name}` cannot be set in a file; use {how}");
     }
     let nearest = KEYS
         .iter()
@@ -230,15 +228,15 @@ fn unknown(name: &str) -> String {
         .min()
         .filter(|(distance, _)| *distance <= 3);
     match nearest {
-        Some((_, nearest)) => format!("there is no setting `{name}`; did you mean `{nearest}`?"),
+        Some((_, nearest)) => format!("unknown setting `{name}`; did you mean `{nearest}`?"),
         None => format!(
-            "there is no setting `{name}`; there are {}",
+            "unknown setting `{name}`; expected one of {}",
             KEYS.map(|key| format!("`{}`", key.name)).join(", ")
         ),
     }
 }
 
-fn folder(text: &str, home: Option<&Path>) -> Option<PathBuf> {
+fn expand_dir(text: &str, home: Option<&Path>) -> Option<PathBuf> {
     match text.strip_prefix("~/") {
         Some(rest) => Some(home?.join(rest)),
         None => Some(PathBuf::from(text)).filter(|path| path.is_absolute()),

@@ -1,120 +1,128 @@
-//! The variables of the environment that mean something to rye. What a setting reads is
-//! listed here, and from here it goes into the reference; a test holds the two together.
+//! The environment variables that rye reads. The reference documentation is generated from this
+//! list; a test checks that it is complete.
 
 use serde::Serialize;
 
 /// When a variable is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Read {
-    /// In every call.
+pub(crate) enum ReadTime {
+    /// By every call.
     Call,
-    /// When rye itself is built.
+    /// While building rye.
     Build,
 }
 
-/// A variable that rye reads.
+/// An environment variable that rye reads.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Variable {
     pub(crate) name: &'static str,
-    pub(crate) read: Read,
-    /// What it says, as Markdown.
-    pub(crate) says: &'static str,
+    pub(crate) read: ReadTime,
+    /// What it sets, as Markdown.
+    pub(crate) description: &'static str,
 }
 
-const fn call(name: &'static str, says: &'static str) -> Variable {
-    let read = Read::Call;
-    Variable { name, read, says }
+const fn call(name: &'static str, description: &'static str) -> Variable {
+    let read = ReadTime::Call;
+    Variable {
+        name,
+        read,
+        description,
+    }
 }
 
-const fn build(name: &'static str, says: &'static str) -> Variable {
-    let read = Read::Build;
-    Variable { name, read, says }
+const fn build(name: &'static str, description: &'static str) -> Variable {
+    let read = ReadTime::Build;
+    Variable {
+        name,
+        read,
+        description,
+    }
 }
 
-/// All of them, those of a call first, each in alphabetical order.
+/// All variables: those read by a call, then those read by the build, each in alphabetical order.
 pub(crate) const VARIABLES: [Variable; 22] = [
     call(
         "HOME",
-        "the folder with your `.ai/`, where `USER_SPACE` is not set; the cache and the state are below it",
+        "directory that contains your `.ai/`, unless `USER_SPACE` is set; default parent of the cache and state directories",
     ),
-    call("NO_COLOR", "anything: as `RYE_COLOR=never`"),
-    call("PATH", "where interpreters are looked for"),
+    call("NO_COLOR", "any value: same as `RYE_COLOR=never`"),
+    call("PATH", "where to look for interpreters"),
     call(
         "RYE_CACHE_DIR",
-        "where what can be derived again is kept; an absolute path",
+        "absolute path of the cache directory",
     ),
     call(
         "RYE_COLOR",
-        "whether output is coloured: `auto`, `always` or `never`",
+        "when to colour output: `auto`, `always` or `never`",
     ),
     call(
         "RYE_CONTEXT_WINDOW",
-        "tokens that a model reads and writes at once, in place of what `models.yaml` says",
+        "context window in tokens, instead of the one in `models.yaml`",
     ),
     call(
         "RYE_DEBUG",
-        "`1`: every `rye execute` shows how the tool comes to run, as with `--trace`",
+        "`1`: trace every `rye execute`, as with `--trace`",
     ),
     call(
         "RYE_DEV_MODE",
-        "`1`: items of the project and your own that do not verify pass with a warning; never those of the system, and never for an agent",
+        "`1`: warn about unverified project and user items instead of refusing them; has no effect on system items and agents",
     ),
     call(
         "RYE_GRAPH_QUIET",
-        "`1`: graphs do not tell how they go, a line a step",
+        "`1`: do not print the steps of graphs",
     ),
     call(
         "RYE_MAX_TOKENS",
-        "tokens that a model writes at most, in place of what `models.yaml` says",
+        "maximum output of a model in tokens, instead of the one in `models.yaml`",
     ),
     call(
         "RYE_MAX_TOOL_CALLS",
-        "tool calls of one answer of a model that are run; 128 unless set",
+        "maximum number of tool calls to run per model answer (default 128)",
     ),
     call(
         "RYE_MCP_TOKEN",
-        "the token of those who may call `rye mcp serve --http`, where no `--token-file` is given",
+        "token for clients of `rye mcp serve --http`, unless `--token-file` is given",
     ),
     call(
         "RYE_METRICS",
-        "a file to which every command that runs an engine writes how long things took, in the text format of Prometheus",
+        "file for metrics in the Prometheus text format, written by every command that runs the engine",
     ),
     call(
         "RYE_PROJECT",
-        "the project's folder, where no `--project` is given",
+        "project directory, unless `--project` is given",
     ),
     call(
         "RYE_REQUIRE_BOUND_SIGNATURES",
-        "`1`: signatures that are not bound to the file they are under do not count, as `signatures: bound` in your `rye.yaml`",
+        "`1`: reject signatures that are not bound to their file, same as `signatures: bound` in your `rye.yaml`",
     ),
     call(
         "RYE_STATE_DIR",
-        "where runs in the background and sessions are written down; an absolute path",
+        "absolute path of the directory for sessions and background runs",
     ),
     call(
         "RYE_SYSTEM_SPACE",
-        "bundles of the system space, a list as in `PATH`",
+        "bundles of the system space, separated as in `PATH`",
     ),
     call(
         "USER",
-        "whose key `rye init` and `rye keys generate` make, where no `--owner` is given",
+        "owner of the key that `rye init` and `rye keys generate` create, unless `--owner` is given",
     ),
     call(
         "USER_SPACE",
-        "the folder with your `.ai/`, in place of `HOME`",
+        "directory that contains your `.ai/`, instead of `HOME`",
     ),
     call(
         "XDG_CACHE_HOME",
-        "the folder of all caches, where `RYE_CACHE_DIR` is not set",
+        "parent of the cache directory, unless `RYE_CACHE_DIR` is set",
     ),
     call(
         "XDG_STATE_HOME",
-        "the folder of all state, where `RYE_STATE_DIR` is not set",
+        "parent of the state directory, unless `RYE_STATE_DIR` is set",
     ),
     build(
         "RYE_RELEASE_KEY",
-        "the file with the key that signs the system space; without it, one that is thrown away",
+        "file with the key that signs the system space; if unset, a temporary key is used",
     ),
 ];
 
@@ -126,13 +134,13 @@ mod tests {
 
     use super::*;
 
-    /// Every word in quotes that is a name of ours, in the sources below a folder.
-    fn named_below(folder: &Path, names: &mut BTreeSet<String>) {
-        for entry in fs::read_dir(folder).unwrap() {
+    /// Collects all string literals that are variable names of rye in the sources below a directory.
+    fn collect_names(dir: &Path, names: &mut BTreeSet<String>) {
+        for entry in fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
             let is_test = path.file_name().unwrap().to_string_lossy().contains("test");
             if path.is_dir() && !is_test {
-                named_below(&path, names);
+                collect_names(&path, names);
             } else if path.extension().is_some_and(|ending| ending == "rs") && !is_test {
                 let text = fs::read_to_string(&path).unwrap();
                 let code = text.split("#[cfg(test)]").next().unwrap_or_default();
@@ -149,9 +157,9 @@ mod tests {
     }
 
     #[test]
-    fn every_variable_of_ours_that_a_setting_reads_is_listed() {
+    fn every_variable_that_is_read_is_listed() {
         let mut read = BTreeSet::new();
-        named_below(
+        collect_names(
             &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
             &mut read,
         );
@@ -162,14 +170,14 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_in_order_and_names_nothing_twice() {
+    fn variables_are_sorted_and_unique() {
         let names = |read| {
             let all = VARIABLES
                 .iter()
                 .filter(move |variable| variable.read == read);
             all.map(|variable| variable.name).collect::<Vec<_>>()
         };
-        for read in [Read::Call, Read::Build] {
+        for read in [ReadTime::Call, ReadTime::Build] {
             assert!(names(read).is_sorted_by(|a, b| a < b));
         }
     }

@@ -1,32 +1,31 @@
-//! What can be typed for settings.
+//! Arguments of `rye config`.
 
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Print each setting with its value and origin.
+    /// Show each setting with its value and origin
     #[command(
-        after_help = "An option goes before the environment, the environment before `.ai/config/rye.yaml`\n\
-        (the project's before the user's before the system's), a file before the default.\n\n\
+        after_help = "Precedence: options, environment, `.ai/config/rye.yaml` (project, user, system), defaults.\n\n\
         Examples:\n  \
         rye config show\n  \
         rye config show --json | jq -r .settings.project.value"
     )]
     Show,
-    /// Print the variables of the environment that are read, and those that tools are given.
+    /// List the environment variables that rye reads, and those it passes to tools
     #[command(
-        after_help = "What a tool is given comes from the runtimes that ship with rye; a runtime of a\n\
-        project adds its own.\n\n\
+        after_help = "Lists the variables that the built-in runtimes pass to tools. A runtime of a project can add\n\
+        more.\n\n\
         Examples:\n  \
         rye config variables\n  \
         rye config variables --json | jq -r '.given[].name'"
     )]
     Variables,
-    /// Accept the project's configuration of agents for this directory.
+    /// Accept the project's agent configuration for this directory
     #[command(
-        after_help = "What a project's files in `.ai/config/agent/` allow, and the models and programs that\n\
-        they name, count only where you have accepted them. Signing a file accepts it, too.\n\
-        A file that was changed, or a copy of it in another directory, is accepted anew.\n\n\
+        after_help = "A project's files in `.ai/config/agent/` (approval policy, models, MCP servers) take effect\n\
+        only after you accept them. Signing a file also accepts it. Accept again after a change, or\n\
+        for a copy in another directory.\n\n\
         Examples:\n  \
         rye config accept\n  \
         rye config accept --yes"

@@ -1,4 +1,4 @@
-//! What can be typed for sessions of agents.
+//! Arguments of the commands about agents: `chat`, `prompt`, `session`, `replay`, `gate`.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,125 +8,123 @@ use rye_engine::protocol::{Limits, Millis, QueueMode};
 use rye_host::SandboxKind;
 use serde_json::Value;
 
-use super::{key_of_thread, part_of_id};
+use super::{partial_id, thread_key};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Enter sends; while the agent works it waits for its turn, Ctrl-S says it at once, Esc ends\n\
-    the work. /help shows all commands and keys. Whatever happens to this process, the session goes\n\
-    on with `rye chat --session ID`. With --json, the conversation is on standard error.\n\n\
+    after_help = "Enter sends a message. While the agent works, Enter queues it, Ctrl-S sends it at once and Esc\n\
+    interrupts. /help lists all commands and keys. The session survives a crash: resume it with\n\
+    `rye chat --session ID`. With --json, the conversation goes to standard error.\n\n\
     Examples:\n  \
     rye chat\n  \
     rye chat --model scripted:demo\n  \
-    rye chat --session 01a1… --sandbox local"
+    rye chat --session 4d1f83a2 --sandbox local"
 )]
 pub(crate) struct ChatArgs {
-    /// A session to go on with, or the beginning or the end of its id. Else a new one.
-    #[arg(long, value_name = "ID", value_parser = part_of_id)]
+    /// Resume this session (id, or unique prefix or suffix) [default: create one]
+    #[arg(long, value_name = "ID", value_parser = partial_id)]
     pub(crate) session: Option<String>,
-    /// The thread to begin with.
-    #[arg(long, value_name = "KEY", default_value = "default", value_parser = key_of_thread)]
+    /// Thread to open
+    #[arg(long, value_name = "KEY", default_value = "default", value_parser = thread_key)]
     pub(crate) thread: String,
-    /// The model, as `provider/model` or `scripted:FILE`: see `rye models list`.
-    #[arg(long, value_name = "M")]
+    /// Model, as `provider/model` or `scripted:FILE` (see `rye models list`)
+    #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// Where tools work. Else where they did, and in memory in a new session.
+    /// Where tools run [default: as before, or virtual in a new session]
     #[arg(long, value_enum)]
     pub(crate) sandbox: Option<SandboxChoice>,
-    /// The folder it works in. Else the project.
+    /// Working directory of the agent [default: the project]
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
-    /// Line by line: for screen readers, and terminals that cannot be painted on.
+    /// Print line by line, for screen readers and simple terminals
     #[arg(long)]
     pub(crate) plain: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The answer goes to standard output, all else to standard error; with --json, each event is a\n\
-    line as it happens, and the last line is the outcome. What comes by a pipe or from a file on\n\
-    standard input is put below TEXT, or is all of it. At a gate it asks on a terminal; elsewhere it\n\
-    waits for `rye gate approve` from another one. Whatever happens to this process, the session goes\n\
-    on with `rye session resume`.\n\n\
-    Exit codes: 0 answered, 1 not (the model failed, for one), 2 wrong usage, 4 refused, 5 a gate waits\n\
-    (--no-wait), 6 somebody ended it, 7 a limit, 8 no result that fits the schema, 124 --max-time.\n\n\
+    after_help = "Prints the answer on standard output and progress on standard error. With --json, prints one\n\
+    event per line as it happens; the last line is the outcome. Piped input is appended to TEXT, or\n\
+    is the whole prompt. At a gate, asks on the terminal, or waits for `rye gate approve` if there is\n\
+    no terminal. The session survives a crash: continue it with `rye session resume`.\n\n\
+    Exit codes: 0 answered, 1 failed, 2 wrong usage, 4 permission denied, 5 gate pending (--no-wait),\n\
+    6 aborted, 7 limit reached, 8 result does not match the schema, 124 --max-time reached.\n\n\
     Examples:\n  \
     rye prompt 'say hello' --model scripted:hello.yaml\n  \
     git diff | rye prompt 'review this'\n  \
-    rye prompt 'and now in French' --session 01a1…\n  \
-    rye prompt 'review it' --role reviewer --schema findings.json"
+    rye prompt 'and now in French' --session 4d1f83a2\n  \
+    rye prompt 'review this' --role reviewer --schema findings.json"
 )]
 pub(crate) struct PromptArgs {
-    /// What is asked. Else what standard input says.
+    /// Prompt text [default: standard input]
     #[arg(value_name = "TEXT")]
     pub(crate) text: Vec<String>,
-    /// A session to go on with, or the beginning or the end of its id. Else a new one.
-    #[arg(long, value_name = "ID", value_parser = part_of_id)]
+    /// Continue this session (id, or unique prefix or suffix) [default: create one]
+    #[arg(long, value_name = "ID", value_parser = partial_id)]
     pub(crate) session: Option<String>,
-    /// Its thread.
-    #[arg(long, value_name = "KEY", default_value = "default", value_parser = key_of_thread)]
+    /// Thread of the session
+    #[arg(long, value_name = "KEY", default_value = "default", value_parser = thread_key)]
     pub(crate) thread: String,
-    /// The model, as `provider/model` or `scripted:FILE`: see `rye models list`.
-    #[arg(long, value_name = "M")]
+    /// Model, as `provider/model` or `scripted:FILE` (see `rye models list`)
+    #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// The role that answers: a file of `.ai/roles/`. Else the session's, if it has one.
+    /// Role, a file in `.ai/roles/` [default: the session's role]
     #[arg(long, value_name = "NAME")]
     pub(crate) role: Option<String>,
-    /// A skill to use: a file of `.ai/skills/`.
+    /// Skill to use, a file in `.ai/skills/`
     #[arg(long, value_name = "NAME")]
     pub(crate) skill: Option<String>,
-    /// What a variable of the skill stands for. May be given more than once.
+    /// Set a variable of the skill; can be repeated
     #[arg(long = "var", value_name = "NAME=VALUE", requires = "skill", value_parser = variable)]
     pub(crate) variables: Vec<(String, String)>,
-    /// A folder with further skills. May be given more than once.
+    /// Additional directory with skills; can be repeated
     #[arg(long = "skills", value_name = "DIR")]
     pub(crate) skills: Vec<PathBuf>,
-    /// A file with the JSON Schema of a result, which is printed in place of the answer.
+    /// Print a result that matches this JSON Schema instead of the answer
     #[arg(long, value_name = "FILE")]
     pub(crate) schema: Option<PathBuf>,
-    /// Where tools work. Else where they did, and in memory in a new session.
+    /// Where tools run [default: as before, or virtual in a new session]
     #[arg(long, value_enum)]
     pub(crate) sandbox: Option<SandboxChoice>,
-    /// Approve what is asked for this prompt, by tasks too; never what waited before.
+    /// Approve the gates of this prompt and its tasks without asking
     #[arg(long)]
     pub(crate) yes: bool,
-    /// End at a gate that nobody here can be asked about, rather than wait: as soon as nothing
-    /// else goes on in the session.
+    /// Exit at a gate instead of waiting, once nothing else runs in the session
     #[arg(long)]
     pub(crate) no_wait: bool,
-    /// The organisation whose credentials a new session may use: see `rye vault set --org`.
+    /// Organisation whose credentials a new session may use (see `rye vault set --org`)
     #[arg(long, value_name = "NAME", conflicts_with = "session")]
     pub(crate) org: Option<String>,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 }
 
-/// A variable and what it stands for.
+/// Parses `NAME=VALUE`.
 fn variable(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("it is written as NAME=VALUE")?;
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// How much a prompt may use up. What tasks use up counts.
+/// Limits of a prompt, including its tasks.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Limits, tasks included")]
+#[command(next_help_heading = "Limits (including tasks)")]
 pub(crate) struct LimitArgs {
-    /// How often the model is called at most.
+    /// Maximum number of model calls
     #[arg(long = "max-turns", value_name = "N")]
     turns: Option<u64>,
-    /// How many tokens are read and written at most.
+    /// Maximum number of tokens, input and output
     #[arg(long = "max-tokens", value_name = "N")]
     tokens: Option<u64>,
-    /// How many dollars are spent at most.
+    /// Maximum cost in US dollars
     #[arg(long = "max-cost", value_name = "USD", value_parser = dollars)]
     cost: Option<u64>,
-    /// How many seconds it takes at most.
-    #[arg(long = "max-time", value_name = "S")]
+    /// Maximum duration in seconds
+    #[arg(long = "max-time", value_name = "SECONDS")]
     time: Option<u64>,
 }
 
 impl LimitArgs {
-    pub(crate) fn from(&self, now: SystemTime) -> Limits {
+    pub(crate) fn to_limits(&self, now: SystemTime) -> Limits {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = Millis(u64::try_from(now.as_millis()).unwrap_or(u64::MAX));
         Limits {
@@ -141,28 +139,28 @@ impl LimitArgs {
     }
 }
 
-/// An amount in millionths of a dollar.
+/// Parses an amount of dollars into millionths of a dollar.
 fn dollars(text: &str) -> Result<u64, String> {
     const MILLION: f64 = 1e6;
-    let amount: f64 = text.parse().map_err(|_| "it is no amount".to_owned())?;
+    let amount: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
     if !(0.0..1e9).contains(&amount) {
-        return Err("it is no amount of dollars".to_owned());
+        return Err("expected an amount from 0 to 1000000000".to_owned());
     }
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "it is between 0 and 10^15"
+        reason = "the value is between 0 and 10^15"
     )]
     let millionths = (amount * MILLION).round() as u64;
     Ok(millionths)
 }
 
-/// Where tools work.
+/// Where tools run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SandboxChoice {
-    /// Files in memory, and a small shell that starts no processes
+    /// In-memory files and a small shell that starts no processes
     Virtual,
-    /// The project's folder; nothing is confined
+    /// The project directory, without confinement
     Local,
 }
 
@@ -177,69 +175,69 @@ impl From<SandboxChoice> for SandboxKind {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
-    /// List sessions, the newest first.
+    /// List sessions, newest first
     #[command(after_help = "Example:\n  rye session list")]
     List,
-    /// Show a session: what was said and done.
-    #[command(after_help = "Example:\n  rye session show 01a1…")]
+    /// Show the history of a session
+    #[command(after_help = "Example:\n  rye session show 4d1f83a2")]
     Show(SessionArgs),
-    /// Go on with a session where it was, until nothing is left to do.
+    /// Resume a session and run it until nothing is left to do
     #[command(
-        after_help = "Exit codes are those of `rye prompt`, for the first prompt that was not answered. Of a task, the\n\
-        session at the top goes on.\n\n\
-        Example:\n  rye session resume 01a1…"
+        after_help = "Exit codes are those of `rye prompt`, for the first prompt that was not answered. If ID is a\n\
+        task, resumes the session at the top.\n\n\
+        Example:\n  rye session resume 4d1f83a2"
     )]
     Resume(ResumeArgs),
-    /// Check that nothing of a session was altered, removed, reordered or added.
+    /// Verify that the history of a session was not altered
     #[command(
-        after_help = "Each entry names the hash of the one before it, and the ends of turns are signed, as\n\
-        decisions are. A file needs nothing but the public keys, which must be trusted here.\n\n\
+        after_help = "Entries form a hash chain; each end of a turn and each decision is signed. To verify an\n\
+        exported file, the public keys must be trusted here.\n\n\
         Examples:\n  \
-        rye session verify 01a1…\n  \
+        rye session verify 4d1f83a2\n  \
         rye session verify work.jsonl"
     )]
     Verify(VerifySessionArgs),
-    /// Write a session to a file, with all that belongs to it.
+    /// Export a session and its tasks to a file
     #[command(after_help = "Examples:\n  \
-        rye session export 01a1… --output work.jsonl\n  \
-        rye session export 01a1… --script --output work.yaml")]
+        rye session export 4d1f83a2 --output work.jsonl\n  \
+        rye session export 4d1f83a2 --script --output work.yaml")]
     Export(ExportSessionArgs),
-    /// Take in a session from a file; it goes on here.
+    /// Import a session from a file
     #[command(after_help = "Example:\n  rye session import work.jsonl && rye session list")]
     Import(ImportSessionArgs),
-    /// Begin a session that shares the past of another.
+    /// Create a session that shares the history of another
     #[command(after_help = "Examples:\n  \
-        rye session fork 01a1…\n  \
-        rye session fork 01a1… --at 01a2…")]
+        rye session fork 4d1f83a2\n  \
+        rye session fork 4d1f83a2 --at 90c2be17")]
     Fork(ForkArgs),
-    /// Sum up a long history, so that a model can go on with it; or take that back.
+    /// Replace old history by a summary, or undo that
     #[command(
-        after_help = "Nothing is lost: the record keeps all of it. It also happens by itself when a model has\n\
-        hardly room left; `.ai/config/agent/compaction.yaml` says when and how.\n\n\
+        after_help = "The record keeps the full history. Compaction also happens automatically when the context\n\
+        window is nearly full; configure it in `.ai/config/agent/compaction.yaml`.\n\n\
         Examples:\n  \
-        rye session compact 01a1…\n  \
-        rye session compact 01a1… --undo"
+        rye session compact 4d1f83a2\n  \
+        rye session compact 4d1f83a2 --undo"
     )]
     Compact(CompactArgs),
-    /// Give a thread a role, a model or a mode of its own, or show what it has.
+    /// Show or set the role, model and queue mode of a thread
     #[command(
-        after_help = "It holds from the next prompt on. What a prompt names goes before it, and what the session\n\
-        was begun with comes after it; `none` takes a role or a model back.\n\n\
+        after_help = "Takes effect with the next prompt. Options of a prompt take precedence; the session's own\n\
+        settings are the fallback. `none` removes a role or a model.\n\n\
         Examples:\n  \
-        rye session thread 01a1…\n  \
-        rye session thread 01a1… --thread review --role reviewer --model local/qwen3\n  \
-        rye session thread 01a1… --role none"
+        rye session thread 4d1f83a2\n  \
+        rye session thread 4d1f83a2 --thread review --role reviewer --model local/qwen3\n  \
+        rye session thread 4d1f83a2 --role none"
     )]
     Thread(ThreadArgs),
-    /// Forget a session and all that belongs to it.
-    #[command(after_help = "Example:\n  rye session rm 01a1…")]
+    /// Delete a session and its tasks
+    #[command(after_help = "Example:\n  rye session rm 4d1f83a2")]
     Rm(SessionArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SessionArgs {
-    /// Its id, or the beginning or the end of it.
-    #[arg(value_name = "ID", value_parser = part_of_id)]
+    /// Session id, or a unique prefix or suffix
+    #[arg(value_name = "ID", value_parser = partial_id)]
     pub(crate) id: String,
 }
 
@@ -247,10 +245,10 @@ pub(crate) struct SessionArgs {
 pub(crate) struct CompactArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// Its thread.
-    #[arg(long, value_name = "KEY", default_value = "default", value_parser = key_of_thread)]
+    /// Thread of the session
+    #[arg(long, value_name = "KEY", default_value = "default", value_parser = thread_key)]
     pub(crate) thread: String,
-    /// Take the last summary back: what it covers is read again.
+    /// Undo the last compaction
     #[arg(long)]
     pub(crate) undo: bool,
 }
@@ -259,28 +257,28 @@ pub(crate) struct CompactArgs {
 pub(crate) struct ThreadArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// The thread; it is made if it is not there.
-    #[arg(long, value_name = "KEY", default_value = "default", value_parser = key_of_thread)]
+    /// Thread of the session; created if it does not exist
+    #[arg(long, value_name = "KEY", default_value = "default", value_parser = thread_key)]
     pub(crate) thread: String,
-    /// The role that answers in it: a file of `.ai/roles/`.
+    /// Role, a file in `.ai/roles/`, or `none`
     #[arg(long, value_name = "NAME")]
     pub(crate) role: Option<String>,
-    /// The model that answers in it, as `provider/model` or `scripted:FILE`.
-    #[arg(long, value_name = "M")]
+    /// Model, as `provider/model` or `scripted:FILE`, or `none`
+    #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// What becomes of a prompt that comes while it is busy.
+    /// What to do with a prompt that arrives while the thread is busy
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeChoice>,
 }
 
-/// What becomes of a prompt that comes while a thread is busy.
+/// What to do with a prompt that arrives while a thread is busy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ModeChoice {
-    /// It waits for its turn
+    /// Queue it
     Followup,
-    /// It takes the place of what runs
+    /// Interrupt the running prompt
     Steer,
-    /// It waits for others, and they are asked together
+    /// Queue it and send all queued prompts together
     Collect,
 }
 
@@ -296,47 +294,47 @@ impl From<ModeChoice> for QueueMode {
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifySessionArgs {
-    /// Its id, or the beginning or the end of it; or a file that it was written to.
-    #[arg(value_name = "ID|FILE", value_parser = part_of_id)]
-    pub(crate) what: String,
+    /// Session id, a unique prefix or suffix of it, or an exported file
+    #[arg(value_name = "ID|FILE", value_parser = partial_id)]
+    pub(crate) source: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ExportSessionArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// The file; else standard output. One that an export was written to is written anew.
+    /// File to write [default: standard output]; overwrites an earlier export
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Replace whatever is in the file.
+    /// Overwrite any file
     #[arg(long, requires = "output")]
     pub(crate) force: bool,
-    /// Write what its model said as a script, for `--model scripted:FILE`.
+    /// Write the model's answers as a script for `--model scripted:FILE`
     #[arg(long)]
     pub(crate) script: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Nothing is asked of a model and no tool runs: the answers and results are those of the\n\
-    record. What comes of them, and what a model would be told beside them today, is compared with\n\
-    the record. Exits 1 when something differs.\n\n\
+    after_help = "Calls no model and runs no tool: answers and results come from the record. Compares the\n\
+    outcome, and the requests that today's setup would send, with the record. Exits 1 if something\n\
+    differs.\n\n\
     Examples:\n  \
-    rye replay 01a1…\n  \
+    rye replay 4d1f83a2\n  \
     rye replay work.jsonl"
 )]
 pub(crate) struct ReplayArgs {
-    /// A session's id, or the beginning or the end of it; or a file that it was written to.
-    #[arg(value_name = "ID|FILE", value_parser = part_of_id)]
-    pub(crate) what: String,
+    /// Session id, a unique prefix or suffix of it, or an exported file
+    #[arg(value_name = "ID|FILE", value_parser = partial_id)]
+    pub(crate) source: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportSessionArgs {
-    /// The file, or `-` for standard input.
+    /// File to read, or `-` for standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Import sessions that cannot be verified; they stay marked, and no approval in them counts.
+    /// Import a session that fails verification; it stays marked, and its approvals do not count
     #[arg(long)]
     pub(crate) allow_unverified: bool,
 }
@@ -345,8 +343,8 @@ pub(crate) struct ImportSessionArgs {
 pub(crate) struct ForkArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// The last entry that both have, or the beginning or the end of its id. Else the last one that there is.
-    #[arg(long, value_name = "ENTRY", value_parser = part_of_id)]
+    /// Last shared entry (id, or unique prefix or suffix) [default: the latest]
+    #[arg(long, value_name = "ENTRY", value_parser = partial_id)]
     pub(crate) at: Option<String>,
 }
 
@@ -354,41 +352,41 @@ pub(crate) struct ForkArgs {
 pub(crate) struct ResumeArgs {
     #[command(flatten)]
     pub(crate) session: SessionArgs,
-    /// Where tools work. Else where they did, and in memory in a new session.
+    /// Where tools run [default: as before]
     #[arg(long, value_enum)]
     pub(crate) sandbox: Option<SandboxChoice>,
-    /// Approve what is asked for in the session, also what waits already.
+    /// Approve all gates of the session without asking, including those that are already pending
     #[arg(long)]
     pub(crate) yes: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GateCommand {
-    /// List what waits for a decision.
+    /// List pending gates
     #[command(after_help = "Example:\n  rye gate list")]
     List,
-    /// Let it.
+    /// Approve a pending gate
     #[command(
-        after_help = "What is approved is what would run now. If it changes, it is asked about again.\n\n\
+        after_help = "The approval covers exactly what would run now. If it changes, the gate opens again.\n\n\
         Examples:\n  \
-        rye gate approve 01a1…\n  \
-        rye gate approve 01a1… --for session"
+        rye gate approve 7c41d9e0\n  \
+        rye gate approve 7c41d9e0 --for session"
     )]
     Approve(ApproveArgs),
-    /// Do not let it.
-    #[command(after_help = "Example:\n  rye gate deny 01a1…")]
+    /// Deny a pending gate
+    #[command(after_help = "Example:\n  rye gate deny 7c41d9e0")]
     Deny(GateArgs),
-    /// Answer a question.
+    /// Answer a question
     #[command(after_help = "Examples:\n  \
-        rye gate answer 01a1… --value 'the second one'\n  \
-        rye gate answer 01a1… --action skip")]
+        rye gate answer 7c41d9e0 --value 'the second one'\n  \
+        rye gate answer 7c41d9e0 --action skip")]
     Answer(AnswerArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct GateArgs {
-    /// Its id, or a part of it that no other gate has, ended or not.
-    #[arg(value_name = "GATE", value_parser = part_of_id)]
+    /// Gate id, or a unique part of it
+    #[arg(value_name = "GATE", value_parser = partial_id)]
     pub(crate) gate: String,
 }
 
@@ -396,27 +394,27 @@ pub(crate) struct GateArgs {
 pub(crate) struct ApproveArgs {
     #[command(flatten)]
     pub(crate) gate: GateArgs,
-    /// How long it holds, for a tool that is called through `call_tool`.
+    /// How long the approval holds, for tools called through `call_tool`
     #[arg(long = "for", value_enum, default_value = "call")]
-    pub(crate) holds: Holds,
-    /// Other arguments, as JSON, which it runs with instead.
+    pub(crate) scope: ApprovalScope,
+    /// Run with these arguments (JSON) instead
     #[arg(long, value_name = "JSON", value_parser = arguments)]
     pub(crate) arguments: Option<Value>,
 }
 
-/// Arguments, as JSON.
+/// Parses JSON arguments.
 fn arguments(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))
+    serde_json::from_str(text).map_err(|error| format!("invalid JSON: {error}"))
 }
 
 /// How long an approval holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Holds {
-    /// This once
+pub(crate) enum ApprovalScope {
+    /// This call only
     Call,
-    /// Until the session ends, as long as the tool is the same
+    /// Until the session ends, while the tool is unchanged
     Session,
-    /// In this project, signed with your key, as long as the tool is the same
+    /// In this project, signed with your key, while the tool is unchanged
     Project,
 }
 
@@ -424,10 +422,10 @@ pub(crate) enum Holds {
 pub(crate) struct AnswerArgs {
     #[command(flatten)]
     pub(crate) gate: GateArgs,
-    /// Which of the answers that can be chosen.
+    /// Answer to choose, if the gate offers several
     #[arg(long, value_name = "ACTION", default_value = "answer")]
     pub(crate) action: String,
-    /// What to say beside it.
+    /// Text of the answer
     #[arg(long, value_name = "TEXT")]
     pub(crate) value: Option<String>,
 }

@@ -1,22 +1,22 @@
-//! What can be typed to run a tool, and for runs in the background.
+//! Arguments of `rye execute` and `rye run`.
 
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::part_of_id;
+use super::partial_id;
 
 #[derive(Debug, Args)]
 #[command(
     override_usage = "rye execute [OPTIONS] ID [--PARAMETER VALUE]...",
-    after_help = "After the ID come the tool's parameters, by the names and types of its schema:\n  \
-    --name Ada        a text or a number\n  \
-    --fast            a boolean; --no-fast and --fast=false are its opposite\n  \
-    --tag a --tag b   a list; --tag '[\"a\",\"b\"]' is the same\n  \
-    --filter '{}'     an object, in JSON\n\
-    `user_name` may be typed --user-name. A value that begins with -- is typed --name=VALUE.\n\n\
-    Options before the ID are rye's. After it, a name that the tool has is the tool's, and only\n\
-    else rye's; after a lone -- all are the tool's.\n\n\
+    after_help = "After the ID come the tool's parameters, named and typed by its schema:\n  \
+    --name Ada        a string or a number\n  \
+    --fast            a boolean; --no-fast and --fast=false set it to false\n  \
+    --tag a --tag b   a list, same as --tag '[\"a\",\"b\"]'\n  \
+    --filter '{}'     an object, as JSON\n\
+    --user-name sets `user_name`. Write --name=VALUE if the value begins with --.\n\n\
+    Options before the ID belong to rye. After it, a name that the tool's schema has belongs to the\n\
+    tool, any other name to rye; after -- all belong to the tool.\n\n\
     Examples:\n  \
     rye execute hello --help\n  \
     rye execute hello --name Ada\n  \
@@ -27,26 +27,26 @@ use super::part_of_id;
 pub(crate) struct ExecuteArgs {
     #[command(flatten)]
     pub(crate) options: CallOptions,
-    /// The tool, and its parameters.
+    /// Tool, followed by its parameters
     #[arg(value_name = "ID", required = true, trailing_var_arg = true, num_args = 1..)]
     pub(crate) call: Vec<String>,
 }
 
-/// The options of a call, apart from the parameters of its tool.
+/// Options of a call, without the parameters of the tool.
 #[derive(Debug, Clone, Default, Args)]
 #[expect(
     clippy::doc_markdown,
-    reason = "the comments are the help, which is plain text"
+    reason = "doc comments become the help text, which is plain text"
 )]
 pub(crate) struct CallOptions {
-    /// Parameters as a JSON object, from a file or, with `-`, from standard input.
+    /// Parameters as a JSON object; `-` reads standard input
     #[arg(long, value_name = "JSON|@FILE|-")]
     pub(crate) params: Option<String>,
-    /// Find out whether it would run, and run nothing.
+    /// Check that the tool would run, but do not run it
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Show on standard error how it comes to run. Also with RYE_DEBUG=1. `--trace=all` lists
-    /// inherited variables too.
+    /// Trace how the call is resolved, on standard error (also RYE_DEBUG=1); `--trace=all` adds
+    /// inherited variables
     #[arg(
         long,
         value_enum,
@@ -57,65 +57,65 @@ pub(crate) struct CallOptions {
         hide_possible_values = true
     )]
     pub(crate) trace: Option<TraceChoice>,
-    /// Run it in the background and print the run's id: `rye run` tells of it.
+    /// Run in the background and print the run id (see `rye run`)
     #[arg(long = "async")]
     pub(crate) background: bool,
-    /// When to give up, in seconds. Else as the tool says.
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    /// Timeout in seconds [default: set by the tool]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
 }
 
-/// How much of the way of a call is shown.
+/// How much detail a trace shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TraceChoice {
-    /// What was decided
+    /// Decisions
     Steps,
-    /// And all variables
+    /// Decisions and all variables
     All,
 }
 
-/// Reads a number of seconds, with a fraction where wanted.
+/// Parses a positive number of seconds, with an optional fraction.
 pub(crate) fn seconds(text: &str) -> Result<Duration, &'static str> {
     let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0);
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or("it is a number of seconds above 0, such as 30 or 0.5")
+        .ok_or("expected a number of seconds above 0, such as 30 or 0.5")
 }
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Example:\n  rye run list\n\n`rye run COMMAND --help` shows more.")]
 pub(crate) enum RunCommand {
-    /// List the runs, the newest first.
+    /// List runs, newest first
     #[command(
-        after_help = "A run is running, success, error, cancelled, or lost: gone without a result.\n\
-        One of a graph may also be waiting, completed, failed, limit, timed_out, or paused.\n\n\
+        after_help = "States: running, success, error, cancelled, lost (ended without a result).\n\
+        Graph runs can also be waiting, completed, failed, limit, timed_out or paused.\n\n\
         Example:\n  rye run list"
     )]
     List,
-    /// Show a run: how it stands, and its result.
-    #[command(after_help = "Example:\n  rye run status 20260715-101500-3f9a")]
+    /// Show the state and result of a run
+    #[command(after_help = "Example:\n  rye run status 500-3f9a")]
     Status(RunArgs),
-    /// Print what a run has printed so far; of a graph, what it has done.
-    #[command(after_help = "Example:\n  rye run tail 20260715-101500-3f9a --follow")]
+    /// Print the output of a run; for a graph, its steps
+    #[command(after_help = "Example:\n  rye run tail 500-3f9a --follow")]
     Tail(TailArgs),
-    /// End a run, and all that it has started.
-    #[command(after_help = "Example:\n  rye run cancel 20260715-101500-3f9a")]
+    /// Cancel a run and all its processes
+    #[command(after_help = "Example:\n  rye run cancel 500-3f9a")]
     Cancel(RunArgs),
-    /// Remove a run that is over: its result and what it printed.
-    #[command(after_help = "Example:\n  rye run rm 20260715-101500-3f9a")]
+    /// Delete a finished run
+    #[command(after_help = "Example:\n  rye run rm 500-3f9a")]
     Rm(RunArgs),
-    /// Check that the record of a graph's run is as it was signed.
-    #[command(after_help = "Example:\n  rye run verify 20260715-101500-3f9a")]
+    /// Verify the signatures in the record of a graph run
+    #[command(after_help = "Example:\n  rye run verify 500-3f9a")]
     Verify(RunArgs),
-    /// Carries out a run that was written down.
+    /// Runs a background run that was recorded before; started by `rye execute --async`
     #[command(hide = true)]
     CarryOut(RunArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The run's id, or as much of its beginning as no other has.
-    #[arg(value_parser = part_of_id)]
+    /// Run id, or a unique prefix or suffix
+    #[arg(value_parser = partial_id)]
     pub(crate) id: String,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct RunArgs {
 pub(crate) struct TailArgs {
     #[command(flatten)]
     pub(crate) run: RunArgs,
-    /// Go on until the run has ended.
+    /// Follow the output until the run ends
     #[arg(long, short)]
     pub(crate) follow: bool,
 }

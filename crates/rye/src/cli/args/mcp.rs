@@ -1,4 +1,4 @@
-//! What can be typed for MCP.
+//! Arguments of `rye mcp`.
 
 mod servers;
 
@@ -19,56 +19,56 @@ pub(crate) use servers::{
     rye execute mcp/files/list_directory --path .\n\n\
     `rye mcp COMMAND --help` shows more.")]
 pub(crate) enum McpCommand {
-    /// Serve items to an MCP client.
+    /// Serve items to MCP clients
     Serve(ServeArgs),
-    /// Let a client know of this server: write its configuration file.
+    /// Add rye to the configuration file of an MCP client
     Install(InstallArgs),
-    /// Add a server: write its configuration, sign it, and see whether it answers.
+    /// Add a server: write and sign its configuration, then test it
     #[command(
-        after_help = "A value may be text, or take variables as ${VAR}. What is secret is kept in the vault:\n\
-        `--secret K` asks for it, or reads it from standard input, and writes a reference.\n\n\
+        after_help = "Values can contain variables as ${VAR}. `--secret K` asks for the value, or reads it from\n\
+        standard input, stores it in the vault and writes a reference.\n\n\
         Examples:\n  \
         rye mcp add files -- npx -y @modelcontextprotocol/server-filesystem .\n  \
         rye mcp add search --secret API_KEY -- npx -y some-search-server\n  \
         rye mcp add docs --url https://mcp.example.org/mcp --secret Authorization"
     )]
     Add(AddArgs),
-    /// List the servers, where they are, and how many of their tools are items.
+    /// List servers and how many of their tools are items
     #[command(after_help = "Example:\n  rye mcp list")]
     List,
-    /// Ask a server for its tools and write an item for each, signed and pinned.
+    /// Write a signed, pinned item for each tool of a server
     #[command(
-        after_help = "What the server says of a tool is pinned by its hash. A tool that changed since is refused\n\
-        when it is called, and left as it is here, until it is accepted.\n\n\
+        after_help = "Each tool is pinned by the hash of its definition. If the server changes a tool, calls are\n\
+        refused and its item stays as it is until you accept the change with --accept.\n\n\
         Examples:\n  \
         rye mcp discover files\n  \
         rye mcp discover files --accept"
     )]
     Discover(DiscoverArgs),
-    /// Call a tool of a server.
+    /// Call a tool of a server
     #[command(after_help = "Examples:\n  \
         rye mcp call files list_directory --params '{\"path\": \".\"}'\n  \
         rye mcp call files list_directory --params @parameters.json")]
     Call(McpCallArgs),
-    /// Log in to a server that wants to know who calls.
+    /// Log in to a server with OAuth
     #[command(
-        after_help = "Prints an address to open in a browser, and waits until you have logged in there. The tokens\n\
-        are sealed in your vault, for this server at this address alone, and made new before they end.\n\n\
+        after_help = "Prints a URL to open in a browser and waits until you have logged in. Stores the tokens\n\
+        encrypted in your vault, bound to this server and address, and renews them automatically.\n\n\
         Examples:\n  \
         rye mcp login docs\n  \
         rye mcp login docs --scope 'read write'"
     )]
     Login(LoginArgs),
-    /// Forget the tokens for a server.
+    /// Delete the tokens for a server
     #[command(after_help = "Example:\n  rye mcp logout docs")]
     Logout(LogoutArgs),
-    /// Remove a server's configuration and the items of its tools.
+    /// Remove a server and the items of its tools
     #[command(after_help = "Example:\n  rye mcp remove files")]
     Remove(RemoveArgs),
-    /// Add all servers of a file that another client uses.
+    /// Add all servers from the configuration file of another client
     #[command(
-        after_help = "The file has `mcpServers`, as those of Claude Desktop and Cursor, or `servers`, as that of\n\
-        VS Code. Values that look like secrets go to the vault.\n\n\
+        after_help = "Reads `mcpServers` (Claude Desktop, Cursor) or `servers` (VS Code). Values that look like\n\
+        secrets go to the vault.\n\n\
         Example:\n  rye mcp import ~/.cursor/mcp.json"
     )]
     Import(ImportArgs),
@@ -76,9 +76,9 @@ pub(crate) enum McpCommand {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Five tools are served, whatever the number of items: search, load, execute, sign, help.\n\
-    On loopback no token is needed; anywhere else one is. A token file has one token a line.\n\
-    SIGTERM lets running calls end; a second one does not wait.\n\n\
+    after_help = "Serves five tools, however many items exist: search, load, execute, sign, help.\n\
+    Requires a token except on loopback. A token file has one token per line.\n\
+    SIGTERM waits for running calls; a second SIGTERM does not.\n\n\
     Examples:\n  \
     rye mcp serve\n  \
     rye mcp serve --project ~/work/notes --approvals terminal\n  \
@@ -87,26 +87,26 @@ pub(crate) enum McpCommand {
 )]
 #[expect(
     clippy::doc_markdown,
-    reason = "the comments are the help, which is plain text"
+    reason = "doc comments become the help text, which is plain text"
 )]
 pub(crate) struct ServeArgs {
-    /// Serve one client on standard input and output. This is the default.
+    /// Serve one client on standard input and output (default)
     #[arg(long, conflicts_with = "http")]
     pub(crate) stdio: bool,
-    /// Serve many over HTTP at this address, below /mcp. Port 0 takes a free one.
+    /// Serve HTTP clients at this address, path /mcp; port 0 selects a free port
     #[arg(long, value_name = "ADDR")]
     pub(crate) http: Option<SocketAddr>,
-    /// The file with the tokens of those who may call. Else RYE_MCP_TOKEN has one.
+    /// File with the tokens of permitted clients [default: the token in RYE_MCP_TOKEN]
     #[arg(long, value_name = "FILE", requires = "http")]
     pub(crate) token_file: Option<PathBuf>,
-    /// A name under which clients reach the server, beside localhost. May be repeated.
+    /// Host name of the server, besides localhost; can be repeated
     #[arg(long, value_name = "HOST", requires = "http")]
     pub(crate) allow_host: Vec<String>,
-    /// A web page that may call: `https://example.org:443`. May be repeated.
+    /// Origin of a permitted web page, such as `https://example.org:443`; can be repeated
     #[arg(long, value_name = "ORIGIN", requires = "http")]
     pub(crate) allow_origin: Vec<String>,
-    /// Who approves calls that need it: client (the person at the client, where it has a form,
-    /// else a terminal) or terminal (`rye gate` alone).
+    /// Who approves calls: client (asks in the client if it has forms, else `rye gate`) or
+    /// terminal (`rye gate` only)
     #[arg(
         long,
         value_name = "WHO",
@@ -115,11 +115,11 @@ pub(crate) struct ServeArgs {
         hide_possible_values = true
     )]
     pub(crate) approvals: ApprovalsChoice,
-    /// The longest request, in MiB.
+    /// Maximum size of a request in MiB
     #[arg(long, value_name = "N", default_value = "16", requires = "http",
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) max_body: u16,
-    /// How many requests a second one address may make. Else 100, on loopback any number.
+    /// Maximum requests per second and address [default: 100, unlimited on loopback]
     #[arg(long, value_name = "N", requires = "http",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) rate: Option<u32>,
@@ -128,9 +128,9 @@ pub(crate) struct ServeArgs {
 /// Who approves calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ApprovalsChoice {
-    /// The person at the client
+    /// The user of the client
     Client,
-    /// A person at a terminal
+    /// A user at a terminal
     Terminal,
 }
 
@@ -145,16 +145,17 @@ impl From<ApprovalsChoice> for ApprovalChannel {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "What else is in the file stays. With --project the client's server is about that project alone.\n\n\
+    after_help = "Keeps all other settings in the file. With --project, the client's server serves only that\n\
+    project.\n\n\
     Examples:\n  \
     rye mcp install --client claude-code\n  \
     rye mcp install --client cursor --print"
 )]
 pub(crate) struct InstallArgs {
-    /// The client.
+    /// Client to configure
     #[arg(long, value_name = "NAME", value_parser = crate::cli::commands::mcp::install::names())]
     pub(crate) client: String,
-    /// Show what would be written, and where, and write nothing.
+    /// Print what would be written, and where, but do not write it
     #[arg(long)]
     pub(crate) print: bool,
 }

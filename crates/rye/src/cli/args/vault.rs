@@ -1,4 +1,4 @@
-//! What can be typed for secrets.
+//! Arguments of `rye vault`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use rye_items::Space;
@@ -9,78 +9,78 @@ use rye_items::vault::SecretName;
     after_help = "Example:\n  printf %s \"$TOKEN\" | rye vault set API_TOKEN\n\n`rye vault COMMAND --help` shows more."
 )]
 pub(crate) enum VaultCommand {
-    /// Seal a secret under a name, in place of the one it had.
+    /// Store a secret, replacing an existing one
     #[command(
-        after_help = "The value comes from standard input, byte for byte, or is asked for on a terminal,\n\
-        where it is not shown. It is never an argument: others can see those.\n\n\
+        after_help = "Reads the value from standard input, byte for byte, or asks for it on a terminal without\n\
+        echo. A value is never an argument, because other users can see those.\n\n\
         Examples:\n  \
         rye vault set API_TOKEN\n  \
         printf %s \"$TOKEN\" | rye vault set API_TOKEN\n  \
         rye vault set TLS_KEY --space project <key.pem\n  \
-        rye vault set GITHUB --session 01a1… # for the tools of one session"
+        rye vault set GITHUB --session 4d1f83a2   # only for the tools of one session"
     )]
     Set(SetArgs),
-    /// Open a secret and write it to a pipe or a file, byte for byte.
+    /// Decrypt a secret and write it to a pipe or file, byte for byte
     #[command(after_help = "Examples:\n  \
         rye vault get API_TOKEN | pbcopy\n  \
         curl -H \"Authorization: Bearer $(rye vault get API_TOKEN)\" https://api.example.org\n  \
         rye vault get API_TOKEN --show")]
     Get(GetArgs),
-    /// List the names, never the values.
+    /// List the names of secrets
     #[command(after_help = "Example:\n  rye vault list")]
     List(ListArgs),
-    /// Remove a secret.
+    /// Remove a secret
     #[command(after_help = "Example:\n  rye vault rm API_TOKEN --space project")]
     Rm(RmArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
-    /// Letters, digits, `_`, `.` and `-`; the first is a letter or `_`.
+    /// Name: letters, digits, `_`, `.` and `-`, starting with a letter or `_`
     pub(crate) name: SecretName,
-    /// Where to keep it.
+    /// Space to store it in
     #[arg(long, value_enum, default_value = "user", conflicts_with_all = ["session", "org", "oauth"])]
     pub(crate) space: SpaceChoice,
     #[command(flatten)]
     pub(crate) owner: OwnerArgs,
-    /// The value is a JSON document with `access_token`, `refresh_token`, `expires_in`,
-    /// `token_url` and `client_id`: an OAuth token, which is renewed before it ends.
+    /// Store an OAuth token, which is renewed automatically. The value is a JSON document with
+    /// `access_token`, `refresh_token`, `expires_in`, `token_url` and `client_id`
     #[arg(long)]
     pub(crate) oauth: bool,
 }
 
-/// Whose credential it is, for the tools of agents. Else the person's own.
+/// Owner of a credential for agents' tools; without one, the secret is the user's.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct OwnerArgs {
-    /// For this session alone: its id, or the beginning or the end of it.
-    #[arg(long, value_name = "ID")]
+    /// Only for this session (id, or unique prefix or suffix)
+    #[arg(long, value_name = "ID", value_parser = super::partial_id)]
     pub(crate) session: Option<String>,
-    /// For all sessions of this organisation.
+    /// For all sessions of this organisation
     #[arg(long, value_name = "NAME")]
     pub(crate) org: Option<String>,
 }
 
 impl OwnerArgs {
-    pub(crate) fn is_given(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.session.is_some() || self.org.is_some()
     }
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
-    /// The secret's name.
+    /// Name of the secret
     pub(crate) name: SecretName,
-    /// Look only here. Else in the project, then in the user space.
+    /// Look only in this space [default: project, then user]
     #[arg(long, value_enum)]
     pub(crate) space: Option<SpaceChoice>,
-    /// Show the secret also on a terminal.
+    /// Print to a terminal, too
     #[arg(long)]
     pub(crate) show: bool,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ListArgs {
+/// List only this space
     /// List only this space.
     #[arg(long, value_enum)]
     pub(crate) space: Option<SpaceChoice>,
@@ -88,24 +88,24 @@ pub(crate) struct ListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RmArgs {
-    /// The secret's name.
+    /// Name of the secret
     pub(crate) name: SecretName,
-    /// Where it is; needed where both spaces have one of that name.
+    /// Space of the secret; required if both spaces have it
     #[arg(long, value_enum, conflicts_with_all = ["session", "org", "oauth"])]
     pub(crate) space: Option<SpaceChoice>,
     #[command(flatten)]
     pub(crate) owner: OwnerArgs,
-    /// It is an OAuth token.
+    /// Remove an OAuth token
     #[arg(long)]
     pub(crate) oauth: bool,
 }
 
-/// A space that can be written to.
+/// A writable space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SpaceChoice {
-    /// The person's own
+    /// Your own space
     User,
-    /// The project's
+    /// The project's space
     Project,
 }
 

@@ -1,4 +1,4 @@
-//! `rye chat`
+//! `rye chat`: runs the chat interface on a new or existing session.
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -16,71 +16,71 @@ use serde_json::{Value, json};
 
 use crate::cli::args::ChatArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, supervisor, with_supervised};
+use crate::cli::engine::{EngineOptions, current_user, start_supervisor, with_supervisor};
 use crate::cli::failure::Failure;
-use crate::cli::going_on::{made_in, with_session};
-use crate::cli::models::{DEMO, catalogue};
+use crate::cli::models::{DEMO_MODEL, catalogue};
 use crate::cli::page::Page;
 use crate::cli::printer::{Outcome, Report};
+use crate::cli::session_context::{project_metadata, with_session};
 
 pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
-    let wanted = Wanted {
-        goes_on: true,
+    let engine_options = EngineOptions {
+        runs_sessions: true,
         sandbox: args.sandbox.map(Into::into),
         workspace: args.workspace.clone(),
         model: args.model.clone(),
         skills: Vec::new(),
     };
-    if let Some(meant) = &args.session {
-        return with_session(context, meant, wanted, async |it| {
-            let chat = Chat::start(options(args, context, it.workspace))?;
-            let desk = Host::of(it.context, it.workspace)?;
+    if let Some(part) = &args.session {
+        return with_session(context, part, engine_options, async |it| {
+            let chat = Chat::start(chat_options(args, context, it.workspace))?;
+            let host = CliHost::new(it.context, it.workspace)?;
             let session = it.engine.open_session(it.session, Claim::IfFree).await?;
-            talk(args, chat, it.engine, session, desk).await
+            run_chat(args, chat, it.engine, session, host).await
         });
     }
     let project = context.settings.project();
     let workspace = args.workspace.as_deref().unwrap_or(project);
-    // Before the chat, which has a thread; and that before all else, so that nobody waits to
-    // write.
-    let supervisor = supervisor()?;
-    let chat = Chat::start(options(args, context, workspace))?;
-    let desk = Host::of(context, workspace)?;
-    with_supervised(context, wanted, supervisor, async |engine| {
+    // The supervisor forks, so it starts before the chat's thread. The chat starts before the
+    // engine, so that the user can type immediately.
+    let supervisor = start_supervisor()?;
+    let chat = Chat::start(chat_options(args, context, workspace))?;
+    let host = CliHost::new(context, workspace)?;
+    with_supervisor(context, engine_options, supervisor, async |engine| {
         let new = NewSession {
             workspace: Some(workspace.display().to_string()),
             model: args.model.clone(),
-            metadata: made_in(context),
+            metadata: project_metadata(context),
             ..NewSession::default()
         };
         let session = engine.create_session(new).await?;
-        talk(args, chat, engine, session, desk).await
+        run_chat(args, chat, engine, session, host).await
     })
 }
 
-async fn talk(
+async fn run_chat(
     args: &ChatArgs,
     mut chat: Chat,
     engine: &Engine,
     session: rye_engine::Session,
-    desk: Arc<Host>,
+    host: Arc<CliHost>,
 ) -> Outcome {
     let id = session.id().to_string();
     let data = engine.session_data(session.id()).await?;
     let model = args.model.clone().or(data.and_then(|data| data.model));
-    let model = model.unwrap_or_else(|| desk.models.default_name());
-    chat.set_greeting(greeting(&model, &desk.models));
-    chat.run(engine, session, desk).await?;
-    Ok(Box::new(Left { session: id }))
+    let model = model.unwrap_or_else(|| host.models.default_name());
+    chat.set_greeting(greeting(&model, &host.models));
+    chat.run(engine, session, host).await?;
+    Ok(Box::new(ChatReport { session: id }))
 }
 
-fn options(args: &ChatArgs, context: &Context, workspace: &Path) -> Options {
+fn chat_options(args: &ChatArgs, context: &Context, workspace: &Path) -> Options {
     let state = context.settings.state_dir.as_ref();
-    // Standard output is for the one document.
-    let aside = context.printer.json;
+    // With --json, standard output is for the document.
+    let use_stderr = context.printer.json;
     let sandbox = match args.sandbox.map(Into::into) {
         Some(rye_host::SandboxKind::Local) => "local",
-        // One that goes on knows where it worked.
+        // The session knows its sandbox.
         None if args.session.is_some() => "",
         _ => "virtual",
     };
@@ -96,7 +96,7 @@ fn options(args: &ChatArgs, context: &Context, workspace: &Path) -> Options {
             ColorChoice::Auto => {
                 let wanted = std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
                 wanted
-                    && if aside {
+                    && if use_stderr {
                         std::io::stderr().is_terminal()
                     } else {
                         std::io::stdout().is_terminal()
@@ -104,45 +104,45 @@ fn options(args: &ChatArgs, context: &Context, workspace: &Path) -> Options {
             }
         },
         plain: args.plain,
-        stderr: aside,
-        user: std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned()),
+        stderr: use_stderr,
+        user: current_user(),
         greeting: Vec::new(),
     }
 }
 
-/// What to say first: what is missing, where something is.
+/// The first lines of the chat: how to get a usable model, if the chosen one is not.
 fn greeting(name: &str, models: &Catalogue) -> Vec<String> {
     let Err(why) = models.usable(name) else {
         return Vec::new();
     };
-    let mut lines = vec![format!("{name} cannot be asked yet: {why}")];
+    let mut lines = vec![format!("{name} is not ready: {why}")];
     let usable = models.list().into_iter().filter(|it| it.usable.is_ok());
     let usable: Vec<_> = usable.map(|model| model.name).collect();
     if usable.is_empty() {
         lines.push(
-            "No key was found for any other model: `rye models list` says what each needs."
+            "No model is ready. `rye models list` shows what each needs."
                 .to_owned(),
         );
     } else {
         lines.push(format!(
-            "These can be asked: {}. Choose with /model NAME.",
+            "Ready models: {}. Choose one with /model NAME.",
             usable.join(", ")
         ));
     }
     lines.push(format!(
-        "To look around without a key, type /model {DEMO} and say anything."
+        "To look around without a key, type /model {DEMO_MODEL} and send a message."
     ));
     lines
 }
 
-/// What the chat asks for.
-struct Host {
+/// What the chat needs from the command line.
+struct CliHost {
     models: Catalogue,
     project: PathBuf,
 }
 
-impl Host {
-    fn of(context: &Context, workspace: &Path) -> Result<Arc<Self>, Failure> {
+impl CliHost {
+    fn new(context: &Context, workspace: &Path) -> Result<Arc<Self>, Failure> {
         Ok(Arc::new(Self {
             models: catalogue(context, workspace)?,
             project: context.settings.project().to_owned(),
@@ -150,10 +150,10 @@ impl Host {
     }
 }
 
-impl ChatHost for Host {
+impl ChatHost for CliHost {
     fn models(&self) -> Vec<String> {
         let all = self.models.list().into_iter().map(|model| model.name);
-        all.chain([DEMO.to_owned()]).collect()
+        all.chain([DEMO_MODEL.to_owned()]).collect()
     }
 
     fn default_model(&self) -> String {
@@ -176,13 +176,13 @@ impl ChatHost for Host {
                     .args(["--color", "never"])
                     .stdin(Stdio::null())
                     .output()?;
-                let said = String::from_utf8_lossy(&output.stdout);
-                let said = format!("{said}{}", String::from_utf8_lossy(&output.stderr));
-                Ok::<_, std::io::Error>((output.status.success(), said))
+                let text = String::from_utf8_lossy(&output.stdout);
+                let text = format!("{text}{}", String::from_utf8_lossy(&output.stderr));
+                Ok::<_, std::io::Error>((output.status.success(), text))
             };
             match tokio::task::spawn_blocking(work).await {
-                Ok(Ok((true, said))) => Ok(said),
-                Ok(Ok((false, said))) => Err(said),
+                Ok(Ok((true, text))) => Ok(text),
+                Ok(Ok((false, text))) => Err(text),
                 Ok(Err(error)) => Err(error.to_string()),
                 Err(error) => Err(error.to_string()),
             }
@@ -190,12 +190,12 @@ impl ChatHost for Host {
     }
 }
 
-/// Somebody has left.
-struct Left {
+/// The report of a chat that the user left.
+struct ChatReport {
     session: String,
 }
 
-impl Report for Left {
+impl Report for ChatReport {
     fn json(&self) -> Value {
         json!({ "session": self.session })
     }

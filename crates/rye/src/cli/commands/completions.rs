@@ -1,4 +1,4 @@
-//! `rye completions`
+//! `rye completions`: prints a completion script.
 
 use clap::CommandFactory as _;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `rye config`
+//! `rye config`: shows settings and environment variables, accepts project configuration.
 
 mod accept;
 mod variables;
@@ -9,14 +9,17 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::args::ConfigCommand;
 use crate::cli::context::Context;
-use crate::cli::page::{DIM, Page, WARN, paint, plain};
+use crate::cli::page::{DIM, Page, WARN, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::table::{Cell, Table};
 use crate::settings::{Setting, Settings};
 
 pub(crate) fn run(command: &ConfigCommand, context: &Context) -> Outcome {
     Ok(match command {
-        ConfigCommand::Show => Box::new(Shown(rows(&context.settings), ignored(&context.settings))),
+        ConfigCommand::Show => Box::new(SettingsReport {
+            rows: rows(&context.settings),
+            ignored: ignored(&context.settings),
+        }),
         ConfigCommand::Variables => Box::new(variables::list()?),
         ConfigCommand::Accept(args) => accept::run(args, context)?,
     })
@@ -28,16 +31,19 @@ struct Row {
     origin: String,
 }
 
-struct Shown(Vec<Row>, Vec<Value>);
+struct SettingsReport {
+    rows: Vec<Row>,
+    ignored: Vec<Value>,
+}
 
 fn rows(settings: &Settings) -> Vec<Row> {
-    let places = &settings.places;
+    let dirs = &settings.dirs;
     let path = |path: &Path| Value::from(path.to_string_lossy());
-    let list = places.system_space.value.iter().map(|p| path(p)).collect();
+    let list = dirs.system_space.value.iter().map(|p| path(p)).collect();
     vec![
-        row("project", &places.project, path(&places.project.value)),
-        optional("user_space", places.user_space.as_ref(), |p| path(p)),
-        row("system_space", &places.system_space, Value::Array(list)),
+        row("project", &dirs.project, path(&dirs.project.value)),
+        optional("user_space", dirs.user_space.as_ref(), |p| path(p)),
+        row("system_space", &dirs.system_space, Value::Array(list)),
         optional("cache_dir", settings.cache_dir.as_ref(), |p| path(p)),
         optional("state_dir", settings.state_dir.as_ref(), |p| path(p)),
         row(
@@ -103,44 +109,44 @@ fn ignored(settings: &Settings) -> Vec<Value> {
     entries.collect()
 }
 
-impl Report for Shown {
+impl Report for SettingsReport {
     fn json(&self) -> Value {
         let settings: Map<_, _> = self
-            .0
+            .rows
             .iter()
             .map(|row| {
                 let entry = json!({ "value": row.value, "origin": row.origin });
                 (row.key.to_owned(), entry)
             })
             .collect();
-        json!({ "settings": settings, "ignored": self.1 })
+        json!({ "settings": settings, "ignored": self.ignored })
     }
 
     fn show(&self, page: &mut Page) {
         let mut table = Table::new(["KEY", "VALUE", "ORIGIN"]);
-        for row in &self.0 {
-            let value = words(&row.value);
+        for row in &self.rows {
+            let value = display(&row.value);
             table.row([row.key.into(), value.into(), Cell::styled(DIM, &row.origin)]);
         }
         page.table(&table);
-        for ignored in &self.1 {
-            let (path, reason) = (words(&ignored["path"]), words(&ignored["reason"]));
+        for ignored in &self.ignored {
+            let (path, reason) = (display(&ignored["path"]), display(&ignored["reason"]));
             page.line(format_args!(
                 "{} {}: {}",
                 paint(WARN, "ignored"),
-                plain(&path),
-                plain(&reason)
+                sanitize(&path),
+                sanitize(&reason)
             ));
         }
     }
 }
 
-fn words(value: &Value) -> String {
+fn display(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),
         Value::Array(list) if list.is_empty() => "-".to_owned(),
-        Value::Array(list) => list.iter().map(words).collect::<Vec<_>>().join(":"),
+        Value::Array(list) => list.iter().map(display).collect::<Vec<_>>().join(":"),
         other => other.to_string(),
     }
 }

@@ -1,7 +1,7 @@
-//! `rye demo`: the whole story, told by this very program in a folder of its own.
+//! `rye demo`: runs this program in a temporary directory to show what it guarantees.
 
+mod script;
 mod stage;
-mod story;
 
 use std::path::PathBuf;
 
@@ -9,77 +9,74 @@ use serde_json::{Value, json};
 
 use crate::cli::args::DemoArgs;
 use crate::cli::failure::Failure;
-use crate::cli::page::{BAD, BOLD, DIM, GOOD, HELP, Page, paint, plain};
+use crate::cli::page::{BAD, BOLD, DIM, GOOD, HELP, Page, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
 use stage::{Scene, Stage};
 
 pub(crate) fn run(args: &DemoArgs) -> Outcome {
-    let mut stage = Stage::set()?;
-    let told = story::tell(&mut stage);
-    let folder = args.keep.then(|| stage.keep());
-    let failure = told.err();
-    Ok(Box::new(Told {
+    let mut stage = Stage::new()?;
+    let outcome = script::play(&mut stage);
+    let dir = args.keep.then(|| stage.keep());
+    Ok(Box::new(DemoReport {
         scenes: std::mem::take(&mut stage.scenes),
-        folder,
-        failure,
+        dir,
+        failure: outcome.err(),
     }))
 }
 
-struct Told {
+struct DemoReport {
     scenes: Vec<Scene>,
-    /// Where it happened, if that was kept.
-    folder: Option<PathBuf>,
+    /// The directory of the demo, if it was kept.
+    dir: Option<PathBuf>,
     failure: Option<Failure>,
 }
 
-impl Report for Told {
+impl Report for DemoReport {
     fn json(&self) -> Value {
         let scenes = self.scenes.iter().map(|scene| {
-            let calls = scene.calls.iter();
-            let calls = calls.map(
-                |call| json!({ "typed": call.typed, "printed": call.printed, "exit": call.exit }),
-            );
+            let commands = scene.commands.iter();
+            let commands = commands.map(|command| {
+                json!({ "command": command.line, "output": command.output, "exit": command.exit })
+            });
             json!({
                 "title": scene.title,
-                "why": scene.why,
-                "calls": calls.collect::<Vec<_>>(),
-                "seen": scene.seen,
+                "text": scene.text,
+                "commands": commands.collect::<Vec<_>>(),
+                "conclusion": scene.conclusion,
             })
         });
-        json!({ "scenes": scenes.collect::<Vec<_>>(), "folder": self.folder })
+        json!({ "scenes": scenes.collect::<Vec<_>>(), "directory": self.dir })
     }
 
     fn show(&self, page: &mut Page) {
-        page.line(
-            "Nothing runs unverified, and nothing is lost. Here is how that looks: each command",
-        );
-        page.line("is run by this program, in a folder of its own, without a network.");
+        page.line("Rye runs nothing unverified and loses no work. This demo runs each command below");
+        page.line("with this program, offline, in a temporary directory.");
         for (scene, number) in self.scenes.iter().zip(1..) {
             page.line("");
             page.line(paint(BOLD, format_args!("{number}. {}", scene.title)));
-            for line in &scene.why {
+            for line in &scene.text {
                 page.line(format_args!("   {line}"));
             }
-            for call in &scene.calls {
+            for command in &scene.commands {
                 page.line("");
                 page.line(format_args!(
                     "   {} {}",
                     paint(HELP, "$"),
-                    paint(HELP, &call.typed)
+                    paint(HELP, &command.line)
                 ));
-                for line in call.printed.lines() {
-                    let line = plain(line);
-                    if call.exit == Some(0) {
-                        page.line(paint(DIM, format_args!("   {line}")));
-                    } else {
-                        page.line(paint(BAD, format_args!("   {line}")));
-                    }
+                let style = if command.exit == Some(0) { DIM } else { BAD };
+                for line in command.output.lines() {
+                    page.line(paint(style, format_args!("   {}", sanitize(line))));
                 }
             }
-            if let Some(seen) = &scene.seen {
+            if let Some(conclusion) = &scene.conclusion {
                 page.line("");
-                page.line(format_args!("   {} {seen}", paint(GOOD, "→")));
+                page.line(format_args!("   {} {conclusion}", paint(GOOD, "→")));
             }
+        }
+        if let Some(dir) = &self.dir {
+            page.line("");
+            page.line(format_args!("kept {}", dir.display()));
         }
     }
 
@@ -87,13 +84,7 @@ impl Report for Told {
         self.failure.clone()
     }
 
-    fn next(&self) -> Option<String> {
-        let place = match &self.folder {
-            Some(folder) => format!("it all lies in {}; ", folder.display()),
-            None => String::new(),
-        };
-        Some(format!(
-            "{place}begin with your own: rye init && rye help tools"
-        ))
+    fn next_command(&self) -> Option<String> {
+        Some("rye init && rye help tutorial".to_owned())
     }
 }

@@ -1,4 +1,4 @@
-//! `rye doctor`
+//! `rye doctor`: checks the installation.
 
 mod agent;
 mod items;
@@ -10,32 +10,32 @@ use serde_json::{Value, json};
 
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
-use crate::cli::page::{BAD, GOOD, HELP, Page, WARN, paint, plain};
+use crate::cli::page::{BAD, GOOD, HELP, Page, WARN, paint, sanitize};
 use crate::cli::printer::Report;
 
 pub(crate) fn run(context: &Context) -> Box<dyn Report> {
-    let mut health = Health::default();
+    let mut report = DoctorReport::default();
     let library = match context.library() {
         Ok(library) => Some(library),
         Err(failure) => {
-            health.broken("spaces", failure);
+            report.fail_with("spaces", failure);
             None
         }
     };
-    keys::check(context, library.as_ref(), &mut health);
+    keys::check(context, library.as_ref(), &mut report);
     if let Some(library) = &library {
-        items::check(context, library, &mut health);
-        agent::check(library, &mut health);
+        items::check(context, library, &mut report);
+        agent::check(library, &mut report);
     }
-    sessions::check(context, &mut health);
-    machine::check(context, &mut health);
-    Box::new(health)
+    sessions::check(context, &mut report);
+    machine::check(context, &mut report);
+    Box::new(report)
 }
 
-/// How a thing is.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    Good,
+    Ok,
     Warn,
     Fail,
 }
@@ -43,38 +43,38 @@ enum State {
 struct Check {
     state: State,
     name: &'static str,
-    about: String,
+    detail: String,
     fix: Option<String>,
 }
 
-/// All that was looked at.
+/// All checks.
 #[derive(Default)]
-struct Health(Vec<Check>);
+struct DoctorReport(Vec<Check>);
 
-impl Health {
-    fn good(&mut self, name: &'static str, about: impl Into<String>) {
-        self.add(State::Good, name, about, None);
+impl DoctorReport {
+    fn ok(&mut self, name: &'static str, detail: impl Into<String>) {
+        self.add(State::Ok, name, detail, None);
     }
 
     fn warn(
         &mut self,
         name: &'static str,
-        about: impl Into<String>,
+        detail: impl Into<String>,
         fix: impl Into<Option<String>>,
     ) {
-        self.add(State::Warn, name, about, fix.into());
+        self.add(State::Warn, name, detail, fix.into());
     }
 
     fn fail(
         &mut self,
         name: &'static str,
-        about: impl Into<String>,
+        detail: impl Into<String>,
         fix: impl Into<Option<String>>,
     ) {
-        self.add(State::Fail, name, about, fix.into());
+        self.add(State::Fail, name, detail, fix.into());
     }
 
-    fn broken(&mut self, name: &'static str, failure: Failure) {
+    fn fail_with(&mut self, name: &'static str, failure: Failure) {
         self.fail(name, failure.message, failure.hint);
     }
 
@@ -82,20 +82,20 @@ impl Health {
         &mut self,
         state: State,
         name: &'static str,
-        about: impl Into<String>,
+        detail: impl Into<String>,
         fix: Option<String>,
     ) {
-        let about = about.into();
+        let detail = detail.into();
         self.0.push(Check {
             state,
             name,
-            about,
+            detail,
             fix,
         });
     }
 }
 
-impl Report for Health {
+impl Report for DoctorReport {
     fn json(&self) -> Value {
         let checks: Vec<_> = self
             .0
@@ -104,7 +104,7 @@ impl Report for Health {
                 json!({
                     "check": check.name,
                     "state": word(check.state),
-                    "about": check.about,
+                    "detail": check.detail,
                     "fix": check.fix,
                 })
             })
@@ -117,15 +117,15 @@ impl Report for Health {
         let width = width.unwrap_or_default();
         for check in &self.0 {
             let style = match check.state {
-                State::Good => GOOD,
+                State::Ok => GOOD,
                 State::Warn => WARN,
                 State::Fail => BAD,
             };
             let state = paint(style, format!("{:<4}", word(check.state)));
-            let (name, about) = (check.name, plain(&check.about));
-            page.line(format_args!("{state}  {name:<width$}  {about}"));
+            let (name, detail) = (check.name, sanitize(&check.detail));
+            page.line(format_args!("{state}  {name:<width$}  {detail}"));
             if let Some(fix) = &check.fix {
-                let fix = plain(fix);
+                let fix = sanitize(fix);
                 page.line(format_args!(
                     "      {:<width$}  {}: {fix}",
                     "",
@@ -148,7 +148,7 @@ impl Report for Health {
 
 fn word(state: State) -> &'static str {
     match state {
-        State::Good => "ok",
+        State::Ok => "ok",
         State::Warn => "warn",
         State::Fail => "fail",
     }

@@ -1,12 +1,12 @@
-//! `rye execute`
+//! `rye execute`: runs a tool.
 
 mod help;
 mod options;
 mod outcome;
+pub(super) mod param_args;
 pub(super) mod parameters;
 mod schema;
 mod trace;
-mod words;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -22,51 +22,50 @@ use rye_items::{ItemRef, SYSTEM};
 use rye_mcp::client::Pool;
 use serde_json::{Map, Value};
 
-use super::run::record::{Asked, Runs};
-use crate::cli::args::{CallOptions, Cli, Command, ExecuteArgs, Global, Later, TraceChoice};
+use super::run::record::{RunRequest, Runs};
+use crate::cli::args::{CallOptions, Cli, Command, Deferred, ExecuteArgs, Global, TraceChoice};
 use crate::cli::color_choice;
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::printer::{Outcome, Printer, Report};
 use crate::cli::terminal_asker;
 use crate::settings;
-pub(super) use options::Own;
-use outcome::Refused;
+pub(super) use options::TypedOptions;
+use outcome::RefusedCall;
 pub(super) use outcome::report;
 
-/// Who keeps the processes of a call. It is forked off first of all where it is
-/// plain that it will be needed: what it copies is small then.
-pub(crate) type Keeper = Option<Arc<Supervisor>>;
+/// The supervisor of the tool's processes, if it was started early. Forking is cheapest at the
+/// very beginning, while the process is small.
+pub(crate) type EarlySupervisor = Option<Arc<Supervisor>>;
 
-/// Forks off who will keep the tool's processes, if one is sure to run.
-pub(crate) fn keeper(arguments: &[OsString]) -> Keeper {
+/// Starts the supervisor if the command is sure to run a tool.
+pub(crate) fn start_early_supervisor(arguments: &[OsString]) -> EarlySupervisor {
     let mut words = arguments.iter().skip(1);
     let is_execute = words.next().is_some_and(|word| word == "execute");
-    let needs_none = ["--async", "--help", "-h", "--dry-run"];
-    if !is_execute || words.any(|word| needs_none.iter().any(|other| word == other)) {
+    let runs_nothing = ["--async", "--help", "-h", "--dry-run"];
+    if !is_execute || words.any(|word| runs_nothing.iter().any(|other| word == other)) {
         return None;
     }
-    // What is wrong is told when it is needed.
+    // An error is reported when the supervisor is needed.
     Supervisor::for_one_command().ok().map(Arc::new)
 }
 
-/// What was typed, if it is `rye execute ID …` without an option before the id. Scripts
-/// call tools in loops, and to build the parser takes a good part of such a call.
-/// Whatever is not that plain goes the long way, so what can be typed is decided in
-/// one place all the same; a test holds the two together.
-pub(crate) fn plain(arguments: &[OsString]) -> Option<Cli> {
+/// Parses `rye execute ID …` without an option before the id, or returns `None`. Scripts call
+/// tools in loops, and building clap's parser takes a good part of such a call. A test checks
+/// that the result is the same as clap's.
+pub(crate) fn parse_fast(arguments: &[OsString]) -> Option<Cli> {
     let (command, call) = arguments.get(1..)?.split_first()?;
-    let is_name = |word: &OsString| {
+    let is_id = |word: &OsString| {
         let first = word.as_encoded_bytes().first();
         first.is_some_and(|first| *first != b'-')
     };
-    if command != "execute" || !call.first().is_some_and(is_name) {
+    if command != "execute" || !call.first().is_some_and(is_id) {
         return None;
     }
     let call: Option<Vec<_>> = call.iter().map(|w| w.to_str().map(str::to_owned)).collect();
     Some(Cli {
         global: Global::default(),
-        command: Command::Execute(Later(ExecuteArgs {
+        command: Command::Execute(Deferred(ExecuteArgs {
             options: CallOptions::default(),
             call: call?,
         })),
@@ -77,7 +76,7 @@ pub(crate) fn run(
     args: ExecuteArgs,
     context: &mut Context,
     printer: &mut Printer,
-    keeper: &mut Keeper,
+    supervisor: &mut EarlySupervisor,
 ) -> Outcome {
     let start = Instant::now();
     let ExecuteArgs { options, call } = args;
@@ -85,12 +84,12 @@ pub(crate) fn run(
         .split_first()
         .map_or(("", &[][..]), |(id, words)| (id.as_str(), words));
     let reference: ItemRef = id.parse()?;
-    let (executor, pool) = executor(context, keeper)?;
-    let mut own = Own {
+    let (executor, pool) = executor(context, supervisor)?;
+    let mut typed = TypedOptions {
         options,
-        ..Own::default()
+        ..TypedOptions::default()
     };
-    let refused = |error: ExecuteError| Refused::new(&reference, error, start.elapsed());
+    let refused = |error: ExecuteError| RefusedCall::new(&reference, error, start.elapsed());
     let mut parameters = Map::new();
     if !words.is_empty() {
         let tool = match executor.tool(&reference) {
@@ -101,38 +100,38 @@ pub(crate) fn run(
             }
         };
         let schema = tool.metadata.config_schema();
-        let read = words::read(words, schema, &mut own);
-        apply(&own, words, context, printer);
-        parameters = read
+        let parsed = param_args::parse(words, schema, &mut typed);
+        apply(&typed, words, context, printer);
+        parameters = parsed
             .map_err(|failure| failure.or_hint(format!("rye execute {} --help", reference.id)))?;
     }
-    if own.help {
+    if typed.help {
         return Ok(help(&executor, &reference));
     }
-    let given = own.options.params.as_deref();
+    let given = typed.options.params.as_deref();
     let parameters = parameters::merged(given, parameters)?;
     let mut request = Request::new(reference.clone()).parameters(parameters);
-    request.timeout = own.options.timeout;
-    request.dry_run = own.options.dry_run;
-    if own.options.background && !request.dry_run {
-        let asked = Asked::of(&request, context);
-        // What would not run is told now, not to a log.
+    request.timeout = typed.options.timeout;
+    request.dry_run = typed.options.dry_run;
+    if typed.options.background && !request.dry_run {
+        let run_request = RunRequest::new(&request, context);
+        // Report errors now rather than in the log.
         request.dry_run = true;
-        if let Err(error) = carry_out(&executor, &pool, request, &mut Trace::disabled())? {
+        if let Err(error) = run_request_to_end(&executor, &pool, request, &mut Trace::off())? {
             return Ok(Box::new(refused(error)));
         }
-        return Runs::of(context)?.start(&asked);
+        return Runs::new(context)?.start(&run_request);
     }
-    let level = own.options.trace;
+    let level = typed.options.trace;
     let level = level.or(context.settings.debug.value.then_some(TraceChoice::Steps));
-    let mut trace = level.map_or_else(Trace::disabled, |_| Trace::enabled());
-    let outcome = carry_out(&executor, &pool, request, &mut trace)?;
+    let mut trace = level.map_or_else(Trace::off, |_| Trace::on());
+    let outcome = run_request_to_end(&executor, &pool, request, &mut trace)?;
     if let Some(level) = level {
-        printer.aside(&trace::shown(&reference, trace.steps(), level));
+        printer.print_stderr(&trace::render(&reference, trace.steps(), level));
     }
     match outcome {
         Ok(envelope) => {
-            // Of a graph that nobody watches.
+            // Warnings of a graph, which is not followed here.
             let warnings = envelope.metadata.get("graph_warnings");
             let warnings = warnings.and_then(Value::as_array).into_iter().flatten();
             for warning in warnings.filter_map(Value::as_str) {
@@ -144,9 +143,8 @@ pub(crate) fn run(
     }
 }
 
-/// Runs a tool to its end and gives its envelope, whatever happens. A graph is gone through
-/// as it says.
-pub(super) fn to_the_end(
+/// Runs a tool and returns its envelope, even if the call is refused.
+pub(super) fn execute_to_end(
     context: &Context,
     mut request: Request,
     listener: OutputListener,
@@ -154,19 +152,22 @@ pub(super) fn to_the_end(
 ) -> Result<Envelope, Failure> {
     let start = Instant::now();
     request.listener = Some(listener);
-    let supervisor = supervisor(&mut None)?;
+    let supervisor = supervisor_or_start(&mut None)?;
     let pool = terminal_asker::pool(&supervisor, context.printer);
     let roots = roots(context)?;
     let graphs = graphs(&roots, context).with_options(going);
     let executor = rye_host::executor_with(roots, supervisor, pool.clone(), graphs)?;
     let tool = request.tool.clone();
-    let outcome = carry_out(&executor, &pool, request, &mut Trace::disabled())?;
-    Ok(outcome.unwrap_or_else(|error| Envelope::from_error(&tool, &error, start.elapsed())))
+    let outcome = run_request_to_end(&executor, &pool, request, &mut Trace::off())?;
+    Ok(outcome.unwrap_or_else(|error| Envelope::refused(&tool, &error, start.elapsed())))
 }
 
-/// An executor, and the servers that its tools may call.
-fn executor(context: &Context, keeper: &mut Keeper) -> Result<(Executor, Pool), Failure> {
-    let supervisor = supervisor(keeper)?;
+/// An executor, and the pool of MCP servers that its tools may call.
+fn executor(
+    context: &Context,
+    supervisor: &mut EarlySupervisor,
+) -> Result<(Executor, Pool), Failure> {
+    let supervisor = supervisor_or_start(supervisor)?;
     let pool = terminal_asker::pool(&supervisor, context.printer);
     let roots = roots(context)?;
     let graphs = graphs(&roots, context);
@@ -174,38 +175,40 @@ fn executor(context: &Context, keeper: &mut Keeper) -> Result<(Executor, Pool), 
     Ok((executor, pool))
 }
 
-/// Who walks graphs, and notes where they ask.
-pub(crate) fn graphs(roots: &Roots, context: &Context) -> StateGraph {
-    let graphs = StateGraph::new(&roots.project, roots.user.clone());
+/// The graph primitive, which records pending gates in the state directory.
+pub(crate) fn graphs(places: &Places, context: &Context) -> StateGraph {
+    let graphs = StateGraph::new(&places.project, places.user.clone());
     match &context.settings.state_dir {
         Some(state) => graphs.with_pending_index(state.value.join(ASKING)),
         None => graphs,
     }
 }
 
-/// Who keeps the processes of this call.
-pub(super) fn supervisor(keeper: &mut Keeper) -> Result<Arc<Supervisor>, Failure> {
-    if let Some(supervisor) = keeper {
+/// The early supervisor, or a new one.
+pub(super) fn supervisor_or_start(
+    early: &mut EarlySupervisor,
+) -> Result<Arc<Supervisor>, Failure> {
+    if let Some(supervisor) = early {
         return Ok(Arc::clone(supervisor));
     }
     let supervisor = Supervisor::start().map_err(|error| {
-        let message = format_args!("cannot start who keeps processes: {error}");
+        let message = format_args!("cannot start the process supervisor: {error}");
         Failure::failed("supervisor", message)
     })?;
-    Ok(Arc::clone(keeper.insert(Arc::new(supervisor))))
+    Ok(Arc::clone(early.insert(Arc::new(supervisor))))
 }
 
-/// Where a call's items are, and where what is derived from them may be kept.
-pub(crate) fn roots(context: &Context) -> Result<Roots, Failure> {
+/// The directories that an executor works with.
+pub(crate) fn places(context: &Context) -> Result<Places, Failure> {
     let cache = context.cache().ok_or_else(|| {
-        let message = "there is no folder for what is derived from items: HOME is not set";
-        Failure::usage(message).hint("export RYE_CACHE_DIR=/the/folder")
+        let message = "no cache directory: HOME is not set";
+        Failure::usage(message).hint("export RYE_CACHE_DIR=/path/to/cache")
     })?;
-    let roots = &context.settings.places;
-    Ok(Roots {
-        project: roots.project.value.clone(),
+    let dirs = &context.settings.dirs;
+    Ok(Places {
+        project: dirs.project.value.clone(),
         user: context.user().map(Into::into),
-        bundles: roots.system_space.value.clone(),
+        bundles: dirs.system_space.value.clone(),
         embedded: &SYSTEM,
         cache: cache.to_owned(),
         dev_mode: context.settings.dev_mode.value,
@@ -213,80 +216,75 @@ pub(crate) fn roots(context: &Context) -> Result<Roots, Failure> {
     })
 }
 
-/// The directories of the user that no tool, client or agent may use, and their homes.
+/// The user's private directories, which no tool, client or agent may use, and the home directories.
 pub(crate) fn protected(context: &Context) -> Protected {
     let settings = &context.settings;
     let home = settings::variable("HOME").map(PathBuf::from);
     let home = home.filter(|home| home.is_absolute());
     let user = context.user().map(Path::to_owned);
     let homes: Vec<_> = home.into_iter().chain(user).collect();
-    let kept = [&settings.state_dir, &settings.cache_dir];
-    let kept = kept.into_iter().flatten().map(|it| it.value.clone());
-    // Those of a home count also where a variable names others.
+    let configured = [&settings.state_dir, &settings.cache_dir];
+    let configured = configured.into_iter().flatten().map(|it| it.value.clone());
+    // The defaults stay protected even if a variable names other directories.
     let keys = homes
         .iter()
         .flat_map(|it| rye_items::private_directories(it));
-    let defaults = homes.iter().flat_map(|it| settings::default_folders(it));
-    let private = keys.chain(kept).chain(defaults).collect();
+    let defaults = homes.iter().flat_map(|it| settings::default_dirs(it));
+    let private = keys.chain(configured).chain(defaults).collect();
     Protected { private, homes }
 }
 
-/// The parameters that were typed after an id, by the schema of its tool.
-pub(super) fn typed(
-    words: &[String],
-    schema: Option<&Value>,
-    own: &mut Own,
-) -> Result<Map<String, Value>, Failure> {
-    words::read(words, schema, own)
-}
 
-/// What a tool says about itself, and how it is called.
+/// The help of a tool.
 pub(super) fn help(executor: &Executor, tool: &ItemRef) -> Box<dyn Report> {
     match executor.chain(tool) {
-        Ok(chain) => Box::new(help::Help::of(&chain)),
+        Ok(chain) => Box::new(help::ToolHelp::new(&chain)),
         Err(error) => refused(tool, error),
     }
 }
 
-/// A call that was refused.
+/// The report of a refused call.
 pub(super) fn refused(tool: &ItemRef, error: ExecuteError) -> Box<dyn Report> {
-    Box::new(Refused::new(tool, error, Duration::ZERO))
+    Box::new(RefusedCall::new(tool, error, Duration::ZERO))
 }
 
-/// Lets what was typed after the id hold as if it had been typed before it.
-pub(super) fn apply(own: &Own, words: &[String], context: &mut Context, printer: &mut Printer) {
-    // One that stands behind a mistake counts all the same.
+/// Applies global options that were typed after the id.
+pub(super) fn apply(
+    options: &TypedOptions,
+    words: &[String],
+    context: &mut Context,
+    printer: &mut Printer,
+) {
+    // `--json` counts even if parsing failed before it.
     let mut typed = words.iter().take_while(|word| *word != "--");
-    printer.json |= own.json || typed.any(|word| word == "--json");
-    printer.quiet |= own.quiet;
-    if let Some(color) = own.color {
+    printer.json |= options.json || typed.any(|word| word == "--json");
+    printer.quiet |= options.quiet;
+    if let Some(color) = options.color {
         printer.color = color_choice(color);
     }
     context.printer = *printer;
 }
 
-/// Runs a request. A person who interrupts it, or a signal to end, ends the whole tree.
-pub(super) fn carry_out(
+/// Executes a request. SIGINT and SIGTERM end the whole process tree.
+pub(super) fn run_request_to_end(
     executor: &Executor,
     pool: &Pool,
     request: Request,
     trace: &mut Trace,
 ) -> Result<Result<Envelope, ExecuteError>, Failure> {
-    wait_for(async {
+    block_on_until_signal(async {
         let outcome = executor.try_execute(request, trace).await;
         pool.shutdown().await;
         outcome
     })
 }
 
-/// Waits for work to be done. A person who interrupts it, or a signal to end, ends all
-/// that it started.
-pub(super) fn wait_for<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
-    // In one place from here on: what waits for it holds a pointer, not a copy, and a
-    // copy of some kilobytes at each step is memory that a short call never had.
+/// Runs a future to completion on a current-thread runtime, or fails on SIGINT or SIGTERM.
+pub(super) fn block_on_until_signal<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
+    // Pinned here, because moving the large future at each step costs memory in short calls.
     let work = std::pin::pin!(work);
-    let unable = |error| Failure::failed("runtime", format_args!("cannot wait for it: {error}"));
-    let mut asks = Asks::listen().map_err(unable)?;
+    let unable = |error| Failure::failed("runtime", format_args!("cannot run the call: {error}"));
+    let mut signals = Asks::listen().map_err(unable)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -295,17 +293,17 @@ pub(super) fn wait_for<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     let outcome = runtime.block_on(async {
         tokio::select! {
             outcome = work => Ok(outcome),
-            ask = asks.next() => Err(match ask.map_err(unable)? {
+            ask = signals.next() => Err(match ask.map_err(unable)? {
                 Ask::Interrupt => {
-                    Failure::new(Exit::Interrupted, "interrupted", "it was interrupted and ended")
+                    Failure::new(Exit::Interrupted, "interrupted", "interrupted")
                 }
                 Ask::Terminate => {
-                    Failure::new(Exit::Terminated, "terminated", "it was told to end and ended")
+                    Failure::new(Exit::Terminated, "terminated", "terminated")
                 }
             }),
         }
     });
-    // Nothing is left in it, and this process is about to end.
+    // Nothing is left to run, and this process is about to exit.
     runtime.shutdown_timeout(Duration::ZERO);
     outcome
 }
@@ -337,11 +335,11 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn what_goes_the_short_way_means_the_same_as_the_long_way(
+        fn fast_parse_matches_clap(
             words in prop::collection::vec(prop::sample::select(&WORDS), 0..6)
         ) {
             let arguments: Vec<_> = ["rye", "execute"].into_iter().chain(words).map(OsString::from).collect();
-            if let Some(short) = plain(&arguments) {
+            if let Some(short) = parse_fast(&arguments) {
                 let long = Cli::try_parse_from(&arguments).unwrap();
                 prop_assert_eq!(format!("{:?}", short), format!("{:?}", long));
             }

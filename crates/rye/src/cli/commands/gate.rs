@@ -1,7 +1,7 @@
-//! `rye gate list`, `approve`, `deny`, `answer`
+//! `rye gate`: lists pending gates and answers them.
 
 pub(super) mod graphs;
-mod meant;
+mod lookup;
 
 use std::path::{Path, PathBuf};
 
@@ -11,25 +11,26 @@ use rye_engine::protocol::{Gate, Purpose, Session};
 use rye_engine::store::PostOutcome;
 use serde_json::{Value, json};
 
-use crate::cli::args::{GateArgs, GateCommand, Holds};
+use crate::cli::args::{ApprovalScope, GateArgs, GateCommand};
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, decide, how_to_answer, with_engine};
+use crate::cli::engine::{EngineOptions, answer_command, decide, with_engine};
 use crate::cli::failure::Failure;
-use crate::cli::gate_words;
-use crate::cli::going_on::PROJECT;
+use crate::cli::gate_render;
 use crate::cli::page::{DIM, GOOD, Page, one_line, paint};
+
 use crate::cli::printer::{Outcome, Report};
-use graphs::Asked;
-use meant::Meant;
+use crate::cli::session_context::PROJECT;
+use graphs::GraphGate;
+use lookup::FoundGate;
 
 pub(crate) fn run(command: &GateCommand, context: &Context) -> Outcome {
     match command {
         GateCommand::List => list(context),
         GateCommand::Approve(args) => {
-            let action = match args.holds {
-                Holds::Call => APPROVE,
-                Holds::Session => APPROVE_SESSION,
-                Holds::Project => APPROVE_PROJECT,
+            let action = match args.scope {
+                ApprovalScope::Call => APPROVE,
+                ApprovalScope::Session => APPROVE_SESSION,
+                ApprovalScope::Project => APPROVE_PROJECT,
             };
             let value = match &args.arguments {
                 Some(arguments) => json!({ ARGUMENTS: arguments }),
@@ -47,63 +48,62 @@ pub(crate) fn run(command: &GateCommand, context: &Context) -> Outcome {
 
 fn list(context: &Context) -> Outcome {
     let here = context.settings.project();
-    let mut asked = graphs::all(context)?;
-    asked.retain(Asked::is_pending);
-    with_engine(context, Wanted::default(), async |engine| {
+    let mut graph_gates = graphs::all(context)?;
+    graph_gates.retain(GraphGate::is_pending);
+    with_engine(context, EngineOptions::default(), async |engine| {
         let mut gates = Vec::new();
         for gate in engine.pending_gates(None).await? {
             let session = engine.session_data(&gate.origin.session).await?;
-            let elsewhere = session.and_then(|session| made_in(&session));
-            gates.push((gate, elsewhere.filter(|project| project != here)));
+            let project = session.and_then(|session| session_project(&session));
+            gates.push((gate, project.filter(|project| project != here)));
         }
         let list = List {
             here: here.to_owned(),
             gates,
-            asked,
+            graph_gates,
         };
         Ok(Box::new(list) as Box<dyn Report>)
     })
 }
 
-/// The project that a session was made in.
-fn made_in(session: &Session) -> Option<PathBuf> {
+/// The project that a session was created in.
+fn session_project(session: &Session) -> Option<PathBuf> {
     let project = session.metadata.get(PROJECT).and_then(Value::as_str);
     project.or(session.workspace.as_deref()).map(PathBuf::from)
 }
 
 struct List {
-    /// The project in which they are listed.
+    /// The current project.
     here: PathBuf,
-    /// Of agents and MCP clients' calls, with the project where that is another.
+    /// Gates of agents and MCP calls, with their project if it is not the current one.
     gates: Vec<(Gate, Option<PathBuf>)>,
-    /// Of graphs.
-    asked: Vec<Asked>,
+    /// Gates of graph runs.
+    graph_gates: Vec<GraphGate>,
 }
 
 impl Report for List {
     fn json(&self) -> Value {
-        let gates = self.gates.iter().map(|(gate, elsewhere)| {
+        let gates = self.gates.iter().map(|(gate, project)| {
             let mut gate = json!(gate);
-            if let Some(project) = elsewhere {
+            if let Some(project) = project {
                 gate["project"] = json!(project.to_string_lossy());
             }
             gate
         });
-        let asked = self.asked.iter().map(|asked| asked.json(&self.here));
-        json!({ "gates": gates.chain(asked).collect::<Vec<_>>() })
+        let graph_gates = self.graph_gates.iter().map(|gate| gate.json(&self.here));
+        json!({ "gates": gates.chain(graph_gates).collect::<Vec<_>>() })
     }
 
     fn show(&self, page: &mut Page) {
-        if self.gates.is_empty() && self.asked.is_empty() {
-            page.line("nothing waits for a decision");
+        if self.gates.is_empty() && self.graph_gates.is_empty() {
+            page.line("no pending gates");
         }
-        for (gate, elsewhere) in &self.gates {
-            let origin = elsewhere.as_deref().map(in_project);
-            show(page, &gate.title, &gate.body, origin, &how_to_answer(gate));
+        for (gate, project) in &self.gates {
+            let origin = project.as_deref().map(in_project);
+            show_gate(page, gate, origin);
         }
-        for asked in &self.asked {
-            let (gate, origin) = (&asked.question.gate, Some(asked.origin()));
-            show(page, &gate.title, &gate.body, origin, &how_to_answer(gate));
+        for graph_gate in &self.graph_gates {
+            show_gate(page, &graph_gate.question.gate, Some(graph_gate.origin()));
         }
     }
 }
@@ -112,108 +112,109 @@ fn in_project(project: &Path) -> String {
     format!("in {}", project.display())
 }
 
-fn show(page: &mut Page, title: &str, body: &str, origin: Option<String>, answer: &str) {
-    for line in gate_words::lines(title, body, page.width()) {
-        page.line(line);
+fn show_gate(page: &mut Page, gate: &Gate, origin: Option<String>) {
+    page.line(paint(DIM, format_args!("gate {}", gate.id.short())));
+    for line in gate_render::lines(&gate.title, &gate.body, page.width()) {
+        page.line(format_args!("  {line}"));
     }
     if let Some(origin) = origin {
         page.line(paint(DIM, format_args!("  {}", one_line(&origin))));
     }
-    page.line(paint(DIM, format_args!("  {answer}")));
+    let command = answer_command(gate);
+    page.line(paint(DIM, format_args!("  {command}")));
 }
 
-/// Whether an answer counts, and whether it did before.
-fn accepted(posted: PostOutcome) -> Result<bool, Failure> {
+/// Whether the same decision was already made; fails if another one was.
+fn is_repeated(posted: Posted) -> Result<bool, Failure> {
     match posted {
-        PostOutcome::Conflict(first) => Err(conflict(&first.by, &first.action)),
-        PostOutcome::GateClosed(_) => Err(gone()),
-        PostOutcome::Written => Ok(false),
-        PostOutcome::Duplicate => Ok(true),
+        Posted::Conflict(first) => Err(conflict(&first.by, &first.action)),
+        Posted::Gone(_) => Err(closed()),
+        Posted::Written => Ok(false),
+        Posted::Same => Ok(true),
     }
-}
 
 fn conflict(by: &str, action: &str) -> Failure {
-    let message = format!("{by} decided before: {action}");
+    let message = format!("the gate was already answered by {by}: {action}");
     Failure::failed("decision_gate_conflict", message)
 }
 
-fn fixed() -> Failure {
-    Failure::usage("only what an agent wants to run can be approved with other arguments")
+fn fixed_arguments() -> Failure {
+    Failure::usage("--arguments only applies to tool calls of agents")
 }
 
-fn gone() -> Failure {
-    Failure::failed("gone", "nobody waits for a decision there any more")
+fn closed() -> Failure {
+    Failure::failed("gate_closed", "the gate is already closed").hint("rye gate list")
 }
 
 fn answer(args: &GateArgs, action: &str, value: Value, context: &Context) -> Outcome {
-    match meant::meant(&args.gate, context)? {
-        Meant::Graph(asked) => graphs::answer(&asked, action, value, context),
-        Meant::Agent(gate) => answer_agent(gate, action, value, context),
+    match lookup::find(&args.gate, context)? {
+        FoundGate::Graph(gate) => graphs::answer(&gate, action, value, context),
+        FoundGate::Agent(gate) => answer_agent(gate, action, value, context),
     }
 }
 
 fn answer_agent(gate: Gate, action: &str, value: Value, context: &Context) -> Outcome {
-    with_engine(context, Wanted::default(), async |engine| {
+    with_engine(context, EngineOptions::default(), async |engine| {
         let session = &gate.origin.session;
         let data = engine.session_data(session).await?;
         let is_call = data.is_some_and(|data| data.purpose == Purpose::Run);
-        // The server takes only what the user signed.
+        // The MCP server only accepts decisions that are signed with the user's key.
         if is_call && engine.public_key().is_none() {
-            return Err(no_key("a decision about an MCP client's call"));
+            return Err(no_key("a decision about an MCP call"));
         }
-        let before = accepted(decide(engine, &gate.id, action, value).await?)?;
-        let next = format!("rye session resume {session}, if no process runs it");
-        let next = (!before && !is_call).then_some(next);
+        let repeated = is_repeated(decide(engine, &gate.id, action, value).await?)?;
+        let next = format!("rye session resume {}", session.short());
+        let next = (!repeated && !is_call).then_some(next);
         let gate = engine.gate(&gate.id).await?.unwrap_or(gate);
-        Ok(Box::new(Answered::of(&gate, action, before, next)) as Box<dyn Report>)
+        Ok(Box::new(Answer::new(&gate, action, repeated, next)) as Box<dyn Report>)
     })
 }
 
 fn no_key(what: &str) -> Failure {
-    let message = format!("{what} is signed, and there is no key to sign it with");
+    let message = format!("{what} must be signed, but you have no signing key");
     Failure::failed("no_key", message).hint("rye init")
 }
 
-/// What was decided, and about what.
-struct Answered {
+/// A decision that was made.
+struct Answer {
     title: String,
     body: String,
-    /// As it stands now.
+    /// The gate after the decision, as JSON.
     gate: Value,
     action: String,
-    /// Whether the same was decided before.
-    before: bool,
+    /// Whether the same decision was made before.
+    repeated: bool,
     next: Option<String>,
 }
 
-impl Answered {
-    fn of(gate: &Gate, action: &str, before: bool, next: Option<String>) -> Self {
+impl Answer {
+    fn new(gate: &Gate, action: &str, repeated: bool, next: Option<String>) -> Self {
         Self {
             title: gate.title.clone(),
             body: gate.body.clone(),
             gate: json!(gate),
             action: action.to_owned(),
-            before,
+            repeated,
             next,
         }
     }
 }
 
-impl Report for Answered {
+impl Report for Answer {
     fn json(&self) -> Value {
         let (gate, id) = (&self.gate, &self.gate["id"]);
-        json!({ "gate": id, "action": self.action, "before": self.before, "decision_gate": gate })
+        json!({ "gate": id, "action": self.action, "repeated": self.repeated, "decision_gate": gate })
     }
 
     fn show(&self, page: &mut Page) {
-        let before = if self.before { ", as before" } else { "" };
-        page.line(paint(GOOD, format_args!("{}{before}", self.action)));
-        for line in gate_words::lines(&self.title, &self.body, page.width()) {
+        let repeated = if self.repeated { " (repeated)" } else { "" };
+        page.line(paint(GOOD, format_args!("{}{repeated}", self.action)));
+        for line in gate_render::lines(&self.title, &self.body, page.width()) {
             page.line(line);
         }
     }
 
-    fn next(&self) -> Option<String> {
+    fn next_command(&self) -> Option<String> {
         self.next.clone()
     }
 }

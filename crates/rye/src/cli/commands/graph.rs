@@ -1,4 +1,4 @@
-//! `rye graph`: validate, run, step and draw state graphs.
+//! `rye graph`: validates, runs, steps and draws state graphs.
 
 pub(crate) mod progress;
 mod show;
@@ -9,41 +9,42 @@ pub(crate) use validate::is_graph;
 use std::sync::Arc;
 
 use lillux::process::Supervisor;
+use rye_engine::protocol::short_id;
 use rye_executor::{Envelope, Executor, Request, Trace};
 use rye_graph::{RecordError, RunOptions, RunStore};
 use rye_items::ItemRef;
 use rye_mcp::client::Pool;
 use serde_json::{Map, Value};
 
-use super::execute::{self, Keeper, Own, parameters};
+use super::execute::{self, EarlySupervisor, TypedOptions, param_args, parameters};
 use super::gate::graphs::trust;
-use super::run::record::{self, Asked};
+use super::run::record::{self, RunRequest};
 use crate::cli::args::{GraphCommand, GraphRunArgs, StepArgs};
 use crate::cli::context::Context;
 use crate::cli::engine::signing_key;
 use crate::cli::failure::Failure;
-use crate::cli::page::{BAD, DIM, GOOD, paint, plain};
+use crate::cli::page::{BAD, DIM, GOOD, paint, sanitize};
 use crate::cli::printer::{Outcome, Printer};
 
 pub(crate) fn run(
     command: GraphCommand,
     context: &mut Context,
     printer: &mut Printer,
-    keeper: &mut Keeper,
+    supervisor: &mut EarlySupervisor,
 ) -> Outcome {
     match command {
         GraphCommand::Validate(args) => validate::run(&args, context),
         GraphCommand::Show(args) => show::run(&args, context),
-        GraphCommand::Run(args) => walk(args, context, printer, keeper),
-        GraphCommand::Step(args) => step(&args, context, keeper),
+        GraphCommand::Run(args) => run_graph(args, context, printer, supervisor),
+        GraphCommand::Step(args) => step(&args, context, supervisor),
     }
 }
 
-fn walk(
+fn run_graph(
     args: GraphRunArgs,
     context: &mut Context,
     printer: &mut Printer,
-    keeper: &mut Keeper,
+    supervisor: &mut EarlySupervisor,
 ) -> Outcome {
     if let Some(resume) = &args.resume {
         let going = RunOptions {
@@ -51,63 +52,63 @@ fn walk(
             accept_changed: args.accept_changed,
             ..RunOptions::default()
         };
-        let mut request = resumed(context, &going)?;
+        let mut request = original_request(context, &going)?;
         request.timeout = args.timeout;
-        let going = with_whole_id(context, going)?;
+        let going = with_full_run_id(context, going)?;
         if args.background {
-            return in_background(context, keeper, request, &going);
+            return start_in_background(context, supervisor, request, &going);
         }
-        return carried_out(context, keeper, request, going);
+        return execute_graph(context, supervisor, request, going);
     }
     let (id, words) = args
         .call
         .split_first()
         .map_or(("", &[][..]), |(id, words)| (id.as_str(), words));
     let reference: ItemRef = id.parse()?;
-    let mut own = Own::default();
-    let mut typed = Map::new();
+    let mut options = TypedOptions::default();
+    let mut inputs = Map::new();
     if !words.is_empty() {
-        let supervisor = execute::supervisor(keeper)?;
-        let (executor, _) = equipped(context, supervisor, RunOptions::default())?;
+        let supervisor = execute::supervisor_or_start(supervisor)?;
+        let (executor, _) = executor(context, supervisor, Going::default())?;
         let tool = executor
             .tool(&reference)
             .map_err(|error| Failure::failed(error.code(), &error).maybe_hint(error.hint()))?;
         let schema = tool.metadata.config_schema();
-        let read = execute::typed(words, schema, &mut own);
-        execute::apply(&own, words, context, printer);
-        typed = read?;
-        if own.help {
+        let parsed = param_args::parse(words, schema, &mut options);
+        execute::apply(&options, words, context, printer);
+        inputs = parsed?;
+        if options.help {
             return Ok(execute::help(&executor, &reference));
         }
     }
-    let given = args.params.or(own.options.params);
-    let inputs = parameters::merged(given.as_deref(), typed)?;
+    let given = args.params.or(options.options.params);
+    let inputs = parameters::merged(given.as_deref(), inputs)?;
     let mut request = Request::new(reference).parameters(inputs);
-    request.timeout = args.timeout.or(own.options.timeout);
-    if args.background || own.options.background {
-        return in_background(context, keeper, request, &RunOptions::default());
+    request.timeout = args.timeout.or(options.options.timeout);
+    if args.background || options.options.background {
+        return start_in_background(context, supervisor, request, &Going::default());
     }
-    carried_out(context, keeper, request, RunOptions::default())
+    execute_graph(context, supervisor, request, Going::default())
 }
 
-/// Starts a process of its own that walks. What would not run is told now, not to a log.
-fn in_background(
+/// Starts a background process that runs the graph. Reports errors now rather than in the log.
+fn start_in_background(
     context: &Context,
-    keeper: &mut Keeper,
+    supervisor: &mut EarlySupervisor,
     mut request: Request,
     going: &RunOptions,
 ) -> Outcome {
-    let mut asked = Asked::of(&request, context);
-    validate::refuse(&request.tool, context)?;
+    let mut run_request = RunRequest::new(&request, context);
+    validate::check(&request.tool, context)?;
     request.dry_run = true;
-    let supervisor = execute::supervisor(keeper)?;
-    let (executor, pool) = equipped(context, supervisor, RunOptions::default())?;
+    let supervisor = execute::supervisor_or_start(supervisor)?;
+    let (executor, pool) = executor(context, supervisor, Going::default())?;
     let tool = request.tool.clone();
-    if let Err(error) = execute::carry_out(&executor, &pool, request, &mut Trace::disabled())? {
+    if let Err(error) = execute::run_request_to_end(&executor, &pool, request, &mut Trace::off())? {
         return Ok(execute::refused(&tool, error));
     }
     let Some(id) = &going.resume else {
-        return record::Runs::of(context)?.start(&asked);
+        return record::Runs::new(context)?.start(&run_request);
     };
     let runs = RunStore::new(context.settings.project());
     let found = runs.find(id)?;
@@ -123,16 +124,16 @@ fn in_background(
     let item = &link.item;
     if let Err(refusal) = run.check_resumable(item.bytes(), &item.hash, going.accept_changed) {
         if let Some(difference) = refusal.difference {
-            show_difference(&difference, context);
+            print_difference(&difference, context);
         }
         let failure = Failure::failed(refusal.why.code, refusal.why.message);
         return Err(failure.maybe_hint(refusal.why.hint));
     }
-    asked.resumes(going.accept_changed);
-    record::Runs::of(context)?.start_again(id, &asked)
+    run_request.set_resume(going.accept_changed);
+    record::Runs::new(context)?.restart(id, &run_request)
 }
 
-fn step(args: &StepArgs, context: &Context, keeper: &mut Keeper) -> Outcome {
+fn step(args: &StepArgs, context: &Context, supervisor: &mut EarlySupervisor) -> Outcome {
     let state = parameters::object("--state", args.state.as_deref())?;
     let going = RunOptions {
         resume: args.resume.clone(),
@@ -146,14 +147,14 @@ fn step(args: &StepArgs, context: &Context, keeper: &mut Keeper) -> Outcome {
             let inputs = parameters::merged(args.params.as_deref(), Map::new())?;
             Request::new(id.parse()?).parameters(inputs)
         }
-        None => resumed(context, &going)?,
+        None => original_request(context, &going)?,
     };
-    let going = with_whole_id(context, going)?;
-    carried_out(context, keeper, request, going)
+    let going = with_full_run_id(context, going)?;
+    execute_graph(context, supervisor, request, going)
 }
 
-/// The call that a run was begun with.
-fn resumed(context: &Context, going: &RunOptions) -> Result<Request, Failure> {
+/// The request that a run was started with.
+fn original_request(context: &Context, going: &Going) -> Result<Request, Failure> {
     let run = going.resume.as_deref().unwrap_or_default();
     let run = RunStore::new(context.settings.project())
         .find(run)?
@@ -161,35 +162,35 @@ fn resumed(context: &Context, going: &RunOptions) -> Result<Request, Failure> {
     Ok(Request::new(run.graph().parse()?).parameters(run.inputs().clone()))
 }
 
-fn with_whole_id(context: &Context, mut going: RunOptions) -> Result<RunOptions, Failure> {
+fn with_full_run_id(context: &Context, mut going: Going) -> Result<Going, Failure> {
     if let Some(run) = &going.resume {
         going.resume = Some(RunStore::new(context.settings.project()).find(run)?.id);
     }
     Ok(going)
 }
 
-/// Walks, and tells how it goes and ends.
-fn carried_out(
+/// Runs the graph and reports its progress and outcome.
+fn execute_graph(
     context: &Context,
-    keeper: &mut Keeper,
+    supervisor: &mut EarlySupervisor,
     request: Request,
-    going: RunOptions,
+    going: Going,
 ) -> Outcome {
-    validate::refuse(&request.tool, context)?;
-    let supervisor = execute::supervisor(keeper)?;
-    let (executor, pool) = equipped(context, supervisor, going)?;
+    validate::check(&request.tool, context)?;
+    let supervisor = execute::supervisor_or_start(supervisor)?;
+    let (executor, pool) = executor(context, supervisor, going)?;
     let tool = request.tool.clone();
-    match execute::carry_out(&executor, &pool, request, &mut Trace::disabled())? {
+    match execute::run_request_to_end(&executor, &pool, request, &mut Trace::off())? {
         Ok(envelope) => {
-            tell(&envelope, context);
+            print_outcome(&envelope, context);
             execute::report(envelope, context)
         }
         Err(error) => Ok(execute::refused(&tool, error)),
     }
 }
 
-/// An executor whose graphs tell how they go.
-fn equipped(
+/// An executor whose graphs print their progress.
+fn executor(
     context: &Context,
     supervisor: Arc<Supervisor>,
     going: RunOptions,
@@ -203,42 +204,42 @@ fn equipped(
     Ok((executor, pool))
 }
 
-/// What a person wants to know beside the result.
-fn tell(envelope: &Envelope, context: &Context) {
+/// Prints the state of a run that did not complete, and changes of its graph.
+fn print_outcome(envelope: &Envelope, context: &Context) {
     let printer = context.printer;
     if printer.quiet {
         return;
     }
-    let noted = |name: &str| envelope.metadata.get(name).and_then(Value::as_str);
-    if let Some(difference) = noted("difference") {
-        show_difference(difference, context);
+    let note = |name: &str| envelope.metadata.get(name).and_then(Value::as_str);
+    if let Some(difference) = note("difference") {
+        print_difference(difference, context);
     }
-    // One that came to its end has told so.
-    let status = noted("run_status").filter(|status| *status != "completed");
-    if let (Some(run), Some(status)) = (noted("run_id"), status) {
-        let place = match status {
+    // A completed run has printed its end.
+    let status = note("run_status").filter(|status| *status != "completed");
+    if let (Some(run), Some(status)) = (note("run_id"), status) {
+        let preposition = match status {
             "paused" | "limit" => "before",
             _ => "at",
         };
-        let node = noted("node").map(|node| format!(" {place} {}", plain(node)));
+        let node = note("node").map(|node| format!(" {preposition} {}", sanitize(node)));
         let node = node.unwrap_or_default();
-        let words = format!("run {run} {status}{node}");
-        printer.aside(&format!("{}\n", paint(DIM, words)));
+        let text = format!("run {} {status}{node}", short_id(run));
+        printer.print_stderr(&format!("{}\n", paint(DIM, text)));
     }
 }
 
-/// Shows what is different about a graph.
-fn show_difference(difference: &str, context: &Context) {
+/// Prints the difference between the graph of a run and the current one.
+fn print_difference(difference: &str, context: &Context) {
     if context.printer.quiet {
         return;
     }
     for line in difference.lines() {
-        let line = plain(line);
+        let line = sanitize(line);
         let line = match line.chars().next() {
             Some('+') => format!("{}\n", paint(GOOD, line)),
             Some('-') => format!("{}\n", paint(BAD, line)),
             _ => format!("{line}\n"),
         };
-        context.printer.aside(&line);
+        context.printer.print_stderr(&line);
     }
 }

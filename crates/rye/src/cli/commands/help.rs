@@ -1,4 +1,4 @@
-//! `rye help`: a command in its own words, or a page of the documentation.
+//! `rye help`: prints the help of a command, or a page of the documentation.
 
 use clap::CommandFactory as _;
 use rye_mcp::{GatewayError, GatewayResult, ToolReply};
@@ -27,41 +27,41 @@ macro_rules! topics {
 }
 
 const TOPICS: &[Topic] = topics! {
-    "concepts": "the words, and the two rules",
-    "tutorial": "from an empty folder to an agent with an approved tool",
-    "items": "what an item is, where it lives, and which of two wins",
-    "tools": "the tools that ship, and how to write one over HTTP",
-    "runtimes": "how a tool is run, how to write one in any language, how to add a language",
-    "executing": "to run a tool, in the foreground or in the background",
-    "sessions": "an agent's work, its gates, and what happens when a process dies",
-    "compaction": "what a model reads of a history that has grown long",
+    "concepts": "terms and principles",
+    "tutorial": "from an empty directory to an agent with an approved tool",
+    "items": "what items are, where they live, which one wins",
+    "tools": "built-in tools, and how to write HTTP tools",
+    "runtimes": "how tools run, and how to add a language",
+    "executing": "running tools in the foreground and background",
+    "sessions": "agent sessions, gates and crash recovery",
+    "compaction": "how long histories fit into the context window",
     "roles": "roles, skills, rules and structured results",
-    "replay": "a session run again, offline, and what differs",
-    "approvals": "what an agent may do without asking, and how decisions are proven",
-    "security": "what is promised, and what is not",
-    "models": "which models there are, their keys, and what happens when one does not answer",
-    "signing": "to sign, trust and revoke, and what to do when something does not verify",
-    "search": "how items are found",
+    "replay": "replaying a session offline",
+    "approvals": "what agents may do without asking, and how decisions are proven",
+    "security": "security guarantees and their limits",
+    "models": "models, API keys and failover",
+    "signing": "signing, trusting and revoking keys",
+    "search": "how search works",
     "vault": "passwords and tokens for tools",
-    "configuration": "settings, and where each value is from",
-    "graphs": "programs of steps and decisions, walked durably",
-    "mcp": "the five tools of the MCP server, and how clients connect",
-    "mcp-servers": "the tools of other MCP servers as items",
+    "configuration": "settings and environment variables",
+    "graphs": "durable state graphs",
+    "mcp": "the MCP server and how clients connect",
+    "mcp-servers": "tools of third-party MCP servers",
 };
 
-/// What a model needs to begin.
-const FIVE: &str = "\
-Five tools reach any number of signed items.
+/// Introduction for models that use the MCP server.
+const MODEL_INTRODUCTION: &str = "\
+Five tools give access to all signed items.
 
-1. search {\"query\": \"count words\"} finds items and gives their ids.
-2. load {\"item_type\": \"tool\", \"item_id\": ID} shows an item: its content, the schema of its parameters, who signed it.
-3. execute {\"item_type\": \"tool\", \"item_id\": ID, \"parameters\": {…}} runs a tool. All that it is made of is verified first; \
-dry_run checks without running; async starts it and answers at once. A tool that needs an approval asks the person.
-4. sign {\"item_type\": \"tool\", \"item_id\": ID} signs an item of the project after it was written or changed. What is not signed does not run.
-5. help {\"topic\": TOPIC} explains.
+1. search {\"query\": \"count words\"} finds items and returns their ids.
+2. load {\"item_type\": \"tool\", \"item_id\": ID} returns an item: its content, parameter schema and signer.
+3. execute {\"item_type\": \"tool\", \"item_id\": ID, \"parameters\": {…}} runs a tool after verifying its whole chain. \
+dry_run only verifies; async starts the tool and returns immediately. A tool that needs approval asks the user.
+4. sign {\"item_type\": \"tool\", \"item_id\": ID} signs a new or changed item of the project. Unsigned items do not run.
+5. help {\"topic\": TOPIC} explains a topic.
 
 Items are files: .ai/tools/ID.py (or .sh, .js, .yaml …), .ai/directives/ID.md, .ai/knowledge/ID.md. \
-An item of the project goes before one of the user, and that before one that ships.
+Items of the project take precedence over those of the user, and those over built-in ones.
 ";
 
 pub(crate) fn run(args: &HelpArgs) -> Outcome {
@@ -69,33 +69,33 @@ pub(crate) fn run(args: &HelpArgs) -> Outcome {
         return Ok(Box::new(Overview));
     };
     let page = topic(first).filter(|_| args.topic.len() == 1);
-    let asked = args.topic.join(" ");
+    let topic = args.topic.join(" ");
     let text = match (command(&args.topic), page) {
-        // Some pages have the name of the command that they are about.
+        // Some pages have the name of their command.
         (Some(command), Some(page)) => format!("{}\n\n{}", command.trim_end(), page.text),
         (Some(command), None) => command,
         (None, Some(page)) => page.text.to_owned(),
         (None, None) => {
-            let message = format!("there is no command or topic `{asked}`");
+            let message = format!("unknown command or topic `{topic}`");
             return Err(Failure::usage(message).hint("rye help"));
         }
     };
-    Ok(Box::new(Text { topic: asked, text }))
+    Ok(Box::new(HelpText { topic, text }))
 }
 
-/// The same for models, which have no command line.
-pub(crate) fn for_models(asked: Option<&str>) -> GatewayResult {
+/// Help for models, which have no command line.
+pub(crate) fn for_models(name: Option<&str>) -> Answer {
     let names: Vec<_> = TOPICS.iter().map(|topic| topic.name).collect();
-    let text = match asked {
+    let text = match name {
         None | Some("") => {
             let topics = TOPICS.iter();
             let topics = topics.map(|topic| format!("- {}: {}\n", topic.name, topic.about));
-            format!("{FIVE}\nTopics:\n{}", topics.collect::<String>())
+            format!("{MODEL_INTRODUCTION}\nTopics:\n{}", topics.collect::<String>())
         }
         Some(name) => {
             let topic = topic(name).ok_or_else(|| {
-                let message = format!("there is no topic `{name}`");
-                GatewayError::new("not_found", message).hint(format!("one of {}", names.join(", ")))
+                let message = format!("unknown topic `{name}`");
+                Refusal::new("not_found", message).hint(format!("one of {}", names.join(", ")))
             })?;
             topic.text.to_owned()
         }
@@ -110,7 +110,7 @@ fn topic(name: &str) -> Option<&'static Topic> {
     TOPICS.iter().find(|topic| topic.name == name)
 }
 
-/// The help of the command that these words name.
+/// The help of a command and its subcommands.
 fn command(words: &[String]) -> Option<String> {
     let mut root = Cli::command();
     root.build();
@@ -121,7 +121,7 @@ fn command(words: &[String]) -> Option<String> {
     Some(command.render_long_help().ansi().to_string())
 }
 
-/// What there is to explain.
+/// The list of commands and topics.
 struct Overview;
 
 impl Report for Overview {
@@ -136,19 +136,19 @@ impl Report for Overview {
     fn show(&self, page: &mut Page) {
         page.text(&Cli::command().render_help().ansi().to_string());
         page.line("");
-        page.line(paint(BOLD, "Topics, for `rye help TOPIC`:"));
+        page.line(paint(BOLD, "Topics:"));
         for topic in TOPICS {
             page.line(format_args!("  {:<14} {}", topic.name, topic.about));
         }
     }
 }
 
-struct Text {
+struct HelpText {
     topic: String,
     text: String,
 }
 
-impl Report for Text {
+impl Report for HelpText {
     fn json(&self) -> Value {
         json!({ "topic": self.topic, "text": anstream::adapter::strip_str(&self.text).to_string() })
     }

@@ -1,4 +1,4 @@
-//! `rye init`
+//! `rye init`: creates a signing key, the directories of a project and a sample tool.
 
 use std::path::{Path, PathBuf};
 
@@ -18,123 +18,127 @@ use crate::cli::failure::Failure;
 use crate::cli::page::{DIM, GOOD, Page, paint};
 use crate::cli::printer::{Outcome, Report};
 
-const FOLDERS: [&str; 4] = ["tools", "directives", "knowledge", "config"];
+const DIRS: [&str; 4] = ["tools", "directives", "knowledge", "config"];
 const SAMPLE: &str = "tools/hello.py";
 const SAMPLE_TEXT: &str = include_str!("init/hello.py");
 
 pub(crate) fn run(args: &InitArgs, context: &Context) -> Outcome {
-    let mut made = Made::default();
-    let (key, fresh) = own_key(args, context, &mut made)?;
-    if !fresh {
-        own_trust(args, context, &key, &mut made)?;
+    let mut report = InitReport::default();
+    let (key, is_new) = ensure_key(args, context, &mut report)?;
+    if !is_new {
+        ensure_trust(args, context, &key, &mut report)?;
     }
-    folders(context.settings.project(), &mut made)?;
-    hide(context.settings.project(), &mut made)?;
-    sample(context, &key, &mut made)?;
-    Ok(Box::new(made))
+    create_dirs(context.settings.project(), &mut report)?;
+    write_gitignore(context.settings.project(), &mut report)?;
+    write_sample(context, &key, &mut report)?;
+    Ok(Box::new(report))
 }
 
-/// The key, and whether it was made now, with its trust file.
-fn own_key(
+/// Returns the user's key, and whether it was generated now, together with its trust file.
+fn ensure_key(
     args: &InitArgs,
     context: &Context,
-    made: &mut Made,
+    report: &mut InitReport,
 ) -> Result<(SigningKey, bool), Failure> {
     let keys = context.own_keys()?;
     let path = keys.pair_files().private;
     match keys.load_signing_key() {
         Ok(key) => {
-            made.there("signing key", path);
+            report.existing("signing key", path);
             Ok((key, false))
         }
         Err(UserKeyError::Missing(_)) => {
             let key = match keys.generate(&owner(args.owner.as_deref()), Existing::Refuse) {
-                // Another call was quicker.
-                Err(UserKeyError::Exists(_)) => {
-                    made.there("signing key", path);
-                    return Ok((keys.load_signing_key()?, false));
+                // Another process was faster.
+                Err(OwnKeyError::Exists(_)) => {
+                    report.existing("signing key", path);
+                    return Ok((keys.signing()?, false));
                 }
                 outcome => outcome?,
             };
-            made.made("signing key", path);
-            made.made("trust in it", keys.trust_path(key.public().fingerprint()));
+            report.created("signing key", path);
+            report.created("trust file", keys.trust_path(key.public().fingerprint()));
             Ok((key, true))
         }
         Err(error) => Err(error.into()),
     }
 }
 
-/// Trusts the user's key, unless somebody has decided otherwise.
-fn own_trust(
+/// Trusts the user's key, unless it was revoked or its trust file is invalid.
+fn ensure_trust(
     args: &InitArgs,
     context: &Context,
     key: &SigningKey,
-    made: &mut Made,
+    report: &mut InitReport,
 ) -> Result<(), Failure> {
     let keys = context.own_keys()?;
     let fingerprint = key.public().fingerprint();
     let path = keys.trust_path(fingerprint);
     let library = context.library()?;
-    match library.trust().key_status(fingerprint) {
-        Ok(trusted) => made.there("trust in it", trusted.path.clone()),
-        Err(DistrustReason::Revoked(revocation)) => {
-            let text = format!("your key does not count: {revocation}");
+    match library.trust().standing(fingerprint) {
+        Ok(trusted) => report.existing("trust file", trusted.path.clone()),
+        Err(Distrust::Revoked(revocation)) => {
+            let text = format!("your key is not trusted: {revocation}");
             context
                 .printer
                 .warn(&text, Some("rye keys generate --force"));
         }
-        Err(DistrustReason::Unknown { .. }) if path.symlink_metadata().is_ok() => {
-            let text = format!("{} does not count, and is left as it is", path.display());
+        Err(Distrust::Unknown { .. }) if path.symlink_metadata().is_ok() => {
+            let text = format!("trust file {} is invalid and left unchanged", path.display());
             let hint = format!("rm {} && rye init", shell_word(&path));
             context.printer.warn(&text, Some(&hint));
         }
         Err(DistrustReason::Unknown { .. }) => {
             let path = keys.trust_own(key, &owner(args.owner.as_deref()))?;
-            made.made("trust in it", path);
+            report.created("trust file", path);
         }
     }
     Ok(())
 }
 
-fn folders(project: &Path, made: &mut Made) -> Result<(), Failure> {
+fn create_dirs(project: &Path, report: &mut InitReport) -> Result<(), Failure> {
     durable::create_folder(project, 0o755)?;
-    for name in FOLDERS {
+    for name in DIRS {
         let relative = Path::new(".ai").join(name);
         let path = project.join(&relative);
-        // Whether anything is there is asked first: another call may make it meanwhile.
+        // Check before creating: another process may create it meanwhile.
         let is_new = path.symlink_metadata().is_err();
         if !is_new && !path.is_dir() && !path.is_symlink() {
             return Err(SpaceError::NotADirectory(path).into());
         }
         durable::create_folder_beneath(project, relative, 0o755)?;
         if is_new {
-            made.made("folder", path);
+            report.created("directory", path);
         } else {
-            made.there("folder", path);
+            report.existing("directory", path);
         }
     }
     Ok(())
 }
 
-/// What runs of graphs write down is this machine's, and stays out of the repository.
-fn hide(project: &Path, made: &mut Made) -> Result<(), Failure> {
+/// Keeps the records of graph runs, which belong to this machine, out of the repository.
+fn write_gitignore(project: &Path, report: &mut InitReport) -> Result<(), Failure> {
     let path = project.join(".ai/state/.gitignore");
     let is_new = path.symlink_metadata().is_err();
     RunStore::new(project).hide()?;
     if is_new {
-        made.made("gitignore", path);
+        report.created("gitignore", path);
     } else {
-        made.there("gitignore", path);
+        report.existing("gitignore", path);
     }
     Ok(())
 }
 
-/// Writes and signs the sample, unless the project has an item of its name.
-fn sample(context: &Context, key: &SigningKey, made: &mut Made) -> Result<(), Failure> {
+/// Writes and signs the sample tool, unless the project already has a tool with its name.
+fn write_sample(
+    context: &Context,
+    key: &SigningKey,
+    report: &mut InitReport,
+) -> Result<(), Failure> {
     let reference: ItemRef = "tool:hello".parse()?;
     let library = context.library()?;
     let roots = library.spaces();
-    // Where the project is the user's own folder, its space is the user's.
+    // If the project directory is the user's, its space is the user space.
     let root = roots
         .roots_in(Space::Project)
         .next()
@@ -144,62 +148,66 @@ fn sample(context: &Context, key: &SigningKey, made: &mut Made) -> Result<(), Fa
     };
     match library.find(&reference) {
         Ok(found) if std::ptr::eq(found.root, root) => {
-            made.there("sample tool", found.path());
+            report.existing("sample tool", found.path());
             return Ok(());
         }
         Ok(_) | Err(LookupError::NotFound { .. }) => {}
         Err(error) => return Err(error.into()),
     }
-    let path = place(root)?;
+    let path = sample_path(root)?;
     match durable::write(&path, SAMPLE_TEXT.as_bytes(), 0o644, Existing::Refuse) {
-        // Another call was quicker, and signs it.
+        // Another process was faster, and signs it.
         Err(WriteError::Exists(path)) => {
-            made.there("sample tool", path);
+            report.existing("sample tool", path);
             return Ok(());
         }
         outcome => outcome?,
     }
     let found = library.find(&reference)?;
     library.sign(&found, key, None)?;
-    made.made("sample tool", found.path());
+    report.created("sample tool", found.path());
     Ok(())
 }
 
-/// Where the sample goes, by no link that leads out of the space.
-fn place(root: &Root) -> Result<PathBuf, Failure> {
-    let (above, name) = SAMPLE.rsplit_once('/').unwrap_or(("", SAMPLE));
-    let folder = root.real_path(above)?;
-    let folder = folder.ok_or_else(|| SpaceError::NotADirectory(root.path_to(above)))?;
-    Ok(folder.join(name))
+/// Path of the sample tool. Fails if a link leads out of the space.
+fn sample_path(root: &Root) -> Result<PathBuf, Failure> {
+    let (parent, name) = SAMPLE.rsplit_once('/').unwrap_or(("", SAMPLE));
+    let dir = root.real_path(parent)?;
+    let dir = dir.ok_or_else(|| SpaceError::NotAFolder(root.path_of(parent)))?;
+    Ok(dir.join(name))
 }
 
-/// What was made and what was there.
+/// What was created and what existed: name, path, whether it was created.
 #[derive(Default)]
-struct Made(Vec<(&'static str, PathBuf, bool)>);
+struct InitReport(Vec<(&'static str, PathBuf, bool)>);
 
-impl Made {
-    fn made(&mut self, what: &'static str, path: PathBuf) {
+impl InitReport {
+    fn created(&mut self, what: &'static str, path: PathBuf) {
         self.0.push((what, path, true));
     }
 
-    fn there(&mut self, what: &'static str, path: PathBuf) {
+    fn existing(&mut self, what: &'static str, path: PathBuf) {
         self.0.push((what, path, false));
     }
 }
 
-impl Report for Made {
+impl Report for InitReport {
     fn json(&self) -> Value {
-        let list = |wanted: bool| -> Vec<_> {
-            let some = self.0.iter().filter(|(_, _, made)| *made == wanted);
+        let list = |created: bool| -> Vec<_> {
+            let some = self.0.iter().filter(|(_, _, is_new)| *is_new == created);
             some.map(|(what, path, _)| json!({ "what": what, "path": path.to_string_lossy() }))
                 .collect()
         };
-        json!({ "made": list(true), "there": list(false) })
+        json!({ "created": list(true), "existing": list(false) })
     }
 
     fn show(&self, page: &mut Page) {
-        for (what, path, made) in &self.0 {
-            let (style, word) = if *made { (GOOD, "made") } else { (DIM, "kept") };
+        for (what, path, is_new) in &self.0 {
+            let (style, word) = if *is_new {
+                (GOOD, "created")
+            } else {
+                (DIM, "exists ")
+            };
             let path = path.display();
             page.line(format_args!("{}  {what:<11}  {path}", paint(style, word)));
         }

@@ -1,4 +1,4 @@
-//! `rye keys generate`, `list`, `trust`, `revoke`, `show`
+//! `rye keys`: generates, lists, trusts and revokes signing keys.
 
 mod list;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::cli::args::{GenerateArgs, KeysCommand, RevokeArgs, TrustArgs};
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::page::{BOLD, DIM, Page, WARN, paint, plain};
+use crate::cli::page::{BOLD, DIM, Page, WARN, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
 use crate::settings;
 
@@ -28,7 +28,7 @@ pub(crate) fn run(command: &KeysCommand, context: &Context) -> Outcome {
     }
 }
 
-/// Whose key it is where nobody says.
+/// The owner of a key: the given name, or the login name.
 pub(super) fn owner(given: Option<&str>) -> String {
     let login = || Some(settings::variable("USER")?.to_string_lossy().into_owned());
     given
@@ -46,11 +46,11 @@ fn generate(args: &GenerateArgs, context: &Context) -> Outcome {
     let keys = context.own_keys()?;
     let owner = owner(args.owner.as_deref());
     let key = keys.generate(&owner, existing)?;
-    Ok(Box::new(Own {
+    Ok(Box::new(OwnKey {
         key: key.public().clone(),
         private: keys.pair_files().private,
         trusted: true,
-        made: true,
+        is_new: true,
     }))
 }
 
@@ -58,24 +58,24 @@ fn show(context: &Context) -> Outcome {
     let keys = context.own_keys()?;
     let key = keys.load_signing_key()?.public().clone();
     let library = context.library()?;
-    let trusted = library.trust().key_status(key.fingerprint()).is_ok();
-    Ok(Box::new(Own {
+    let trusted = library.trust().standing(key.fingerprint()).is_ok();
+    Ok(Box::new(OwnKey {
         key,
         private: keys.pair_files().private,
         trusted,
-        made: false,
+        is_new: false,
     }))
 }
 
 /// The user's own key.
-struct Own {
+struct OwnKey {
     key: PublicKey,
     private: PathBuf,
     trusted: bool,
-    made: bool,
+    is_new: bool,
 }
 
-impl Report for Own {
+impl Report for OwnKey {
     fn json(&self) -> Value {
         json!({
             "fingerprint": self.key.fingerprint(),
@@ -86,13 +86,13 @@ impl Report for Own {
     }
 
     fn show(&self, page: &mut Page) {
-        let word = if self.made { "made key" } else { "key" };
+        let word = if self.is_new { "generated key" } else { "key" };
         let fingerprint = paint(BOLD, self.key.fingerprint());
         page.line(format_args!("{word} {fingerprint}"));
-        let path = format!("private half: {}", self.private.display());
+        let path = format!("private key: {}", self.private.display());
         page.line(paint(DIM, path));
         if !self.trusted {
-            page.line(paint(WARN, "it is not trusted; rye init makes it so"));
+            page.line(paint(WARN, "not trusted; to trust it: rye init"));
         }
         page.text(&self.key.to_pem());
     }
@@ -107,24 +107,24 @@ fn trust(args: &TrustArgs, context: &Context) -> Outcome {
     let signer = keys.load_signing_key()?;
     let fingerprint = file.key.fingerprint();
     let library = context.library()?;
-    if let Err(DistrustReason::Revoked(revocation)) = library.trust().key_status(fingerprint) {
-        let message = format!("it stays untrusted: {revocation}");
+    if let Err(Distrust::Revoked(revocation)) = library.trust().standing(fingerprint) {
+        let message = format!("cannot trust key {fingerprint}: {revocation}");
         let hint = format!("rm {}", shell_word(&revocation.path));
         return Err(Failure::new(Exit::Permission, "revoked_key", message).hint(hint));
     }
-    let whose = file.owner.as_deref().unwrap_or("unknown").to_owned();
+    let owner = file.owner.as_deref().unwrap_or("unknown").to_owned();
     if !args.yes {
         let question =
-            format!("fingerprint {fingerprint}\nowner       {whose}\ntrust what this key signs?");
+            format!("fingerprint {fingerprint}\nowner       {owner}\nTrust this key?");
         let hint = format!("rye keys trust {} --yes", shell_word(&args.file));
-        ask(context, &question, "trusting a key", &hint)?;
+        confirm(context, &question, "trusting a key", &hint)?;
     }
-    // A person's word stands before what the file may say of how it came to be believed.
+    // The user's decision replaces the provenance in the file.
     let path = keys.trust(&file, &signer)?;
-    Ok(Box::new(Decided {
+    Ok(Box::new(KeyDecision {
         word: "trusted",
         fingerprint,
-        owner: Some(whose),
+        owner: Some(owner),
         path,
     }))
 }
@@ -136,24 +136,24 @@ fn revoke(args: &RevokeArgs, context: &Context) -> Outcome {
     let own = signer.public().fingerprint() == fingerprint;
     if own && !args.yes {
         let question =
-            format!("{fingerprint} is your own key; nothing you have signed will run.\nrevoke it?");
+            format!("{fingerprint} is your own key; nothing you signed will run.\nRevoke it?");
         let hint = format!("rye keys revoke {fingerprint} --yes");
-        ask(context, &question, "revoking your own key", &hint)?;
+        confirm(context, &question, "revoking your own key", &hint)?;
     }
     let library = context.library()?;
     let standing = library.trust().key_status(fingerprint);
     if let Err(DistrustReason::Revoked(revocation)) = &standing
         && revocation.path.starts_with(context.settings.user_space()?)
     {
-        let message = format!("there is nothing to do: {revocation}");
-        let hint = format!("to revoke it anew: rm {}", shell_word(&revocation.path));
+        let message = format!("already revoked: {revocation}");
+        let hint = format!("rm {}", shell_word(&revocation.path));
         return Err(Failure::failed("revoked_key", message).hint(hint));
     }
     let standing = standing.ok();
     let key = standing.as_ref().map(|trusted| &trusted.key);
     let key = if own { Some(signer.public()) } else { key };
     let path = keys.revoke(fingerprint, args.reason.as_deref(), key, &signer)?;
-    Ok(Box::new(Decided {
+    Ok(Box::new(KeyDecision {
         word: "revoked",
         fingerprint,
         owner: standing.and_then(|trusted| trusted.owner.clone()),
@@ -161,15 +161,15 @@ fn revoke(args: &RevokeArgs, context: &Context) -> Outcome {
     }))
 }
 
-/// A person decides; without one it takes `--yes`.
-pub(super) fn ask(
+/// Asks for confirmation. Fails without a terminal, with `hint` as the non-interactive command.
+pub(super) fn confirm(
     context: &Context,
     question: &str,
-    what: &str,
+    action: &str,
     hint: &str,
 ) -> Result<(), Failure> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        let message = format!("{what} is asked for on a terminal, and this is none");
+        let message = format!("{action} needs confirmation, but there is no terminal");
         return Err(Failure::new(Exit::Permission, "needs_yes", message).hint(hint));
     }
     match context.printer.confirm(question) {
@@ -186,14 +186,14 @@ pub(super) fn ask(
     }
 }
 
-struct Decided {
+struct KeyDecision {
     word: &'static str,
     fingerprint: Fingerprint,
     owner: Option<String>,
     path: PathBuf,
 }
 
-impl Report for Decided {
+impl Report for KeyDecision {
     fn json(&self) -> Value {
         json!({
             "state": self.word,
@@ -206,9 +206,9 @@ impl Report for Decided {
     fn show(&self, page: &mut Page) {
         let owner = self.owner.as_deref().unwrap_or_default();
         let fingerprint = paint(BOLD, self.fingerprint);
-        let line = format!("{} {fingerprint} {}", self.word, plain(owner));
+        let line = format!("{} {fingerprint} {}", self.word, sanitize(owner));
         page.line(line.trim_end());
-        let undo = format!("to take it back: rm {}", shell_word(&self.path));
+        let undo = format!("to undo: rm {}", shell_word(&self.path));
         page.line(paint(DIM, undo));
     }
 }

@@ -1,4 +1,4 @@
-//! `rye load`
+//! `rye load`: shows an item, or copies it to another space.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use rye_items::metadata::Metadata;
 use rye_items::{Coverage, Item, ItemKind, ItemRef, Library, Space, SpaceError, Spaces, Verified};
 use serde_json::{Map, Value, json};
 
-use super::keys;
+use super::keys::confirm;
 use crate::cli::args::LoadArgs;
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::page::{BOLD, DIM, GOOD, Page, WARN, paint, plain};
-use crate::cli::printer::{Outcome, Printer, Report, Written};
+use crate::cli::page::{BOLD, DIM, GOOD, Page, WARN, paint, sanitize};
+use crate::cli::printer::{AlreadyPrinted, Outcome, Printer, Report};
 
 pub(crate) fn run(args: &LoadArgs, context: &Context) -> Outcome {
     let reference: ItemRef = args.item.parse()?;
@@ -22,7 +22,7 @@ pub(crate) fn run(args: &LoadArgs, context: &Context) -> Outcome {
     let found = library.find(&reference)?;
     let item = library.verify(&found, &library.trust())?;
     if let Some(waived) = &item.waived {
-        let text = format!("RYE_DEV_MODE lets it pass: {waived}");
+        let text = format!("unverified item accepted because of RYE_DEV_MODE: {waived}");
         context.printer.warn(&text, Some(&waived.hint()));
     }
     if args.content && !context.printer.json {
@@ -32,34 +32,34 @@ pub(crate) fn run(args: &LoadArgs, context: &Context) -> Outcome {
                 format_args!("cannot write to standard output: {error}"),
             )
         })?;
-        return Ok(Box::new(Written));
+        return Ok(Box::new(AlreadyPrinted));
     }
     if let Some(space) = args.to {
-        let copy = NewCopy::of(item, &found.relative, space.into(), context)?;
+        let copy = NewCopy::new(item, &found.relative, space.into(), context)?;
         if copy.item.reference.kind == ItemKind::Config && !args.yes {
             let question = copy.question();
             let hint = format!("rye load {} --to {} --yes", copy.item.reference, copy.space);
-            keys::ask(context, &question, "copying configuration", &hint)?;
+            confirm(context, &question, "copying configuration", &hint)?;
         }
-        return copy.make(&library, context);
+        return copy.write(&library, context);
     }
     let metadata = library.metadata(&item)?;
     let shadowed = library.shadowed(&found);
-    let shadowed = shadowed.iter().map(rye_items::ItemFile::path).collect();
-    Ok(Box::new(Loaded {
+    let shadowed = shadowed.iter().map(rye_items::Found::path).collect();
+    Ok(Box::new(LoadReport {
         item,
         metadata,
         shadowed,
     }))
 }
 
-struct Loaded {
+struct LoadReport {
     item: Verified<Item>,
     metadata: Arc<Metadata>,
     shadowed: Vec<PathBuf>,
 }
 
-impl Report for Loaded {
+impl Report for LoadReport {
     fn json(&self) -> Value {
         let Self {
             item,
@@ -89,49 +89,49 @@ impl Report for Loaded {
     fn show(&self, page: &mut Page) {
         let Self { item, metadata, .. } = self;
         page.line(paint(BOLD, &item.reference));
-        let mut about = |name: &str, value: &str| {
+        let mut field = |name: &str, value: &str| {
             if !value.is_empty() {
                 let name = paint(DIM, format!("{name:<12}"));
-                page.line(format_args!("  {name} {}", plain(value)));
+                page.line(format_args!("  {name} {}", sanitize(value)));
             }
         };
-        about("description", metadata.description().unwrap_or_default());
-        about("version", metadata.version().unwrap_or_default());
-        about("runs under", metadata.executor_id().unwrap_or_default());
-        about("parameters", &metadata.parameter_names().join(", "));
-        about("space", item.space.as_str());
-        about("file", &item.path.display().to_string());
+        field("description", metadata.description().unwrap_or_default());
+        field("version", metadata.version().unwrap_or_default());
+        field("runtime", metadata.executor_id().unwrap_or_default());
+        field("parameters", &metadata.parameter_names().join(", "));
+        field("space", item.space.as_str());
+        field("file", &item.path.display().to_string());
         for path in &self.shadowed {
-            about("shadows", &path.display().to_string());
+            field("shadows", &path.display().to_string());
         }
         page.line(format_args!(
             "  {} {}",
-            paint(DIM, format_args!("{:<12}", "verification")),
-            vouched(item)
+            paint(DIM, format_args!("{:<12}", "signature")),
+            describe_signature(item)
         ));
         page.line("");
         let content = String::from_utf8_lossy(item.content());
-        page.line(plain(content.trim_end()));
+        page.line(sanitize(content.trim_end()));
     }
 }
 
-fn vouched(item: &Item) -> String {
+fn describe_signature(item: &Item) -> String {
     let Some(signer) = &item.signer else {
-        return paint(WARN, "none: RYE_DEV_MODE").to_string();
+        return paint(WARN, "none (RYE_DEV_MODE)").to_string();
     };
     let fingerprint = signer.key.fingerprint();
     let owner = signer.owner.as_deref().unwrap_or_default();
     let line = item.signature.as_ref();
     let time = line.map_or("", |line| &line.time);
     let provenance = line.and_then(|line| line.provenance.as_deref());
-    let provenance = provenance.map_or_else(String::new, |from| format!(", says to be {from}"));
+    let provenance = provenance.map_or_else(String::new, |from| format!(", claims to be {from}"));
     let coverage = match item.coverage {
         Coverage::Whole => "",
-        Coverage::Partial => ", its <directive> element alone",
+        Coverage::Partial => ", covers only its <directive> element",
     };
-    let good = paint(GOOD, "signed");
-    let owner = plain(owner);
-    format!("{good} by {fingerprint} {owner} on {time}{provenance}{coverage}")
+    let signed = paint(GOOD, "signed");
+    let owner = sanitize(owner);
+    format!("{signed} by {fingerprint} {owner} on {time}{provenance}{coverage}")
 }
 
 fn verification(item: &Item) -> Value {
@@ -155,7 +155,7 @@ fn verification(item: &Item) -> Value {
     }
 }
 
-/// The copy that an item's `--to` or `destination` would make.
+/// Prepares the copy of an item to another space.
 pub(crate) fn new_copy(
     reference: &ItemRef,
     space: Space,
@@ -164,43 +164,43 @@ pub(crate) fn new_copy(
     let library = context.library()?;
     let found = library.find(reference)?;
     let item = library.verify(&found, &library.trust())?;
-    NewCopy::of(item, &found.relative, space, context)
+    NewCopy::new(item, &found.relative, space, context)
 }
 
-/// A copy of an item, with its signature, that would be made in another space.
+/// A copy of an item and its signature, not written yet.
 pub(crate) struct NewCopy {
     pub(crate) item: Verified<Item>,
-    /// Where it would be.
+    /// Path of the copy.
     pub(crate) to: PathBuf,
     space: Space,
     relative: String,
 }
 
 impl NewCopy {
-    fn of(
+    fn new(
         item: Verified<Item>,
         relative: &str,
         space: Space,
         context: &Context,
     ) -> Result<Self, Failure> {
         if item.coverage == Coverage::Partial {
-            let message = "only a part of it is signed, so it is not copied";
+            let message = format!("cannot copy {}: only a part of it is signed", item.reference);
             return Err(Failure::failed("partial", message).at(&item.path));
         }
-        // RYE_DEV_MODE is for running a draft where it is.
+        // RYE_DEV_MODE is for running drafts in place.
         if let Some(waived) = &item.waived {
             return Err(waived.clone().into());
         }
-        if item.reference.is_key_file() {
-            let message = format!("{} is about a key and is not copied", item.reference);
+        if item.reference.is_about_keys() {
+            let message = format!("cannot copy {}: it is a trust file", item.reference);
             let hint = format!("rye keys trust {}", shell_word(&item.path));
             return Err(Failure::new(Exit::Permission, "about_keys", message).hint(hint));
         }
-        let folder = match space {
+        let dir = match space {
             Space::User => context.settings.user_space()?,
             _ => context.settings.project(),
         };
-        let to = folder.join(".ai").join(relative);
+        let to = dir.join(".ai").join(relative);
         if to.symlink_metadata().is_ok() {
             return Err(WriteError::Exists(to).into());
         }
@@ -212,7 +212,7 @@ impl NewCopy {
         })
     }
 
-    /// The hash of all bytes that would be written.
+    /// The hash of all bytes of the copy.
     pub(crate) fn hash(&self) -> Hash {
         Hash::of(self.item.bytes())
     }
@@ -228,15 +228,15 @@ impl NewCopy {
         format!("{text}\nfrom: {from}\nto: {to}\nhash: {hash}\nCopy {item} to the {space} space?")
     }
 
-    /// Writes the verified bytes, which keep their signature.
-    pub(crate) fn make(self, library: &Library, context: &Context) -> Outcome {
+    /// Writes the verified bytes, including the signature.
+    pub(crate) fn write(self, library: &Library, context: &Context) -> Outcome {
         let (space, relative) = (self.space, self.relative.as_str());
-        if library.spaces().roots_in(space).next().is_none() {
-            let folder = match space {
+        if library.spaces().of(space).next().is_none() {
+            let dir = match space {
                 Space::User => context.settings.user_space()?,
                 _ => context.settings.project(),
             };
-            durable::create_folder(&folder.join(".ai"), 0o755)?;
+            durable::create_folder(&dir.join(".ai"), 0o755)?;
         }
         let spaces = Spaces::open(
             Some(context.settings.project()),
@@ -246,30 +246,30 @@ impl NewCopy {
         )?;
         let root = spaces.roots_in(space).next();
         let root = root.ok_or_else(|| {
-            let message = "the project's folder is the user's: there is no project space";
+            let message = "no project space: the project directory is the user space";
             Failure::failed("not_found", message).hint("rye load ID --to user")
         })?;
-        let (above, name) = relative.rsplit_once('/').unwrap_or(("", relative));
-        if root.real_path(above)?.is_none() {
-            durable::create_folder(&root.path_to(above), 0o755)?;
+        let (parent, name) = relative.rsplit_once('/').unwrap_or(("", relative));
+        if root.real_path(parent)?.is_none() {
+            durable::create_folder(&root.path_of(parent), 0o755)?;
         }
-        // No link on the way leads out of the space.
-        let real = root.real_path(above)?;
-        let real = real.ok_or_else(|| SpaceError::NotADirectory(root.path_to(above)))?;
+        // Fails if a link leads out of the space.
+        let real = root.real_path(parent)?;
+        let real = real.ok_or_else(|| SpaceError::NotAFolder(root.path_of(parent)))?;
         let path = real.join(name);
         durable::write(&path, self.item.bytes(), 0o644, Existing::Refuse)?;
         let item = self.item.reference.clone();
-        Ok(Box::new(Copied { item, space, path }))
+        Ok(Box::new(CopyReport { item, space, path }))
     }
 }
 
-struct Copied {
+struct CopyReport {
     item: ItemRef,
     space: Space,
     path: PathBuf,
 }
 
-impl Report for Copied {
+impl Report for CopyReport {
     fn json(&self) -> Value {
         json!({ "item": self.item, "space": self.space, "path": self.path.to_string_lossy() })
     }

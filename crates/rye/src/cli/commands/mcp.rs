@@ -1,4 +1,4 @@
-//! `rye mcp`
+//! `rye mcp`: the MCP server, and third-party MCP servers.
 
 mod add;
 mod call;
@@ -12,7 +12,7 @@ mod login;
 mod remove;
 mod serve;
 
-use super::execute::Keeper;
+use super::execute::EarlySupervisor;
 use crate::cli::args::McpCommand;
 use crate::cli::context::Context;
 use crate::cli::printer::Outcome;
@@ -22,16 +22,16 @@ pub(crate) fn run(
     command: McpCommand,
     options: &Options,
     context: &Context,
-    keeper: &mut Keeper,
+    supervisor: &mut EarlySupervisor,
 ) -> Outcome {
     match command {
         McpCommand::Serve(args) => serve::run(&args, options, context),
         McpCommand::Install(args) => install::run(&args, options, context),
-        McpCommand::Add(args) => add::run(&args, context, keeper),
+        McpCommand::Add(args) => add::run(&args, context, supervisor),
         McpCommand::List => list::run(context),
-        McpCommand::Discover(args) => discover::run(&args, context, keeper),
-        McpCommand::Call(args) => call::run(&args, context, keeper),
-        McpCommand::Login(args) => login::log_in(&args, context, keeper),
+        McpCommand::Discover(args) => discover::run(&args, context, supervisor),
+        McpCommand::Call(args) => call::run(&args, context, supervisor),
+        McpCommand::Login(args) => login::log_in(&args, context, supervisor),
         McpCommand::Logout(args) => login::log_out(&args, context),
         McpCommand::Remove(args) => remove::run(&args, context),
         McpCommand::Import(args) => import::run(&args, context),

@@ -1,4 +1,4 @@
-//! `rye models`
+//! `rye models`: lists and tests models.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -12,11 +12,11 @@ use crate::cli::args::{ModelsCommand, TestArgs};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::models::catalogue;
-use crate::cli::page::{BOLD, DIM, Page, paint, plain};
+use crate::cli::page::{BOLD, DIM, Page, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::table::{Cell, Table};
 
-/// Enough for a model that thinks before it says a word.
+/// Maximum output of a test; enough for a model that thinks first.
 const MAX_OUTPUT: u64 = 1024;
 
 pub(crate) fn run(command: &ModelsCommand, context: &Context) -> Outcome {
@@ -46,14 +46,14 @@ struct List {
 
 impl Report for List {
     fn json(&self) -> Value {
-        let models: Vec<_> = self.models.iter().map(described).collect();
+        let models: Vec<_> = self.models.iter().map(model_json).collect();
         json!({ "default": self.default, "models": models })
     }
 
     fn show(&self, page: &mut Page) {
         let mut table = Table::new(["MODEL", "WINDOW", "OUTPUT", "$/M IN", "$/M OUT", "READY"]);
         for model in &self.models {
-            // `rye models test` says how to set a missing key.
+            // `rye models test` tells how to set a missing key.
             let ready = match (&model.usable, &model.missing_key) {
                 (Ok(()), _) => Cell::new("yes"),
                 (Err(_), Some(key)) => Cell::styled(DIM, format!("needs {key}")),
@@ -76,12 +76,12 @@ impl Report for List {
         page.table(&table);
     }
 
-    fn next(&self) -> Option<String> {
+    fn next_command(&self) -> Option<String> {
         Some("rye models test NAME".to_owned())
     }
 }
 
-fn described(model: &ModelSummary) -> Value {
+fn model_json(model: &ModelSummary) -> Value {
     json!({
         "name": model.name,
         "api": model.api,
@@ -104,8 +104,8 @@ fn thousands(tokens: u64) -> String {
     format!("{}k", tokens / 1000)
 }
 
-/// Asks a model something small.
-fn test(name: String, model: &dyn Model) -> Result<Tested, Failure> {
+/// Sends a short request to a model.
+fn test(name: String, model: &dyn Model) -> Result<TestResult, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -121,14 +121,14 @@ fn test(name: String, model: &dyn Model) -> Result<Tested, Failure> {
         for_summary: false,
     };
     let (began, first) = (Instant::now(), Arc::new(OnceLock::new()));
-    let heard = Arc::clone(&first);
+    let first_delta = Arc::clone(&first);
     let deltas: Deltas = Arc::new(move |_| {
-        heard.get_or_init(|| began.elapsed());
+        first_delta.get_or_init(|| began.elapsed());
     });
     let outcome = runtime.block_on(model.call(request, deltas));
     let took = began.elapsed();
     let answer = outcome.map_err(|error| Failure::failed("model", format!("{name}: {error}")))?;
-    Ok(Tested {
+    Ok(TestResult {
         name,
         first: first.get().copied().unwrap_or(took),
         took,
@@ -136,20 +136,20 @@ fn test(name: String, model: &dyn Model) -> Result<Tested, Failure> {
     })
 }
 
-struct Tested {
+struct TestResult {
     name: String,
     first: Duration,
     took: Duration,
     answer: ModelAnswer,
 }
 
-impl Tested {
+impl TestResult {
     fn text(&self) -> String {
         Message::new(Role::Assistant, self.answer.parts.clone()).content()
     }
 }
 
-impl Report for Tested {
+impl Report for TestResult {
     fn json(&self) -> Value {
         json!({
             "name": self.name,
@@ -164,17 +164,17 @@ impl Report for Tested {
     fn show(&self, page: &mut Page) {
         let usage = &self.answer.usage;
         page.line(format_args!(
-            "{} answers: {}",
-            paint(BOLD, plain(&self.name)),
-            plain(self.text().trim())
+            "{} answered: {}",
+            paint(BOLD, sanitize(&self.name)),
+            sanitize(self.text().trim())
         ));
+        let cost = Duration::from_micros(usage.micro_dollars).as_secs_f64();
         page.line(format_args!(
-            "first word after {} ms, all after {} ms; {} tokens read, {} written, {} millionths of a dollar",
+            "first token after {} ms, complete after {} ms; {} input tokens, {} output tokens, ${cost:.6}",
             self.first.as_millis(),
             self.took.as_millis(),
             usage.input_tokens,
             usage.output_tokens,
-            usage.micro_dollars
         ));
     }
 }

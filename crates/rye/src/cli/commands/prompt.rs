@@ -1,4 +1,4 @@
-//! `rye prompt`
+//! `rye prompt`: sends a prompt to a session and waits for the answer.
 
 mod input;
 
@@ -13,64 +13,63 @@ use serde_json::{Value, json};
 
 use crate::cli::args::PromptArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, with_engine};
+use crate::cli::engine::{EngineOptions, with_engine};
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::follower::{Ended, Follower};
-use crate::cli::going_on::{made_in, with_session};
-use crate::cli::last_words::LastWords;
-use crate::cli::page::{Page, plain};
+use crate::cli::follower::{Follower, PromptOutcome};
+use crate::cli::page::{Page, sanitize};
 use crate::cli::printer::{Outcome, Printer, Report};
+use crate::cli::session_context::{project_metadata, with_session};
+use crate::cli::signal_notice::SignalNotice;
 
 pub(crate) fn run(args: &PromptArgs, context: &Context) -> Outcome {
-    let outcome = prompted(args, context);
+    let outcome = send(args, context);
     match outcome {
-        // Where each line is an event, the last one says how it ended, also if nothing began.
-        Err(failure) if context.printer.json => Ok(Box::new(Refused(failure))),
+        // With --json, the last line is always an outcome, even if the prompt was never sent.
+        Err(failure) if context.printer.json => Ok(Box::new(FailedPrompt(failure))),
         outcome => outcome,
     }
 }
 
-fn prompted(args: &PromptArgs, context: &Context) -> Outcome {
-    let schema = args.schema.as_deref().map(schema).transpose()?;
-    let text = input::asked(&args.text, context.printer)?;
-    let wanted = Wanted {
-        goes_on: true,
+fn send(args: &PromptArgs, context: &Context) -> Outcome {
+    let schema = args.schema.as_deref().map(load_schema).transpose()?;
+    let text = input::prompt_text(&args.text, context.printer)?;
+    let options = EngineOptions {
+        runs_sessions: true,
         sandbox: args.sandbox.map(Into::into),
         workspace: None,
         model: args.model.clone(),
         skills: args.skills.clone(),
     };
-    if let Some(meant) = &args.session {
-        return with_session(context, meant, wanted, async |it| {
+    if let Some(part) = &args.session {
+        return with_session(context, part, options, async |it| {
             let engine = it.engine;
-            let content = checked(args, text, engine, false).await?;
-            // It goes on as soon as it is open: what comes of that is told too.
+            let content = check_and_expand(args, text, engine, false).await?;
+            // Opening a session resumes it: print everything from here on.
             let before = engine.last_event(it.session).await?;
             let session = engine.open_session(it.session, Claim::IfFree).await?;
-            let prompt = prompt(args, content, schema);
-            ask(args, context, engine, &session, (prompt, before)).await
+            let prompt = new_prompt(args, content, schema);
+            follow(args, context, engine, &session, (prompt, before)).await
         });
     }
-    with_engine(context, wanted, async |engine| {
-        // What cannot be asked leaves no session behind.
-        let content = checked(args, text, engine, true).await?;
+    with_engine(context, options, async |engine| {
+        // An invalid prompt leaves no session behind.
+        let content = check_and_expand(args, text, engine, true).await?;
         let new = NewSession {
             workspace: Some(context.settings.project().display().to_string()),
             model: args.model.clone(),
             role: args.role.clone(),
             org_id: args.org.clone(),
-            metadata: made_in(context),
+            metadata: project_metadata(context),
             ..NewSession::default()
         };
         let session = engine.create_session(new).await?;
-        let prompt = prompt(args, content, schema);
-        ask(args, context, engine, &session, (prompt, 0)).await
+        let prompt = new_prompt(args, content, schema);
+        follow(args, context, engine, &session, (prompt, 0)).await
     })
 }
 
-/// What is asked, once it is clear that it can be: the model, the role and the skill are
-/// there.
-async fn checked(
+/// Checks that the model, role and skill exist, and returns the text with the skill expanded.
+async fn check_and_expand(
     args: &PromptArgs,
     text: String,
     engine: &Engine,
@@ -82,7 +81,7 @@ async fn checked(
         let role = role.map_err(|why| Failure::failed("bad_role", why))?;
         model = model.or(role.model);
     }
-    // A session that is there has a model of its own.
+    // An existing session already has a model.
     if is_new || model.is_some() {
         engine
             .check_model(model.as_deref())
@@ -90,111 +89,105 @@ async fn checked(
     }
     let Some(name) = &args.skill else {
         if text.trim().is_empty() {
-            return Err(Failure::usage("there is nothing to ask").hint("rye prompt TEXT"));
+            return Err(Failure::usage("the prompt is empty").hint("rye prompt 'say hello'"));
         }
         return Ok(text);
     };
     let variables = args.variables.iter().cloned().collect();
     let skill = engine.skill(name, &variables).await.map_err(|why| {
-        let hint = format!("rye prompt --skill {name} --var NAME=VALUE …");
+        let hint = format!("rye prompt --skill {name} --var NAME=VALUE");
         Failure::failed("bad_skill", why).hint(hint)
     })?;
     Ok(format!("{}\n\n{text}", skill.trim_end()))
 }
 
-/// The schema of a file.
-fn schema(path: &Path) -> Result<Value, Failure> {
-    let wrong = |why: String| Failure::new(Exit::Usage, "bad_schema", why).at(path);
+/// Reads a JSON Schema from a file.
+fn load_schema(path: &Path) -> Result<Value, Failure> {
+    let invalid = |why: String| Failure::new(Exit::Usage, "bad_schema", why).at(path);
     let bytes = std::fs::read(path).map_err(|error| {
-        let message = format!("the schema {} cannot be read: {error}", path.display());
+        let message = format!("cannot read schema {}: {error}", path.display());
         Failure::new(Exit::Usage, "bad_schema", message)
-            .hint("--schema FILE names a file with a JSON Schema, from the folder you are in")
             .detail("path", path.display().to_string())
     })?;
     let schema: Value =
-        serde_json::from_slice(&bytes).map_err(|error| wrong(format!("it is no JSON: {error}")))?;
-    match schema_error(&schema) {
-        Some(why) => Err(wrong(format!("it is no JSON Schema: {why}"))),
+        serde_json::from_slice(&bytes).map_err(|error| invalid(format!("invalid JSON: {error}")))?;
+    match wrong_schema(&schema) {
+        Some(why) => Err(invalid(format!("invalid JSON Schema: {why}"))),
         None => Ok(schema),
     }
 }
 
-fn prompt(args: &PromptArgs, content: String, schema: Option<Value>) -> Prompt {
+fn new_prompt(args: &PromptArgs, content: String, schema: Option<Value>) -> Prompt {
     Prompt {
         thread: Some(args.thread.clone()),
         model: args.model.clone(),
         role: args.role.clone(),
         schema,
-        limits: args.limits.from(SystemTime::now()),
+        limits: args.limits.to_limits(SystemTime::now()),
         ..Prompt::from(content)
     }
 }
 
-async fn ask(
+async fn follow(
     args: &PromptArgs,
     context: &Context,
     engine: &Engine,
     session: &Session,
     (prompt, after): (Prompt, u64),
 ) -> Outcome {
-    let _last_words = LastWords::prepare(context.printer, session.id(), Some(OUTCOME))?;
+    let _signal_notice = SignalNotice::install(context.printer, session.id(), Some(OUTCOME))?;
     let until = prompt.limits.until;
     let follower = Follower {
         engine,
         session,
         printer: context.printer,
         yes: args.yes,
-        waits: !args.no_wait,
+        wait: !args.no_wait,
         events: context.printer.json,
     };
     let session = session.id().clone();
-    let ended = match follower.ask(prompt, after).await {
-        Ok(ended) => ended,
-        Err(failure) if failure.exit == Exit::Waits => {
-            return Ok(Box::new(Waits { session, failure }));
+    let outcome = match follower.prompt(prompt, after).await {
+        Ok(outcome) => outcome,
+        Err(failure) if failure.exit == Exit::GatePending => {
+            return Ok(Box::new(PendingGate { session, failure }));
         }
         Err(failure) => return Err(failure),
     };
-    if !context.printer.json && ended.reason == TurnEnd::EndTurn {
-        tell_incomplete(&ended, &session, context.printer);
+    if !context.printer.json && outcome.reason == TurnEnd::EndTurn {
+        warn_if_incomplete(&outcome, &session, context.printer);
     }
     let is_late = until.is_some_and(|until| until <= now());
     Ok(Box::new(Answer {
         session,
-        ended,
+        outcome,
         is_late,
     }))
 }
 
-/// Tells whoever reads an answer that it is not all of it.
-fn tell_incomplete(ended: &Ended, session: &SessionId, printer: Printer) {
-    let Some(incomplete) = ended.incomplete else {
+/// Warns about an incomplete answer.
+fn warn_if_incomplete(outcome: &PromptOutcome, session: &SessionId, printer: Printer) {
+    let Some(incomplete) = outcome.incomplete else {
         return;
     };
-    let why = ended.stop_reason.as_deref().unwrap_or_default();
+    let reason = outcome.stop_reason.as_deref().unwrap_or_default();
     let hint = match incomplete {
-        IncompleteReason::OutputLimit => format!(
-            "rye prompt --session {session} 'go on', or a larger `max_output` in models.yaml \
-             or --max-tokens"
-        ),
-        IncompleteReason::Refused => {
-            "ask otherwise, or choose another model: rye models list".to_owned()
-        }
+        Incomplete::OutputLimit => format!("rye prompt --session {} 'continue'", session.short()),
+        Incomplete::Refused => "rye models list".to_owned(),
     };
-    printer.warn(&format!("{incomplete} ({why})"), Some(&hint));
+    printer.warn(&format!("{incomplete} ({reason})"), Some(&hint));
 }
 
 pub(super) fn now() -> Millis {
     Millis(u64::try_from(lillux::time::now().epoch_ms).unwrap_or_default())
 }
 
-/// How each outcome is told apart from events.
+/// Value of `type` in the JSON line with the outcome.
 const OUTCOME: &str = "outcome";
 
-/// It could not be asked, or followed to its end.
-struct Refused(Failure);
+/// A prompt that could not be sent or followed to its end.
+struct FailedPrompt(Failure);
 
-impl Report for Refused {
+impl Report for FailedPrompt {
     fn json(&self) -> Value {
         json!({ "type": OUTCOME })
     }
@@ -206,13 +199,13 @@ impl Report for Refused {
     }
 }
 
-/// It waits at a gate, and nobody waits for it.
-struct Waits {
+/// A prompt that waits at a gate, from which the command detached.
+struct PendingGate {
     session: SessionId,
     failure: Failure,
 }
 
-impl Report for Waits {
+impl Report for PendingGate {
     fn json(&self) -> Value {
         json!({ "type": OUTCOME, "session": self.session })
     }
@@ -223,15 +216,15 @@ impl Report for Waits {
         Some(self.failure.clone())
     }
 
-    fn next(&self) -> Option<String> {
-        Some(format!("rye session resume {}", self.session))
+    fn next_command(&self) -> Option<String> {
+        Some(format!("rye session resume {}", self.session.short()))
     }
 }
 
 struct Answer {
     session: SessionId,
-    ended: Ended,
-    /// Whether its time was up.
+    outcome: PromptOutcome,
+    /// Whether the time limit has passed.
     is_late: bool,
 }
 
@@ -240,35 +233,35 @@ impl Report for Answer {
         let mut json = json!({
             "type": OUTCOME,
             "session": self.session,
-            "answer": self.ended.text,
-            "end": self.ended.reason,
+            "answer": self.outcome.text,
+            "end": self.outcome.reason,
         });
-        if let Some(reason) = &self.ended.stop_reason {
+        if let Some(reason) = &self.outcome.stop_reason {
             json["stop_reason"] = json!(reason);
         }
-        if let Some(incomplete) = self.ended.incomplete {
+        if let Some(incomplete) = self.outcome.incomplete {
             json["incomplete"] = json!(incomplete);
         }
-        if let Some(result) = &self.ended.result {
+        if let Some(result) = &self.outcome.result {
             json["result"] = result.clone();
         }
         json
     }
 
     fn show(&self, page: &mut Page) {
-        if let Some(result) = &self.ended.result {
-            page.line(plain(&format!("{result:#}")));
-        } else if !self.ended.text.is_empty() {
-            page.line(plain(self.ended.text.trim_end()));
+        if let Some(result) = &self.outcome.result {
+            page.line(sanitize(&format!("{result:#}")));
+        } else if !self.outcome.text.is_empty() {
+            page.line(sanitize(self.outcome.text.trim_end()));
         }
     }
 
     fn failure(&self) -> Option<Failure> {
-        self.ended.failure(&self.session, self.is_late)
+        self.outcome.failure(&self.session, self.is_late)
     }
 
-    fn next(&self) -> Option<String> {
-        let went_well = self.ended.reason == TurnEnd::EndTurn;
-        went_well.then(|| format!("rye prompt --session {} …", self.session))
+    fn next_command(&self) -> Option<String> {
+        let answered = self.outcome.reason == TurnEnd::EndTurn;
+        answered.then(|| format!("rye prompt --session {} 'your reply'", self.session.short()))
     }
 }

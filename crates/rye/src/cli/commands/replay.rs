@@ -1,4 +1,4 @@
-//! `rye replay`
+//! `rye replay`: replays a session from its record and reports differences.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -8,36 +8,37 @@ use rye_host::replay::{Difference, Replayed};
 use rye_host::transfer::{self, TransferError};
 use serde_json::{Value, json};
 
-use super::session::unreadable;
+use super::session::transfer_failure;
 use crate::cli::args::ReplayArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, find, replay, with_engine};
+use crate::cli::engine::{EngineOptions, replay, with_engine};
 use crate::cli::failure::Failure;
-use crate::cli::page::{BAD, BOLD, DIM, GOOD, Page, paint, plain};
+use crate::cli::lookup::find_session;
+use crate::cli::page::{BAD, BOLD, DIM, GOOD, Page, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
 
 pub(crate) fn run(args: &ReplayArgs, context: &Context) -> Outcome {
-    let file = Path::new(&args.what);
+    let file = Path::new(&args.source);
     let archives = if file.is_file() {
         let read = File::open(file)
             .map_err(TransferError::from)
             .and_then(|file| transfer::read(BufReader::new(file)));
-        read.map_err(|error| unreadable(file, &error))?.archives
+        read.map_err(|error| transfer_failure(file, &error))?.archives
     } else {
-        with_engine(context, Wanted::default(), async |engine| {
-            let id = find(engine, &args.what).await?;
+        with_engine(context, EngineOptions::default(), async |engine| {
+            let id = find_session(engine, &args.source).await?;
             Ok(engine.export(&id).await?)
         })?
     };
     let archive = archives.first();
-    let archive = archive.ok_or_else(|| Failure::failed("not_found", "there is no session"))?;
+    let archive = archive.ok_or_else(|| Failure::failed("not_found", "the file has no session"))?;
     let replayed = replay(context, archive)?;
-    Ok(Box::new(Shown(replayed)))
+    Ok(Box::new(ReplayReport(replayed)))
 }
 
-struct Shown(Replayed);
+struct ReplayReport(Replayed);
 
-impl Report for Shown {
+impl Report for ReplayReport {
     fn json(&self) -> Value {
         let Replayed {
             prompts,
@@ -61,22 +62,22 @@ impl Report for Shown {
         for Difference { what, lines } in &self.0.differences {
             page.line(paint(
                 BOLD,
-                format_args!("{} is not as it was", plain(what)),
+                format_args!("{} differs", sanitize(what)),
             ));
             for line in lines {
                 let style = if line.starts_with('-') { BAD } else { GOOD };
-                page.line(format_args!("  {}", paint(style, plain(line))));
+                page.line(format_args!("  {}", paint(style, sanitize(line))));
             }
         }
         for stopped in &self.0.stopped {
-            page.line(paint(DIM, plain(stopped)));
+            page.line(paint(DIM, sanitize(stopped)));
         }
         if self.0.differences.is_empty() {
             let Replayed {
                 prompts, entries, ..
             } = self.0;
             page.line(format_args!(
-                "the same, bit for bit: {prompts} prompts, {entries} entries"
+                "identical: {prompts} prompts, {entries} entries"
             ));
         }
     }
@@ -85,8 +86,8 @@ impl Report for Shown {
         let many = self.0.differences.len();
         let message = match many {
             0 => return None,
-            1 => "something is not as it was".to_owned(),
-            many => format!("{many} things are not as they were"),
+            1 => "1 difference".to_owned(),
+            many => format!("{many} differences"),
         };
         Some(Failure::failed("differs", message))
     }

@@ -1,10 +1,10 @@
-//! `rye run`: runs in the background.
+//! `rye run`: runs in the background and runs of graphs.
 
 mod graph;
 mod list;
 pub(crate) mod record;
 mod verify;
-mod which;
+mod lookup;
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -12,110 +12,109 @@ use std::time::Duration;
 
 use lillux::At as _;
 use lillux::process::Killed;
-use rye_executor::{Envelope, OutputListener};
-use rye_graph::RunOptions;
+use rye_engine::protocol::short_id;
+use rye_executor::{Envelope, Listener};
+use rye_graph::Going;
 use serde_json::{Value, json};
 
 use super::execute;
 use crate::cli::args::{RunCommand, TailArgs};
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::page::{BAD, BOLD, DIM, GOOD, HELP, Page, WARN, paint, plain};
-use crate::cli::printer::{Outcome, Printer, Report, Written};
+use crate::cli::lookup::not_found;
+use crate::cli::page::{BAD, BOLD, DIM, GOOD, HELP, Page, WARN, paint, sanitize};
+use crate::cli::printer::{AlreadyPrinted, Outcome, Printer, Report};
 use crate::cli::table::Cell;
 use list::List;
+use lookup::FoundRun;
 use record::{Run, Runs, State};
-use which::Which;
 
-/// How long a run that is to end has before it is killed.
+/// How long a cancelled run has before it is killed.
 const GRACE: Duration = Duration::from_secs(3);
-/// How often what is being written is looked at; the end of the run is told at once.
-const LOOK: Duration = Duration::from_millis(50);
+/// Poll interval for output that is being written; the end of a run is noticed at once.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(command: &RunCommand, context: &Context) -> Outcome {
-    let runs = Runs::of(context)?;
+    let runs = Runs::new(context)?;
     match command {
         RunCommand::List => {
             let background = runs.all()?;
             let graphs = graph::all(&background, context)?;
-            Ok(Box::new(List::of(background, graphs)))
+            Ok(Box::new(List::new(background, graphs)))
         }
-        RunCommand::Status(args) => match Which::find(&runs, &args.id, context)? {
-            Which::Graph(run, _) => graph::status(*run, context),
-            Which::Background(run) => Ok(Box::new(Status(*run))),
+        RunCommand::Status(args) => match FoundRun::find(&runs, &args.id, context)? {
+            FoundRun::Graph(run, _) => graph::status(*run, context),
+            FoundRun::Background(run) => Ok(Box::new(Status(*run))),
         },
         RunCommand::Tail(args) => {
-            let find = || Which::find(&runs, &args.run.id, context);
-            let mut which = find()?;
-            while args.follow && which.has_yet_to_begin() {
-                std::thread::sleep(LOOK);
-                which = find()?;
+            let find = || FoundRun::find(&runs, &args.run.id, context);
+            let mut found = find()?;
+            while args.follow && found.is_starting_graph() {
+                std::thread::sleep(POLL_INTERVAL);
+                found = find()?;
             }
-            match which {
-                Which::Graph(run, background) => {
+            match found {
+                FoundRun::Graph(run, background) => {
                     graph::tail(&run, background.as_deref(), args, context)
                 }
-                Which::Background(run) => tail(&run, args, context),
+                FoundRun::Background(run) => tail(&run, args, context),
             }
         }
         RunCommand::Cancel(args) => match runs.find(&args.id) {
-            Ok(run) => match graph::of_background(&run, context)? {
-                Some(of_graph) if !graph::is_in_background(&of_graph, &run)? => {
-                    graph::cancel(of_graph, context)
+            Ok(run) => match graph::find_for_background(&run, context)? {
+                Some(graph_run) if !graph::is_in_background(&graph_run, &run)? => {
+                    graph::cancel(graph_run, context)
                 }
                 _ => cancel(run),
             },
-            Err(failure) => graph::cancel(graph::find(&args.id, failure, context)?, context),
+            Err(failure) => graph::cancel(graph::find_or(&args.id, failure, context)?, context),
         },
         RunCommand::Rm(args) => {
             let background = runs.find(&args.id);
-            let of_graph = match &background {
-                Ok(run) => graph::of_background(run, context)?,
-                Err(_) => graph::found(&args.id, context)?,
+            let graph_run = match &background {
+                Ok(run) => graph::find_for_background(run, context)?,
+                Err(_) => graph::find(&args.id, context)?,
             };
-            match (background, of_graph) {
+            match (background, graph_run) {
                 (Err(failure), None) => Err(failure),
-                (background, of_graph) => remove(background.ok(), of_graph),
+                (background, graph_run) => remove(background.ok(), graph_run),
             }
         }
         RunCommand::Verify(args) => {
-            let missing = Failure::failed(
-                "not_found",
-                format!("there is no run {} of a graph", args.id),
-            );
-            let of_graph = match runs.find(&args.id) {
-                Ok(run) => graph::of_background(&run, context)?,
-                Err(_) => graph::found(&args.id, context)?,
+            let graph_run = match runs.find(&args.id) {
+                Ok(run) => graph::find_for_background(&run, context)?,
+                Err(_) => graph::find(&args.id, context)?,
             };
-            verify::run(of_graph.ok_or(missing.hint("rye run list"))?, context)
+            let missing = || not_found("graph run", &args.id, "rye run list");
+            verify::run(graph_run.ok_or_else(missing)?, context)
         }
-        RunCommand::CarryOut(args) => carry_out(&runs.find(&args.id)?, context),
+        RunCommand::CarryOut(args) => execute_recorded(&runs.find(&args.id)?, context),
     }
 }
 
-/// Sees to a run: what the tool prints goes to standard output, which is the log.
-fn carry_out(run: &Run, context: &Context) -> Outcome {
-    run.take()?;
-    let listener = OutputListener::new(|_, bytes| {
-        // Without a log the result still tells.
+/// Executes a recorded run. The tool's output goes to standard output, which is the log.
+fn execute_recorded(run: &Run, context: &Context) -> Outcome {
+    run.record_process()?;
+    let listener = Listener::new(|_, bytes| {
+        // A failure to write the log does not fail the run.
         let _ = Printer::raw(bytes);
     });
-    let request = run.asked.clone().request();
+    let request = run.request.clone().into_executor_request();
     let outcome = request.and_then(|mut request| {
-        // A graph writes itself down under the same name.
+        // The record of a graph run has the same id.
         let id = run.id.clone();
         request.run = Some(rye_executor::RunContext { id, depth: 0 });
         let going = run
-            .asked
-            .resumes
-            .map_or_else(RunOptions::default, |resumes| RunOptions {
+            .request
+            .resume
+            .map_or_else(Going::default, |resume| Going {
                 resume: Some(run.id.clone()),
-                accept_changed: resumes.accept_changed,
-                ..RunOptions::default()
+                accept_changed: resume.accept_changed,
+                ..Going::default()
             });
-        execute::to_the_end(context, request, listener, going)
+        execute::execute_to_end(context, request, listener, going)
     });
-    // Its processes were told to end as well, and may have been quicker.
+    // The processes of a cancelled run get the signal too, and may fail before this one.
     let failed = |envelope: &Envelope| envelope.error.is_some();
     if run.is_cancelled() && outcome.as_ref().map_or(true, failed) {
         let failure = cancelled();
@@ -126,7 +125,7 @@ fn carry_out(run: &Run, context: &Context) -> Outcome {
         Ok(envelope) => {
             run.finish(&json!(envelope))?;
             match envelope.error {
-                None => Ok(Box::new(Written)),
+                None => Ok(Box::new(AlreadyPrinted)),
                 Some(error) => Err(Failure::failed("tool_failed", error.message)),
             }
         }
@@ -139,14 +138,14 @@ fn carry_out(run: &Run, context: &Context) -> Outcome {
     }
 }
 
-/// Writes down that nothing came of a run, and why.
+/// Records that a run ended without a result.
 fn finish_without_result(run: &Run, failure: &Failure) -> Result<(), Failure> {
-    let (item, error) = (&run.asked.item_id, failure.json());
+    let (item, error) = (&run.request.item_id, failure.json());
     run.finish(&json!({ "status": "error", "item_id": item, "error": error }))
 }
 
 fn cancelled() -> Failure {
-    Failure::new(Exit::Terminated, "cancelled", "it was cancelled")
+    Failure::new(Exit::Terminated, "cancelled", "the run was cancelled")
 }
 
 fn tail(run: &Run, args: &TailArgs, context: &Context) -> Outcome {
@@ -157,7 +156,7 @@ fn tail(run: &Run, args: &TailArgs, context: &Context) -> Outcome {
     };
     let (mut seen, mut is_over) = (Vec::new(), false);
     loop {
-        // Asked before reading: what is written before the end is read after it.
+        // Read the state first: output written before the end is then read below.
         let state = run.state();
         let mut bytes = Vec::new();
         if let Some(log) = &mut log {
@@ -176,88 +175,89 @@ fn tail(run: &Run, args: &TailArgs, context: &Context) -> Outcome {
         }
         is_over = state != State::Running;
         match run.handle() {
-            // Who wrote the result says the last words afterwards.
+            // The process writes its last output after the result.
             Some(handle) if is_over => {
                 let _ = handle.wait(Some(GRACE));
             }
             Some(handle) => {
-                let _ = handle.wait(Some(LOOK));
+                let _ = handle.wait(Some(POLL_INTERVAL));
             }
-            None => std::thread::sleep(LOOK),
+            None => std::thread::sleep(POLL_INTERVAL),
         }
     }
     if context.printer.json {
         let log = String::from_utf8_lossy(&seen).into_owned();
-        let about = about(run);
-        return Ok(Box::new(Tail(json!({ "run": about, "log": log }))));
+        let run = run_json(run);
+        return Ok(Box::new(Tail(json!({ "run": run, "log": log }))));
     }
-    Ok(Box::new(Written))
+    Ok(Box::new(AlreadyPrinted))
 }
 
 fn cancel(run: Run) -> Outcome {
     match run.state() {
         State::Cancelled => {}
         State::Running => {
-            run.note_cancel()?;
+            run.record_cancel()?;
             let Some(handle) = run.handle() else {
-                let message = "it has not started yet";
-                return Err(
-                    Failure::failed("starting", message).hint(format!("rye run cancel {}", run.id))
-                );
+                let message = format!("run {} has not started yet", short_id(&run.id));
+                let hint = format!("rye run cancel {}", short_id(&run.id));
+                return Err(Failure::failed("starting", message).hint(hint));
             };
             let killed = handle.kill(GRACE);
             let killed = killed.map_err(|error| Failure::failed("kill", error))?;
-            // It was quicker.
+            // The run ended before the signal.
             if killed == Killed::AlreadyDead && run.state() != State::Cancelled {
-                return Err(ended(&run));
+                return Err(already_ended(&run));
             }
-            // Where it had to be killed, it could not write that down itself.
+            // A killed run could not record that itself.
             if run.result().is_none() {
                 finish_without_result(&run, &cancelled())?;
             }
         }
-        State::Success | State::Error | State::Lost => return Err(ended(&run)),
+        State::Success | State::Error | State::Lost => return Err(already_ended(&run)),
     }
     Ok(Box::new(Status(run)))
 }
 
-fn remove(run: Option<Run>, of_graph: Option<rye_graph::RunHandle>) -> Outcome {
+fn remove(run: Option<Run>, graph_run: Option<rye_graph::Found>) -> Outcome {
     let is_running = run
         .as_ref()
         .is_some_and(|run| run.state() == State::Running);
-    let standing = of_graph.clone().map(rye_graph::RunHandle::read).transpose();
-    // A record that cannot be read can still be removed.
-    let standing = standing.ok().flatten().map(|run| run.state());
+    let standing = graph_run.clone().map(rye_graph::Found::read).transpose();
+    // An unreadable record can still be removed.
+    let standing = standing.ok().flatten().map(|run| run.standing());
     let id = run.as_ref().map(|run| run.id.clone());
-    let id = id.or_else(|| of_graph.as_ref().map(|run| run.id.clone()));
+    let id = id.or_else(|| graph_run.as_ref().map(|run| run.id.clone()));
     let id = id.unwrap_or_default();
-    if is_running || standing.is_some_and(rye_graph::RunState::is_live) {
-        let failure = Failure::failed("running", format!("the run {id} is not over"));
-        return Err(failure.hint(format!("rye run cancel {id}")));
+    if is_running || standing.is_some_and(rye_graph::Standing::is_live) {
+        let short = short_id(&id);
+        let failure = Failure::failed("running", format!("run {short} has not ended"));
+        return Err(failure.hint(format!("rye run cancel {short}")));
     }
     if let Some(run) = run {
         run.remove()?;
     }
-    if let Some(run) = of_graph {
+    if let Some(run) = graph_run {
         run.remove()?;
     }
     Ok(Box::new(Removed(id)))
 }
 
-fn ended(run: &Run) -> Failure {
-    let message = format!("the run {} is over: {}", run.id, run.state().as_str());
-    Failure::failed("not_running", message).hint(format!("rye run status {}", run.id))
+fn already_ended(run: &Run) -> Failure {
+    let id = short_id(&run.id);
+    let message = format!("run {id} has already ended: {}", run.state().as_str());
+    Failure::failed("not_running", message).hint(format!("rye run status {id}"))
 }
 
-/// A run for scripts.
-fn about(run: &Run) -> Value {
+/// A run as JSON.
+fn run_json(run: &Run) -> Value {
     let result = run.result();
     json!({
         "id": run.id,
         "state": run.state(),
-        "item_id": run.asked.item_id,
-        "project": run.asked.project.to_string_lossy(),
-        "started_at": run.asked.started_at,
+        "item_id": run.request.item_id,
+        "project": run.request.project.to_string_lossy(),
+        "started_at": run.request.started_at,
         "ended_at": result.as_ref().map(|result| &result["ended_at"]),
         "log": run.log().to_string_lossy(),
     })
@@ -273,7 +273,7 @@ fn state_cell(state: State) -> Cell {
     Cell::styled(style, state.as_str())
 }
 
-/// A run that was started.
+/// The report of a run that was started.
 struct Started {
     id: String,
     item_id: String,
@@ -285,15 +285,15 @@ impl Report for Started {
     }
 
     fn show(&self, page: &mut Page) {
-        page.line(&self.id);
+        page.line(short_id(&self.id));
     }
 
-    fn next(&self) -> Option<String> {
-        Some(format!("rye run tail {} --follow", self.id))
+    fn next_command(&self) -> Option<String> {
+        Some(format!("rye run tail {} --follow", short_id(&self.id)))
     }
 }
 
-/// A run of which nothing is left.
+/// The report of a run that was removed.
 struct Removed(String);
 
 impl Report for Removed {
@@ -302,7 +302,7 @@ impl Report for Removed {
     }
 
     fn show(&self, page: &mut Page) {
-        page.line(format_args!("removed {}", self.0));
+        page.line(format_args!("removed run {}", short_id(&self.0)));
     }
 }
 
@@ -311,33 +311,33 @@ struct Status(Run);
 impl Report for Status {
     fn json(&self) -> Value {
         let result = self.0.result().map(|mut result| result["envelope"].take());
-        json!({ "run": about(&self.0), "result": result })
+        json!({ "run": run_json(&self.0), "result": result })
     }
 
     fn show(&self, page: &mut Page) {
         let run = &self.0;
-        page.line(paint(BOLD, &run.id));
-        let mut about = |name: &str, value: &str| {
+        page.line(paint(BOLD, format_args!("run {}", short_id(&run.id))));
+        let mut field = |name: &str, value: &str| {
             let name = paint(DIM, format!("{name:<8}"));
-            page.line(format_args!("  {name} {}", plain(value)));
+            page.line(format_args!("  {name} {}", sanitize(value)));
         };
-        about("state", run.state().as_str());
-        about("tool", &run.asked.item_id);
-        about("project", &run.asked.project.display().to_string());
-        about("started", &run.asked.started_at);
+        field("state", run.state().as_str());
+        field("tool", &run.request.item_id);
+        field("project", &run.request.project.display().to_string());
+        field("started", &run.request.started_at);
         let Some(result) = run.result() else {
-            return about("log", &run.log().display().to_string());
+            return field("log", &run.log().display().to_string());
         };
-        about("ended", result["ended_at"].as_str().unwrap_or_default());
-        about("log", &run.log().display().to_string());
+        field("ended", result["ended_at"].as_str().unwrap_or_default());
+        field("log", &run.log().display().to_string());
         let envelope = &result["envelope"];
         if let Some(message) = envelope["error"]["message"].as_str() {
-            about("error", message);
+            field("error", message);
         }
         if !envelope["data"].is_null() {
             let data = serde_json::to_string_pretty(&envelope["data"]).unwrap_or_default();
             page.line("");
-            page.line(plain(&data));
+            page.line(sanitize(&data));
         }
     }
 }

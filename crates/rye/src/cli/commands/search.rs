@@ -1,4 +1,4 @@
-//! `rye search`
+//! `rye search`: finds items.
 
 use rye_items::search::{Hit, Location, Query, SearchIndex, SearchResults};
 use rye_items::signature::SignatureError;
@@ -10,22 +10,22 @@ use crate::cli::args::SearchArgs;
 use crate::cli::context::Context;
 use crate::cli::page::{BAD, DIM, GOOD, Page, WARN, paint};
 use crate::cli::printer::{Outcome, Report};
-use crate::cli::progress::Waiting;
+use crate::cli::progress::Spinner;
 use crate::cli::table::{Cell, Table};
 
-/// What people search for where they do not say: configuration is no use to them.
-const USUAL: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Knowledge];
+/// Kinds to search by default: all but configuration.
+const DEFAULT_KINDS: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Knowledge];
 
 pub(crate) fn run(args: &SearchArgs, context: &Context) -> Outcome {
-    found(args, context, &SearchIndex::new(context.cache()))
+    search_with(args, context, &SearchIndex::new(context.cache()))
 }
 
-/// What a search finds, with what the catalogue remembers of earlier ones.
-pub(crate) fn found(args: &SearchArgs, context: &Context, catalogue: &SearchIndex) -> Outcome {
+/// Searches with an index that may be cached.
+pub(crate) fn search_with(args: &SearchArgs, context: &Context, index: &SearchIndex) -> Outcome {
     let library = context.library()?;
     let limit = args.limit.unwrap_or(context.settings.search_limit.value);
     let kinds = match args.kinds.as_slice() {
-        [] => USUAL.to_vec(),
+        [] => DEFAULT_KINDS.to_vec(),
         given => given.to_vec(),
     };
     let query = Query {
@@ -41,44 +41,42 @@ pub(crate) fn found(args: &SearchArgs, context: &Context, catalogue: &SearchInde
         limit: usize::try_from(limit).unwrap_or(usize::MAX),
         ..Query::new(args.words.join(" "))
     };
-    let waiting = Waiting::new(context.printer, "reading items");
-    let answer = catalogue.search(library.spaces(), &library, &query);
-    drop(waiting);
-    for unread in &answer.errors {
+    let spinner = Spinner::new(context.printer, "reading items");
+    let results = index.search(library.spaces(), &library, &query);
+    drop(spinner);
+    for unread in &results.errors {
         context
             .printer
             .warn(&unread.message, unread.hint.as_deref());
     }
     let trust = library.trust();
-    let judged = answer.hits.iter().map(|hit| judged(hit, &library, &trust));
-    Ok(Box::new(Found {
-        judged: judged.collect(),
-        answer,
+    let verdicts = results.hits.iter().map(|hit| verify(hit, &library, &trust));
+    Ok(Box::new(SearchReport {
+        verdicts: verdicts.collect(),
+        results,
     }))
 }
 
-/// What a hit's signature is worth: trusted by whom, or what is wrong with it.
-fn judged(hit: &Hit, library: &Library, trust: &Trust<'_>) -> Result<(), IntegrityProblem> {
-    library.verify_hit(hit, trust).map(drop)
+/// Checks the signature of a hit.
+fn verify(hit: &Hit, library: &Library, trust: &Trust<'_>) -> Result<(), Problem> {
+    library.judge(hit, trust).map(drop)
 }
 
-/// The space, and those in which it hides an item of the same name.
-fn where_from(hit: &Hit) -> String {
+/// The space of a hit, and the spaces in which it shadows an item with the same id.
+fn describe_space(hit: &Hit) -> String {
     let mut text = hit.location.space.as_str().to_owned();
-    let mut before = " over ";
+    let mut separator = " over ";
     for shadow in &hit.shadows {
-        text = text + before + shadow.space.as_str();
-        before = ", ";
+        text = text + separator + shadow.space.as_str();
+        separator = ", ";
     }
     text
 }
 
-/// One word for people.
-fn word(hit: &Hit, judged: &Result<(), IntegrityProblem>) -> &'static str {
-    match judged {
-        Err(IntegrityProblem::Line(SignatureError::Unsigned)) if hit.problem.is_some() => {
-            "unreadable"
-        }
+/// The state of a signature in one word.
+fn signature_state(hit: &Hit, verdict: &Result<(), Problem>) -> &'static str {
+    match verdict {
+        Err(Problem::Line(SignatureError::Unsigned)) if hit.problem.is_some() => "unreadable",
         Ok(()) => "verified",
         Err(IntegrityProblem::Line(SignatureError::Unsigned) | IntegrityProblem::NoManifest(_)) => {
             "unsigned"
@@ -93,37 +91,37 @@ fn word(hit: &Hit, judged: &Result<(), IntegrityProblem>) -> &'static str {
     }
 }
 
-struct Found {
-    answer: SearchResults,
-    /// For each hit.
-    judged: Vec<Result<(), IntegrityProblem>>,
+struct SearchReport {
+    results: SearchResults,
+    /// The state of the signature, for each hit.
+    verdicts: Vec<Result<(), Problem>>,
 }
 
-impl Report for Found {
+impl Report for SearchReport {
     fn json(&self) -> Value {
-        let hits = self.answer.hits.iter().zip(&self.judged);
-        let hits: Vec<_> = hits.map(|(hit, judged)| described(hit, judged)).collect();
-        let unread = self.answer.errors.iter();
-        let unread: Vec<_> = unread
-            .map(|unread| json!({ "message": unread.message, "hint": unread.hint }))
+        let hits = self.results.hits.iter().zip(&self.verdicts);
+        let hits: Vec<_> = hits.map(|(hit, verdict)| hit_json(hit, verdict)).collect();
+        let unreadable = self.results.errors.iter();
+        let unreadable: Vec<_> = unreadable
+            .map(|error| json!({ "message": error.message, "hint": error.hint }))
             .collect();
         json!({
-            "total": self.answer.total,
-            "searched": self.answer.searched,
+            "total": self.results.total,
+            "searched": self.results.searched,
             "hits": hits,
-            "errors": unread,
+            "unreadable": unreadable,
         })
     }
 
     fn show(&self, page: &mut Page) {
-        let SearchResults { hits, total, .. } = &self.answer;
+        let SearchResults { hits, total, .. } = &self.results;
         if hits.is_empty() {
-            page.line("no item fits");
+            page.line("no items found");
             return;
         }
         let mut table = Table::new(["ITEM", "SPACE", "STATE", "DESCRIPTION"]);
-        for (hit, judged) in hits.iter().zip(&self.judged) {
-            let style = match judged {
+        for (hit, verdict) in hits.iter().zip(&self.verdicts) {
+            let style = match verdict {
                 Ok(()) => GOOD,
                 Err(
                     IntegrityProblem::Line(_)
@@ -134,20 +132,20 @@ impl Report for Found {
             };
             table.row([
                 hit.reference.to_string().into(),
-                where_from(hit).into(),
-                Cell::styled(style, word(hit, judged)),
-                about(hit),
+                describe_space(hit).into(),
+                Cell::styled(style, signature_state(hit, verdict)),
+                description(hit),
             ]);
         }
         page.table(&table);
         if *total > hits.len() {
-            let more = format!("{} of {total}; --limit N shows more", hits.len());
+            let more = format!("{} of {total} items; use --limit N to show more", hits.len());
             page.line(paint(DIM, more));
         }
     }
 }
 
-fn about(hit: &Hit) -> Cell {
+fn description(hit: &Hit) -> Cell {
     if let Some(problem) = &hit.problem {
         return Cell::styled(BAD, problem);
     }
@@ -164,8 +162,8 @@ fn about(hit: &Hit) -> Cell {
     )
 }
 
-fn described(hit: &Hit, judged: &Result<(), IntegrityProblem>) -> Value {
-    let twins: Vec<_> = hit
+fn hit_json(hit: &Hit, verdict: &Result<(), Problem>) -> Value {
+    let duplicates: Vec<_> = hit
         .duplicates
         .iter()
         .map(|path| path.to_string_lossy())
@@ -185,17 +183,17 @@ fn described(hit: &Hit, judged: &Result<(), IntegrityProblem>) -> Value {
         "risk": hit.risk,
         "version": hit.version,
         "signature": {
-            "state": word(hit, judged),
+            "state": signature_state(hit, verdict),
             "signer": hit.signature.as_ref().map(|claim| claim.line.fingerprint),
             "time": hit.signature.as_ref().map(|claim| &claim.line.time),
         },
-        "shadows": hit.shadows.iter().map(place).collect::<Vec<_>>(),
-        "shadowed_by": hit.shadowed_by.as_ref().map(place),
-        "duplicates": twins,
+        "shadows": hit.shadows.iter().map(location_json).collect::<Vec<_>>(),
+        "shadowed_by": hit.shadowed_by.as_ref().map(location_json),
+        "duplicates": duplicates,
         "problem": hit.problem,
     })
 }
 
-fn place(place: &Location) -> Value {
-    json!({ "space": place.space, "path": place.path.to_string_lossy() })
+fn location_json(location: &Location) -> Value {
+    json!({ "space": location.space, "path": location.path.to_string_lossy() })
 }

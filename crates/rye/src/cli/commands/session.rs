@@ -1,13 +1,13 @@
-//! `rye session`
+//! `rye session`: lists, shows, resumes and removes sessions.
 
 mod compaction;
 mod export;
 mod fork;
 mod import;
-mod proof;
+mod verify;
 mod thread;
 
-pub(super) use proof::failure as unreadable;
+pub(super) use verify::transfer_failure;
 
 use std::collections::BTreeMap;
 
@@ -23,25 +23,26 @@ use serde_json::{Value, json};
 use super::prompt::now;
 use crate::cli::args::{ResumeArgs, SessionArgs, SessionCommand};
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, find, find_to_remove, how_to_answer, with_engine};
-use crate::cli::entry_line::{decided, first_line, line};
+use crate::cli::engine::{EngineOptions, answer_command, with_engine};
+use crate::cli::entry_line::{describe_decision, first_line, line};
 use crate::cli::failure::Failure;
 use crate::cli::follower::Follower;
-use crate::cli::going_on::with_session_above;
-use crate::cli::last_words::LastWords;
-use crate::cli::page::{BAD, BOLD, DIM, Page, WARN, one_line, paint, plain};
+use crate::cli::lookup::{find_session, find_session_to_remove, unique_short_id};
+use crate::cli::page::{BAD, BOLD, DIM, Page, WARN, one_line, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
+use crate::cli::session_context::with_session_or_root;
+use crate::cli::signal_notice::SignalNotice;
 use crate::cli::table::{Cell, Table};
 
-/// How many are listed.
-const MOST: usize = 200;
+/// How many sessions are listed.
+const MAX_LISTED: usize = 200;
 
 pub(crate) fn run(command: &SessionCommand, context: &Context) -> Outcome {
     match command {
         SessionCommand::List => list(context),
         SessionCommand::Show(args) => show(args, context),
         SessionCommand::Resume(args) => resume(args, context),
-        SessionCommand::Verify(args) => proof::verify(args, context),
+        SessionCommand::Verify(args) => verify::verify(args, context),
         SessionCommand::Export(args) => export::export(args, context),
         SessionCommand::Import(args) => import::import(args, context),
         SessionCommand::Fork(args) => fork::fork(args, context),
@@ -52,22 +53,17 @@ pub(crate) fn run(command: &SessionCommand, context: &Context) -> Outcome {
 }
 
 fn list(context: &Context) -> Outcome {
-    with_engine(context, Wanted::default(), async |engine| {
+    with_engine(context, EngineOptions::default(), async |engine| {
         let filter = SessionFilter {
-            limit: MOST,
+            limit: MAX_LISTED,
             ..SessionFilter::default()
         };
         let sessions = engine.sessions(filter).await?;
         let gates = engine.pending_gates(None).await?;
         let mut queue = Vec::new();
         for session in sessions.iter().filter(|it| it.parent.is_none()) {
-            // One that cannot be read says so by itself.
-            queue.extend(
-                engine
-                    .unfinished_prompts(&session.id)
-                    .await
-                    .unwrap_or_default(),
-            );
+            // An unreadable session is marked in the list.
+            queue.extend(engine.unfinished(&session.id).await.unwrap_or_default());
         }
         let list = List {
             sessions,
@@ -86,26 +82,23 @@ fn is_child(session: &Session, of: &SessionId) -> bool {
 struct List {
     sessions: Vec<Session>,
     gates: Vec<Gate>,
-    /// Prompts that have not ended.
-    queue: Vec<QueuedPrompt>,
+    /// Unfinished prompts.
+    queue: Vec<QueueItem>,
 }
 
 impl List {
-    /// How many decisions it waits for, and those below it.
-    fn waiting(&self, session: &SessionId) -> usize {
+    /// Number of pending gates of a session and its tasks.
+    fn pending_gates(&self, session: &SessionId) -> usize {
         let own = |gate: &&Gate| gate.origin.session == *session;
         let children = self
             .sessions
             .iter()
             .filter(|other| is_child(other, session));
-        let below: usize = children.map(|child| self.waiting(&child.id)).sum();
+        let below: usize = children.map(|child| self.pending_gates(&child.id)).sum();
         self.gates.iter().filter(own).count() + below
     }
-}
-
-impl List {
     fn unfinished_prompts(&self, session: &SessionId) -> usize {
-        let own = |prompt: &&QueuedPrompt| prompt.session == *session;
+        let own = |item: &&QueueItem| item.session == *session;
         self.queue.iter().filter(own).count()
     }
 }
@@ -118,34 +111,31 @@ impl Report for List {
 
     fn show(&self, page: &mut Page) {
         if self.sessions.is_empty() {
-            page.line("there are no sessions");
+            page.line("no sessions");
             return;
         }
-        let mut table = Table::new(["SESSION", "TURNS", "WAITS FOR", "WORKSPACE"]);
-        // Those below another are shown with it.
+        let ids = || self.sessions.iter().map(|session| session.id.as_str());
+        let mut table = Table::new(["SESSION", "TURNS", "STATE", "WORKSPACE"]);
+        // Tasks are shown with their parent, by `rye session show`.
         for session in self.sessions.iter().filter(|it| it.parent.is_none()) {
-            let waits = match self.waiting(&session.id) {
-                _ if session.metadata.contains_key(UNREADABLE) => {
-                    Cell::styled(BAD, "cannot be read")
-                }
+            let state = match self.pending_gates(&session.id) {
+                _ if session.metadata.contains_key(UNREADABLE) => Cell::styled(BAD, "unreadable"),
                 0 if session.metadata.contains_key(UNVERIFIED) => {
                     Cell::styled(BAD, "imported unverified")
                 }
-                0 if session.status == SessionStatus::Error => {
-                    Cell::styled(BAD, "rye session resume")
-                }
+                0 if session.status == SessionStatus::Error => Cell::styled(BAD, "failed"),
                 0 => match self.unfinished_prompts(&session.id) {
                     0 => Cell::new(""),
-                    1 => Cell::styled(WARN, "a prompt to finish"),
-                    many => Cell::styled(WARN, format!("{many} prompts to finish")),
+                    1 => Cell::styled(WARN, "1 unfinished prompt"),
+                    many => Cell::styled(WARN, format!("{many} unfinished prompts")),
                 },
-                1 => Cell::styled(WARN, "a decision"),
-                many => Cell::styled(WARN, format!("{many} decisions")),
+                1 => Cell::styled(WARN, "1 pending gate"),
+                many => Cell::styled(WARN, format!("{many} pending gates")),
             };
             table.row([
-                session.id.as_str().into(),
+                unique_short_id(session.id.as_str(), ids()).into(),
                 session.usage.turns.to_string().into(),
-                waits,
+                state,
                 session.workspace.as_deref().unwrap_or_default().into(),
             ]);
         }
@@ -154,33 +144,33 @@ impl Report for List {
 }
 
 fn show(args: &SessionArgs, context: &Context) -> Outcome {
-    with_engine(context, Wanted::default(), async |engine| {
-        let id = find(engine, &args.id).await?;
-        Ok(Box::new(Show::of(engine, id).await?) as Box<dyn Report>)
+    with_engine(context, EngineOptions::default(), async |engine| {
+        let id = find_session(engine, &args.id).await?;
+        Ok(Box::new(Show::load(engine, id).await?) as Box<dyn Report>)
     })
 }
 
 struct Show {
     id: SessionId,
-    /// Why it could not be verified when it was imported, if it could not.
+    /// Why the import could not be verified, if it could not.
     unverified: Option<String>,
     children: Vec<Session>,
     threads: Vec<(Thread, Vec<Entry>)>,
-    /// Those of the history, ended or not.
+    /// All gates in the history.
     gates: BTreeMap<GateId, Gate>,
-    /// Those that wait, also below it.
+    /// Pending gates of the session and its tasks.
     pending: Vec<Gate>,
-    /// Prompts that have not ended.
-    queue: Vec<QueuedPrompt>,
-    /// Why what it went on with was not answered, if it was not.
+    /// Unfinished prompts.
+    queue: Vec<QueueItem>,
+    /// The failure of a resumed prompt.
     failure: Option<Failure>,
 }
 
 impl Show {
-    async fn of(engine: &Engine, id: SessionId) -> Result<Self, Failure> {
+    async fn load(engine: &Engine, id: SessionId) -> Result<Self, Failure> {
         let filter = SessionFilter {
             parent: Some(id.clone()),
-            limit: MOST,
+            limit: MAX_LISTED,
             ..SessionFilter::default()
         };
         let mut children = engine.sessions(filter).await?;
@@ -237,94 +227,93 @@ impl Report for Show {
     }
 
     fn show(&self, page: &mut Page) {
-        page.line(paint(BOLD, &self.id));
+        page.line(paint(BOLD, format_args!("session {}", self.id.short())));
         if let Some(why) = &self.unverified {
             page.line(paint(
                 BAD,
-                format_args!("imported unverified: {}", plain(why)),
+                format_args!("imported unverified: {}", sanitize(why)),
             ));
         }
         for (thread, entries) in &self.threads {
-            page.line(paint(DIM, format_args!("thread {}", plain(&thread.key))));
+            page.line(paint(DIM, format_args!("thread {}", sanitize(&thread.key))));
             for entry in entries {
-                page.line(format_args!("  {}", plain(&line(entry))));
+                page.line(format_args!("  {}", sanitize(&line(entry))));
                 if let EntryKind::DecisionGate { gate, .. } = &entry.kind
-                    && let Some(decided) = self.gates.get(gate).and_then(decided)
+                    && let Some(decision) = self.gates.get(gate).and_then(describe_decision)
                 {
-                    let decided = one_line(&decided);
-                    page.line(paint(DIM, format_args!("             {decided}")));
+                    let decision = one_line(&decision);
+                    page.line(paint(DIM, format_args!("             {decision}")));
                 }
             }
         }
         for child in &self.children {
             let state = match child.status {
-                SessionStatus::Terminated => "has ended",
-                SessionStatus::Error => "cannot go on",
-                _ => "is at work",
+                SessionStatus::Terminated => "ended",
+                SessionStatus::Error => "failed",
+                _ => "running",
             };
-            page.line(paint(DIM, format_args!("task {} {state}", child.id)));
+            page.line(paint(DIM, format_args!("task {}: {state}", child.id.short())));
         }
         for gate in &self.pending {
             let title = one_line(&gate.title);
-            page.line(paint(WARN, format_args!("waits for a decision: {title}")));
-            page.line(paint(DIM, format_args!("  {}", how_to_answer(gate))));
+            page.line(paint(WARN, format_args!("pending gate: {title}")));
+            page.line(paint(DIM, format_args!("  {}", answer_command(gate))));
         }
-        // What waits for a decision is told already.
-        let told = |prompt: &&QueuedPrompt| {
-            prompt.status == PromptStatus::Running && !self.pending.is_empty()
-        };
-        for prompt in self.queue.iter().filter(|prompt| !told(prompt)) {
-            let state = match prompt.status {
-                PromptStatus::Running => "is not finished",
-                _ => "waits for its turn",
+        // A running prompt that waits at a gate is shown above.
+        let is_shown =
+            |item: &&QueueItem| item.status == ItemStatus::Running && !self.pending.is_empty();
+        for item in self.queue.iter().filter(|item| !is_shown(item)) {
+            let state = match item.status {
+                ItemStatus::Running => "unfinished prompt",
+                _ => "queued prompt",
             };
-            let asked = one_line(&first_line(&prompt.content));
-            page.line(paint(WARN, format_args!("{state}: {asked}")));
+            let text = one_line(&first_line(&item.content));
+            page.line(paint(WARN, format_args!("{state}: {text}")));
         }
         if !self.queue.is_empty() && self.pending.is_empty() {
-            let next = format!("  rye session resume {}, if no process runs it", self.id);
+            let next = format!("  rye session resume {}", self.id.short());
             page.line(paint(DIM, next));
         }
     }
 }
 
 fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
-    let wanted = Wanted {
+    let options = EngineOptions {
         sandbox: args.sandbox.map(Into::into),
-        ..Wanted::default()
+        ..EngineOptions::default()
     };
-    let meant = &args.session.id;
-    with_session_above(context, meant, wanted, async |it| {
+    let part = &args.session.id;
+    with_session_or_root(context, part, options, async |it| {
         let (engine, id) = (it.engine, it.session);
-        // It goes on as soon as it is open: what comes of that is told from here on.
+        // Opening a session resumes it: print everything from here on.
         let before = engine.last_event(id).await?;
-        let asked = engine.unfinished_prompts(id).await?;
+        let prompts = engine.unfinished(id).await?;
         let session = engine.open_session(id, Claim::IfFree).await?;
         let follower = Follower {
             engine,
             session: &session,
             printer: context.printer,
             yes: args.yes,
-            waits: true,
+            wait: true,
             events: false,
         };
-        let last_words = LastWords::prepare(context.printer, id, None)?;
-        let ended = follower.until_idle(before).await?;
-        drop(last_words);
-        let mut failures = ended.iter().filter_map(|it| {
-            let prompt = asked.iter().find(|prompt| prompt.id == it.prompt);
-            let until = prompt.and_then(|prompt| prompt.limits.until);
+        let signal_notice = SignalNotice::install(context.printer, id, None)?;
+        let finished = follower.until_idle(before).await?;
+        drop(signal_notice);
+        let mut failures = finished.iter().filter_map(|it| {
+            let item = prompts.iter().find(|item| item.id == it.item);
+            let until = item.and_then(|item| item.limits.until);
             it.failure(id, until.is_some_and(|until| until <= now()))
         });
         let failure = failures.next();
-        let show = Show::of(engine, id.clone()).await?;
+        let show = Show::load(engine, id.clone()).await?;
         Ok(Box::new(Show { failure, ..show }) as Box<dyn Report>)
     })
 }
 
 fn rm(args: &SessionArgs, context: &Context) -> Outcome {
-    with_engine(context, Wanted::default(), async |engine| {
-        let id = find_to_remove(engine, &args.id).await?;
+    with_engine(context, EngineOptions::default(), async |engine| {
+        let id = find_session_to_remove(engine, &args.id).await?;
         engine.remove_session(&id).await?;
         Ok(Box::new(Removed(id)) as Box<dyn Report>)
     })
@@ -338,6 +327,6 @@ impl Report for Removed {
     }
 
     fn show(&self, page: &mut Page) {
-        page.line(format_args!("removed {}", self.0));
+        page.line(format_args!("removed session {}", self.0.short()));
     }
 }

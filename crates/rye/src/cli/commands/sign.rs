@@ -1,4 +1,4 @@
-//! `rye sign`
+//! `rye sign`: signs items, and the directories from which tools load code.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,30 +22,33 @@ pub(crate) fn run(args: &SignArgs, context: &Context) -> Outcome {
     sign(args, context, None)
 }
 
-/// Signs of what is named only what somebody was shown, by its file and its content.
-pub(crate) fn run_shown(
+/// Signs only files that the user was shown, identified by path and content hash.
+pub(crate) fn run_approved(
     args: &SignArgs,
     context: &Context,
-    shown: &BTreeMap<PathBuf, Hash>,
+    approved: &BTreeMap<PathBuf, Hash>,
 ) -> Outcome {
-    sign(args, context, Some(shown))
+    sign(args, context, Some(approved))
 }
 
-/// A file that would be signed.
-pub(crate) struct Unsigned {
+/// A file to sign.
+pub(crate) struct UnsignedFile {
     pub(crate) item: String,
     pub(crate) path: PathBuf,
     pub(crate) content: Vec<u8>,
 }
 
-/// What would be signed. What cannot be is not among it; signing tells why.
-pub(crate) fn unsigned(args: &SignArgs, context: &Context) -> Result<Vec<Unsigned>, Failure> {
+/// The files that signing would change. Leaves out files that cannot be signed.
+pub(crate) fn unsigned_files(
+    args: &SignArgs,
+    context: &Context,
+) -> Result<Vec<UnsignedFile>, Failure> {
     let library = context.library()?;
     let key = context.own_keys()?.load_signing_key()?;
     let targets = Targets::named(&library, &args.targets, within(args, &library));
     let items = targets.items.into_iter().filter_map(|(_, found)| {
-        let content = library.unsigned_content(&found, &key).ok()??;
-        Some(Unsigned {
+        let content = library.unsigned(&found, &key).ok()??;
+        Some(UnsignedFile {
             item: found.reference.to_string(),
             path: found.path(),
             content,
@@ -59,12 +62,12 @@ fn within(args: &SignArgs, library: &Library) -> impl Fn(Space) -> bool {
     move |other| other == space
 }
 
-fn sign(args: &SignArgs, context: &Context, shown: Option<&BTreeMap<PathBuf, Hash>>) -> Outcome {
+fn sign(args: &SignArgs, context: &Context, approved: Option<&BTreeMap<PathBuf, Hash>>) -> Outcome {
     let library = context.library()?;
     let key = context.own_keys()?.load_signing_key()?;
     let fingerprint = key.public().fingerprint();
-    if library.trust().key_status(fingerprint).is_err() {
-        let text = format!("your key {fingerprint} is not trusted: what it signs will not verify");
+    if library.trust().standing(fingerprint).is_err() {
+        let text = format!("your key {fingerprint} is not trusted: items it signs will not verify");
         context.printer.warn(&text, Some("rye doctor"));
     }
     let within = within(args, &library);
@@ -79,7 +82,7 @@ fn sign(args: &SignArgs, context: &Context, shown: Option<&BTreeMap<PathBuf, Has
         .map(|(word, failure)| Row::failed(word, failure))
         .collect();
     rows.extend(targets.outside.into_iter().map(|path| {
-        let failure = Failure::failed("outside", "a file in none of the spaces is not signed")
+        let failure = Failure::failed("outside", "the file is not in a space")
             .at(&path)
             .hint(copy_command(&path, context));
         Row::failed(path.display().to_string(), failure)
@@ -110,30 +113,28 @@ fn sign(args: &SignArgs, context: &Context, shown: Option<&BTreeMap<PathBuf, Has
     let items: Vec<_> = items.into_iter().map(|(found, _)| found).collect();
     let progress = Progress::new(context.printer, "signing", items.len());
     let provenance = args.provenance.as_deref();
-    let outcomes = match shown {
-        None => library.sign_batch(&items, &key, provenance, &|done| progress.reach(done)),
-        Some(shown) => {
+        let outcomes = match approved {
+        None => library.sign_many(&items, &key, provenance, &|done| progress.set(done)),
+        Some(approved) => {
             let items = items.iter();
             items
-                .map(|found| match shown.get(&found.path()) {
-                    Some(hash) => library.sign_approved(found, &key, *hash),
-                    // Nothing was to be signed then.
-                    None if library.unsigned_content(found, &key)?.is_none() => {
-                        Ok(SignOutcome::Unchanged)
-                    }
-                    None => Err(SignError::ChangedSinceApproval(found.path())),
+                .map(|found| match approved.get(&found.path()) {
+                    Some(hash) => library.sign_shown(found, &key, *hash),
+                    // The file was already signed when the user was asked.
+                    None if library.unsigned(found, &key)?.is_none() => Ok(SignOutcome::Unchanged),
+                    None => Err(SignError::NotShown(found.path())),
                 })
                 .collect()
         }
     };
     drop(progress);
-    // What was shown are the items alone.
-    let manifests = match shown {
+    // The user approved only items.
+    let manifests = match approved {
         None => {
             let signed = items.iter().zip(&outcomes);
             let signed = signed.filter(|(_, outcome)| outcome.is_ok());
             let signed: Vec<_> = signed.map(|(found, _)| found).collect();
-            manifests(&library, &signed, &key, context)
+            sign_manifests(&library, &signed, &key, context)
         }
         Some(_) => Vec::new(),
     };
@@ -145,24 +146,24 @@ fn sign(args: &SignArgs, context: &Context, shown: Option<&BTreeMap<PathBuf, Has
     );
     rows.extend(manifests);
     Ok(Box::new(Batch {
-        good: &["signed", "unchanged"],
+        success_states: &["signed", "unchanged"],
         not_done: "were not signed",
-        about: "FILE",
+        detail_heading: "FILE",
         rows,
     }))
 }
 
-/// Refuses a tool whose program would contain a parameter.
-fn check(library: &Library, found: &ItemFile<'_>, key: &SigningKey) -> Result<(), ExecuteError> {
-    match library.unsigned_content(found, key) {
+/// Refuses a tool whose command line would contain a parameter.
+fn check(library: &Library, found: &Found<'_>, key: &SigningKey) -> Result<(), ExecuteError> {
+    match library.unsigned(found, key) {
         Ok(Some(content)) => rye_executor::check_before_signing(library, found, &content),
-        // There is nothing to sign, or signing says why it cannot be signed.
+        // Nothing to sign, or signing reports the error.
         _ => Ok(()),
     }
 }
 
-/// Signs what the tools among some items can load, each directory once.
-fn manifests(
+/// Signs the directories from which tools load code, each once.
+fn sign_manifests(
     library: &Library,
     items: &[&ItemFile<'_>],
     key: &SigningKey,
@@ -175,11 +176,11 @@ fn manifests(
     for found in tools {
         match dependency_scopes(library, found, context.settings.project()) {
             Ok(all) => scopes.extend(all.into_iter().map(|scope| (found.root, scope))),
-            // That the item itself is not signed is said already.
+            // Signing the item itself has reported this.
             Err(error) if error.integrity().is_some_and(|it| it.path == found.path()) => {}
             Err(error) => {
                 let item = &found.reference;
-                let text = format!("what {item} can load is not signed: {error}");
+                let text = format!("cannot sign the dependencies of {item}: {error}");
                 context.printer.warn(&text, error.hint().as_deref());
             }
         }
@@ -210,21 +211,21 @@ fn manifest_row(item: String, manifest: &Path, outcome: SignOutcome) -> Row {
             SignOutcome::Unchanged => "unchanged",
         },
         item,
-        about: path,
+        detail: path,
         fields,
         failure: None,
     }
 }
 
-/// What puts a file into the project, in the folder of its kind.
+/// The command that copies a file into the project.
 fn copy_command(path: &Path, context: &Context) -> String {
     let markdown = path.extension().is_some_and(|extension| extension == "md");
-    let folder = if markdown { "knowledge" } else { "tools" };
-    let folder = context.settings.project().join(".ai").join(folder);
-    format!("cp {} {}/", shell_word(path), shell_word(&folder))
+    let dir = if markdown { "knowledge" } else { "tools" };
+    let dir = context.settings.project().join(".ai").join(dir);
+    format!("cp {} {}/", shell_word(path), shell_word(&dir))
 }
 
-/// The project's space, or the user's where there is none.
+/// The project space, or the user space outside a project.
 fn own_space(library: &Library) -> Space {
     match library.spaces().roots_in(Space::Project).next() {
         Some(_) => Space::Project,
@@ -246,7 +247,7 @@ fn row(found: &ItemFile<'_>, outcome: Result<SignOutcome, SignError>) -> Row {
     Row {
         state,
         item,
-        about: path,
+        detail: path,
         fields,
         failure,
     }

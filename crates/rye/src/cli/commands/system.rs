@@ -1,4 +1,4 @@
-//! `rye system export`
+//! `rye system export`: writes the built-in system space to a directory.
 
 use std::path::{Path, PathBuf};
 
@@ -19,13 +19,13 @@ pub(crate) fn run(command: &SystemCommand) -> Outcome {
     }
 }
 
-/// Writes into an empty place only: a bundle of two versions would be neither.
+/// Refuses an existing `.ai/`, so that versions are never mixed.
 fn export(args: &ExportArgs) -> Outcome {
-    let folder = std::path::absolute(&args.folder).at("find", &args.folder)?;
-    let folder = settings::real(folder);
-    let space = folder.join(".ai");
+    let dir = std::path::absolute(&args.dir).at("find", &args.dir)?;
+    let dir = settings::canonicalize_existing(dir);
+    let space = dir.join(".ai");
     if space.symlink_metadata().is_ok() {
-        let message = format!("{} is there already", space.display());
+        let message = format!("{} already exists", space.display());
         return Err(Failure::failed("exists", message).hint("rye system export OTHER-DIR"));
     }
     for file in SYSTEM.files {
@@ -33,18 +33,18 @@ fn export(args: &ExportArgs) -> Outcome {
         durable::create_folder(path.parent().unwrap_or(&space), 0o755)?;
         durable::write(&path, file.bytes, 0o644, Existing::Refuse)?;
     }
-    Ok(Box::new(Exported { folder }))
+    Ok(Box::new(ExportReport { dir }))
 }
 
-struct Exported {
-    folder: PathBuf,
+struct ExportReport {
+    dir: PathBuf,
 }
 
-impl Report for Exported {
+impl Report for ExportReport {
     fn json(&self) -> Value {
-        let folder: &Path = &self.folder;
+        let dir: &Path = &self.dir;
         json!({
-            "folder": folder.to_string_lossy(),
+            "directory": dir.to_string_lossy(),
             "bundle": SYSTEM.name,
             "hash": SYSTEM.hash,
             "files": SYSTEM.files.len(),
@@ -52,10 +52,10 @@ impl Report for Exported {
     }
 
     fn show(&self, page: &mut Page) {
-        let (count, folder) = (SYSTEM.files.len(), self.folder.display());
-        page.line(format_args!("wrote {count} signed files to {folder}/.ai"));
-        let next = shell_word(&self.folder);
-        let next = format!("to use them: export RYE_SYSTEM_SPACE={next}");
+        let (count, dir) = (SYSTEM.files.len(), self.dir.display());
+        page.line(format_args!("wrote {count} signed files to {dir}/.ai"));
+        let next = shell_word(&self.dir);
+        let next = format!("next: export RYE_SYSTEM_SPACE={next}");
         page.line(paint(DIM, next));
     }
 }

@@ -1,4 +1,4 @@
-//! `rye vault set`, `get`, `list`, `rm`
+//! `rye vault`: stores, prints, lists and removes secrets.
 
 mod credentials;
 
@@ -17,8 +17,8 @@ use zeroize::Zeroizing;
 use crate::cli::args::{GetArgs, ListArgs, RmArgs, SetArgs, VaultCommand};
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::page::{BAD, BOLD, DIM, Page, paint, plain};
-use crate::cli::printer::{Outcome, Printer, Report, Written};
+use crate::cli::page::{BAD, BOLD, DIM, Page, paint, sanitize};
+use crate::cli::printer::{AlreadyPrinted, Outcome, Printer, Report};
 use crate::cli::secret_input;
 use crate::cli::table::{Cell, Table};
 
@@ -26,13 +26,13 @@ pub(crate) fn run(command: VaultCommand, context: &Context) -> Outcome {
     let settings = &context.settings;
     let vault = Vault::new(settings.user_space()?, Some(settings.project()));
     match command {
-        VaultCommand::Set(args) if args.owner.is_given() || args.oauth => {
+        VaultCommand::Set(args) if args.owner.is_set() || args.oauth => {
             credentials::set(&args, vault, context)
         }
         VaultCommand::Set(args) => set(&args, &vault),
         VaultCommand::Get(args) => get(&args, &vault, context.printer),
         VaultCommand::List(args) => list(&args, &vault, context),
-        VaultCommand::Rm(args) if args.owner.is_given() || args.oauth => {
+        VaultCommand::Rm(args) if args.owner.is_set() || args.oauth => {
             credentials::rm(&args, vault, context)
         }
         VaultCommand::Rm(args) => rm(&args, &vault),
@@ -40,41 +40,41 @@ pub(crate) fn run(command: VaultCommand, context: &Context) -> Outcome {
 }
 
 fn set(args: &SetArgs, vault: &Vault) -> Outcome {
-    let secret = typed(&args.name)?;
+    let secret = read_value(&args.name)?;
     let sealed = vault.set(args.space.into(), &args.name, &secret)?;
-    Ok(Box::new(Set(sealed)))
+    Ok(Box::new(StoredSecret(sealed)))
 }
 
-/// The value, from a pipe or as it is typed.
-fn typed(name: &SecretName) -> Result<Secret, Failure> {
-    let prompt = format!("value for {name} (not shown): ");
+/// Reads the value from a pipe or the terminal.
+fn read_value(name: &SecretName) -> Result<Secret, Failure> {
+    let prompt = format!("Value of {name} (not shown): ");
     secret_input::read(&prompt).map_err(|error| match error.kind() {
-        io::ErrorKind::Interrupted => Failure::failed("cancelled", "cancelled; nothing was kept"),
+        io::ErrorKind::Interrupted => Failure::failed("cancelled", "cancelled; nothing was stored"),
         io::ErrorKind::FileTooLarge => VaultError::TooLarge(name.clone()).into(),
         _ => Failure::failed("io", format_args!("cannot read the value: {error}")),
     })
 }
 
-struct Set(SecretInfo);
+struct StoredSecret(Sealed);
 
-impl Report for Set {
+impl Report for StoredSecret {
     fn json(&self) -> Value {
-        described(&self.0)
+        secret_json(&self.0)
     }
 
     fn show(&self, page: &mut Page) {
         let SecretInfo { name, space, .. } = &self.0;
         page.line(format_args!(
-            "sealed {} in the {space} space",
+            "stored {} in the {space} space",
             paint(BOLD, name)
         ));
     }
 }
 
 fn get(args: &GetArgs, vault: &Vault, printer: Printer) -> Outcome {
-    // Before it is opened: what is refused was never in memory.
+    // Check first, so that the secret is not decrypted needlessly.
     if !args.show && io::stdout().is_terminal() {
-        let message = "a secret is not shown on a terminal unless asked";
+        let message = "secrets are not printed to a terminal without --show";
         return Err(Failure::new(Exit::Permission, "permission", message)
             .hint(format!("rye vault get {} --show", args.name)));
     }
@@ -90,11 +90,11 @@ fn get(args: &GetArgs, vault: &Vault, printer: Printer) -> Outcome {
             format_args!("cannot write to standard output: {error}"),
         )
     })?;
-    Ok(Box::new(Written))
+    Ok(Box::new(AlreadyPrinted))
 }
 
-/// The JSON of an opened secret, in memory that is zeroed.
-fn document(opened: &OpenedSecret) -> Result<Zeroizing<String>, Failure> {
+/// The JSON document of a secret, in memory that is zeroed.
+fn document(opened: &Opened) -> Result<Zeroizing<String>, Failure> {
     #[derive(Serialize)]
     struct Document<'a> {
         status: &'static str,
@@ -118,7 +118,7 @@ fn document(opened: &OpenedSecret) -> Result<Zeroizing<String>, Failure> {
         value: text,
         value_base64: text.is_none().then_some(&base64),
     };
-    // Escapes take at most six bytes for one; the buffer never grows and leaves copies.
+    // An escape takes at most six bytes per byte, so the buffer never grows and leaves no copies.
     let mut buffer = Zeroizing::new(Vec::with_capacity(6 * bytes.len() + 1024));
     serde_json::to_writer(&mut *buffer, &document)
         .map_err(|error| Failure::failed("bug", error))?;
@@ -129,7 +129,7 @@ fn document(opened: &OpenedSecret) -> Result<Zeroizing<String>, Failure> {
 }
 
 fn list(args: &ListArgs, vault: &Vault, context: &Context) -> Outcome {
-    let mut listed = List {
+    let mut list = List {
         credentials: match args.space {
             None => credentials::all(vault, context)?,
             Some(_) => Vec::new(),
@@ -138,24 +138,24 @@ fn list(args: &ListArgs, vault: &Vault, context: &Context) -> Outcome {
     };
     for one in vault.list(args.space.map(Into::into))? {
         match one {
-            Ok(sealed) => listed.sealed.push(sealed),
-            Err(error) => listed.faulty.push(error.into()),
+            Ok(sealed) => list.sealed.push(sealed),
+            Err(error) => list.faulty.push(error.into()),
         }
     }
-    Ok(Box::new(listed))
+    Ok(Box::new(list))
 }
 
 #[derive(Default)]
 struct List {
-    sealed: Vec<SecretInfo>,
-    /// Of sessions, of the user and of organisations.
+    sealed: Vec<Sealed>,
+    /// Credentials for agents' tools, with their owners.
     credentials: Vec<(Owner, String)>,
     faulty: Vec<Failure>,
 }
 
 impl Report for List {
     fn json(&self) -> Value {
-        let secrets: Vec<_> = self.sealed.iter().map(described).collect();
+        let secrets: Vec<_> = self.sealed.iter().map(secret_json).collect();
         let faulty: Vec<_> = self.faulty.iter().map(Failure::json).collect();
         let credentials = self.credentials.iter();
         let credentials: Vec<_> = credentials
@@ -166,11 +166,11 @@ impl Report for List {
 
     fn show(&self, page: &mut Page) {
         if self.sealed.is_empty() && self.faulty.is_empty() && self.credentials.is_empty() {
-            page.line("no secrets; `rye vault set NAME` keeps one");
+            page.line("no secrets");
             return;
         }
         if !self.sealed.is_empty() {
-            let mut table = Table::new(["NAME", "SPACE", "SEALED", "KEY"]);
+            let mut table = Table::new(["NAME", "SPACE", "STORED", "KEY"]);
             for sealed in &self.sealed {
                 let keys: Vec<_> = sealed.recipients.iter().map(ToString::to_string).collect();
                 table.row([
@@ -185,10 +185,10 @@ impl Report for List {
         for (owner, name) in &self.credentials {
             let owner = owner.to_string();
             let owner = owner.trim_end_matches(':');
-            page.line(format_args!("{name} for agents, of {}", plain(owner)));
+            page.line(format_args!("{name} (for agents, owner: {})", sanitize(owner)));
         }
         for fault in &self.faulty {
-            let message = plain(&fault.message);
+            let message = sanitize(&fault.message);
             page.line(format_args!("{} {message}", paint(BAD, "!")));
         }
     }
@@ -196,8 +196,8 @@ impl Report for List {
     fn failure(&self) -> Option<Failure> {
         let worst = self.faulty.iter().max_by_key(|fault| fault.exit as u8)?;
         let message = match self.faulty.len() {
-            1 => "1 file of the vault is not as it should be".to_owned(),
-            n => format!("{n} files of the vault are not as they should be"),
+            1 => "1 invalid file in the vault".to_owned(),
+            n => format!("{n} invalid files in the vault"),
         };
         Some(Failure::new(worst.exit, worst.code, message).maybe_hint(worst.hint.clone()))
     }
@@ -224,12 +224,12 @@ impl Report for Removed {
     }
 }
 
-fn described(sealed: &SecretInfo) -> Value {
+fn secret_json(sealed: &Sealed) -> Value {
     json!({
         "name": sealed.name.as_str(),
         "space": sealed.space,
         "path": sealed.path.to_string_lossy(),
-        "sealed": sealed.created,
+        "stored_at": sealed.created,
         "keys": sealed.recipients,
     })
 }

@@ -1,4 +1,4 @@
-//! `rye verify`
+//! `rye verify`: verifies the signatures of items and their dependencies.
 
 use std::path::{Path, PathBuf};
 
@@ -36,24 +36,24 @@ pub(crate) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
     let progress = Progress::new(context.printer, "verifying", targets.items.len());
     let tools = targets.items.iter().map(|(_, found)| found.clone());
     let tools: Vec<_> = tools.collect();
-    let checked = library.verify_batch(targets.items, &|done| progress.reach(done));
+    let checked = library.verify_many(targets.items, &|done| progress.set(done));
     drop(progress);
-    rows.extend(manifests(&library, &tools, &trust, context));
+    rows.extend(failed_manifests(&library, &tools, &trust, context));
     rows.extend(
         checked
             .into_iter()
             .map(|(found, outcome)| row(&found, outcome)),
     );
     Ok(Box::new(Batch {
-        good: &["verified", "partial"],
+        success_states: &["verified", "partial"],
         not_done: "do not verify",
-        about: "SIGNED BY",
+        detail_heading: "SIGNED BY",
         rows,
     }))
 }
 
-/// Verifies what tools can load, and tells of what does not verify.
-fn manifests(
+/// Verifies the directories from which tools load code; returns a row for each failure.
+fn failed_manifests(
     library: &Library,
     items: &[ItemFile<'_>],
     trust: &Trust<'_>,
@@ -65,7 +65,7 @@ fn manifests(
         .iter()
         .filter(|found| found.reference.kind == ItemKind::Tool && found.root.as_dir().is_some());
     for found in tools {
-        // A tool that cannot be run, or does not verify itself, has a row of its own.
+        // A tool that does not verify has its own row.
         let scopes = dependency_scopes(library, found, context.settings.project());
         for scope in scopes.unwrap_or_default() {
             let path = found.root.path_to(&scope.dir);
@@ -91,7 +91,7 @@ fn manifests(
     rows
 }
 
-/// All that must verify: the user's own configuration counts as it is.
+/// All items that must verify. The user's own configuration needs no signature.
 pub(super) fn all(library: &Library, within: impl Fn(Space) -> bool) -> Targets<'_> {
     let mut targets = Targets::all(library, within);
     targets.items.retain(|(_, found)| {
@@ -106,7 +106,7 @@ fn row(found: &ItemFile<'_>, outcome: Result<VerifiedSignature, ItemError>) -> R
     fields.insert("space".into(), json!(found.root.space()));
     fields.insert("path".into(), json!(found.path().to_string_lossy()));
     match outcome {
-        Ok(good) => verified(
+        Ok(good) => verified_row(
             item,
             fields,
             good.coverage,
@@ -127,7 +127,7 @@ fn verify_external_file(library: &Library, path: &Path, trust: &Trust<'_>) -> Ro
     match library.verify_external_file(path, trust) {
         Ok(signed) => {
             let hash = signed.line.hash.to_string();
-            verified(item, fields, signed.coverage, &hash, &signed.key)
+            verified_row(item, fields, signed.coverage, &hash, &signed.key)
         }
         Err(error) => Row {
             fields,
@@ -136,7 +136,7 @@ fn verify_external_file(library: &Library, path: &Path, trust: &Trust<'_>) -> Ro
     }
 }
 
-fn verified(
+fn verified_row(
     item: String,
     mut fields: Map<String, Value>,
     coverage: Coverage,
@@ -153,7 +153,7 @@ fn verified(
             Coverage::Partial => "partial",
         },
         item,
-        about: match &signer.owner {
+        detail: match &signer.owner {
             Some(owner) => format!("{fingerprint} {owner}"),
             None => fingerprint.to_string(),
         },

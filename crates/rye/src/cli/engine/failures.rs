@@ -1,4 +1,4 @@
-//! How errors of the engine end a call.
+//! Conversions from errors of the engine and host to [`Failure`].
 
 use rye_engine::DecideError;
 use rye_engine::store::StoreError;
@@ -7,24 +7,24 @@ use rye_items::Space;
 
 use crate::cli::failure::{Exit, Failure};
 
-/// What to do where sessions cannot be written down.
-pub(super) const ELSEWHERE: &str = "see that its disk has room and can be written to, or: \
-                                    export RYE_STATE_DIR=/another/folder";
+/// Hint for a state directory that cannot be written.
+pub(crate) const UNWRITABLE_STATE: &str = "export RYE_STATE_DIR=/path/to/writable/directory";
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match &error {
             StoreError::NotFound { .. } => Self::failed("not_found", error),
-            StoreError::InUse { .. } => Self::new(Exit::Permission, "in_use", error)
-                .hint("answer its gates from here, or end the process that has it"),
+            StoreError::Held { .. } => Self::new(Exit::Permission, "in_use", error)
+                .hint("rye gate list"),
             StoreError::Fenced(_) => Self::failed("fenced", error),
             StoreError::Conflict { .. } => Self::failed("conflict", error),
             StoreError::Archived(_) => Self::failed("archived", error),
             StoreError::GateClosed(_) => Self::failed("gate_ended", error),
             StoreError::SingleCall(_) => Self::usage(error),
-            StoreError::Unavailable(_) => Self::failed("store", error).hint(ELSEWHERE),
-            StoreError::SessionFailed(_) => Self::failed("broken", error)
-                .hint("rye session resume SESSION goes on from the record"),
+            StoreError::Unavailable(_) => Self::failed("store", error).hint(UNWRITABLE_STATE),
+            StoreError::Broken(_) => {
+                Self::failed("broken", error).hint("rye session resume SESSION")
+            }
             _ => Self::failed("unreadable", error),
         }
     }
@@ -42,7 +42,7 @@ impl From<ApprovalsError> for Failure {
                     Space::User => "rye doctor".to_owned(),
                     _ => format!("rye sign {path}"),
                 };
-                let hint = format!("correct it, then: {next}");
+                let hint = format!("${{EDITOR:-vi}} {path} && {next}");
                 Self::failed("approvals", error).hint(hint)
             }
             other => Self::failed("approvals", other),
@@ -93,9 +93,8 @@ impl From<DecideError> for Failure {
     fn from(error: DecideError) -> Self {
         match error {
             DecideError::Store(error) => error.into(),
-            DecideError::InvalidAmount(ref gate) => {
-                let hint =
-                    format!("rye gate approve {gate} for as much again, or rye gate deny {gate}");
+            DecideError::NoAmount(ref gate) => {
+                let hint = format!("rye gate approve {}", gate.short());
                 Self::usage(error).hint(hint)
             }
             DecideError::GateNotFound(_) => Self::failed("not_found", error).hint("rye gate list"),

@@ -1,4 +1,4 @@
-//! Events, in a line each.
+//! Events as JSON lines.
 
 use rye_engine::protocol::{Entry, Event, EventKind, Gate};
 use serde_json::json;
@@ -6,8 +6,8 @@ use serde_json::json;
 use crate::cli::failure::Failure;
 use crate::cli::printer::Printer;
 
-/// That something is asked in a task, as an event of it.
-pub(super) fn asked_below(gate: &Gate) -> Event {
+/// The event for a gate that a task opened.
+pub(super) fn gate_event(gate: &Gate) -> Event {
     Event {
         sequence: None,
         session: gate.origin.session.clone(),
@@ -19,15 +19,15 @@ pub(super) fn asked_below(gate: &Gate) -> Event {
     }
 }
 
-/// Prints an event in a line; with the entry that was written, where it tells of one.
+/// Prints an event as a line, with the content of the entry it refers to.
 pub(super) fn print_event(event: &Event, entry: Option<&Entry>) -> Result<(), Failure> {
-    let wrong = |error: &dyn std::fmt::Display| Failure::failed("io", error);
-    let mut data = serde_json::to_value(&event.kind).map_err(|error| wrong(&error))?;
+    let io_failure = |error: &dyn std::fmt::Display| Failure::failed("io", error);
+    let mut data = serde_json::to_value(&event.kind).map_err(|error| io_failure(&error))?;
     if let Some(data) = data.as_object_mut() {
         data.remove("type");
         if let Some(entry) = entry {
-            let written = serde_json::to_value(&entry.kind).map_err(|error| wrong(&error))?;
-            data.insert("written".to_owned(), written);
+            let content = serde_json::to_value(&entry.kind).map_err(|error| io_failure(&error))?;
+            data.insert("content".to_owned(), content);
         }
     }
     let mut line = json!({
@@ -40,5 +40,5 @@ pub(super) fn print_event(event: &Event, entry: Option<&Entry>) -> Result<(), Fa
     if let Some(number) = event.sequence {
         line["sequence"] = number.into();
     }
-    Printer::raw(format!("{line}\n").as_bytes()).map_err(|error| wrong(&error))
+    Printer::raw(format!("{line}\n").as_bytes()).map_err(|error| io_failure(&error))
 }

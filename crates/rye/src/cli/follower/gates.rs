@@ -1,4 +1,4 @@
-//! Gates, as they are opened.
+//! Stream of pending gates.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -7,48 +7,48 @@ use rye_engine::{Engine, Feed, MissedEvents};
 
 use crate::cli::failure::Failure;
 
-/// The gates of a session and of those below it, each once.
-pub(super) struct Gates<'a> {
+/// The pending gates of a session and its tasks, each once.
+pub(super) struct GateStream<'a> {
     engine: &'a Engine,
     session: &'a SessionId,
     feed: Feed,
     waiting: VecDeque<Gate>,
     seen: BTreeSet<GateId>,
-    /// Whose gates are heard of elsewhere, but for those that waited before.
-    left_out: Option<SessionId>,
+    /// Session whose new gates arrive as events and are skipped here.
+    excluded: Option<SessionId>,
 }
 
-impl<'a> Gates<'a> {
-    pub(super) async fn of(engine: &'a Engine, session: &'a SessionId) -> Result<Self, Failure> {
+impl<'a> GateStream<'a> {
+    pub(super) async fn open(engine: &'a Engine, session: &'a SessionId) -> Result<Self, Failure> {
         let mut gates = Self {
             engine,
             session,
             feed: engine.feed(),
             waiting: VecDeque::new(),
             seen: BTreeSet::new(),
-            left_out: None,
+            excluded: None,
         };
-        gates.look().await?;
+        gates.load_pending().await?;
         Ok(gates)
     }
 
-    /// From now on, those of a session are heard of elsewhere.
-    pub(super) fn leave_out(&mut self, session: &SessionId) {
-        self.left_out = Some(session.clone());
+    /// Skips gates that this session opens from now on.
+    pub(super) fn exclude(&mut self, session: &SessionId) {
+        self.excluded = Some(session.clone());
     }
 
-    /// Whether a gate that is heard of elsewhere was not known before.
-    pub(super) fn is_first(&mut self, gate: &GateId) -> bool {
+    /// Whether a gate of the excluded session has not been returned before.
+    pub(super) fn is_new(&mut self, gate: &GateId) -> bool {
         let waits = self.waiting.iter().any(|it| it.id == *gate);
         !waits && self.seen.insert(gate.clone())
     }
 
-    /// Those that wait already, or that were missed.
-    async fn look(&mut self) -> Result<(), Failure> {
-        let pending = self.engine.pending_gates_in_tree(self.session).await?;
-        let left_out = self.left_out.as_ref();
-        let own = |gate: &Gate| Some(&gate.origin.session) != left_out;
-        self.waiting.extend(pending.into_iter().filter(own));
+    /// Queues the gates that are pending already, or whose events were missed.
+    async fn load_pending(&mut self) -> Result<(), Failure> {
+        let pending = self.engine.gates_below(self.session).await?;
+        let excluded = self.excluded.as_ref();
+        let is_included = |gate: &Gate| Some(&gate.origin.session) != excluded;
+        self.waiting.extend(pending.into_iter().filter(is_included));
         Ok(())
     }
 
@@ -60,14 +60,14 @@ impl<'a> Gates<'a> {
                 }
             }
             match self.feed.next().await {
-                Ok(Some(notice)) if self.left_out.as_ref() == Some(&notice.event.session) => {}
+                Ok(Some(notice)) if self.excluded.as_ref() == Some(&notice.event.session) => {}
                 Ok(Some(notice)) => {
                     if let EventKind::DecisionGate { gate } = notice.event.kind {
                         self.waiting.push_back(*gate);
                     }
                 }
                 Ok(None) => return std::future::pending().await,
-                Err(MissedEvents(_)) => self.look().await?,
+                Err(Missed(_)) => self.load_pending().await?,
             }
         }
     }

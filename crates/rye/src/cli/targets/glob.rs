@@ -1,14 +1,13 @@
 //! Globs over ids: `*` and `?` within a segment, `**` across segments.
 
-/// Whether all of an id fits a pattern.
+/// Whether the pattern matches the whole id.
 pub(super) fn matches(pattern: &str, id: &str) -> bool {
-    fits(pattern.as_bytes(), id.as_bytes())
+    matches_bytes(pattern.as_bytes(), id.as_bytes())
 }
 
-/// Iterates with one place to go back to for each kind of star, so that no
-/// pattern takes more than the product of the lengths.
-fn fits(pattern: &[u8], id: &[u8]) -> bool {
-    // rows[i]: whether the pattern so far fits the first i bytes.
+/// Matches by dynamic programming, so that the cost is at most the product of the lengths.
+fn matches_bytes(pattern: &[u8], id: &[u8]) -> bool {
+    // row[i]: whether the pattern so far matches the first i bytes.
     let mut row = vec![false; id.len() + 1];
     row[0] = true;
     let mut rest = pattern;
@@ -18,7 +17,7 @@ fn fits(pattern: &[u8], id: &[u8]) -> bool {
         let mut next = vec![false; id.len() + 1];
         for at in 0..=id.len() {
             next[at] = match first {
-                // Nothing, or what fitted before and one byte more.
+                // Matches nothing, or one more byte than before.
                 b'*' => row[at] || at > 0 && next[at - 1] && (across || id[at - 1] != b'/'),
                 b'?' => at > 0 && row[at - 1] && id[at - 1] != b'/',
                 byte => at > 0 && row[at - 1] && id[at - 1] == byte,
@@ -35,7 +34,7 @@ mod tests {
 
     #[test]
     fn stars_stay_within_a_segment_unless_doubled() {
-        for (pattern, id, fit) in [
+        for (pattern, id, expected) in [
             ("*", "hello", true),
             ("*", "my/hello", false),
             ("**", "my/hello", true),
@@ -51,12 +50,12 @@ mod tests {
             ("", "", true),
             ("hello", "hell", false),
         ] {
-            assert_eq!(matches(pattern, id), fit, "{pattern} {id}");
+            assert_eq!(matches(pattern, id), expected, "{pattern} {id}");
         }
     }
 
     #[test]
-    fn no_pattern_takes_for_ever() {
+    fn matching_is_not_exponential() {
         let (pattern, id) = ("a*".repeat(200) + "b", "a".repeat(1000));
         assert!(!matches(&pattern, &id));
     }

@@ -1,4 +1,4 @@
-//! YAML as a tree in which everything knows its place.
+//! YAML as a tree in which every node has a position.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use rye_items::Position;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, Spanned};
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) position: Position,
@@ -30,24 +30,24 @@ pub(super) enum Scalar {
 }
 
 impl Node {
-    /// Reads a document. What is wrong with it comes with its place, if that is known.
+    /// Parses a document. An error has a position if the parser reports one.
     pub(super) fn parse(text: &str) -> Result<Self, (String, Option<Position>)> {
         let read: Result<Spanned<Value>, _> = serde_saphyr::from_str(text);
         match read {
             Ok(spanned) => Ok(spanned.into()),
             Err(error) => {
-                let place = error.location().map(position);
-                let words = error.without_snippet().to_string();
-                // It ends in the place, which is told apart.
-                let words = words.split(" at line ").next().unwrap_or(&words);
-                Err((format!("the file is not YAML: {words}"), place))
+                let position = error.location().map(position);
+                let message = error.without_snippet().to_string();
+                // The message ends in the position, which we report separately.
+                let message = message.split(" at line ").next().unwrap_or(&message);
+                Err((format!("invalid YAML: {message}"), position))
             }
         }
     }
 }
 
 impl Value {
-    /// What it is, for a message.
+    /// Describes the value for an error message.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Scalar(Scalar::Null) => "nothing".to_owned(),
@@ -55,7 +55,7 @@ impl Value {
             Self::Scalar(Scalar::Integer(value)) => format!("`{value}`"),
             Self::Scalar(Scalar::Number) => "a number with a fraction".to_owned(),
             Self::Scalar(Scalar::Text(value)) if value.chars().count() > 60 => {
-                "a longer text".to_owned()
+                "a longer string".to_owned()
             }
             Self::Scalar(Scalar::Text(value)) => format!("`{value}`"),
             Self::List => "a list".to_owned(),

@@ -1,4 +1,4 @@
-//! `rye config accept`
+//! `rye config accept`: records that the user accepts a project's agent configuration.
 
 use lillux::{quoted, visible_line};
 use rye_items::signature::ITEM;
@@ -8,19 +8,19 @@ use serde_json::{Map, json};
 
 use crate::cli::args::AcceptArgs;
 use crate::cli::batch::{Batch, Row};
-use crate::cli::commands::keys::ask;
+use crate::cli::commands::keys::confirm;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::printer::Outcome;
 
-/// The project's files that need to be accepted.
-const FOLDER: &str = "config/agent";
+/// Directory of the files that need to be accepted.
+const AGENT_CONFIG_DIR: &str = "config/agent";
 
 pub(super) fn run(args: &AcceptArgs, context: &Context) -> Outcome {
     let library = context.library()?;
     let mut rows = Vec::new();
-    for root in library.spaces().roots_in(Space::Project) {
-        for entry in root.walk(FOLDER) {
+    for root in library.spaces().of(Space::Project) {
+        for entry in root.walk(AGENT_CONFIG_DIR) {
             let relative = entry?.path;
             if Acceptance::is_needed(root, &relative) {
                 rows.push(accept(&library, &relative, args, context)?);
@@ -28,9 +28,9 @@ pub(super) fn run(args: &AcceptArgs, context: &Context) -> Outcome {
         }
     }
     Ok(Box::new(Batch {
-        good: &["accepted", "unchanged"],
+        success_states: &["accepted", "unchanged"],
         not_done: "were not accepted",
-        about: "SHA-256",
+        detail_heading: "SHA-256",
         rows,
     }))
 }
@@ -46,7 +46,7 @@ fn accept(
     let root = library.spaces().roots_in(Space::Project).next();
     let raw = root.map(|root| root.read(relative)).transpose()?.flatten();
     let (Some(root), Some(raw)) = (root, raw) else {
-        let failure = Failure::failed("not_found", format!("there is no {relative}"));
+        let failure = Failure::failed("not_found", format!("{relative} not found"));
         return Ok(Row::failed(relative, failure));
     };
     let path = root.path_to(relative);
@@ -67,26 +67,26 @@ fn accept(
         Row {
             state,
             item: relative.to_owned(),
-            about: hash.to_hex(),
+            detail: hash.to_hex(),
             fields,
             failure: None,
         }
     };
     let acceptance = Acceptance::new(root, relative, hash)
-        .ok_or_else(|| Failure::failed("project", "the project's directory cannot be resolved"))?;
+        .ok_or_else(|| Failure::failed("project", "cannot resolve the project directory"))?;
     if acceptance.is_recorded(library.spaces(), &trust) {
         return Ok(row("unchanged"));
     }
     if !args.yes {
         let owner = signed.key.owner.as_deref().unwrap_or("unknown");
         let question = format!(
-            "{}\nsha256    {hash}\nsigned by {} ({})\n{}\naccept it for this project?",
+            "{}\nsha256    {hash}\nsigned by {} ({})\n{}\nAccept it for this project?",
             visible_line(&path.to_string_lossy()),
             signed.line.fingerprint,
             visible_line(owner),
             quoted(&String::from_utf8_lossy(&raw.bytes)),
         );
-        ask(
+        confirm(
             context,
             &question,
             "accepting a project's configuration",

@@ -1,4 +1,4 @@
-//! `rye config variables`
+//! `rye config variables`: lists the environment variables that rye reads and passes to tools.
 
 use rye_executor::environment::{WITHHELD_PATTERNS, WITHHELD_VARIABLES};
 use rye_items::metadata::Metadata;
@@ -10,115 +10,115 @@ use crate::cli::failure::Failure;
 use crate::cli::page::{BOLD, DIM, Page, paint};
 use crate::cli::printer::Report;
 use crate::cli::table::{Cell, Table};
-use crate::settings::{Read, VARIABLES};
+use crate::settings::{ReadTime, VARIABLES};
 
-/// What the path of a runtime begins with.
+/// Id prefix of the built-in runtimes.
 const RUNTIMES: &str = "rye/core/runtimes/";
 
-/// A variable that a runtime gives to the tools it runs.
+/// A variable that runtimes pass to their tools.
 #[derive(Debug, Serialize)]
-struct Given {
+struct PassedVariable {
     name: String,
-    /// The runtimes, without what all their ids begin with.
+    /// Ids of the runtimes, without the common prefix.
     runtimes: Vec<String>,
-    /// What it holds, as the runtime writes it.
-    holds: String,
+    /// The value, as written in the runtime.
+    value: String,
 }
 
-pub(super) struct Variables(Vec<Given>);
+pub(super) struct Variables(Vec<PassedVariable>);
 
-/// What is read, and what the runtimes inside this program give.
+/// Lists the variables that the built-in runtimes pass.
 pub(super) fn list() -> Result<Variables, Failure> {
     let library = Library::open(&rye_items::Options::new(&SYSTEM))?;
-    let mut given = Vec::new();
+    let mut passed = Vec::new();
     for listed in library.list(ItemKind::Tool) {
         let (_, found) = listed?;
         let id = found.reference.id.to_string();
         if let Some(runtime) = id.strip_prefix(RUNTIMES) {
             let item = library.verify(&found, &library.trust())?;
-            given.extend(given_by(runtime, &*library.metadata(&item)?));
+            passed.extend(passed_by(runtime, &*library.metadata(&item)?));
         }
     }
-    given.sort_by(|a: &Given, b| (&a.name, &a.holds).cmp(&(&b.name, &b.holds)));
-    given.dedup_by(|next, one| {
-        let same = (&next.name, &next.holds) == (&one.name, &one.holds);
+    passed.sort_by(|a: &PassedVariable, b| (&a.name, &a.value).cmp(&(&b.name, &b.value)));
+    passed.dedup_by(|next, one| {
+        let same = (&next.name, &next.value) == (&one.name, &one.value);
         if same {
             one.runtimes.append(&mut next.runtimes);
         }
         same
     });
-    Ok(Variables(given))
+    Ok(Variables(passed))
 }
 
-fn given_by(runtime: &str, metadata: &Metadata) -> Vec<Given> {
-    let given = |name: &str, holds: String| Given {
+fn passed_by(runtime: &str, metadata: &Metadata) -> Vec<PassedVariable> {
+    let passed = |name: &str, value: String| PassedVariable {
         name: name.to_owned(),
         runtimes: vec![runtime.to_owned()],
-        holds,
+        value,
     };
     let mut all = Vec::new();
     let config = metadata.value("env_config");
     let parts = config.and_then(Value::as_object).into_iter().flatten();
-    // Every part that names a variable finds an interpreter.
+    // A part that names a variable finds an interpreter.
     for (_, part) in parts {
         if let Some(name) = part.get("var").and_then(Value::as_str) {
-            all.push(given(name, "the program that was found".to_owned()));
+            all.push(passed(name, "path of the interpreter".to_owned()));
         }
     }
     let env = config.and_then(|config| config.get("env")?.as_object());
     for (name, value) in env.into_iter().flatten() {
-        all.push(given(name, words(value)));
+        all.push(passed(name, display(value)));
     }
     let paths = metadata.value("anchor");
     let paths = paths.and_then(|anchor| anchor.get("env_paths")?.as_object());
     for (name, changes) in paths.into_iter().flatten() {
-        for (how, folders) in changes.as_object().into_iter().flatten() {
-            all.push(given(name, format!("{how} {}", words(folders))));
+        for (how, dirs) in changes.as_object().into_iter().flatten() {
+            all.push(passed(name, format!("{how} {}", display(dirs))));
         }
     }
     all
 }
 
-fn words(value: &Value) -> String {
+fn display(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
-        Value::Array(items) => items.iter().map(words).collect::<Vec<_>>().join(":"),
+        Value::Array(items) => items.iter().map(display).collect::<Vec<_>>().join(":"),
         other => other.to_string(),
     }
 }
 
 impl Report for Variables {
     fn json(&self) -> Value {
-        json!({ "read": VARIABLES, "given": self.0, "withheld": WITHHELD_VARIABLES, "withheld_patterns": WITHHELD_PATTERNS })
+        json!({ "read": VARIABLES, "passed": self.0, "withheld": OWN_SECRETS, "withheld_rule": WITHHELD_TOO })
     }
 
     fn show(&self, page: &mut Page) {
-        page.line(paint(BOLD, "read"));
-        let mut table = Table::new(["NAME", "SAYS"]);
+        page.line(paint(BOLD, "read by rye"));
+        let mut table = Table::new(["NAME", "DESCRIPTION"]);
         for variable in VARIABLES {
             let when = match variable.read {
-                Read::Call => "",
-                Read::Build => "when rye is built: ",
+                ReadTime::Call => "",
+                ReadTime::Build => "at build time: ",
             };
-            let says = format!("{when}{}", variable.says.replace('`', ""));
-            table.row([variable.name.into(), says.into()]);
+            let description = format!("{when}{}", variable.description.replace('`', ""));
+            table.row([variable.name.into(), description.into()]);
         }
         page.table(&table);
         page.line("");
-        page.line(paint(BOLD, "given to tools"));
-        let mut table = Table::new(["NAME", "RUNTIMES", "HOLDS"]);
-        for given in &self.0 {
-            let runtime = Cell::styled(DIM, given.runtimes.join(", "));
+        page.line(paint(BOLD, "passed to tools"));
+        let mut table = Table::new(["NAME", "RUNTIMES", "VALUE"]);
+        for passed in &self.0 {
+            let runtime = Cell::styled(DIM, passed.runtimes.join(", "));
             table.row([
-                given.name.as_str().into(),
+                passed.name.as_str().into(),
                 runtime,
-                given.holds.as_str().into(),
+                passed.value.as_str().into(),
             ]);
         }
         page.table(&table);
         page.line("");
-        page.line(paint(BOLD, "never given to tools"));
-        page.line(WITHHELD_VARIABLES.join(" "));
-        page.line(WITHHELD_PATTERNS);
+        page.line(paint(BOLD, "never passed to tools"));
+        page.line(OWN_SECRETS.join(" "));
+        page.line(WITHHELD_TOO);
     }
 }

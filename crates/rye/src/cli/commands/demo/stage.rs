@@ -1,87 +1,96 @@
-//! A home and a project that nobody else uses, and this program in them.
+//! A temporary home and project directory in which the demo runs this program.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use lillux::At as _;
+use rye_engine::protocol::{GateId, short_id};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::cli::failure::Failure;
 
-/// Where it all happens. Gone when dropped, unless kept.
+/// The directories of the demo, removed when dropped, and what has happened so far.
 pub(super) struct Stage {
-    folder: Option<TempDir>,
+    dir: Option<TempDir>,
     root: PathBuf,
     program: PathBuf,
     pub(super) scenes: Vec<Scene>,
 }
 
-/// One part of the story.
+/// One part of the demo.
 #[derive(Debug, Default)]
 pub(super) struct Scene {
     pub(super) title: &'static str,
-    pub(super) why: Vec<&'static str>,
-    pub(super) calls: Vec<Call>,
-    /// What was just seen, in a line.
-    pub(super) seen: Option<String>,
+    pub(super) text: Vec<&'static str>,
+    pub(super) commands: Vec<ShownCommand>,
+    /// What the scene has shown.
+    pub(super) conclusion: Option<String>,
 }
 
-/// A command, and what came of it.
+/// A command line and its output.
 #[derive(Debug)]
-pub(super) struct Call {
-    pub(super) typed: String,
-    pub(super) printed: String,
+pub(super) struct ShownCommand {
+    pub(super) line: String,
+    pub(super) output: String,
     pub(super) exit: Option<i32>,
 }
 
+/// A gate at which an agent waits; short ids.
+pub(super) struct PendingGate {
+    pub(super) id: String,
+    pub(super) session: String,
+}
+
 impl Stage {
-    pub(super) fn set() -> Result<Self, Failure> {
-        let unable = |error| Failure::failed("io", format_args!("cannot make a folder: {error}"));
-        let folder = tempfile::Builder::new().prefix("rye-demo-").tempdir();
-        let folder = folder.map_err(unable)?;
-        let root = folder.path().to_owned();
+    pub(super) fn new() -> Result<Self, Failure> {
+        let unable =
+            |error| Failure::failed("io", format_args!("cannot create a directory: {error}"));
+        let dir = tempfile::Builder::new().prefix("rye-demo-").tempdir();
+        let dir = dir.map_err(unable)?;
+        let root = dir.path().to_owned();
         for name in ["home", "project"] {
             let path = root.join(name);
-            std::fs::create_dir(&path).at("make", &path)?;
+            std::fs::create_dir(&path).at("create", &path)?;
         }
         let program = std::env::current_exe().map_err(unable)?;
         Ok(Self {
-            folder: Some(folder),
+            dir: Some(dir),
             root,
             program,
             scenes: Vec::new(),
         })
     }
 
-    /// Leaves all of it where it is.
+    /// Keeps the directory and returns its path.
     pub(super) fn keep(&mut self) -> PathBuf {
-        match self.folder.take() {
-            Some(folder) => folder.keep(),
+        match self.dir.take() {
+            Some(dir) => dir.keep(),
             None => self.root.clone(),
         }
     }
 
-    pub(super) fn scene(&mut self, title: &'static str, why: &[&'static str]) {
+    pub(super) fn scene(&mut self, title: &'static str, text: &[&'static str]) {
         self.scenes.push(Scene {
             title,
-            why: why.to_vec(),
+            text: text.to_vec(),
             ..Scene::default()
         });
     }
 
-    /// What the scene has shown.
-    pub(super) fn seen(&mut self, what: impl Into<String>) {
+    /// Ends the scene with what it has shown.
+    pub(super) fn conclude(&mut self, text: impl Into<String>) {
         if let Some(scene) = self.scenes.last_mut() {
-            scene.seen = Some(what.into());
+            scene.conclusion = Some(text.into());
         }
     }
 
-    fn tell(&mut self, typed: &str, printed: String, exit: Option<i32>) {
+    fn show(&mut self, line: &str, output: String, exit: Option<i32>) {
         if let Some(scene) = self.scenes.last_mut() {
-            scene.calls.push(Call {
-                typed: typed.to_owned(),
-                printed,
+            scene.commands.push(ShownCommand {
+                line: line.to_owned(),
+                output,
                 exit,
             });
         }
@@ -91,22 +100,22 @@ impl Stage {
         self.root.join("project").join(relative)
     }
 
-    /// Writes a file, and shows it.
+    /// Writes a file and shows it.
     pub(super) fn write(&mut self, relative: &str, text: &str) -> Result<(), Failure> {
         let path = self.path(relative);
-        let folder = path.parent().unwrap_or(&path);
-        std::fs::create_dir_all(folder).at("make", folder)?;
+        let dir = path.parent().unwrap_or(&path);
+        std::fs::create_dir_all(dir).at("create", dir)?;
         std::fs::write(&path, text).at("write", &path)?;
-        self.tell(&format!("cat {relative}"), text.to_owned(), Some(0));
+        self.show(&format!("cat {relative}"), text.to_owned(), Some(0));
         Ok(())
     }
 
-    /// Changes a file without a word to anybody.
-    pub(super) fn change(&mut self, relative: &str, from: &str, to: &str) -> Result<(), Failure> {
+    /// Replaces text in a file and shows the equivalent command.
+    pub(super) fn edit(&mut self, relative: &str, from: &str, to: &str) -> Result<(), Failure> {
         let path = self.path(relative);
         let text = std::fs::read_to_string(&path).at("read", &path)?;
         std::fs::write(&path, text.replace(from, to)).at("write", &path)?;
-        self.tell(
+        self.show(
             &format!("sed -i 's/{from}/{to}/' {relative}"),
             String::new(),
             Some(0),
@@ -131,68 +140,77 @@ impl Stage {
         command
     }
 
-    /// Runs this program, shows what it prints, and expects this exit code.
+    /// Runs rye, shows its output and checks its exit code.
     pub(super) fn rye(&mut self, args: &[&str], expected: i32) -> Result<Output, Failure> {
-        let typed = typed(args);
+        let line = command_line(args);
         let output = self.command(args).output();
-        let output = output.map_err(|error| broken(&typed, &error.to_string()))?;
-        let mut printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        printed += &String::from_utf8_lossy(&output.stderr);
+        let output = output.map_err(|error| unexpected(&line, &error.to_string()))?;
+        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text += &String::from_utf8_lossy(&output.stderr);
         let exit = output.status.code();
-        self.tell(&typed, printed.clone(), exit);
+        self.show(&line, text.clone(), exit);
         if exit == Some(expected) {
             Ok(output)
         } else {
-            Err(broken(
-                &typed,
-                &format!("it ended with {exit:?}: {printed}"),
-            ))
+            Err(unexpected(&line, &format!("exit code {exit:?}: {text}")))
         }
     }
 
-    /// Runs this program without telling of it.
-    pub(super) fn prepare(&self, args: &[&str]) -> Result<(), Failure> {
-        let typed = typed(args);
+    /// Runs rye without showing it.
+    pub(super) fn run_silently(&self, args: &[&str]) -> Result<Output, Failure> {
+        let line = command_line(args);
         let output = self.command(args).output();
-        let output = output.map_err(|error| broken(&typed, &error.to_string()))?;
+        let output = output.map_err(|error| unexpected(&line, &error.to_string()))?;
         if output.status.success() {
-            return Ok(());
+            return Ok(output);
         }
-        Err(broken(&typed, &String::from_utf8_lossy(&output.stderr)))
+        Err(unexpected(&line, &String::from_utf8_lossy(&output.stderr)))
     }
 
-    /// Starts this program, and kills it as soon as it waits for a person. Gives the gate.
-    pub(super) fn killed_at_a_gate(&mut self, args: &[&str]) -> Result<String, Failure> {
-        let typed = typed(args);
+    /// Starts rye, kills it once it has printed the gate at which it waits, and returns the gate.
+    pub(super) fn kill_at_gate(&mut self, args: &[&str]) -> Result<PendingGate, Failure> {
+        let line = command_line(args);
         let child = self.command(args).spawn();
-        let mut child = child.map_err(|error| broken(&typed, &error.to_string()))?;
-        let mut printed = String::new();
+        let mut child = child.map_err(|error| unexpected(&line, &error.to_string()))?;
+        let mut output = String::new();
         let mut gate = None;
-        if let Some(errors) = child.stderr.take() {
-            for line in BufReader::new(errors).lines().map_while(Result::ok) {
-                printed = printed + &line + "\n";
-                if let Some((_, id)) = line.split_once("rye gate approve ") {
-                    gate = Some(id.trim().to_owned());
+        if let Some(stderr) = child.stderr.take() {
+            for text in BufReader::new(stderr).lines().map_while(Result::ok) {
+                output = output + &text + "\n";
+                gate = self.pending_gate()?;
+                if gate.as_ref().is_some_and(|gate| text.contains(&gate.id)) {
                     break;
                 }
             }
         }
-        // SIGKILL: it has no chance to say or write anything more.
+        // SIGKILL, so that the process cannot react.
         let _ = child.kill();
         let _ = child.wait();
-        self.tell(&format!("{typed} &"), printed.clone(), Some(0));
-        self.tell("kill -9 $!", String::new(), Some(0));
-        gate.ok_or_else(|| broken(&typed, &format!("it did not wait: {printed}")))
+        self.show(&format!("{line} &"), output.clone(), Some(0));
+        self.show("kill -9 $!", String::new(), Some(0));
+        gate.ok_or_else(|| unexpected(&line, &format!("no pending gate: {output}")))
     }
 
-    /// What a file of the project holds.
+    /// The first pending gate.
+    fn pending_gate(&self) -> Result<Option<PendingGate>, Failure> {
+        let output = self.run_silently(&["gate", "list", "--json"])?;
+        let list: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let gate = &list["gates"][0];
+        let (id, session) = (gate["id"].as_str(), gate["origin"]["session"].as_str());
+        Ok(id.zip(session).map(|(id, session)| PendingGate {
+            id: GateId::from(id.to_owned()).short(),
+            session: short_id(session).to_owned(),
+        }))
+    }
+
+    /// The content of a file in the project.
     pub(super) fn read(&self, relative: &str) -> String {
         std::fs::read_to_string(self.path(relative)).unwrap_or_default()
     }
 }
 
-/// As a person would type it.
-fn typed(args: &[&str]) -> String {
+/// The command line as a user would type it.
+fn command_line(args: &[&str]) -> String {
     let word = |word: &&str| {
         if word.contains([' ', '\'']) {
             format!("'{word}'")
@@ -204,10 +222,6 @@ fn typed(args: &[&str]) -> String {
     format!("rye {}", words.collect::<Vec<_>>().join(" "))
 }
 
-fn broken(typed: &str, why: &str) -> Failure {
-    Failure::failed(
-        "demo",
-        format_args!("`{typed}` did not go as it should: {why}"),
-    )
-    .hint("rye doctor")
+fn unexpected(line: &str, why: &str) -> Failure {
+    Failure::failed("demo", format_args!("unexpected result of `{line}`: {why}")).hint("rye doctor")
 }

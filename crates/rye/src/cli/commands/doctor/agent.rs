@@ -1,29 +1,33 @@
-//! Whether what agents go by can be read: what they may do, and which programs they may call.
+//! Checks the approval policy and the allowed commands of agents.
 
 use rye_host::ApprovalsError;
 use rye_items::Library;
 use rye_items::trust::IgnoredFile;
 
-use super::Health;
-use crate::cli::context::hint_of;
+use super::DoctorReport;
+use crate::cli::context::accept_hint;
 use crate::cli::failure::Failure;
 
-pub(super) fn check(library: &Library, health: &mut Health) {
+pub(super) fn check(library: &Library, report: &mut DoctorReport) {
     let spaces = library.spaces();
     let approvals = rye_host::approvals(spaces).map(|(_, ignored)| ignored);
     let commands = rye_host::commands(spaces).map(|(_, ignored)| ignored);
-    tell("approvals", approvals, health);
-    tell("commands", commands, health);
+    add("approvals", approvals, report);
+    add("commands", commands, report);
 }
 
-fn tell(name: &'static str, read: Result<Vec<IgnoredFile>, ApprovalsError>, health: &mut Health) {
-    match read {
+fn add(
+    name: &'static str,
+    loaded: Result<Vec<Ignored>, ApprovalsError>,
+    report: &mut DoctorReport,
+) {
+    match loaded {
         Ok(all) => {
             for ignored in all {
-                let about = format!("{} is ignored: {}", ignored.path.display(), ignored.reason);
-                health.warn(name, about, hint_of(&ignored));
+                let detail = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
+                report.warn(name, detail, accept_hint(&ignored));
             }
         }
-        Err(error) => health.broken(name, Failure::from(error)),
+        Err(error) => report.fail_with(name, Failure::from(error)),
     }
 }

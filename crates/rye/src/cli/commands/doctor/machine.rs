@@ -1,82 +1,72 @@
-//! The cache, interpreters, and what is switched off.
+//! Checks the cache, the interpreters and the development mode.
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use lillux::{At as _, shell_word};
 
-use super::Health;
+use super::DoctorReport;
 use crate::cli::context::Context;
 use crate::settings;
 
-/// What the standard runtimes run with.
+/// Interpreters of the built-in runtimes.
 const INTERPRETERS: [(&str, &str); 4] = [
-    ("python3", "tools in Python"),
-    ("node", "tools in JavaScript and TypeScript"),
-    ("bash", "tools in bash"),
-    ("ruby", "tools in Ruby"),
+    ("python3", "Python tools"),
+    ("node", "JavaScript and TypeScript tools"),
+    ("bash", "bash tools"),
+    ("ruby", "Ruby tools"),
 ];
 
-pub(super) fn check(context: &Context, health: &mut Health) {
-    cache(context, health);
+pub(super) fn check(context: &Context, report: &mut DoctorReport) {
+    cache(context, report);
     for (program, what) in INTERPRETERS {
         if let Some(path) = on_path(program) {
-            health.good(program, path.display().to_string());
+            report.ok(program, path.display().to_string());
         } else {
-            let about = format!("not on PATH: {what} do not run");
-            let fix = format!("install {program}, or add its folder to PATH");
-            health.warn(program, about, fix);
+            let detail = format!("not on PATH; {what} do not run");
+            report.warn(program, detail, None);
         }
     }
     if context.settings.dev_mode.value {
-        let about = "RYE_DEV_MODE is on: items that do not verify run, with a warning";
-        health.warn("dev mode", about, "unset RYE_DEV_MODE".to_owned());
+        let detail = "RYE_DEV_MODE is set: unverified items run with a warning";
+        report.warn("dev mode", detail, "unset RYE_DEV_MODE".to_owned());
     }
 }
 
-fn cache(context: &Context, health: &mut Health) {
-    let Some(folder) = context.cache() else {
-        let about = "no folder for it: HOME is not set";
-        return health.warn(
-            "cache",
-            about,
-            "export RYE_CACHE_DIR=/some/folder".to_owned(),
-        );
+fn cache(context: &Context, report: &mut DoctorReport) {
+    let Some(dir) = context.cache() else {
+        let detail = "no cache directory: HOME is not set";
+        let fix = "export RYE_CACHE_DIR=/path/to/cache".to_owned();
+        return report.warn("cache", detail, fix);
     };
-    if !rye_items::is_owner_only_dir(folder) {
-        let about = format!(
-            "{} is not used: others can write to it, and what is in it is believed",
-            folder.display()
-        );
-        let fix = format!(
-            "chmod go-w {0}, or choose another by RYE_CACHE_DIR",
-            folder.display()
-        );
-        return health.warn("cache", about, fix);
+    if !rye_items::is_own_folder(dir) {
+        let detail = format!("{} is not used: other users can write to it", dir.display());
+        let fix = format!("chmod go-w {}", shell_word(dir));
+        return report.warn("cache", detail, fix);
     }
-    match try_to_write(folder) {
-        Ok(()) => health.good("cache", folder.display().to_string()),
+    match check_writable(dir) {
+        Ok(()) => report.ok("cache", dir.display().to_string()),
         Err(error) => {
-            let fix = format!("mkdir -p {0} && chmod u+rwx {0}", shell_word(folder));
-            health.fail("cache", error.to_string(), fix);
+            let fix = format!("mkdir -p {0} && chmod u+rwx {0}", shell_word(dir));
+            report.fail("cache", error.to_string(), fix);
         }
     }
 }
 
-fn try_to_write(folder: &Path) -> Result<(), lillux::PathError> {
+fn check_writable(dir: &Path) -> Result<(), lillux::PathError> {
     let mut builder = std::fs::DirBuilder::new();
-    let made = builder.recursive(true).mode(0o700).create(folder);
-    made.at("create the folder", folder)?;
-    let probe = folder.join(format!(".probe-{}", std::process::id()));
-    std::fs::write(&probe, b"").at("write to", folder)?;
+    let created = builder.recursive(true).mode(0o700).create(dir);
+    created.at("create the directory", dir)?;
+    let probe = dir.join(format!(".probe-{}", std::process::id()));
+    std::fs::write(&probe, b"").at("write to", dir)?;
     std::fs::remove_file(&probe).at("remove", &probe)
 }
 
-/// The first file of that name on PATH that may be run.
+/// The first executable file with this name on PATH.
 fn on_path(program: &str) -> Option<PathBuf> {
     use rustix::fs::{Access, access};
     let path = settings::variable("PATH")?;
     std::env::split_paths(&path)
-        .map(|folder| folder.join(program))
+        .map(|dir| dir.join(program))
         .find(|file| file.is_file() && access(file, Access::EXEC_OK).is_ok())
 }

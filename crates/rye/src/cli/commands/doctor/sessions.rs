@@ -1,4 +1,4 @@
-//! The file with all sessions.
+//! Checks the session database.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,31 +7,31 @@ use lillux::shell_word;
 use rye_engine::store::StoreError;
 use rye_host::{Condition, Soundness, examine};
 
-use super::Health;
+use super::DoctorReport;
 use crate::cli::context::Context;
 
 const SESSIONS: &str = "sessions";
 
-/// How long it is looked at.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit for the integrity check.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) fn check(context: &Context, health: &mut Health) {
+pub(super) fn check(context: &Context, report: &mut DoctorReport) {
     let Some(state) = &context.settings.state_dir else {
-        let about = "no folder for them: HOME is not set";
-        let fix = "export RYE_STATE_DIR=/some/folder".to_owned();
-        return health.warn(SESSIONS, about, fix);
+        let detail = "no state directory: HOME is not set";
+        let fix = "export RYE_STATE_DIR=/path/to/state".to_owned();
+        return report.warn(SESSIONS, detail, fix);
     };
     let path = state.value.join("sessions.db");
-    match examine(&path, PATIENCE) {
-        Ok(None) => health.good(SESSIONS, format!("none yet: {}", path.display())),
-        Ok(Some(condition)) => tell(&path, &condition, health),
-        Err(StoreError::Unreadable(why)) => health.fail(SESSIONS, why, set_aside(&path)),
-        Err(error) => health.fail(SESSIONS, error.to_string(), None),
+    match examine(&path, CHECK_TIMEOUT) {
+        Ok(None) => report.ok(SESSIONS, format!("none yet: {}", path.display())),
+        Ok(Some(condition)) => add(&path, &condition, report),
+        Err(StoreError::Unreadable(why)) => report.fail(SESSIONS, why, move_away(&path)),
+        Err(error) => report.fail(SESSIONS, error.to_string(), None),
     }
 }
 
-fn tell(path: &Path, condition: &Condition, health: &mut Health) {
-    let place = path.display();
+fn add(path: &Path, condition: &Condition, report: &mut DoctorReport) {
+    let file = path.display();
     let Condition {
         version, newest, ..
     } = condition;
@@ -39,39 +39,34 @@ fn tell(path: &Path, condition: &Condition, health: &mut Health) {
         bytes if bytes < 1_000_000 => ("kB", bytes.div_ceil(1_000)),
         bytes => ("MB", bytes.div_ceil(1_000_000)),
     };
-    let about = format!("{place}, format {version}, {size} {unit}");
+    let detail = format!("{file}, format {version}, {size} {unit}");
     if let Soundness::Damaged(faults) = &condition.soundness {
-        let about = format!("{place} is damaged: {}", faults.join("; "));
-        return health.fail(SESSIONS, about, set_aside(path));
+        let detail = format!("{file} is damaged: {}", faults.join("; "));
+        return report.fail(SESSIONS, detail, move_away(path));
     }
     // An empty file has no format yet.
     if *version != 0 && version != newest {
-        let about = format!("{about} of another version of Rye; this one uses {newest}");
-        let fix = "use the Rye that wrote it, or name another folder by RYE_STATE_DIR".to_owned();
-        return health.fail(SESSIONS, about, fix);
+        let detail = format!("{detail}, but this version of rye uses format {newest}");
+        let fix = "export RYE_STATE_DIR=/path/to/new/state".to_owned();
+        return report.fail(SESSIONS, detail, fix);
     }
     if let Some(why) = &condition.read_only {
-        let about = format!("{about}: it can be read, and nothing can be added: {why}");
-        let fix = "export RYE_STATE_DIR=/a/folder/of/your/own".to_owned();
-        return health.warn(SESSIONS, about, fix);
+        let detail = format!("{detail}, read-only: {why}");
+        let fix = "export RYE_STATE_DIR=/path/to/writable/directory".to_owned();
+        return report.warn(SESSIONS, detail, fix);
     }
     match condition.soundness {
         Soundness::SoundSoFar => {
-            let about = format!("{about}, sound as far as it was looked at in ten seconds");
-            health.good(SESSIONS, about);
+            let detail = format!("{detail}, checked in part (10 s limit)");
+            report.ok(SESSIONS, detail);
         }
-        _ => health.good(SESSIONS, about),
+        _ => report.ok(SESSIONS, detail),
     }
 }
 
-/// What to do with a file that is damaged.
-fn set_aside(path: &Path) -> String {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(".damaged");
-    format!(
-        "`rye session export` those that can be read, then: mv {} {}, and so with the files \
-         beside it",
-        shell_word(path),
-        shell_word(Path::new(&aside))
-    )
+/// The command that moves a damaged database and its companion files away.
+fn move_away(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let dir = shell_word(path.parent().unwrap_or(path));
+    format!("mkdir {dir}/damaged && mv {dir}/{name}* {dir}/damaged/")
 }

@@ -1,62 +1,63 @@
-//! The help of a tool, from its own schema.
+//! Help of a tool, from its metadata and schema.
 
 use rye_executor::chain::Chain;
 use serde_json::{Map, Value, json};
 
 use super::schema::{Properties, Property};
-use crate::cli::page::{BOLD, DIM, Page, WARN, paint, plain};
+use crate::cli::page::{BOLD, DIM, Page, WARN, paint, sanitize};
 use crate::cli::printer::Report;
 use crate::cli::table::{Cell, Table};
 
-/// What a tool does and takes.
-pub(super) struct Help {
+/// Description, parameters and properties of a tool.
+pub(super) struct ToolHelp {
     id: String,
     description: Option<String>,
     schema: Option<Value>,
-    /// What else it says about itself, in words.
-    facts: Vec<(&'static str, String)>,
+    /// Other properties: name and value.
+    properties: Vec<(&'static str, String)>,
     chain: Vec<String>,
 }
 
-impl Help {
-    pub(super) fn of(chain: &Chain) -> Self {
+impl ToolHelp {
+    pub(super) fn new(chain: &Chain) -> Self {
         let metadata = &chain.tool().metadata;
-        let mut facts = Vec::new();
-        let mut fact = |name, value: Option<String>| facts.extend(value.map(|value| (name, value)));
-        fact("version", metadata.version().map(str::to_owned));
-        fact(
+        let mut properties = Vec::new();
+        let mut add =
+            |name, value: Option<String>| properties.extend(value.map(|value| (name, value)));
+        add("version", metadata.version().map(str::to_owned));
+        add(
             "risk",
             metadata.risk_level().map(|risk| risk.as_str().to_owned()),
         );
-        fact(
+        add(
             "effect",
             metadata.effect().map(|effect| effect.as_str().to_owned()),
         );
         let approval = metadata.requires_approval().unwrap_or_default();
-        fact(
+        add(
             "approval",
-            approval.then(|| "asked for by agents".to_owned()),
+            approval.then(|| "required for agents".to_owned()),
         );
-        fact(
+        add(
             "timeout",
             metadata.timeout().map(|seconds| format!("{seconds} s")),
         );
-        let needed = metadata.requires_env().join(", ");
-        fact("needs", (!needed.is_empty()).then_some(needed));
+        let variables = metadata.requires_env().join(", ");
+        add("variables", (!variables.is_empty()).then_some(variables));
         Self {
             id: chain.tool().id().to_string(),
             description: metadata.description().map(str::to_owned),
             schema: metadata.config_schema().cloned(),
-            facts,
+            properties,
             chain: chain.ids(),
         }
     }
 }
 
-impl Report for Help {
+impl Report for ToolHelp {
     fn json(&self) -> Value {
-        let facts: Map<_, _> = self
-            .facts
+        let properties: Map<_, _> = self
+            .properties
             .iter()
             .map(|(name, value)| ((*name).to_owned(), value.as_str().into()))
             .collect();
@@ -64,19 +65,19 @@ impl Report for Help {
             "item_id": self.id,
             "description": self.description,
             "schema": self.schema,
-            "about": facts,
+            "properties": properties,
             "chain": self.chain,
         })
     }
 
     fn show(&self, page: &mut Page) {
         if let Some(description) = &self.description {
-            page.line(plain(description.trim()));
+            page.line(sanitize(description.trim()));
             page.line("");
         }
-        let properties = Properties::of(self.schema.as_ref());
-        let usage = match properties.iter().next() {
-            None if !properties.are_any() => "",
+        let parameters = Properties::from_schema(self.schema.as_ref());
+        let usage = match parameters.iter().next() {
+            None if !parameters.is_open() => "",
             _ => " [--PARAMETER VALUE]...",
         };
         page.line(format_args!(
@@ -85,29 +86,29 @@ impl Report for Help {
             self.id
         ));
         page.line("");
-        if properties.are_any() {
-            page.line("It does not say which parameters it takes: values are texts, or --params.");
-        } else if properties.iter().next().is_some() {
+        if parameters.is_open() {
+            page.line("The tool has no schema: pass any parameter as a string, or use --params.");
+        } else if parameters.iter().next().is_some() {
             page.line(paint(BOLD, "Parameters:"));
-            let mut table = Table::new(["  NAME", "TYPE", "ABOUT"]);
-            for property in properties.iter() {
+            let mut table = Table::new(["  NAME", "TYPE", "DESCRIPTION"]);
+            for property in parameters.iter() {
                 table.row([
                     Cell::new(format!("  --{}", property.name.replace('_', "-"))),
-                    Cell::styled(DIM, kind(property)),
-                    Cell::new(about(property)),
+                    Cell::styled(DIM, type_name(property)),
+                    Cell::new(description(property)),
                 ]);
             }
             page.table(&table);
         } else {
-            page.line("It takes no parameters.");
+            page.line("The tool has no parameters.");
         }
         page.line("");
-        for (name, value) in &self.facts {
+        for (name, value) in &self.properties {
             let style = if *name == "risk" { WARN } else { DIM };
             page.line(format_args!(
                 "{} {}",
                 paint(style, format_args!("{name:<9}")),
-                plain(value)
+                sanitize(value)
             ));
         }
         let chain = self.chain.join(" → ");
@@ -122,40 +123,40 @@ impl Report for Help {
     }
 }
 
-fn kind(property: &Property) -> String {
+fn type_name(property: &Property) -> String {
     if property.kinds.is_list() {
-        return match property.items.words().as_str() {
+        return match property.kinds.describe().as_str() {
             "any" => "list".to_owned(),
             items => format!("list of {items}"),
         };
     }
-    property.kinds.words()
+    property.kinds.describe()
 }
 
-/// Its description, and in brackets whether it is needed, its default and choices.
-fn about(property: &Property) -> String {
+/// The description, and in brackets whether it is required, its choices, range and default.
+fn description(property: &Property) -> String {
     let mut notes = Vec::new();
     if property.required {
         notes.push("required".to_owned());
     }
     let choices = property.kinds.choices();
     if !choices.is_empty() {
-        let choices: Vec<_> = choices.iter().map(word).collect();
+        let choices: Vec<_> = choices.iter().map(display).collect();
         notes.push(format!("one of {}", choices.join(", ")));
     }
     for (key, name) in [("minimum", "at least"), ("maximum", "at most")] {
-        if let Some(limit) = property.about.get(key) {
+        if let Some(limit) = property.schema.get(key) {
             notes.push(format!("{name} {limit}"));
         }
     }
-    if let Some(default) = property.about.get("default") {
-        notes.push(format!("default {}", word(default)));
+    if let Some(default) = property.schema.get("default") {
+        notes.push(format!("default {}", display(default)));
     }
     let notes = match notes.as_slice() {
         [] => String::new(),
         notes => format!("[{}]", notes.join("; ")),
     };
-    let description = property.about.get("description").and_then(Value::as_str);
+    let description = property.schema.get("description").and_then(Value::as_str);
     match description {
         Some(description) => format!("{} {notes}", description.trim())
             .trim_end()
@@ -164,7 +165,7 @@ fn about(property: &Property) -> String {
     }
 }
 
-fn word(value: &Value) -> String {
+fn display(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),

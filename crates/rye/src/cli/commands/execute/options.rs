@@ -1,15 +1,15 @@
-//! The options of a call that were typed, before the tool's id or after it.
+//! Options of rye that were typed after the tool's id.
 
 use clap::ValueEnum as _;
 
-use super::words::wrong;
+use super::param_args::usage_error;
 use crate::cli::args::{CallOptions, TraceChoice, seconds};
 use crate::cli::failure::Failure;
 use crate::settings::Color;
 
-/// The call's own options.
+/// Options before or after the tool's id.
 #[derive(Debug, Default)]
-pub(in crate::cli::commands) struct Own {
+pub(in crate::cli::commands) struct TypedOptions {
     pub(in crate::cli::commands) options: CallOptions,
     pub(super) json: bool,
     pub(super) quiet: bool,
@@ -17,19 +17,19 @@ pub(in crate::cli::commands) struct Own {
     pub(in crate::cli::commands) help: bool,
 }
 
-impl Own {
+impl TypedOptions {
     pub(super) const NAMES: &[&str] = &[
         "params", "dry-run", "trace", "async", "timeout", "json", "quiet", "color", "help",
         "project",
     ];
 
-    /// Whether the call has an option of this name.
-    pub(super) fn has(name: &str) -> bool {
+    /// Whether rye has an option with this name.
+    pub(super) fn is_option(name: &str) -> bool {
         Self::NAMES.contains(&name)
     }
 
-    /// Takes a short option, if it is one.
-    pub(super) fn short(&mut self, word: &str) -> bool {
+    /// Sets a short option; returns `false` if there is no such option.
+    pub(super) fn set_short(&mut self, word: &str) -> bool {
         match word {
             "-h" => self.help = true,
             "-q" => self.quiet = true,
@@ -38,16 +38,16 @@ impl Own {
         true
     }
 
-    /// Takes an option. `value` gives what was typed with or after it.
+    /// Sets an option. `value` returns the attached or following word.
     pub(super) fn set<'a>(
         &mut self,
         name: &str,
         attached: Option<&str>,
         value: &mut dyn FnMut() -> Result<&'a str, Failure>,
     ) -> Result<(), Failure> {
-        let takes_none = matches!(name, "dry-run" | "async" | "json" | "quiet" | "help");
-        if takes_none && attached.is_some() {
-            return Err(wrong(format!("--{name} takes no value")));
+        let is_flag = matches!(name, "dry-run" | "async" | "json" | "quiet" | "help");
+        if is_flag && attached.is_some() {
+            return Err(usage_error(format!("--{name} takes no value")));
         }
         match name {
             "dry-run" => self.options.dry_run = true,
@@ -58,27 +58,30 @@ impl Own {
             "trace" => {
                 let choice = attached.map(|text| TraceChoice::from_str(text, false));
                 let choice = choice.unwrap_or(Ok(TraceChoice::Steps));
-                let message = || "--trace is --trace or --trace=all".to_owned();
-                self.options.trace = Some(choice.map_err(|_| wrong(message()))?);
+                let message = || "invalid --trace: expected --trace or --trace=all".to_owned();
+                self.options.trace = Some(choice.map_err(|_| usage_error(message()))?);
             }
             "timeout" => {
                 let time = seconds(value()?);
-                let time = time.map_err(|why| wrong(format!("--timeout: {why}")))?;
+                let time = time.map_err(|why| usage_error(format!("invalid --timeout: {why}")))?;
                 self.options.timeout = Some(time);
             }
             "color" => {
                 let color = value()?.parse();
-                self.color = Some(color.map_err(|why| wrong(format!("--color: {why}")))?);
+                let invalid = |expected| {
+                    usage_error(format!("invalid --color: expected {expected}"))
+                };
+                self.color = Some(color.map_err(invalid)?);
             }
             "params" => {
                 if self.options.params.is_some() {
-                    return Err(wrong("--params is given twice".to_owned()));
+                    return Err(usage_error("--params is given twice".to_owned()));
                 }
                 self.options.params = Some(value()?.to_owned());
             }
             _ => {
-                let message = format!("--{name} belongs before the tool's id");
-                return Err(wrong(message).hint("rye execute --project DIR ID"));
+                let message = format!("--{name} must come before the tool's id");
+                return Err(usage_error(message).hint("rye execute --project DIR ID"));
             }
         }
         Ok(())

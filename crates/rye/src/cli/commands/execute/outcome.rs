@@ -1,4 +1,4 @@
-//! What a call gave, for scripts and for people, and the exit code of it.
+//! Reports of calls: output, result and exit code.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,64 +13,64 @@ use serde_json::{Value, json};
 
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::page::{DIM, GOOD, Page, paint, plain};
+use crate::cli::page::{DIM, GOOD, Page, paint, sanitize};
 use crate::cli::printer::{Outcome, Printer, Report};
 
-/// Shows what a tool gave. What it printed goes where it would have gone, byte for byte.
+/// Reports the result of a call. Copies the tool's output to the same streams, byte for byte.
 pub(in crate::cli::commands) fn report(envelope: Envelope, context: &Context) -> Outcome {
-    let noted = |name: &str| envelope.metadata.get(name).and_then(Value::as_str);
+    let note = |name: &str| envelope.metadata.get(name).and_then(Value::as_str);
     let warnings = envelope.metadata.get("warnings").and_then(Value::as_array);
     for warning in warnings.into_iter().flatten().filter_map(Value::as_str) {
         context.printer.warn(warning, None);
     }
     for stream in ["stdout", "stderr", "result"] {
-        if let Some(hash) = noted(&format!("{stream}_hash")) {
-            let text = format!("its {stream} is longer than what is shown");
-            let hint = kept(hash, context).map(|path| format!("cat {}", shell_word(&path)));
+        if let Some(hash) = note(&format!("{stream}_hash")) {
+            let text = format!("{stream} is too long to show in full");
+            let hint = stored_output(hash, context).map(|path| format!("cat {}", shell_word(&path)));
             context.printer.warn(&text, hint.as_deref());
-        } else if let Some(why) = noted(&format!("{stream}_lost")) {
-            let text = format!("its {stream} was cut: {why}");
+        } else if let Some(why) = note(&format!("{stream}_lost")) {
+            let text = format!("{stream} is truncated: {why}");
             context.printer.warn(&text, None);
         }
     }
     if !context.printer.json {
-        let (stdout, stderr) = match printed(&envelope.data) {
+        let (stdout, stderr) = match process_output(&envelope.data) {
             Some(both) => both,
-            None => ("", noted("stderr").unwrap_or_default()),
+            None => ("", note("stderr").unwrap_or_default()),
         };
         let unable = |error| {
-            let message = format_args!("cannot write what it printed: {error}");
+            let message = format_args!("cannot write to standard output: {error}");
             Failure::failed("io", message)
         };
         Printer::raw(stdout.as_bytes()).map_err(unable)?;
         Printer::raw_error(stderr.as_bytes());
     }
-    Ok(Box::new(Ran(envelope)))
+    Ok(Box::new(CallReport(envelope)))
 }
 
-/// Where the whole of what was cut is kept.
-fn kept(hash: &str, context: &Context) -> Option<PathBuf> {
+/// Path of the complete output.
+fn stored_output(hash: &str, context: &Context) -> Option<PathBuf> {
     let store = Cas::open_existing(context.cache()?.join("output")).ok()?;
     Some(store.path_of(Kind::Blob, &hash.parse().ok()?))
 }
 
-/// What a tool printed, where that is all it gave.
-fn printed(data: &Value) -> Option<(&str, &str)> {
+/// Standard output and error of a process, if that is the whole result.
+fn process_output(data: &Value) -> Option<(&str, &str)> {
     let fields = data.as_object()?;
     let text = |name: &str| fields.get(name)?.as_str();
     let both = text("stdout").zip(text("stderr"))?;
     (fields.len() == 3 && fields.contains_key("exit_code")).then_some(both)
 }
 
-/// A call that was carried out, or would be.
-struct Ran(Envelope);
+/// A call that ran, or a dry run.
+struct CallReport(Envelope);
 
-impl Report for Ran {
+impl Report for CallReport {
     fn json(&self) -> Value {
         json!(self.0)
     }
 
-    fn is_whole(&self) -> bool {
+    fn is_complete_document(&self) -> bool {
         true
     }
 
@@ -80,7 +80,7 @@ impl Report for Ran {
             let chain = envelope.chain.join(" → ");
             let files = envelope.chain.len();
             page.line(format_args!(
-                "{} {}: its chain of {files} verifies and fits together",
+                "{} {}: chain of {files} files verified",
                 paint(GOOD, "would run"),
                 envelope.item_id
             ));
@@ -89,11 +89,11 @@ impl Report for Ran {
         }
         match &envelope.data {
             Value::Null => {}
-            data if printed(data).is_some() => {}
-            Value::String(text) => page.line(plain(text.trim_end())),
+            data if process_output(data).is_some() => {}
+            Value::String(text) => page.line(sanitize(text.trim_end())),
             data => {
                 let text = serde_json::to_string_pretty(data).unwrap_or_default();
-                page.line(plain(&text));
+                page.line(sanitize(&text));
             }
         }
     }
@@ -112,7 +112,7 @@ impl Report for Ran {
             "not_permitted" => {
                 Failure::new(Exit::Permission, "not_permitted", message).maybe_hint(hint.clone())
             }
-            // A tool of a server that is not what was accepted is as good as a changed file.
+            // A changed tool of an MCP server is like a changed file.
             "mcp_drift" => {
                 Failure::new(Exit::Integrity, "mcp_drift", message).maybe_hint(hint.clone())
             }
@@ -124,13 +124,13 @@ impl Report for Ran {
     }
 }
 
-/// A call that was refused: nothing ran.
-pub(crate) struct Refused {
+/// A call that was refused before anything ran.
+pub(crate) struct RefusedCall {
     envelope: Envelope,
     failure: Failure,
 }
 
-impl Refused {
+impl RefusedCall {
     pub(super) fn new(item: &ItemRef, error: ExecuteError, duration: Duration) -> Self {
         let envelope = Envelope::from_error(item, &error, duration);
         let failure = failure(item, error);
@@ -138,12 +138,12 @@ impl Refused {
     }
 }
 
-impl Report for Refused {
+impl Report for RefusedCall {
     fn json(&self) -> Value {
         json!(self.envelope)
     }
 
-    fn is_whole(&self) -> bool {
+    fn is_complete_document(&self) -> bool {
         true
     }
 
@@ -154,7 +154,7 @@ impl Report for Refused {
     }
 }
 
-/// A refused call in words, as other commands tell the same.
+/// The failure of a refused call, the same as in other commands.
 fn failure(item: &ItemRef, error: ExecuteError) -> Failure {
     let help = format!("rye execute {} --help", item.id);
     match error {
@@ -163,7 +163,7 @@ fn failure(item: &ItemRef, error: ExecuteError) -> Failure {
         }
         ExecuteError::Path(source) => source.into(),
         ExecuteError::Parameters(ParameterError::Violations(ref all)) => {
-            let message = format!("the parameters do not fit {}", item.id);
+            let message = format!("invalid parameters for {}", item.id);
             Failure::new(Exit::Usage, "invalid_parameters", message)
                 .violations(all.iter().map(violation))
                 .hint(help)
@@ -180,7 +180,7 @@ fn failure(item: &ItemRef, error: ExecuteError) -> Failure {
             ..
         }) => {
             let searched: Vec<_> = searched.iter().map(|path| path.to_string_lossy()).collect();
-            let message = format!("{error}; it was looked for in {}", searched.join(", "));
+            let message = format!("{error}; searched {}", searched.join(", "));
             Failure::failed("executor_not_found", message)
                 .detail("searched", json!(searched))
                 .maybe_hint(error.hint())

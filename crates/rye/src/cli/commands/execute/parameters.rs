@@ -1,4 +1,4 @@
-//! `--params`: JSON as it is typed, from a file, or from standard input.
+//! `--params`: a JSON object as text, from a file or from standard input.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -7,10 +7,10 @@ use std::path::Path;
 use lillux::At as _;
 use serde_json::{Map, Value};
 
-use super::words::wrong;
+use super::param_args::usage_error;
 use crate::cli::failure::Failure;
 
-/// What `--params` says, and over it what was typed by name.
+/// The object in `--params`, overridden by parameters that were typed by name.
 pub(in crate::cli::commands) fn merged(
     given: Option<&str>,
     typed: Map<String, Value>,
@@ -20,7 +20,7 @@ pub(in crate::cli::commands) fn merged(
     Ok(Value::Object(parameters))
 }
 
-/// The object that an option gives: as it is typed, in a file, or on standard input.
+/// Parses the object of an option: JSON text, `@FILE`, or `-` for standard input.
 pub(in crate::cli::commands) fn object(
     option: &str,
     given: Option<&str>,
@@ -32,7 +32,7 @@ pub(in crate::cli::commands) fn object(
         Some(path) => {
             let path = Path::new(path);
             let text = fs::read_to_string(path).at("read", path)?;
-            (text, format!("the file {}", path.display()))
+            (text, path.display().to_string())
         }
         None if given == "-" => {
             let mut text = String::new();
@@ -43,13 +43,13 @@ pub(in crate::cli::commands) fn object(
         }
         None => (given.to_owned(), option.to_owned()),
     };
-    // No input is no parameters.
+    // Empty input means no parameters.
     if text.trim().is_empty() {
         return Ok(Map::new());
     }
     match serde_json::from_str(&text) {
         Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err(wrong(format!("{from} is not a JSON object"))),
-        Err(error) => Err(wrong(format!("{from} is not JSON: {error}"))),
+        Ok(_) => Err(usage_error(format!("{from}: expected a JSON object"))),
+        Err(error) => Err(usage_error(format!("{from}: invalid JSON: {error}"))),
     }
 }

@@ -1,25 +1,25 @@
-//! What a tool's schema says about its parameters, as far as typing them goes.
+//! The part of a tool's JSON Schema that matters for parsing its parameters.
 
 use serde_json::Value;
 
 /// The parameters of a tool.
 pub(super) struct Properties {
     all: Vec<Property>,
-    any: bool,
+    is_open: bool,
 }
 
 /// One parameter.
 pub(super) struct Property {
     pub(super) name: String,
     pub(super) kinds: Kinds,
-    /// What a list holds.
+    /// Types of the elements of a list.
     pub(super) items: Kinds,
     pub(super) required: bool,
-    /// Its own part of the schema.
-    pub(super) about: Value,
+    /// The schema of the parameter.
+    pub(super) schema: Value,
 }
 
-/// The types that a value may have; none is a text.
+/// The types that a value may have; empty means string.
 #[derive(Default)]
 pub(super) struct Kinds {
     names: Vec<String>,
@@ -27,7 +27,7 @@ pub(super) struct Kinds {
 }
 
 impl Properties {
-    pub(super) fn of(schema: Option<&Value>) -> Self {
+    pub(super) fn from_schema(schema: Option<&Value>) -> Self {
         let properties = schema.and_then(|schema| schema.get("properties")?.as_object());
         let required: Vec<_> = schema
             .and_then(|schema| schema.get("required")?.as_array())
@@ -36,28 +36,28 @@ impl Properties {
             .filter_map(Value::as_str)
             .collect();
         let root = schema.unwrap_or(&Value::Null);
-        let all = properties.into_iter().flatten().map(|(name, about)| {
-            let about = resolved(about, root);
+        let all = properties.into_iter().flatten().map(|(name, schema)| {
+            let schema = resolve(schema, root);
             Property {
                 name: name.clone(),
-                kinds: Kinds::of(about, root),
-                items: about
+                kinds: Kinds::from_schema(schema, root),
+                items: schema
                     .get("items")
-                    .map(|items| Kinds::of(items, root))
+                    .map(|items| Kinds::from_schema(items, root))
                     .unwrap_or_default(),
                 required: required.contains(&name.as_str()),
-                about: about.clone(),
+                schema: schema.clone(),
             }
         });
         Self {
             all: all.collect(),
-            any: properties.is_none(),
+            is_open: properties.is_none(),
         }
     }
 
-    /// Whether nobody says which there are.
-    pub(super) fn are_any(&self) -> bool {
-        self.any
+    /// Whether the schema does not list parameters, so that any name is allowed.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Property> {
@@ -68,7 +68,7 @@ impl Properties {
         self.all.iter().map(|property| property.name.as_str())
     }
 
-    /// By its name, or by its name as options are usually typed.
+    /// Finds a parameter by its name, with `_` or `-`.
     pub(super) fn find(&self, typed: &str) -> Option<&Property> {
         let exact = self.all.iter().find(|property| property.name == typed);
         exact.or_else(|| {
@@ -77,7 +77,7 @@ impl Properties {
         })
     }
 
-    /// The boolean that `no-NAME` denies.
+    /// Finds the boolean that `no-NAME` negates.
     pub(super) fn find_negated(&self, typed: &str) -> Option<&Property> {
         let property = self.find(typed.strip_prefix("no-")?)?;
         property.kinds.is_flag().then_some(property)
@@ -85,10 +85,10 @@ impl Properties {
 }
 
 impl Kinds {
-    fn of(about: &Value, root: &Value) -> Self {
-        let about = resolved(about, root);
+    fn from_schema(schema: &Value, root: &Value) -> Self {
+        let schema = resolve(schema, root);
         let mut names = Vec::new();
-        match about.get("type") {
+        match schema.get("type") {
             Some(Value::String(name)) => names.push(name.clone()),
             Some(Value::Array(all)) => {
                 names.extend(all.iter().filter_map(|n| n.as_str().map(str::to_owned)));
@@ -96,15 +96,15 @@ impl Kinds {
             _ => {}
         }
         for key in ["anyOf", "oneOf"] {
-            let variants = about.get(key).and_then(Value::as_array);
+            let variants = schema.get(key).and_then(Value::as_array);
             for variant in variants.into_iter().flatten() {
-                // One step down: what refers to itself has no end.
-                if let Some(Value::String(name)) = resolved(variant, root).get("type") {
+                // One level only, because schemas may be recursive.
+                if let Some(Value::String(name)) = resolve(variant, root).get("type") {
                     names.push(name.clone());
                 }
             }
         }
-        let choices = about.get("enum").and_then(Value::as_array).cloned();
+        let choices = schema.get("enum").and_then(Value::as_array).cloned();
         Self {
             names,
             choices: choices.unwrap_or_default(),
@@ -127,22 +127,22 @@ impl Kinds {
         self.is("object")
     }
 
-    /// Whether this is the kind, but for null.
+    /// Whether this is the only type besides null.
     fn is(&self, kind: &str) -> bool {
         self.has(kind) && self.names.iter().all(|name| name == kind || name == "null")
     }
 
-    /// The choice that reads like this.
+    /// The choice that the text stands for.
     pub(super) fn choice(&self, text: &str) -> Option<Value> {
-        let reads = |choice: &&Value| match choice {
+        let matches = |choice: &&Value| match choice {
             Value::String(word) => word == text,
             other => serde_json::from_str::<Value>(text).is_ok_and(|value| value == **other),
         };
-        self.choices.iter().find(reads).cloned()
+        self.choices.iter().find(matches).cloned()
     }
 
-    /// For the help.
-    pub(super) fn words(&self) -> String {
+    /// The types, for the help.
+    pub(super) fn describe(&self) -> String {
         match self.names.as_slice() {
             [] if self.choices.is_empty() => "any".to_owned(),
             [] => "choice".to_owned(),
@@ -155,10 +155,10 @@ impl Kinds {
     }
 }
 
-/// What a reference within the schema leads to.
-fn resolved<'a>(about: &'a Value, root: &'a Value) -> &'a Value {
-    let reference = about.get("$ref").and_then(Value::as_str);
+/// Resolves a local `$ref`.
+fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+    let reference = schema.get("$ref").and_then(Value::as_str);
     reference
         .and_then(|reference| root.pointer(reference.strip_prefix('#')?))
-        .unwrap_or(about)
+        .unwrap_or(schema)
 }

@@ -1,4 +1,4 @@
-//! The way of a call as a tree to be read.
+//! Renders the trace of a call as a tree.
 
 use std::fmt::Write as _;
 
@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use crate::cli::args::TraceChoice;
 use crate::cli::page::{BOLD, DIM, GOOD, HELP, one_line, paint};
 
-/// The steps of a call, ready to be printed.
-pub(super) fn shown(item: &ItemRef, steps: &[TraceStep], level: TraceChoice) -> String {
+/// Renders the steps of a call.
+pub(super) fn render(item: &ItemRef, steps: &[Step], level: TraceChoice) -> String {
     let mut tree = Tree {
         text: format!("{}\n", paint(BOLD, item)),
         margin: "",
@@ -26,15 +26,15 @@ pub(super) fn shown(item: &ItemRef, steps: &[TraceStep], level: TraceChoice) -> 
                 }
             }
             ("anchor", Value::Object(found)) => {
-                let path = word(found.get("path"));
+                let path = display(found.get("path"));
                 let how = match found.get("marked") {
-                    Some(Value::Bool(true)) => "by a marker",
-                    _ => "the tool's folder",
+                    Some(Value::Bool(true)) => "has a marker file",
+                    _ => "directory of the tool",
                 };
                 tree.step(step, last, &format!("{path} ({how})"));
             }
             ("dependencies", Value::Object(found)) => {
-                let files = word(found.get("files"));
+                let files = display(found.get("files"));
                 tree.step(step, last, &format!("{files} files, verified"));
             }
             ("environment", Value::Object(variables)) => {
@@ -43,18 +43,18 @@ pub(super) fn shown(item: &ItemRef, steps: &[TraceStep], level: TraceChoice) -> 
             ("dotenv_ignored", Value::Array(names)) => {
                 let names = names.iter().filter_map(Value::as_str);
                 let names = names.collect::<Vec<_>>().join(", ");
-                let why = "the tool does not declare it in `requires_env`";
+                let why = "not declared in the tool's `requires_env`";
                 tree.step(step, last, &format!("{names} ({why})"));
             }
-            // Shown with what became of it.
-            ("template", _) if steps.iter().any(|step| step.name == "rendered") => {}
+            // Shown together with the rendered value.
+            ("template", _) if steps.iter().any(|step| step.what == "rendered") => {}
             ("template" | "rendered", Value::Object(rendered)) => {
                 let before = template.and_then(|step| step.detail.as_object());
                 tree.step(step, last, "");
                 tree.config(before, rendered);
             }
             (_, Value::Null) => tree.step(step, last, ""),
-            (_, found) => tree.step(step, last, &word(Some(found))),
+            (_, found) => tree.step(step, last, &display(Some(found))),
         }
     }
     tree.text
@@ -62,12 +62,12 @@ pub(super) fn shown(item: &ItemRef, steps: &[TraceStep], level: TraceChoice) -> 
 
 struct Tree {
     text: String,
-    /// What stands before the lines below the step.
+    /// Prefix of the lines below the current step.
     margin: &'static str,
 }
 
 impl Tree {
-    fn step(&mut self, step: &TraceStep, last: bool, about: &str) {
+    fn step(&mut self, step: &Step, last: bool, detail: &str) {
         let (branch, margin) = if last {
             ("└─", "   ")
         } else {
@@ -80,32 +80,32 @@ impl Tree {
                 paint(DIM, format_args!("at {}.{:03} ms", at / 1000, at % 1000))
             )
         });
-        let name = paint(HELP, step.name);
-        let about = match about {
+        let name = paint(HELP, step.what);
+        let detail = match detail {
             "" => String::new(),
-            about => format!(" {}", one_line(about)),
+            detail => format!(" {}", one_line(detail)),
         };
-        let _ = writeln!(self.text, "{} {name}{about}{at}", paint(DIM, branch));
+        let _ = writeln!(self.text, "{} {name}{detail}{at}", paint(DIM, branch));
     }
 
-    fn below(&mut self, line: &str) {
+    fn line(&mut self, line: &str) {
         let _ = writeln!(self.text, "{}{line}", paint(DIM, self.margin));
     }
 
     fn link(&mut self, link: &Value) {
-        let id = word(link.get("id"));
-        let space = word(link.get("space"));
+        let id = display(link.get("id"));
+        let space = display(link.get("space"));
         let signer = match link.get("signed_by") {
             Some(Value::String(key)) => format!("{} by {key}", paint(GOOD, "signed")),
             _ => "not signed".to_owned(),
         };
-        self.below(&format!("{} {space}, {signer}", paint(BOLD, one_line(&id))));
-        let path = one_line(&word(link.get("path")));
-        self.below(&format!("  {}", paint(DIM, path)));
+        self.line(&format!("{} {space}, {signer}", paint(BOLD, one_line(&id))));
+        let path = one_line(&display(link.get("path")));
+        self.line(&format!("  {}", paint(DIM, path)));
         let shadows = link.get("shadows").and_then(Value::as_array);
         for shadowed in shadows.into_iter().flatten() {
-            let path = one_line(&word(Some(shadowed)));
-            self.below(&format!("  {} {path}", paint(DIM, "shadows")));
+            let path = one_line(&display(Some(shadowed)));
+            self.line(&format!("  {} {path}", paint(DIM, "shadows")));
         }
     }
 
@@ -116,55 +116,56 @@ impl Tree {
         variables: &Map<String, Value>,
         level: TraceChoice,
     ) {
-        let from = |about: &Value| word(about.get("from"));
-        let is_shown = |about: &Value| level == TraceChoice::All || from(about) != "inherited";
-        let hidden = variables.values().filter(|about| !is_shown(about)).count();
+        let from = |variable: &Value| display(variable.get("from"));
+        let is_shown =
+            |variable: &Value| level == TraceChoice::All || from(variable) != "inherited";
+        let hidden = variables.values().filter(|it| !is_shown(it)).count();
         let note = match hidden {
             0 => String::new(),
-            hidden => format!("{hidden} inherited (--trace=all lists them)"),
+            hidden => format!("{hidden} inherited (show with --trace=all)"),
         };
         self.step(step, last, &note);
-        for (name, about) in variables.iter().filter(|(_, about)| is_shown(about)) {
-            let value = one_line(&word(about.get("value")));
-            let from = paint(DIM, format!("({})", from(about)));
-            self.below(&format!("{name}={value} {from}"));
+        for (name, variable) in variables.iter().filter(|(_, it)| is_shown(it)) {
+            let value = one_line(&display(variable.get("value")));
+            let from = paint(DIM, format!("({})", from(variable)));
+            self.line(&format!("{name}={value} {from}"));
         }
     }
 
-    /// What was rendered, with what it was before where that is something else.
+    /// The rendered configuration, with the template of each value that differs from it.
     fn config(&mut self, before: Option<&Map<String, Value>>, rendered: &Map<String, Value>) {
         for (key, value) in rendered {
             let before = before.and_then(|before| before.get(key));
             let Value::Array(items) = value else {
-                self.rendered(key, before, value);
+                self.rendered_value(key, before, value);
                 continue;
             };
             for (index, item) in items.iter().enumerate() {
                 let before = before.and_then(|before| before.get(index));
-                self.rendered(&format!("{key}[{index}]"), before, item);
+                self.rendered_value(&format!("{key}[{index}]"), before, item);
             }
         }
     }
 
-    fn rendered(&mut self, name: &str, before: Option<&Value>, value: &Value) {
-        self.below(&format!("{name}: {}", brief(value)));
+    fn rendered_value(&mut self, name: &str, before: Option<&Value>, value: &Value) {
+        self.line(&format!("{name}: {}", shorten(value)));
         if let Some(before) = before.filter(|before| *before != value) {
-            self.below(&format!("  {} {}", paint(DIM, "from"), brief(before)));
+            self.line(&format!("  {} {}", paint(DIM, "from"), shorten(before)));
         }
     }
 }
 
-/// As much of a value as tells which it is.
-fn brief(value: &Value) -> String {
-    const LONGEST: usize = 160;
-    let text = one_line(&word(Some(value)));
-    match text.char_indices().nth(LONGEST) {
+/// A value on one line of limited length.
+fn shorten(value: &Value) -> String {
+    const MAX_CHARS: usize = 160;
+    let text = one_line(&display(Some(value)));
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
 }
 
-fn word(value: Option<&Value>) -> String {
+fn display(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "-".to_owned(),
         Some(Value::String(text)) => text.clone(),

@@ -1,37 +1,37 @@
-//! Gates of graphs, of all projects whose runs have asked something.
+//! Gates of graph runs in all projects.
 
 use std::path::{Path, PathBuf};
 
 use rye_engine::arguments::ARGUMENTS;
-use rye_engine::audit;
-use rye_engine::protocol::{Gate, Millis, Resolution};
-use rye_engine::store::PostOutcome;
-use rye_graph::{GateFile, PendingIndex, ResolveOutcome, RunStore};
+use rye_engine::proof;
+use rye_engine::protocol::{Gate, Millis, Resolution, short_id};
+use rye_engine::store::Posted;
+use rye_graph::{Asking, Posted as GraphPosted, Question, Runs};
 use rye_host::{ASKING, Trusted};
 use serde_json::{Value, json};
 
-use super::{Answered, accepted, fixed, no_key};
+use super::{Answer, fixed_arguments, is_repeated, no_key};
 use crate::cli::commands::execute;
 use crate::cli::context::Context;
-use crate::cli::engine::{how_to_answer, person, signing_key};
+use crate::cli::engine::{answer_command, current_user, signing_key};
 use crate::cli::failure::Failure;
 use crate::cli::printer::Outcome;
 
-/// A question, and where it is asked.
-pub(super) struct Asked {
-    pub(super) question: GateFile,
-    /// The project, where that is not the current one.
-    pub(super) elsewhere: Option<PathBuf>,
+/// A gate of a graph run.
+pub(super) struct GraphGate {
+    pub(super) question: Question,
+    /// The project, if it is not the current one.
+    pub(super) other_project: Option<PathBuf>,
     trust: Trusted,
 }
 
-impl Asked {
+impl GraphGate {
     pub(super) fn is_pending(&self) -> bool {
         self.question.status(&self.trust).is_pending()
     }
 
-    /// Its gate as it stands now.
-    pub(super) fn as_it_stands(&self) -> Gate {
+    /// The gate with its current status.
+    pub(super) fn current_gate(&self) -> Gate {
         Gate {
             status: self.question.status(&self.trust),
             ..self.question.gate.clone()
@@ -41,24 +41,24 @@ impl Asked {
     pub(super) fn json(&self, here: &Path) -> Value {
         let mut gate = json!(self.question.gate);
         gate["graph"] = json!(self.question.gate.origin.tool);
-        let project = self.elsewhere.as_deref().unwrap_or(here);
+        let project = self.other_project.as_deref().unwrap_or(here);
         gate["project"] = json!(project.to_string_lossy());
         gate
     }
 
-    /// Where it is from, in words.
+    /// The graph, run and project, for people.
     pub(super) fn origin(&self) -> String {
         let origin = &self.question.gate.origin;
-        let words = format!("graph {}, run {}", origin.tool, origin.session);
-        match &self.elsewhere {
-            Some(project) => format!("{words}, in {}", project.display()),
-            None => words,
+        let text = format!("graph {}, run {}", origin.tool, origin.session.short());
+        match &self.other_project {
+            Some(project) => format!("{text}, in {}", project.display()),
+            None => text,
         }
     }
 }
 
-/// The questions of all projects, those of this one first.
-pub(super) fn all(context: &Context) -> Result<Vec<Asked>, Failure> {
+/// The gates of all projects, those of the current one first.
+pub(super) fn all(context: &Context) -> Result<Vec<GraphGate>, Failure> {
     let here = context.settings.project();
     let mut all = of_project(here, None, context)?;
     let state = context.settings.state_dir.as_ref();
@@ -66,7 +66,7 @@ pub(super) fn all(context: &Context) -> Result<Vec<Asked>, Failure> {
     let own = here.canonicalize().ok();
     for other in others.into_iter().flatten() {
         if own.as_ref() != Some(&other) {
-            // One that cannot be read any more asks nothing.
+            // Skip projects that can no longer be read.
             all.extend(of_project(&other, Some(&other), context).unwrap_or_default());
         }
     }
@@ -75,21 +75,21 @@ pub(super) fn all(context: &Context) -> Result<Vec<Asked>, Failure> {
 
 fn of_project(
     project: &Path,
-    elsewhere: Option<&Path>,
+    other_project: Option<&Path>,
     context: &Context,
-) -> Result<Vec<Asked>, Failure> {
-    let questions = RunStore::new(project).gate_files()?.into_iter();
-    let asked = questions.map(|question| {
-        Ok(Asked {
+) -> Result<Vec<GraphGate>, Failure> {
+    let questions = Runs::of(project).questions()?.into_iter();
+    let gates = questions.map(|question| {
+        Ok(GraphGate {
             question,
-            elsewhere: elsewhere.map(Path::to_owned),
+            other_project: other_project.map(Path::to_owned),
             trust: trust(project, context)?,
         })
     });
-    asked.collect()
+    gates.collect()
 }
 
-/// Whose word counts in a project.
+/// The keys whose decisions count in a project.
 pub(in crate::cli::commands) fn trust(
     project: &Path,
     context: &Context,
@@ -99,56 +99,59 @@ pub(in crate::cli::commands) fn trust(
     Ok(Trusted::of(&roots))
 }
 
-/// Answers it. Whoever walks the run hears of it by itself.
-pub(super) fn answer(asked: &Asked, action: &str, value: Value, context: &Context) -> Outcome {
-    let gate = &asked.question.gate;
+/// Stores the answer. The process that runs the graph notices it.
+pub(super) fn answer(
+    graph_gate: &GraphGate,
+    action: &str,
+    value: Value,
+    context: &Context,
+) -> Outcome {
+    let gate = &graph_gate.question.gate;
     if value.get(ARGUMENTS).is_some() {
-        return Err(fixed());
+        return Err(fixed_arguments());
     }
     let actions: Vec<_> = gate.actions.iter().map(|it| it.id.as_str()).collect();
     if !actions.is_empty() && !actions.contains(&action) {
-        let message = format!(
-            "`{action}` is no answer to it; there are {}",
-            actions.join(", ")
-        );
-        return Err(Failure::usage(message).hint(how_to_answer(gate)));
+        let message = format!("unknown action `{action}`; expected one of {}", actions.join(", "));
+        return Err(Failure::usage(message).hint(answer_command(gate)));
     }
     let Some(key) = signing_key(context)? else {
-        return Err(no_key("a decision in a graph"));
+        return Err(no_key("a decision about a graph"));
     };
     let millis = u64::try_from(lillux::time::now().epoch_ms).unwrap_or_default();
     let mut resolution = Resolution {
         action: action.to_owned(),
         value,
-        by: person(),
+        by: current_user(),
         at: Millis(millis),
         source: "cli".to_owned(),
         receipt: None,
     };
     let receipt = audit::receipt(gate, &resolution, &key);
     resolution.receipt = Some(Box::new(receipt));
-    let posted = match asked.question.resolve(&resolution, &asked.trust)? {
-        ResolveOutcome::Recorded => PostOutcome::Written,
-        ResolveOutcome::AlreadyRecorded => PostOutcome::Duplicate,
-        ResolveOutcome::Conflict(first) => PostOutcome::Conflict(*first),
-        ResolveOutcome::Closed(status) => PostOutcome::GateClosed(status),
+    let posted = match graph_gate.question.answer(&resolution, &graph_gate.trust)? {
+        GraphPosted::Written => Posted::Written,
+        GraphPosted::Same => Posted::Same,
+        GraphPosted::Conflict(first) => Posted::Conflict(*first),
+        GraphPosted::Gone(status) => Posted::Gone(status),
     };
-    let before = accepted(posted)?;
-    // A part of a run goes on with the whole.
+    let repeated = is_repeated(posted)?;
+    // A nested run is resumed with its outermost run.
     let run = gate.origin.session.as_str();
     let run = run.split('.').next().unwrap_or(run);
-    let project = asked.elsewhere.as_deref();
-    let project = project.unwrap_or_else(|| context.settings.project());
-    let found = RunStore::new(project).find(run)?.read()?;
-    let resume = resume(run, asked.elsewhere.as_deref());
-    let next = (!found.state().is_live()).then_some(resume);
-    let gate = asked.as_it_stands();
-    Ok(Box::new(Answered::of(&gate, action, before, next)))
+    let other_project = graph_gate.other_project.as_deref();
+    let project = other_project.unwrap_or_else(|| context.settings.project());
+    let found = Runs::of(project).find(run)?.read()?;
+    let resume = resume_command(run, other_project);
+    let next = (!found.standing().is_live()).then_some(resume);
+    let gate = graph_gate.current_gate();
+    Ok(Box::new(Answer::new(&gate, action, repeated, next)))
 }
 
-/// How a run goes on, from here.
-pub(in crate::cli::commands) fn resume(run: &str, elsewhere: Option<&Path>) -> String {
-    match elsewhere {
+/// The command that resumes a run from the current project.
+pub(in crate::cli::commands) fn resume_command(run: &str, other_project: Option<&Path>) -> String {
+    let run = short_id(run);
+    match other_project {
         Some(project) => {
             let project = lillux::shell_word(project);
             format!("rye --project {project} graph run --resume {run}")

@@ -1,23 +1,24 @@
-//! How a walk goes, a line a step, on standard error.
+//! Progress of a graph on standard error, a line per step.
 
 use std::io::{self, IsTerminal as _};
 use std::sync::Mutex;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rye_graph::{Event, EventListener, JournalLine, NodeOutcome, RunStatus};
+use rye_engine::protocol::short_id;
+use rye_graph::{Event, Line, Outcome, Status, Watcher};
 
-use crate::cli::engine::how_to_answer;
-use crate::cli::gate_words;
+use crate::cli::engine::answer_command;
+use crate::cli::gate_render;
 use crate::cli::page::{BAD, BOLD, DIM, GOOD, HELP, WARN, one_line, paint};
 use crate::cli::printer::Printer;
 use crate::settings;
 
-/// Silences it.
+/// Variable that turns the progress off.
 const QUIET: &str = "RYE_GRAPH_QUIET";
 
-/// Somebody who tells a person how a walk goes.
-pub(super) fn watcher(printer: Printer) -> EventListener {
+/// A watcher that prints the progress of a graph.
+pub(super) fn watcher(printer: Printer) -> Watcher {
     let quiet = printer.quiet || settings::variable(QUIET).is_some_and(|it| it == "1");
     let bar = Mutex::new(None::<ProgressBar>);
     let wants_bar = io::stderr().is_terminal();
@@ -30,20 +31,20 @@ pub(super) fn watcher(printer: Printer) -> EventListener {
         };
         if let Event::ItemBegin { .. } | Event::ItemEnd { .. } = line.event {
             if wants_bar && let Event::ItemEnd { .. } = line.event {
-                bar.get_or_insert_with(items).inc(1);
+                bar.get_or_insert_with(item_counter).inc(1);
             }
             return;
         }
         if let Some(bar) = bar.take() {
             bar.finish_and_clear();
         }
-        if let Some(words) = told(line) {
-            printer.aside(&format!("{words}\n"));
+        if let Some(text) = describe(line) {
+            printer.print_stderr(&format!("{text}\n"));
         }
     })
 }
 
-fn items() -> ProgressBar {
+fn item_counter() -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     if let Ok(style) = ProgressStyle::with_template("  {spinner} {pos} items, {per_sec}") {
         bar.set_style(style);
@@ -51,19 +52,19 @@ fn items() -> ProgressBar {
     bar
 }
 
-/// A line of the record in words, if it is one that people want to read.
-pub(crate) fn told(line: &JournalLine) -> Option<String> {
+/// Describes a line of the record; `None` for lines that only matter to rye.
+pub(crate) fn describe(line: &Line) -> Option<String> {
     Some(match &line.event {
         Event::Started(started) => {
             let name = paint(BOLD, one_line(&started.graph));
-            format!("{name} {}", paint(DIM, &started.run))
+            format!("{name} {}", paint(DIM, short_id(&started.run)))
         }
         Event::Resumed { changed, .. } => {
-            let how = match changed {
-                Some(_) => "resumed, with the graph as it is now",
+            let text = match changed {
+                Some(_) => "resumed with the changed graph",
                 None => "resumed",
             };
-            paint(DIM, how).to_string()
+            paint(DIM, text).to_string()
         }
         Event::Step {
             node,
@@ -81,33 +82,33 @@ pub(crate) fn told(line: &JournalLine) -> Option<String> {
             };
             let keys = set.keys().filter(|key| !key.starts_with('_'));
             let keys: Vec<_> = keys.map(|key| format!("+{}", one_line(key))).collect();
-            let mut words = format!(
+            let mut text = format!(
                 "{mark} {:<16} {} {}",
                 one_line(node),
-                paint(DIM, format!("{:>8}", time(*duration_us))),
+                paint(DIM, format!("{:>8}", duration(*took_us))),
                 keys.join(" ")
             );
-            if *outcome == NodeOutcome::Cached {
-                words.push_str(" kept from before");
+            if *outcome == Outcome::Cached {
+                text.push_str(" cached");
             }
             if let Some(error) = error {
-                let gap = if words.ends_with(' ') { "" } else { " " };
-                words.push_str(gap);
-                words.push_str(&one_line(&error.message));
+                let gap = if text.ends_with(' ') { "" } else { " " };
+                text.push_str(gap);
+                text.push_str(&one_line(&error.message));
             }
-            words.trim_end().to_owned()
+            text.trim_end().to_owned()
         }
         Event::Retry { attempt, error } => {
             let why = one_line(&error.message);
             format!("{} attempt {attempt}: {why}", paint(WARN, "↻"))
         }
         Event::Gate { gate } => {
-            // With the mark before it.
-            let width = Printer::width_of_questions().map(|it| it.saturating_sub(2));
-            let lines = gate_words::lines(&gate.title, &gate.body, width);
-            let words = format!("{} {}", paint(HELP, "?"), lines.join("\n"));
-            let answer = paint(DIM, format!("  {}", how_to_answer(gate)));
-            format!("{words}\n{answer}")
+            // Two columns for the mark.
+            let width = Printer::stderr_width().map(|it| it.saturating_sub(2));
+            let lines = gate_render::lines(&gate.title, &gate.body, width);
+            let text = format!("{} {}", paint(HELP, "?"), lines.join("\n"));
+            let answer = paint(DIM, format!("  {}", answer_command(gate)));
+            format!("{text}\n{answer}")
         }
         Event::Warning { node, message } => {
             let warn = paint(WARN, "warning");
@@ -135,8 +136,8 @@ pub(crate) fn told(line: &JournalLine) -> Option<String> {
     })
 }
 
-/// A time, short enough for a column.
-fn time(micros: u64) -> String {
+/// A duration, short enough for a column.
+fn duration(micros: u64) -> String {
     let time = Duration::from_micros(micros);
     match micros {
         0..1_000 => format!("{micros} µs"),

@@ -1,4 +1,4 @@
-//! `rye graph show`
+//! `rye graph show`: draws a graph.
 
 use std::fs;
 
@@ -23,15 +23,15 @@ pub(super) fn run(args: &ShowArgs, context: &Context) -> Outcome {
         None => None,
     };
     let graph = match (&args.graph, &run) {
-        (Some(name), _) => graph(name, context)?,
-        // As it was walked, whatever has become of the file.
+        (Some(name), _) => load_graph(name, context)?,
+        // The graph as it was when the run began.
         (None, Some(run)) => {
             let reading = Graph::parse(run.text().as_bytes()).ok();
             let graph = reading.and_then(|reading| reading.graph);
             graph
-                .ok_or_else(|| Failure::failed("invalid_graph", "the run's graph cannot be read"))?
+                .ok_or_else(|| Failure::failed("invalid_graph", "cannot read the graph of the run"))?
         }
-        (None, None) => return Err(Failure::usage("which graph?")),
+        (None, None) => return Err(Failure::usage("missing graph: pass an ID or --run RUN")),
     };
     let colours = run
         .map(|run| NodeMarks::from_lines(run.lines()))
@@ -45,28 +45,28 @@ pub(super) fn run(args: &ShowArgs, context: &Context) -> Outcome {
     if let Some(path) = &args.output {
         fs::write(path, &text).at("write", path)?;
     }
-    Ok(Box::new(Drawn {
+    Ok(Box::new(DrawingReport {
         format: name,
         text,
         file: args.output.as_ref().map(|path| path.display().to_string()),
     }))
 }
 
-fn graph(name: &str, context: &Context) -> Result<Graph, Failure> {
-    let reading = Source::of(name, context)?.read()?;
+fn load_graph(name: &str, context: &Context) -> Result<Graph, Failure> {
+    let reading = Source::load(name, context)?.read()?;
     reading.graph.ok_or_else(|| {
-        let message = format!("{name} cannot be drawn: there is something wrong with it");
+        let message = format!("cannot draw {name}: the graph is invalid");
         Failure::failed("invalid_graph", message).hint(format!("rye graph validate {name}"))
     })
 }
 
-struct Drawn {
+struct DrawingReport {
     format: &'static str,
     text: String,
     file: Option<String>,
 }
 
-impl Report for Drawn {
+impl Report for DrawingReport {
     fn json(&self) -> Value {
         json!({ "format": self.format, "drawing": self.text, "file": self.file })
     }

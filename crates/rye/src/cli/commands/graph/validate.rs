@@ -1,4 +1,4 @@
-//! `rye graph validate`
+//! `rye graph validate`: reports all problems in graphs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,31 +15,31 @@ use crate::cli::failure::{Exit, Failure};
 use crate::cli::page::{BAD, DIM, GOOD, HELP, Page, WARN, one_line, paint};
 use crate::cli::printer::{Outcome, Report};
 
-/// A graph's text, and where it is.
+/// The text of a graph and its path.
 pub(super) struct Source {
     pub(super) path: PathBuf,
     pub(super) text: Vec<u8>,
 }
 
 impl Source {
-    /// By the name of a file or the id of an item. It need not be signed to be looked at.
-    pub(super) fn of(what: &str, context: &Context) -> Result<Self, Failure> {
-        let path = Path::new(what);
+    /// Loads a file or an item. The item need not be signed.
+    pub(super) fn load(name: &str, context: &Context) -> Result<Self, Failure> {
+        let path = Path::new(name);
         if path.is_file() || is_yaml(path) {
             let text = fs::read(path).at("read", path)?;
             let path = path.to_owned();
             return Ok(Self { path, text });
         }
-        let reference = what.parse()?;
-        let source = Self::of_item(&reference, context)?;
+        let reference = name.parse()?;
+        let source = Self::load_item(&reference, context)?;
         if source.is_graph() {
             Ok(source)
         } else {
-            Err(no_graph(&reference))
+            Err(not_a_graph(&reference))
         }
     }
 
-    fn of_item(reference: &ItemRef, context: &Context) -> Result<Self, Failure> {
+    fn load_item(reference: &ItemRef, context: &Context) -> Result<Self, Failure> {
         let library = context.library()?;
         let found = library.find(reference)?;
         let path = found.path();
@@ -54,24 +54,24 @@ impl Source {
         Ok(Self { path, text })
     }
 
-    /// Whether it says that it is one. What is broken may be.
+    /// Whether the file declares itself a graph, or is too broken to tell.
     fn is_graph(&self) -> bool {
-        let tree = metadata::parse_yaml(&self.text);
-        let says_so = |tree: Node| {
-            let said = tree.get("tool_type").map(|it| &it.data);
-            matches!(said, Some(Data::Text(kind)) if kind == "graph")
+        let tree = metadata::tree(&self.text);
+        let is_declared = |tree: Node| {
+            let tool_type = tree.get("tool_type").map(|it| &it.data);
+            matches!(tool_type, Some(Data::Text(kind)) if kind == "graph")
         };
-        is_yaml(&self.path) && tree.map_or(true, says_so)
+        is_yaml(&self.path) && tree.map_or(true, is_declared)
     }
 
-    pub(super) fn read(&self) -> Result<ParsedGraph, Failure> {
-        Graph::parse(&self.text).map_err(|error| no_yaml(&self.path, &error))
+    pub(super) fn read(&self) -> Result<Reading, Failure> {
+        Graph::read(&self.text).map_err(|error| invalid_yaml(&self.path, &error))
     }
 }
 
-/// An item that says that it is something else.
-fn no_graph(reference: &ItemRef) -> Failure {
-    let failure = Failure::usage(format!("{} is no graph", reference.id));
+/// The failure for an item of another type.
+fn not_a_graph(reference: &ItemRef) -> Failure {
+    let failure = Failure::usage(format!("{} is not a graph", reference.id));
     failure.hint(format!("rye execute {}", reference.id))
 }
 
@@ -80,26 +80,26 @@ fn is_yaml(path: &Path) -> bool {
         .is_some_and(|it| it == "yaml" || it == "yml")
 }
 
-fn no_yaml(path: &Path, error: &MetadataError) -> Failure {
+fn invalid_yaml(path: &Path, error: &MetadataError) -> Failure {
     Failure::failed("bad_metadata", error)
         .at(path)
         .excerpt(Some(&error.excerpt))
         .maybe_hint(error.hint.clone())
 }
 
-/// Whether an item says that it is a graph.
+/// Whether an item declares itself a graph.
 pub(crate) fn is_graph(reference: &ItemRef, context: &Context) -> bool {
-    Source::of_item(reference, context).is_ok_and(|source| source.is_graph())
+    Source::load_item(reference, context).is_ok_and(|source| source.is_graph())
 }
 
-/// Refuses a graph with errors before anything of it runs, all of them at once. What cannot
-/// be read here is told by the call itself.
-pub(super) fn refuse(reference: &ItemRef, context: &Context) -> Result<(), Failure> {
-    let Ok(source) = Source::of_item(reference, context) else {
+/// Rejects an invalid graph before it runs, with all errors at once. An unreadable file is
+/// reported by the call itself.
+pub(super) fn check(reference: &ItemRef, context: &Context) -> Result<(), Failure> {
+    let Ok(source) = Source::load_item(reference, context) else {
         return Ok(());
     };
     if !source.is_graph() {
-        return Err(no_graph(reference));
+        return Err(not_a_graph(reference));
     }
     let Ok(reading) = source.read() else {
         return Ok(());
@@ -108,8 +108,8 @@ pub(super) fn refuse(reference: &ItemRef, context: &Context) -> Result<(), Failu
     let Some(first) = errors.first() else {
         return Ok(());
     };
-    let shown = errors.iter().map(|problem| told(&source, problem));
-    // What may not be called is a permission, if that is all there is.
+    let described = errors.iter().map(|problem| describe(&source, problem));
+    // Forbidden calls alone are a permission failure.
     let only_permissions = errors.iter().all(|it| it.code == "not_permitted");
     let exit = if only_permissions {
         Exit::Permission
@@ -121,62 +121,62 @@ pub(super) fn refuse(reference: &ItemRef, context: &Context) -> Result<(), Failu
     } else {
         "invalid_graph"
     };
-    let message = format!("{} is no graph that can be walked", reference.id);
+    let message = format!("graph {} is invalid", reference.id);
     let hint = format!("rye graph validate {}", reference.id);
     Err(Failure::new(exit, code, message)
-        .violations(shown)
+        .violations(described)
         .hint(hint))
 }
 
-fn told(source: &Source, problem: &Problem) -> String {
-    let place = problem.excerpt(&source.text).position;
+fn describe(source: &Source, problem: &Problem) -> String {
+    let position = problem.excerpt(&source.text).position;
     let hint = problem.hint.as_ref();
     let hint = hint.map_or_else(String::new, |hint| format!(" ({hint})"));
     format!(
-        "{}:{place}: {}{hint}",
+        "{}:{position}: {}{hint}",
         source.path.display(),
         problem.message
     )
 }
 
 pub(super) fn run(args: &ValidateArgs, context: &Context) -> Outcome {
-    let looked = args.graphs.iter().map(|name| {
-        let source = Source::of(name, context);
+    let checked = args.graphs.iter().map(|name| {
+        let source = Source::load(name, context);
         source.map_or_else(
-            |failure| Looked::Missing(name.clone(), Box::new(failure)),
-            |source| match Graph::parse(&source.text) {
-                Ok(reading) => Looked::Read(source, reading),
-                Err(error) => Looked::NoYaml(source, error),
+            |failure| CheckedGraph::Missing(name.clone(), Box::new(failure)),
+            |source| match Graph::read(&source.text) {
+                Ok(reading) => CheckedGraph::Read(source, reading),
+                Err(error) => CheckedGraph::InvalidYaml(source, error),
             },
         )
     });
-    let mut looked: Vec<_> = looked.collect();
-    // Of one alone, its own failure is all there is to tell.
-    match looked.pop() {
-        Some(Looked::Missing(_, failure)) if looked.is_empty() => return Err(*failure),
-        Some(Looked::NoYaml(source, error)) if looked.is_empty() => {
-            return Err(no_yaml(&source.path, &error));
+    let mut checked: Vec<_> = checked.collect();
+    // A single graph fails with its own failure.
+    match checked.pop() {
+        Some(CheckedGraph::Missing(_, failure)) if checked.is_empty() => return Err(*failure),
+        Some(CheckedGraph::InvalidYaml(source, error)) if checked.is_empty() => {
+            return Err(invalid_yaml(&source.path, &error));
         }
-        last => looked.extend(last),
+        last => checked.extend(last),
     }
-    Ok(Box::new(Validated(looked)))
+    Ok(Box::new(ValidationReport(checked)))
 }
 
-/// What came of looking at a graph.
-enum Looked {
-    Read(Source, ParsedGraph),
-    NoYaml(Source, MetadataError),
+/// The result of checking a graph.
+enum CheckedGraph {
+    Read(Source, Reading),
+    InvalidYaml(Source, MetadataError),
     Missing(String, Box<Failure>),
 }
 
-impl Looked {
+impl CheckedGraph {
     fn count(&self, severity: Severity) -> usize {
         match self {
             Self::Read(_, reading) => {
                 let all = reading.problems.iter();
                 all.filter(|problem| problem.severity == severity).count()
             }
-            Self::NoYaml(..) | Self::Missing(..) => usize::from(severity == Severity::Error),
+            Self::InvalidYaml(..) | Self::Missing(..) => usize::from(severity == Severity::Error),
         }
     }
 
@@ -186,48 +186,48 @@ impl Looked {
                 let problems = reading.problems.iter().map(|it| it.json(&source.text));
                 json!({
                     "path": source.path.to_string_lossy(),
-                    "is_sound": reading.graph.is_some(),
+                    "is_valid": reading.graph.is_some(),
                     "problems": problems.collect::<Vec<_>>(),
                 })
             }
-            Self::NoYaml(source, error) => json!({
+            Self::InvalidYaml(source, error) => json!({
                 "path": source.path.to_string_lossy(),
-                "is_sound": false,
-                "problems": [no_yaml(&source.path, error).json()],
+                "is_valid": false,
+                "problems": [invalid_yaml(&source.path, error).json()],
             }),
             Self::Missing(name, failure) => json!({
                 "path": name,
-                "is_sound": false,
+                "is_valid": false,
                 "problems": [failure.json()],
             }),
         }
     }
 }
 
-struct Validated(Vec<Looked>);
+struct ValidationReport(Vec<CheckedGraph>);
 
-impl Validated {
+impl ValidationReport {
     fn count(&self, severity: Severity) -> usize {
-        self.0.iter().map(|looked| looked.count(severity)).sum()
+        self.0.iter().map(|graph| graph.count(severity)).sum()
     }
 }
 
-impl Report for Validated {
+impl Report for ValidationReport {
     fn json(&self) -> Value {
-        let graphs: Vec<_> = self.0.iter().map(Looked::json).collect();
+        let graphs: Vec<_> = self.0.iter().map(CheckedGraph::json).collect();
         json!({ "graphs": graphs })
     }
 
     fn show(&self, page: &mut Page) {
-        for looked in &self.0 {
-            match looked {
-                Looked::Read(source, reading) => show(page, source, reading),
-                Looked::NoYaml(source, error) => {
+        for graph in &self.0 {
+            match graph {
+                CheckedGraph::Read(source, reading) => show(page, source, reading),
+                CheckedGraph::InvalidYaml(source, error) => {
                     let severity = Severity::Error;
                     let (excerpt, hint) = (&error.excerpt, error.hint.as_deref());
                     show_problem(page, severity, &error.message, &source.path, excerpt, hint);
                 }
-                Looked::Missing(_, failure) => {
+                CheckedGraph::Missing(_, failure) => {
                     let severity = paint(BAD, Severity::Error.as_str());
                     page.line(format_args!("{severity}: {}", one_line(&failure.message)));
                 }
@@ -245,12 +245,14 @@ impl Report for Validated {
             (errors, 0) => format!("{errors} errors"),
             (errors, warnings) => format!("errors: {errors}, warnings: {warnings}"),
         };
-        let broken = self.0.iter().find_map(|looked| match looked {
-            Looked::Read(source, reading) => Some(source).filter(|_| reading.graph.is_none()),
-            Looked::NoYaml(source, _) => Some(source),
-            Looked::Missing(..) => None,
+        let broken = self.0.iter().find_map(|graph| match graph {
+            CheckedGraph::Read(source, reading) => {
+                Some(source).filter(|_| reading.graph.is_none())
+            }
+            CheckedGraph::InvalidYaml(source, _) => Some(source),
+            CheckedGraph::Missing(..) => None,
         });
-        let hint = broken.map(|source| format!("$EDITOR {}", shell_word(&source.path)));
+        let hint = broken.map(|source| format!("${{EDITOR:-vi}} {}", shell_word(&source.path)));
         Some(Failure::failed("invalid_graph", message).maybe_hint(hint))
     }
 }
@@ -268,7 +270,7 @@ fn show(page: &mut Page, source: &Source, reading: &ParsedGraph) {
             1 => "1 node".to_owned(),
             many => format!("{many} nodes"),
         };
-        page.line(format_args!("{} {path}: {nodes}", paint(GOOD, "sound")));
+        page.line(format_args!("{} {path}: {nodes}", paint(GOOD, "valid")));
     }
 }
 

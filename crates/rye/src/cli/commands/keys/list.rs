@@ -1,4 +1,4 @@
-//! `rye keys list`
+//! `rye keys list`: lists all keys with their status.
 
 use lillux::keys::Fingerprint;
 use rye_items::trust::{DistrustReason, KeyStatus};
@@ -29,7 +29,7 @@ struct Row {
     owner: Option<String>,
     space: Option<&'static str>,
     path: String,
-    /// Who vouches for it, or why it does not count.
+    /// Who vouches for the key, or why it does not count.
     why: String,
 }
 

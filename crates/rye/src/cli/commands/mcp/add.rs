@@ -1,4 +1,4 @@
-//! `rye mcp add`
+//! `rye mcp add`: writes and signs the configuration of a server, and tests it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use rye_items::vault::{SecretName, Vault};
 use rye_mcp::client::{ConfigValue, ServerConfig, Transport};
 use serde_json::{Value, json};
 
-use super::super::execute::Keeper;
+use super::super::execute::EarlySupervisor;
 use super::items;
 use crate::cli::args::AddArgs;
 use crate::cli::context::Context;
@@ -18,7 +18,7 @@ use crate::cli::page::{BOLD, DIM, Page, paint};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::secret_input;
 
-pub(crate) fn run(args: &AddArgs, context: &Context, keeper: &mut Keeper) -> Outcome {
+pub(crate) fn run(args: &AddArgs, context: &Context, supervisor: &mut EarlySupervisor) -> Outcome {
     let name = args.name.as_str();
     let library = context.library()?;
     let key = items::key(context)?;
@@ -28,10 +28,10 @@ pub(crate) fn run(args: &AddArgs, context: &Context, keeper: &mut Keeper) -> Out
         return Err(exists(name, root.path_to(&file)));
     }
     let mut config = ServerConfig::new(transport(args));
-    // What could never be used is not written down.
-    ServerConfig::parse(&config.to_value()).map_err(Failure::usage)?;
+    // Reject an invalid configuration before anything is written.
+    ServerConfig::read(&config.to_value()).map_err(Failure::usage)?;
     if let Some(secret) = &args.secret {
-        keep_secret(&mut config, name, secret, args.space.into(), context)?;
+        store_secret(&mut config, name, secret, args.space.into(), context)?;
     }
     let existing = if args.force {
         Existing::Replace
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &AddArgs, context: &Context, keeper: &mut Keeper) -> Out
     };
     let text = items::server_text(name, &config);
     let path = items::write(&library, root, &file, &text, existing, &key)?;
-    let mut added = Added {
+    let mut report = AddReport {
         name: name.to_owned(),
         path,
         tools: None,
@@ -49,16 +49,16 @@ pub(crate) fn run(args: &AddArgs, context: &Context, keeper: &mut Keeper) -> Out
     if !args.no_check {
         let item = items::ServerItem::load(&context.library()?, &args.name)?;
         let server = item.server(context);
-        match items::with_pool(keeper, context, async |pool| pool.tools(&server).await)? {
-            Ok(tools) => added.tools = Some(tools.iter().map(|t| t.name().to_owned()).collect()),
-            Err(error) => added.failure = Some(error.into()),
+        match items::with_pool(supervisor, context, async |pool| pool.tools(&server).await)? {
+            Ok(tools) => report.tools = Some(tools.iter().map(|t| t.name().to_owned()).collect()),
+            Err(error) => report.failure = Some(error.into()),
         }
     }
-    Ok(Box::new(added))
+    Ok(Box::new(report))
 }
 
 fn exists(name: &str, path: PathBuf) -> Failure {
-    let hint = format!("rye mcp add {name} --force …");
+    let hint = format!("rye mcp add {name} --force -- COMMAND");
     Failure::from(WriteError::Exists(path)).hint(hint)
 }
 
@@ -87,8 +87,8 @@ fn transport(args: &AddArgs) -> Transport {
     }
 }
 
-/// Asks for a secret, seals it, and refers to it.
-fn keep_secret(
+/// Asks for a secret, stores it in the vault and refers to it in the configuration.
+fn store_secret(
     config: &mut ServerConfig,
     server: &str,
     variable: &str,
@@ -98,12 +98,12 @@ fn keep_secret(
     let name = secret_name(server, variable)?;
     let user = context.settings.user_space()?;
     let vault = Vault::new(user, Some(context.settings.project()));
-    let secret = secret_input::read(&format!("value of {variable}: "))
+    let secret = secret_input::read(&format!("Value of {variable} (not shown): "))
         .map_err(|error| Failure::failed("io", format_args!("cannot read the value: {error}")))?;
     vault.set(space, &name, &secret)?;
     let (values, prefix) = match &mut config.transport {
         Transport::Stdio { env, .. } => (env, ""),
-        // What is sent there is almost always a token.
+        // An Authorization header is almost always a bearer token.
         Transport::Http { headers, .. } if variable.eq_ignore_ascii_case("authorization") => {
             (headers, "Bearer ")
         }
@@ -114,20 +114,20 @@ fn keep_secret(
     Ok(())
 }
 
-/// What a server's secret is called in the vault.
+/// Name of a server's secret in the vault.
 pub(super) fn secret_name(server: &str, variable: &str) -> Result<SecretName, Failure> {
     let name = rye_mcp::client::secret_name(server, variable);
-    name.ok_or_else(|| Failure::usage("a variable's name is too long for a secret's"))
+    name.ok_or_else(|| Failure::usage(format!("name too long for a secret: {variable}")))
 }
 
-struct Added {
+struct AddReport {
     name: String,
     path: PathBuf,
     tools: Option<Vec<String>>,
     failure: Option<Failure>,
 }
 
-impl Report for Added {
+impl Report for AddReport {
     fn json(&self) -> Value {
         json!({
             "server": self.name,
@@ -139,13 +139,13 @@ impl Report for Added {
     fn show(&self, page: &mut Page) {
         let path = self.path.display();
         page.line(format_args!(
-            "added {}, signed, in {path}",
+            "added {}: {path}",
             paint(BOLD, &self.name)
         ));
         if let Some(tools) = &self.tools {
             let count = tools.len();
             let noun = if count == 1 { "tool" } else { "tools" };
-            page.line(format_args!("it answers, and has {count} {noun}"));
+            page.line(format_args!("the server answers and has {count} {noun}"));
             let next = format!("next: rye mcp discover {}", self.name);
             page.line(paint(DIM, next));
         }

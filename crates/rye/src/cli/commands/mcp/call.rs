@@ -1,25 +1,29 @@
-//! `rye mcp call`
+//! `rye mcp call`: calls a tool of a server.
 
 use rye_executor::OutputListener;
 use rye_mcp::client::ToolCall;
 use serde_json::{Map, Value, json};
 
-use super::super::execute::{Keeper, parameters};
+use super::super::execute::{EarlySupervisor, parameters};
 use super::items;
 use crate::cli::args::McpCallArgs;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
-use crate::cli::page::{Page, plain};
+use crate::cli::page::{Page, sanitize};
 use crate::cli::printer::{Outcome, Printer, Report};
 
-pub(crate) fn run(args: &McpCallArgs, context: &Context, keeper: &mut Keeper) -> Outcome {
+pub(crate) fn run(
+    args: &McpCallArgs,
+    context: &Context,
+    supervisor: &mut EarlySupervisor,
+) -> Outcome {
     let library = context.library()?;
     let item = items::ServerItem::load(&library, &args.name)?;
     let accepted = items::tools(&library, item.item.space, args.name.as_str());
     let accepted = accepted.into_iter().find(|item| item.tool == args.tool);
     let given = parameters::merged(args.params.as_deref(), Map::new())?;
     let Value::Object(arguments) = given else {
-        return Err(Failure::usage("the parameters are no JSON object"));
+        return Err(Failure::usage("--params: expected a JSON object"));
     };
     let mut call = ToolCall::new(&args.tool, arguments);
     call.timeout = args.timeout;
@@ -27,21 +31,18 @@ pub(crate) fn run(args: &McpCallArgs, context: &Context, keeper: &mut Keeper) ->
         call.pin = Some(item.pin);
     } else {
         let hint = format!("rye mcp discover {}", args.name);
-        let text = format!(
-            "nobody has accepted what {} says of {}",
-            args.name, args.tool
-        );
+        let text = format!("tool {} of {} is not pinned", args.tool, args.name);
         context.printer.warn(&text, Some(&hint));
     }
     if !context.printer.json && !context.printer.quiet {
         call.listener = Some(OutputListener::new(|_, bytes| Printer::raw_error(bytes)));
     }
     let server = item.server(context);
-    let answer = items::with_pool(keeper, context, async |pool| {
+    let answer = items::with_pool(supervisor, context, async |pool| {
         pool.call(&server, &call).await
     })??;
     let done = rye_mcp::tool_result(answer);
-    Ok(Box::new(Called {
+    Ok(Box::new(CallReport {
         tool: args.tool.clone(),
         data: done.data,
         failure: done
@@ -50,13 +51,13 @@ pub(crate) fn run(args: &McpCallArgs, context: &Context, keeper: &mut Keeper) ->
     }))
 }
 
-struct Called {
+struct CallReport {
     tool: String,
     data: Value,
     failure: Option<Failure>,
 }
 
-impl Report for Called {
+impl Report for CallReport {
     fn json(&self) -> Value {
         json!({ "tool": self.tool, "data": self.data })
     }
@@ -65,11 +66,11 @@ impl Report for Called {
         match self.data.get("text").and_then(Value::as_str) {
             Some(_) if self.failure.is_some() => {}
             Some(text) if self.data.get("content").is_none() => {
-                page.line(plain(text.trim_end()));
+                page.line(sanitize(text.trim_end()));
             }
             _ => {
                 let text = serde_json::to_string_pretty(&self.data).unwrap_or_default();
-                page.line(plain(&text));
+                page.line(sanitize(&text));
             }
         }
     }

@@ -1,16 +1,16 @@
-//! What a server says of a tool, beside what was accepted of it.
+//! Differences between the accepted definition of a tool and the server's current one.
 
 use serde_json::{Value, json};
 
-use crate::cli::page::{BAD, BOLD, DIM, GOOD, Page, paint, plain};
+use crate::cli::page::{BAD, BOLD, DIM, GOOD, Page, paint, sanitize};
 
-/// How many lines of each side are shown; programs are told all.
-const LINES: usize = 100;
+/// Maximum number of lines to show per side; JSON output has all.
+const MAX_LINES: usize = 100;
 
-/// A part of a tool that is not what was accepted.
+/// A changed part of a tool's definition.
 pub(super) struct Difference {
     pub(super) part: String,
-    /// As it was accepted, where that was kept.
+    /// The accepted value, if it was stored.
     pub(super) before: Option<Value>,
     pub(super) after: Option<Value>,
 }
@@ -25,7 +25,7 @@ impl Difference {
         page.line(format_args!("{} {}", paint(BOLD, item), self.part));
         let (before, after) = (lines(self.before.as_ref()), lines(self.after.as_ref()));
         if self.before.is_none() {
-            let text = "  what was accepted of it is known by its hash alone";
+            let text = "  the accepted value is unknown (only its hash is stored)";
             page.line(paint(DIM, text));
         }
         let same = |(a, b): &(&String, &String)| a == b;
@@ -38,28 +38,28 @@ impl Difference {
             ("+", GOOD, &after[..after.len() - last]),
         ];
         for (sign, style, lines) in sides {
-            for line in lines.iter().take(LINES) {
+            for line in lines.iter().take(MAX_LINES) {
                 page.line(paint(style, format_args!("  {sign} {line}")));
             }
-            if lines.len() > LINES {
-                let more = lines.len() - LINES;
+            if lines.len() > MAX_LINES {
+                let more = lines.len() - MAX_LINES;
                 page.line(paint(
                     DIM,
-                    format_args!("  {more} more lines; --json has them"),
+                    format_args!("  {more} more lines (use --json)"),
                 ));
             }
         }
     }
 }
 
-/// What is said, line by line, and nothing that steers a terminal.
-fn lines(said: Option<&Value>) -> Vec<String> {
-    let text = match said {
+/// The lines of a value, with control characters escaped.
+fn lines(value: Option<&Value>) -> Vec<String> {
+    let text = match value {
         None | Some(Value::Null) => return Vec::new(),
         Some(Value::String(text)) => text.clone(),
         Some(other) => serde_json::to_string_pretty(other).unwrap_or_default(),
     };
-    text.lines().map(|line| plain(line).into_owned()).collect()
+    text.lines().map(|line| sanitize(line).into_owned()).collect()
 }
 
 #[cfg(test)]
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_the_same_on_both_sides_is_not_shown() {
+    fn common_lines_are_not_shown() {
         let difference = Difference {
             part: "description".to_owned(),
             before: Some("one\ntwo\nthree".into()),

@@ -1,4 +1,4 @@
-//! `rye mcp discover`
+//! `rye mcp discover`: writes an item for each tool of a server.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use lillux::durable::Existing;
 use rye_mcp::client::discovery::{Change, DiscoveredServer, Finding, compare};
 use serde_json::{Map, Value, json};
 
-use super::super::execute::Keeper;
+use super::super::execute::EarlySupervisor;
 use super::difference::Difference;
 use super::items;
 use crate::cli::args::DiscoverArgs;
@@ -18,7 +18,11 @@ use crate::cli::page::{BAD, DIM, GOOD, Page, WARN, paint};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::table::{Cell, Table};
 
-pub(crate) fn run(args: &DiscoverArgs, context: &Context, keeper: &mut Keeper) -> Outcome {
+pub(crate) fn run(
+    args: &DiscoverArgs,
+    context: &Context,
+    supervisor: &mut EarlySupervisor,
+) -> Outcome {
     let name = args.name.as_str();
     let library = context.library()?;
     let key = items::key(context)?;
@@ -26,9 +30,9 @@ pub(crate) fn run(args: &DiscoverArgs, context: &Context, keeper: &mut Keeper) -
     let space = item.item.space;
     let root = items::root(&library, space)?;
     let server = item.server(context);
-    let listed = items::with_pool(keeper, context, async |pool| pool.tools(&server).await)??;
-    let there = items::tools(&library, space, name);
-    let accepted: BTreeMap<_, _> = there
+    let listed = items::with_pool(supervisor, context, async |pool| pool.tools(&server).await)??;
+    let existing = items::tools(&library, space, name);
+    let accepted: BTreeMap<_, _> = existing
         .iter()
         .map(|item| (item.tool.clone(), item.pin.clone()))
         .collect();
@@ -44,7 +48,7 @@ pub(crate) fn run(args: &DiscoverArgs, context: &Context, keeper: &mut Keeper) -
         match (&finding.change, &finding.text) {
             (Change::Added, Some(text)) => {
                 let file = format!("tools/{}.yaml", finding.id);
-                // One that does not verify is no reason to write over it.
+                // An existing file that does not verify is not overwritten.
                 items::write(&library, root, &file, text, Existing::Refuse, &key)
                     .map_err(|failure| failure.or_hint(format!("rye verify {}", finding.id)))?;
             }
@@ -53,8 +57,8 @@ pub(crate) fn run(args: &DiscoverArgs, context: &Context, keeper: &mut Keeper) -
                 items::write(&library, root, &file, text, Existing::Replace, &key)?;
             }
             (Change::Removed, _) if args.accept => {
-                let gone = there.iter().filter(|item| item.tool == finding.tool);
-                for item in gone {
+                let removed = existing.iter().filter(|item| item.tool == finding.tool);
+                for item in removed {
                     let path = item.found.path();
                     fs::remove_file(&path).at("remove", &path)?;
                 }
@@ -63,14 +67,14 @@ pub(crate) fn run(args: &DiscoverArgs, context: &Context, keeper: &mut Keeper) -
         }
     }
     let findings = findings.into_iter().map(|finding| {
-        let before = there.iter().find(|item| item.tool == finding.tool);
+        let before = existing.iter().find(|item| item.tool == finding.tool);
         let differences = match &finding.change {
             Change::Changed(parts) => differences(parts, before, &finding.definition),
             _ => Vec::new(),
         };
         (finding, differences)
     });
-    Ok(Box::new(Found {
+    Ok(Box::new(DiscoverReport {
         name: name.to_owned(),
         accept: args.accept,
         findings: findings.collect(),
@@ -90,33 +94,33 @@ fn differences(
     differences.collect()
 }
 
-struct Found {
+struct DiscoverReport {
     name: String,
     accept: bool,
     findings: Vec<(Finding, Vec<Difference>)>,
 }
 
-impl Report for Found {
+impl Report for DiscoverReport {
     fn json(&self) -> Value {
         let tools: Vec<_> = self
             .findings
             .iter()
             .map(|(finding, differences)| {
-                let mut about = json!({
+                let mut tool = json!({
                     "tool": finding.tool,
                     "item": finding.id,
                     "change": finding.change.as_str(),
                 });
                 match &finding.change {
                     Change::Changed(parts) => {
-                        about["parts"] = json!(parts);
+                        tool["parts"] = json!(parts);
                         let all = differences.iter();
-                        about["differences"] = all.map(Difference::json).collect();
+                        tool["differences"] = all.map(Difference::json).collect();
                     }
-                    Change::Unusable(why) => about["why"] = json!(why),
+                    Change::Unusable(why) => tool["why"] = json!(why),
                     _ => {}
                 }
-                about
+                tool
             })
             .collect();
         json!({ "server": self.name, "accepted": self.accept, "tools": tools })
@@ -127,9 +131,9 @@ impl Report for Found {
             page.line(format_args!("{} has no tools", self.name));
             return;
         }
-        let mut table = Table::new(["CHANGE", "ITEM", "ABOUT"]);
+        let mut table = Table::new(["CHANGE", "ITEM", "TOOL"]);
         for (finding, _) in &self.findings {
-            let (style, about) = match &finding.change {
+            let (style, detail) = match &finding.change {
                 Change::Added => (GOOD, finding.tool.clone()),
                 Change::Same => (DIM, finding.tool.clone()),
                 Change::Changed(parts) => (WARN, format!("{}: {}", finding.tool, parts.join(", "))),
@@ -139,7 +143,7 @@ impl Report for Found {
             table.row([
                 Cell::styled(style, finding.change.as_str()),
                 finding.id.as_str().into(),
-                Cell::styled(DIM, about),
+                Cell::styled(DIM, detail),
             ]);
         }
         page.table(&table);
@@ -149,7 +153,7 @@ impl Report for Found {
             }
         }
         if self.accept {
-            page.line(paint(DIM, "what changed was accepted"));
+            page.line(paint(DIM, "changes accepted"));
         }
     }
 
@@ -160,11 +164,11 @@ impl Report for Found {
         let count = self.findings.iter().filter(differs).count();
         (count > 0).then(|| {
             let tools = if count == 1 {
-                "1 tool is".to_owned()
+                "1 tool".to_owned()
             } else {
-                format!("{count} tools are")
+                format!("{count} tools")
             };
-            let message = format!("{tools} not what was accepted, and left as accepted");
+            let message = format!("{tools} changed on the server; the accepted items are unchanged");
             let hint = format!("rye mcp discover {} --accept", self.name);
             Failure::new(Exit::Integrity, "mcp_drift", message).hint(hint)
         })

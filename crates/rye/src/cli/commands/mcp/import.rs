@@ -1,4 +1,4 @@
-//! `rye mcp import`
+//! `rye mcp import`: adds the servers in the configuration file of another client.
 
 use std::fs;
 
@@ -19,8 +19,8 @@ use crate::cli::table::{Cell, Table};
 
 pub(crate) fn run(args: &ImportArgs, context: &Context) -> Outcome {
     let text = fs::read_to_string(&args.file).at("read", &args.file)?;
-    let folder = context.settings.project().to_string_lossy();
-    let read = import::parse(text.trim_start_matches('\u{feff}'), &folder)
+    let dir = context.settings.project().to_string_lossy();
+    let servers = import::read(text.trim_start_matches('\u{feff}'), &dir)
         .map_err(|why| Failure::failed("bad_file", why).at(&args.file))?;
     let library = context.library()?;
     let key = items::key(context)?;
@@ -33,8 +33,8 @@ pub(crate) fn run(args: &ImportArgs, context: &Context) -> Outcome {
         Existing::Refuse
     };
     let mut rows = Vec::new();
-    for entry in read {
-        let ImportedServer {
+    for entry in servers {
+        let Imported {
             name,
             config,
             secrets,
@@ -47,9 +47,10 @@ pub(crate) fn run(args: &ImportArgs, context: &Context) -> Outcome {
                 let file = items::server_file(name.as_str());
                 if !args.force && root.stat(&file)?.is_some() {
                     let hint = format!("rye mcp import --force {}", args.file.display());
-                    return Err(Failure::failed("exists", "there is one of that name").hint(hint));
+                    let message = format!("server {name} already exists");
+                    return Err(Failure::failed("exists", message).hint(hint));
                 }
-                // Secrets first: a configuration never refers to what is not there.
+                // Secrets first, so that a configuration never refers to a missing one.
                 for (name, value) in &secrets {
                     vault.set(args.space.into(), name, &Secret::new(value.clone().into()))?;
                 }
@@ -57,18 +58,18 @@ pub(crate) fn run(args: &ImportArgs, context: &Context) -> Outcome {
                 items::write(&library, root, &file, &text, existing, &key)?;
                 Ok(())
             });
-        let kept = match &added {
+        let stored = match &added {
             Ok(()) => secrets.iter().map(|(name, _)| name.to_string()).collect(),
             Err(_) => Vec::new(),
         };
         rows.push(Row {
             name,
-            secrets: kept,
+            secrets: stored,
             notes,
             failure: added.err(),
         });
     }
-    Ok(Box::new(Rows(rows)))
+    Ok(Box::new(ImportReport(rows)))
 }
 
 struct Row {
@@ -79,63 +80,63 @@ struct Row {
 }
 
 impl Row {
-    /// What there is to know of it.
-    fn about(&self) -> String {
-        let mut about = Vec::new();
+    /// Text of the last column.
+    fn detail(&self) -> String {
+        let mut detail = Vec::new();
         match &self.failure {
-            Some(failure) => about.push(failure.message.clone()),
+            Some(failure) => detail.push(failure.message.clone()),
             None if self.secrets.is_empty() => {}
-            None => about.push(format!("now in the vault: {}", self.secrets.join(", "))),
+            None => detail.push(format!("stored in the vault: {}", self.secrets.join(", "))),
         }
-        about.extend(self.notes.iter().cloned());
-        about.join("; ")
+        detail.extend(self.notes.iter().cloned());
+        detail.join("; ")
     }
 
     fn state(&self) -> &'static str {
         if self.failure.is_some() {
-            "left out"
+            "skipped"
         } else {
             "added"
         }
     }
 }
 
-struct Rows(Vec<Row>);
+struct ImportReport(Vec<Row>);
 
-impl Report for Rows {
+impl Report for ImportReport {
     fn json(&self) -> Value {
         let servers: Vec<_> = self
             .0
             .iter()
             .map(|row| {
-                let mut about = json!({
+                let mut server = json!({
                     "name": row.name,
-                    "state": if row.failure.is_some() { "left_out" } else { "added" },
+                    "state": row.state(),
                     "secrets": row.secrets,
                     "notes": row.notes,
                 });
                 if let Some(failure) = &row.failure {
-                    about["error"] = failure.json();
+                    server["error"] = failure.json();
                 }
-                about
+                server
             })
             .collect();
         json!({ "servers": servers })
     }
 
     fn show(&self, page: &mut Page) {
-        let mut table = Table::new(["STATE", "NAME", "ABOUT"]);
+        let mut table = Table::new(["STATE", "NAME", "DETAIL"]);
         for row in &self.0 {
             let style = if row.failure.is_some() { BAD } else { GOOD };
             table.row([
                 Cell::styled(style, row.state()),
                 row.name.as_str().into(),
-                Cell::styled(DIM, row.about()),
+                Cell::styled(DIM, row.detail()),
             ]);
         }
         page.table(&table);
         if self.0.iter().any(|row| !row.secrets.is_empty()) {
-            let text = "the file still has its secrets in plain text; remove them where you can";
+            let text = "the imported file still contains the secrets in plain text";
             page.line(paint(DIM, text));
         }
     }
@@ -143,12 +144,8 @@ impl Report for Rows {
     fn failure(&self) -> Option<Failure> {
         let count = self.0.iter().filter(|row| row.failure.is_some()).count();
         let first = self.0.iter().find_map(|row| row.failure.as_ref())?;
-        let servers = if count == 1 {
-            "server was"
-        } else {
-            "servers were"
-        };
-        let message = format!("{count} {servers} left out");
+        let servers = if count == 1 { "server" } else { "servers" };
+        let message = format!("{count} {servers} skipped");
         Some(Failure::failed(first.code, message).maybe_hint(first.hint.clone()))
     }
 }

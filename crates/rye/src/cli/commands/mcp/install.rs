@@ -1,4 +1,4 @@
-//! `rye mcp install`: the server written into a client's own configuration file.
+//! `rye mcp install`: adds the MCP server to the configuration file of a client.
 
 mod clients;
 
@@ -19,10 +19,10 @@ use crate::cli::printer::{Outcome, Report};
 use crate::settings::{Options, Origin, variable};
 use clients::{CLIENTS, Client, Form};
 
-/// The name under which clients show the server.
+/// Name of the server in the client's configuration.
 const NAME: &str = "rye";
 
-/// The clients that can be named.
+/// The names of all clients.
 pub(crate) fn names() -> PossibleValuesParser {
     CLIENTS
         .iter()
@@ -33,29 +33,29 @@ pub(crate) fn names() -> PossibleValuesParser {
 
 pub(crate) fn run(args: &InstallArgs, _: &Options, context: &Context) -> Outcome {
     let client = CLIENTS.iter().find(|client| client.name == args.client);
-    let client = client.ok_or_else(|| Failure::usage("there is no such client"))?;
-    let project = &context.settings.places.project;
+    let client = client.ok_or_else(|| Failure::usage(format!("unknown client {}", args.client)))?;
+    let project = &context.settings.dirs.project;
     let project = matches!(project.origin, Origin::Option(_)).then_some(project.value.as_path());
     let path = client.file(project, &variable)?;
     let program = std::env::current_exe().at("find", Path::new("this program"))?;
-    let call = call(&program, project);
+    let command = server_command(&program, project);
     let before = match fs::read_to_string(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         read => read.at("read", &path)?,
     };
     let after = client
         .form
-        .with(&before, NAME, &call)
+        .add_server(&before, NAME, &command)
         .map_err(|failure| failure.at(&path))?;
     let changed = before != after;
     if changed && !args.print {
-        let above = path.parent().unwrap_or(&path);
-        durable::create_folder(above, 0o755)?;
-        // Where somebody has linked it to, it stays.
+        let parent = path.parent().unwrap_or(&path);
+        durable::create_folder(parent, 0o755)?;
+        // Write through a symbolic link rather than replace it.
         let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
         durable::write(&real, after.as_bytes(), 0o600, Existing::Replace)?;
     }
-    Ok(Box::new(Installed {
+    Ok(Box::new(InstallReport {
         client,
         path,
         content: after,
@@ -67,8 +67,8 @@ pub(crate) fn run(args: &InstallArgs, _: &Options, context: &Context) -> Outcome
     }))
 }
 
-/// The words that start the server.
-fn call(program: &Path, project: Option<&Path>) -> Vec<String> {
+/// The command that starts the server.
+fn server_command(program: &Path, project: Option<&Path>) -> Vec<String> {
     let mut words = vec![program.display().to_string()];
     if let Some(project) = project {
         words.extend(["--project".to_owned(), project.display().to_string()]);
@@ -78,28 +78,28 @@ fn call(program: &Path, project: Option<&Path>) -> Vec<String> {
 }
 
 impl Form {
-    /// A configuration with the server in it, and all else as it was.
-    fn with(self, before: &str, name: &str, call: &[String]) -> Result<String, Failure> {
+    /// Adds the server to a configuration and keeps everything else.
+    fn add_server(self, before: &str, name: &str, command: &[String]) -> Result<String, Failure> {
         match self {
-            Self::Json { key, entry } => with_json(before, key, name, entry(call)),
-            Self::Toml { table } => with_toml(before, table, name, call),
+            Self::Json { key, entry } => add_to_json(before, key, name, entry(command)),
+            Self::Toml { table } => add_to_toml(before, table, name, command),
         }
     }
 }
 
-fn with_json(before: &str, key: &str, name: &str, entry: Value) -> Result<String, Failure> {
+fn add_to_json(before: &str, key: &str, name: &str, entry: Value) -> Result<String, Failure> {
     let whole = if before.trim().is_empty() {
         Ok(json!({}))
     } else {
         serde_json::from_str(before)
     };
     let mut whole: Value = whole.map_err(|error| {
-        let message = format!("it is not plain JSON, so it is not changed: {error}");
-        Failure::failed("not_json", message).hint("rye mcp install --print shows what to add")
+        let message = format!("invalid JSON, not changed: {error}");
+        Failure::failed("not_json", message).hint(PRINT)
     })?;
     let not_an_object = || {
-        let message = format!("`{key}` is not an object there, so it is not changed");
-        Failure::failed("unexpected", message).hint("rye mcp install --print shows what to add")
+        let message = format!("`{key}` is not an object, not changed");
+        Failure::failed("unexpected", message).hint(PRINT)
     };
     let top = whole.as_object_mut().ok_or_else(not_an_object)?;
     let servers = top.entry(key).or_insert_with(|| Map::new().into());
@@ -113,25 +113,29 @@ fn with_json(before: &str, key: &str, name: &str, entry: Value) -> Result<String
     Ok(text + "\n")
 }
 
-/// Added at the end: comments and order are the person's.
-fn with_toml(before: &str, table: &str, name: &str, call: &[String]) -> Result<String, Failure> {
+/// Appends the server, so that comments and order are kept.
+fn add_to_toml(
+    before: &str,
+    table: &str,
+    name: &str,
+    command: &[String],
+) -> Result<String, Failure> {
     let whole: toml::Table = before.parse().map_err(|error: toml::de::Error| {
-        let message = format!("it is not TOML, so it is not changed: {}", error.message());
+        let message = format!("invalid TOML, not changed: {}", error.message());
         Failure::failed("not_toml", message)
     })?;
-    let (command, arguments) = call
+    let (program, arguments) = command
         .split_first()
-        .map_or(("", call), |(c, a)| (c.as_str(), a));
+        .map_or(("", command), |(first, rest)| (first.as_str(), rest));
     let mut entry = toml::Table::new();
-    entry.insert("command".into(), command.into());
+    entry.insert("command".into(), program.into());
     entry.insert("args".into(), arguments.to_vec().into());
-    if let Some(there) = whole.get(table).and_then(|servers| servers.get(name)) {
-        if there.as_table() == Some(&entry) {
+    if let Some(existing) = whole.get(table).and_then(|servers| servers.get(name)) {
+        if existing.as_table() == Some(&entry) {
             return Ok(before.to_owned());
         }
-        let message = format!("[{table}.{name}] is there already and says something else");
-        return Err(Failure::failed("exists", message)
-            .hint("remove it, or `rye mcp install --print` shows what to write"));
+        let message = format!("[{table}.{name}] already exists with other settings, not changed");
+        return Err(Failure::failed("exists", message).hint(PRINT));
     }
     let entry = toml::to_string(&entry).map_err(|error| Failure::failed("io", error))?;
     let gap = if before.is_empty() { "" } else { "\n" };
@@ -143,14 +147,17 @@ fn with_toml(before: &str, table: &str, name: &str, call: &[String]) -> Result<S
     Ok(format!("{before}{newline}{gap}[{table}.{name}]\n{entry}"))
 }
 
-struct Installed {
+/// Hint for a file that has to be edited by hand.
+const PRINT: &str = "rye mcp install --client NAME --print";
+
+struct InstallReport {
     client: &'static Client,
     path: PathBuf,
     content: String,
     state: &'static str,
 }
 
-impl Report for Installed {
+impl Report for InstallReport {
     fn json(&self) -> Value {
         json!({
             "client": self.client.name,
@@ -169,7 +176,7 @@ impl Report for Installed {
             }
             state => {
                 page.line(format_args!("{} {path}", paint(GOOD, state)));
-                page.line(paint(DIM, self.client.then));
+                page.line(paint(DIM, self.client.next_step));
             }
         }
     }

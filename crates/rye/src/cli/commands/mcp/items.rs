@@ -1,4 +1,4 @@
-//! The items of servers and of their tools: found, read, written, signed.
+//! Items of servers and of their tools: lookup, loading, writing, signing.
 
 use std::path::{Path, PathBuf};
 
@@ -11,20 +11,20 @@ use rye_mcp::client::discovery::{accepted_definition, accepted_pin, server_id};
 use rye_mcp::client::{ClientError, Pin, Pool, ServerConfig, ServerSpec, item_yaml};
 use serde_json::{Map, Value, json};
 
-use super::super::execute::{Keeper, supervisor, wait_for};
+use super::super::execute::{EarlySupervisor, block_on_until_signal, supervisor_or_start};
 use crate::cli::args::ServerName;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::terminal_asker;
 
-/// A server's item, verified, and what it says.
+/// A verified server item and its configuration.
 pub(super) struct ServerItem {
     pub(super) item: Verified<Item>,
     pub(super) config: ServerConfig,
 }
 
 impl ServerItem {
-    /// Finds, verifies and reads it.
+    /// Finds, verifies and parses the item of a server.
     pub(super) fn load(library: &Library, name: &ServerName) -> Result<Self, Failure> {
         let id = server_id(name.as_str());
         let found = library.find(&id.parse()?).map_err(|error| {
@@ -39,8 +39,8 @@ impl ServerItem {
         Ok(Self { item, config })
     }
 
-    /// The server, ready to be called.
-    pub(super) fn server(self, context: &Context) -> ServerSpec {
+    /// The server, with what a call needs.
+    pub(super) fn server(self, context: &Context) -> Server {
         let project = context.settings.project();
         ServerSpec {
             id: self.item.reference.id.to_string(),
@@ -53,7 +53,7 @@ impl ServerItem {
     }
 }
 
-/// What a server's item says.
+/// Parses the configuration in a server's item.
 pub(super) fn read_config(
     library: &Library,
     item: &Verified<Item>,
@@ -63,29 +63,29 @@ pub(super) fn read_config(
     ServerConfig::parse(config).map_err(|why| Failure::failed("mcp_config", why).at(&item.path))
 }
 
-/// Does something with a pool for this call, and ends what it started. Its servers may ask
-/// whoever is at the terminal.
+/// Runs `work` on a pool of servers and shuts the pool down. Servers may ask the user on the
+/// terminal.
 pub(super) fn with_pool<T>(
-    keeper: &mut Keeper,
+    early: &mut EarlySupervisor,
     context: &Context,
     work: impl AsyncFnOnce(&Pool) -> Result<T, ClientError>,
 ) -> Result<Result<T, ClientError>, Failure> {
-    let supervisor = supervisor(keeper)?;
+    let supervisor = supervisor_or_start(early)?;
     let pool = terminal_asker::pool(&supervisor, context.printer);
-    wait_for(async {
+    block_on_until_signal(async {
         let outcome = work(&pool).await;
         pool.shutdown().await;
         outcome
     })
 }
 
-/// The key that signs.
+/// The user's signing key.
 pub(super) fn key(context: &Context) -> Result<SigningKey, Failure> {
     Ok(context.own_keys()?.load_signing_key()?)
 }
 
-/// The root of a space that can be written to. Where the project is the user's own
-/// folder, its space is the user's.
+/// The root of a writable space. If the project directory is the user's, its space is the user
+/// space.
 pub(super) fn root(library: &Library, space: Space) -> Result<&Root, Failure> {
     let spaces = library.spaces();
     let root = spaces.roots_in(space).next().or_else(|| match space {
@@ -93,7 +93,7 @@ pub(super) fn root(library: &Library, space: Space) -> Result<&Root, Failure> {
         _ => None,
     });
     root.ok_or_else(|| {
-        let message = format!("there is no {space} space to keep it in");
+        let message = format!("no {space} space");
         Failure::failed("not_found", message).hint("rye init")
     })
 }
@@ -110,12 +110,12 @@ pub(super) fn server_text(name: &str, config: &ServerConfig) -> String {
     fields.as_object().map(item_yaml).unwrap_or_default()
 }
 
-/// Where a server's item is in its space.
+/// Path of a server's item in its space.
 pub(super) fn server_file(name: &str) -> String {
     format!("tools/{}.yaml", server_id(name))
 }
 
-/// Writes an item and signs it.
+/// Writes and signs an item.
 pub(super) fn write(
     library: &Library,
     root: &Root,
@@ -124,45 +124,45 @@ pub(super) fn write(
     existing: Existing,
     key: &SigningKey,
 ) -> Result<PathBuf, Failure> {
-    let (above, name) = relative.rsplit_once('/').unwrap_or(("", relative));
-    let folder = root.path_to(above);
-    durable::create_folder(&folder, 0o755)?;
-    // By no link that leads out of the space.
-    let real = root.real_path(above)?;
-    let real = real.ok_or(SpaceError::NotADirectory(folder))?;
+    let (parent, name) = relative.rsplit_once('/').unwrap_or(("", relative));
+    let dir = root.path_of(parent);
+    durable::create_folder(&dir, 0o755)?;
+    // Fails if a link leads out of the space.
+    let real = root.real_path(parent)?;
+    let real = real.ok_or(SpaceError::NotAFolder(dir))?;
     let path = real.join(name);
     durable::write(&path, text.as_bytes(), 0o644, existing)?;
-    for found in at(library, &root.path_to(relative))? {
+    for found in items_at(library, &root.path_of(relative))? {
         library.sign(&found, key, None)?;
     }
     Ok(root.path_to(relative))
 }
 
-fn at<'l>(library: &'l Library, path: &Path) -> Result<Vec<ItemFile<'l>>, Failure> {
-    Ok(match library.items_at_path(path)?.0 {
+fn items_at<'l>(library: &'l Library, path: &Path) -> Result<Vec<Found<'l>>, Failure> {
+    Ok(match library.at_path(path)?.0 {
         PathItem::Items(items) => items.into_iter().map(|(_, found)| found).collect(),
         PathItem::External(_) => Vec::new(),
     })
 }
 
-/// An item of a server's tool.
+/// The item of a server's tool.
 pub(super) struct ToolItem<'l> {
-    pub(super) found: ItemFile<'l>,
-    /// The tool's name at the server.
+    pub(super) found: Found<'l>,
+    /// Name of the tool on the server.
     pub(super) tool: String,
     pub(super) pin: Pin,
-    /// What was accepted of it, part by part.
+    /// The accepted definition, by part.
     pub(super) said: Map<String, Value>,
 }
 
-/// The items of a server's tools in a space, as far as they verify.
+/// The verified items of a server's tools in a space.
 pub(super) fn tools<'l>(library: &'l Library, space: Space, name: &str) -> Vec<ToolItem<'l>> {
-    let folder = format!("mcp/{name}/");
+    let prefix = format!("mcp/{name}/");
     let server = server_id(name);
     let trust = library.trust();
     let listed = library.list_within(ItemKind::Tool, |other| other == space);
     let found = listed.into_iter().flatten().map(|(_, found)| found);
-    let own = found.filter(|found| found.reference.id.as_str().starts_with(&folder));
+    let own = found.filter(|found| found.reference.id.as_str().starts_with(&prefix));
     own.filter_map(|found| {
         let item = library.verify(&found, &trust).ok()?;
         let metadata = library.metadata(&item).ok()?;

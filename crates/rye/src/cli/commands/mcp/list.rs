@@ -1,4 +1,4 @@
-//! `rye mcp list`
+//! `rye mcp list`: lists servers.
 
 use rye_items::{ItemKind, Library, Space};
 use rye_mcp::client::{ConfigValue, ServerConfig, Transport};
@@ -11,7 +11,7 @@ use crate::cli::page::{BAD, DIM, GOOD, Page};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::table::{Cell, Table};
 
-const FOLDER: &str = "mcp/servers/";
+const SERVERS: &str = "mcp/servers/";
 
 pub(crate) fn run(context: &Context) -> Outcome {
     let library = context.library()?;
@@ -21,7 +21,7 @@ pub(crate) fn run(context: &Context) -> Outcome {
         let Ok((_, found)) = listed else {
             continue;
         };
-        let Some(name) = found.reference.id.as_str().strip_prefix(FOLDER) else {
+        let Some(name) = found.reference.id.as_str().strip_prefix(SERVERS) else {
             continue;
         };
         let space = found.root.space();
@@ -38,31 +38,31 @@ struct Row {
     name: String,
     space: Space,
     transport: &'static str,
-    about: String,
+    target: String,
     tools: usize,
     failure: Option<Failure>,
 }
 
 fn row(library: &Library, name: &str, space: Space, read: Result<ServerConfig, Failure>) -> Row {
-    let (transport, about, failure) = match read {
-        Ok(config) => (config.transport.name(), about(&config.transport), None),
+    let (transport, target, failure) = match read {
+        Ok(config) => (config.transport.name(), target(&config.transport), None),
         Err(failure) => ("", String::new(), Some(failure)),
     };
     Row {
         name: name.to_owned(),
         space,
         transport,
-        about,
+        target,
         tools: items::tools(library, space, name).len(),
         failure,
     }
 }
 
-/// How it is reached, as its configuration has it: no variable is filled in.
-fn about(transport: &Transport) -> String {
-    let text = |source: &ConfigValue| match source {
-        ConfigValue::Text(text) => text.clone(),
-        ConfigValue::Vault { name, .. } => format!("{{vault: {name}}}"),
+/// Command or URL of the server, without resolving variables.
+fn target(transport: &Transport) -> String {
+    let text = |source: &Source| match source {
+        Source::Text(text) => text.clone(),
+        Source::Vault { name, .. } => format!("{{vault: {name}}}"),
     };
     match transport {
         Transport::Stdio { command, args, .. } => {
@@ -87,7 +87,7 @@ impl Report for List {
                     "space": row.space,
                     "state": row.failure.as_ref().map_or("signed", |failure| failure.code),
                     "tools": row.tools,
-                    "about": row.about,
+                    "target": row.target,
                 })
             })
             .collect();
@@ -96,10 +96,10 @@ impl Report for List {
 
     fn show(&self, page: &mut Page) {
         if self.0.is_empty() {
-            page.line("no servers; `rye mcp add NAME -- command` adds one");
+            page.line("no servers");
             return;
         }
-        let mut table = Table::new(["NAME", "TRANSPORT", "SPACE", "STATE", "TOOLS", "ABOUT"]);
+        let mut table = Table::new(["NAME", "TRANSPORT", "SPACE", "STATE", "TOOLS", "TARGET"]);
         for row in &self.0 {
             let state = match &row.failure {
                 None => Cell::styled(GOOD, "signed"),
@@ -111,7 +111,7 @@ impl Report for List {
                 row.space.as_str().into(),
                 state,
                 row.tools.to_string().into(),
-                Cell::styled(DIM, &row.about),
+                Cell::styled(DIM, &row.target),
             ]);
         }
         page.table(&table);

@@ -1,16 +1,20 @@
-//! `rye mcp login` and `rye mcp logout`
+//! `rye mcp login` and `rye mcp logout`: OAuth tokens for servers.
 
 use rye_mcp::client::{LoginGrant, LoginRequest, Pool};
 use serde_json::{Value, json};
 
-use super::super::execute::Keeper;
+use super::super::execute::EarlySupervisor;
 use super::items;
 use crate::cli::args::{LoginArgs, LogoutArgs};
 use crate::cli::context::Context;
-use crate::cli::page::{BOLD, Page, paint, plain};
+use crate::cli::page::{BOLD, Page, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
 
-pub(crate) fn log_in(args: &LoginArgs, context: &Context, keeper: &mut Keeper) -> Outcome {
+pub(crate) fn log_in(
+    args: &LoginArgs,
+    context: &Context,
+    supervisor: &mut EarlySupervisor,
+) -> Outcome {
     let library = context.library()?;
     let item = items::ServerItem::load(&library, &args.name)?;
     let server = item.server(context);
@@ -20,28 +24,25 @@ pub(crate) fn log_in(args: &LoginArgs, context: &Context, keeper: &mut Keeper) -
         challenge: None,
     };
     let printer = context.printer;
-    // It is what the person came for, so `--quiet` does not hide it.
+    // Printed even with `--quiet`, because the login needs it.
     let show = move |url: &str| {
-        printer.aside(&format!(
-            "open this address in a browser:\n{}\n",
-            plain(url)
-        ));
+        printer.print_stderr(&format!("open this URL in a browser:\n{}\n", sanitize(url)));
     };
-    let granted = items::with_pool(keeper, context, async |pool| {
+    let granted = items::with_pool(supervisor, context, async |pool| {
         pool.log_in(&server, &ask, show).await
     })??;
-    Ok(Box::new(LoggedIn {
+    Ok(Box::new(LoginReport {
         server: args.name.to_string(),
         granted,
     }))
 }
 
-struct LoggedIn {
+struct LoginReport {
     server: String,
     granted: LoginGrant,
 }
 
-impl Report for LoggedIn {
+impl Report for LoginReport {
     fn json(&self) -> Value {
         json!({
             "server": self.server,
@@ -53,7 +54,7 @@ impl Report for LoggedIn {
     fn show(&self, page: &mut Page) {
         let scopes = match self.granted.scopes.as_slice() {
             [] => String::new(),
-            all => format!(", for {}", plain(&all.join(", "))),
+            all => format!(" with scopes {}", sanitize(&all.join(", "))),
         };
         let server = paint(BOLD, &self.server);
         page.line(format_args!("logged in to {server}{scopes}"));
@@ -63,29 +64,29 @@ impl Report for LoggedIn {
 pub(crate) fn log_out(args: &LogoutArgs, context: &Context) -> Outcome {
     let library = context.library()?;
     let item = items::ServerItem::load(&library, &args.name)?;
-    let was_there = Pool::log_out(&item.server(context))?;
-    Ok(Box::new(LoggedOut {
+    let was_logged_in = Pool::log_out(&item.server(context))?;
+    Ok(Box::new(LogoutReport {
         server: args.name.to_string(),
-        was_there,
+        was_logged_in,
     }))
 }
 
-struct LoggedOut {
+struct LogoutReport {
     server: String,
-    was_there: bool,
+    was_logged_in: bool,
 }
 
-impl Report for LoggedOut {
+impl Report for LogoutReport {
     fn json(&self) -> Value {
-        json!({ "server": self.server, "was_logged_in": self.was_there })
+        json!({ "server": self.server, "was_logged_in": self.was_logged_in })
     }
 
     fn show(&self, page: &mut Page) {
         let server = paint(BOLD, &self.server);
-        if self.was_there {
-            page.line(format_args!("the tokens for {server} are gone"));
+        if self.was_logged_in {
+            page.line(format_args!("logged out of {server}"));
         } else {
-            page.line(format_args!("nobody was logged in to {server}"));
+            page.line(format_args!("not logged in to {server}"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `rye mcp remove`
+//! `rye mcp remove`: removes a server and the items of its tools.
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &RemoveArgs, context: &Context) -> Outcome {
         let Some(root) = library.spaces().roots_in(space).next() else {
             continue;
         };
-        // Also one that does not verify can be removed.
+        // An item that does not verify can be removed, too.
         let Some(path) = root.real_path(&file)? else {
             continue;
         };
@@ -37,26 +37,26 @@ pub(crate) fn run(args: &RemoveArgs, context: &Context) -> Outcome {
         for path in &paths {
             fs::remove_file(path).at("remove", path)?;
         }
-        // What somebody else put there stays, and the folder with it.
-        let _ = fs::remove_dir(root.path_to(&format!("tools/mcp/{name}")));
-        return Ok(Box::new(Removed {
+        // Fails if the directory contains other files, which stay.
+        let _ = fs::remove_dir(root.path_of(&format!("tools/mcp/{name}")));
+        return Ok(Box::new(RemoveReport {
             name: name.to_owned(),
             space,
             paths,
         }));
     }
-    let message = format!("there is no server {}", server_id(name));
+    let message = format!("server {} not found", server_id(name));
     Err(Failure::failed("not_found", message).hint("rye mcp list"))
 }
 
-struct Removed {
+struct RemoveReport {
     name: String,
     space: Space,
-    /// The server's own first.
+    /// Removed files; the server's own is the first.
     paths: Vec<PathBuf>,
 }
 
-impl Report for Removed {
+impl Report for RemoveReport {
     fn json(&self) -> Value {
         let paths: Vec<_> = self
             .paths
@@ -69,8 +69,8 @@ impl Report for Removed {
     fn show(&self, page: &mut Page) {
         let tools = match self.paths.len() - 1 {
             0 => String::new(),
-            1 => " and the item of its tool".to_owned(),
-            count => format!(" and the items of its {count} tools"),
+            1 => " and 1 tool".to_owned(),
+            count => format!(" and {count} tools"),
         };
         page.line(format_args!(
             "removed {}{tools} from the {} space",

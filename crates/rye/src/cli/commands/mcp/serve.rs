@@ -1,4 +1,4 @@
-//! `rye mcp serve`
+//! `rye mcp serve`: runs the MCP server.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -14,60 +14,60 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::args::ServeArgs;
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::gateway::Items;
-use crate::cli::printer::{Outcome, Written};
+use crate::cli::gateway::ItemGateway;
+use crate::cli::printer::{AlreadyPrinted, Outcome};
 use crate::settings::{Options, variable};
 
-/// Requests a second of one address, where others than this machine may call.
+/// Default number of requests per second and address, except on loopback.
 const RATE: u32 = 100;
 
 pub(crate) fn run(args: &ServeArgs, options: &Options, context: &Context) -> Outcome {
-    // Forked off first: it copies this process, which is small now.
-    let supervisor = Supervisor::start().map_err(|error| unable("keep processes", error))?;
+    // It forks, which is cheapest while the process is small.
+    let supervisor = Supervisor::start().map_err(|error| unable("start the supervisor", error))?;
     let supervisor = Arc::new(supervisor);
-    let server = Server::new(Arc::new(Items::new(
+    let server = Server::new(Arc::new(ItemGateway::new(
         options,
         context,
         Arc::clone(&supervisor),
         args.approvals.into(),
     )));
-    // Before there are threads, which would be ended by a signal.
-    let ends = Ends::new()?;
+    // Before any threads start, because a signal would otherwise end the process.
+    let signals = ShutdownSignals::new()?;
     let outcome = match args.http {
-        None => runtime(true)?.block_on(over_stdio(server, ends)),
+        None => runtime(true)?.block_on(serve_on_stdio(server, signals)),
         Some(address) => {
             let options = http_options(args, address)?;
-            runtime(false)?.block_on(over_http(server, ends, address, options, context))
+            runtime(false)?.block_on(serve_over_http(server, signals, address, options, context))
         }
     };
     if let Some(supervisor) = Arc::into_inner(supervisor) {
         supervisor.shut_down();
     }
-    outcome.map(|()| Box::new(Written) as _)
+    outcome.map(|()| Box::new(AlreadyPrinted) as _)
 }
 
-/// One client has one thread: it waits for nobody else's messages.
-fn runtime(alone: bool) -> Result<tokio::runtime::Runtime, Failure> {
-    let mut builder = if alone {
+/// A runtime with one thread for a single client, or several for HTTP.
+fn runtime(single_client: bool) -> Result<tokio::runtime::Runtime, Failure> {
+    let mut builder = if single_client {
         tokio::runtime::Builder::new_current_thread()
     } else {
         tokio::runtime::Builder::new_multi_thread()
     };
-    if !alone {
-        builder.worker_threads(http::worker_threads());
+    if !single_client {
+        builder.worker_threads(http::threads());
     }
     let runtime = builder.enable_io().enable_time().build();
     runtime.map_err(|error| unable("serve", error))
 }
 
-async fn over_stdio(server: Server, mut ends: Ends) -> Result<(), Failure> {
+async fn serve_on_stdio(server: Server, mut signals: ShutdownSignals) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     let serving = serve_stdio(server.clone(), stop.clone());
     tokio::pin!(serving);
     let outcome = tokio::select! {
         outcome = &mut serving => outcome,
-        () = ends.one() => {
-            // What runs may still answer.
+        () = signals.next() => {
+            // Let running calls finish.
             let last = async {
                 server.drain().await;
                 stop.cancel();
@@ -75,16 +75,16 @@ async fn over_stdio(server: Server, mut ends: Ends) -> Result<(), Failure> {
             let last = async { tokio::join!(last, &mut serving).1 };
             tokio::select! {
                 outcome = last => outcome,
-                () = ends.one() => Ok(()),
+                () = signals.next() => Ok(()),
             }
         }
     };
-    outcome.map_err(|error| unable("go on serving", error))
+    outcome.map_err(|error| unable("serve", error))
 }
 
-async fn over_http(
+async fn serve_over_http(
     server: Server,
-    mut ends: Ends,
+    mut signals: ShutdownSignals,
     address: SocketAddr,
     options: http::Options,
     context: &Context,
@@ -93,9 +93,9 @@ async fn over_http(
     let listener = listener.map_err(|error| unable(&format!("listen on {address}"), error))?;
     let address = listener.local_addr();
     let address = address.map_err(|error| unable("serve", error))?;
-    let words = format!("serving on http://{address}{}\n", http::PATH);
+    let text = format!("serving on http://{address}{}\n", http::PATH);
     if !context.printer.quiet {
-        context.printer.aside(&words);
+        context.printer.print_stderr(&text);
     }
     let stop = CancellationToken::new();
     let (connections, last) = (server.clone(), server);
@@ -109,15 +109,15 @@ async fn over_http(
     tokio::pin!(serving);
     let outcome = tokio::select! {
         outcome = &mut serving => outcome,
-        () = ends.one() => {
+        () = signals.next() => {
             stop.cancel();
             tokio::select! {
                 outcome = &mut serving => outcome,
-                () = ends.one() => Ok(()),
+                () = signals.next() => Ok(()),
             }
         }
     };
-    outcome.map_err(|error| unable("go on serving", error))
+    outcome.map_err(|error| unable("serve", error))
 }
 
 fn http_options(args: &ServeArgs, address: SocketAddr) -> Result<http::Options, Failure> {
@@ -125,7 +125,7 @@ fn http_options(args: &ServeArgs, address: SocketAddr) -> Result<http::Options, 
         (Some(file), _) => {
             let tokens = BearerTokens::parse(&fs::read_to_string(file).at("read", file)?);
             if tokens.is_empty() {
-                return Err(Failure::usage("there is no token in it").at(file));
+                return Err(Failure::usage("the token file is empty").at(file));
             }
             tokens
         }
@@ -134,9 +134,9 @@ fn http_options(args: &ServeArgs, address: SocketAddr) -> Result<http::Options, 
     };
     let is_loopback = address.ip().is_loopback();
     if tokens.is_empty() && !is_loopback {
-        let message = format!("{address} can be reached by others, so calls need a token");
+        let message = format!("{address} is not a loopback address, so a token is required");
         return Err(Failure::new(Exit::Usage, "no_token", message)
-            .hint("openssl rand -hex 32 >tokens && rye mcp serve --token-file tokens --http …"));
+            .hint("openssl rand -hex 32 >tokens && rye mcp serve --token-file tokens --http ADDR"));
     }
     Ok(http::Options {
         tokens,
@@ -147,19 +147,19 @@ fn http_options(args: &ServeArgs, address: SocketAddr) -> Result<http::Options, 
     })
 }
 
-/// Signals to end.
-struct Ends(Asks);
+/// Stream of SIGINT and SIGTERM.
+struct ShutdownSignals(Asks);
 
-impl Ends {
+impl ShutdownSignals {
     fn new() -> Result<Self, Failure> {
-        let asks = Asks::listen();
+        let signals = Asks::listen();
         Ok(Self(
-            asks.map_err(|error| unable("wait for signals", error))?,
+            signals.map_err(|error| unable("wait for signals", error))?,
         ))
     }
 
-    async fn one(&mut self) {
-        // What cannot be heard does not come.
+    async fn next(&mut self) {
+        // After an error no signal arrives any more.
         if self.0.next().await.is_err() {
             std::future::pending::<()>().await;
         }

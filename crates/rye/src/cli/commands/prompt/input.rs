@@ -1,4 +1,4 @@
-//! What comes to `rye prompt` by a pipe or from a file.
+//! Text of a prompt: arguments and standard input.
 
 use std::io::{self, IsTerminal as _, Read as _};
 use std::sync::mpsc;
@@ -7,27 +7,27 @@ use std::time::Duration;
 use crate::cli::failure::Failure;
 use crate::cli::printer::Printer;
 
-/// More than any model reads at once.
-const MOST: u64 = 16 * 1024 * 1024;
-/// When to say that something is waited for: a pipe that nobody closes is easily forgotten.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Maximum size of standard input.
+const MAX_INPUT: u64 = 16 * 1024 * 1024;
+/// Delay before a warning that standard input is still open.
+const WARN_AFTER: Duration = Duration::from_secs(2);
 
-/// What is asked: the words, and below them what standard input says.
-pub(super) fn asked(words: &[String], printer: Printer) -> Result<String, Failure> {
+/// The prompt: the arguments, followed by standard input if it is not a terminal.
+pub(super) fn prompt_text(words: &[String], printer: Printer) -> Result<String, Failure> {
     let words = words.join(" ");
     let input = if io::stdin().is_terminal() {
         String::new()
     } else {
         read(printer)?
     };
-    together(words.trim(), &input).ok_or_else(|| {
-        Failure::usage("nothing is asked: give words, or something on standard input")
+    combine(words.trim(), &input).ok_or_else(|| {
+        Failure::usage("the prompt is empty: pass text as an argument or on standard input")
             .hint("rye prompt 'say hello'")
     })
 }
 
-/// None where there is nothing at all.
-fn together(words: &str, input: &str) -> Option<String> {
+/// Combines arguments and input; `None` if both are empty.
+fn combine(words: &str, input: &str) -> Option<String> {
     match (words.is_empty(), input.trim().is_empty()) {
         (true, true) => None,
         (true, false) => Some(input.trim_end().to_owned()),
@@ -42,24 +42,24 @@ fn together(words: &str, input: &str) -> Option<String> {
 fn read(printer: Printer) -> Result<String, Failure> {
     let (done, waits) = mpsc::channel::<()>();
     std::thread::spawn(move || {
-        if waits.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let text = "standard input is read until it ends";
-            printer.warn(text, Some("rye prompt … </dev/null, where there is none"));
+        if waits.recv_timeout(WARN_AFTER) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let text = "waiting for the end of standard input";
+            printer.warn(text, Some("rye prompt 'say hello' </dev/null"));
         }
     });
     let mut bytes = Vec::new();
-    let outcome = io::stdin().take(MOST + 1).read_to_end(&mut bytes);
+    let outcome = io::stdin().take(MAX_INPUT + 1).read_to_end(&mut bytes);
     drop(done);
     outcome.map_err(|error| {
-        Failure::failed("io", format!("standard input cannot be read: {error}"))
+        Failure::failed("io", format!("cannot read standard input: {error}"))
     })?;
-    if bytes.len() as u64 > MOST {
-        let message = format!("standard input has more than {} MiB", MOST / 1024 / 1024);
-        return Err(Failure::usage(message).hint("head -c 1000000 FILE | rye prompt …"));
+    if bytes.len() as u64 > MAX_INPUT {
+        let message = format!("standard input is larger than {} MiB", MAX_INPUT / 1024 / 1024);
+        return Err(Failure::usage(message).hint("head -c 1000000 FILE | rye prompt"));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Failure::usage(format!("standard input is no UTF-8 text: byte {at}"))
+        Failure::usage(format!("standard input is not UTF-8: invalid byte at offset {at}"))
     })
 }
 
@@ -68,8 +68,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_come_first_and_either_may_be_missing() {
-        for (words, input, asked) in [
+    fn arguments_come_first_and_either_may_be_missing() {
+        for (words, input, expected) in [
             ("", "", None),
             ("", " \n", None),
             ("why?", "", Some("why?")),
@@ -82,8 +82,8 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                together(words, input).as_deref(),
-                asked,
+                combine(words, input).as_deref(),
+                expected,
                 "{words:?} {input:?}"
             );
         }

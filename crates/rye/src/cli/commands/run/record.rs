@@ -1,9 +1,8 @@
-//! Runs in the background, written down: a folder for each, which outlives all processes.
+//! Records of background runs: a directory for each run, which outlives all processes.
 //!
-//! `request.json` is what was asked for, `handle` the process that sees to it, `log` what
-//! was printed, `cancel.json` that somebody wanted it to end, and `result.json` how it
-//! went. Each is there whole or not at all. Parameters may be secrets, so nobody else
-//! may read any of it.
+//! `request.json` is the request, `handle` the process, `log` its output, `cancel.json` marks a
+//! cancelled run, and `result.json` is the result. Each file is written atomically. Parameters may
+//! be secrets, so only the user can read the directory.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -23,80 +22,84 @@ use super::Started;
 use crate::cli::commands::graph::is_graph;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
+use crate::cli::lookup::{find_id, not_found};
 use crate::cli::printer::Outcome;
+
 
 /// How long a run may be without a process before it counts as lost.
 const STARTING: Duration = Duration::from_secs(10);
 
-/// What was asked for.
+/// What to run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct RunRequest {
     pub(super) item_id: String,
     pub(super) parameters: Value,
     pub(super) timeout_s: Option<f64>,
     pub(super) project: PathBuf,
     pub(super) started_at: String,
-    by: By,
-    /// That a run of a graph goes on under its name.
+    requested_by: Requester,
+    /// Set if this resumes a graph run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) resumes: Option<Resumes>,
-    /// Whether it is one of a graph, which writes itself down in its project.
+    pub(super) resume: Option<Resume>,
+    /// Whether the tool is a graph, which has its own record in the project.
     #[serde(default)]
     pub(super) is_graph: bool,
 }
 
-/// Who wants a run: what needs an approval runs only for a person.
+/// Who requested a run. Tools that need an approval run only for a person.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum By {
+enum Requester {
     Person,
     Client,
 }
 
-/// How a run of a graph goes on.
+/// How to resume a graph run.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Resumes {
-    /// Though the graph is not what it was.
+pub(crate) struct Resume {
+    /// Resume although the graph has changed.
     pub(super) accept_changed: bool,
 }
 
-impl Asked {
-    pub(crate) fn of(request: &Request, context: &Context) -> Self {
+impl RunRequest {
+    pub(crate) fn new(request: &Request, context: &Context) -> Self {
         Self {
             item_id: request.tool.id.to_string(),
             parameters: request.parameters.clone(),
             timeout_s: request.timeout.map(|time| time.as_secs_f64()),
             project: context.settings.project().to_owned(),
             started_at: time::now().iso,
-            by: match request.approval {
-                Approval::ByUser => By::Person,
-                // What somebody approved is a call, and not what runs on its own later.
-                Approval::None | Approval::ForChain(_) | Approval::ForCall { .. } => By::Client,
+            requested_by: match request.approval {
+                Approval::Asked => Requester::Person,
+                // An approval covers one call, not a run that starts later.
+                Approval::Missing | Approval::OfChain(_) | Approval::OfCall { .. } => {
+                    Requester::Client
+                }
             },
-            resumes: None,
+            resume: None,
             is_graph: is_graph(&request.tool, context),
         }
     }
 
-    /// Says that a run of a graph goes on.
-    pub(crate) fn resumes(&mut self, accept_changed: bool) {
-        self.resumes = Some(Resumes { accept_changed });
+    /// Makes this the resumption of a graph run.
+    pub(crate) fn set_resume(&mut self, accept_changed: bool) {
+        self.resume = Some(Resume { accept_changed });
     }
 
-    pub(super) fn request(self) -> Result<Request, Failure> {
+    pub(super) fn into_executor_request(self) -> Result<Request, Failure> {
         let tool: ItemRef = self.item_id.parse()?;
         let timeout = self.timeout_s.map(Duration::try_from_secs_f64);
         let mut request = Request::new(tool).parameters(self.parameters);
         request.timeout = timeout.and_then(Result::ok);
-        request.approval = match self.by {
-            By::Person => Approval::ByUser,
-            By::Client => Approval::None,
+        request.approval = match self.requested_by {
+            Requester::Person => Approval::Asked,
+            Requester::Client => Approval::Missing,
         };
         Ok(request)
     }
 }
 
-/// How a run stands.
+/// State of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
@@ -104,7 +107,7 @@ pub(super) enum State {
     Success,
     Error,
     Cancelled,
-    /// Its process is gone, and there is no result.
+    /// The process is gone and left no result.
     Lost,
 }
 
@@ -120,87 +123,86 @@ impl State {
     }
 }
 
-/// All runs of a person.
+/// The background runs of a user.
 pub(crate) struct Runs(PathBuf);
 
-/// One of them.
+/// The record of a run.
 pub(super) struct Run {
     pub(super) id: String,
-    pub(super) asked: Asked,
-    folder: PathBuf,
+    pub(super) request: RunRequest,
+    dir: PathBuf,
 }
 
 impl Runs {
-    pub(crate) fn of(context: &Context) -> Result<Self, Failure> {
-        let folder = context.settings.state_dir.as_ref().ok_or_else(|| {
-            let message = "there is no folder to write runs down in: HOME is not set";
-            Failure::usage(message).hint("export RYE_STATE_DIR=/the/folder")
+    pub(crate) fn new(context: &Context) -> Result<Self, Failure> {
+        let state = context.settings.state_dir.as_ref().ok_or_else(|| {
+            let message = "no state directory: HOME is not set";
+            Failure::usage(message).hint("export RYE_STATE_DIR=/path/to/state")
         })?;
-        Ok(Self(folder.value.join("runs")))
+        Ok(Self(state.value.join("runs")))
     }
 
-    /// Writes a run down and starts it.
-    pub(crate) fn start(&self, asked: &Asked) -> Outcome {
+    /// Records a run and starts it.
+    pub(crate) fn start(&self, request: &RunRequest) -> Outcome {
         durable::create_folder(&self.0, 0o700)?;
-        let (id, folder) = self.new_folder()?;
-        Self::started(id, &folder, asked).inspect_err(|_| {
-            // Nobody will ever see to it.
-            let _ = fs::remove_dir_all(&folder);
+        let (id, dir) = self.new_dir()?;
+        Self::spawn(id, &dir, request).inspect_err(|_| {
+            // No process will ever execute it.
+            let _ = fs::remove_dir_all(&dir);
         })
     }
 
-    /// Starts a run of a graph again, under the name that it has.
-    pub(crate) fn start_again(&self, id: &str, asked: &Asked) -> Outcome {
-        let folder = self.0.join(id);
-        durable::create_folder(&folder, 0o700)?;
-        // How it went before is in its own record.
+    /// Starts a graph run again under the same id.
+    pub(crate) fn restart(&self, id: &str, request: &RunRequest) -> Outcome {
+        let dir = self.0.join(id);
+        durable::create_folder(&dir, 0o700)?;
+        // The graph's own record keeps the earlier outcome.
         for name in ["handle", "cancel.json", "result.json"] {
-            let path = folder.join(name);
+            let path = dir.join(name);
             match fs::remove_file(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 outcome => outcome.at("remove", &path)?,
             }
         }
-        Self::started(id.to_owned(), &folder, asked)
+        Self::spawn(id.to_owned(), &dir, request)
     }
 
-    fn started(id: String, folder: &Path, asked: &Asked) -> Outcome {
-        let text = serde_json::to_vec(asked).map_err(|error| Failure::failed("io", error))?;
-        let request = folder.join("request.json");
-        durable::write(&request, &text, 0o600, Existing::Replace)?;
+    fn spawn(id: String, dir: &Path, request: &RunRequest) -> Outcome {
+        let text = serde_json::to_vec(request).map_err(|error| Failure::failed("io", error))?;
+        let path = dir.join("request.json");
+        durable::write(&path, &text, 0o600, Existing::Replace)?;
         let unable = |error: &dyn std::fmt::Display| {
-            Failure::failed("spawn", format_args!("cannot start it: {error}"))
+            Failure::failed("spawn", format_args!("cannot start run {id}: {error}"))
         };
         let program = std::env::current_exe().map_err(|error| unable(&error))?;
         let command = Command::new(program)
             .arg("--project")
-            .arg(&asked.project)
+            .arg(&request.project)
             .args(["run", "carry-out", &id]);
-        let handle = spawn(command, Some(&folder.join("log"))).map_err(|error| unable(&error))?;
-        write_handle(folder, &handle)?;
+        let handle = spawn(command, Some(&dir.join("log"))).map_err(|error| unable(&error))?;
+        write_handle(dir, &handle)?;
         Ok(Box::new(Started {
             id,
-            item_id: asked.item_id.clone(),
+            item_id: request.item_id.clone(),
         }))
     }
 
-    /// A folder with a name that says when, and that nobody had before. In the order of
-    /// their names runs are in the order in which they began.
-    fn new_folder(&self) -> Result<(String, PathBuf), Failure> {
+    /// Creates a directory for a run. Its name is a timestamp, so that runs sort by time.
+    fn new_dir(&self) -> Result<(String, PathBuf), Failure> {
         loop {
             let id = time::stamp();
-            let folder = self.0.join(&id);
-            match DirBuilder::new().mode(0o700).create(&folder) {
+            let dir = self.0.join(&id);
+            match DirBuilder::new().mode(0o700).create(&dir) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 outcome => {
-                    outcome.at("create the folder", &folder)?;
-                    return Ok((id, folder));
+                    outcome.at("create the directory", &dir)?;
+                    return Ok((id, dir));
                 }
             }
         }
     }
 
-    /// All runs, the newest first.
+    /// All runs, newest first.
     pub(super) fn all(&self) -> Result<Vec<Run>, Failure> {
         let entries = match fs::read_dir(&self.0) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -213,55 +215,46 @@ impl Runs {
         Ok(runs)
     }
 
-    /// The one run whose id begins so.
-    pub(super) fn find(&self, id: &str) -> Result<Run, Failure> {
-        let mut runs = self.all()?;
-        if let Some(exact) = runs.iter().position(|run| run.id == id) {
-            return Ok(runs.swap_remove(exact));
-        }
-        runs.retain(|run| !id.is_empty() && run.id.starts_with(id));
-        match (runs.pop(), runs.len()) {
-            (Some(run), 0) => Ok(run),
-            (None, _) => {
-                let message = format!("there is no run {id}");
-                Err(Failure::failed("not_found", message).hint("rye run list"))
-            }
-            (Some(_), others) => {
-                let message = format!("{} runs have ids that begin with {id}", others + 1);
-                Err(Failure::failed("ambiguous", message).hint("rye run list"))
-            }
-        }
+    /// Finds a run by its id, or a unique prefix or suffix.
+    pub(super) fn find(&self, part: &str) -> Result<Run, Failure> {
+        const LIST: &str = "rye run list";
+        let all = self.all()?;
+        let ids = all.iter().map(|run| run.id.as_str());
+        let id = find_id(ids, part, "run", LIST)?.to_owned();
+        let mut all = all.into_iter();
+        all.find(|run| run.id == id)
+            .ok_or_else(|| not_found("run", part, LIST))
     }
 }
 
 impl Run {
-    fn read(folder: PathBuf) -> Option<Self> {
-        let id = folder.file_name()?.to_str()?.to_owned();
-        let asked = read_json(&folder.join("request.json"))?;
-        Some(Self { id, asked, folder })
+    fn read(dir: PathBuf) -> Option<Self> {
+        let id = dir.file_name()?.to_str()?.to_owned();
+        let request = read_json(&dir.join("request.json"))?;
+        Some(Self { id, request, dir })
     }
 
     pub(super) fn log(&self) -> PathBuf {
-        self.folder.join("log")
+        self.dir.join("log")
     }
 
-    /// Who sees to it, if anybody ever did.
+    /// The process that executes the run, if one was started.
     pub(super) fn handle(&self) -> Option<Handle> {
-        let text = fs::read_to_string(self.folder.join("handle")).ok()?;
+        let text = fs::read_to_string(self.dir.join("handle")).ok()?;
         text.trim().parse().ok()
     }
 
-    /// What came of it.
+    /// The result, if the run has ended.
     pub(super) fn result(&self) -> Option<Value> {
-        read_json(&self.folder.join("result.json"))
+        read_json(&self.dir.join("result.json"))
     }
 
     pub(super) fn state(&self) -> State {
-        // Whoever writes the result ends only afterwards: asked in this order, a run
-        // that ends just now is not lost.
-        let runs = match self.handle() {
+        // A process writes the result before it exits. Checking the process first therefore never
+        // reports a run that just ended as lost.
+        let is_running = match self.handle() {
             Some(handle) => handle.is_alive().unwrap_or(false),
-            None => self.is_young(),
+            None => self.is_starting(),
         };
         let status = self
             .result()
@@ -270,51 +263,51 @@ impl Run {
             Some(true) => State::Success,
             Some(false) if self.is_cancelled() => State::Cancelled,
             Some(false) => State::Error,
-            None if runs => State::Running,
+            None if is_running => State::Running,
             None if self.is_cancelled() => State::Cancelled,
             None => State::Lost,
         }
     }
 
-    /// Whether somebody wanted it to end before it did.
+    /// Whether the run was cancelled before it ended.
     pub(super) fn is_cancelled(&self) -> bool {
-        self.folder.join("cancel.json").exists()
+        self.dir.join("cancel.json").exists()
     }
 
-    fn is_young(&self) -> bool {
-        let written = fs::metadata(self.folder.join("request.json")).and_then(|m| m.modified());
+    fn is_starting(&self) -> bool {
+        let written = fs::metadata(self.dir.join("request.json")).and_then(|m| m.modified());
         let age = written
             .ok()
             .and_then(|at| SystemTime::now().duration_since(at).ok());
         age.is_none_or(|age| age < STARTING)
     }
 
-    /// This process sees to it from now on.
-    pub(super) fn take(&self) -> Result<(), Failure> {
+    /// Records this process as the one that executes the run.
+    pub(super) fn record_process(&self) -> Result<(), Failure> {
         let me = rustix::process::getpid().as_raw_nonzero().get();
         let handle = Handle::of_running(me).map_err(|error| Failure::failed("proc", error))?;
-        write_handle(&self.folder, &handle)
+        write_handle(&self.dir, &handle)
     }
 
-    /// Writes down that somebody wants it to end.
-    pub(super) fn note_cancel(&self) -> Result<(), Failure> {
+    /// Records that the run was cancelled.
+    pub(super) fn record_cancel(&self) -> Result<(), Failure> {
         self.write("cancel.json", &json!({ "at": time::now().iso }))
     }
 
-    /// Writes down what came of it.
+    /// Records the result.
     pub(super) fn finish(&self, envelope: &Value) -> Result<(), Failure> {
         let result = json!({ "ended_at": time::now().iso, "envelope": envelope });
         self.write("result.json", &result)
     }
 
-    /// Removes all that was written down.
+    /// Deletes the record.
     pub(super) fn remove(&self) -> Result<(), Failure> {
-        Ok(fs::remove_dir_all(&self.folder).at("remove", &self.folder)?)
+        Ok(fs::remove_dir_all(&self.dir).at("remove", &self.dir)?)
     }
 
     fn write(&self, name: &str, value: &Value) -> Result<(), Failure> {
         let text = value.to_string();
-        let path = self.folder.join(name);
+        let path = self.dir.join(name);
         Ok(durable::write(
             &path,
             text.as_bytes(),
@@ -324,9 +317,9 @@ impl Run {
     }
 }
 
-fn write_handle(folder: &Path, handle: &Handle) -> Result<(), Failure> {
+fn write_handle(dir: &Path, handle: &Handle) -> Result<(), Failure> {
     let text = format!("{handle}\n");
-    let path = folder.join("handle");
+    let path = dir.join("handle");
     Ok(durable::write(
         &path,
         text.as_bytes(),

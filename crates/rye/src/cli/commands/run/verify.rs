@@ -1,42 +1,44 @@
-//! `rye run verify`
+//! `rye run verify`: verifies the record of a graph run.
 
 use std::collections::BTreeSet;
 
-use rye_graph::{RunHandle, RunStore, VerifyReport};
+use rye_engine::protocol::short_id;
+use rye_graph::{Found, Runs, Verdict};
 use serde_json::{Value, json};
 
 use crate::cli::commands::gate::graphs::trust;
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::page::{BAD, GOOD, Page, paint, plain};
+use crate::cli::page::{BAD, GOOD, Page, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
 
-/// Checks a record against the keys that are trusted.
-pub(super) fn run(found: RunHandle, context: &Context) -> Outcome {
+/// Verifies a record against the trusted keys.
+pub(super) fn run(found: Found, context: &Context) -> Outcome {
     if !found.has_begun() && found.is_walked() {
         return Err(starting(&found));
     }
-    let runs = RunStore::new(found.project());
-    let report = found.verify(&runs, &trust(found.project(), context)?)?;
-    Ok(Box::new(Verified {
+    let runs = Runs::of(found.project());
+    let verdict = found.verify(&runs, &trust(found.project(), context)?)?;
+    Ok(Box::new(VerifyReport {
         id: found.id,
         report,
     }))
 }
 
-/// A run that somebody is about to begin.
-pub(super) fn starting(found: &RunHandle) -> Failure {
-    let message = format!("nothing of the run {} is written down yet", found.id);
-    let hint = format!("rye run tail {} --follow", found.id);
+/// The failure for a run whose process has not written anything yet.
+pub(super) fn starting(found: &Found) -> Failure {
+    let id = short_id(&found.id);
+    let message = format!("run {id} has not started yet");
+    let hint = format!("rye run tail {id} --follow");
     Failure::failed("starting", message).hint(hint)
 }
 
-struct Verified {
+struct VerifyReport {
     id: String,
     report: VerifyReport,
 }
 
-impl Report for Verified {
+impl Report for VerifyReport {
     fn json(&self) -> Value {
         let report = &self.report;
         let findings = report.findings.iter();
@@ -44,30 +46,30 @@ impl Report for Verified {
             findings.map(|finding| json!({ "line": finding.line, "message": finding.message }));
         json!({
             "run": self.id,
-            "lines": report.lines,
-            "signed": report.signed,
-            "unsigned_lines_of_a_step_under_way": report.open,
-            "snapshots": report.snapshots,
-            "receipts": report.receipts,
-            "keys": report.keys,
-            "findings": findings.collect::<Vec<_>>(),
+            "lines": verdict.lines,
+            "signed": verdict.signed,
+            "unsigned_lines": verdict.open,
+            "snapshots": verdict.snapshots,
+            "receipts": verdict.receipts,
+            "keys": verdict.keys,
+            "faults": faults.collect::<Vec<_>>(),
         })
     }
 
     fn show(&self, page: &mut Page) {
-        let report = &self.report;
-        let said = if report.findings.is_empty() {
+        let verdict = &self.verdict;
+        let state = if verdict.faults.is_empty() {
             paint(GOOD, "verified")
         } else if report.is_unsigned() {
             paint(BAD, "not signed")
         } else {
-            paint(BAD, "not as it was")
+            paint(BAD, "altered")
         };
-        page.line(format_args!("{}  {said}", self.id));
-        let keys: &BTreeSet<String> = &report.keys;
+        page.line(format_args!("run {}: {state}", short_id(&self.id)));
+        let keys: &BTreeSet<String> = &verdict.keys;
         let keys: Vec<_> = keys.iter().map(String::as_str).collect();
         let keys = if keys.is_empty() {
-            "nobody".to_owned()
+            "no key".to_owned()
         } else {
             keys.join(", ")
         };
@@ -85,34 +87,34 @@ impl Report for Verified {
         page.line(format_args!("  {counted}, signed by {keys}"));
         if report.open > 0 && report.signed > 0 {
             page.line(format_args!(
-                "  the last {} no signature stands for: whoever goes on passes over them",
-                report.open
+                "  the last {} lines are not signed; resuming the run ignores them",
+                verdict.open
             ));
         }
-        for finding in &report.findings {
-            let place = match finding.line {
+        for fault in &verdict.faults {
+            let location = match fault.line {
                 0 => String::new(),
                 line => format!(" line {line}"),
             };
-            let (word, why) = (paint(BAD, "fault"), plain(&finding.message));
-            page.line(format_args!("  {word}{place}: {why}"));
+            let (word, why) = (paint(BAD, "fault"), sanitize(&fault.why));
+            page.line(format_args!("  {word}{location}: {why}"));
         }
     }
 
     fn failure(&self) -> Option<Failure> {
         let message = match self.report.findings.len() {
             0 => return None,
-            _ if self.report.is_unsigned() => {
-                "nobody signed it, so whether it is as it was cannot be told".to_owned()
+            _ if self.verdict.is_unsigned() => {
+                "the run is not signed, so it cannot be verified".to_owned()
             }
-            1 => "something is not as it was signed".to_owned(),
-            many => format!("{many} things are not as they were signed"),
+            1 => "1 fault: the record was altered".to_owned(),
+            many => format!("{many} faults: the record was altered"),
         };
         let failure = Failure::new(Exit::Integrity, "integrity", message);
-        Some(if self.report.is_unsigned() {
-            failure.hint("rye init makes a key; runs that begin from then on are signed")
-        } else if self.report.has_only_untrusted_keys() {
-            failure.hint("its owner shows the key with `rye keys show`; then: rye keys trust FILE")
+        Some(if self.verdict.is_unsigned() {
+            failure.hint("rye init")
+        } else if self.verdict.is_of_strangers() {
+            failure.hint("rye keys trust FILE")
         } else {
             failure
         })

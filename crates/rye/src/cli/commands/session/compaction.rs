@@ -1,27 +1,27 @@
-//! `rye session compact`
+//! `rye session compact`: compacts a history, or undoes the last compaction.
 
 use rye_engine::Compaction;
-use rye_engine::protocol::{EntryId, ErrorInfo};
+use rye_engine::protocol::{EntryId, ErrorInfo, SessionId};
 use rye_engine::store::Claim;
 use serde_json::{Value, json};
 
 use crate::cli::args::CompactArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::Wanted;
+use crate::cli::engine::EngineOptions;
 use crate::cli::failure::Failure;
-use crate::cli::going_on::with_session;
 use crate::cli::page::Page;
 use crate::cli::printer::{Outcome, Report};
+use crate::cli::session_context::with_session;
 
 pub(crate) fn run(args: &CompactArgs, context: &Context) -> Outcome {
-    let meant = &args.session.id;
-    with_session(context, meant, Wanted::default(), async |it| {
+    let part = &args.session.id;
+    with_session(context, part, EngineOptions::default(), async |it| {
         let session = it.engine.open_session(it.session, Claim::IfFree).await?;
         let thread = Some(args.thread.as_str());
-        let came = if args.undo {
+        let result = if args.undo {
             match session.undo_compaction(thread).await? {
-                Some(entry) => Came::Undone(entry),
-                None => Came::NothingToUndo,
+                Some(entry) => CompactionResult::Undone(entry),
+                None => CompactionResult::NothingToUndo,
             }
         } else {
             match session.compact(thread).await? {
@@ -29,73 +29,90 @@ pub(crate) fn run(args: &CompactArgs, context: &Context) -> Outcome {
                     entry,
                     before,
                     after,
-                } => Came::SummedUp(entry, before, after),
-                Compaction::Pruned(calls) => Came::Pruned(calls),
-                Compaction::Nothing => Came::Nothing,
-                Compaction::Failed(error) => Came::Failed(error),
+                } => CompactionResult::Compacted {
+                    entry,
+                    before,
+                    after,
+                },
+                Compaction::Pruned(calls) => CompactionResult::Pruned(calls),
+                Compaction::Nothing => CompactionResult::Unchanged,
+                Compaction::Failed(error) => CompactionResult::Failed(error),
             }
         };
-        let session = it.session.to_string();
-        Ok(Box::new(Compacted { session, came }) as Box<dyn Report>)
+        let session = it.session.clone();
+        Ok(Box::new(CompactionReport { session, result }) as Box<dyn Report>)
     })
 }
 
-/// What came of it.
-enum Came {
-    SummedUp(EntryId, u64, u64),
+enum CompactionResult {
+    /// The summary, and the number of tokens before and after.
+    Compacted {
+        entry: EntryId,
+        before: u64,
+        after: u64,
+    },
+    /// Number of calls whose output was dropped.
     Pruned(usize),
-    Nothing,
+    Unchanged,
     Failed(ErrorInfo),
     Undone(EntryId),
     NothingToUndo,
 }
 
-struct Compacted {
-    session: String,
-    came: Came,
+struct CompactionReport {
+    session: SessionId,
+    result: CompactionResult,
 }
 
-impl Report for Compacted {
+impl Report for CompactionReport {
     fn json(&self) -> Value {
-        let came = match &self.came {
-            Came::SummedUp(entry, before, after) => {
-                json!({ "entry": entry, "tokens_before": before, "tokens_after": after })
-            }
-            Came::Pruned(calls) => json!({ "pruned": calls }),
-            Came::Nothing | Came::NothingToUndo => json!(null),
-            Came::Failed(error) => json!({ "error": error }),
-            Came::Undone(entry) => json!({ "undone": entry }),
+        let result = match &self.result {
+            CompactionResult::Compacted {
+                entry,
+                before,
+                after,
+            } => json!({ "entry": entry, "tokens_before": before, "tokens_after": after }),
+            CompactionResult::Pruned(calls) => json!({ "pruned": calls }),
+            CompactionResult::Unchanged | CompactionResult::NothingToUndo => json!(null),
+            CompactionResult::Failed(error) => json!({ "error": error }),
+            CompactionResult::Undone(entry) => json!({ "undone": entry }),
         };
-        json!({ "session": self.session, "compaction": came })
+        json!({ "session": self.session, "compaction": result })
     }
 
     fn show(&self, page: &mut Page) {
-        match &self.came {
-            Came::SummedUp(_, before, after) => {
-                page.line(format_args!("summed up: {before} tokens became {after}"));
+        match &self.result {
+            CompactionResult::Compacted { before, after, .. } => {
+                page.line(format_args!("compacted {before} tokens to {after}"));
             }
-            Came::Pruned(calls) => page.line(format_args!("output of {calls} calls is left out")),
-            Came::Nothing => page.line("there is nothing to sum up"),
-            Came::Undone(_) => page.line("taken back: all of it is read again"),
-            Came::Failed(_) | Came::NothingToUndo => {}
+            CompactionResult::Pruned(calls) => {
+                page.line(format_args!("pruned the output of {calls} tool calls"));
+            }
+            CompactionResult::Unchanged => page.line("nothing to compact"),
+            CompactionResult::Undone(_) => page.line("compaction undone"),
+            CompactionResult::Failed(_) | CompactionResult::NothingToUndo => {}
         }
     }
 
     fn failure(&self) -> Option<Failure> {
-        let show = || format!("rye session show {}", self.session);
-        match &self.came {
-            Came::Failed(error) => Some(Failure::failed("compaction", &error.message).hint(show())),
-            Came::NothingToUndo => {
-                let message = "there is no summary to take back, or a turn is under way";
+        let show = || format!("rye session show {}", self.session.short());
+        match &self.result {
+            CompactionResult::Failed(error) => {
+                Some(Failure::failed("compaction", &error.message).hint(show()))
+            }
+            CompactionResult::NothingToUndo => {
+                let message = "no compaction to undo, or a turn is running";
                 Some(Failure::failed("not_found", message).hint(show()))
             }
             _ => None,
         }
     }
 
-    fn next(&self) -> Option<String> {
-        match &self.came {
-            Came::SummedUp(..) => Some(format!("rye session compact {} --undo", self.session)),
+    fn next_command(&self) -> Option<String> {
+        match &self.result {
+            CompactionResult::Compacted { .. } => {
+                Some(format!("rye session compact {} --undo", self.session.short()))
+            }
             _ => None,
         }
     }

@@ -1,4 +1,4 @@
-//! `rye session export`
+//! `rye session export`: writes a session and its blobs to a file.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -14,20 +14,21 @@ use rye_engine::protocol::{Archive, EventKind};
 use rye_host::transfer::{TransferError, Writer};
 use serde_json::{Value, json};
 
-use super::proof::{count, failure, trusted};
+use super::verify::{count, transfer_failure, trusted_key};
 use crate::cli::args::ExportSessionArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, find, signing_key, with_engine};
+use crate::cli::engine::{EngineOptions, signing_key, with_engine};
 use crate::cli::failure::Failure;
+use crate::cli::lookup::find_session;
 use crate::cli::page::Page;
-use crate::cli::printer::{Outcome, Printer, Report, Written};
+use crate::cli::printer::{AlreadyPrinted, Outcome, Printer, Report};
 
 pub(crate) fn export(args: &ExportSessionArgs, context: &Context) -> Outcome {
-    with_engine(context, Wanted::default(), async |engine| {
-        let id = find(engine, &args.session.id).await?;
+    with_engine(context, EngineOptions::default(), async |engine| {
+        let id = find_session(engine, &args.session.id).await?;
         let archives = engine.export(&id).await?;
         if args.script {
-            return as_script(args, &archives);
+            return export_script(args, &archives);
         }
         let content = Content {
             engine,
@@ -38,21 +39,21 @@ pub(crate) fn export(args: &ExportSessionArgs, context: &Context) -> Outcome {
         let Some(file) = &args.output else {
             let output = Printer::raw_output().map_err(|error| Failure::failed("io", error))?;
             let (_, exported) = match content.write(output, archives).await {
-                // A reader that went away is no failure of ours.
+                // A broken pipe is not an error.
                 Err(TransferError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    return Ok(Box::new(Written));
+                    return Ok(Box::new(AlreadyPrinted));
                 }
-                written => written.map_err(|error| failure(Path::new("-"), &error))?,
+                written => written.map_err(|error| transfer_failure(Path::new("-"), &error))?,
             };
-            exported.tell(context.printer);
-            return Ok(Box::new(Written));
+            exported.warn_missing(context.printer);
+            return Ok(Box::new(AlreadyPrinted));
         };
-        replaceable(file, SESSIONS, args.force)?;
+        check_overwrite(file, SESSIONS_PREFIX, args.force)?;
         let draft = Draft::new(file, 0o600).map_err(WriteError::from)?;
         let written = content.write(draft, archives).await;
-        let (draft, exported) = written.map_err(|error| failure(file, &error))?;
+        let (draft, exported) = written.map_err(|error| transfer_failure(file, &error))?;
         draft.publish(Existing::Replace)?;
-        exported.tell(context.printer);
+        exported.warn_missing(context.printer);
         Ok(Box::new(Exported {
             file: file.clone(),
             ..exported
@@ -60,45 +61,45 @@ pub(crate) fn export(args: &ExportSessionArgs, context: &Context) -> Outcome {
     })
 }
 
-/// How what is written here begins.
-const SESSIONS: &[u8] = b"{\"rye_sessions\":";
-const SCRIPT: &[u8] = b"# What was said in session ";
+/// First bytes of an exported file, by which an earlier export is recognised.
+const SESSIONS_PREFIX: &[u8] = b"{\"rye_sessions\":";
+const SCRIPT_PREFIX: &[u8] = b"# What was said in session ";
 
-/// Whether a file can be written without loss: it is not there, or is an earlier export.
-fn replaceable(file: &Path, begins: &[u8], force: bool) -> Result<(), Failure> {
+/// Refuses to overwrite a file that is not an earlier export.
+fn check_overwrite(file: &Path, prefix: &[u8], force: bool) -> Result<(), Failure> {
     let mut start = Vec::new();
-    let there = File::open(file).and_then(|it| it.take(100).read_to_end(&mut start));
-    if force || there.is_err() || start.is_empty() || start.starts_with(begins) {
+    let read = File::open(file).and_then(|it| it.take(100).read_to_end(&mut start));
+    if force || read.is_err() || start.is_empty() || start.starts_with(prefix) {
         return Ok(());
     }
-    let message = format!("{} is there, and is no export", file.display());
-    Err(Failure::usage(message).hint("name another file, or replace it with --force"))
+    let message = format!("{} exists and is not an export", file.display());
+    Err(Failure::usage(message).hint("rye session export SESSION --output FILE --force"))
 }
 
-/// What its model said, to be said again.
-fn as_script(args: &ExportSessionArgs, archives: &[Archive]) -> Outcome {
+/// Writes the model's answers as a script.
+fn export_script(args: &ExportSessionArgs, archives: &[Archive]) -> Outcome {
     let first = archives.first();
     let script = first.and_then(|archive| rye_host::script(archive, "default"));
     let script = script.ok_or_else(|| {
-        let message = "nothing was said in its thread `default`";
+        let message = "the thread `default` of the session is empty";
         Failure::failed("not_found", message)
     })?;
     let Some(file) = &args.output else {
         Printer::raw(script.as_bytes()).map_err(|error| Failure::failed("io", error))?;
-        return Ok(Box::new(Written));
+        return Ok(Box::new(AlreadyPrinted));
     };
-    replaceable(file, SCRIPT, args.force)?;
+    check_overwrite(file, SCRIPT_PREFIX, args.force)?;
     lillux::durable::write(file, script.as_bytes(), 0o600, Existing::Replace)?;
     Ok(Box::new(Exported {
         file: file.clone(),
-        next: "rye prompt 'the first prompt' --model scripted:",
+        next: "rye prompt 'say hello' --model scripted:",
         sessions: 1,
         blobs: 0,
         missing: Vec::new(),
     }))
 }
 
-/// What goes into a file beside the sessions.
+/// What to write to a file besides the archives.
 struct Content<'a> {
     engine: &'a Engine,
     keys: Vec<PublicKey>,
@@ -112,12 +113,8 @@ impl Content<'_> {
         out: W,
         archives: Vec<Archive>,
     ) -> Result<(W, Exported), TransferError> {
-        let all: BTreeSet<Hash> = archives.iter().flat_map(referenced_blobs).collect();
-        let kept: BTreeSet<Hash> = archives
-            .iter()
-            .flat_map(required_blobs)
-            .map(|it| it.0)
-            .collect();
+        let all: BTreeSet<Hash> = archives.iter().flat_map(named).collect();
+        let required: BTreeSet<Hash> = archives.iter().flat_map(needed).map(|it| it.0).collect();
         let mut exported = Exported {
             file: PathBuf::new(),
             next: "rye session verify ",
@@ -126,15 +123,15 @@ impl Content<'_> {
             missing: Vec::new(),
         };
         let mut out = Writer::new(out, archives, &self.keys)?;
-        // What is only spoken of goes along with what was kept, if there is any.
-        for hash in all.into_iter().filter(|_| !kept.is_empty()) {
+        // Blobs that are only mentioned are included if any blob is required.
+        for hash in all.into_iter().filter(|_| !required.is_empty()) {
             match self.engine.blob(&hash).await {
                 Ok(Some(bytes)) => {
                     out.blob(&hash, &bytes)?;
                     exported.blobs += 1;
                 }
-                Ok(None) | Err(_) if !kept.contains(&hash) => {}
-                Ok(None) => exported.missing.push((hash, "it is not there".to_owned())),
+                Ok(None) | Err(_) if !required.contains(&hash) => {}
+                Ok(None) => exported.missing.push((hash, "not found".to_owned())),
                 Err(error) => exported.missing.push((hash, error.to_string())),
             }
         }
@@ -142,7 +139,7 @@ impl Content<'_> {
     }
 }
 
-/// The keys that signed, as far as they are trusted here.
+/// The public keys of the signatures, if they are trusted here.
 fn public_keys(archives: &[Archive], context: &Context) -> Result<Vec<PublicKey>, Failure> {
     let library = context.library()?;
     let trust = library.trust();
@@ -159,25 +156,25 @@ fn public_keys(archives: &[Archive], context: &Context) -> Result<Vec<PublicKey>
         .collect();
     names.sort();
     names.dedup();
-    let trusted = names.iter().filter_map(|name| trusted(&trust, name));
+    let trusted = names.iter().filter_map(|name| trusted_key(&trust, name));
     Ok(trusted.collect())
 }
 
 struct Exported {
     file: PathBuf,
-    /// What to do with the file, which follows.
+    /// Prefix of the next command, to which the file is appended.
     next: &'static str,
     sessions: usize,
     blobs: usize,
-    /// What a session refers to and is not in the file, and why.
+    /// Blobs that are required but not in the file, and why.
     missing: Vec<(Hash, String)>,
 }
 
 impl Exported {
-    /// Says what is not in the file.
-    fn tell(&self, printer: Printer) {
+    /// Warns about blobs that are not in the file.
+    fn warn_missing(&self, printer: Printer) {
         for (hash, why) in &self.missing {
-            printer.warn(&format!("{SCHEME}{hash} is not exported: {why}"), None);
+            printer.warn(&format!("{SCHEME}{hash} was not exported: {why}"), None);
         }
     }
 }
@@ -194,14 +191,14 @@ impl Report for Exported {
     }
 
     fn show(&self, page: &mut Page) {
-        let with = match self.blobs {
+        let blobs = match self.blobs {
             0 => String::new(),
             blobs => format!(", with {}", count(blobs, "blob", "blobs")),
         };
-        page.line(format_args!("written to {}{with}", self.file.display()));
+        page.line(format_args!("exported to {}{blobs}", self.file.display()));
     }
 
-    fn next(&self) -> Option<String> {
+    fn next_command(&self) -> Option<String> {
         let file = lillux::shell_word(&self.file);
         Some(format!("{}{file}", self.next))
     }

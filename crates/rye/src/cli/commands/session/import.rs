@@ -1,4 +1,4 @@
-//! `rye session import`
+//! `rye session import`: verifies an exported file and imports its sessions and blobs.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -14,96 +14,94 @@ use rye_engine::protocol::{Archive, SessionId};
 use rye_host::transfer::{self, Reader, Transfer, TransferError};
 use serde_json::{Value, json};
 
-use super::proof::{Verified, count, failure, trusted, verify_file};
+use super::verify::{VerifyReport, count, transfer_failure, trusted_key, verify_file};
 use crate::cli::args::ImportSessionArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, with_engine};
+use crate::cli::engine::{EngineOptions, with_engine};
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::page::{BAD, Page, paint, plain};
+use crate::cli::page::{BAD, Page, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
 
 /// How many faults of a file are listed.
-const MOST_COMPLAINTS: usize = 10;
+const MAX_FAULTS: usize = 10;
 
 pub(crate) fn import(args: &ImportSessionArgs, context: &Context) -> Outcome {
-    let bad = |error: TransferError| failure(&args.file, &error);
+    let bad = |error: TransferError| transfer_failure(&args.file, &error);
     let mut file = seekable(&args.file).map_err(|error| bad(error.into()))?;
     let transfer = transfer::read(BufReader::new(&file)).map_err(bad)?;
     let library = context.library()?;
     let trust = library.trust();
-    let verified = verify_file(&args.file, &transfer, |name| trusted(&trust, name));
-    let complaints = verified.complaints();
-    if !complaints.is_empty() && !args.allow_unverified {
-        return Err(unverified(&args.file, &verified));
+    let verified = verify_file(&args.file, &transfer, |name| trusted_key(&trust, name));
+    let faults = verified.describe_faults();
+    if !faults.is_empty() && !args.allow_unverified {
+        return Err(unverified_failure(&args.file, &verified));
     }
-    with_engine(context, Wanted::default(), async |engine| {
-        all_new(engine, &transfer).await?;
+    with_engine(context, EngineOptions::default(), async |engine| {
+        check_not_present(engine, &transfer).await?;
         file.rewind().map_err(|error| bad(error.into()))?;
-        keep_blobs(engine, &file, bad).await?;
-        let key = |name: &str| trusted(&trust, name);
-        let imported = sessions(engine, transfer, complaints, key).await?;
+        import_blobs(engine, &file, bad).await?;
+        let key = |name: &str| trusted_key(&trust, name);
+        let imported = import_sessions(engine, transfer, faults, key).await?;
         Ok(Box::new(imported) as Box<dyn Report>)
     })
 }
 
-/// Nothing is written of a file that does not hold.
-fn unverified(path: &Path, verified: &Verified) -> Failure {
-    let complaints = verified.complaints();
-    let listed = complaints.len().min(MOST_COMPLAINTS);
+/// The refusal to import a file that fails verification.
+fn unverified_failure(path: &Path, verified: &VerifyReport) -> Failure {
+    let faults = verified.describe_faults();
+    let listed = faults.len().min(MAX_FAULTS);
     let mut message = format!(
-        "{} cannot be verified: {}",
+        "cannot verify {}: {}",
         path.display(),
-        complaints[..listed].join("; ")
+        faults[..listed].join("; ")
     );
-    if complaints.len() > listed {
-        let _ = write!(message, "; and {} more", complaints.len() - listed);
+    if faults.len() > listed {
+        let _ = write!(message, "; and {} more", faults.len() - listed);
     }
     let failure = Failure::new(Exit::Integrity, "unverified", message);
     let file = lillux::shell_word(path);
-    if verified.is_by_strangers() {
-        return failure.hint(
-            "its owner shows the key with `rye keys show`; then: rye keys trust FILE".to_owned(),
-        );
+    if verified.has_only_unknown_keys() {
+        return failure.hint("rye keys trust FILE");
     }
     failure.hint(format!("rye session import {file} --allow-unverified"))
 }
 
-/// A file that can be read twice: once to see that it is whole, and then to use it.
+/// Opens a file that can be read twice: to verify it and to import it. Copies a pipe.
 fn seekable(path: &Path) -> io::Result<File> {
-    let mut there = if path == Path::new("-") {
+    let mut source = if path == Path::new("-") {
         File::from(rustix::io::dup(io::stdin())?)
     } else {
         File::open(path)?
     };
-    if there.metadata()?.is_file() {
-        return Ok(there);
+    if source.metadata()?.is_file() {
+        return Ok(source);
     }
     let mut copy = tempfile::tempfile()?;
-    io::copy(&mut there, &mut copy)?;
+    io::copy(&mut source, &mut copy)?;
     copy.rewind()?;
     Ok(copy)
 }
 
-/// None of them may be here. Tasks whose session is not are what an import has left that was
-/// cut off: the session itself is taken in last.
-async fn all_new(engine: &Engine, transfer: &Transfer) -> Result<(), Failure> {
-    let mut above = HashSet::new();
+/// Fails if one of the sessions exists. A task without its parent is the remainder of an
+/// interrupted import, which imports the parent last, and is removed.
+async fn check_not_present(engine: &Engine, transfer: &Transfer) -> Result<(), Failure> {
+    let mut parents = HashSet::new();
     for archive in &transfer.archives {
         let id = &archive.session.id;
         let is_task = archive.session.parent.as_ref();
-        let is_task = is_task.is_some_and(|it| above.contains(&it.session));
-        above.insert(id.clone());
+        let is_task = is_task.is_some_and(|it| parents.contains(&it.session));
+        parents.insert(id.clone());
         match engine.session_data(id).await? {
             None => {}
             Some(_) if is_task => engine.remove_session(id).await?,
-            Some(_) => return Err(here_already(id)),
+            Some(_) => return Err(already_exists(id)),
         }
     }
     Ok(())
 }
 
-/// Before the sessions, so that none ever refers to what is not there.
-async fn keep_blobs(
+/// Imports the blobs. Comes before the sessions, so that no session refers to a missing blob.
+async fn import_blobs(
     engine: &Engine,
     file: &File,
     bad: impl Fn(TransferError) -> Failure,
@@ -116,7 +114,7 @@ async fn keep_blobs(
     Ok(())
 }
 
-async fn sessions(
+async fn import_sessions(
     engine: &Engine,
     transfer: Transfer,
     unverified: Vec<String>,
@@ -125,7 +123,7 @@ async fn sessions(
     let found = engine.blob_statuses(&transfer.archives).await;
     let mut imported = Imported {
         sessions: Vec::new(),
-        doubts: Vec::new(),
+        untrusted: Vec::new(),
         unverified: Vec::new(),
         blobs: transfer.blobs.whole.len(),
         missing: found
@@ -135,9 +133,9 @@ async fn sessions(
             .collect(),
     };
     imported.sessions = ids(&transfer.archives);
-    // Whoever is killed meanwhile has not taken in a session that misses something.
+    // In reverse: the parent comes last, so that an interrupted import leaves no incomplete session.
     for archive in transfer.archives.into_iter().rev() {
-        imported.doubts.extend(match unverified.first() {
+        imported.untrusted.extend(match unverified.first() {
             Some(why) => engine.import_unverified(archive, why).await?,
             None => engine.import(archive, &key).await?,
         });
@@ -151,42 +149,42 @@ fn ids(archives: &[Archive]) -> Vec<SessionId> {
     all.map(|it| it.session.id.clone()).collect()
 }
 
-fn here_already(id: &SessionId) -> Failure {
-    Failure::failed("conflict", format!("session {id} is here already")).hint(format!(
-        "rye session rm {id}, if the one of the file is to take its place"
-    ))
+fn already_exists(id: &SessionId) -> Failure {
+    let id = id.short();
+    Failure::failed("conflict", format!("session {id} already exists"))
+        .hint(format!("rye session rm {id}"))
 }
 
 struct Imported {
     sessions: Vec<SessionId>,
     /// Decisions that do not count here.
-    doubts: Vec<UntrustedDecision>,
-    /// Why they could not be verified; nothing where they were.
+    untrusted: Vec<Doubt>,
+    /// Why the sessions could not be verified; empty if they were.
     unverified: Vec<String>,
-    /// How many blobs came along.
+    /// Number of imported blobs.
     blobs: usize,
-    /// Those that did not, and are needed.
+    /// Required blobs that are not in the file.
     missing: Vec<Hash>,
 }
 
 impl Imported {
-    fn asked_again(&self) -> usize {
-        let doubts = self.doubts.iter();
-        doubts.filter(|it| it.is_reopened).count()
+    fn reopened(&self) -> usize {
+        let untrusted = self.untrusted.iter();
+        untrusted.filter(|it| it.is_asked_again).count()
     }
 }
 
 impl Report for Imported {
     fn json(&self) -> Value {
-        let doubts = self
-            .doubts
+        let untrusted = self
+            .untrusted
             .iter()
-            .map(|it| json!({ "gate": it.gate, "why": it.reason, "asked_again": it.is_reopened }));
-        let doubts: Vec<_> = doubts.collect();
+            .map(|it| json!({ "gate": it.gate, "why": it.why, "reopened": it.is_asked_again }));
+        let untrusted: Vec<_> = untrusted.collect();
         json!({
             "sessions": self.sessions,
             "unverified": self.unverified,
-            "decisions_not_counted": doubts,
+            "untrusted_decisions": untrusted,
             "blobs": self.blobs,
             "missing_blobs": self.missing,
         })
@@ -194,40 +192,38 @@ impl Report for Imported {
 
     fn show(&self, page: &mut Page) {
         for id in &self.sessions {
-            page.line(id);
+            page.line(id.short());
         }
         if let Some(why) = self.unverified.first() {
-            let why = format!("imported unverified: {}", plain(why));
+            let why = format!("imported unverified: {}", sanitize(why));
             page.line(paint(BAD, why));
         }
         if !self.missing.is_empty() {
             let what = count(self.missing.len(), "blob is", "blobs are");
             page.line(format_args!(
-                "{what} not in the file: long output or files that cannot be read on here"
+                "{what} not in the file: some long output or files cannot be read here"
             ));
         }
-        let again = self.asked_again();
-        if again > 0 {
-            let what = count(again, "decision is", "decisions are");
-            page.line(format_args!("{what} asked again here:"));
+        let reopened = self.reopened();
+        if reopened > 0 {
+            let what = count(reopened, "gate", "gates");
+            page.line(format_args!("{what} reopened:"));
         }
-        for doubt in self.doubts.iter().filter(|it| it.is_reopened) {
-            let (gate, why) = (plain(doubt.gate.as_str()), plain(&doubt.reason));
-            page.line(format_args!("  {gate}: {why}"));
+        for decision in self.untrusted.iter().filter(|it| it.is_asked_again) {
+            let why = sanitize(&decision.why);
+            page.line(format_args!("  {}: {why}", decision.gate.short()));
         }
-        let past = self.doubts.len() - again;
-        if past > 0 {
-            let what = count(past, "approval", "approvals");
-            page.line(format_args!(
-                "{what} for the whole session will not be gone by: not signed by anybody \
-                 who is trusted here"
-            ));
+        let ignored = self.untrusted.len() - reopened;
+        if ignored > 0 {
+            let what = count(ignored, "session-wide approval", "session-wide approvals");
+            page.line(format_args!("{what} ignored: not signed by a trusted key"));
+        }
         }
     }
 
-    fn next(&self) -> Option<String> {
-        let first = self.sessions.first()?;
-        if self.asked_again() > 0 {
+    fn next_command(&self) -> Option<String> {
+        let first = self.sessions.first()?.short();
+        if self.reopened() > 0 {
             return Some("rye gate list".to_owned());
         }
         Some(format!(

@@ -1,4 +1,4 @@
-//! `rye session thread`
+//! `rye session thread`: shows or sets the role, model and queue mode of a thread.
 
 use rye_engine::store::Claim;
 use rye_engine::{ThreadChange, ThreadSettings};
@@ -6,20 +6,20 @@ use serde_json::{Value, json};
 
 use crate::cli::args::ThreadArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::Wanted;
+use crate::cli::engine::EngineOptions;
 use crate::cli::failure::Failure;
-use crate::cli::going_on::with_session;
-use crate::cli::page::{Page, plain};
+use crate::cli::page::{Page, sanitize};
 use crate::cli::printer::{Outcome, Report};
+use crate::cli::session_context::with_session;
 
-/// What takes something back.
+/// Argument that removes a setting.
 const NONE: &str = "none";
 
 pub(crate) fn run(args: &ThreadArgs, context: &Context) -> Outcome {
-    let meant = &args.session.id;
-    with_session(context, meant, Wanted::default(), async |it| {
+    let part = &args.session.id;
+    with_session(context, part, EngineOptions::default(), async |it| {
         let engine = it.engine;
-        // What cannot hold is not written down.
+        // Reject invalid settings before anything is stored.
         if let Some(name) = args.role.as_deref().filter(|name| *name != NONE) {
             let role = engine.role(name).await;
             role.map_err(|why| Failure::failed("bad_role", why))?;
@@ -29,13 +29,13 @@ pub(crate) fn run(args: &ThreadArgs, context: &Context) -> Outcome {
             known.map_err(|why| Failure::failed("unknown_model", why).hint("rye models list"))?;
         }
         let session = engine.open_session(it.session, Claim::IfFree).await?;
-        let own = |given: &Option<String>| {
+        let change = |given: &Option<String>| {
             let name = given.as_deref()?;
             Some(if name == NONE { "" } else { name }.to_owned())
         };
         let change = ThreadChange {
-            role: own(&args.role),
-            model: own(&args.model),
+            role: change(&args.role),
+            model: change(&args.model),
             mode: args.mode.map(Into::into),
             ..ThreadChange::default()
         };
@@ -44,16 +44,16 @@ pub(crate) fn run(args: &ThreadArgs, context: &Context) -> Outcome {
         }
         let settings = session.thread_settings(&args.thread).await?;
         let thread = args.thread.clone();
-        Ok(Box::new(Set { thread, settings }) as Box<dyn Report>)
+        Ok(Box::new(ThreadReport { thread, settings }) as Box<dyn Report>)
     })
 }
 
-struct Set {
+struct ThreadReport {
     thread: String,
     settings: ThreadSettings,
 }
 
-impl Report for Set {
+impl Report for ThreadReport {
     fn json(&self) -> Value {
         let ThreadSettings { role, model, mode } = &self.settings;
         json!({ "thread": self.thread, "role": role, "model": model, "mode": mode })
@@ -61,13 +61,13 @@ impl Report for Set {
 
     fn show(&self, page: &mut Page) {
         let ThreadSettings { role, model, mode } = &self.settings;
-        let own = |what: &Option<String>| match what {
-            Some(name) => plain(name).into_owned(),
-            None => "the session's".to_owned(),
+        let value = |setting: &Option<String>| match setting {
+            Some(name) => sanitize(name).into_owned(),
+            None => "(session default)".to_owned(),
         };
-        page.line(format_args!("thread {}", plain(&self.thread)));
-        page.line(format_args!("  role   {}", own(role)));
-        page.line(format_args!("  model  {}", own(model)));
+        page.line(format_args!("thread {}", sanitize(&self.thread)));
+        page.line(format_args!("  role   {}", value(role)));
+        page.line(format_args!("  model  {}", value(model)));
         let mode = json!(mode);
         page.line(format_args!(
             "  mode   {}",

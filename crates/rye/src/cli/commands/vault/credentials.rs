@@ -1,4 +1,4 @@
-//! Credentials for the tools of agents: of a session, of the user, of an organisation.
+//! Credentials for agents' tools, owned by a session, the user or an organisation.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,27 +11,28 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::typed;
+use super::read_value;
 use crate::cli::args::{OwnerArgs, RmArgs, SetArgs};
 use crate::cli::context::Context;
 use crate::cli::engine;
 use crate::cli::failure::Failure;
-use crate::cli::page::{BOLD, Page, paint, plain};
+use crate::cli::lookup::find_session_in_store;
+use crate::cli::page::{BOLD, Page, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
 
 pub(super) fn set(args: &SetArgs, vault: Vault, context: &Context) -> Outcome {
     let owner = owner(&args.owner, context)?;
-    let secret = typed(&args.name)?;
+    let secret = read_value(&args.name)?;
     let credential = if args.oauth {
-        token(&secret)?
+        parse_oauth_token(&secret)?
     } else {
         Credential::new(text(&secret)?)
     };
     let store = store(vault, context)?;
     let name = args.name.to_string();
     engine::runtime()?.block_on(store.put(&owner, &name, &credential))?;
-    Ok(Box::new(Changed {
-        done: "sealed",
+    Ok(Box::new(CredentialReport {
+        action: "stored",
         name,
         owner,
     }))
@@ -42,17 +43,17 @@ pub(super) fn rm(args: &RmArgs, vault: Vault, context: &Context) -> Outcome {
     let store = store(vault, context)?;
     let name = args.name.to_string();
     if !engine::runtime()?.block_on(store.remove(&owner, &name))? {
-        let message = format!("there is no credential {name} of {owner}");
+        let message = format!("credential {name} of {owner} not found");
         return Err(Failure::failed("not_found", message).hint("rye vault list"));
     }
-    Ok(Box::new(Changed {
-        done: "removed",
+    Ok(Box::new(CredentialReport {
+        action: "removed",
         name,
         owner,
     }))
 }
 
-/// All that there are; none where there has been no session yet.
+/// All credentials; empty before the first session.
 pub(super) fn all(vault: &Vault, context: &Context) -> Result<Vec<(Owner, String)>, Failure> {
     let database = engine::database(context)?;
     if !database.exists() {
@@ -69,7 +70,7 @@ fn store(vault: Vault, context: &Context) -> Result<Credentials, Failure> {
 
 fn owner(args: &OwnerArgs, context: &Context) -> Result<Owner, Failure> {
     match (&args.session, &args.org) {
-        (Some(meant), _) => engine::session_id(context, meant).map(Owner::Session),
+        (Some(part), _) => find_session_in_store(context, part).map(Owner::Session),
         (None, Some(org)) => Ok(Owner::Org(org.clone())),
         (None, None) => Ok(Owner::User(String::new())),
     }
@@ -77,13 +78,13 @@ fn owner(args: &OwnerArgs, context: &Context) -> Result<Owner, Failure> {
 
 fn text(secret: &Secret) -> Result<&str, Failure> {
     let text = std::str::from_utf8(secret.expose());
-    let text = text.map_err(|_| Failure::usage("a credential for tools is a text"))?;
+    let text = text.map_err(|_| Failure::usage("the credential is not UTF-8 text"))?;
     Ok(text.trim_end_matches(['\r', '\n']))
 }
 
-/// A token as servers give it, with where and as whom it is renewed.
+/// An OAuth token as servers return it, plus what is needed to renew it.
 #[derive(Deserialize)]
-struct Given {
+struct OAuthToken {
     access_token: Zeroizing<String>,
     refresh_token: Zeroizing<String>,
     #[serde(default)]
@@ -96,11 +97,11 @@ struct Given {
     scope: Option<String>,
 }
 
-fn token(secret: &Secret) -> Result<Credential, Failure> {
-    let token: Given = serde_json::from_slice(secret.expose()).map_err(|error| {
-        // Where, not what: what it found there may be the secret.
+fn parse_oauth_token(secret: &Secret) -> Result<Credential, Failure> {
+    let token: OAuthToken = serde_json::from_slice(secret.expose()).map_err(|error| {
+        // Only the position: the text may be the secret.
         let message = format!(
-            "line {}, column {}: that is no OAuth token",
+            "invalid OAuth token: line {}, column {}",
             error.line(),
             error.column()
         );
@@ -123,13 +124,13 @@ fn token(secret: &Secret) -> Result<Credential, Failure> {
     })
 }
 
-struct Changed {
-    done: &'static str,
+struct CredentialReport {
+    action: &'static str,
     name: String,
     owner: Owner,
 }
 
-impl Report for Changed {
+impl Report for CredentialReport {
     fn json(&self) -> Value {
         json!({ "name": self.name, "owner": self.owner.to_string() })
     }
@@ -138,10 +139,10 @@ impl Report for Changed {
         let owner = self.owner.to_string();
         let owner = owner.trim_end_matches(':');
         page.line(format_args!(
-            "{} {} for agents, of {}",
-            self.done,
-            paint(BOLD, plain(&self.name)),
-            plain(owner)
+            "{} {} (for agents, owner: {})",
+            self.action,
+            paint(BOLD, sanitize(&self.name)),
+            sanitize(owner)
         ));
     }
 }

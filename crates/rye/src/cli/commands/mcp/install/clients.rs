@@ -1,4 +1,4 @@
-//! Clients, and where and how each keeps its servers.
+//! The known MCP clients, and the location and format of their configuration files.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,27 +7,27 @@ use serde_json::{Value, json};
 
 use crate::cli::failure::Failure;
 
-/// A client.
+/// An MCP client.
 pub(super) struct Client {
     pub(super) name: &'static str,
-    /// Its file, below the person's home.
+    /// Path of its file below the home directory.
     home: &'static str,
-    /// Its file in a project, if it has one there.
+    /// Path of its file in a project, if it has one.
     project: Option<&'static str>,
     pub(super) form: Form,
-    /// What the person does next.
-    pub(super) then: &'static str,
+    /// What the user does next.
+    pub(super) next_step: &'static str,
 }
 
-/// How a client writes servers down.
+/// Format of a client's configuration.
 #[derive(Clone, Copy)]
 pub(super) enum Form {
-    /// Under a key of a JSON object.
+    /// An entry below a key of a JSON object.
     Json {
         key: &'static str,
         entry: fn(&[String]) -> Value,
     },
-    /// As a table of a TOML file.
+    /// A table in a TOML file.
     Toml { table: &'static str },
 }
 
@@ -45,7 +45,7 @@ pub(super) const CLIENTS: &[Client] = &[
             key: "mcpServers",
             entry: typed,
         },
-        then: "next: start `claude`; /mcp shows the server",
+        next_step: "next: start `claude`; /mcp shows the server",
     },
     Client {
         name: "claude-desktop",
@@ -56,7 +56,7 @@ pub(super) const CLIENTS: &[Client] = &[
         },
         project: None,
         form: SERVERS,
-        then: "next: quit Claude and start it again",
+        next_step: "next: restart Claude",
     },
     Client {
         name: "codex",
@@ -65,21 +65,21 @@ pub(super) const CLIENTS: &[Client] = &[
         form: Form::Toml {
             table: "mcp_servers",
         },
-        then: "next: start `codex`; /mcp shows the server",
+        next_step: "next: start `codex`; /mcp shows the server",
     },
     Client {
         name: "cursor",
         home: ".cursor/mcp.json",
         project: Some(".cursor/mcp.json"),
         form: SERVERS,
-        then: "next: Cursor Settings, MCP: switch the server on",
+        next_step: "next: enable the server in Cursor Settings, MCP",
     },
     Client {
         name: "gemini",
         home: ".gemini/settings.json",
         project: Some(".gemini/settings.json"),
         form: SERVERS,
-        then: "next: start `gemini`; /mcp shows the server",
+        next_step: "next: start `gemini`; /mcp shows the server",
     },
     Client {
         name: "opencode",
@@ -89,7 +89,7 @@ pub(super) const CLIENTS: &[Client] = &[
             key: "mcp",
             entry: local,
         },
-        then: "next: start `opencode`",
+        next_step: "next: start `opencode`",
     },
     Client {
         name: "vscode",
@@ -103,14 +103,14 @@ pub(super) const CLIENTS: &[Client] = &[
             key: "servers",
             entry: typed,
         },
-        then: "next: MCP: List Servers, and start it",
+        next_step: "next: run `MCP: List Servers` and start it",
     },
     Client {
         name: "windsurf",
         home: ".codeium/windsurf/mcp_config.json",
         project: None,
         form: SERVERS,
-        then: "next: refresh the servers in Cascade",
+        next_step: "next: refresh the servers in Cascade",
     },
     Client {
         name: "zed",
@@ -120,45 +120,45 @@ pub(super) const CLIENTS: &[Client] = &[
             key: "context_servers",
             entry: custom,
         },
-        then: "next: the agent panel's settings show the server",
+        next_step: "next: see the settings of the agent panel",
     },
 ];
 
 impl Client {
-    /// The file: the project's where a project was chosen and the client has one there.
+    /// The file of the project, if one was chosen and the client has a file there; else the user's.
     pub(super) fn file(
         &self,
         project: Option<&Path>,
         variable: &dyn Fn(&str) -> Option<OsString>,
     ) -> Result<PathBuf, Failure> {
-        if let (Some(folder), Some(file)) = (project, self.project) {
-            return Ok(folder.join(file));
+        if let (Some(dir), Some(file)) = (project, self.project) {
+            return Ok(dir.join(file));
         }
         let home = variable("HOME").ok_or_else(|| Failure::usage("HOME is not set"))?;
         Ok(PathBuf::from(home).join(self.home))
     }
 }
 
-fn split(call: &[String]) -> (&str, &[String]) {
-    call.split_first()
-        .map_or(("", call), |(command, rest)| (command.as_str(), rest))
+fn split(command: &[String]) -> (&str, &[String]) {
+    command.split_first()
+        .map_or(("", command), |(first, rest)| (first.as_str(), rest))
 }
 
-fn command_and_args(call: &[String]) -> Value {
-    let (command, args) = split(call);
-    json!({ "command": command, "args": args })
+fn command_and_args(command: &[String]) -> Value {
+    let (program, args) = split(command);
+    json!({ "command": program, "args": args })
 }
 
-fn typed(call: &[String]) -> Value {
-    let (command, args) = split(call);
-    json!({ "type": "stdio", "command": command, "args": args })
+fn typed(command: &[String]) -> Value {
+    let (program, args) = split(command);
+    json!({ "type": "stdio", "command": program, "args": args })
 }
 
-fn local(call: &[String]) -> Value {
-    json!({ "type": "local", "command": call, "enabled": true })
+fn local(command: &[String]) -> Value {
+    json!({ "type": "local", "command": command, "enabled": true })
 }
 
-fn custom(call: &[String]) -> Value {
-    let (command, args) = split(call);
-    json!({ "source": "custom", "command": command, "args": args })
+fn custom(command: &[String]) -> Value {
+    let (program, args) = split(command);
+    json!({ "source": "custom", "command": program, "args": args })
 }

@@ -1,4 +1,4 @@
-//! How prompts ended, and what that is to whoever has asked.
+//! Outcomes of prompts, and the failures they become.
 
 use std::collections::BTreeMap;
 
@@ -9,36 +9,36 @@ use serde_json::Value;
 
 use crate::cli::failure::{Exit, Failure};
 
-/// How a prompt ended.
-pub(crate) struct Ended {
+/// The outcome of a prompt that was followed.
+pub(crate) struct PromptOutcome {
     pub(crate) reason: TurnEnd,
-    /// What the model answered; also in the turns that followed by themselves.
+    /// The model's answer, including those of automatic continuation turns.
     pub(crate) text: String,
-    /// Why the model stopped, in its own words.
+    /// The model's stop reason, as the provider reported it.
     pub(crate) stop_reason: Option<String>,
-    /// Why that is not all there was to say, if it is not.
-    pub(crate) incomplete: Option<IncompleteReason>,
-    /// The result, where one was wanted and it fits.
+    /// Why the answer is incomplete, if it is.
+    pub(crate) incomplete: Option<Incomplete>,
+    /// The structured result, if one was requested.
     pub(crate) result: Option<Value>,
     pub(crate) error: Option<ErrorInfo>,
 }
 
-impl Ended {
-    /// Why it was not answered, if it was not.
+impl PromptOutcome {
+    /// The failure, unless the prompt was answered.
     pub(crate) fn failure(&self, session: &SessionId, is_late: bool) -> Option<Failure> {
         failure(self.reason, self.error.as_ref(), session, is_late)
     }
 }
 
-/// That a prompt ended, whatever was said.
-pub(crate) struct Bare {
-    pub(crate) prompt: PromptId,
+/// A prompt that finished, without its answer.
+pub(crate) struct FinishedPrompt {
+    pub(crate) item: QueueItemId,
     reason: TurnEnd,
     error: Option<ErrorInfo>,
 }
 
-impl Bare {
-    /// Why it was not answered, if it was not.
+impl FinishedPrompt {
+    /// The failure, unless the prompt was answered.
     pub(crate) fn failure(&self, session: &SessionId, is_late: bool) -> Option<Failure> {
         failure(self.reason, self.error.as_ref(), session, is_late)
     }
@@ -52,14 +52,14 @@ fn failure(
 ) -> Option<Failure> {
     let (exit, code, message) = match reason {
         TurnEnd::EndTurn => return None,
-        TurnEnd::Abort => (Exit::Aborted, "aborted", "somebody ended it"),
-        TurnEnd::Limit if is_late => (Exit::TimedOut, "limit", "its time is up"),
-        TurnEnd::Limit => (Exit::Limit, "limit", "a limit was reached"),
+        TurnEnd::Abort => (Exit::Aborted, "aborted", "the prompt was aborted"),
+        TurnEnd::Limit if is_late => (Exit::TimedOut, "limit", "time limit reached"),
+        TurnEnd::Limit => (Exit::Limit, "limit", "limit reached"),
         TurnEnd::Error => match error.map(|error| error.code) {
             Some(ErrorCode::InvalidResult) => {
-                (Exit::Unfit, "invalid_result", "the result does not fit")
+                (Exit::SchemaMismatch, "invalid_result", "the result does not match the schema")
             }
-            _ => (Exit::Failed, "error", "it could not be answered"),
+            _ => (Exit::Failed, "error", "the prompt failed"),
         },
     };
     let message = match error {
@@ -67,26 +67,26 @@ fn failure(
         None => message.to_owned(),
     };
     let failure = Failure::new(exit, code, message);
-    Some(failure.hint(format!("rye session show {session}")))
+    Some(failure.hint(format!("rye session show {}", session.short())))
 }
 
-/// What is heard of the ends of prompts.
+/// Collects finished prompts from events.
 #[derive(Default)]
-pub(super) struct Ends {
-    errors: BTreeMap<PromptId, ErrorInfo>,
-    ended: Vec<Bare>,
+pub(super) struct FinishedPrompts {
+    errors: BTreeMap<QueueItemId, ErrorInfo>,
+    finished: Vec<FinishedPrompt>,
 }
 
-impl Ends {
-    pub(super) fn hear(&mut self, kind: &EventKind) {
+impl FinishedPrompts {
+    pub(super) fn on_event(&mut self, kind: &EventKind) {
         match kind {
             EventKind::Error { error } => {
                 if let Some(prompt) = &error.ids.prompt {
                     self.errors.insert(prompt.clone(), error.clone());
                 }
             }
-            EventKind::TurnEnd { prompt, reason } => self.ended.push(Bare {
-                prompt: prompt.clone(),
+            EventKind::TurnEnd { item, reason } => self.finished.push(FinishedPrompt {
+                item: item.clone(),
                 reason: *reason,
                 error: self.errors.remove(prompt),
             }),
@@ -94,8 +94,8 @@ impl Ends {
         }
     }
 
-    /// Those that have ended, in order.
-    pub(super) fn all(self) -> Vec<Bare> {
-        self.ended
+    /// The finished prompts in order.
+    pub(super) fn into_vec(self) -> Vec<FinishedPrompt> {
+        self.finished
     }
 }

@@ -1,30 +1,30 @@
-//! Where the project and the spaces are.
+//! Locates the project directory and the spaces.
 
 use std::path::{Path, PathBuf};
 
 use super::{Environment, Options, Origin, Setting};
 
-/// The folders that a call is about.
+/// The directories that a call works with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Places {
+pub(crate) struct Directories {
     pub(crate) project: Setting<PathBuf>,
-    /// The folder that holds the user's `.ai/`.
+    /// The directory that contains the user's `.ai/`.
     pub(crate) user_space: Option<Setting<PathBuf>>,
-    /// Bundles beside the one in the binary.
+    /// Bundles in addition to the built-in one.
     pub(crate) system_space: Setting<Vec<PathBuf>>,
 }
 
-impl Places {
-    /// Finds them from a current folder. `is_space` tells whether a folder has `.ai/`.
-    pub(crate) fn find(
+impl Directories {
+    /// Locates them from the current directory. `is_space` tells whether a directory has `.ai/`.
+    pub(crate) fn locate(
         options: &Options,
         environment: Environment<'_>,
         current: &Path,
         is_space: &dyn Fn(&Path) -> bool,
     ) -> Self {
         let user_space = ["USER_SPACE", "HOME"].into_iter().find_map(|name| {
-            let folder = current.join(environment(name)?);
-            Some(Setting::new(folder, Origin::Variable(name)))
+            let dir = current.join(environment(name)?);
+            Some(Setting::new(dir, Origin::Variable(name)))
         });
         let user = user_space.as_ref().map(|setting| setting.value.as_path());
         Self {
@@ -42,18 +42,18 @@ fn project(
     user: Option<&Path>,
     is_space: &dyn Fn(&Path) -> bool,
 ) -> Setting<PathBuf> {
-    if let Some(folder) = &options.project {
-        return Setting::new(current.join(folder), Origin::Option("--project"));
+    if let Some(dir) = &options.project {
+        return Setting::new(current.join(dir), Origin::Option("--project"));
     }
-    if let Some(folder) = environment("RYE_PROJECT") {
-        return Setting::new(current.join(folder), Origin::Variable("RYE_PROJECT"));
+    if let Some(dir) = environment("RYE_PROJECT") {
+        return Setting::new(current.join(dir), Origin::Variable("RYE_PROJECT"));
     }
-    // The user's own folder has `.ai/` too, and is no project of all that is below it.
+    // The user's directory has `.ai/` too, but is not a project.
     let found = current
         .ancestors()
-        .find(|folder| Some(*folder) != user && is_space(folder));
+        .find(|dir| Some(*dir) != user && is_space(dir));
     match found {
-        Some(folder) => Setting::new(folder.to_owned(), Origin::Found),
+        Some(dir) => Setting::new(dir.to_owned(), Origin::Discovered),
         None => Setting::new(current.to_owned(), Origin::Default),
     }
 }
@@ -63,8 +63,8 @@ fn system_space(environment: Environment<'_>, current: &Path) -> Setting<Vec<Pat
     let Some(list) = environment(name) else {
         return Setting::new(Vec::new(), Origin::Default);
     };
-    let folders = std::env::split_paths(&list)
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .map(|folder| current.join(folder));
-    Setting::new(folders.collect(), Origin::Variable(name))
+    let dirs = std::env::split_paths(&list)
+        .filter(|dir| !dir.as_os_str().is_empty())
+        .map(|dir| current.join(dir));
+    Setting::new(dirs.collect(), Origin::Variable(name))
 }

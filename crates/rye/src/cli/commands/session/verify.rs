@@ -1,4 +1,4 @@
-//! `rye session verify`
+//! `rye session verify`: checks the hash chain, seals, receipts and blobs of a session.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,53 +17,54 @@ use serde_json::{Value, json};
 
 use crate::cli::args::VerifySessionArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::{Wanted, find, with_engine};
+use crate::cli::engine::{EngineOptions, with_engine};
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::page::{BAD, GOOD, Page, WARN, paint, plain};
+use crate::cli::lookup::find_session;
+use crate::cli::page::{BAD, GOOD, Page, WARN, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
 
 pub(crate) fn verify(args: &VerifySessionArgs, context: &Context) -> Outcome {
     let library = context.library()?;
     let trust = library.trust();
-    let key = |name: &str| trusted(&trust, name);
-    let file = Path::new(&args.what);
-    let checked = if file.is_file() {
-        from_file(file, &key)?
+    let key = |name: &str| trusted_key(&trust, name);
+    let file = Path::new(&args.source);
+    let input = if file.is_file() {
+        read_file(file, &key)?
     } else {
-        with_engine(context, Wanted::default(), async |engine| {
-            let id = find(engine, &args.what).await?;
+        with_engine(context, EngineOptions::default(), async |engine| {
+            let id = find_session(engine, &args.source).await?;
             let archives = engine.export(&id).await.map_err(altered)?;
-            let found = engine.blob_statuses(&archives).await;
-            Ok(Checked {
+            let found = engine.look_at_blobs(&archives).await;
+            Ok(Input {
                 archives,
-                fault: None,
+                file_fault: None,
                 blobs: found,
             })
         })?
     };
-    Ok(Box::new(checked.verify(key)))
+    Ok(Box::new(input.verify(key)))
 }
 
-/// What is to be checked.
-struct Checked {
+/// The sessions to verify.
+struct Input {
     archives: Vec<Archive>,
-    /// What is wrong with the file itself.
-    fault: Option<Finding>,
-    /// How the blobs are found.
-    blobs: BTreeMap<Hash, BlobStatus>,
+    /// What is wrong with the signature of the file.
+    file_fault: Option<Fault>,
+    /// State of the required blobs.
+    blobs: BTreeMap<Hash, Kept>,
 }
 
-impl Checked {
+impl Input {
     /// Checks seals, receipts, rows and blobs.
-    fn verify(&self, key: impl Fn(&str) -> Option<PublicKey>) -> Verified {
-        let mut report = Verified::default();
-        let verdicts = audit::check_all(&self.archives, key);
+    fn verify(&self, key: impl Fn(&str) -> Option<PublicKey>) -> VerifyReport {
+        let mut report = VerifyReport::default();
+        let verdicts = proof::check_all(&self.archives, key);
         for (archive, mut verdict) in self.archives.iter().zip(verdicts) {
             audit::check_blobs(archive, &mut verdict, |hash| {
                 self.blobs.get(hash).copied().unwrap_or(BlobStatus::Missing)
             });
             if report.sessions.is_empty() {
-                verdict.findings.extend(self.fault.clone());
+                verdict.faults.extend(self.file_fault.clone());
             }
             report.sessions.push((archive.session.id.clone(), verdict));
         }
@@ -71,7 +72,7 @@ impl Checked {
     }
 }
 
-/// What cannot be read any more is not what was written.
+/// An unreadable record counts as altered.
 fn altered(error: StoreError) -> Failure {
     match error {
         StoreError::Unreadable(_) => Failure::new(Exit::Integrity, "altered", error),
@@ -79,55 +80,59 @@ fn altered(error: StoreError) -> Failure {
     }
 }
 
-/// The key of a fingerprint, if it is trusted.
-pub(super) fn trusted(trust: &Trust<'_>, name: &str) -> Option<PublicKey> {
+/// The key with a fingerprint, if it is trusted.
+pub(super) fn trusted_key(trust: &Trust<'_>, name: &str) -> Option<PublicKey> {
     let fingerprint: Fingerprint = name.parse().ok()?;
     Some(trust.key_status(fingerprint).ok()?.key.clone())
 }
 
-fn from_file(path: &Path, key: &impl Fn(&str) -> Option<PublicKey>) -> Result<Checked, Failure> {
+fn read_file(path: &Path, key: &impl Fn(&str) -> Option<PublicKey>) -> Result<Input, Failure> {
     let read = File::open(path)
         .map_err(TransferError::from)
         .and_then(|file| transfer::read(BufReader::new(file)));
-    let transfer = read.map_err(|error| failure(path, &error))?;
-    Ok(Checked::of_file(path, &transfer, key))
+    let transfer = read.map_err(|error| transfer_failure(path, &error))?;
+    Ok(Input::from_file(path, &transfer, key))
 }
 
-/// Checks what a file says, before anything of it is written here.
+/// Verifies a file before it is imported.
 pub(super) fn verify_file(
     path: &Path,
     transfer: &Transfer,
     key: impl Fn(&str) -> Option<PublicKey>,
-) -> Verified {
-    let mut verified = Checked::of_file(path, transfer, &key).verify(key);
-    // A blob that was missing when the file was written is no sign that anybody altered it.
-    for (_, verdict) in &mut verified.sessions {
+) -> VerifyReport {
+    let mut report = Input::from_file(path, transfer, &key).verify(key);
+    // A blob that was missing at the time of the export does not mean that the file was altered.
+    for (_, verdict) in &mut report.sessions {
         let is_missing_blob =
             |it: &Finding| it.kind == FindingKind::Missing && it.location.starts_with(SCHEME);
         verdict.findings.retain(|fault| !is_missing_blob(fault));
     }
-    verified
+    report
 }
 
-impl Checked {
-    /// What a file says, and what is wrong with its signature.
-    fn of_file(path: &Path, transfer: &Transfer, key: &impl Fn(&str) -> Option<PublicKey>) -> Self {
-        let fault = |kind, reason: String| {
-            Some(Finding {
-                kind,
-                location: path.display().to_string(),
-                reason,
+impl Input {
+    /// The content of a file, with a fault if its signature is missing or wrong.
+    fn from_file(
+        path: &Path,
+        transfer: &Transfer,
+        key: &impl Fn(&str) -> Option<PublicKey>,
+    ) -> Self {
+        let fault = |trouble, why: String| {
+            Some(Fault {
+                trouble,
+                place: path.display().to_string(),
+                why,
             })
         };
-        let fault = match &transfer.signed_by {
-            None => fault(FindingKind::Signature, "nobody signed the file".to_owned()),
+        let file_fault = match &transfer.signed_by {
+            None => fault(Trouble::Signature, "the file is not signed".to_owned()),
             Some(signed) => match key(&signed.key) {
                 None => {
-                    let why = format!("it is signed by {}, which is not trusted", signed.key);
-                    fault(FindingKind::UnknownKey, why)
+                    let why = format!("signed by {}, which is not trusted", signed.key);
+                    fault(Trouble::UnknownKey, why)
                 }
                 Some(public) if signed.is_by(&public) => None,
-                Some(_) => fault(FindingKind::Signature, "its signature is wrong".to_owned()),
+                Some(_) => fault(Trouble::Signature, "the signature is wrong".to_owned()),
             },
         };
         let required = transfer.archives.iter().flat_map(required_blobs);
@@ -135,14 +140,14 @@ impl Checked {
         let blobs = required.map(|(hash, _)| find(hash)).collect();
         Self {
             archives: transfer.archives.clone(),
-            fault,
+            file_fault,
             blobs,
         }
     }
 }
 
-/// A file that is no session, or not all of one.
-pub(in crate::cli::commands) fn failure(path: &Path, error: &TransferError) -> Failure {
+/// The failure to read an exported file.
+pub(in crate::cli::commands) fn transfer_failure(path: &Path, error: &TransferError) -> Failure {
     let place = path.display();
     match error {
         TransferError::Io(error) => Failure::failed("io", format_args!("{place}: {error}")),
@@ -151,27 +156,26 @@ pub(in crate::cli::commands) fn failure(path: &Path, error: &TransferError) -> F
             Exit::Integrity,
             "integrity",
             format_args!("{place}: {error}"),
-        )
-        .hint("copy it again from where it was written"),
+        ),
     }
 }
 
 #[derive(Default)]
-pub(super) struct Verified {
+pub(super) struct VerifyReport {
     sessions: Vec<(SessionId, Verdict)>,
 }
 
-impl Verified {
-    /// What is wrong, a line for each.
-    pub(super) fn complaints(&self) -> Vec<String> {
+impl VerifyReport {
+    /// All faults, a line each.
+    pub(super) fn describe_faults(&self) -> Vec<String> {
         let line =
             |fault: &Finding| format!("{} {}: {}", word(fault.kind), fault.location, fault.reason);
         self.faults().map(line).collect()
     }
 
-    /// Whether all that is wrong is that the keys are not trusted here.
-    pub(super) fn is_by_strangers(&self) -> bool {
-        self.faults().all(|it| it.kind == FindingKind::UnknownKey)
+    /// Whether all faults are signatures by keys that are not trusted here.
+    pub(super) fn has_only_unknown_keys(&self) -> bool {
+        self.faults().all(|it| it.trouble == Trouble::UnknownKey)
     }
 
     fn unsealed(&self) -> usize {
@@ -188,16 +192,16 @@ impl Verified {
     }
 }
 
-impl Report for Verified {
+impl Report for VerifyReport {
     fn json(&self) -> Value {
         let sessions = self.sessions.iter().map(|(id, verdict)| {
-            let faults = verdict.findings.iter().map(|fault| {
-                json!({ "trouble": word(fault.kind), "place": fault.location, "why": fault.reason })
+            let faults = verdict.faults.iter().map(|fault| {
+                json!({ "kind": word(fault.trouble), "location": fault.place, "why": fault.why })
             });
             json!({
                 "session": id,
                 "entries": verdict.entries,
-                "unsigned_entries_of_a_turn_under_way": verdict.unsealed_entries,
+                "unsigned_entries": verdict.open,
                 "seals": verdict.seals,
                 "receipts": verdict.receipts,
                 "blobs": verdict.blobs,
@@ -212,14 +216,14 @@ impl Report for Verified {
 
     fn show(&self, page: &mut Page) {
         for (id, verdict) in &self.sessions {
-            let said = if verdict.is_verified() {
+            let state = if verdict.is_verified() {
                 paint(GOOD, "verified")
-            } else if verdict.findings.is_empty() {
-                paint(WARN, "verified up to its last seal")
+            } else if verdict.faults.is_empty() {
+                paint(WARN, "verified up to the last seal")
             } else if verdict.is_unsigned() {
                 paint(BAD, "not signed")
             } else {
-                paint(BAD, "not as it was")
+                paint(BAD, "altered")
             };
             let Verdict {
                 entries,
@@ -235,38 +239,38 @@ impl Report for Verified {
                 some => format!("{}, ", count(*some, "blob", "blobs")),
             };
             let keys: Vec<_> = keys.iter().map(String::as_str).collect();
-            page.line(format_args!("{id}  {said}"));
+            page.line(format_args!("session {}: {state}", id.short()));
             page.line(format_args!(
                 "  {}, {}, {}, {blobs}signed by {}",
                 count(*entries, "entry", "entries"),
                 count(*seals, "seal", "seals"),
                 count(*receipts, "receipt", "receipts"),
                 if keys.is_empty() {
-                    "nobody".to_owned()
+                    "no key".to_owned()
                 } else {
                     keys.join(", ")
                 }
             ));
             if *open > 0 {
-                page.line(format_args!("  {open} of them belong to a turn under way"));
+                page.line(format_args!("  {open} of them in a running turn"));
             }
-            if !verdict.unsealed_rows.is_empty() {
-                let since = verdict.sealed_at.map(moment);
+            if !verdict.unsealed.is_empty() {
+                let since = verdict.sealed_at.map(timestamp);
                 page.line(format_args!(
                     "  {} since {}:",
                     paint(WARN, "unsealed changes"),
                     since.unwrap_or_else(|| "the beginning".to_owned())
                 ));
-                for row in &verdict.unsealed_rows {
-                    page.line(format_args!("    {}", plain(row)));
+                for row in &verdict.unsealed {
+                    page.line(format_args!("    {}", sanitize(row)));
                 }
             }
-            for fault in &verdict.findings {
-                let (word, why) = (word(fault.kind), plain(&fault.reason));
+            for fault in &verdict.faults {
+                let (word, why) = (word(fault.trouble), sanitize(&fault.why));
                 page.line(format_args!(
                     "  {} {}: {why}",
                     paint(BAD, word),
-                    plain(&fault.location)
+                    sanitize(&fault.place)
                 ));
             }
         }
@@ -278,33 +282,33 @@ impl Report for Verified {
             return None;
         }
         if faults == 0 {
-            let message = "not all of it is sealed yet: a turn is under way, or its host died";
+            let message = "some changes are not sealed: a turn is running, or its host died";
             let failure = Failure::new(Exit::Integrity, "unsealed", message);
-            let id = self.sessions.first().map(|it| it.0.to_string());
+            let id = self.sessions.first().map(|it| it.0.short().to_owned());
             return Some(failure.hint(format!("rye session show {}", id.unwrap_or_default())));
         }
         let mut faulty = self.sessions.iter().filter(|it| !it.1.findings.is_empty());
         let unsigned = faulty.all(|(_, verdict)| verdict.is_unsigned());
         let message = match faults {
             _ if unsigned => {
-                "nobody signed it, so whether it is as it was cannot be told".to_owned()
+                "the session is not signed, so it cannot be verified".to_owned()
             }
-            1 => "something is not as it was signed".to_owned(),
-            many => format!("{many} things are not as they were signed"),
+            1 => "1 fault: the session was altered".to_owned(),
+            many => format!("{many} faults: the session was altered"),
         };
         let failure = Failure::new(Exit::Integrity, "integrity", message);
-        let unknown = self.faults().all(|it| it.kind == FindingKind::UnknownKey);
+        let unknown = self.has_only_unknown_keys();
         Some(if unsigned {
-            failure.hint("rye init makes a key; what is done from then on is signed")
+            failure.hint("rye init")
         } else if unknown {
-            failure.hint("its owner shows the key with `rye keys show`; then: rye keys trust FILE")
+            failure.hint("rye keys trust FILE")
         } else {
             failure
         })
     }
 }
 
-fn moment(at: Millis) -> String {
+fn timestamp(at: Millis) -> String {
     lillux::time::seconds((at.0 / 1000).cast_signed())
 }
 
@@ -318,7 +322,7 @@ fn word(trouble: FindingKind) -> &'static str {
     }
 }
 
-/// So many of them.
+/// A number with its noun.
 pub(super) fn count(many: usize, one: &str, more: &str) -> String {
     let word = if many == 1 { one } else { more };
     format!("{many} {word}")

@@ -1,33 +1,33 @@
-//! From words after a tool's id to its parameters, by its schema.
+//! Parses the words after a tool's id into its parameters, by its schema.
 
 use serde_json::{Map, Value};
 
-use super::options::Own;
+use super::options::TypedOptions;
 use super::schema::{Kinds, Properties, Property};
 use crate::cli::failure::Failure;
 
-/// Reads the words. Names that the tool has are its parameters; other names are
-/// options of the call, until a lone `--`.
-pub(super) fn read(
+/// Parses the words. Names in the tool's schema are parameters; other names are options of rye,
+/// until a lone `--`.
+pub(in crate::cli::commands) fn parse(
     words: &[String],
     schema: Option<&Value>,
-    own: &mut Own,
+    options: &mut TypedOptions,
 ) -> Result<Map<String, Value>, Failure> {
-    let properties = Properties::of(schema);
+    let properties = Properties::from_schema(schema);
     let mut parameters = Map::new();
-    let mut only_the_tools = false;
+    let mut after_separator = false;
     let mut words = words.iter().map(String::as_str).peekable();
     while let Some(word) = words.next() {
-        if word == "--" && !only_the_tools {
-            only_the_tools = true;
+        if word == "--" && !after_separator {
+            after_separator = true;
             continue;
         }
         let Some(option) = word.strip_prefix("--").filter(|name| !name.is_empty()) else {
-            if !only_the_tools && own.short(word) {
+            if !after_separator && options.set_short(word) {
                 continue;
             }
-            let message = format!("`{word}` has no name; a parameter is typed --NAME VALUE");
-            return Err(wrong(message));
+            let message = format!("unexpected argument `{word}`; write --NAME VALUE");
+            return Err(usage_error(message));
         };
         let (name, attached) = match option.split_once('=') {
             Some((name, value)) => (name, Some(value)),
@@ -38,33 +38,33 @@ pub(super) fn read(
             let next = || words.next_if(|next| !next.starts_with("--"));
             attached.or_else(next).ok_or_else(|| {
                 let message = format!(
-                    "--{name} needs a value; one that begins with -- is typed --{name}=VALUE"
+                    "--{name} needs a value; write --{name}=VALUE if it begins with --"
                 );
-                wrong(message)
+                usage_error(message)
             })
         };
         if let Some(property) = properties.find(name) {
             if property.kinds.is_flag() {
                 let given = attached.or_else(|| words.next_if(|next| is_boolean(next)));
-                let given = given.map_or(Value::Bool(true), |text| property.kinds.read(text));
-                once(&mut parameters, property, given)?;
+                let given = given.map_or(Value::Bool(true), |text| property.kinds.parse(text));
+                insert_once(&mut parameters, property, given)?;
             } else {
-                add(&mut parameters, property, value()?)?;
+                insert(&mut parameters, property, value()?)?;
             }
         } else if let Some(property) = properties.find_negated(name) {
             if attached.is_some() {
-                return Err(wrong(format!("--{name} takes no value")));
+                return Err(usage_error(format!("--{name} takes no value")));
             }
-            once(&mut parameters, property, Value::Bool(false))?;
-        } else if !only_the_tools && Own::has(name) {
-            own.set(name, attached, &mut value)?;
-        } else if properties.are_any() {
+            insert_once(&mut parameters, property, Value::Bool(false))?;
+        } else if !after_separator && TypedOptions::is_option(name) {
+            options.set(name, attached, &mut value)?;
+        } else if properties.is_open() {
             let key = name.to_owned();
             if parameters.insert(key, value()?.into()).is_some() {
-                return Err(twice(name));
+                return Err(given_twice(name));
             }
         } else {
-            return Err(unknown(name, &properties, only_the_tools));
+            return Err(unknown_parameter(name, &properties, after_separator));
         }
     }
     Ok(parameters)
@@ -74,84 +74,85 @@ fn is_boolean(word: &str) -> bool {
     matches!(word, "true" | "false")
 }
 
-fn once(
+fn insert_once(
     parameters: &mut Map<String, Value>,
     property: &Property,
     value: Value,
 ) -> Result<(), Failure> {
     match parameters.insert(property.name.clone(), value) {
         None => Ok(()),
-        Some(_) => Err(twice(&property.name)),
+        Some(_) => Err(given_twice(&property.name)),
     }
 }
 
-/// Adds a value that was typed; a list takes several.
-fn add(
+/// Inserts a typed value; a list parameter collects several.
+fn insert(
     parameters: &mut Map<String, Value>,
     property: &Property,
     text: &str,
 ) -> Result<(), Failure> {
-    let not_json = |error: serde_json::Error| {
-        wrong(format!(
-            "the value of --{} is not JSON: {error}",
-            property.name
-        ))
+    let invalid_json = |error: serde_json::Error| {
+        usage_error(format!("invalid --{}: invalid JSON: {error}", property.name))
     };
     if property.kinds.is_list() {
         let items = if text.trim_start().starts_with('[') {
-            serde_json::from_str(text).map_err(not_json)?
+            serde_json::from_str(text).map_err(invalid_json)?
         } else {
-            vec![property.items.read(text)]
+            vec![property.items.parse(text)]
         };
-        let there = parameters
+        let list = parameters
             .entry(&property.name)
             .or_insert_with(|| Value::Array(Vec::new()));
-        if let Value::Array(all) = there {
+        if let Value::Array(all) = list {
             all.extend(items);
         }
         return Ok(());
     }
     let value = if property.kinds.is_object() {
-        serde_json::from_str(text).map_err(not_json)?
+        serde_json::from_str(text).map_err(invalid_json)?
     } else {
-        property.kinds.read(text)
+        property.kinds.parse(text)
     };
-    once(parameters, property, value)
+    insert_once(parameters, property, value)
 }
 
-fn twice(name: &str) -> Failure {
-    wrong(format!("--{name} is given twice"))
+fn given_twice(name: &str) -> Failure {
+    usage_error(format!("--{name} is given twice"))
 }
 
-fn unknown(name: &str, properties: &Properties, only_the_tools: bool) -> Failure {
-    let own = if only_the_tools { &[][..] } else { Own::NAMES };
-    let own = own.iter().map(|name| (*name).to_owned());
+fn unknown_parameter(name: &str, properties: &Properties, after_separator: bool) -> Failure {
+    let options = if after_separator {
+        &[][..]
+    } else {
+        TypedOptions::NAMES
+    };
+    let options = options.iter().map(|name| (*name).to_owned());
     let names = properties.names().map(|name| name.replace('_', "-"));
     let typed = name.replace('_', "-");
-    let near = names
-        .chain(own)
+    let nearest = names
+        .chain(options)
         .map(|known| (strsim::damerau_levenshtein(&typed, &known), known))
         .filter(|(distance, known)| *distance <= 1 + known.len() / 4)
         .min();
-    let near = near.map_or_else(String::new, |(_, known)| {
+    let nearest = nearest.map_or_else(String::new, |(_, known)| {
         format!("; did you mean --{known}?")
     });
-    wrong(format!("the tool has no parameter --{name}{near}"))
+    usage_error(format!("unknown parameter --{name}{nearest}"))
 }
 
-pub(super) fn wrong(message: String) -> Failure {
+pub(super) fn usage_error(message: String) -> Failure {
     Failure::usage(message)
 }
 
 impl Kinds {
-    /// A value of one of these kinds, if the text can be read as one; else the text,
-    /// with which the schema's check will find fault.
-    fn read(&self, text: &str) -> Value {
+    /// Parses a value of one of these types. Falls back to a string, which the validation against
+    /// the schema will report.
+    fn parse(&self, text: &str) -> Value {
         if let Some(choice) = self.choice(text) {
             return choice;
         }
         let json: Option<Value> = serde_json::from_str(text).ok();
-        let fits = |value: &Value| match value {
+        let is_allowed = |value: &Value| match value {
             Value::Number(_) => self.has("number") || self.has("integer"),
             Value::Bool(_) => self.has("boolean"),
             Value::Null => self.has("null"),
@@ -159,7 +160,7 @@ impl Kinds {
             Value::Object(_) => self.has("object"),
             Value::String(_) => false,
         };
-        json.filter(fits).unwrap_or_else(|| text.into())
+        json.filter(is_allowed).unwrap_or_else(|| text.into())
     }
 }
 
@@ -188,19 +189,19 @@ mod tests {
         })
     }
 
-    fn parse(typed: &str, schema: Option<&Value>) -> Result<(Value, Own), String> {
-        let words: Vec<_> = typed.split_whitespace().map(str::to_owned).collect();
-        let mut own = Own::default();
-        match read(&words, schema, &mut own) {
-            Ok(parameters) => Ok((Value::Object(parameters), own)),
+    fn parse_line(line: &str, schema: Option<&Value>) -> Result<(Value, TypedOptions), String> {
+        let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+        let mut options = TypedOptions::default();
+        match parse(&words, schema, &mut options) {
+            Ok(parameters) => Ok((Value::Object(parameters), options)),
             Err(failure) => Err(failure.message),
         }
     }
 
     #[test]
-    fn words_become_values_of_the_types_that_the_schema_says() {
+    fn values_have_the_types_of_the_schema() {
         let schema = schema();
-        for (typed, expected) in [
+        for (line, expected) in [
             ("", json!({})),
             ("--name Ada", json!({"name": "Ada"})),
             ("--name=Ada", json!({"name": "Ada"})),
@@ -234,56 +235,58 @@ mod tests {
             ("--timeout 5", json!({"timeout": 5})),
             ("-- --timeout 5", json!({"timeout": 5})),
         ] {
-            let (parameters, own) = parse(typed, Some(&schema)).unwrap();
-            assert_eq!(parameters, expected, "{typed}");
-            assert!(own.options.timeout.is_none(), "{typed}");
+            let (parameters, options) = parse_line(line, Some(&schema)).unwrap();
+            assert_eq!(parameters, expected, "{line}");
+            assert!(options.options.timeout.is_none(), "{line}");
         }
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_with_what_may_have_been_meant() {
+    fn invalid_words_are_rejected_with_a_suggestion() {
         let schema = schema();
-        for (typed, expected) in [
+        for (line, expected) in [
             (
                 "Ada",
-                "`Ada` has no name; a parameter is typed --NAME VALUE",
+                "unexpected argument `Ada`; write --NAME VALUE",
             ),
             (
                 "--names Ada",
-                "the tool has no parameter --names; did you mean --name?",
+                "unknown parameter --names; did you mean --name?",
             ),
             (
                 "--dry-rnu",
-                "the tool has no parameter --dry-rnu; did you mean --dry-run?",
+                "unknown parameter --dry-rnu; did you mean --dry-run?",
             ),
-            ("-- --json", "the tool has no parameter --json"),
+            ("-- --json", "unknown parameter --json"),
             (
                 "--name",
-                "--name needs a value; one that begins with -- is typed --name=VALUE",
+                "--name needs a value; write --name=VALUE if it begins with --",
             ),
             (
                 "--name --fast",
-                "--name needs a value; one that begins with -- is typed --name=VALUE",
+                "--name needs a value; write --name=VALUE if it begins with --",
             ),
             ("--name a --name b", "--name is given twice"),
             ("--no-fast=1", "--no-fast takes no value"),
-            ("--project x", "--project belongs before the tool's id"),
+            ("--project x", "--project must come before the tool's id"),
             ("--json=1", "--json takes no value"),
         ] {
-            let message = parse(typed, Some(&schema)).unwrap_err();
-            assert_eq!(message, expected, "{typed}");
+            let message = parse_line(line, Some(&schema)).unwrap_err();
+            assert_eq!(message, expected, "{line}");
         }
-        for typed in ["--filter {", "--tags [1"] {
-            let message = parse(typed, Some(&schema)).unwrap_err();
-            assert!(message.contains("is not JSON: EOF"), "{message}");
+        for line in ["--filter {", "--tags [1"] {
+            let message = parse_line(line, Some(&schema)).unwrap_err();
+            assert!(message.contains("invalid JSON: EOF"), "{message}");
         }
     }
 
     #[test]
-    fn without_a_schema_values_are_texts_and_options_are_the_calls() {
-        let (parameters, own) = parse("--name 7 --timeout 5 --json -- --timeout 6", None).unwrap();
+    fn without_a_schema_values_are_strings() {
+        let line = "--name 7 --timeout 5 --json -- --timeout 6";
+        let (parameters, options) = parse_line(line, None).unwrap();
         assert_eq!(parameters, json!({"name": "7", "timeout": "6"}));
-        assert!(own.options.timeout.is_some_and(|time| time.as_secs() == 5));
-        assert!(own.json);
+        let timeout = options.options.timeout;
+        assert!(timeout.is_some_and(|time| time.as_secs() == 5));
+        assert!(options.json);
     }
 }

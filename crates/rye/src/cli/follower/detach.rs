@@ -1,41 +1,41 @@
-//! Going away from a session that waits for decisions.
+//! Detaching from a session that waits for decisions.
 
 use rye_engine::protocol::GateId;
 use rye_engine::{Engine, Feed, Session};
 
 use crate::cli::failure::Failure;
 
-/// Gates at which nobody waits. Whoever follows the session leaves because of them as soon as
-/// nothing else goes on in it: what runs beside them would be ended otherwise.
-pub(super) struct Leaving {
+/// Gates that the user does not wait for. The follower detaches because of them once nothing
+/// else runs in the session, because detaching ends what runs.
+pub(super) struct Detach {
     gates: Vec<(GateId, Failure)>,
-    /// Of all sessions: a task may be the last that something goes on in.
+    /// Events of all sessions: a task may be the last to run.
     feed: Feed,
 }
 
-impl Leaving {
+impl Detach {
     pub(super) fn new(engine: &Engine) -> Self {
         let (gates, feed) = (Vec::new(), engine.feed());
         Self { gates, feed }
     }
 
-    /// Nobody waits at this gate.
-    pub(super) fn because_of(&mut self, gate: GateId, failure: Failure) {
+    /// Registers a gate that the user does not wait for.
+    pub(super) fn at_gate(&mut self, gate: GateId, failure: Failure) {
         self.gates.push((gate, failure));
     }
 
-    /// Whether to leave now, if all was told up to this event. What a gate asked that somebody
-    /// has answered meanwhile is no reason any more.
-    pub(super) async fn now(
+    /// Returns the failure to exit with, if the session is quiescent and all events up to `printed`
+    /// are printed. Gates that were answered meanwhile no longer count.
+    pub(super) async fn check(
         &mut self,
         engine: &Engine,
         session: &Session,
-        told: u64,
+        printed: u64,
     ) -> Result<Option<Failure>, Failure> {
         if self.gates.is_empty() || !engine.is_quiescent(session.id()).await? {
             return Ok(None);
         }
-        if told < session.last_event().await? {
+        if printed < session.last_event().await? {
             return Ok(None);
         }
         let pending = engine.pending_gates_in_tree(session.id()).await?;
@@ -44,14 +44,14 @@ impl Leaving {
         Ok(self.gates.first().map(|(_, failure)| failure.clone()))
     }
 
-    /// Waits for something after which one might leave.
-    pub(super) async fn news(&mut self) {
+    /// Waits for an event after which detaching may be possible.
+    pub(super) async fn changed(&mut self) {
         if self.gates.is_empty() {
             return std::future::pending().await;
         }
         loop {
             match self.feed.next().await {
-                // What is not written down changes nothing.
+                // Events that are not stored change nothing.
                 Ok(Some(notice)) if notice.event.sequence.is_none() => {}
                 Ok(None) => return std::future::pending().await,
                 Ok(Some(_)) | Err(_) => return,

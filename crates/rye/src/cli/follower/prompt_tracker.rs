@@ -1,0 +1,147 @@
+//! Tracks one prompt through the events of its session.
+
+use rye_engine::compaction::is_continuation;
+use rye_engine::protocol::{
+    Entry, EntryKind, ErrorInfo, Incomplete, Part, QueueItemId, Role, ThreadId, TurnEnd,
+};
+use rye_engine::result::RESULT;
+use serde_json::Value;
+
+use super::PromptOutcome;
+
+/// State of a prompt and of its automatic continuations: after a compaction the engine tells the
+/// agent to continue, and that turn belongs to the prompt as well.
+pub(super) struct PromptTracker {
+    item: QueueItemId,
+    /// Earlier prompts, of which the current one is the continuation.
+    previous: Vec<QueueItemId>,
+    /// Thread of the prompt.
+    thread: Option<ThreadId>,
+    /// How and in which thread the turn ended, once it has.
+    end: Option<(TurnEnd, ThreadId)>,
+    /// Answers of previous turns.
+    previous_text: Vec<String>,
+    text: String,
+    stop_reason: Option<String>,
+    incomplete: Option<Incomplete>,
+    result: Option<Value>,
+    error: Option<ErrorInfo>,
+}
+
+/// What an entry means for the prompt.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum EntryRole {
+    /// Progress to print.
+    Progress,
+    /// Part of the final answer, or unrelated.
+    Ignored,
+    /// Another prompt begins, so this one has ended for this reason.
+    NextPrompt(TurnEnd),
+}
+
+impl PromptTracker {
+    pub(super) fn new(item: QueueItemId, thread: Option<ThreadId>) -> Self {
+        Self {
+            item,
+            previous: Vec::new(),
+            thread,
+            end: None,
+            previous_text: Vec::new(),
+            text: String::new(),
+            stop_reason: None,
+            incomplete: None,
+            result: None,
+            error: None,
+        }
+    }
+
+    /// Whether the id is that of the prompt or of a continuation.
+    pub(super) fn owns(&self, item: &QueueItemId) -> bool {
+        self.item == *item || self.previous.contains(item)
+    }
+
+    /// Whether the prompt is in this thread.
+    pub(super) fn is_in(&self, thread: &ThreadId) -> bool {
+        self.thread.as_ref() == Some(thread)
+    }
+
+    /// How and in which thread the turn ended, if it has.
+    pub(super) fn end(&self) -> Option<(TurnEnd, &ThreadId)> {
+        let end = self.end.as_ref();
+        end.map(|(reason, thread)| (*reason, thread))
+    }
+
+    /// Records the end of a turn.
+    pub(super) fn on_turn_end(&mut self, item: &QueueItemId, reason: TurnEnd, thread: ThreadId) {
+        if *item == self.item {
+            self.end = Some((reason, thread));
+        }
+    }
+
+    /// Records an error of the prompt.
+    pub(super) fn on_error(&mut self, error: ErrorInfo) {
+        if error.ids.item.as_ref() == Some(&self.item) {
+            self.error = Some(error);
+        }
+    }
+
+    /// Processes a new entry of the session.
+    pub(super) fn on_entry(&mut self, entry: &Entry) -> EntryRole {
+        let end = self.end().filter(|(_, thread)| **thread == entry.thread);
+        let ended = end.map(|(reason, _)| reason);
+        let own = entry.item.as_ref() == Some(&self.item);
+        match &entry.kind {
+            EntryKind::Compaction { .. } if own || ended.is_some() => EntryRole::Progress,
+            EntryKind::Message(message) if message.role == Role::User => {
+                match (ended, &entry.item) {
+                    (Some(_), Some(item)) if is_continuation(message) => {
+                        self.continue_with(item.clone());
+                        EntryRole::Progress
+                    }
+                    (Some(reason), _) => EntryRole::NextPrompt(reason),
+                    (None, _) => EntryRole::Ignored,
+                }
+            }
+            EntryKind::Message(message) if own => {
+                let call = |part: &Part| matches!(part, Part::ToolCall { .. });
+                if message.role != Role::Assistant || message.parts.iter().any(call) {
+                    return EntryRole::Progress;
+                }
+                self.text = message.content();
+                self.stop_reason.clone_from(&message.stop_reason);
+                self.incomplete = message.incomplete();
+                if let Some(result) = message.metadata.get(RESULT) {
+                    self.result = Some(result.clone());
+                }
+                EntryRole::Ignored
+            }
+            _ => EntryRole::Ignored,
+        }
+    }
+
+    fn continue_with(&mut self, item: QueueItemId) {
+        self.previous.push(std::mem::replace(&mut self.item, item));
+        self.end = None;
+        self.error = None;
+        let text = std::mem::take(&mut self.text);
+        if !text.trim().is_empty() {
+            self.previous_text.push(text);
+        }
+    }
+
+    /// The outcome: the answers of all turns, and how the last turn ended.
+    pub(super) fn finish(self, reason: TurnEnd) -> PromptOutcome {
+        let mut text = self.previous_text;
+        if text.is_empty() || !self.text.trim().is_empty() {
+            text.push(self.text);
+        }
+        PromptOutcome {
+            reason,
+            text: text.join("\n\n"),
+            stop_reason: self.stop_reason,
+            incomplete: self.incomplete,
+            result: self.result,
+            error: self.error,
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Finds sessions, entries and gates by an id or a part of one.
+
+use rye_engine::Engine;
+use rye_engine::protocol::{
+    Gate, GateId, Millis, Session as SessionData, SessionId, matches_id, short_id,
+};
+use rye_engine::store::{SessionFilter, SessionStore as _};
+use rye_host::Sqlite;
+
+use super::context::Context;
+use super::engine::{database, runtime};
+use super::failure::Failure;
+
+/// How many sessions to search.
+const MAX_SESSIONS: usize = 10_000;
+
+/// Minimum length of a partial id in a command that deletes.
+const MIN_LENGTH_TO_REMOVE: usize = 4;
+
+/// Returns the id that `part` identifies: the whole id, or a unique prefix or suffix of it.
+/// `kind` names the object in the error message.
+pub(crate) fn find_id<'a>(
+    ids: impl Iterator<Item = &'a str>,
+    part: &str,
+    kind: &str,
+    hint: &str,
+) -> Result<&'a str, Failure> {
+    let mut matches: Vec<_> = ids.filter(|id| matches_id(id, part)).collect();
+    if let Some(exact) = matches.iter().position(|id| *id == part) {
+        return Ok(matches.swap_remove(exact));
+    }
+    match matches.as_slice() {
+        [one] => Ok(one),
+        [] => Err(not_found(kind, part, hint)),
+        several => {
+            let message = format!("{kind} id {part} is ambiguous: {} match", several.len());
+            let candidates = several.iter().map(|id| (*id).to_owned());
+            Err(Failure::failed("ambiguous", message)
+                .candidates(candidates)
+                .hint(hint))
+        }
+    }
+}
+
+/// The failure to find an object.
+pub(crate) fn not_found(kind: &str, part: &str, hint: &str) -> Failure {
+    Failure::failed("not_found", format!("{kind} {part} not found")).hint(hint)
+}
+
+/// The short form of an id, extended as far as necessary to differ from all others.
+pub(crate) fn unique_short_id<'a>(id: &'a str, all: impl Iterator<Item = &'a str>) -> &'a str {
+    let mut short = short_id(id);
+    for other in all.filter(|other| *other != id) {
+        while matches_id(other, short) && short.len() < id.len() {
+            short = id.get(id.len() - short.len() - 1..).unwrap_or(id);
+        }
+    }
+    short
+}
+
+fn all_sessions() -> SessionFilter {
+    SessionFilter {
+        limit: MAX_SESSIONS,
+        ..SessionFilter::default()
+    }
+}
+
+/// Finds the id of a session.
+pub(crate) async fn find_session(engine: &Engine, part: &str) -> Result<SessionId, Failure> {
+    let all = engine.sessions(all_sessions()).await?;
+    session_by_id(&all, part).map(|session| session.id.clone())
+}
+
+/// Finds the id of a session to delete; rejects very short parts.
+pub(crate) async fn find_session_to_remove(
+    engine: &Engine,
+    part: &str,
+) -> Result<SessionId, Failure> {
+    let id = find_session(engine, part).await?;
+    if id.as_str() != part && part.chars().count() < MIN_LENGTH_TO_REMOVE {
+        let message = format!(
+            "session id {part} is too short: removing needs at least {MIN_LENGTH_TO_REMOVE} characters"
+        );
+        return Err(Failure::usage(message).hint(format!("rye session rm {}", id.short())));
+    }
+    Ok(id)
+}
+
+/// Finds a session, and the session at the top of its tree.
+pub(crate) async fn find_session_and_root(
+    store: &Sqlite,
+    part: &str,
+) -> Result<(SessionId, SessionData), Failure> {
+    // A whole id does not need the list of all sessions.
+    if let Ok(id) = part.parse()
+        && let Some(record) = store.record(&id).await?
+        && record.session.parent.is_none()
+    {
+        return Ok((id, record.session));
+    }
+    let all = store.sessions(all_sessions()).await?;
+    let session = session_by_id(&all, part)?;
+    Ok((session.id.clone(), root(&all, session).clone()))
+}
+
+/// Finds the id of a session without an engine.
+pub(crate) fn find_session_in_store(context: &Context, part: &str) -> Result<SessionId, Failure> {
+    let store = Sqlite::open(database(context)?)?;
+    let all = runtime()?.block_on(store.sessions(all_sessions()))?;
+    session_by_id(&all, part).map(|session| session.id.clone())
+}
+
+fn session_by_id<'a>(all: &'a [SessionData], part: &str) -> Result<&'a SessionData, Failure> {
+    const LIST: &str = "rye session list";
+    let ids = all.iter().map(|session| session.id.as_str());
+    let id = find_id(ids, part, "session", LIST)?;
+    let session = all.iter().find(|session| session.id.as_str() == id);
+    session.ok_or_else(|| not_found("session", id, LIST))
+}
+
+/// Follows the parents of a session to the top.
+fn root<'a>(all: &'a [SessionData], session: &'a SessionData) -> &'a SessionData {
+    let parent = |session: &&SessionData| {
+        let parent = session.parent.as_ref()?;
+        all.iter().find(|other| other.id == parent.session)
+    };
+    std::iter::successors(Some(session), parent)
+        .last()
+        .unwrap_or(session)
+}
+
+/// Whether a user who types `part` may mean this gate: it is a part of the id, or the beginning
+/// of its short form.
+pub(crate) fn matches_gate(gate: &GateId, part: &str) -> bool {
+    !part.is_empty() && (gate.as_str().contains(part) || gate.short().starts_with(part))
+}
+
+/// The gates of agents and MCP calls that `part` may mean, open or closed.
+pub(crate) fn matching_gates(context: &Context, part: &str) -> Result<Vec<Gate>, Failure> {
+    let store = rye_host::store(&database(context)?)?;
+    let matches = async {
+        let mut gates = Vec::new();
+        for id in store.gate_ids().await? {
+            if matches_gate(&id, part) {
+                gates.extend(store.gate(&id).await?);
+            }
+        }
+        Ok(gates)
+    };
+    runtime()?.block_on(matches)
+}
+
+/// Whether a gate has expired, although that is not stored yet.
+pub(crate) fn is_expired(gate: &Gate) -> bool {
+    let now = Millis(u64::try_from(lillux::time::now().epoch_ms).unwrap_or_default());
+    gate.status.is_pending() && gate.expires_at.is_some_and(|until| until <= now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_found_by_unique_prefix_or_suffix() {
+        let ids = ["01a1-aaaa", "01a2-bbbb", "01a2-cccc"];
+        let find = |part: &str| find_id(ids.into_iter(), part, "session", "rye session list");
+        assert_eq!(find("01a1").unwrap(), "01a1-aaaa");
+        assert_eq!(find("bbbb").unwrap(), "01a2-bbbb");
+        assert_eq!(find("01a2-cccc").unwrap(), "01a2-cccc");
+        assert_eq!(find("01a2").unwrap_err().code, "ambiguous");
+        assert_eq!(find("a1").unwrap_err().code, "not_found");
+        assert_eq!(find("").unwrap_err().code, "not_found");
+    }
+
+    #[test]
+    fn whole_id_wins_over_longer_ids() {
+        let ids = ["run-1", "run-10"];
+        let found = find_id(ids.into_iter(), "run-1", "run", "rye run list");
+        assert_eq!(found.unwrap(), "run-1");
+    }
+
+    #[test]
+    fn short_ids_grow_until_they_are_unique() {
+        let ids = ["x-12345678", "y-12345678", "z-87654321"];
+        let short = |id| unique_short_id(id, ids.into_iter());
+        assert_eq!(short("z-87654321"), "87654321");
+        assert_eq!(short("x-12345678"), "x-12345678");
+    }
+
+    #[test]
+    fn gates_are_found_by_their_short_id() {
+        let gate = GateId::from("gate:s:t:i:k".to_owned());
+        assert!(matches_gate(&gate, &gate.short()));
+        assert!(matches_gate(&gate, "gate:s:t"));
+        assert!(!matches_gate(&gate, ""));
+    }
+}
