@@ -277,7 +277,10 @@ impl InteractiveUi {
 
 /// A line with the command that resumes a session.
 pub(crate) fn resume_hint(session: &str, line_end: &str) -> String {
-    format!("resume with: rye chat --session {}{line_end}", short_id(session))
+    format!(
+        "resume with: rye chat --session {}{line_end}",
+        short_id(session)
+    )
 }
 
 /// The user's editor. An empty variable counts as unset.

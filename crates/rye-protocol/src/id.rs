@@ -208,10 +208,7 @@ mod tests {
 
     #[test]
     fn short_ids_are_the_last_eight_characters() {
-        assert_eq!(
-            short_id("01a1b2c3-0000-7000-8000-0123456789ab"),
-            "456789ab"
-        );
+        assert_eq!(short_id("01a1b2c3-0000-7000-8000-0123456789ab"), "456789ab");
         assert_eq!(short_id("job-1"), "job-1");
     }
 
@@ -225,7 +222,7 @@ mod tests {
 
     #[test]
     fn gates_of_one_prompt_have_different_short_ids() {
-        let (session, thread, item) = (SessionId::new(), ThreadId::new(), QueueItemId::new());
+        let (session, thread, item) = (SessionId::new(), ThreadId::new(), PromptId::new());
         let gate = |key: &str| GateId::new(&session, &thread, &item, key).short();
         assert_eq!(gate("call-1").len(), SHORT);
         assert_ne!(gate("call-1"), gate("call-2"));

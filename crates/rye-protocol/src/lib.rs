@@ -40,10 +40,12 @@ pub use error::{ErrorCode, ErrorIds, ErrorInfo};
 pub use event::{Event, EventKind, ModelContext, StatusKind, ToolDefinition, TurnEnd};
 pub use evidence::{Archive, Receipt, Seal};
 pub use gate::{Action, Gate, GateKind, GateOrigin, GateRef, GateStatus, Resolution};
-pub use id::{CallId, CommandId, EntryId, GateId, IdError, QueueItemId, SandboxId, SessionId, ThreadId, matches_id, short_id};
-pub use incomplete::Incomplete;
-pub use proof::{Archive, Receipt, Seal};
-pub use queue::{Author, ItemStatus, QueueItem, QueueMode};
+pub use id::{
+    CallId, CommandId, EntryId, GateId, IdError, PromptId, SandboxId, SessionId, ThreadId,
+    matches_id, short_id,
+};
+pub use incomplete::IncompleteReason;
+pub use queue::{Author, PromptStatus, QueueMode, QueuedPrompt};
 #[cfg(feature = "schema")]
 pub use schema::schema;
 pub use session::{Parent, Purpose, SandboxRef, Session, SessionStatus};

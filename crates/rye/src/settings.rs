@@ -1,9 +1,9 @@
 //! Settings of a call. Precedence: command-line options, environment variables,
 //! `.ai/config/rye.yaml` (project, user, system), defaults. Each value records its origin.
 
+mod dirs;
 mod error;
 mod file;
-mod dirs;
 mod load;
 mod variables;
 
@@ -14,9 +14,9 @@ use std::str::FromStr;
 
 use rye_items::Space;
 
+pub(crate) use dirs::Directories;
 pub(crate) use error::SettingsError;
 pub(crate) use file::ConfigFile;
-pub(crate) use dirs::Directories;
 pub(crate) use load::{
     CONFIG, ConfigVerdict, canonicalize_existing, config_files, current_dirs, user_config_file,
     variable,
@@ -173,8 +173,7 @@ impl Settings {
     /// The directory that contains the user's `.ai/`.
     pub(crate) fn user_space(&self) -> Result<&Path, SettingsError> {
         let dir = self.dirs.user_space.as_ref();
-        dir
-            .map(|setting| setting.value.as_path())
+        dir.map(|setting| setting.value.as_path())
             .ok_or(SettingsError::NoUserSpace)
     }
 }

@@ -30,11 +30,21 @@ fn markdown(variables: &Value) -> String {
     let read_at =
         |when: &'static str| rows(variables, "read").filter(move |row| row["read"] == when);
     for row in read_at("call") {
-        let _ = writeln!(text, "| {} | {} |", code(&row["name"]), cell(&row["says"]));
+        let _ = writeln!(
+            text,
+            "| {} | {} |",
+            code(&row["name"]),
+            cell(&row["description"])
+        );
     }
     text.push_str("\nAt build time:\n\n| variable | meaning |\n|---|---|\n");
     for row in read_at("build") {
-        let _ = writeln!(text, "| {} | {} |", code(&row["name"]), cell(&row["says"]));
+        let _ = writeln!(
+            text,
+            "| {} | {} |",
+            code(&row["name"]),
+            cell(&row["description"])
+        );
     }
     text.push_str(
         "\n## Variables that tools receive\n\n\
@@ -42,17 +52,17 @@ fn markdown(variables: &Value) -> String {
         precedence over them. A project's runtime sets its own; `rye execute --trace` shows each with its origin.\n\n\
         | variable | runtimes | value |\n|---|---|---|\n",
     );
-    for row in rows(variables, "given") {
+    for row in rows(variables, "passed") {
         let runtimes: Vec<_> = rows(row, "runtimes").map(code).collect();
         let (name, runtimes) = (code(&row["name"]), runtimes.join(", "));
-        let _ = writeln!(text, "| {name} | {runtimes} | {} |", code(&row["holds"]));
+        let _ = writeln!(text, "| {name} | {runtimes} | {} |", code(&row["value"]));
     }
     let withheld: Vec<_> = rows(variables, "withheld").map(code).collect();
     let _ = writeln!(
         text,
         "\n## Variables that tools never receive\n\nRye's own secrets: {}; {}.",
         withheld.join(", "),
-        variables["withheld_too"].as_str().unwrap_or_default()
+        variables["withheld_patterns"].as_str().unwrap_or_default()
     );
     text
 }
@@ -80,10 +90,10 @@ mod tests {
     fn each_variable_is_in_its_table() {
         let page = markdown(&json!({
             "read": [
-                {"name": "HOME", "read": "call", "says": "a | b"},
-                {"name": "KEY", "read": "build", "says": "c"},
+                {"name": "HOME", "read": "call", "description": "a | b"},
+                {"name": "KEY", "read": "build", "description": "c"},
             ],
-            "given": [{"name": "PY", "runtimes": ["a", "b"], "holds": "it"}],
+            "passed": [{"name": "PY", "runtimes": ["a", "b"], "value": "it"}],
             "withheld": ["TOKEN"],
         }));
         let at = |row: &str| {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lillux::Hash;
 use lillux::keys::SigningKey;
-use rye_executor::primitive::Failed;
+use rye_executor::primitive::CallFailure;
 use rye_protocol::short_id;
 use serde_json::{Map, Value, json};
 
@@ -206,10 +206,10 @@ fn check_resumable(
 ) -> Result<Option<GraphChange>, ResumeError> {
     let started = &replayed.started;
     let run = &started.run;
-    if let Some((Status::Completed, _)) = replayed.end {
-        let why = Failed::new("run_is_over", format!("the run {run} has come to its end"));
-        return Err(Refusal {
-            why: why.hint(format!("rye run status {}", short_id(run))),
+    if let Some((RunStatus::Completed, _)) = replayed.end {
+        let why = CallFailure::new("run_is_over", format!("the run {run} has come to its end"));
+        return Err(ResumeError {
+            why: why.with_hint(format!("rye run status {}", short_id(run))),
             difference: None,
         });
     }
@@ -223,8 +223,8 @@ fn check_resumable(
     }
     let message = format!("the graph is not the one that the run {run} began with");
     let hint = format!("rye graph run --resume {} --accept-changed", short_id(run));
-    Err(Refusal {
-        why: Failed::new("graph_changed", message).hint(hint),
+    Err(ResumeError {
+        why: CallFailure::new("graph_changed", message).with_hint(hint),
         difference: Some(difference(&started.text, &text)),
     })
 }

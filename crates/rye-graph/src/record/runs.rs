@@ -198,7 +198,7 @@ impl RunStore {
     }
 
     /// Finds a run by its id, or by a unique prefix or suffix of it.
-    pub fn find(&self, id: &str) -> Result<Found, RecordError> {
+    pub fn find(&self, id: &str) -> Result<RunHandle, RecordError> {
         let mut all = self.all()?;
         if let Some(exact) = all.iter().position(|run| run.id == id) {
             return Ok(all.swap_remove(exact));

@@ -277,7 +277,6 @@ pub(super) fn pending_gates(db: &Connection, session: Option<&SessionId>) -> Out
     }
 }
 
-/// Those whose id has this part, ended or not.
 pub(super) fn gate_ids(db: &Connection) -> Outcome<Vec<GateId>> {
     let mut find = db.prepare_cached("SELECT id FROM engine_decision_gates ORDER BY number")?;
     let mut rows = find.query([])?;
@@ -288,6 +287,7 @@ pub(super) fn gate_ids(db: &Connection) -> Outcome<Vec<GateId>> {
     Ok(ids)
 }
 
+/// Those whose id has this part, ended or not.
 pub(super) fn gates_with(db: &Connection, part: &str) -> Outcome<Vec<Gate>> {
     let find = "SELECT doc FROM engine_decision_gates WHERE instr(id, ?1) > 0 ORDER BY number";
     all(db.prepare_cached(find)?, [part])

@@ -1,12 +1,12 @@
 //! Command-line grammar: the clap types of every command. No behaviour here.
 
 mod config;
+mod deferred;
 mod engine;
 mod execute;
 mod graph;
 mod items;
 mod keys;
-mod deferred;
 mod mcp;
 mod models;
 mod vault;
@@ -18,8 +18,9 @@ use clap::{Args, Parser, Subcommand};
 use crate::settings::Color;
 
 pub(crate) use config::{AcceptArgs, ConfigCommand};
+pub(crate) use deferred::Deferred;
 pub(crate) use engine::{
-    ChatArgs, CompactArgs, ExportSessionArgs, ForkArgs, GateArgs, GateCommand, Holds,
+    ApprovalScope, ChatArgs, CompactArgs, ExportSessionArgs, ForkArgs, GateArgs, GateCommand,
     ImportSessionArgs, PromptArgs, ReplayArgs, ResumeArgs, SessionArgs, SessionCommand, ThreadArgs,
     VerifySessionArgs,
 };
@@ -29,7 +30,6 @@ pub(crate) use items::{
     ExportArgs, InitArgs, LoadArgs, SearchArgs, SignArgs, SystemCommand, VerifyArgs,
 };
 pub(crate) use keys::{GenerateArgs, KeysCommand, RevokeArgs, TrustArgs};
-pub(crate) use deferred::Deferred;
 pub(crate) use mcp::{
     AddArgs, DiscoverArgs, ImportArgs, InstallArgs, LoginArgs, LogoutArgs, McpCallArgs, McpCommand,
     RemoveArgs, ServeArgs, ServerName,

@@ -51,7 +51,10 @@ impl Context {
             return Ok(());
         }
         let dir = project.value.display();
-        let message = format!("project directory {dir} does not exist ({})", project.origin);
+        let message = format!(
+            "project directory {dir} does not exist ({})",
+            project.origin
+        );
         Err(Failure::usage(message)
             .hint(format!("rye init --project {}", shell_word(&project.value))))
     }
@@ -83,9 +86,9 @@ impl Context {
     }
 
     /// Warns about ignored files.
-    pub(crate) fn warn_ignored(&self, ignored: &[Ignored]) {
+    pub(crate) fn warn_ignored(&self, ignored: &[IgnoredFile]) {
         for ignored in ignored {
-            let text = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
+            let text = format!("{} is ignored: {}", ignored.path.display(), ignored.reason);
             self.printer.warn(&text, Some(&accept_hint(ignored)));
         }
     }
@@ -109,7 +112,7 @@ impl Context {
 }
 
 /// The command that makes an ignored file effective.
-pub(crate) fn accept_hint(ignored: &Ignored) -> String {
+pub(crate) fn accept_hint(ignored: &IgnoredFile) -> String {
     let sign = || format!("rye sign {}", shell_word(&ignored.path));
     ignored.hint.clone().unwrap_or_else(sign)
 }
@@ -137,7 +140,7 @@ fn load_settings(options: &Options) -> Result<Settings, SettingsError> {
 
 /// Verifies a configuration file: it changes behaviour, so it needs a trusted signature.
 fn verify_config(space: Space, path: &Path, bytes: Vec<u8>, trust: &Trust<'_>) -> ConfigVerdict {
-    let form = Form::config(ITEM, settings::CONFIG);
+    let form = SignatureFormat::config(ITEM, settings::CONFIG);
     match verify::check(&bytes, &form, trust) {
         Ok(_) => ConfigVerdict::Effective(bytes),
         Err(problem) => {

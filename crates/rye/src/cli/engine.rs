@@ -245,7 +245,7 @@ pub(crate) fn signing_key(context: &Context) -> Result<Option<SigningKey>, Failu
 pub(crate) fn runtime() -> Result<Runtime, Failure> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).enable_io().enable_time();
-    builder.build().map_err(unable)
+    builder.build().map_err(start_failure)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]

@@ -78,7 +78,7 @@ impl Follower<'_> {
         let threads = self.session.threads().into_iter();
         let mut threads = threads.filter(|it| key.as_ref().is_none_or(|key| it.key == *key));
         let thread = threads.next().map(|it| it.id);
-        let mut tracker = PromptTracker::new(item, thread);
+        let mut tracker = PromptTracker::new(prompt, thread);
         // The last event at the time when the thread became idle.
         let mut last = None;
         loop {
@@ -116,8 +116,8 @@ impl Follower<'_> {
                 }
             }
             match (notice.event.kind, notice.event.thread) {
-                (EventKind::TurnEnd { item, reason }, Some(thread)) => {
-                    tracker.on_turn_end(&item, reason, thread);
+                (EventKind::TurnEnd { prompt, reason }, Some(thread)) => {
+                    tracker.on_turn_end(&prompt, reason, thread);
                 }
                 // After the line of its entry.
                 (EventKind::DecisionGate { gate }, _) => {
@@ -146,14 +146,10 @@ impl Follower<'_> {
     }
 
     /// Determines which prompt a gate belongs to.
-    async fn gate_owner(
-        &self,
-        gate: &Gate,
-        tracker: &PromptTracker,
-    ) -> Result<GateOwner, Failure> {
-        let prompt = self.engine.asked_for(gate, self.session.id()).await?;
-        Ok(match prompt {
-            Some((_, item)) if tracker.owns(&item) => GateOwner::OwnPrompt,
+    async fn gate_owner(&self, gate: &Gate, tracker: &PromptTracker) -> Result<GateOwner, Failure> {
+        let owner = self.engine.owning_prompt(gate, self.session.id()).await?;
+        Ok(match owner {
+            Some((_, prompt)) if tracker.owns(&prompt) => GateOwner::OwnPrompt,
             Some((thread, _)) if tracker.is_in(&thread) => GateOwner::BlockingPrompt,
             _ => GateOwner::OtherThread,
         })
@@ -206,10 +202,10 @@ impl Follower<'_> {
                 ..
             } => {
                 let wait = Duration::from_millis(*wait_ms).as_secs_f64();
-                self.print_progress(&format!("retrying {model} in {wait} s: {why}"));
+                self.print_progress(&format!("retrying {model} in {wait} s: {reason}"));
             }
-            EventKind::ModelSwitched { from, to, why } => {
-                self.print_progress(&format!("switched from {from} to {to}: {why}"));
+            EventKind::ModelSwitched { from, to, reason } => {
+                self.print_progress(&format!("switched from {from} to {to}: {reason}"));
             }
             _ => {}
         }
@@ -328,7 +324,7 @@ fn deadline_failure() -> Failure {
 
 /// Why the session closed unexpectedly.
 fn close_failure(session: &Session) -> Failure {
-    match session.over() {
+    match session.close_reason() {
         StoreError::Fenced(_) | StoreError::NotFound { .. } => {
             Failure::failed("closed", "another process took over the session")
         }

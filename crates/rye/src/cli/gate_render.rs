@@ -39,7 +39,10 @@ fn wrap(indent: &str, line: &str, width: Option<usize>) -> Vec<String> {
         if used + wide > width {
             let moved = word_to_move(&piece, c, width);
             let word = piece.split_off(piece.len() - moved.len());
-            pieces.push(std::mem::replace(&mut piece, CONTINUATION.to_owned() + &word));
+            pieces.push(std::mem::replace(
+                &mut piece,
+                CONTINUATION.to_owned() + &word,
+            ));
             used = piece.width();
         }
         piece.push(c);

@@ -45,8 +45,8 @@ const SILENT: Printer = Printer {
 /// The items of all projects that clients use.
 pub(crate) struct ItemGateway {
     options: Options,
-    workplace: Workplace,
-    approvals: Approvals,
+    bounds: ProjectBounds,
+    approvals: ApprovalChannel,
     /// Opened by the first call that needs an approval.
     gates: Mutex<Option<Arc<CallGates>>>,
     supervisor: Arc<Supervisor>,
@@ -70,7 +70,7 @@ impl ItemGateway {
         let project = &context.settings.dirs.project;
         Self {
             options: options.clone(),
-            workplace: ProjectBounds {
+            bounds: ProjectBounds {
                 project: project.value.clone(),
                 is_fixed: matches!(project.origin, Origin::Option(_) | Origin::Variable(_)),
                 private_dirs: execute::protected(context).private,
@@ -79,7 +79,7 @@ impl ItemGateway {
             gates: Mutex::default(),
             // Keep the servers of all projects running as long as this one. Their questions go to
             // the user of the client whose call they are about.
-            pool: Pool::asking(&supervisor, None),
+            pool: Pool::with_elicitation(&supervisor, None),
             supervisor,
             projects: Mutex::default(),
         }
@@ -143,7 +143,7 @@ impl ItemGateway {
         Ok(Arc::clone(gates.insert(opened)))
     }
 
-    fn search_items(&self, dir: &Path, ask: &Search) -> Outcome {
+    fn search_items(&self, dir: &Path, ask: &SearchRequest) -> Outcome {
         let kinds: Result<Vec<ItemKind>, _> = ask.item_type.iter().map(|it| it.parse()).collect();
         let limit = ask.limit.map(u32::try_from).transpose();
         let limit = limit
@@ -173,7 +173,7 @@ impl ItemGateway {
         kind: ItemKind,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Listed>, Failure> {
+    ) -> Result<Vec<ItemSummary>, Failure> {
         let project = self.project(dir)?;
         let library = project
             .executor
@@ -197,15 +197,15 @@ impl ItemGateway {
 }
 
 impl Gateway for ItemGateway {
-    fn workplace(&self) -> Workplace {
-        self.workplace.clone()
+    fn project_bounds(&self) -> ProjectBounds {
+        self.bounds.clone()
     }
 
     fn approval_channel(&self) -> ApprovalChannel {
         self.approvals
     }
 
-    fn search(&self, project: &Path, ask: &Search) -> Answer {
+    fn search(&self, project: &Path, ask: &SearchRequest) -> GatewayResult {
         answer(self.search_items(project, ask))
     }
 
@@ -326,7 +326,7 @@ impl Gateway for ItemGateway {
     }
 }
 
-fn describe(reference: &ItemRef, metadata: &Metadata) -> Listed {
+fn describe(reference: &ItemRef, metadata: &Metadata) -> ItemSummary {
     let schema = metadata.config_schema();
     let required = schema.and_then(|schema| schema["required"].as_array());
     let required = |name: &String| {
@@ -345,7 +345,7 @@ fn describe(reference: &ItemRef, metadata: &Metadata) -> Listed {
 }
 
 /// Arguments of `rye sign` for a client's request. Accepts items only, not paths outside a space.
-fn to_sign(ask: &Sign) -> Result<SignArgs, Failure> {
+fn to_sign(ask: &SignRequest) -> Result<SignArgs, Failure> {
     let kind: ItemKind = ask.item_type.parse()?;
     if !ask.item_id.contains(['*', '?']) {
         reference(&ask.item_type, &ask.item_id)?;

@@ -93,7 +93,7 @@ pub(crate) async fn find_session_and_root(
 ) -> Result<(SessionId, SessionData), Failure> {
     // A whole id does not need the list of all sessions.
     if let Ok(id) = part.parse()
-        && let Some(record) = store.record(&id).await?
+        && let Some(record) = store.snapshot(&id).await?
         && record.session.parent.is_none()
     {
         return Ok((id, record.session));

@@ -117,7 +117,9 @@ fn dispatch(
         Command::Session(Deferred(command)) => commands::session::run(&command, &context),
         Command::Gate(Deferred(command)) => commands::gate::run(&command, &context),
         Command::Models(Deferred(command)) => commands::models::run(&command, &context),
-        Command::Mcp(Deferred(command)) => commands::mcp::run(command, options, &context, supervisor),
+        Command::Mcp(Deferred(command)) => {
+            commands::mcp::run(command, options, &context, supervisor)
+        }
         Command::Config(Deferred(command)) => commands::config::run(&command, &context),
         Command::Completions(Deferred(args)) => Ok(commands::completions::run(&args)),
         Command::Help(Deferred(args)) => commands::help::run(&args),

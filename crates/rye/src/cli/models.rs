@@ -25,7 +25,9 @@ pub(crate) fn catalogue(context: &Context, workspace: &Path) -> Result<Catalogue
     let (models, ignored) = rye_host::models(workspace, &spaces, vault)?;
     context.warn_ignored(&ignored);
     let default = models.default_name();
-    let models = models.with(DEMO_MODEL, demo_script()).default_model(default);
+    let models = models
+        .with(DEMO_MODEL, demo_script())
+        .default_model(default);
     Ok(models.limits(Overrides {
         context_window: tokens("RYE_CONTEXT_WINDOW")?,
         max_output: tokens("RYE_MAX_TOKENS")?,

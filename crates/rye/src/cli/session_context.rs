@@ -45,7 +45,8 @@ pub(crate) fn with_session<T>(
 ) -> Result<T, Failure> {
     let refuse = |task: &SessionId, root: &Session| {
         let (task, root) = (task.short(), root.id.short());
-        let message = format!("session {task} is a task; only its parent session {root} can prompt it");
+        let message =
+            format!("session {task} is a task; only its parent session {root} can prompt it");
         Err(Failure::usage(message).hint(format!("rye session fork {task}")))
     };
     with_root_session(context, part, options, refuse, work)
@@ -199,6 +200,5 @@ fn missing_dir(session: &Session, dir: &Path) -> Failure {
         "session {id} works in {}, which does not exist",
         dir.display()
     );
-    Failure::failed("no_directory", message)
-        .hint(format!("rye session resume {id} --project DIR"))
+    Failure::failed("no_directory", message).hint(format!("rye session resume {id} --project DIR"))
 }

@@ -13,7 +13,7 @@ use super::failure::Failure;
 /// The items that a command works on, each file once.
 #[derive(Default)]
 pub(crate) struct Targets<'a> {
-    pub(crate) items: Vec<(Entry, Found<'a>)>,
+    pub(crate) items: Vec<(Entry, ItemFile<'a>)>,
     /// Files outside all spaces.
     pub(crate) outside: Vec<PathBuf>,
     /// Arguments or listed files that could not be resolved.

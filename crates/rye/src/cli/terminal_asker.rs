@@ -37,12 +37,12 @@ impl ElicitationHandler for Terminal {
         let printer = self.0;
         Box::pin(async move {
             let reply = tokio::task::spawn_blocking(move || fill_form(printer, &question));
-            reply.await.unwrap_or(Reply::Cancel)
+            reply.await.unwrap_or(ElicitationReply::Cancel)
         })
     }
 }
 
-fn fill_form(printer: Printer, question: &Question) -> Reply {
+fn fill_form(printer: Printer, question: &Elicitation) -> ElicitationReply {
     let title = format!("MCP server {} asks:", question.server);
     let width = Printer::stderr_width();
     let lines = gate_render::lines(&title, &quoted(&question.message), width);
@@ -70,7 +70,7 @@ fn fill_form(printer: Printer, question: &Question) -> Reply {
                 filled.insert(name.clone(), value);
             }
             FieldInput::Empty => {}
-            FieldInput::Cancelled => return Reply::Cancel,
+            FieldInput::Cancelled => return ElicitationReply::Cancel,
         }
     }
     ElicitationReply::Accept(filled)

@@ -90,7 +90,7 @@ impl ConfigFile {
             })
         };
         let text = std::str::from_utf8(bytes).map_err(|error| {
-            let position = Position::of(bytes, error.valid_up_to());
+            let position = Position::at_offset(bytes, error.valid_up_to());
             fail("invalid UTF-8".to_owned(), Some(position))
         })?;
         let tree = Node::parse(text).map_err(|(message, position)| fail(message, position))?;
@@ -120,7 +120,8 @@ impl ConfigFile {
             return Err((unknown_key(&name), None));
         };
         if key.personal && space != Space::User {
-            let message = format!("`{name}` is only allowed in your own rye.yaml, not in a {space}'s");
+            let message =
+                format!("`{name}` is only allowed in your own rye.yaml, not in a {space}'s");
             return Err((message, None));
         }
         let origin = Origin::File {
@@ -157,7 +158,9 @@ impl ConfigFile {
                 self.bound_signatures = Some(Setting::new(bound, origin));
             }
             ("signatures", _) => return Err(wrong("bound or any")),
-            (_, Value::Scalar(Scalar::Integer(number))) if (1..=MAX_SEARCH_LIMIT).contains(number) => {
+            (_, Value::Scalar(Scalar::Integer(number)))
+                if (1..=MAX_SEARCH_LIMIT).contains(number) =>
+            {
                 let number = u32::try_from(*number).unwrap_or(u32::MAX);
                 self.search_limit = Some(Setting::new(number, origin));
             }
@@ -201,8 +204,10 @@ fn flatten(tree: Node) -> Result<Vec<Entry>, (String, Position)> {
                 }));
             }
             other if is_group => {
-                let message =
-                    format!("invalid `{key}`: expected a mapping, found {}", other.describe());
+                let message = format!(
+                    "invalid `{key}`: expected a mapping, found {}",
+                    other.describe()
+                );
                 return Err((message, value.position));
             }
             other => flat.push(Entry {

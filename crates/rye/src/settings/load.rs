@@ -61,7 +61,7 @@ pub(crate) fn user_config_file(spaces: &Spaces) -> Result<Option<ConfigFile>, Se
     let Some(raw) = root.read(CONFIG)? else {
         return Ok(None);
     };
-    let path = root.path_of(CONFIG);
+    let path = root.path_to(CONFIG);
     let file = ConfigFile::parse(Space::User, &path, &raw.bytes, home.as_deref())?;
     Ok(Some(file))
 }
@@ -75,7 +75,7 @@ pub(crate) fn config_files(
     let home = variable("HOME").map(PathBuf::from);
     let (mut files, mut ignored) = (Vec::new(), Vec::new());
     for root in spaces.roots() {
-        let (space, path) = (root.space(), root.path_of(CONFIG));
+        let (space, path) = (root.space(), root.path_to(CONFIG));
         let verdict = match (space, root.read(CONFIG)) {
             (_, Ok(None)) => continue,
             (Space::User, raw) => {

@@ -48,10 +48,7 @@ pub(crate) const VARIABLES: [Variable; 22] = [
     ),
     call("NO_COLOR", "any value: same as `RYE_COLOR=never`"),
     call("PATH", "where to look for interpreters"),
-    call(
-        "RYE_CACHE_DIR",
-        "absolute path of the cache directory",
-    ),
+    call("RYE_CACHE_DIR", "absolute path of the cache directory"),
     call(
         "RYE_COLOR",
         "when to colour output: `auto`, `always` or `never`",
@@ -68,10 +65,7 @@ pub(crate) const VARIABLES: [Variable; 22] = [
         "RYE_DEV_MODE",
         "`1`: warn about unverified project and user items instead of refusing them; has no effect on system items and agents",
     ),
-    call(
-        "RYE_GRAPH_QUIET",
-        "`1`: do not print the steps of graphs",
-    ),
+    call("RYE_GRAPH_QUIET", "`1`: do not print the steps of graphs"),
     call(
         "RYE_MAX_TOKENS",
         "maximum output of a model in tokens, instead of the one in `models.yaml`",

@@ -128,9 +128,7 @@ pub(crate) struct SearchArgs {
 fn provenance(text: &str) -> Result<String, &'static str> {
     match provenance_problem(text) {
         None => Ok(text.to_owned()),
-        Some(_) => {
-            Err("expected PROVIDER@USER, of letters, digits, `.`, `_`, `-`, `+` and `/`")
-        }
+        Some(_) => Err("expected PROVIDER@USER, of letters, digits, `.`, `_`, `-`, `+` and `/`"),
     }
 }
 

@@ -80,8 +80,8 @@ pub(crate) struct GetArgs {
 }
 
 #[derive(Debug, Args)]
-/// List only this space
-    /// List only this space.
+pub(crate) struct ListArgs {
+    /// List only this space
     #[arg(long, value_enum)]
     pub(crate) space: Option<SpaceChoice>,
 }

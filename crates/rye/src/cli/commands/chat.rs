@@ -119,10 +119,7 @@ fn greeting(name: &str, models: &Catalogue) -> Vec<String> {
     let usable = models.list().into_iter().filter(|it| it.usable.is_ok());
     let usable: Vec<_> = usable.map(|model| model.name).collect();
     if usable.is_empty() {
-        lines.push(
-            "No model is ready. `rye models list` shows what each needs."
-                .to_owned(),
-        );
+        lines.push("No model is ready. `rye models list` shows what each needs.".to_owned());
     } else {
         lines.push(format!(
             "Ready models: {}. Choose one with /model NAME.",

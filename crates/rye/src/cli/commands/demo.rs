@@ -49,7 +49,9 @@ impl Report for DemoReport {
     }
 
     fn show(&self, page: &mut Page) {
-        page.line("Rye runs nothing unverified and loses no work. This demo runs each command below");
+        page.line(
+            "Rye runs nothing unverified and loses no work. This demo runs each command below",
+        );
         page.line("with this program, offline, in a temporary directory.");
         for (scene, number) in self.scenes.iter().zip(1..) {
             page.line("");

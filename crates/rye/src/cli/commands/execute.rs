@@ -117,14 +117,14 @@ pub(crate) fn run(
         let run_request = RunRequest::new(&request, context);
         // Report errors now rather than in the log.
         request.dry_run = true;
-        if let Err(error) = run_request_to_end(&executor, &pool, request, &mut Trace::off())? {
+        if let Err(error) = run_request_to_end(&executor, &pool, request, &mut Trace::disabled())? {
             return Ok(Box::new(refused(error)));
         }
         return Runs::new(context)?.start(&run_request);
     }
     let level = typed.options.trace;
     let level = level.or(context.settings.debug.value.then_some(TraceChoice::Steps));
-    let mut trace = level.map_or_else(Trace::off, |_| Trace::on());
+    let mut trace = level.map_or_else(Trace::disabled, |_| Trace::enabled());
     let outcome = run_request_to_end(&executor, &pool, request, &mut trace)?;
     if let Some(level) = level {
         printer.print_stderr(&trace::render(&reference, trace.steps(), level));
@@ -158,8 +158,8 @@ pub(super) fn execute_to_end(
     let graphs = graphs(&roots, context).with_options(going);
     let executor = rye_host::executor_with(roots, supervisor, pool.clone(), graphs)?;
     let tool = request.tool.clone();
-    let outcome = run_request_to_end(&executor, &pool, request, &mut Trace::off())?;
-    Ok(outcome.unwrap_or_else(|error| Envelope::refused(&tool, &error, start.elapsed())))
+    let outcome = run_request_to_end(&executor, &pool, request, &mut Trace::disabled())?;
+    Ok(outcome.unwrap_or_else(|error| Envelope::from_error(&tool, &error, start.elapsed())))
 }
 
 /// An executor, and the pool of MCP servers that its tools may call.
@@ -176,8 +176,8 @@ fn executor(
 }
 
 /// The graph primitive, which records pending gates in the state directory.
-pub(crate) fn graphs(places: &Places, context: &Context) -> StateGraph {
-    let graphs = StateGraph::new(&places.project, places.user.clone());
+pub(crate) fn graphs(roots: &Roots, context: &Context) -> StateGraph {
+    let graphs = StateGraph::new(&roots.project, roots.user.clone());
     match &context.settings.state_dir {
         Some(state) => graphs.with_pending_index(state.value.join(ASKING)),
         None => graphs,
@@ -185,9 +185,7 @@ pub(crate) fn graphs(places: &Places, context: &Context) -> StateGraph {
 }
 
 /// The early supervisor, or a new one.
-pub(super) fn supervisor_or_start(
-    early: &mut EarlySupervisor,
-) -> Result<Arc<Supervisor>, Failure> {
+pub(super) fn supervisor_or_start(early: &mut EarlySupervisor) -> Result<Arc<Supervisor>, Failure> {
     if let Some(supervisor) = early {
         return Ok(Arc::clone(supervisor));
     }
@@ -199,13 +197,13 @@ pub(super) fn supervisor_or_start(
 }
 
 /// The directories that an executor works with.
-pub(crate) fn places(context: &Context) -> Result<Places, Failure> {
+pub(crate) fn roots(context: &Context) -> Result<Roots, Failure> {
     let cache = context.cache().ok_or_else(|| {
         let message = "no cache directory: HOME is not set";
         Failure::usage(message).hint("export RYE_CACHE_DIR=/path/to/cache")
     })?;
     let dirs = &context.settings.dirs;
-    Ok(Places {
+    Ok(Roots {
         project: dirs.project.value.clone(),
         user: context.user().map(Into::into),
         bundles: dirs.system_space.value.clone(),
@@ -233,7 +231,6 @@ pub(crate) fn protected(context: &Context) -> Protected {
     let private = keys.chain(configured).chain(defaults).collect();
     Protected { private, homes }
 }
-
 
 /// The help of a tool.
 pub(super) fn help(executor: &Executor, tool: &ItemRef) -> Box<dyn Report> {

@@ -125,13 +125,14 @@ fn show_gate(page: &mut Page, gate: &Gate, origin: Option<String>) {
 }
 
 /// Whether the same decision was already made; fails if another one was.
-fn is_repeated(posted: Posted) -> Result<bool, Failure> {
+fn is_repeated(posted: PostOutcome) -> Result<bool, Failure> {
     match posted {
-        Posted::Conflict(first) => Err(conflict(&first.by, &first.action)),
-        Posted::Gone(_) => Err(closed()),
-        Posted::Written => Ok(false),
-        Posted::Same => Ok(true),
+        PostOutcome::Conflict(first) => Err(conflict(&first.by, &first.action)),
+        PostOutcome::GateClosed(_) => Err(closed()),
+        PostOutcome::Written => Ok(false),
+        PostOutcome::Duplicate => Ok(true),
     }
+}
 
 fn conflict(by: &str, action: &str) -> Failure {
     let message = format!("the gate was already answered by {by}: {action}");

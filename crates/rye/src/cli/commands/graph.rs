@@ -69,7 +69,7 @@ fn run_graph(
     let mut inputs = Map::new();
     if !words.is_empty() {
         let supervisor = execute::supervisor_or_start(supervisor)?;
-        let (executor, _) = executor(context, supervisor, Going::default())?;
+        let (executor, _) = executor(context, supervisor, RunOptions::default())?;
         let tool = executor
             .tool(&reference)
             .map_err(|error| Failure::failed(error.code(), &error).maybe_hint(error.hint()))?;
@@ -86,9 +86,9 @@ fn run_graph(
     let mut request = Request::new(reference).parameters(inputs);
     request.timeout = args.timeout.or(options.options.timeout);
     if args.background || options.options.background {
-        return start_in_background(context, supervisor, request, &Going::default());
+        return start_in_background(context, supervisor, request, &RunOptions::default());
     }
-    execute_graph(context, supervisor, request, Going::default())
+    execute_graph(context, supervisor, request, RunOptions::default())
 }
 
 /// Starts a background process that runs the graph. Reports errors now rather than in the log.
@@ -102,9 +102,11 @@ fn start_in_background(
     validate::check(&request.tool, context)?;
     request.dry_run = true;
     let supervisor = execute::supervisor_or_start(supervisor)?;
-    let (executor, pool) = executor(context, supervisor, Going::default())?;
+    let (executor, pool) = executor(context, supervisor, RunOptions::default())?;
     let tool = request.tool.clone();
-    if let Err(error) = execute::run_request_to_end(&executor, &pool, request, &mut Trace::off())? {
+    if let Err(error) =
+        execute::run_request_to_end(&executor, &pool, request, &mut Trace::disabled())?
+    {
         return Ok(execute::refused(&tool, error));
     }
     let Some(id) = &going.resume else {
@@ -154,7 +156,7 @@ fn step(args: &StepArgs, context: &Context, supervisor: &mut EarlySupervisor) ->
 }
 
 /// The request that a run was started with.
-fn original_request(context: &Context, going: &Going) -> Result<Request, Failure> {
+fn original_request(context: &Context, going: &RunOptions) -> Result<Request, Failure> {
     let run = going.resume.as_deref().unwrap_or_default();
     let run = RunStore::new(context.settings.project())
         .find(run)?
@@ -162,7 +164,7 @@ fn original_request(context: &Context, going: &Going) -> Result<Request, Failure
     Ok(Request::new(run.graph().parse()?).parameters(run.inputs().clone()))
 }
 
-fn with_full_run_id(context: &Context, mut going: Going) -> Result<Going, Failure> {
+fn with_full_run_id(context: &Context, mut going: RunOptions) -> Result<RunOptions, Failure> {
     if let Some(run) = &going.resume {
         going.resume = Some(RunStore::new(context.settings.project()).find(run)?.id);
     }
@@ -174,13 +176,13 @@ fn execute_graph(
     context: &Context,
     supervisor: &mut EarlySupervisor,
     request: Request,
-    going: Going,
+    going: RunOptions,
 ) -> Outcome {
     validate::check(&request.tool, context)?;
     let supervisor = execute::supervisor_or_start(supervisor)?;
     let (executor, pool) = executor(context, supervisor, going)?;
     let tool = request.tool.clone();
-    match execute::run_request_to_end(&executor, &pool, request, &mut Trace::off())? {
+    match execute::run_request_to_end(&executor, &pool, request, &mut Trace::disabled())? {
         Ok(envelope) => {
             print_outcome(&envelope, context);
             execute::report(envelope, context)

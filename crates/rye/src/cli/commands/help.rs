@@ -84,18 +84,21 @@ pub(crate) fn run(args: &HelpArgs) -> Outcome {
 }
 
 /// Help for models, which have no command line.
-pub(crate) fn for_models(name: Option<&str>) -> Answer {
+pub(crate) fn for_models(name: Option<&str>) -> GatewayResult {
     let names: Vec<_> = TOPICS.iter().map(|topic| topic.name).collect();
     let text = match name {
         None | Some("") => {
             let topics = TOPICS.iter();
             let topics = topics.map(|topic| format!("- {}: {}\n", topic.name, topic.about));
-            format!("{MODEL_INTRODUCTION}\nTopics:\n{}", topics.collect::<String>())
+            format!(
+                "{MODEL_INTRODUCTION}\nTopics:\n{}",
+                topics.collect::<String>()
+            )
         }
         Some(name) => {
             let topic = topic(name).ok_or_else(|| {
                 let message = format!("unknown topic `{name}`");
-                Refusal::new("not_found", message).hint(format!("one of {}", names.join(", ")))
+                GatewayError::new("not_found", message).hint(format!("one of {}", names.join(", ")))
             })?;
             topic.text.to_owned()
         }

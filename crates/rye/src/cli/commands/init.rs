@@ -50,9 +50,9 @@ fn ensure_key(
         Err(UserKeyError::Missing(_)) => {
             let key = match keys.generate(&owner(args.owner.as_deref()), Existing::Refuse) {
                 // Another process was faster.
-                Err(OwnKeyError::Exists(_)) => {
+                Err(UserKeyError::Exists(_)) => {
                     report.existing("signing key", path);
-                    return Ok((keys.signing()?, false));
+                    return Ok((keys.load_signing_key()?, false));
                 }
                 outcome => outcome?,
             };
@@ -75,16 +75,19 @@ fn ensure_trust(
     let fingerprint = key.public().fingerprint();
     let path = keys.trust_path(fingerprint);
     let library = context.library()?;
-    match library.trust().standing(fingerprint) {
+    match library.trust().key_status(fingerprint) {
         Ok(trusted) => report.existing("trust file", trusted.path.clone()),
-        Err(Distrust::Revoked(revocation)) => {
+        Err(DistrustReason::Revoked(revocation)) => {
             let text = format!("your key is not trusted: {revocation}");
             context
                 .printer
                 .warn(&text, Some("rye keys generate --force"));
         }
-        Err(Distrust::Unknown { .. }) if path.symlink_metadata().is_ok() => {
-            let text = format!("trust file {} is invalid and left unchanged", path.display());
+        Err(DistrustReason::Unknown { .. }) if path.symlink_metadata().is_ok() => {
+            let text = format!(
+                "trust file {} is invalid and left unchanged",
+                path.display()
+            );
             let hint = format!("rm {} && rye init", shell_word(&path));
             context.printer.warn(&text, Some(&hint));
         }
@@ -173,7 +176,7 @@ fn write_sample(
 fn sample_path(root: &Root) -> Result<PathBuf, Failure> {
     let (parent, name) = SAMPLE.rsplit_once('/').unwrap_or(("", SAMPLE));
     let dir = root.real_path(parent)?;
-    let dir = dir.ok_or_else(|| SpaceError::NotAFolder(root.path_of(parent)))?;
+    let dir = dir.ok_or_else(|| SpaceError::NotADirectory(root.path_to(parent)))?;
     Ok(dir.join(name))
 }
 

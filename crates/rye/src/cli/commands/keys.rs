@@ -58,7 +58,7 @@ fn show(context: &Context) -> Outcome {
     let keys = context.own_keys()?;
     let key = keys.load_signing_key()?.public().clone();
     let library = context.library()?;
-    let trusted = library.trust().standing(key.fingerprint()).is_ok();
+    let trusted = library.trust().key_status(key.fingerprint()).is_ok();
     Ok(Box::new(OwnKey {
         key,
         private: keys.pair_files().private,
@@ -107,15 +107,14 @@ fn trust(args: &TrustArgs, context: &Context) -> Outcome {
     let signer = keys.load_signing_key()?;
     let fingerprint = file.key.fingerprint();
     let library = context.library()?;
-    if let Err(Distrust::Revoked(revocation)) = library.trust().standing(fingerprint) {
+    if let Err(DistrustReason::Revoked(revocation)) = library.trust().key_status(fingerprint) {
         let message = format!("cannot trust key {fingerprint}: {revocation}");
         let hint = format!("rm {}", shell_word(&revocation.path));
         return Err(Failure::new(Exit::Permission, "revoked_key", message).hint(hint));
     }
     let owner = file.owner.as_deref().unwrap_or("unknown").to_owned();
     if !args.yes {
-        let question =
-            format!("fingerprint {fingerprint}\nowner       {owner}\nTrust this key?");
+        let question = format!("fingerprint {fingerprint}\nowner       {owner}\nTrust this key?");
         let hint = format!("rye keys trust {} --yes", shell_word(&args.file));
         confirm(context, &question, "trusting a key", &hint)?;
     }
@@ -141,22 +140,22 @@ fn revoke(args: &RevokeArgs, context: &Context) -> Outcome {
         confirm(context, &question, "revoking your own key", &hint)?;
     }
     let library = context.library()?;
-    let standing = library.trust().key_status(fingerprint);
-    if let Err(DistrustReason::Revoked(revocation)) = &standing
+    let status = library.trust().key_status(fingerprint);
+    if let Err(DistrustReason::Revoked(revocation)) = &status
         && revocation.path.starts_with(context.settings.user_space()?)
     {
         let message = format!("already revoked: {revocation}");
         let hint = format!("rm {}", shell_word(&revocation.path));
         return Err(Failure::failed("revoked_key", message).hint(hint));
     }
-    let standing = standing.ok();
-    let key = standing.as_ref().map(|trusted| &trusted.key);
+    let status = status.ok();
+    let key = status.as_ref().map(|trusted| &trusted.key);
     let key = if own { Some(signer.public()) } else { key };
     let path = keys.revoke(fingerprint, args.reason.as_deref(), key, &signer)?;
     Ok(Box::new(KeyDecision {
         word: "revoked",
         fingerprint,
-        owner: standing.and_then(|trusted| trusted.owner.clone()),
+        owner: status.and_then(|trusted| trusted.owner.clone()),
         path,
     }))
 }

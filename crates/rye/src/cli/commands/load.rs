@@ -45,7 +45,7 @@ pub(crate) fn run(args: &LoadArgs, context: &Context) -> Outcome {
     }
     let metadata = library.metadata(&item)?;
     let shadowed = library.shadowed(&found);
-    let shadowed = shadowed.iter().map(rye_items::Found::path).collect();
+    let shadowed = shadowed.iter().map(rye_items::ItemFile::path).collect();
     Ok(Box::new(LoadReport {
         item,
         metadata,
@@ -184,14 +184,17 @@ impl NewCopy {
         context: &Context,
     ) -> Result<Self, Failure> {
         if item.coverage == Coverage::Partial {
-            let message = format!("cannot copy {}: only a part of it is signed", item.reference);
+            let message = format!(
+                "cannot copy {}: only a part of it is signed",
+                item.reference
+            );
             return Err(Failure::failed("partial", message).at(&item.path));
         }
         // RYE_DEV_MODE is for running drafts in place.
         if let Some(waived) = &item.waived {
             return Err(waived.clone().into());
         }
-        if item.reference.is_about_keys() {
+        if item.reference.is_key_file() {
             let message = format!("cannot copy {}: it is a trust file", item.reference);
             let hint = format!("rye keys trust {}", shell_word(&item.path));
             return Err(Failure::new(Exit::Permission, "about_keys", message).hint(hint));
@@ -231,7 +234,7 @@ impl NewCopy {
     /// Writes the verified bytes, including the signature.
     pub(crate) fn write(self, library: &Library, context: &Context) -> Outcome {
         let (space, relative) = (self.space, self.relative.as_str());
-        if library.spaces().of(space).next().is_none() {
+        if library.spaces().roots_in(space).next().is_none() {
             let dir = match space {
                 Space::User => context.settings.user_space()?,
                 _ => context.settings.project(),
@@ -251,11 +254,11 @@ impl NewCopy {
         })?;
         let (parent, name) = relative.rsplit_once('/').unwrap_or(("", relative));
         if root.real_path(parent)?.is_none() {
-            durable::create_folder(&root.path_of(parent), 0o755)?;
+            durable::create_folder(&root.path_to(parent), 0o755)?;
         }
         // Fails if a link leads out of the space.
         let real = root.real_path(parent)?;
-        let real = real.ok_or_else(|| SpaceError::NotAFolder(root.path_of(parent)))?;
+        let real = real.ok_or_else(|| SpaceError::NotADirectory(root.path_to(parent)))?;
         let path = real.join(name);
         durable::write(&path, self.item.bytes(), 0o644, Existing::Refuse)?;
         let item = self.item.reference.clone();

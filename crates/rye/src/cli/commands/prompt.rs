@@ -106,12 +106,11 @@ fn load_schema(path: &Path) -> Result<Value, Failure> {
     let invalid = |why: String| Failure::new(Exit::Usage, "bad_schema", why).at(path);
     let bytes = std::fs::read(path).map_err(|error| {
         let message = format!("cannot read schema {}: {error}", path.display());
-        Failure::new(Exit::Usage, "bad_schema", message)
-            .detail("path", path.display().to_string())
+        Failure::new(Exit::Usage, "bad_schema", message).detail("path", path.display().to_string())
     })?;
-    let schema: Value =
-        serde_json::from_slice(&bytes).map_err(|error| invalid(format!("invalid JSON: {error}")))?;
-    match wrong_schema(&schema) {
+    let schema: Value = serde_json::from_slice(&bytes)
+        .map_err(|error| invalid(format!("invalid JSON: {error}")))?;
+    match schema_error(&schema) {
         Some(why) => Err(invalid(format!("invalid JSON Schema: {why}"))),
         None => Ok(schema),
     }
@@ -171,8 +170,10 @@ fn warn_if_incomplete(outcome: &PromptOutcome, session: &SessionId, printer: Pri
     };
     let reason = outcome.stop_reason.as_deref().unwrap_or_default();
     let hint = match incomplete {
-        Incomplete::OutputLimit => format!("rye prompt --session {} 'continue'", session.short()),
-        Incomplete::Refused => "rye models list".to_owned(),
+        IncompleteReason::OutputLimit => {
+            format!("rye prompt --session {} 'continue'", session.short())
+        }
+        IncompleteReason::Refused => "rye models list".to_owned(),
     };
     printer.warn(&format!("{incomplete} ({reason})"), Some(&hint));
 }

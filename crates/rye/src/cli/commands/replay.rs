@@ -23,7 +23,8 @@ pub(crate) fn run(args: &ReplayArgs, context: &Context) -> Outcome {
         let read = File::open(file)
             .map_err(TransferError::from)
             .and_then(|file| transfer::read(BufReader::new(file)));
-        read.map_err(|error| transfer_failure(file, &error))?.archives
+        read.map_err(|error| transfer_failure(file, &error))?
+            .archives
     } else {
         with_engine(context, EngineOptions::default(), async |engine| {
             let id = find_session(engine, &args.source).await?;
@@ -60,10 +61,7 @@ impl Report for ReplayReport {
 
     fn show(&self, page: &mut Page) {
         for Difference { what, lines } in &self.0.differences {
-            page.line(paint(
-                BOLD,
-                format_args!("{} differs", sanitize(what)),
-            ));
+            page.line(paint(BOLD, format_args!("{} differs", sanitize(what))));
             for line in lines {
                 let style = if line.starts_with('-') { BAD } else { GOOD };
                 page.line(format_args!("  {}", paint(style, sanitize(line))));

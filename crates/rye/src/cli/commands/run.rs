@@ -2,9 +2,9 @@
 
 mod graph;
 mod list;
+mod lookup;
 pub(crate) mod record;
 mod verify;
-mod lookup;
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -13,8 +13,8 @@ use std::time::Duration;
 use lillux::At as _;
 use lillux::process::Killed;
 use rye_engine::protocol::short_id;
-use rye_executor::{Envelope, Listener};
-use rye_graph::Going;
+use rye_executor::{Envelope, OutputListener};
+use rye_graph::RunOptions;
 use serde_json::{Value, json};
 
 use super::execute;
@@ -95,7 +95,7 @@ pub(crate) fn run(command: &RunCommand, context: &Context) -> Outcome {
 /// Executes a recorded run. The tool's output goes to standard output, which is the log.
 fn execute_recorded(run: &Run, context: &Context) -> Outcome {
     run.record_process()?;
-    let listener = Listener::new(|_, bytes| {
+    let listener = OutputListener::new(|_, bytes| {
         // A failure to write the log does not fail the run.
         let _ = Printer::raw(bytes);
     });
@@ -107,10 +107,10 @@ fn execute_recorded(run: &Run, context: &Context) -> Outcome {
         let going = run
             .request
             .resume
-            .map_or_else(Going::default, |resume| Going {
+            .map_or_else(RunOptions::default, |resume| RunOptions {
                 resume: Some(run.id.clone()),
                 accept_changed: resume.accept_changed,
-                ..Going::default()
+                ..RunOptions::default()
             });
         execute::execute_to_end(context, request, listener, going)
     });
@@ -219,17 +219,20 @@ fn cancel(run: Run) -> Outcome {
     Ok(Box::new(Status(run)))
 }
 
-fn remove(run: Option<Run>, graph_run: Option<rye_graph::Found>) -> Outcome {
+fn remove(run: Option<Run>, graph_run: Option<rye_graph::RunHandle>) -> Outcome {
     let is_running = run
         .as_ref()
         .is_some_and(|run| run.state() == State::Running);
-    let standing = graph_run.clone().map(rye_graph::Found::read).transpose();
+    let status = graph_run
+        .clone()
+        .map(rye_graph::RunHandle::read)
+        .transpose();
     // An unreadable record can still be removed.
-    let standing = standing.ok().flatten().map(|run| run.standing());
+    let status = status.ok().flatten().map(|run| run.state());
     let id = run.as_ref().map(|run| run.id.clone());
     let id = id.or_else(|| graph_run.as_ref().map(|run| run.id.clone()));
     let id = id.unwrap_or_default();
-    if is_running || standing.is_some_and(rye_graph::Standing::is_live) {
+    if is_running || status.is_some_and(rye_graph::RunState::is_live) {
         let short = short_id(&id);
         let failure = Failure::failed("running", format!("run {short} has not ended"));
         return Err(failure.hint(format!("rye run cancel {short}")));

@@ -58,8 +58,8 @@ pub(crate) fn search_with(args: &SearchArgs, context: &Context, index: &SearchIn
 }
 
 /// Checks the signature of a hit.
-fn verify(hit: &Hit, library: &Library, trust: &Trust<'_>) -> Result<(), Problem> {
-    library.judge(hit, trust).map(drop)
+fn verify(hit: &Hit, library: &Library, trust: &Trust<'_>) -> Result<(), IntegrityProblem> {
+    library.verify_hit(hit, trust).map(drop)
 }
 
 /// The space of a hit, and the spaces in which it shadows an item with the same id.
@@ -74,9 +74,11 @@ fn describe_space(hit: &Hit) -> String {
 }
 
 /// The state of a signature in one word.
-fn signature_state(hit: &Hit, verdict: &Result<(), Problem>) -> &'static str {
+fn signature_state(hit: &Hit, verdict: &Result<(), IntegrityProblem>) -> &'static str {
     match verdict {
-        Err(Problem::Line(SignatureError::Unsigned)) if hit.problem.is_some() => "unreadable",
+        Err(IntegrityProblem::Line(SignatureError::Unsigned)) if hit.problem.is_some() => {
+            "unreadable"
+        }
         Ok(()) => "verified",
         Err(IntegrityProblem::Line(SignatureError::Unsigned) | IntegrityProblem::NoManifest(_)) => {
             "unsigned"
@@ -94,7 +96,7 @@ fn signature_state(hit: &Hit, verdict: &Result<(), Problem>) -> &'static str {
 struct SearchReport {
     results: SearchResults,
     /// The state of the signature, for each hit.
-    verdicts: Vec<Result<(), Problem>>,
+    verdicts: Vec<Result<(), IntegrityProblem>>,
 }
 
 impl Report for SearchReport {
@@ -109,7 +111,7 @@ impl Report for SearchReport {
             "total": self.results.total,
             "searched": self.results.searched,
             "hits": hits,
-            "unreadable": unreadable,
+            "errors": unreadable,
         })
     }
 
@@ -139,7 +141,10 @@ impl Report for SearchReport {
         }
         page.table(&table);
         if *total > hits.len() {
-            let more = format!("{} of {total} items; use --limit N to show more", hits.len());
+            let more = format!(
+                "{} of {total} items; use --limit N to show more",
+                hits.len()
+            );
             page.line(paint(DIM, more));
         }
     }
@@ -162,7 +167,7 @@ fn description(hit: &Hit) -> Cell {
     )
 }
 
-fn hit_json(hit: &Hit, verdict: &Result<(), Problem>) -> Value {
+fn hit_json(hit: &Hit, verdict: &Result<(), IntegrityProblem>) -> Value {
     let duplicates: Vec<_> = hit
         .duplicates
         .iter()

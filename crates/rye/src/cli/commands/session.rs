@@ -4,8 +4,8 @@ mod compaction;
 mod export;
 mod fork;
 mod import;
-mod verify;
 mod thread;
+mod verify;
 
 pub(super) use verify::transfer_failure;
 
@@ -63,7 +63,12 @@ fn list(context: &Context) -> Outcome {
         let mut queue = Vec::new();
         for session in sessions.iter().filter(|it| it.parent.is_none()) {
             // An unreadable session is marked in the list.
-            queue.extend(engine.unfinished(&session.id).await.unwrap_or_default());
+            queue.extend(
+                engine
+                    .unfinished_prompts(&session.id)
+                    .await
+                    .unwrap_or_default(),
+            );
         }
         let list = List {
             sessions,
@@ -83,7 +88,7 @@ struct List {
     sessions: Vec<Session>,
     gates: Vec<Gate>,
     /// Unfinished prompts.
-    queue: Vec<QueueItem>,
+    queue: Vec<QueuedPrompt>,
 }
 
 impl List {
@@ -98,7 +103,7 @@ impl List {
         self.gates.iter().filter(own).count() + below
     }
     fn unfinished_prompts(&self, session: &SessionId) -> usize {
-        let own = |item: &&QueueItem| item.session == *session;
+        let own = |prompt: &&QueuedPrompt| prompt.session == *session;
         self.queue.iter().filter(own).count()
     }
 }
@@ -161,7 +166,7 @@ struct Show {
     /// Pending gates of the session and its tasks.
     pending: Vec<Gate>,
     /// Unfinished prompts.
-    queue: Vec<QueueItem>,
+    queue: Vec<QueuedPrompt>,
     /// The failure of a resumed prompt.
     failure: Option<Failure>,
 }
@@ -252,7 +257,10 @@ impl Report for Show {
                 SessionStatus::Error => "failed",
                 _ => "running",
             };
-            page.line(paint(DIM, format_args!("task {}: {state}", child.id.short())));
+            page.line(paint(
+                DIM,
+                format_args!("task {}: {state}", child.id.short()),
+            ));
         }
         for gate in &self.pending {
             let title = one_line(&gate.title);
@@ -260,14 +268,15 @@ impl Report for Show {
             page.line(paint(DIM, format_args!("  {}", answer_command(gate))));
         }
         // A running prompt that waits at a gate is shown above.
-        let is_shown =
-            |item: &&QueueItem| item.status == ItemStatus::Running && !self.pending.is_empty();
-        for item in self.queue.iter().filter(|item| !is_shown(item)) {
-            let state = match item.status {
-                ItemStatus::Running => "unfinished prompt",
+        let is_shown = |prompt: &&QueuedPrompt| {
+            prompt.status == PromptStatus::Running && !self.pending.is_empty()
+        };
+        for prompt in self.queue.iter().filter(|prompt| !is_shown(prompt)) {
+            let state = match prompt.status {
+                PromptStatus::Running => "unfinished prompt",
                 _ => "queued prompt",
             };
-            let text = one_line(&first_line(&item.content));
+            let text = one_line(&first_line(&prompt.content));
             page.line(paint(WARN, format_args!("{state}: {text}")));
         }
         if !self.queue.is_empty() && self.pending.is_empty() {
@@ -287,7 +296,7 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
         let (engine, id) = (it.engine, it.session);
         // Opening a session resumes it: print everything from here on.
         let before = engine.last_event(id).await?;
-        let prompts = engine.unfinished(id).await?;
+        let prompts = engine.unfinished_prompts(id).await?;
         let session = engine.open_session(id, Claim::IfFree).await?;
         let follower = Follower {
             engine,
@@ -301,8 +310,8 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
         let finished = follower.until_idle(before).await?;
         drop(signal_notice);
         let mut failures = finished.iter().filter_map(|it| {
-            let item = prompts.iter().find(|item| item.id == it.item);
-            let until = item.and_then(|item| item.limits.until);
+            let prompt = prompts.iter().find(|prompt| prompt.id == it.prompt);
+            let until = prompt.and_then(|prompt| prompt.limits.until);
             it.failure(id, until.is_some_and(|until| until <= now()))
         });
         let failure = failures.next();

@@ -47,7 +47,7 @@ pub(crate) fn unsigned_files(
     let key = context.own_keys()?.load_signing_key()?;
     let targets = Targets::named(&library, &args.targets, within(args, &library));
     let items = targets.items.into_iter().filter_map(|(_, found)| {
-        let content = library.unsigned(&found, &key).ok()??;
+        let content = library.unsigned_content(&found, &key).ok()??;
         Some(UnsignedFile {
             item: found.reference.to_string(),
             path: found.path(),
@@ -66,7 +66,7 @@ fn sign(args: &SignArgs, context: &Context, approved: Option<&BTreeMap<PathBuf, 
     let library = context.library()?;
     let key = context.own_keys()?.load_signing_key()?;
     let fingerprint = key.public().fingerprint();
-    if library.trust().standing(fingerprint).is_err() {
+    if library.trust().key_status(fingerprint).is_err() {
         let text = format!("your key {fingerprint} is not trusted: items it signs will not verify");
         context.printer.warn(&text, Some("rye doctor"));
     }
@@ -113,16 +113,18 @@ fn sign(args: &SignArgs, context: &Context, approved: Option<&BTreeMap<PathBuf, 
     let items: Vec<_> = items.into_iter().map(|(found, _)| found).collect();
     let progress = Progress::new(context.printer, "signing", items.len());
     let provenance = args.provenance.as_deref();
-        let outcomes = match approved {
-        None => library.sign_many(&items, &key, provenance, &|done| progress.set(done)),
+    let outcomes = match approved {
+        None => library.sign_batch(&items, &key, provenance, &|done| progress.set(done)),
         Some(approved) => {
             let items = items.iter();
             items
                 .map(|found| match approved.get(&found.path()) {
-                    Some(hash) => library.sign_shown(found, &key, *hash),
+                    Some(hash) => library.sign_approved(found, &key, *hash),
                     // The file was already signed when the user was asked.
-                    None if library.unsigned(found, &key)?.is_none() => Ok(SignOutcome::Unchanged),
-                    None => Err(SignError::NotShown(found.path())),
+                    None if library.unsigned_content(found, &key)?.is_none() => {
+                        Ok(SignOutcome::Unchanged)
+                    }
+                    None => Err(SignError::ChangedSinceApproval(found.path())),
                 })
                 .collect()
         }
@@ -154,8 +156,8 @@ fn sign(args: &SignArgs, context: &Context, approved: Option<&BTreeMap<PathBuf, 
 }
 
 /// Refuses a tool whose command line would contain a parameter.
-fn check(library: &Library, found: &Found<'_>, key: &SigningKey) -> Result<(), ExecuteError> {
-    match library.unsigned(found, key) {
+fn check(library: &Library, found: &ItemFile<'_>, key: &SigningKey) -> Result<(), ExecuteError> {
+    match library.unsigned_content(found, key) {
         Ok(Some(content)) => rye_executor::check_before_signing(library, found, &content),
         // Nothing to sign, or signing reports the error.
         _ => Ok(()),

@@ -55,7 +55,7 @@ fn read_value(name: &SecretName) -> Result<Secret, Failure> {
     })
 }
 
-struct StoredSecret(Sealed);
+struct StoredSecret(SecretInfo);
 
 impl Report for StoredSecret {
     fn json(&self) -> Value {
@@ -94,7 +94,7 @@ fn get(args: &GetArgs, vault: &Vault, printer: Printer) -> Outcome {
 }
 
 /// The JSON document of a secret, in memory that is zeroed.
-fn document(opened: &Opened) -> Result<Zeroizing<String>, Failure> {
+fn document(opened: &OpenedSecret) -> Result<Zeroizing<String>, Failure> {
     #[derive(Serialize)]
     struct Document<'a> {
         status: &'static str,
@@ -147,7 +147,7 @@ fn list(args: &ListArgs, vault: &Vault, context: &Context) -> Outcome {
 
 #[derive(Default)]
 struct List {
-    sealed: Vec<Sealed>,
+    sealed: Vec<SecretInfo>,
     /// Credentials for agents' tools, with their owners.
     credentials: Vec<(Owner, String)>,
     faulty: Vec<Failure>,
@@ -185,7 +185,10 @@ impl Report for List {
         for (owner, name) in &self.credentials {
             let owner = owner.to_string();
             let owner = owner.trim_end_matches(':');
-            page.line(format_args!("{name} (for agents, owner: {})", sanitize(owner)));
+            page.line(format_args!(
+                "{name} (for agents, owner: {})",
+                sanitize(owner)
+            ));
         }
         for fault in &self.faulty {
             let message = sanitize(&fault.message);
@@ -224,7 +227,7 @@ impl Report for Removed {
     }
 }
 
-fn secret_json(sealed: &Sealed) -> Value {
+fn secret_json(sealed: &SecretInfo) -> Value {
     json!({
         "name": sealed.name.as_str(),
         "space": sealed.space,

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
     let progress = Progress::new(context.printer, "verifying", targets.items.len());
     let tools = targets.items.iter().map(|(_, found)| found.clone());
     let tools: Vec<_> = tools.collect();
-    let checked = library.verify_many(targets.items, &|done| progress.set(done));
+    let checked = library.verify_batch(targets.items, &|done| progress.set(done));
     drop(progress);
     rows.extend(failed_manifests(&library, &tools, &trust, context));
     rows.extend(

@@ -14,16 +14,17 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match &error {
             StoreError::NotFound { .. } => Self::failed("not_found", error),
-            StoreError::Held { .. } => Self::new(Exit::Permission, "in_use", error)
-                .hint("rye gate list"),
+            StoreError::InUse { .. } => {
+                Self::new(Exit::Permission, "in_use", error).hint("rye gate list")
+            }
             StoreError::Fenced(_) => Self::failed("fenced", error),
             StoreError::Conflict { .. } => Self::failed("conflict", error),
             StoreError::Archived(_) => Self::failed("archived", error),
-            StoreError::GateClosed(_) => Self::failed("gate_ended", error),
+            StoreError::GateClosed(_) => Self::failed("gate_closed", error),
             StoreError::SingleCall(_) => Self::usage(error),
             StoreError::Unavailable(_) => Self::failed("store", error).hint(UNWRITABLE_STATE),
-            StoreError::Broken(_) => {
-                Self::failed("broken", error).hint("rye session resume SESSION")
+            StoreError::SessionFailed(_) => {
+                Self::failed("session_failed", error).hint("rye session resume SESSION")
             }
             _ => Self::failed("unreadable", error),
         }
@@ -93,7 +94,7 @@ impl From<DecideError> for Failure {
     fn from(error: DecideError) -> Self {
         match error {
             DecideError::Store(error) => error.into(),
-            DecideError::NoAmount(ref gate) => {
+            DecideError::InvalidAmount(ref gate) => {
                 let hint = format!("rye gate approve {}", gate.short());
                 Self::usage(error).hint(hint)
             }

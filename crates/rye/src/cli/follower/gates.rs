@@ -45,7 +45,7 @@ impl<'a> GateStream<'a> {
 
     /// Queues the gates that are pending already, or whose events were missed.
     async fn load_pending(&mut self) -> Result<(), Failure> {
-        let pending = self.engine.gates_below(self.session).await?;
+        let pending = self.engine.pending_gates_in_tree(self.session).await?;
         let excluded = self.excluded.as_ref();
         let is_included = |gate: &Gate| Some(&gate.origin.session) != excluded;
         self.waiting.extend(pending.into_iter().filter(is_included));
@@ -67,7 +67,7 @@ impl<'a> GateStream<'a> {
                     }
                 }
                 Ok(None) => return std::future::pending().await,
-                Err(Missed(_)) => self.load_pending().await?,
+                Err(MissedEvents(_)) => self.load_pending().await?,
             }
         }
     }

@@ -17,7 +17,7 @@ pub(crate) struct PromptOutcome {
     /// The model's stop reason, as the provider reported it.
     pub(crate) stop_reason: Option<String>,
     /// Why the answer is incomplete, if it is.
-    pub(crate) incomplete: Option<Incomplete>,
+    pub(crate) incomplete: Option<IncompleteReason>,
     /// The structured result, if one was requested.
     pub(crate) result: Option<Value>,
     pub(crate) error: Option<ErrorInfo>,
@@ -32,7 +32,7 @@ impl PromptOutcome {
 
 /// A prompt that finished, without its answer.
 pub(crate) struct FinishedPrompt {
-    pub(crate) item: QueueItemId,
+    pub(crate) prompt: PromptId,
     reason: TurnEnd,
     error: Option<ErrorInfo>,
 }
@@ -56,9 +56,11 @@ fn failure(
         TurnEnd::Limit if is_late => (Exit::TimedOut, "limit", "time limit reached"),
         TurnEnd::Limit => (Exit::Limit, "limit", "limit reached"),
         TurnEnd::Error => match error.map(|error| error.code) {
-            Some(ErrorCode::InvalidResult) => {
-                (Exit::SchemaMismatch, "invalid_result", "the result does not match the schema")
-            }
+            Some(ErrorCode::InvalidResult) => (
+                Exit::SchemaMismatch,
+                "invalid_result",
+                "the result does not match the schema",
+            ),
             _ => (Exit::Failed, "error", "the prompt failed"),
         },
     };
@@ -73,7 +75,7 @@ fn failure(
 /// Collects finished prompts from events.
 #[derive(Default)]
 pub(super) struct FinishedPrompts {
-    errors: BTreeMap<QueueItemId, ErrorInfo>,
+    errors: BTreeMap<PromptId, ErrorInfo>,
     finished: Vec<FinishedPrompt>,
 }
 
@@ -85,8 +87,8 @@ impl FinishedPrompts {
                     self.errors.insert(prompt.clone(), error.clone());
                 }
             }
-            EventKind::TurnEnd { item, reason } => self.finished.push(FinishedPrompt {
-                item: item.clone(),
+            EventKind::TurnEnd { prompt, reason } => self.finished.push(FinishedPrompt {
+                prompt: prompt.clone(),
                 reason: *reason,
                 error: self.errors.remove(prompt),
             }),

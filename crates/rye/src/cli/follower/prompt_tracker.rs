@@ -2,7 +2,7 @@
 
 use rye_engine::compaction::is_continuation;
 use rye_engine::protocol::{
-    Entry, EntryKind, ErrorInfo, Incomplete, Part, QueueItemId, Role, ThreadId, TurnEnd,
+    Entry, EntryKind, ErrorInfo, IncompleteReason, Part, PromptId, Role, ThreadId, TurnEnd,
 };
 use rye_engine::result::RESULT;
 use serde_json::Value;
@@ -12,9 +12,9 @@ use super::PromptOutcome;
 /// State of a prompt and of its automatic continuations: after a compaction the engine tells the
 /// agent to continue, and that turn belongs to the prompt as well.
 pub(super) struct PromptTracker {
-    item: QueueItemId,
+    prompt: PromptId,
     /// Earlier prompts, of which the current one is the continuation.
-    previous: Vec<QueueItemId>,
+    previous: Vec<PromptId>,
     /// Thread of the prompt.
     thread: Option<ThreadId>,
     /// How and in which thread the turn ended, once it has.
@@ -23,7 +23,7 @@ pub(super) struct PromptTracker {
     previous_text: Vec<String>,
     text: String,
     stop_reason: Option<String>,
-    incomplete: Option<Incomplete>,
+    incomplete: Option<IncompleteReason>,
     result: Option<Value>,
     error: Option<ErrorInfo>,
 }
@@ -40,9 +40,9 @@ pub(super) enum EntryRole {
 }
 
 impl PromptTracker {
-    pub(super) fn new(item: QueueItemId, thread: Option<ThreadId>) -> Self {
+    pub(super) fn new(prompt: PromptId, thread: Option<ThreadId>) -> Self {
         Self {
-            item,
+            prompt,
             previous: Vec::new(),
             thread,
             end: None,
@@ -56,8 +56,8 @@ impl PromptTracker {
     }
 
     /// Whether the id is that of the prompt or of a continuation.
-    pub(super) fn owns(&self, item: &QueueItemId) -> bool {
-        self.item == *item || self.previous.contains(item)
+    pub(super) fn owns(&self, prompt: &PromptId) -> bool {
+        self.prompt == *prompt || self.previous.contains(prompt)
     }
 
     /// Whether the prompt is in this thread.
@@ -72,15 +72,15 @@ impl PromptTracker {
     }
 
     /// Records the end of a turn.
-    pub(super) fn on_turn_end(&mut self, item: &QueueItemId, reason: TurnEnd, thread: ThreadId) {
-        if *item == self.item {
+    pub(super) fn on_turn_end(&mut self, prompt: &PromptId, reason: TurnEnd, thread: ThreadId) {
+        if *prompt == self.prompt {
             self.end = Some((reason, thread));
         }
     }
 
     /// Records an error of the prompt.
     pub(super) fn on_error(&mut self, error: ErrorInfo) {
-        if error.ids.item.as_ref() == Some(&self.item) {
+        if error.ids.prompt.as_ref() == Some(&self.prompt) {
             self.error = Some(error);
         }
     }
@@ -89,13 +89,13 @@ impl PromptTracker {
     pub(super) fn on_entry(&mut self, entry: &Entry) -> EntryRole {
         let end = self.end().filter(|(_, thread)| **thread == entry.thread);
         let ended = end.map(|(reason, _)| reason);
-        let own = entry.item.as_ref() == Some(&self.item);
+        let own = entry.prompt.as_ref() == Some(&self.prompt);
         match &entry.kind {
             EntryKind::Compaction { .. } if own || ended.is_some() => EntryRole::Progress,
             EntryKind::Message(message) if message.role == Role::User => {
-                match (ended, &entry.item) {
-                    (Some(_), Some(item)) if is_continuation(message) => {
-                        self.continue_with(item.clone());
+                match (ended, &entry.prompt) {
+                    (Some(_), Some(prompt)) if is_continuation(message) => {
+                        self.continue_with(prompt.clone());
                         EntryRole::Progress
                     }
                     (Some(reason), _) => EntryRole::NextPrompt(reason),
@@ -109,7 +109,7 @@ impl PromptTracker {
                 }
                 self.text = message.content();
                 self.stop_reason.clone_from(&message.stop_reason);
-                self.incomplete = message.incomplete();
+                self.incomplete = message.incomplete_reason();
                 if let Some(result) = message.metadata.get(RESULT) {
                     self.result = Some(result.clone());
                 }
@@ -119,8 +119,9 @@ impl PromptTracker {
         }
     }
 
-    fn continue_with(&mut self, item: QueueItemId) {
-        self.previous.push(std::mem::replace(&mut self.item, item));
+    fn continue_with(&mut self, prompt: PromptId) {
+        self.previous
+            .push(std::mem::replace(&mut self.prompt, prompt));
         self.end = None;
         self.error = None;
         let text = std::mem::take(&mut self.text);

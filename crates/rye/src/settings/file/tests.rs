@@ -141,10 +141,7 @@ fn invalid_yaml_is_rejected_with_its_position() {
         "a: *b\n",
     ] {
         let error = error_message(Space::User, text);
-        assert!(
-            error.contains("invalid YAML: "),
-            "{text:?}: {error}"
-        );
+        assert!(error.contains("invalid YAML: "), "{text:?}: {error}");
         assert!(
             error.starts_with(|c: char| c.is_ascii_digit()),
             "{text:?}: {error}"

@@ -19,7 +19,7 @@ const AGENT_CONFIG_DIR: &str = "config/agent";
 pub(super) fn run(args: &AcceptArgs, context: &Context) -> Outcome {
     let library = context.library()?;
     let mut rows = Vec::new();
-    for root in library.spaces().of(Space::Project) {
+    for root in library.spaces().roots_in(Space::Project) {
         for entry in root.walk(AGENT_CONFIG_DIR) {
             let relative = entry?.path;
             if Acceptance::is_needed(root, &relative) {

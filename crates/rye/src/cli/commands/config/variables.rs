@@ -89,7 +89,7 @@ fn display(value: &Value) -> String {
 
 impl Report for Variables {
     fn json(&self) -> Value {
-        json!({ "read": VARIABLES, "passed": self.0, "withheld": OWN_SECRETS, "withheld_rule": WITHHELD_TOO })
+        json!({ "read": VARIABLES, "passed": self.0, "withheld": WITHHELD_VARIABLES, "withheld_patterns": WITHHELD_PATTERNS })
     }
 
     fn show(&self, page: &mut Page) {
@@ -118,7 +118,7 @@ impl Report for Variables {
         page.table(&table);
         page.line("");
         page.line(paint(BOLD, "never passed to tools"));
-        page.line(OWN_SECRETS.join(" "));
-        page.line(WITHHELD_TOO);
+        page.line(WITHHELD_VARIABLES.join(" "));
+        page.line(WITHHELD_PATTERNS);
     }
 }

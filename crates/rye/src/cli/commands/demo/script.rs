@@ -109,6 +109,8 @@ fn verify_record(stage: &mut Stage, gate: &PendingGate) -> Result<(), Failure> {
     stage.rye(&[&export[..], &["--quiet"]].concat(), 0)?;
     stage.edit("work.jsonl", "ship version 2", "ship version 3")?;
     stage.rye(&["session", "verify", "work.jsonl"], 3)?;
-    stage.conclude("The record proves what ran, who approved it, and that it was not changed since.");
+    stage.conclude(
+        "The record proves what ran, who approved it, and that it was not changed since.",
+    );
     Ok(())
 }

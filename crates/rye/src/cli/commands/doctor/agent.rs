@@ -18,13 +18,13 @@ pub(super) fn check(library: &Library, report: &mut DoctorReport) {
 
 fn add(
     name: &'static str,
-    loaded: Result<Vec<Ignored>, ApprovalsError>,
+    loaded: Result<Vec<IgnoredFile>, ApprovalsError>,
     report: &mut DoctorReport,
 ) {
     match loaded {
         Ok(all) => {
             for ignored in all {
-                let detail = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
+                let detail = format!("{} is ignored: {}", ignored.path.display(), ignored.reason);
                 report.warn(name, detail, accept_hint(&ignored));
             }
         }

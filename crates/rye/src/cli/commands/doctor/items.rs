@@ -14,7 +14,7 @@ pub(super) fn check(context: &Context, library: &Library, report: &mut DoctorRep
         (Space::User, "user items"),
         (Space::Project, "project items"),
     ] {
-        if library.spaces().of(space).next().is_some() {
+        if library.spaces().roots_in(space).next().is_some() {
             verify_space(library, space, name, context, report);
         } else if space == Space::Project {
             let detail = format!("{} has no .ai/", context.settings.project().display());
@@ -26,7 +26,7 @@ pub(super) fn check(context: &Context, library: &Library, report: &mut DoctorRep
         report.warn("configuration", detail, ignored.hint.clone());
     }
     for ignored in library.ignored() {
-        let detail = format!("{} is ignored: {}", ignored.path.display(), ignored.why);
+        let detail = format!("{} is ignored: {}", ignored.path.display(), ignored.reason);
         report.warn(
             "extractors",
             detail,
@@ -47,7 +47,7 @@ fn verify_space(
     let mut failures: Vec<_> = failures.map(|(_, failure)| failure).collect();
     let progress = Progress::new(context.printer, "verifying", targets.items.len());
     let total = targets.items.len();
-    let checked = library.verify_many(targets.items, &|done| progress.set(done));
+    let checked = library.verify_batch(targets.items, &|done| progress.set(done));
     drop(progress);
     let wrong = checked.into_iter().filter_map(|(_, outcome)| outcome.err());
     failures.extend(wrong.map(Failure::from));

@@ -34,7 +34,9 @@ pub(super) fn check(context: &Context, library: Option<&Library>, report: &mut D
 }
 
 fn signing_key(context: &Context, library: Option<&Library>, report: &mut DoctorReport) {
-    let key = context.own_keys().and_then(|keys| Ok(keys.signing()?));
+    let key = context
+        .own_keys()
+        .and_then(|keys| Ok(keys.load_signing_key()?));
     let key = match key {
         Ok(key) => key,
         Err(failure) => return report.fail_with("signing key", failure),
@@ -44,13 +46,13 @@ fn signing_key(context: &Context, library: Option<&Library>, report: &mut Doctor
     let Some(library) = library else {
         return;
     };
-    match library.trust().standing(fingerprint) {
+    match library.trust().key_status(fingerprint) {
         Ok(trusted) => report.ok("own trust", trusted.path.display().to_string()),
-        Err(Distrust::Revoked(revocation)) => {
+        Err(DistrustReason::Revoked(revocation)) => {
             let fix = "rye keys generate --force".to_owned();
             report.fail("own trust", revocation.to_string(), fix);
         }
-        Err(Distrust::Unknown { .. }) => {
+        Err(DistrustReason::Unknown { .. }) => {
             let detail = format!("{fingerprint} is not trusted, so items you sign do not run");
             report.fail("own trust", detail, "rye init".to_owned());
         }
@@ -61,18 +63,18 @@ fn trust_files(library: &Library, report: &mut DoctorReport) {
     let trust = library.trust();
     let (mut trusted, mut revoked) = (0, 0);
     let mut ignored = Vec::new();
-    for (_, standing) in trust.list() {
-        match standing {
+    for (_, status) in trust.list() {
+        match status {
             Ok(_) => trusted += 1,
-            Err(Distrust::Revoked(_)) => revoked += 1,
-            Err(Distrust::Unknown { ignored: files }) => ignored.extend(files),
+            Err(DistrustReason::Revoked(_)) => revoked += 1,
+            Err(DistrustReason::Unknown { ignored: files }) => ignored.extend(files),
         }
     }
     let keys = format!("trusted keys: {trusted}, revoked: {revoked}");
     report.ok("trust files", keys);
     for file in ignored {
         let fix = format!("rye keys trust {}", shell_word(&file.path));
-        let detail = format!("{} is ignored: {}", file.path.display(), file.why);
+        let detail = format!("{} is ignored: {}", file.path.display(), file.reason);
         report.warn("trust files", detail, fix);
     }
 }

@@ -39,7 +39,7 @@ fn cache(context: &Context, report: &mut DoctorReport) {
         let fix = "export RYE_CACHE_DIR=/path/to/cache".to_owned();
         return report.warn("cache", detail, fix);
     };
-    if !rye_items::is_own_folder(dir) {
+    if !rye_items::is_owner_only_dir(dir) {
         let detail = format!("{} is not used: other users can write to it", dir.display());
         let fix = format!("chmod go-w {}", shell_word(dir));
         return report.warn("cache", detail, fix);

@@ -68,9 +68,8 @@ impl TypedOptions {
             }
             "color" => {
                 let color = value()?.parse();
-                let invalid = |expected| {
-                    usage_error(format!("invalid --color: expected {expected}"))
-                };
+                let invalid =
+                    |expected| usage_error(format!("invalid --color: expected {expected}"));
                 self.color = Some(color.map_err(invalid)?);
             }
             "params" => {

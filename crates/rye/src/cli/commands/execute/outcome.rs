@@ -26,7 +26,8 @@ pub(in crate::cli::commands) fn report(envelope: Envelope, context: &Context) ->
     for stream in ["stdout", "stderr", "result"] {
         if let Some(hash) = note(&format!("{stream}_hash")) {
             let text = format!("{stream} is too long to show in full");
-            let hint = stored_output(hash, context).map(|path| format!("cat {}", shell_word(&path)));
+            let hint =
+                stored_output(hash, context).map(|path| format!("cat {}", shell_word(&path)));
             context.printer.warn(&text, hint.as_deref());
         } else if let Some(why) = note(&format!("{stream}_lost")) {
             let text = format!("{stream} is truncated: {why}");

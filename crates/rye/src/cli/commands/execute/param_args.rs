@@ -37,9 +37,8 @@ pub(in crate::cli::commands) fn parse(
         let mut value = || {
             let next = || words.next_if(|next| !next.starts_with("--"));
             attached.or_else(next).ok_or_else(|| {
-                let message = format!(
-                    "--{name} needs a value; write --{name}=VALUE if it begins with --"
-                );
+                let message =
+                    format!("--{name} needs a value; write --{name}=VALUE if it begins with --");
                 usage_error(message)
             })
         };
@@ -92,7 +91,10 @@ fn insert(
     text: &str,
 ) -> Result<(), Failure> {
     let invalid_json = |error: serde_json::Error| {
-        usage_error(format!("invalid --{}: invalid JSON: {error}", property.name))
+        usage_error(format!(
+            "invalid --{}: invalid JSON: {error}",
+            property.name
+        ))
     };
     if property.kinds.is_list() {
         let items = if text.trim_start().starts_with('[') {
@@ -245,10 +247,7 @@ mod tests {
     fn invalid_words_are_rejected_with_a_suggestion() {
         let schema = schema();
         for (line, expected) in [
-            (
-                "Ada",
-                "unexpected argument `Ada`; write --NAME VALUE",
-            ),
+            ("Ada", "unexpected argument `Ada`; write --NAME VALUE"),
             (
                 "--names Ada",
                 "unknown parameter --names; did you mean --name?",

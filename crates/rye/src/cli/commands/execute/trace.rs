@@ -10,7 +10,7 @@ use crate::cli::args::TraceChoice;
 use crate::cli::page::{BOLD, DIM, GOOD, HELP, one_line, paint};
 
 /// Renders the steps of a call.
-pub(super) fn render(item: &ItemRef, steps: &[Step], level: TraceChoice) -> String {
+pub(super) fn render(item: &ItemRef, steps: &[TraceStep], level: TraceChoice) -> String {
     let mut tree = Tree {
         text: format!("{}\n", paint(BOLD, item)),
         margin: "",
@@ -47,7 +47,7 @@ pub(super) fn render(item: &ItemRef, steps: &[Step], level: TraceChoice) -> Stri
                 tree.step(step, last, &format!("{names} ({why})"));
             }
             // Shown together with the rendered value.
-            ("template", _) if steps.iter().any(|step| step.what == "rendered") => {}
+            ("template", _) if steps.iter().any(|step| step.name == "rendered") => {}
             ("template" | "rendered", Value::Object(rendered)) => {
                 let before = template.and_then(|step| step.detail.as_object());
                 tree.step(step, last, "");
@@ -67,7 +67,7 @@ struct Tree {
 }
 
 impl Tree {
-    fn step(&mut self, step: &Step, last: bool, detail: &str) {
+    fn step(&mut self, step: &TraceStep, last: bool, detail: &str) {
         let (branch, margin) = if last {
             ("└─", "   ")
         } else {
@@ -80,7 +80,7 @@ impl Tree {
                 paint(DIM, format_args!("at {}.{:03} ms", at / 1000, at % 1000))
             )
         });
-        let name = paint(HELP, step.what);
+        let name = paint(HELP, step.name);
         let detail = match detail {
             "" => String::new(),
             detail => format!(" {}", one_line(detail)),

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use rye_engine::arguments::ARGUMENTS;
-use rye_engine::proof;
+use rye_engine::audit;
 use rye_engine::protocol::{Gate, Millis, Resolution, short_id};
-use rye_engine::store::Posted;
-use rye_graph::{Asking, Posted as GraphPosted, Question, Runs};
+use rye_engine::store::PostOutcome;
+use rye_graph::{GateFile, PendingIndex, ResolveOutcome, RunStore};
 use rye_host::{ASKING, Trusted};
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ use crate::cli::printer::Outcome;
 
 /// A gate of a graph run.
 pub(super) struct GraphGate {
-    pub(super) question: Question,
+    pub(super) question: GateFile,
     /// The project, if it is not the current one.
     pub(super) other_project: Option<PathBuf>,
     trust: Trusted,
@@ -78,7 +78,7 @@ fn of_project(
     other_project: Option<&Path>,
     context: &Context,
 ) -> Result<Vec<GraphGate>, Failure> {
-    let questions = Runs::of(project).questions()?.into_iter();
+    let questions = RunStore::new(project).gate_files()?.into_iter();
     let gates = questions.map(|question| {
         Ok(GraphGate {
             question,
@@ -112,7 +112,10 @@ pub(super) fn answer(
     }
     let actions: Vec<_> = gate.actions.iter().map(|it| it.id.as_str()).collect();
     if !actions.is_empty() && !actions.contains(&action) {
-        let message = format!("unknown action `{action}`; expected one of {}", actions.join(", "));
+        let message = format!(
+            "unknown action `{action}`; expected one of {}",
+            actions.join(", ")
+        );
         return Err(Failure::usage(message).hint(answer_command(gate)));
     }
     let Some(key) = signing_key(context)? else {
@@ -129,11 +132,14 @@ pub(super) fn answer(
     };
     let receipt = audit::receipt(gate, &resolution, &key);
     resolution.receipt = Some(Box::new(receipt));
-    let posted = match graph_gate.question.answer(&resolution, &graph_gate.trust)? {
-        GraphPosted::Written => Posted::Written,
-        GraphPosted::Same => Posted::Same,
-        GraphPosted::Conflict(first) => Posted::Conflict(*first),
-        GraphPosted::Gone(status) => Posted::Gone(status),
+    let posted = match graph_gate
+        .question
+        .resolve(&resolution, &graph_gate.trust)?
+    {
+        ResolveOutcome::Recorded => PostOutcome::Written,
+        ResolveOutcome::AlreadyRecorded => PostOutcome::Duplicate,
+        ResolveOutcome::Conflict(first) => PostOutcome::Conflict(*first),
+        ResolveOutcome::Closed(status) => PostOutcome::GateClosed(status),
     };
     let repeated = is_repeated(posted)?;
     // A nested run is resumed with its outermost run.
@@ -141,9 +147,9 @@ pub(super) fn answer(
     let run = run.split('.').next().unwrap_or(run);
     let other_project = graph_gate.other_project.as_deref();
     let project = other_project.unwrap_or_else(|| context.settings.project());
-    let found = Runs::of(project).find(run)?.read()?;
+    let found = RunStore::new(project).find(run)?.read()?;
     let resume = resume_command(run, other_project);
-    let next = (!found.standing().is_live()).then_some(resume);
+    let next = (!found.state().is_live()).then_some(resume);
     let gate = graph_gate.current_gate();
     Ok(Box::new(Answer::new(&gate, action, repeated, next)))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rye_engine::protocol::short_id;
-use rye_graph::{Event, Line, Outcome, Status, Watcher};
+use rye_graph::{Event, EventListener, JournalLine, NodeOutcome, RunStatus};
 
 use crate::cli::engine::answer_command;
 use crate::cli::gate_render;
@@ -18,7 +18,7 @@ use crate::settings;
 const QUIET: &str = "RYE_GRAPH_QUIET";
 
 /// A watcher that prints the progress of a graph.
-pub(super) fn watcher(printer: Printer) -> Watcher {
+pub(super) fn watcher(printer: Printer) -> EventListener {
     let quiet = printer.quiet || settings::variable(QUIET).is_some_and(|it| it == "1");
     let bar = Mutex::new(None::<ProgressBar>);
     let wants_bar = io::stderr().is_terminal();
@@ -53,7 +53,7 @@ fn item_counter() -> ProgressBar {
 }
 
 /// Describes a line of the record; `None` for lines that only matter to rye.
-pub(crate) fn describe(line: &Line) -> Option<String> {
+pub(crate) fn describe(line: &JournalLine) -> Option<String> {
     Some(match &line.event {
         Event::Started(started) => {
             let name = paint(BOLD, one_line(&started.graph));
@@ -85,10 +85,10 @@ pub(crate) fn describe(line: &Line) -> Option<String> {
             let mut text = format!(
                 "{mark} {:<16} {} {}",
                 one_line(node),
-                paint(DIM, format!("{:>8}", duration(*took_us))),
+                paint(DIM, format!("{:>8}", duration(*duration_us))),
                 keys.join(" ")
             );
-            if *outcome == Outcome::Cached {
+            if *outcome == NodeOutcome::Cached {
                 text.push_str(" cached");
             }
             if let Some(error) = error {

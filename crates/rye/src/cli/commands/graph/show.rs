@@ -28,8 +28,9 @@ pub(super) fn run(args: &ShowArgs, context: &Context) -> Outcome {
         (None, Some(run)) => {
             let reading = Graph::parse(run.text().as_bytes()).ok();
             let graph = reading.and_then(|reading| reading.graph);
-            graph
-                .ok_or_else(|| Failure::failed("invalid_graph", "cannot read the graph of the run"))?
+            graph.ok_or_else(|| {
+                Failure::failed("invalid_graph", "cannot read the graph of the run")
+            })?
         }
         (None, None) => return Err(Failure::usage("missing graph: pass an ID or --run RUN")),
     };

@@ -56,7 +56,7 @@ impl Source {
 
     /// Whether the file declares itself a graph, or is too broken to tell.
     fn is_graph(&self) -> bool {
-        let tree = metadata::tree(&self.text);
+        let tree = metadata::parse_yaml(&self.text);
         let is_declared = |tree: Node| {
             let tool_type = tree.get("tool_type").map(|it| &it.data);
             matches!(tool_type, Some(Data::Text(kind)) if kind == "graph")
@@ -64,8 +64,8 @@ impl Source {
         is_yaml(&self.path) && tree.map_or(true, is_declared)
     }
 
-    pub(super) fn read(&self) -> Result<Reading, Failure> {
-        Graph::read(&self.text).map_err(|error| invalid_yaml(&self.path, &error))
+    pub(super) fn read(&self) -> Result<ParsedGraph, Failure> {
+        Graph::parse(&self.text).map_err(|error| invalid_yaml(&self.path, &error))
     }
 }
 
@@ -144,7 +144,7 @@ pub(super) fn run(args: &ValidateArgs, context: &Context) -> Outcome {
         let source = Source::load(name, context);
         source.map_or_else(
             |failure| CheckedGraph::Missing(name.clone(), Box::new(failure)),
-            |source| match Graph::read(&source.text) {
+            |source| match Graph::parse(&source.text) {
                 Ok(reading) => CheckedGraph::Read(source, reading),
                 Err(error) => CheckedGraph::InvalidYaml(source, error),
             },
@@ -164,7 +164,7 @@ pub(super) fn run(args: &ValidateArgs, context: &Context) -> Outcome {
 
 /// The result of checking a graph.
 enum CheckedGraph {
-    Read(Source, Reading),
+    Read(Source, ParsedGraph),
     InvalidYaml(Source, MetadataError),
     Missing(String, Box<Failure>),
 }
@@ -246,9 +246,7 @@ impl Report for ValidationReport {
             (errors, warnings) => format!("errors: {errors}, warnings: {warnings}"),
         };
         let broken = self.0.iter().find_map(|graph| match graph {
-            CheckedGraph::Read(source, reading) => {
-                Some(source).filter(|_| reading.graph.is_none())
-            }
+            CheckedGraph::Read(source, reading) => Some(source).filter(|_| reading.graph.is_none()),
             CheckedGraph::InvalidYaml(source, _) => Some(source),
             CheckedGraph::Missing(..) => None,
         });

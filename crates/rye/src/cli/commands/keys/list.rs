@@ -18,7 +18,7 @@ pub(super) fn run(context: &Context) -> Outcome {
     let own = own.map(|key| key.public().fingerprint());
     let trust = library.trust();
     let keys = trust.list().into_iter();
-    let keys = keys.map(|(fingerprint, standing)| row(fingerprint, &standing, own));
+    let keys = keys.map(|(fingerprint, status)| row(fingerprint, &status, own));
     Ok(Box::new(Keys(keys.collect())))
 }
 
@@ -33,9 +33,9 @@ struct Row {
     why: String,
 }
 
-fn row(fingerprint: Fingerprint, standing: &KeyStatus, own: Option<Fingerprint>) -> Row {
+fn row(fingerprint: Fingerprint, status: &KeyStatus, own: Option<Fingerprint>) -> Row {
     let own = own == Some(fingerprint);
-    match standing {
+    match status {
         Ok(key) => Row {
             fingerprint,
             state: "trusted",

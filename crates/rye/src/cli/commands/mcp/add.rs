@@ -29,7 +29,7 @@ pub(crate) fn run(args: &AddArgs, context: &Context, supervisor: &mut EarlySuper
     }
     let mut config = ServerConfig::new(transport(args));
     // Reject an invalid configuration before anything is written.
-    ServerConfig::read(&config.to_value()).map_err(Failure::usage)?;
+    ServerConfig::parse(&config.to_value()).map_err(Failure::usage)?;
     if let Some(secret) = &args.secret {
         store_secret(&mut config, name, secret, args.space.into(), context)?;
     }
@@ -138,10 +138,7 @@ impl Report for AddReport {
 
     fn show(&self, page: &mut Page) {
         let path = self.path.display();
-        page.line(format_args!(
-            "added {}: {path}",
-            paint(BOLD, &self.name)
-        ));
+        page.line(format_args!("added {}: {path}", paint(BOLD, &self.name)));
         if let Some(tools) = &self.tools {
             let count = tools.len();
             let noun = if count == 1 { "tool" } else { "tools" };

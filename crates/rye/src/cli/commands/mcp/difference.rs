@@ -43,10 +43,7 @@ impl Difference {
             }
             if lines.len() > MAX_LINES {
                 let more = lines.len() - MAX_LINES;
-                page.line(paint(
-                    DIM,
-                    format_args!("  {more} more lines (use --json)"),
-                ));
+                page.line(paint(DIM, format_args!("  {more} more lines (use --json)")));
             }
         }
     }
@@ -59,7 +56,9 @@ fn lines(value: Option<&Value>) -> Vec<String> {
         Some(Value::String(text)) => text.clone(),
         Some(other) => serde_json::to_string_pretty(other).unwrap_or_default(),
     };
-    text.lines().map(|line| sanitize(line).into_owned()).collect()
+    text.lines()
+        .map(|line| sanitize(line).into_owned())
+        .collect()
 }
 
 #[cfg(test)]

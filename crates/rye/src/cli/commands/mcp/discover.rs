@@ -168,7 +168,8 @@ impl Report for DiscoverReport {
             } else {
                 format!("{count} tools")
             };
-            let message = format!("{tools} changed on the server; the accepted items are unchanged");
+            let message =
+                format!("{tools} changed on the server; the accepted items are unchanged");
             let hint = format!("rye mcp discover {} --accept", self.name);
             Failure::new(Exit::Integrity, "mcp_drift", message).hint(hint)
         })

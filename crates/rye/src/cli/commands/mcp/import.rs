@@ -20,7 +20,7 @@ use crate::cli::table::{Cell, Table};
 pub(crate) fn run(args: &ImportArgs, context: &Context) -> Outcome {
     let text = fs::read_to_string(&args.file).at("read", &args.file)?;
     let dir = context.settings.project().to_string_lossy();
-    let servers = import::read(text.trim_start_matches('\u{feff}'), &dir)
+    let servers = import::parse(text.trim_start_matches('\u{feff}'), &dir)
         .map_err(|why| Failure::failed("bad_file", why).at(&args.file))?;
     let library = context.library()?;
     let key = items::key(context)?;
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &ImportArgs, context: &Context) -> Outcome {
     };
     let mut rows = Vec::new();
     for entry in servers {
-        let Imported {
+        let ImportedServer {
             name,
             config,
             secrets,

@@ -40,7 +40,7 @@ impl ServerItem {
     }
 
     /// The server, with what a call needs.
-    pub(super) fn server(self, context: &Context) -> Server {
+    pub(super) fn server(self, context: &Context) -> ServerSpec {
         let project = context.settings.project();
         ServerSpec {
             id: self.item.reference.id.to_string(),
@@ -125,21 +125,21 @@ pub(super) fn write(
     key: &SigningKey,
 ) -> Result<PathBuf, Failure> {
     let (parent, name) = relative.rsplit_once('/').unwrap_or(("", relative));
-    let dir = root.path_of(parent);
+    let dir = root.path_to(parent);
     durable::create_folder(&dir, 0o755)?;
     // Fails if a link leads out of the space.
     let real = root.real_path(parent)?;
-    let real = real.ok_or(SpaceError::NotAFolder(dir))?;
+    let real = real.ok_or(SpaceError::NotADirectory(dir))?;
     let path = real.join(name);
     durable::write(&path, text.as_bytes(), 0o644, existing)?;
-    for found in items_at(library, &root.path_of(relative))? {
+    for found in items_at(library, &root.path_to(relative))? {
         library.sign(&found, key, None)?;
     }
     Ok(root.path_to(relative))
 }
 
-fn items_at<'l>(library: &'l Library, path: &Path) -> Result<Vec<Found<'l>>, Failure> {
-    Ok(match library.at_path(path)?.0 {
+fn items_at<'l>(library: &'l Library, path: &Path) -> Result<Vec<ItemFile<'l>>, Failure> {
+    Ok(match library.items_at_path(path)?.0 {
         PathItem::Items(items) => items.into_iter().map(|(_, found)| found).collect(),
         PathItem::External(_) => Vec::new(),
     })
@@ -147,7 +147,7 @@ fn items_at<'l>(library: &'l Library, path: &Path) -> Result<Vec<Found<'l>>, Fai
 
 /// The item of a server's tool.
 pub(super) struct ToolItem<'l> {
-    pub(super) found: Found<'l>,
+    pub(super) found: ItemFile<'l>,
     /// Name of the tool on the server.
     pub(super) tool: String,
     pub(super) pin: Pin,

@@ -60,9 +60,9 @@ fn row(library: &Library, name: &str, space: Space, read: Result<ServerConfig, F
 
 /// Command or URL of the server, without resolving variables.
 fn target(transport: &Transport) -> String {
-    let text = |source: &Source| match source {
-        Source::Text(text) => text.clone(),
-        Source::Vault { name, .. } => format!("{{vault: {name}}}"),
+    let text = |source: &ConfigValue| match source {
+        ConfigValue::Text(text) => text.clone(),
+        ConfigValue::Vault { name, .. } => format!("{{vault: {name}}}"),
     };
     match transport {
         Transport::Stdio { command, args, .. } => {

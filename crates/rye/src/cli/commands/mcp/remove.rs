@@ -38,7 +38,7 @@ pub(crate) fn run(args: &RemoveArgs, context: &Context) -> Outcome {
             fs::remove_file(path).at("remove", path)?;
         }
         // Fails if the directory contains other files, which stay.
-        let _ = fs::remove_dir(root.path_of(&format!("tools/mcp/{name}")));
+        let _ = fs::remove_dir(root.path_to(&format!("tools/mcp/{name}")));
         return Ok(Box::new(RemoveReport {
             name: name.to_owned(),
             space,

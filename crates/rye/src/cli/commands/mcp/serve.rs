@@ -54,7 +54,7 @@ fn runtime(single_client: bool) -> Result<tokio::runtime::Runtime, Failure> {
         tokio::runtime::Builder::new_multi_thread()
     };
     if !single_client {
-        builder.worker_threads(http::threads());
+        builder.worker_threads(http::worker_threads());
     }
     let runtime = builder.enable_io().enable_time().build();
     runtime.map_err(|error| unable("serve", error))
@@ -135,8 +135,9 @@ fn http_options(args: &ServeArgs, address: SocketAddr) -> Result<http::Options, 
     let is_loopback = address.ip().is_loopback();
     if tokens.is_empty() && !is_loopback {
         let message = format!("{address} is not a loopback address, so a token is required");
-        return Err(Failure::new(Exit::Usage, "no_token", message)
-            .hint("openssl rand -hex 32 >tokens && rye mcp serve --token-file tokens --http ADDR"));
+        return Err(Failure::new(Exit::Usage, "no_token", message).hint(
+            "openssl rand -hex 32 >tokens && rye mcp serve --token-file tokens --http ADDR",
+        ));
     }
     Ok(http::Options {
         tokens,

@@ -50,16 +50,20 @@ fn read(printer: Printer) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     let outcome = io::stdin().take(MAX_INPUT + 1).read_to_end(&mut bytes);
     drop(done);
-    outcome.map_err(|error| {
-        Failure::failed("io", format!("cannot read standard input: {error}"))
-    })?;
+    outcome
+        .map_err(|error| Failure::failed("io", format!("cannot read standard input: {error}")))?;
     if bytes.len() as u64 > MAX_INPUT {
-        let message = format!("standard input is larger than {} MiB", MAX_INPUT / 1024 / 1024);
+        let message = format!(
+            "standard input is larger than {} MiB",
+            MAX_INPUT / 1024 / 1024
+        );
         return Err(Failure::usage(message).hint("head -c 1000000 FILE | rye prompt"));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Failure::usage(format!("standard input is not UTF-8: invalid byte at offset {at}"))
+        Failure::usage(format!(
+            "standard input is not UTF-8: invalid byte at offset {at}"
+        ))
     })
 }
 

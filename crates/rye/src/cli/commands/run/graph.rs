@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lillux::process::Killed;
 use rye_engine::protocol::{Gate, GateStatus, Resolution, short_id};
-use rye_graph::{Found, Line, RecordError, Run, Runs, Standing, Status};
+use rye_graph::{JournalLine, RecordError, RunHandle, RunRecord, RunState, RunStatus, RunStore};
 use serde_json::{Value, json};
 
 use super::{GRACE, POLL_INTERVAL};
@@ -21,13 +21,13 @@ use crate::cli::table::Cell;
 
 /// The runs of the current project without nested runs, and those that were started in the
 /// background of other projects.
-pub(super) fn all(background: &[super::Run], context: &Context) -> Result<Vec<Run>, Failure> {
+pub(super) fn all(background: &[super::Run], context: &Context) -> Result<Vec<RunRecord>, Failure> {
     let here = context.settings.project();
-    let all = Runs::of(here).all()?.into_iter();
+    let all = RunStore::new(here).all()?.into_iter();
     // Nested runs have a dot in their id.
     let own = all.filter(|run| !run.id.contains('.'));
     let others = background.iter().filter(|run| run.request.project != here);
-    let others = others.filter_map(|run| Runs::of(&run.request.project).find(&run.id).ok());
+    let others = others.filter_map(|run| RunStore::new(&run.request.project).find(&run.id).ok());
     Ok(own
         .chain(others)
         .filter_map(|run| run.read().ok())
@@ -38,18 +38,18 @@ pub(super) fn all(background: &[super::Run], context: &Context) -> Result<Vec<Ru
 pub(super) fn find_for_background(
     run: &super::Run,
     context: &Context,
-) -> Result<Option<Found>, Failure> {
+) -> Result<Option<RunHandle>, Failure> {
     match find(&run.id, context)? {
         None if run.request.project != context.settings.project() => {
-            Ok(Runs::of(&run.request.project).find(&run.id).ok())
+            Ok(RunStore::new(&run.request.project).find(&run.id).ok())
         }
         found => Ok(found),
     }
 }
 
 /// Finds a run of the current project by its id, or a unique prefix or suffix.
-pub(super) fn find(id: &str, context: &Context) -> Result<Option<Found>, Failure> {
-    match Runs::of(context.settings.project()).find(id) {
+pub(super) fn find(id: &str, context: &Context) -> Result<Option<RunHandle>, Failure> {
+    match RunStore::new(context.settings.project()).find(id) {
         Ok(found) => Ok(Some(found)),
         Err(RecordError::NotFound(_)) => Ok(None),
         Err(error) => Err(error.into()),
@@ -57,13 +57,13 @@ pub(super) fn find(id: &str, context: &Context) -> Result<Option<Found>, Failure
 }
 
 /// Like [`find`], with the failure to return if there is no such run.
-pub(super) fn find_or(id: &str, failure: Failure, context: &Context) -> Result<Found, Failure> {
+pub(super) fn find_or(id: &str, failure: Failure, context: &Context) -> Result<RunHandle, Failure> {
     find(id, context)?.ok_or(failure)
 }
 
 /// Whether the background process is what to cancel. A graph that was started in the background
 /// may have been resumed elsewhere, or may have ended while its process still exits.
-pub(super) fn is_in_background(found: &Found, run: &super::Run) -> Result<bool, Failure> {
+pub(super) fn is_in_background(found: &RunHandle, run: &super::Run) -> Result<bool, Failure> {
     let is_running = run.state() == super::State::Running;
     Ok(match found.clone().read()?.state() {
         RunState::Ended(RunStatus::Completed) => false,
@@ -77,18 +77,18 @@ pub(super) fn timestamp(millis: i64) -> String {
     lillux::time::seconds(millis.div_euclid(1000))
 }
 
-pub(super) fn standing_cell(standing: RunState) -> Cell {
-    let style = match standing {
+pub(super) fn state_cell(state: RunState) -> Cell {
+    let style = match state {
         RunState::Running | RunState::Waiting => HELP,
         RunState::Ended(RunStatus::Completed) => GOOD,
         RunState::Ended(RunStatus::Failed | RunStatus::TimedOut) => BAD,
         RunState::Ended(_) | RunState::Lost => WARN,
     };
-    Cell::styled(style, standing.as_str())
+    Cell::styled(style, state.as_str())
 }
 
 /// A run as JSON.
-pub(super) fn run_json(run: &Run) -> Value {
+pub(super) fn run_json(run: &RunRecord) -> Value {
     json!({
         "id": run.id(),
         "state": run.state().as_str(),
@@ -103,7 +103,7 @@ pub(super) fn run_json(run: &Run) -> Value {
 
 pub(super) fn status(run: RunRecord, context: &Context) -> Outcome {
     let trust = trust(run.found().project(), context)?;
-    let gates = run.questions().map(|question| {
+    let gates = run.gate_files().map(|question| {
         let status = question.status(&trust);
         (question.gate, status)
     });
@@ -117,7 +117,7 @@ pub(super) fn status(run: RunRecord, context: &Context) -> Outcome {
 }
 
 struct GraphStatus {
-    run: Run,
+    run: RunRecord,
     /// The gates of the run, with their current status.
     gates: Vec<(Gate, GateStatus)>,
     /// The project, if it is not the current one.
@@ -149,7 +149,7 @@ impl Report for GraphStatus {
             let name = paint(DIM, format!("{name:<8}"));
             page.line(format_args!("  {name} {}", sanitize(value)));
         };
-        field("state", run.standing().as_str());
+        field("state", run.state().as_str());
         field("graph", run.graph());
         if let Some(project) = &self.other_project {
             field("project", &project.display().to_string());
@@ -174,7 +174,7 @@ impl Report for GraphStatus {
             }
         }
         field("record", &run.found().events().display().to_string());
-        let state = Value::Object(run.state().clone());
+        let state = Value::Object(run.graph_state().clone());
         let shown = run.output().unwrap_or(&state);
         let text = serde_json::to_string_pretty(shown).unwrap_or_default();
         page.line("");
@@ -182,12 +182,12 @@ impl Report for GraphStatus {
     }
 
     fn next_command(&self) -> Option<String> {
-        match self.run.standing() {
-            Standing::Ended(Status::Completed) => None,
-            Standing::Running | Standing::Waiting => {
+        match self.run.state() {
+            RunState::Ended(RunStatus::Completed) => None,
+            RunState::Running | RunState::Waiting => {
                 Some(format!("rye run tail {} --follow", short_id(self.run.id())))
             }
-            Standing::Lost | Standing::Ended(_) => {
+            RunState::Lost | RunState::Ended(_) => {
                 Some(resume_command(self.run.id(), self.other_project.as_deref()))
             }
         }
@@ -202,7 +202,7 @@ pub(super) fn tail(
     context: &Context,
 ) -> Outcome {
     if context.printer.json {
-        let lines: Vec<&Line> = run.lines().iter().collect();
+        let lines: Vec<&JournalLine> = run.lines().iter().collect();
         let run = run_json(run);
         return Ok(Box::new(Tail(json!({ "run": run, "lines": lines }))));
     }
@@ -212,7 +212,7 @@ pub(super) fn tail(
     loop {
         // Read the state first: lines written before the end are then printed below.
         let is_starting = background.is_some_and(|run| run.state() == super::State::Running);
-        let is_over = !current.standing().is_live() && !is_starting;
+        let is_over = !current.state().is_live() && !is_starting;
         let mut text = String::new();
         for line in current.lines().iter().skip(printed).filter_map(describe) {
             text.push_str(&line);
@@ -237,11 +237,11 @@ pub(super) fn tail(
 
 /// Cancels a run: signals the process that runs it. The process completes its step and saves the
 /// state.
-pub(super) fn cancel(found: Found, context: &Context) -> Outcome {
+pub(super) fn cancel(found: RunHandle, context: &Context) -> Outcome {
     let run = found.clone().read()?;
     let id = short_id(run.id());
-    if !run.standing().is_live() {
-        let message = format!("run {id} has already ended: {}", run.standing().as_str());
+    if !run.state().is_live() {
+        let message = format!("run {id} has already ended: {}", run.state().as_str());
         let failure = Failure::failed("not_running", message);
         return Err(failure.hint(format!("rye run status {id}")));
     }

@@ -19,7 +19,7 @@ pub(super) struct List {
 
 impl List {
     /// A graph run in the background appears once, with its own record, which says more.
-    pub(super) fn new(mut background: Vec<Run>, graphs: Vec<rye_graph::Run>) -> Self {
+    pub(super) fn new(mut background: Vec<Run>, graphs: Vec<rye_graph::RunRecord>) -> Self {
         background.retain(|run| graphs.iter().all(|it| it.id() != run.id));
         Self { background, graphs }
     }
@@ -48,7 +48,7 @@ impl Report for List {
             })
             .collect();
         rows.extend(self.graphs.iter().map(|run| {
-            let state = graph::standing_cell(run.state());
+            let state = graph::state_cell(run.state());
             (
                 graph::timestamp(run.started_at()),
                 run.id(),

@@ -8,7 +8,7 @@ use crate::cli::failure::Failure;
 /// A run, by its more detailed record.
 pub(super) enum FoundRun {
     /// The graph's own record, and the background record if there is one.
-    Graph(Box<rye_graph::Run>, Option<Box<Run>>),
+    Graph(Box<rye_graph::RunRecord>, Option<Box<Run>>),
     Background(Box<Run>),
 }
 

@@ -25,7 +25,6 @@ use crate::cli::failure::Failure;
 use crate::cli::lookup::{find_id, not_found};
 use crate::cli::printer::Outcome;
 
-
 /// How long a run may be without a process before it counts as lost.
 const STARTING: Duration = Duration::from_secs(10);
 
@@ -70,9 +69,9 @@ impl RunRequest {
             project: context.settings.project().to_owned(),
             started_at: time::now().iso,
             requested_by: match request.approval {
-                Approval::Asked => Requester::Person,
+                Approval::ByUser => Requester::Person,
                 // An approval covers one call, not a run that starts later.
-                Approval::Missing | Approval::OfChain(_) | Approval::OfCall { .. } => {
+                Approval::None | Approval::ForChain(_) | Approval::ForCall { .. } => {
                     Requester::Client
                 }
             },
@@ -92,8 +91,8 @@ impl RunRequest {
         let mut request = Request::new(tool).parameters(self.parameters);
         request.timeout = timeout.and_then(Result::ok);
         request.approval = match self.requested_by {
-            Requester::Person => Approval::Asked,
-            Requester::Client => Approval::Missing,
+            Requester::Person => Approval::ByUser,
+            Requester::Client => Approval::None,
         };
         Ok(request)
     }

@@ -110,9 +110,10 @@ impl Report for CompactionReport {
 
     fn next_command(&self) -> Option<String> {
         match &self.result {
-            CompactionResult::Compacted { .. } => {
-                Some(format!("rye session compact {} --undo", self.session.short()))
-            }
+            CompactionResult::Compacted { .. } => Some(format!(
+                "rye session compact {} --undo",
+                self.session.short()
+            )),
             _ => None,
         }
     }

@@ -113,8 +113,12 @@ impl Content<'_> {
         out: W,
         archives: Vec<Archive>,
     ) -> Result<(W, Exported), TransferError> {
-        let all: BTreeSet<Hash> = archives.iter().flat_map(named).collect();
-        let required: BTreeSet<Hash> = archives.iter().flat_map(needed).map(|it| it.0).collect();
+        let all: BTreeSet<Hash> = archives.iter().flat_map(referenced_blobs).collect();
+        let required: BTreeSet<Hash> = archives
+            .iter()
+            .flat_map(required_blobs)
+            .map(|it| it.0)
+            .collect();
         let mut exported = Exported {
             file: PathBuf::new(),
             next: "rye session verify ",

@@ -44,6 +44,9 @@ impl Report for ForkedSession {
     }
 
     fn next_command(&self) -> Option<String> {
-        Some(format!("rye prompt --session {} 'your prompt'", self.0.short()))
+        Some(format!(
+            "rye prompt --session {} 'your prompt'",
+            self.0.short()
+        ))
     }
 }

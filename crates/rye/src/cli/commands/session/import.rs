@@ -22,8 +22,8 @@ use crate::cli::failure::{Exit, Failure};
 use crate::cli::page::{BAD, Page, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
 
-/// How many faults of a file are listed.
-const MAX_FAULTS: usize = 10;
+/// How many findings of a file are listed.
+const MAX_FINDINGS: usize = 10;
 
 pub(crate) fn import(args: &ImportSessionArgs, context: &Context) -> Outcome {
     let bad = |error: TransferError| transfer_failure(&args.file, &error);
@@ -32,8 +32,8 @@ pub(crate) fn import(args: &ImportSessionArgs, context: &Context) -> Outcome {
     let library = context.library()?;
     let trust = library.trust();
     let verified = verify_file(&args.file, &transfer, |name| trusted_key(&trust, name));
-    let faults = verified.describe_faults();
-    if !faults.is_empty() && !args.allow_unverified {
+    let findings = verified.describe_findings();
+    if !findings.is_empty() && !args.allow_unverified {
         return Err(unverified_failure(&args.file, &verified));
     }
     with_engine(context, EngineOptions::default(), async |engine| {
@@ -41,22 +41,22 @@ pub(crate) fn import(args: &ImportSessionArgs, context: &Context) -> Outcome {
         file.rewind().map_err(|error| bad(error.into()))?;
         import_blobs(engine, &file, bad).await?;
         let key = |name: &str| trusted_key(&trust, name);
-        let imported = import_sessions(engine, transfer, faults, key).await?;
+        let imported = import_sessions(engine, transfer, findings, key).await?;
         Ok(Box::new(imported) as Box<dyn Report>)
     })
 }
 
 /// The refusal to import a file that fails verification.
 fn unverified_failure(path: &Path, verified: &VerifyReport) -> Failure {
-    let faults = verified.describe_faults();
-    let listed = faults.len().min(MAX_FAULTS);
+    let findings = verified.describe_findings();
+    let listed = findings.len().min(MAX_FINDINGS);
     let mut message = format!(
         "cannot verify {}: {}",
         path.display(),
-        faults[..listed].join("; ")
+        findings[..listed].join("; ")
     );
-    if faults.len() > listed {
-        let _ = write!(message, "; and {} more", faults.len() - listed);
+    if findings.len() > listed {
+        let _ = write!(message, "; and {} more", findings.len() - listed);
     }
     let failure = Failure::new(Exit::Integrity, "unverified", message);
     let file = lillux::shell_word(path);
@@ -158,7 +158,7 @@ fn already_exists(id: &SessionId) -> Failure {
 struct Imported {
     sessions: Vec<SessionId>,
     /// Decisions that do not count here.
-    untrusted: Vec<Doubt>,
+    untrusted: Vec<UntrustedDecision>,
     /// Why the sessions could not be verified; empty if they were.
     unverified: Vec<String>,
     /// Number of imported blobs.
@@ -170,7 +170,7 @@ struct Imported {
 impl Imported {
     fn reopened(&self) -> usize {
         let untrusted = self.untrusted.iter();
-        untrusted.filter(|it| it.is_asked_again).count()
+        untrusted.filter(|it| it.is_reopened).count()
     }
 }
 
@@ -179,7 +179,7 @@ impl Report for Imported {
         let untrusted = self
             .untrusted
             .iter()
-            .map(|it| json!({ "gate": it.gate, "why": it.why, "reopened": it.is_asked_again }));
+            .map(|it| json!({ "gate": it.gate, "reason": it.reason, "reopened": it.is_reopened }));
         let untrusted: Vec<_> = untrusted.collect();
         json!({
             "sessions": self.sessions,
@@ -209,15 +209,14 @@ impl Report for Imported {
             let what = count(reopened, "gate", "gates");
             page.line(format_args!("{what} reopened:"));
         }
-        for decision in self.untrusted.iter().filter(|it| it.is_asked_again) {
-            let why = sanitize(&decision.why);
+        for decision in self.untrusted.iter().filter(|it| it.is_reopened) {
+            let why = sanitize(&decision.reason);
             page.line(format_args!("  {}: {why}", decision.gate.short()));
         }
         let ignored = self.untrusted.len() - reopened;
         if ignored > 0 {
             let what = count(ignored, "session-wide approval", "session-wide approvals");
             page.line(format_args!("{what} ignored: not signed by a trusted key"));
-        }
         }
     }
 

@@ -34,10 +34,10 @@ pub(crate) fn verify(args: &VerifySessionArgs, context: &Context) -> Outcome {
         with_engine(context, EngineOptions::default(), async |engine| {
             let id = find_session(engine, &args.source).await?;
             let archives = engine.export(&id).await.map_err(altered)?;
-            let found = engine.look_at_blobs(&archives).await;
+            let found = engine.blob_statuses(&archives).await;
             Ok(Input {
                 archives,
-                file_fault: None,
+                file_finding: None,
                 blobs: found,
             })
         })?
@@ -49,22 +49,22 @@ pub(crate) fn verify(args: &VerifySessionArgs, context: &Context) -> Outcome {
 struct Input {
     archives: Vec<Archive>,
     /// What is wrong with the signature of the file.
-    file_fault: Option<Fault>,
+    file_finding: Option<Finding>,
     /// State of the required blobs.
-    blobs: BTreeMap<Hash, Kept>,
+    blobs: BTreeMap<Hash, BlobStatus>,
 }
 
 impl Input {
     /// Checks seals, receipts, rows and blobs.
     fn verify(&self, key: impl Fn(&str) -> Option<PublicKey>) -> VerifyReport {
         let mut report = VerifyReport::default();
-        let verdicts = proof::check_all(&self.archives, key);
+        let verdicts = audit::check_all(&self.archives, key);
         for (archive, mut verdict) in self.archives.iter().zip(verdicts) {
             audit::check_blobs(archive, &mut verdict, |hash| {
                 self.blobs.get(hash).copied().unwrap_or(BlobStatus::Missing)
             });
             if report.sessions.is_empty() {
-                verdict.faults.extend(self.file_fault.clone());
+                verdict.findings.extend(self.file_finding.clone());
             }
             report.sessions.push((archive.session.id.clone(), verdict));
         }
@@ -105,34 +105,34 @@ pub(super) fn verify_file(
     for (_, verdict) in &mut report.sessions {
         let is_missing_blob =
             |it: &Finding| it.kind == FindingKind::Missing && it.location.starts_with(SCHEME);
-        verdict.findings.retain(|fault| !is_missing_blob(fault));
+        verdict.findings.retain(|finding| !is_missing_blob(finding));
     }
     report
 }
 
 impl Input {
-    /// The content of a file, with a fault if its signature is missing or wrong.
+    /// The content of a file, with a finding if its signature is missing or wrong.
     fn from_file(
         path: &Path,
         transfer: &Transfer,
         key: &impl Fn(&str) -> Option<PublicKey>,
     ) -> Self {
-        let fault = |trouble, why: String| {
-            Some(Fault {
-                trouble,
-                place: path.display().to_string(),
-                why,
+        let finding = |kind, reason: String| {
+            Some(Finding {
+                kind,
+                location: path.display().to_string(),
+                reason,
             })
         };
-        let file_fault = match &transfer.signed_by {
-            None => fault(Trouble::Signature, "the file is not signed".to_owned()),
+        let file_finding = match &transfer.signed_by {
+            None => finding(FindingKind::Signature, "the file is not signed".to_owned()),
             Some(signed) => match key(&signed.key) {
                 None => {
                     let why = format!("signed by {}, which is not trusted", signed.key);
-                    fault(Trouble::UnknownKey, why)
+                    finding(FindingKind::UnknownKey, why)
                 }
                 Some(public) if signed.is_by(&public) => None,
-                Some(_) => fault(Trouble::Signature, "the signature is wrong".to_owned()),
+                Some(_) => finding(FindingKind::Signature, "the signature is wrong".to_owned()),
             },
         };
         let required = transfer.archives.iter().flat_map(required_blobs);
@@ -140,7 +140,7 @@ impl Input {
         let blobs = required.map(|(hash, _)| find(hash)).collect();
         Self {
             archives: transfer.archives.clone(),
-            file_fault,
+            file_finding,
             blobs,
         }
     }
@@ -166,16 +166,22 @@ pub(super) struct VerifyReport {
 }
 
 impl VerifyReport {
-    /// All faults, a line each.
-    pub(super) fn describe_faults(&self) -> Vec<String> {
-        let line =
-            |fault: &Finding| format!("{} {}: {}", word(fault.kind), fault.location, fault.reason);
-        self.faults().map(line).collect()
+    /// All findings, a line each.
+    pub(super) fn describe_findings(&self) -> Vec<String> {
+        let line = |finding: &Finding| {
+            format!(
+                "{} {}: {}",
+                kind_name(finding.kind),
+                finding.location,
+                finding.reason
+            )
+        };
+        self.findings().map(line).collect()
     }
 
-    /// Whether all faults are signatures by keys that are not trusted here.
+    /// Whether all findings are signatures by keys that are not trusted here.
     pub(super) fn has_only_unknown_keys(&self) -> bool {
-        self.faults().all(|it| it.trouble == Trouble::UnknownKey)
+        self.findings().all(|it| it.kind == FindingKind::UnknownKey)
     }
 
     fn unsealed(&self) -> usize {
@@ -185,7 +191,7 @@ impl VerifyReport {
             .sum()
     }
 
-    fn faults(&self) -> impl Iterator<Item = &Finding> {
+    fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.sessions
             .iter()
             .flat_map(|(_, verdict)| &verdict.findings)
@@ -195,20 +201,20 @@ impl VerifyReport {
 impl Report for VerifyReport {
     fn json(&self) -> Value {
         let sessions = self.sessions.iter().map(|(id, verdict)| {
-            let faults = verdict.faults.iter().map(|fault| {
-                json!({ "kind": word(fault.trouble), "location": fault.place, "why": fault.why })
+            let findings = verdict.findings.iter().map(|finding| {
+                json!({ "kind": kind_name(finding.kind), "location": finding.location, "reason": finding.reason })
             });
             json!({
                 "session": id,
                 "entries": verdict.entries,
-                "unsigned_entries": verdict.open,
+                "unsigned_entries": verdict.unsealed_entries,
                 "seals": verdict.seals,
                 "receipts": verdict.receipts,
                 "blobs": verdict.blobs,
                 "keys": verdict.keys,
                 "sealed_at": verdict.sealed_at,
                 "unsealed": verdict.unsealed_rows,
-                "faults": faults.collect::<Vec<_>>(),
+                "findings": findings.collect::<Vec<_>>(),
             })
         });
         json!({ "sessions": sessions.collect::<Vec<_>>() })
@@ -218,7 +224,7 @@ impl Report for VerifyReport {
         for (id, verdict) in &self.sessions {
             let state = if verdict.is_verified() {
                 paint(GOOD, "verified")
-            } else if verdict.faults.is_empty() {
+            } else if verdict.findings.is_empty() {
                 paint(WARN, "verified up to the last seal")
             } else if verdict.is_unsigned() {
                 paint(BAD, "not signed")
@@ -254,34 +260,34 @@ impl Report for VerifyReport {
             if *open > 0 {
                 page.line(format_args!("  {open} of them in a running turn"));
             }
-            if !verdict.unsealed.is_empty() {
+            if !verdict.unsealed_rows.is_empty() {
                 let since = verdict.sealed_at.map(timestamp);
                 page.line(format_args!(
                     "  {} since {}:",
                     paint(WARN, "unsealed changes"),
                     since.unwrap_or_else(|| "the beginning".to_owned())
                 ));
-                for row in &verdict.unsealed {
+                for row in &verdict.unsealed_rows {
                     page.line(format_args!("    {}", sanitize(row)));
                 }
             }
-            for fault in &verdict.faults {
-                let (word, why) = (word(fault.trouble), sanitize(&fault.why));
+            for finding in &verdict.findings {
+                let (kind, reason) = (kind_name(finding.kind), sanitize(&finding.reason));
                 page.line(format_args!(
-                    "  {} {}: {why}",
-                    paint(BAD, word),
-                    sanitize(&fault.place)
+                    "  {} {}: {reason}",
+                    paint(BAD, kind),
+                    sanitize(&finding.location)
                 ));
             }
         }
     }
 
     fn failure(&self) -> Option<Failure> {
-        let faults = self.faults().count();
-        if faults == 0 && self.unsealed() == 0 {
+        let findings = self.findings().count();
+        if findings == 0 && self.unsealed() == 0 {
             return None;
         }
-        if faults == 0 {
+        if findings == 0 {
             let message = "some changes are not sealed: a turn is running, or its host died";
             let failure = Failure::new(Exit::Integrity, "unsealed", message);
             let id = self.sessions.first().map(|it| it.0.short().to_owned());
@@ -289,12 +295,10 @@ impl Report for VerifyReport {
         }
         let mut faulty = self.sessions.iter().filter(|it| !it.1.findings.is_empty());
         let unsigned = faulty.all(|(_, verdict)| verdict.is_unsigned());
-        let message = match faults {
-            _ if unsigned => {
-                "the session is not signed, so it cannot be verified".to_owned()
-            }
-            1 => "1 fault: the session was altered".to_owned(),
-            many => format!("{many} faults: the session was altered"),
+        let message = match findings {
+            _ if unsigned => "the session is not signed, so it cannot be verified".to_owned(),
+            1 => "verification failed: 1 finding".to_owned(),
+            many => format!("verification failed: {many} findings"),
         };
         let failure = Failure::new(Exit::Integrity, "integrity", message);
         let unknown = self.has_only_unknown_keys();
@@ -312,8 +316,8 @@ fn timestamp(at: Millis) -> String {
     lillux::time::seconds((at.0 / 1000).cast_signed())
 }
 
-fn word(trouble: FindingKind) -> &'static str {
-    match trouble {
+fn kind_name(kind: FindingKind) -> &'static str {
+    match kind {
         FindingKind::Altered => "altered",
         FindingKind::Missing => "missing",
         FindingKind::Added => "added",

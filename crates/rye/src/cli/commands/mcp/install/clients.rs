@@ -140,7 +140,8 @@ impl Client {
 }
 
 fn split(command: &[String]) -> (&str, &[String]) {
-    command.split_first()
+    command
+        .split_first()
         .map_or(("", command), |(first, rest)| (first.as_str(), rest))
 }
 
