@@ -67,7 +67,7 @@ fn content(number: u32) -> (String, Vec<u8>) {
         .cycle()
         .take(SIZE)
         .collect();
-    (Hash::of(&bytes).to_hex(), bytes)
+    (Hash::digest(&bytes).to_hex(), bytes)
 }
 
 /// A store of the same layout without checks.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use lillux::Hash;
-use lillux::durable::Existing;
+use lillux::durable::IfExists;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_executor::{Executor, Request, Roots, Status, dependency_scopes};
@@ -104,7 +104,7 @@ impl Fixture {
             directory.path().join("project"),
             directory.path().join("user"),
         );
-        let key = UserKeys::new(&user).generate("bench", Existing::Refuse)?;
+        let key = UserKeys::new(&user).generate("bench", IfExists::Fail)?;
         let tools = project.join(".ai/tools");
         let tool = tools.join("say.sh");
         let text = "# executor_id: rye/core/runtimes/bash/bash\n# version: \"1.0.0\"\n\
@@ -212,7 +212,7 @@ impl Fixture {
         let files = [&self.tool, &self.trust];
         files
             .into_iter()
-            .map(|file| Ok(Hash::of(fs::read(file)?)))
+            .map(|file| Ok(Hash::digest(fs::read(file)?)))
             .collect()
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use lillux::durable::Existing;
+use lillux::durable::IfExists;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_executor::{Executor, Request, Roots, Status};
@@ -228,7 +228,7 @@ impl Fixture {
             directory.path().join("project"),
             directory.path().join("user"),
         );
-        let key = UserKeys::new(&user).generate("bench", Existing::Refuse)?;
+        let key = UserKeys::new(&user).generate("bench", IfExists::Fail)?;
         let tools: PathBuf = project.join(".ai/tools");
         write_signed(
             &tools.join("lib/nothing.yaml"),

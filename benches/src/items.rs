@@ -9,7 +9,7 @@ use std::thread;
 
 use anyhow::{Context, Result, ensure};
 use lillux::Hash;
-use lillux::durable::Existing;
+use lillux::durable::IfExists;
 use lillux::keys::{PublicKey, Signature, SigningKey};
 use rye_items::signature::{self, Binding};
 use rye_items::{CommentStyle, ItemKind, Library, Options, SYSTEM, Space, UserKeys};
@@ -102,7 +102,7 @@ impl Tree {
     fn new() -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let user = directory.path().join("user");
-        let key = UserKeys::new(&user).generate("bench", Existing::Refuse)?;
+        let key = UserKeys::new(&user).generate("bench", IfExists::Fail)?;
         let mut files = Vec::new();
         for number in 0..FILES {
             let relative = format!("tools/group{}/tool{number}.py", number % 100);
@@ -118,7 +118,7 @@ impl Tree {
             )?;
             fs::create_dir_all(path.parent().context("no directory")?)?;
             fs::write(&path, signed)?;
-            files.push((path, key.sign(&Hash::of(text.as_bytes()))));
+            files.push((path, key.sign(&Hash::digest(text.as_bytes()))));
         }
         Ok(Self {
             directory,
@@ -139,7 +139,7 @@ impl Tree {
                     .iter()
                     .position(|b| *b == b'\n')
                     .map_or(0, |end| end + 1);
-                public.verify(&Hash::of(&bytes[start..]), signature)?;
+                public.verify(&Hash::digest(&bytes[start..]), signature)?;
             }
             Ok(())
         };

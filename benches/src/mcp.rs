@@ -63,7 +63,7 @@ impl Fixture {
         let config = json!({ "command": "python3", "args": [script] });
         let server = ServerSpec {
             id: "mcp/servers/minimal".to_owned(),
-            hash: Hash::of(config.to_string()),
+            hash: Hash::digest(config.to_string()),
             config: ServerConfig::parse(&config).map_err(|why| anyhow!(why))?,
             project: directory.path().to_owned(),
             environment: std::env::vars().collect::<BTreeMap<_, _>>(),

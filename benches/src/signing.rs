@@ -20,7 +20,7 @@ const GOAL: f64 = 1.2;
 pub fn run() -> Result<Vec<Row>> {
     let ours = SigningKey::generate()?;
     let bare = to_dalek_key(&ours)?;
-    let hash = Hash::of(b"message");
+    let hash = Hash::digest(b"message");
     let signature = ours.sign(&hash);
     Ok(vec![
         signing(&ours, &bare, &hash),

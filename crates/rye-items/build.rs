@@ -78,7 +78,7 @@ fn main() {
         fs::create_dir_all(place.parent().expect("it is in a folder"))
             .expect("a folder can be made");
         fs::write(&place, &signed).expect("a signed file can be written");
-        let hash = Hash::of(&signed);
+        let hash = Hash::digest(&signed);
         let _ = writeln!(all, "{hash} {path}");
         let _ = writeln!(
             list,
@@ -86,7 +86,7 @@ fn main() {
             place.display().to_string()
         );
     }
-    let hash = Hash::of(all);
+    let hash = Hash::digest(all);
     signatures.sort_unstable();
     let code = format!(
         "/// The system space, signed when this was built.\n\
@@ -130,7 +130,7 @@ fn time() -> String {
     let epoch = env::var("SOURCE_DATE_EPOCH")
         .ok()
         .and_then(|text| text.parse().ok());
-    epoch.map_or_else(lillux::time::now_seconds, lillux::time::seconds)
+    epoch.map_or_else(lillux::time::now_rfc3339, lillux::time::format_rfc3339)
 }
 
 fn collect(space: &Path, folder: &Path, files: &mut BTreeMap<String, Vec<u8>>) {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use lillux::Hash;
-use lillux::durable::Existing;
+use lillux::durable::IfExists;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_engine::audit;
@@ -60,7 +60,7 @@ impl Fixture {
     fn new() -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let user = directory.path().join("user");
-        let key = UserKeys::new(&user).generate("bench", Existing::Refuse)?;
+        let key = UserKeys::new(&user).generate("bench", IfExists::Fail)?;
         let tools = directory.path().join("project/.ai/tools");
         let say = "# executor_id: rye/core/runtimes/bash/bash\n# version: \"1.0.0\"\n\
                    # risk_level: low\necho '{}'\n";
@@ -241,14 +241,14 @@ fn verifying() -> Result<Row> {
     let texts = texts?;
     let signed: Vec<_> = (0..VERIFIED_TURNS)
         .map(|number| {
-            let hash = Hash::of(number.to_string());
+            let hash = Hash::digest(number.to_string());
             (hash, key.sign(&hash))
         })
         .collect();
     let public = key.public();
     let baseline = || {
         for text in &texts {
-            std::hint::black_box(Hash::of(text));
+            std::hint::black_box(Hash::digest(text));
         }
         for (hash, signature) in &signed {
             public.verify(hash, signature)?;

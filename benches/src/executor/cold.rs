@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use lillux::durable::Existing;
+use lillux::durable::IfExists;
 use rye_items::UserKeys;
 use tempfile::TempDir;
 
@@ -77,7 +77,7 @@ impl Fixture {
         let project = directory.path().join("project");
         let tools = project.join(".ai/tools");
         let key =
-            UserKeys::new(&directory.path().join("user")).generate("bench", Existing::Refuse)?;
+            UserKeys::new(&directory.path().join("user")).generate("bench", IfExists::Fail)?;
         write_signed(&tools.join("greet.py"), PYTHON, &key)?;
         let bash = "executor_id: rye/core/runtimes/bash/bash\n";
         let command = format!("version: \"1.0.0\"\n{bash}config: {{ command: \"{COMMAND}\" }}\n");

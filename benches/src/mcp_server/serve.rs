@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use axum::serve::ListenerExt as _;
-use lillux::durable::Existing;
+use lillux::durable::IfExists;
 use lillux::process::Supervisor;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ListToolsResult,
@@ -163,7 +163,7 @@ impl NoopGateway {
             directory.path().join("project"),
             directory.path().join("user"),
         );
-        let key = UserKeys::new(&user).generate("bench", Existing::Refuse)?;
+        let key = UserKeys::new(&user).generate("bench", IfExists::Fail)?;
         let tools = project.join(".ai/tools");
         let primitive = "version: \"1.0.0\"\ntool_type: primitive\nexecutor_id: null\n";
         write_signed(&tools.join("noop.yaml"), primitive, &key)?;

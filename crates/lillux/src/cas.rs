@@ -46,8 +46,8 @@ use std::sync::Arc;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use crate::durable::sync_folder;
-use crate::error::At as _;
+use crate::durable::sync_dir;
+use crate::error::PathContext as _;
 use crate::{Hash, PathError};
 
 pub use error::{CasError, Corrupted};
@@ -173,7 +173,7 @@ impl Cas {
     fn is_laid_out(&self) -> Result<bool, CasError> {
         match fs::metadata(&self.root) {
             Ok(found) if !found.is_dir() => {
-                return Err(CasError::RootNotFolder {
+                return Err(CasError::RootNotDirectory {
                     root: self.root.to_path_buf(),
                 });
             }
@@ -192,7 +192,7 @@ impl Cas {
         for name in Kind::ALL.map(Kind::folder).into_iter().chain([TMP]) {
             folders::make(&self.root.join(name))?;
         }
-        sync_folder(&self.root)?;
+        sync_dir(&self.root)?;
         for name in [GC_LOCK, LOCK] {
             let path = self.root.join(name);
             File::options()

@@ -59,9 +59,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::durable::{self, Existing};
+use crate::durable::{self, IfExists};
 use crate::keys::Fingerprint;
-use crate::time::now_seconds;
+use crate::time::now_rfc3339;
 
 use cipher::{ContentKey, TAG};
 use document::{Document, Recipient, SUITE, VERSION, is_label};
@@ -117,7 +117,7 @@ pub fn seal(
         })
     });
     let mut document = Document {
-        created: now_seconds(),
+        created: now_rfc3339(),
         label: label.to_owned(),
         recipients: wrapped.collect::<Result<_, cipher::Refused>>()?,
         commitment: key.commitment(),
@@ -161,7 +161,7 @@ impl Envelope {
 
     /// Writes the bytes to a file, whole or not at all.
     pub fn write_file(&self, path: &Path) -> Result<(), WriteError> {
-        durable::write(path, &self.to_bytes(), 0o644, Existing::Replace)
+        durable::write(path, &self.to_bytes(), 0o644, IfExists::Replace)
     }
 
     /// Opens it, and insists on the label where one is expected.
@@ -185,7 +185,7 @@ impl Envelope {
             content_key.decrypt(&document.ciphertext, document.associated().as_bytes())?;
         // Last, when the label is known to be the sender's.
         match expected_label {
-            Some(expected) if expected != document.label => Err(OpenError::OtherLabel {
+            Some(expected) if expected != document.label => Err(OpenError::LabelMismatch {
                 expected: expected.to_owned(),
                 found: document.label.clone(),
             }),
@@ -239,7 +239,7 @@ mod tests {
             wrapped: key.wrap(to.public()).ok().unwrap(),
         };
         let mut document = Document {
-            created: now_seconds(),
+            created: now_rfc3339(),
             label: String::new(),
             recipients: vec![recipient(&for_all, &alice), recipient(&for_bob, &bob)],
             commitment: for_all.commitment(),

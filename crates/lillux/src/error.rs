@@ -1,34 +1,34 @@
-//! The one error shape for "this path could not be used".
+//! The error of a failed operation on a path.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An operation on a path failed: what was tried, where, and why.
+/// An I/O error with the path and the action that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}: {source}", path.display())]
 pub struct PathError {
-    /// What was tried, as a verb phrase: `read`, `create the folder`.
+    /// The action that failed, as a verb phrase: `read`, `create the directory`.
     pub action: &'static str,
-    /// Where.
+    /// The path that the action was applied to.
     pub path: PathBuf,
-    /// What the operating system said.
+    /// The operating system's error.
     pub source: io::Error,
 }
 
 impl PathError {
-    /// Whether the operating system refused for lack of permission.
+    /// Whether the operating system denied permission.
     pub fn is_permission(&self) -> bool {
         self.source.kind() == io::ErrorKind::PermissionDenied
     }
 }
 
-/// Gives an I/O result its place: `fs::read(p).at("read", p)?`.
-pub trait At<T> {
-    /// Adds what was tried, and where.
+/// Adds a path to an I/O error: `fs::read(p).at("read", p)?`.
+pub trait PathContext<T> {
+    /// Turns the error into a [`PathError`] with this action and path.
     fn at(self, action: &'static str, path: impl AsRef<Path>) -> Result<T, PathError>;
 }
 
-impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
+impl<T, E: Into<io::Error>> PathContext<T> for Result<T, E> {
     fn at(self, action: &'static str, path: impl AsRef<Path>) -> Result<T, PathError> {
         self.map_err(|source| PathError {
             action,

@@ -1,4 +1,5 @@
-//! SHA-256, as a type: a [`struct@Hash`] is always 32 bytes and prints as 64 lower-case hex characters.
+//! SHA-256 as a type: a [`struct@Hash`] is 32 bytes and prints as 64 lower-case hex
+//! characters.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -6,7 +7,7 @@ use std::str::FromStr;
 
 use sha2::{Digest, Sha256};
 
-/// How much of a stream is held in memory at a time, whatever its length.
+/// Buffer size for hashing streams.
 const CHUNK: usize = 128 * 1024;
 
 /// The SHA-256 of some bytes.
@@ -14,7 +15,7 @@ const CHUNK: usize = 128 * 1024;
 /// ```
 /// use lillux::Hash;
 ///
-/// let hash = Hash::of(b"hello");
+/// let hash = Hash::digest(b"hello");
 /// assert_eq!(
 ///     hash.to_string(),
 ///     "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
@@ -25,13 +26,13 @@ const CHUNK: usize = 128 * 1024;
 pub struct Hash([u8; 32]);
 
 impl Hash {
-    /// The hash of bytes in memory.
-    pub fn of(bytes: impl AsRef<[u8]>) -> Self {
+    /// Hashes bytes in memory.
+    pub fn digest(bytes: impl AsRef<[u8]>) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The hash and length of everything a reader gives, in constant memory.
-    pub fn of_reader(mut reader: impl Read) -> io::Result<(Self, u64)> {
+    /// Reads `reader` to its end in constant memory and returns the hash and the length.
+    pub fn digest_reader(mut reader: impl Read) -> io::Result<(Self, u64)> {
         let mut hasher = Hasher::default();
         let mut buffer = vec![0; CHUNK];
         loop {
@@ -44,7 +45,7 @@ impl Hash {
         }
     }
 
-    /// From its raw 32 bytes.
+    /// Wraps 32 bytes that are already a SHA-256.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -54,7 +55,7 @@ impl Hash {
         &self.0
     }
 
-    /// The 64 hex characters, the form in which hashes are signed.
+    /// The 64 hex characters; signatures cover this form.
     pub fn to_hex(&self) -> String {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         self.0
@@ -65,7 +66,7 @@ impl Hash {
     }
 }
 
-/// A hash in the making, with the number of bytes it has seen.
+/// An incremental SHA-256 that also counts the bytes.
 #[derive(Debug, Clone, Default)]
 pub struct Hasher {
     sha: Sha256,
@@ -73,23 +74,23 @@ pub struct Hasher {
 }
 
 impl Hasher {
-    /// Takes the next bytes.
+    /// Adds bytes to the hash.
     pub fn update(&mut self, bytes: &[u8]) {
         self.sha.update(bytes);
         self.length += bytes.len() as u64;
     }
 
-    /// How many bytes it has seen.
+    /// Number of bytes hashed so far.
     pub fn len(&self) -> u64 {
         self.length
     }
 
-    /// Whether it has seen none.
+    /// Whether no bytes were hashed so far.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// The hash of all bytes seen, and how many they were.
+    /// Returns the hash and the number of bytes hashed.
     pub fn finish(self) -> (Hash, u64) {
         (Hash(self.sha.finalize().into()), self.length)
     }
@@ -107,18 +108,18 @@ impl fmt::Debug for Hash {
     }
 }
 
-/// A text that is not a hash.
+/// Error of parsing a hash.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseHashError {
-    /// The length is off.
+    /// The text does not have 64 characters.
     #[error("a hash has 64 hex characters, this has {0}")]
     Length(usize),
-    /// A character is none of `0-9a-f`.
+    /// A character is not one of `0-9a-f`.
     #[error("{found:?} at position {position} is not a lower-case hex digit")]
     NotHex {
-        /// Counted in characters, from 0.
+        /// Index in characters, from 0.
         position: usize,
-        /// The character.
+        /// The invalid character.
         found: char,
     },
 }
@@ -126,7 +127,8 @@ pub enum ParseHashError {
 impl FromStr for Hash {
     type Err = ParseHashError;
 
-    /// Reads 64 lower-case hex characters. Upper case is refused: one hash has one spelling.
+    /// Parses 64 lower-case hex characters. Upper case is rejected, so a hash has one
+    /// spelling.
     fn from_str(text: &str) -> Result<Self, ParseHashError> {
         if let Some((position, found)) = text
             .chars()
@@ -157,16 +159,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_hashes_as_the_same_bytes_in_memory() {
+    fn stream_and_memory_have_the_same_hash() {
         let bytes: Vec<u8> = (0..=250).cycle().take(CHUNK * 3 + 7).collect();
-        let (hash, length) = Hash::of_reader(bytes.as_slice()).unwrap();
-        assert_eq!(hash, Hash::of(&bytes));
+        let (hash, length) = Hash::digest_reader(bytes.as_slice()).unwrap();
+        assert_eq!(hash, Hash::digest(&bytes));
         assert_eq!(length, bytes.len() as u64);
     }
 
     #[test]
-    fn what_is_not_a_hash_says_what_is_wrong() {
-        let good = Hash::of(b"").to_hex();
+    fn parse_errors_name_the_problem() {
+        let good = Hash::digest(b"").to_hex();
         for (text, message) in [
             ("", "a hash has 64 hex characters, this has 0"),
             (&good[..63], "a hash has 64 hex characters, this has 63"),

@@ -7,18 +7,18 @@
 //!
 //! ```
 //! use lillux::Hash;
-//! use lillux::keys::{Existing, PublicKey, SigningKey};
+//! use lillux::keys::{IfExists, PublicKey, SigningKey};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;
-//! let files = SigningKey::generate()?.write_pair(&folder.path().join("signing"), Existing::Refuse)?;
+//! let files = SigningKey::generate()?.write_pair(&folder.path().join("signing"), IfExists::Fail)?;
 //!
-//! let hash = Hash::of(b"what is to be signed");
+//! let hash = Hash::digest(b"what is to be signed");
 //! let signature = SigningKey::read(&files.private)?.sign(&hash);
 //!
 //! let public = PublicKey::read(&files.public)?;
 //! assert!(public.verify(&hash, &signature).is_ok());
-//! assert!(public.verify(&Hash::of(b"something else"), &signature).is_err());
+//! assert!(public.verify(&Hash::digest(b"something else"), &signature).is_err());
 //! # Ok(())
 //! # }
 //! ```
@@ -59,11 +59,11 @@ use zeroize::Zeroizing;
 
 use crate::Hash;
 
-pub use crate::durable::Existing;
+pub use crate::durable::IfExists;
 pub use error::{Algorithm, KeyError, KeyTextError};
-pub use file::PairFiles;
+pub use file::KeyPairFiles;
 pub use fingerprint::{Fingerprint, ParseFingerprintError};
-pub use random::NoRandomness;
+pub use random::RandomnessError;
 pub use signature::{ParseSignatureError, Signature};
 
 pub(crate) use encoding::{private_from_pem, private_to_pem, public_from_pem, public_to_pem};
@@ -122,7 +122,7 @@ pub struct SigningKey {
 
 impl SigningKey {
     /// A new key from the operating system's randomness.
-    pub fn generate() -> Result<Self, NoRandomness> {
+    pub fn generate() -> Result<Self, RandomnessError> {
         Ok(Self::from_secret(&*random()?))
     }
 
@@ -139,7 +139,7 @@ impl SigningKey {
 
     /// Reads the private key of a pair. Where the public half is missing, because writing
     /// the pair was interrupted, it is written if the folder permits it.
-    pub fn read_pair(files: &PairFiles) -> Result<Self, KeyError> {
+    pub fn read_pair(files: &KeyPairFiles) -> Result<Self, KeyError> {
         let key = Self::read(&files.private)?;
         if !files.public.exists() {
             let _ = restore_public(files, || Ok(Self::read(&files.private)?.public.to_pem()));
@@ -164,7 +164,7 @@ impl SigningKey {
 
     /// Writes `private_key.pem` and `public_key.pem` into a folder, which is made
     /// if it is not there. Both are there afterwards, or the error says why not.
-    pub fn write_pair(&self, folder: &Path, existing: Existing) -> Result<PairFiles, KeyError> {
+    pub fn write_pair(&self, folder: &Path, existing: IfExists) -> Result<KeyPairFiles, KeyError> {
         write_pair(folder, &self.to_pem(), &self.public.to_pem(), existing)
     }
 

@@ -1,23 +1,23 @@
-//! A small kernel for programs that run other programs: whole process trees, a
-//! content store, keys and signatures, sealed secrets, time.
+//! A small kernel for programs that run other programs: process trees, a content-addressed
+//! store, keys and signatures, sealed secrets, time.
 //!
-//! | module | gives |
+//! | module | contents |
 //! |---|---|
-//! | [`process`] | commands whose every descendant ends with them; detached processes and handles that survive their pid |
-//! | [`cas`] | bytes and JSON objects kept under their hash, durable, checked on every read |
-//! | [`hash`] | SHA-256 as a type, of streams of any length |
-//! | [`canonical`] | one text for each JSON value, so that it has one hash |
+//! | [`process`] | run commands so that no descendant outlives them; start detached processes; [`Handle`](process::Handle)s that are safe against pid reuse |
+//! | [`cas`] | content-addressed store for bytes and JSON objects, durable, verified on every read |
+//! | [`hash`] | SHA-256 as a type, of bytes and streams |
+//! | [`canonical`] | canonical JSON: one text, and so one hash, for each value |
 //! | [`keys`] | Ed25519 key files, signatures over hashes, fingerprints |
-//! | [`envelope`] | secrets sealed to one or several public keys |
-//! | [`lease`] | files that cannot change without new times, for caches keyed by them |
-//! | [`mask`] | secrets taken out of texts and streams, however they are written |
-//! | [`durable`] | files that are there whole or not at all, also after a power cut |
-//! | [`path_policy`] | which paths of this machine may be read and written for somebody else |
-//! | [`watch`] | waiting for a file, or for the end of a recorded run |
-//! | [`time`] | wall clock and monotonic clock, read together |
+//! | [`envelope`] | secrets encrypted to one or several public keys |
+//! | [`file_times`] | detect files that can change without a new modification time |
+//! | [`redact`] | redact secrets from texts and streams, in any encoding |
+//! | [`durable`] | atomic, durable file writes |
+//! | [`path_policy`] | which paths an agent's tools may read and write |
+//! | [`watch`] | wait for a file to change or for a recorded run to end |
+//! | [`time`] | wall clock, monotonic clock, timestamps as text |
 //!
-//! Everything here is usable alone, and none of it knows what a tool or an
-//! agent is. The binary `lillux` gives the same to scripts.
+//! Each module is usable alone and does not depend on tools or agents. The binary `lillux`
+//! offers the same functions to scripts.
 //!
 //! ```
 //! use lillux::cas::Cas;
@@ -25,12 +25,12 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let folder = tempfile::tempdir()?;
-//! # let root = folder.path();
-//! let supervisor = Supervisor::start()?; // forks: first thing in `main`
+//! # let dir = tempfile::tempdir()?;
+//! # let root = dir.path();
+//! let supervisor = Supervisor::start()?; // forks: call it first in `main`
 //! let store = Cas::open(root)?;
 //!
-//! // However much it prints: the first 100 bytes here, all of it in the store.
+//! // Keep the first 100 bytes of the output in memory and all of it in the store.
 //! let command = Command::new("seq").arg("1000").output_limit(100).spill_to(store.clone());
 //! let output = supervisor.exec(command).await?;
 //! assert_eq!(output.stdout.bytes.len(), 100);
@@ -40,28 +40,29 @@
 //! # }
 //! ```
 //!
-//! Linux only: whole trees need subreapers, pidfds and `close_range` (5.9 or newer).
+//! Linux 5.9 or newer only: supervising process trees needs subreapers, pidfds and
+//! `close_range`.
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("lillux runs on Linux: ending whole process trees needs its subreapers and pidfds");
+compile_error!("lillux runs only on Linux: it needs subreapers and pidfds");
 
 pub mod canonical;
 pub mod cas;
 pub mod durable;
 pub mod envelope;
 mod error;
+pub mod file_times;
 pub mod hash;
 pub mod keys;
-pub mod lease;
-pub mod mask;
 pub mod path_policy;
 pub mod process;
-mod shown;
+pub mod redact;
+mod sanitize;
 mod text;
 pub mod time;
 pub mod watch;
 
-pub use error::{At, PathError};
+pub use error::{PathContext, PathError};
 pub use hash::{Hash, Hasher};
-pub use shown::{BAR, quoted, visible, visible_line};
-pub use text::{says_nothing, shell_word};
+pub use sanitize::{QUOTE_PREFIX, quote_block, sanitize, sanitize_line};
+pub use text::{is_stop_word, shell_word};

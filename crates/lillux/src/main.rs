@@ -1,4 +1,4 @@
-//! The `lillux` binary: the library, for scripts.
+//! The `lillux` binary: the library's functions for scripts.
 
 mod cli;
 

@@ -1,16 +1,31 @@
-//! Which paths of this machine a program that acts for somebody else may touch.
+//! Decides which paths an agent's tools may read and write.
 //!
-//! A path is resolved to the place that it really names, through links, `..` and names that
-//! do not exist yet, and then [classified](PathPolicy::classify) relative to a workspace:
+//! [`PathPolicy::classify`] resolves a path to its real path, through links, `..` and names
+//! that do not exist yet, and classifies it relative to a workspace:
 //!
-//! - [`Class::Private`]: the user's keys, secrets and records. Refused; no approval allows it.
-//! - [`Class::Sensitive`]: a write needs a person's approval.
-//! - [`Class::Plain`]: everything else.
+//! - [`PathClass::Private`]: the user's keys, secrets and records. Always denied.
+//! - [`PathClass::Sensitive`]: a write needs the user's approval.
+//! - [`PathClass::Plain`]: everything else.
 //!
-//! A private directory is recognised by its name, by the identity of its inode (so also under
-//! another mount point), and a private file also by its hard links. [`open`](PathPolicy::open)
-//! and [`open_folder`](PathPolicy::open_folder) follow no links, so what was classified is what
-//! is opened.
+//! A private directory is recognised by path and by inode (so also under another mount point),
+//! and a private file also by its hard links. [`open`](PathPolicy::open) and
+//! [`open_dir`](PathPolicy::open_dir) do not follow links, so they open exactly the path that
+//! was classified.
+//!
+//! ```
+//! use lillux::path_policy::{PathClass, PathPolicy, ProtectedPaths, SensitiveReason};
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # let workspace = dir.path();
+//! std::fs::create_dir(workspace.join(".ai"))?;
+//! let policy = PathPolicy::new(workspace, ProtectedPaths::default());
+//! assert_eq!(policy.classify("src/main.rs").class, PathClass::Plain);
+//! assert_eq!(
+//!     policy.classify(".git/config").class,
+//!     PathClass::Sensitive(SensitiveReason::Behaviour)
+//! );
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 mod open;
 mod resolve;
@@ -27,12 +42,12 @@ use serde::{Deserialize, Serialize};
 
 pub use resolve::resolve;
 
-/// The directory that makes a directory a project.
+/// A directory that contains this directory is a project.
 const PROJECT: &str = ".ai";
 
-/// Hidden names that decide nothing. Every other hidden file or directory, at any depth, is
-/// taken to decide what programs do later: `.git`, `.github`, `.vscode`, `.cargo`, `.npmrc` and
-/// whatever the next program reads.
+/// Hidden names that do not affect other programs. Every other hidden file or directory, at
+/// any depth, counts as configuration of some program: `.git`, `.github`, `.vscode`, `.cargo`,
+/// `.npmrc` and so on.
 const PLAIN_HIDDEN: [&str; 12] = [
     ".",
     "..",
@@ -47,7 +62,7 @@ const PLAIN_HIDDEN: [&str; 12] = [
     ".editorconfig",
     ".mailmap",
 ];
-/// Other names, at any depth, that decide what programs or agents do later.
+/// Names that are not hidden, at any depth, that configure programs or agents.
 const BEHAVIOUR: [&str; 6] = [
     "lefthook.yml",
     "lefthook.yaml",
@@ -56,7 +71,7 @@ const BEHAVIOUR: [&str; 6] = [
     "CLAUDE.md",
     "GEMINI.md",
 ];
-/// Directories of a workspace that are also recognised under another name.
+/// Directories of a workspace that are also recognised by inode.
 const DIRECTORIES: [&str; 6] = [".git", PROJECT, ".github", ".vscode", ".cargo", ".husky"];
 /// Names of interpreter environments, dependency directories and compiled code.
 const DEPENDENCIES: [&str; 11] = [
@@ -72,59 +87,59 @@ const DEPENDENCIES: [&str; 11] = [
     "bower_components",
     ENVIRONMENT_MARKER,
 ];
-/// The file that makes a directory a Python environment.
+/// A directory that contains this file is a Python environment.
 const ENVIRONMENT_MARKER: &str = "pyvenv.cfg";
-/// Files with variables for programs: this name, or this name and a suffix after a dot.
+/// Files with environment variables: this name, optionally with a suffix such as `.local`.
 const VARIABLES: &str = ".env";
-/// How many entries of private directories are compared with a file that has several names.
-const MOST_PRIVATE_FILES: usize = 20_000;
+/// How many entries of private directories are searched for the hard links of a file.
+const MAX_PRIVATE_FILES: usize = 20_000;
 
-/// What of this machine is the user's own.
+/// The user's private directories and home directories.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Protected {
-    /// Directories that are never read or written for somebody else: keys, secrets, records.
+pub struct ProtectedPaths {
+    /// Directories that tools may never read or write: keys, secrets, records.
     pub private: Vec<PathBuf>,
-    /// Home directories of the user.
+    /// The user's home directories.
     pub homes: Vec<PathBuf>,
 }
 
 /// How a path may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
-    /// A file of the workspace like any other.
+pub enum PathClass {
+    /// May be read and written.
     Plain,
-    /// A write must be approved.
-    Sensitive(Sensitive),
-    /// Never read and never written.
+    /// May be read; a write needs approval.
+    Sensitive(SensitiveReason),
+    /// May be neither read nor written.
     Private,
 }
 
-/// Why a write must be approved.
+/// Why a write needs approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Sensitive {
-    /// It is outside of the workspace.
+pub enum SensitiveReason {
+    /// The path is outside of the workspace.
     Outside,
-    /// Where it leads cannot be told: its links form a loop.
+    /// The path cannot be resolved because its links form a loop.
     Unresolvable,
     /// A hidden file in a workspace that is, or contains, a home directory.
     HiddenInHome,
-    /// The file decides what programs do later.
+    /// The file configures other programs or agents.
     Behaviour,
     /// The file belongs to an interpreter environment or a dependency directory.
     Dependency,
-    /// The file sets variables of programs.
+    /// The file sets environment variables of programs.
     Variables,
-    /// The file has further names, which may lie anywhere.
+    /// The file has several hard links, which may be anywhere.
     HardLink,
     /// The workspace is, or contains, a home directory.
     Home,
-    /// The workspace is no project.
+    /// The workspace is not part of a project.
     NoProject,
 }
 
-impl Sensitive {
-    /// Whether a rule may allow the write without asking.
+impl SensitiveReason {
+    /// Whether an approval rule may allow the write without asking the user.
     pub fn may_be_allowed_by_rule(self) -> bool {
         match self {
             Self::Outside | Self::Unresolvable | Self::HiddenInHome | Self::HardLink => false,
@@ -134,29 +149,29 @@ impl Sensitive {
         }
     }
 
-    /// The reason, as the second half of a sentence about the file.
+    /// The reason as a clause about the file, for messages.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Outside => "it is outside of the workspace",
-            Self::Unresolvable => "its links form a loop, so where it leads is unknown",
+            Self::Unresolvable => "its links form a loop",
             Self::HiddenInHome => "it is a hidden file in a home directory",
             Self::Behaviour => "files there decide what programs do later",
             Self::Dependency => "programs load code from there",
             Self::Variables => "it sets variables of programs",
-            Self::HardLink => "the file has further names, which may lie anywhere",
+            Self::HardLink => "the file has other hard links, which may be anywhere",
             Self::Home => "the workspace is or contains a home directory",
             Self::NoProject => "the workspace is not a project",
         }
     }
 }
 
-/// A path, resolved and classified.
+/// Result of [`PathPolicy::classify`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Classified {
-    /// The path without links. Parts of it may not exist yet.
+pub struct ClassifiedPath {
+    /// The real path, without links. Parts of it may not exist yet.
     pub real: PathBuf,
-    /// How it may be used.
-    pub class: Class,
+    /// How the path may be used.
+    pub class: PathClass,
 }
 
 /// Classifies the paths of one workspace.
@@ -164,12 +179,12 @@ pub struct Classified {
 pub struct PathPolicy {
     workspace: PathBuf,
     project: PathBuf,
-    protected: Protected,
+    protected: ProtectedPaths,
 }
 
 impl PathPolicy {
-    /// The policy of a workspace that is its own project.
-    pub fn new(workspace: impl Into<PathBuf>, protected: Protected) -> Self {
+    /// Creates the policy of a workspace that is its own project.
+    pub fn new(workspace: impl Into<PathBuf>, protected: ProtectedPaths) -> Self {
         let workspace = workspace.into();
         Self {
             project: workspace.clone(),
@@ -178,82 +193,82 @@ impl PathPolicy {
         }
     }
 
-    /// Names the project that the workspace is a part of.
+    /// Sets the project that the workspace is part of.
     #[must_use]
     pub fn within_project(mut self, project: impl Into<PathBuf>) -> Self {
         self.project = project.into();
         self
     }
 
-    /// The workspace, as it was named.
+    /// The workspace as given to [`new`](Self::new), not resolved.
     pub fn workspace(&self) -> &Path {
         &self.workspace
     }
 
-    /// The private directories without links, for programs that check by themselves.
+    /// The real paths of the private directories, for programs with their own checks.
     pub fn private_directories(&self) -> Vec<PathBuf> {
         let real = |path: &PathBuf| resolve(path).unwrap_or_else(|| path.clone());
         self.protected.private.iter().map(real).collect()
     }
 
-    /// Looks up the private directories once, for several checks in a row.
-    pub fn private(&self) -> Private {
-        Private::new(self.private_directories())
+    /// Reads the inodes of the private directories once, for several checks.
+    pub fn private(&self) -> PrivateDirs {
+        PrivateDirs::new(self.private_directories())
     }
 
     /// Resolves a path relative to the workspace and classifies it.
-    pub fn classify(&self, path: impl AsRef<Path>) -> Classified {
+    pub fn classify(&self, path: impl AsRef<Path>) -> ClassifiedPath {
         let named = self.workspace.join(path);
         let Some(real) = resolve(&named) else {
-            return Classified {
+            return ClassifiedPath {
                 real: named,
-                class: Class::Sensitive(Sensitive::Unresolvable),
+                class: PathClass::Sensitive(SensitiveReason::Unresolvable),
             };
         };
         let class = if self.private().contains(&real) {
-            Class::Private
+            PathClass::Private
         } else {
-            match self.sensitive(&named, &real) {
-                Some(reason) => Class::Sensitive(reason),
-                None => Class::Plain,
+            match self.sensitive_reason(&named, &real) {
+                Some(reason) => PathClass::Sensitive(reason),
+                None => PathClass::Plain,
             }
         };
-        Classified { real, class }
+        ClassifiedPath { real, class }
     }
 
-    /// The strongest reason to ask about a write.
-    fn sensitive(&self, named: &Path, real: &Path) -> Option<Sensitive> {
+    /// The strongest reason why a write needs approval.
+    fn sensitive_reason(&self, named: &Path, real: &Path) -> Option<SensitiveReason> {
         let Some(workspace) = resolve(&self.workspace) else {
-            return Some(Sensitive::Unresolvable);
+            return Some(SensitiveReason::Unresolvable);
         };
         let Ok(inside) = real.strip_prefix(&workspace) else {
-            return Some(Sensitive::Outside);
+            return Some(SensitiveReason::Outside);
         };
-        let about = fs::symlink_metadata(real);
-        if about.is_ok_and(|about| about.is_file() && about.nlink() > 1) {
-            return Some(Sensitive::HardLink);
+        let metadata = fs::symlink_metadata(real);
+        if metadata.is_ok_and(|metadata| metadata.is_file() && metadata.nlink() > 1) {
+            return Some(SensitiveReason::HardLink);
         }
         let homes = self.protected.homes.iter().filter_map(|home| resolve(home));
         let is_home = homes.into_iter().any(|home| home.starts_with(&workspace));
         if is_home && inside.iter().any(is_hidden) {
-            return Some(Sensitive::HiddenInHome);
+            return Some(SensitiveReason::HiddenInHome);
         }
-        // The names on the way count as well as those of the place that links lead to. The
-        // workspace itself may lie below such a name.
+        // The names in the given path count as well as those in the real path. Names above
+        // the workspace do not.
         let as_named = named.strip_prefix(&self.workspace).unwrap_or(inside);
         if let Some(reason) = inside.iter().chain(as_named).find_map(by_name) {
             return Some(reason);
         }
         if has_environment(&workspace, inside) {
-            return Some(Sensitive::Dependency);
+            return Some(SensitiveReason::Dependency);
         }
         if let Some(reason) = by_identity(&workspace, real) {
             return Some(reason);
         }
         if is_home {
-            return Some(Sensitive::Home);
+            return Some(SensitiveReason::Home);
         }
-        (!self.is_project(&workspace)).then_some(Sensitive::NoProject)
+        (!self.is_project(&workspace)).then_some(SensitiveReason::NoProject)
     }
 
     fn is_project(&self, workspace: &Path) -> bool {
@@ -269,13 +284,12 @@ fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }
 
-/// Whether a file or directory of this name, anywhere in a workspace, is written only with
-/// approval.
+/// Whether writing a file or directory of this name needs approval anywhere in a workspace.
 pub fn is_sensitive_name(name: &OsStr) -> bool {
     by_name(name).is_some()
 }
 
-fn by_name(name: &OsStr) -> Option<Sensitive> {
+fn by_name(name: &OsStr) -> Option<SensitiveReason> {
     let name = name.to_string_lossy();
     let is_one_of = |names: &[&str]| names.iter().any(|it| name.eq_ignore_ascii_case(it));
     let is_variables = name
@@ -285,11 +299,11 @@ fn by_name(name: &OsStr) -> Option<Sensitive> {
         });
     let is_hidden = name.starts_with('.') && !is_one_of(&PLAIN_HIDDEN);
     if is_one_of(&DEPENDENCIES) {
-        Some(Sensitive::Dependency)
+        Some(SensitiveReason::Dependency)
     } else if is_variables {
-        Some(Sensitive::Variables)
+        Some(SensitiveReason::Variables)
     } else if is_hidden || is_one_of(&BEHAVIOUR) {
-        Some(Sensitive::Behaviour)
+        Some(SensitiveReason::Behaviour)
     } else {
         None
     }
@@ -297,109 +311,109 @@ fn by_name(name: &OsStr) -> Option<Sensitive> {
 
 /// Whether a directory between the workspace and a path is a Python environment.
 fn has_environment(workspace: &Path, inside: &Path) -> bool {
-    let folders = inside.ancestors().filter(|it| !it.as_os_str().is_empty());
-    let marker = |folder: &Path| workspace.join(folder).join(ENVIRONMENT_MARKER);
-    folders.into_iter().any(|it| marker(it).exists())
+    let dirs = inside.ancestors().filter(|it| !it.as_os_str().is_empty());
+    let marker = |dir: &Path| workspace.join(dir).join(ENVIRONMENT_MARKER);
+    dirs.into_iter().any(|it| marker(it).exists())
 }
 
-/// Whether a directory above a path is a known one of the workspace under another name.
-fn by_identity(workspace: &Path, real: &Path) -> Option<Sensitive> {
+/// Recognises a path inside one of the workspace's sensitive directories by inode, so also
+/// if the path names the directory differently.
+fn by_identity(workspace: &Path, real: &Path) -> Option<SensitiveReason> {
     let named = |names: &'static [&'static str], reason| {
         let known = names.iter().filter_map(move |name| {
-            let about = fs::metadata(workspace.join(name)).ok()?;
-            about.is_dir().then(|| (identity(&about), reason))
+            let metadata = fs::metadata(workspace.join(name)).ok()?;
+            metadata.is_dir().then(|| (identity(&metadata), reason))
         });
         known.collect::<Vec<_>>()
     };
     let known = [
-        named(&DIRECTORIES, Sensitive::Behaviour),
-        named(&DEPENDENCIES, Sensitive::Dependency),
+        named(&DIRECTORIES, SensitiveReason::Behaviour),
+        named(&DEPENDENCIES, SensitiveReason::Dependency),
     ]
     .concat();
     if known.is_empty() {
         return None;
     }
-    let mut above = real.ancestors().filter_map(|path| {
-        let about = fs::metadata(path).ok()?;
-        Some(identity(&about))
+    let mut ancestors = real.ancestors().filter_map(|path| {
+        let metadata = fs::metadata(path).ok()?;
+        Some(identity(&metadata))
     });
-    above.find_map(|it| {
+    ancestors.find_map(|it| {
         let (_, reason) = known.iter().find(|(known, _)| *known == it)?;
         Some(*reason)
     })
 }
 
-/// Device and inode.
+/// Device and inode number.
 type Identity = (u64, u64);
 
-fn identity(about: &Metadata) -> Identity {
-    (about.dev(), about.ino())
+fn identity(metadata: &Metadata) -> Identity {
+    (metadata.dev(), metadata.ino())
 }
 
-/// The private directories as they are now.
+/// A snapshot of the private directories and their inodes.
 #[derive(Debug)]
-pub struct Private {
-    folders: Vec<PathBuf>,
+pub struct PrivateDirs {
+    paths: Vec<PathBuf>,
     identities: HashSet<Identity>,
-    /// The files in them, looked up when a file with several names is met.
+    /// Files in the directories that have several hard links, read on first use.
     files: std::sync::OnceLock<HashSet<Identity>>,
 }
 
-impl Private {
-    fn new(folders: Vec<PathBuf>) -> Self {
-        let identities = folders.iter().filter_map(|folder| {
-            let about = fs::metadata(folder).ok()?;
-            Some(identity(&about))
+impl PrivateDirs {
+    fn new(paths: Vec<PathBuf>) -> Self {
+        let identities = paths.iter().filter_map(|dir| {
+            let metadata = fs::metadata(dir).ok()?;
+            Some(identity(&metadata))
         });
         Self {
             identities: identities.collect(),
-            folders,
+            paths,
             files: std::sync::OnceLock::new(),
         }
     }
 
-    /// Whether a path without links is in a private directory, or is a hard link of a file
-    /// there.
+    /// Whether a real path is inside a private directory or is a hard link to a file there.
     pub fn contains(&self, real: &Path) -> bool {
-        if self.folders.iter().any(|folder| real.starts_with(folder)) {
+        if self.paths.iter().any(|dir| real.starts_with(dir)) {
             return true;
         }
-        let here = fs::symlink_metadata(real).ok();
-        if here.as_ref().is_some_and(|about| self.is_private(about)) {
+        let metadata = fs::symlink_metadata(real).ok();
+        if metadata.as_ref().is_some_and(|it| self.is_private(it)) {
             return true;
         }
-        let above = real.ancestors().skip(1);
-        let mut above = above.filter_map(|path| fs::symlink_metadata(path).ok());
-        above.any(|about| self.identities.contains(&identity(&about)))
+        let parents = real.ancestors().skip(1);
+        let mut parents = parents.filter_map(|path| fs::symlink_metadata(path).ok());
+        parents.any(|metadata| self.identities.contains(&identity(&metadata)))
     }
 
-    /// Whether a file or directory is a private one, by its inode.
-    pub fn is_private(&self, about: &Metadata) -> bool {
-        let identity = identity(about);
+    /// Whether the inode is a private directory or a hard link to a private file.
+    pub fn is_private(&self, metadata: &Metadata) -> bool {
+        let identity = identity(metadata);
         self.identities.contains(&identity)
-            || (about.is_file() && about.nlink() > 1 && self.files().contains(&identity))
+            || (metadata.is_file() && metadata.nlink() > 1 && self.files().contains(&identity))
     }
 
-    /// Whether a private directory is at or below a path without links.
+    /// Whether a private directory is at or below a real path.
     pub fn is_within(&self, real: &Path) -> bool {
-        self.folders.iter().any(|folder| folder.starts_with(real))
+        self.paths.iter().any(|dir| dir.starts_with(real))
     }
 
     fn files(&self) -> &HashSet<Identity> {
         self.files.get_or_init(|| {
             let mut files = HashSet::new();
-            let mut left = MOST_PRIVATE_FILES;
-            let mut folders: Vec<_> = self.folders.iter().rev().cloned().collect();
-            while let Some(folder) = folders.pop() {
-                for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let mut left = MAX_PRIVATE_FILES;
+            let mut dirs: Vec<_> = self.paths.iter().rev().cloned().collect();
+            while let Some(dir) = dirs.pop() {
+                for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
                     left -= 1;
                     if left == 0 {
                         return files;
                     }
                     match entry.metadata() {
-                        Ok(about) if about.is_dir() => folders.insert(0, entry.path()),
-                        Ok(about) if about.nlink() > 1 => {
-                            files.insert(identity(&about));
+                        Ok(metadata) if metadata.is_dir() => dirs.insert(0, entry.path()),
+                        Ok(metadata) if metadata.nlink() > 1 => {
+                            files.insert(identity(&metadata));
                         }
                         _ => {}
                     }

@@ -1,11 +1,9 @@
-//! Processes, as whole trees.
+//! Runs commands as process trees, and starts detached processes.
 //!
-//! [`Supervisor::exec`] runs a [`Command`] and waits for it. What it starts is
-//! a *tree*: the process, its children, and whatever those leave behind. The
-//! tree ends as one: when the main process ends, when the time is up, when the
-//! future is dropped, and when the program that called `exec` dies, even by
-//! `SIGKILL`. Ignoring `SIGTERM`, `setsid` and double forks do not help a
-//! process to outlive its call.
+//! [`Supervisor::exec`] runs a [`Command`] and waits for it. The *tree* is the main process and
+//! all its descendants. The whole tree is ended when the main process ends, after the timeout,
+//! when the future is dropped, and when the calling program dies, even by `SIGKILL`. A process
+//! cannot escape by ignoring `SIGTERM`, by `setsid` or by a double fork.
 //!
 //! ```
 //! use std::time::Duration;
@@ -13,7 +11,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let supervisor = Supervisor::start()?; // first thing in `main`
+//! let supervisor = Supervisor::start()?; // forks: call it first in `main`
 //! let output = supervisor
 //!     .exec(
 //!         Command::new("sh")
@@ -28,30 +26,29 @@
 //! # }
 //! ```
 //!
-//! [`spawn`] is the opposite: a detached process that is meant to outlive its
-//! caller. It gives a [`Handle`] by which any later process can ask for its
-//! [`status`](Handle::is_alive) or [`kill`](Handle::kill) it, and which does not
-//! mistake another process for it once the pid is used again.
+//! [`spawn`] starts a detached process, which outlives its caller. It returns a [`Handle`], with
+//! which any process can later check whether it [is alive](Handle::is_alive) or
+//! [kill](Handle::kill) it. A handle never refers to another process that reuses the pid.
 
 mod capture;
 mod command;
 mod detached;
-mod ends;
 mod environment;
 mod exec;
 mod handle;
 mod image;
-mod keeper;
 mod protect;
+mod shutdown;
+mod supervisor;
 mod table;
 
-pub use capture::{Capture, Captured, Overflow, Stream};
+pub use capture::{CapturedOutput, OutputCapture, Overflow, Stream};
 pub use command::{Command, DEFAULT_GRACE, DEFAULT_OUTPUT_LIMIT, Stdin};
 pub use detached::{SpawnError, spawn};
-pub use ends::{Ask, Asks};
 pub use environment::Environment;
-pub use exec::{Begun, ExecError, Exit, Output};
-pub use handle::{Handle, HandleError, Killed};
+pub use exec::{ExecError, Exit, Output, RunningCommand};
+pub use handle::{Handle, HandleError, KillOutcome};
 pub use image::LaunchError;
-pub use keeper::Supervisor;
 pub use protect::protect_memory;
+pub use shutdown::{ShutdownSignal, ShutdownSignals};
+pub use supervisor::Supervisor;

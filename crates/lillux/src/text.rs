@@ -1,9 +1,8 @@
-//! Types whose one serialised form is their text, paths as shells read them, and words that
-//! say nothing.
+//! Text helpers: shell quoting, stop words, and serde implementations by `Display`/`FromStr`.
 
 use std::path::Path;
 
-/// A path as one word of a shell command, for a hint that can be pasted.
+/// Quotes a path as one word of a shell command, for hints that can be pasted.
 ///
 /// ```
 /// use lillux::shell_word;
@@ -24,29 +23,28 @@ pub fn shell_word(path: &Path) -> String {
     }
 }
 
-/// Words that are in any sentence.
-const FILLERS: [&str; 46] = [
+/// English words that occur in any sentence; sorted for binary search.
+const STOP_WORDS: [&str; 46] = [
     "a", "an", "and", "are", "as", "at", "be", "by", "can", "could", "for", "from", "have", "how",
     "i", "in", "into", "is", "it", "its", "me", "my", "of", "on", "or", "our", "please", "should",
     "some", "that", "the", "their", "them", "these", "this", "those", "to", "want", "we", "what",
     "which", "will", "with", "would", "you", "your",
 ];
 
-/// Whether a word, in lower case, says nothing of what a sentence is about: whoever asks for
-/// something in a sentence does not look for these.
+/// Whether a lower-case word is a stop word, which a search query ignores.
 ///
 /// ```
-/// use lillux::says_nothing;
+/// use lillux::is_stop_word;
 ///
 /// let query = "send a message to the team";
-/// let words: Vec<_> = query.split(' ').filter(|word| !says_nothing(word)).collect();
+/// let words: Vec<_> = query.split(' ').filter(|word| !is_stop_word(word)).collect();
 /// assert_eq!(words, ["send", "message", "team"]);
 /// ```
-pub fn says_nothing(word: &str) -> bool {
-    FILLERS.binary_search(&word).is_ok()
+pub fn is_stop_word(word: &str) -> bool {
+    STOP_WORDS.binary_search(&word).is_ok()
 }
 
-/// Serialises a type by its `Display` and reads it by its `FromStr`.
+/// Implements `Serialize` by `Display` and `Deserialize` by `FromStr`.
 macro_rules! serde_as_text {
     ($type:ty) => {
         impl serde::Serialize for $type {
@@ -72,10 +70,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_that_says_nothing_is_found() {
-        for word in FILLERS {
-            assert!(says_nothing(word), "{word}");
+    fn every_stop_word_is_found() {
+        for word in STOP_WORDS {
+            assert!(is_stop_word(word), "{word}");
         }
-        assert!(!says_nothing("todo") && !says_nothing(""));
+        assert!(!is_stop_word("todo") && !is_stop_word(""));
     }
 }

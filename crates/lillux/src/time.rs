@@ -1,4 +1,4 @@
-//! What time it is: wall clock and monotonic, read together.
+//! Wall clock and monotonic clock, timestamps as text, and deadlines.
 
 use std::time::{Duration, Instant};
 
@@ -6,70 +6,71 @@ use jiff::{Timestamp, Unit};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// One reading of both clocks.
+/// One reading of the wall clock and the monotonic clock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Now {
+pub struct ClockReading {
     /// Wall clock in UTC, ISO 8601 with milliseconds: `2026-04-10T03:28:17.042Z`.
     pub iso: String,
     /// Wall clock as milliseconds since 1970-01-01T00:00:00Z.
     pub epoch_ms: i64,
-    /// Nanoseconds since boot. Never goes back, is the same for all processes
-    /// of the machine, and says nothing about the date.
+    /// Nanoseconds since boot: never decreases, and is the same in all processes of the
+    /// machine.
     pub monotonic_ns: u64,
 }
 
-/// Reads the clocks.
-pub fn now() -> Now {
+/// Reads both clocks.
+pub fn now() -> ClockReading {
     let wall = Timestamp::now();
-    Now {
+    ClockReading {
         iso: format!("{wall:.3}"),
         epoch_ms: wall.as_millisecond(),
         monotonic_ns: u64::try_from(monotonic().as_nanos()).unwrap_or(u64::MAX),
     }
 }
 
-/// Now in UTC to the second, `2026-04-10T03:28:17Z`: the form that signature lines carry.
-pub fn now_seconds() -> String {
+/// The current time in UTC with second precision, `2026-04-10T03:28:17Z`, as in signature
+/// lines.
+pub fn now_rfc3339() -> String {
     let wall = Timestamp::now();
     format!("{:.0}", wall.round(Unit::Second).unwrap_or(wall))
 }
 
-/// Now as a name, `20260410-032817-0ac2`: day, hour, and the part of the second that has
-/// passed. Names that are made one after another are in that order; two made within some
-/// 15 µs may be the same.
-pub fn stamp() -> String {
+/// The current time as a sortable file name, `20260410-032817-0ac2`: date, time, and the
+/// fraction of the second in units of 1/65536. Two calls within about 15 µs may return the
+/// same name.
+pub fn sortable_stamp() -> String {
     let wall = Timestamp::now();
     let part = u64::from(wall.subsec_nanosecond().unsigned_abs()) * (1 << 16) / 1_000_000_000;
     format!("{}-{part:04x}", wall.strftime("%Y%m%d-%H%M%S"))
 }
 
-/// A moment given in seconds since 1970, in the same form.
-pub fn seconds(epoch: i64) -> String {
-    let wall = Timestamp::from_second(epoch).unwrap_or_default();
+/// Formats seconds since 1970-01-01T00:00:00Z like [`now_rfc3339`].
+pub fn format_rfc3339(epoch_seconds: i64) -> String {
+    let wall = Timestamp::from_second(epoch_seconds).unwrap_or_default();
     format!("{wall:.0}")
 }
 
-/// Time since boot.
+/// Time since boot, from the monotonic clock.
 pub fn monotonic() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default()
 }
 
-/// A moment after which waiting is over, if there is one.
+/// An optional point in time at which waiting ends.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// A time so long that it ends beyond the clock never ends.
+    /// A timeout that exceeds the range of the clock counts as none.
     pub(crate) fn after(timeout: Option<Duration>) -> Self {
         Self(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
     }
 
-    /// The time left, but no more than `longest`.
-    pub(crate) fn left_within(self, longest: Duration) -> Duration {
-        self.0.map_or(longest, |deadline| {
+    /// The remaining time, capped at `limit`.
+    pub(crate) fn remaining_up_to(self, limit: Duration) -> Duration {
+        self.0.map_or(limit, |deadline| {
             deadline
                 .saturating_duration_since(Instant::now())
-                .min(longest)
+                .min(limit)
         })
     }
 
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clocks_agree_with_the_standard_library_and_do_not_go_back() {
+    fn clocks_agree_with_the_standard_library_and_do_not_decrease() {
         let before = std::time::SystemTime::now();
         let (first, second) = (now(), now());
         let after = std::time::SystemTime::now();
@@ -94,15 +95,15 @@ mod tests {
         assert!(second.monotonic_ns >= first.monotonic_ns);
         let read_back: Timestamp = first.iso.parse().unwrap();
         assert_eq!(read_back.as_millisecond(), first.epoch_ms);
-        assert_eq!(now_seconds().len(), "2026-04-10T03:28:17Z".len());
+        assert_eq!(now_rfc3339().len(), "2026-04-10T03:28:17Z".len());
     }
 
     #[test]
-    fn names_say_when_and_are_in_the_order_in_which_they_were_made() {
-        let mut before = stamp();
+    fn sortable_stamps_sort_in_order_of_creation() {
+        let mut before = sortable_stamp();
         assert_eq!(before.len(), "20260410-032817-0ac2".len());
         for _ in 0..1000 {
-            let name = stamp();
+            let name = sortable_stamp();
             assert!(name >= before, "{name} after {before}");
             before = name;
         }

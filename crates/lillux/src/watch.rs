@@ -1,4 +1,4 @@
-//! Waiting for something to happen elsewhere: a file to change, a recorded run to end.
+//! Waits for a file to change or for a recorded run to end.
 //!
 //! To wait for a process, see [`Handle::wait`](crate::process::Handle::wait).
 
@@ -6,6 +6,6 @@ mod paths;
 #[cfg(feature = "watch-db")]
 mod run;
 
-pub use paths::{Change, ChangeKind, WatchError, paths, until};
+pub use paths::{Change, ChangeKind, WatchError, wait_for_change, wait_until};
 #[cfg(feature = "watch-db")]
-pub use run::{ENDED, RunError, run};
+pub use run::{FINAL_STATUSES, RunError, wait_for_run};

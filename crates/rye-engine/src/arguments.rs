@@ -72,8 +72,8 @@ impl Instead {
         format!(
             "The arguments that {} wrote do not fit:\n{}\n{}\n",
             self.by,
-            lillux::quoted(wrong),
-            lillux::quoted(&self.args.to_string())
+            lillux::quote_block(wrong),
+            lillux::quote_block(&self.args.to_string())
         )
     }
 }

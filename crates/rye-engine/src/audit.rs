@@ -247,9 +247,9 @@ pub(crate) fn sign_seal(mut seal: Seal, key: &SigningKey) -> (Seal, String) {
 /// The hash of arguments, whatever the order of their names.
 pub fn args_hash(args: &Value) -> String {
     match lillux::canonical::to_vec(args) {
-        Ok(bytes) => Hash::of(bytes).to_hex(),
+        Ok(bytes) => Hash::digest(bytes).to_hex(),
         // A number that has no canonical form: its text does as well.
-        Err(_) => Hash::of(args.to_string()).to_hex(),
+        Err(_) => Hash::digest(args.to_string()).to_hex(),
     }
 }
 
@@ -261,5 +261,5 @@ fn hash(purpose: &str, thing: &impl Serialize) -> Hash {
     text.push(b'\n');
     // What is plain data has a JSON form.
     let _ = serde_json::to_writer(&mut text, thing);
-    Hash::of(text)
+    Hash::digest(text)
 }

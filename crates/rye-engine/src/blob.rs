@@ -53,7 +53,7 @@ impl ToolContext {
     pub(crate) async fn keep(&self, text: &str) -> Option<Hash> {
         // First: what is not kept is not copied either.
         let blobs = self.blobs()?;
-        let text = self.masks.mask(text).into_owned();
+        let text = self.redactor.redact(text).into_owned();
         blobs.put(text.into_bytes()).await.ok()
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn id(
     call: &CallId,
 ) -> SessionId {
     let path = json!([session, thread, prompt, call]).to_string();
-    let hash = Hash::of(path).to_hex();
+    let hash = Hash::digest(path).to_hex();
     // Only visible ASCII, and short.
     format!("task-{}", &hash[..32])
         .parse()

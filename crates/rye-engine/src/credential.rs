@@ -4,7 +4,7 @@
 //! A tool names the service; who has a credential for it, where it is kept and whether it
 //! must be [renewed](Refresher) is not its business. One that is not there is asked for at
 //! a gate, and put where it belongs by a person: the secret itself is never part of the
-//! record. Whatever a tool gets is [masked](lillux::mask) in all that it gives back.
+//! record. Whatever a tool gets is [redacted](lillux::redact) in all that it gives back.
 
 mod context;
 
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::BoxFuture;
-use lillux::mask::Masks;
+use lillux::redact::Redactor;
 
 /// A token that ends so soon is renewed before it is used.
 const SOON: Duration = Duration::from_mins(1);
@@ -85,12 +85,12 @@ impl Credential {
     }
 
     /// Everything in it that nobody is to see.
-    fn mask(&self, masks: &Masks) {
-        masks.add(&self.secret);
+    fn redact(&self, redactor: &Redactor) {
+        redactor.add(&self.secret);
         if let Some(oauth) = &self.oauth {
-            masks.add(&oauth.refresh_token);
+            redactor.add(&oauth.refresh_token);
             if let Some(secret) = &oauth.client_secret {
-                masks.add(secret);
+                redactor.add(secret);
             }
         }
     }
@@ -199,7 +199,7 @@ pub(crate) struct Credentials {
     refresher: Option<Arc<dyn Refresher>>,
     /// One for each token that somebody renews.
     renewing: Mutex<Locks>,
-    /// Whose are masked already.
+    /// Whose are redacted already.
     learnt: tokio::sync::Mutex<HashSet<Owner>>,
 }
 
@@ -228,9 +228,9 @@ impl Credentials {
         }
     }
 
-    /// Has all that these have masked, whether or not anything asked for it yet: what a tool
+    /// Has all that these have redacted, whether or not anything asked for it yet: what a tool
     /// used before a restart is as secret after it.
-    pub(crate) async fn learn(&self, owners: &[Owner], masks: &Masks) {
+    pub(crate) async fn learn(&self, owners: &[Owner], redactor: &Redactor) {
         let Some(store) = &self.store else {
             return;
         };
@@ -245,7 +245,7 @@ impl Credentials {
         let new = |owner: &Owner| owners.contains(owner) && !learnt.contains(owner);
         for (owner, service) in all.into_iter().filter(|(owner, _)| new(owner)) {
             if let Ok(Some(found)) = store.get(&owner, &service).await {
-                found.mask(masks);
+                found.redact(redactor);
             }
         }
         learnt.extend(owners.iter().cloned());
@@ -271,18 +271,18 @@ impl Credentials {
         owners: &[Owner],
         service: &str,
         now: Millis,
-        masks: &Masks,
+        redactor: &Redactor,
     ) -> Result<Looked, CredentialError> {
         let Some(store) = &self.store else {
             return Ok(Looked::Missing);
         };
         for owner in owners {
             if let Some(found) = store.get(owner, service).await? {
-                found.mask(masks);
+                found.redact(redactor);
                 if !found.ends_by(now.after(SOON)) {
                     return Ok(Looked::Found(found.secret));
                 }
-                return self.renew(&**store, owner, service, now, masks).await;
+                return self.renew(&**store, owner, service, now, redactor).await;
             }
         }
         Ok(Looked::Missing)
@@ -295,14 +295,14 @@ impl Credentials {
         owner: &Owner,
         service: &str,
         now: Millis,
-        masks: &Masks,
+        redactor: &Redactor,
     ) -> Result<Looked, CredentialError> {
         let lock = self.lock(owner, service);
         let _alone = lock.lock().await;
         let Some(current) = store.get(owner, service).await? else {
             return Ok(Looked::Missing);
         };
-        current.mask(masks);
+        current.redact(redactor);
         if !current.ends_by(now.after(SOON)) {
             return Ok(Looked::Found(current.secret));
         }
@@ -312,7 +312,7 @@ impl Credentials {
         match refresher.refresh(oauth).await {
             Ok(renewed) => {
                 let renewed = renewed.credential(oauth, now);
-                renewed.mask(masks);
+                renewed.redact(redactor);
                 store.put(owner, service, &renewed).await?;
                 Ok(Looked::Found(renewed.secret))
             }
@@ -321,7 +321,7 @@ impl Credentials {
                 Ok(Looked::Found(current.secret))
             }
             Err(RefreshError::Unreachable(why)) => {
-                let why = masks.mask(&why);
+                let why = redactor.redact(&why);
                 Err(CredentialError(format!(
                     "{service} cannot be renewed now: {why}"
                 )))
@@ -330,10 +330,10 @@ impl Credentials {
                 // Another process may have been quicker.
                 match store.get(owner, service).await? {
                     Some(other) if !other.ends_by(now) && other != current => {
-                        other.mask(masks);
+                        other.redact(redactor);
                         Ok(Looked::Found(other.secret))
                     }
-                    _ => Ok(Looked::Void(masks.mask(&why).into_owned())),
+                    _ => Ok(Looked::Void(redactor.redact(&why).into_owned())),
                 }
             }
         }

@@ -43,7 +43,7 @@ use crate::sandbox::Sandbox;
 use crate::store::{
     Claim, InboxMessage, Lease, PostOutcome, SessionFilter, SessionStore, StoreError,
 };
-use lillux::mask::Masks;
+use lillux::redact::Redactor;
 
 pub(crate) use budget::{Above, Budget};
 pub use builder::{BuildError, Builder};
@@ -75,7 +75,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) credentials: Credentials,
     pub(crate) policy: Policy,
-    masks: Masks,
+    redactor: Redactor,
     calls: CallLimits,
     collect: Duration,
     compaction: Arc<Settings>,
@@ -139,7 +139,7 @@ pub(crate) struct Shared {
     pub(crate) budget: Arc<Budget>,
     pub(crate) metrics: Arc<Metrics>,
     /// What nobody is to see.
-    pub(crate) masks: Masks,
+    pub(crate) redactor: Redactor,
     /// The session as it is written.
     pub(crate) data: Mutex<Arc<SessionData>>,
     /// Held while it is written, so that nobody writes an older one over it.

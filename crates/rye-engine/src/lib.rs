@@ -52,7 +52,7 @@ pub use engine::{
     ThreadChange, ThreadSettings, ThreadView,
 };
 pub use futures_util::future::BoxFuture;
-pub use lillux::mask;
+pub use lillux::redact;
 pub use machine::CallLimits;
 pub use runner::Compaction;
 pub use rye_protocol as protocol;

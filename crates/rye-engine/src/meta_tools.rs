@@ -263,7 +263,7 @@ pub trait ToolProvider: Send + Sync + 'static {
 /// there are no others.
 pub fn query_terms(query: &str) -> Vec<String> {
     let all: Vec<_> = query.split_whitespace().map(str::to_lowercase).collect();
-    let says = |word: &&String| !lillux::says_nothing(word);
+    let says = |word: &&String| !lillux::is_stop_word(word);
     let some: Vec<_> = all.iter().filter(says).cloned().collect();
     if some.is_empty() { all } else { some }
 }

@@ -173,7 +173,7 @@ impl Runner {
         let error = match outcome {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
-            Err(why) => StoreError::SessionFailed(self.shared.masks.mask(&why).into_owned()),
+            Err(why) => StoreError::SessionFailed(self.shared.redactor.redact(&why).into_owned()),
         };
         // What is closed here has no lease any more, which is no loss.
         if !closed.is_cancelled() {

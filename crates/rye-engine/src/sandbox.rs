@@ -6,7 +6,7 @@ mod walk;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lillux::path_policy::Class;
+use lillux::path_policy::PathClass;
 use rye_protocol::{ErrorCode, ErrorInfo};
 
 use crate::BoxFuture;
@@ -146,7 +146,7 @@ pub struct ResolvedPath {
     /// relative to the workspace if it is in there.
     pub path: String,
     /// How it may be used.
-    pub class: Class,
+    pub class: PathClass,
 }
 
 /// Where tools work. Paths are relative to the workspace. A sandbox on this machine refuses

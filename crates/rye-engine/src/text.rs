@@ -58,13 +58,13 @@ pub(crate) fn without_middle(text: &str, longest: usize, whole: Option<Whole<'_>
 /// the middle of what is too long.
 pub(crate) fn quoted(text: &str, longest: usize) -> String {
     let Some((head, tail)) = ends(text, longest) else {
-        return lillux::quoted(text);
+        return lillux::quote_block(text);
     };
     format!(
         "{}\n[… {} bytes are left out here …]\n{}",
-        lillux::quoted(&text[..head]),
+        lillux::quote_block(&text[..head]),
         tail - head,
-        lillux::quoted(&text[tail..])
+        lillux::quote_block(&text[tail..])
     )
 }
 
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn it_says_where_the_rest_is() {
-        let hash = Hash::of(b"");
+        let hash = Hash::digest(b"");
         let whole = |first_line| {
             Some(Whole {
                 hash: &hash,

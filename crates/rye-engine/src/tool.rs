@@ -19,7 +19,7 @@ use crate::meta_tools::Risk;
 use crate::model::ToolSpec;
 use crate::runner::Mail;
 use crate::sandbox::Sandbox;
-use lillux::mask::{Masks, Stream};
+use lillux::redact::{RedactStream, Redactor};
 
 pub use approval::Approval;
 pub(crate) use approval::{FOLDER, LEADS_TO, agreed, decided};
@@ -175,9 +175,9 @@ pub struct ToolContext {
     /// What is left of the budget for a child.
     pub(crate) left: Limits,
     pub(crate) engine: Weak<Inner>,
-    pub(crate) masks: Masks,
+    pub(crate) redactor: Redactor,
     /// What is told live, without secrets.
-    pub(crate) told: Arc<Mutex<Stream>>,
+    pub(crate) told: Arc<Mutex<RedactStream>>,
     pub(crate) mail: mpsc::UnboundedSender<Mail>,
 }
 
@@ -282,23 +282,23 @@ impl ToolContext {
         written.await.map_err(|_| gone())
     }
 
-    /// Has a secret masked from now on, in all that tools give, print and say.
+    /// Has a secret redacted from now on, in all that tools give, print and say.
     pub fn redact(&self, secret: &str) {
-        self.masks.add(secret);
+        self.redactor.add(secret);
     }
 
     /// Tells what the tool prints, as it prints it. It is not written down.
     pub fn output(&self, text: impl Into<String>) {
         let told = self.told.lock();
         let mut told = told.unwrap_or_else(PoisonError::into_inner);
-        self.tell(&told.push(&self.masks, text.into().as_bytes()));
+        self.tell(&told.push(&self.redactor, text.into().as_bytes()));
     }
 
     /// Tells what was held back, in case it became a secret.
     pub(crate) fn output_rest(&self) {
         let told = self.told.lock();
         let mut told = told.unwrap_or_else(PoisonError::into_inner);
-        self.tell(&told.rest(&self.masks));
+        self.tell(&told.finish(&self.redactor));
     }
 
     fn tell(&self, text: &[u8]) {

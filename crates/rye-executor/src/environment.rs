@@ -17,7 +17,7 @@ pub use declared::{Declared, is_reserved};
 pub use withheld::{WITHHELD_PATTERNS, WITHHELD_VARIABLES};
 
 use crate::anchor::AnchorError;
-use crate::redact::{Masks, is_secret_variable};
+use crate::redact::{Redactor, is_secret_variable};
 use crate::template::{self, Names, Variables};
 use withheld::is_withheld;
 
@@ -170,13 +170,13 @@ impl Environment {
 
     /// The secrets of the project's `.env`, passed or not; and for a call that no person made
     /// themselves, every value of a variable whose name looks like a secret's.
-    pub(crate) fn secrets(&self, is_for_person: bool) -> Masks {
+    pub(crate) fn secrets(&self, is_for_person: bool) -> Redactor {
         let inherited = self.values.iter();
         let inherited =
             inherited.filter(|(name, value)| !is_for_person && is_secret_variable(name, value));
         let inherited = inherited.map(|(_, value)| value.as_str());
         let own = self.dotenv_secrets.iter().map(String::as_str);
-        Masks::new(own.chain(inherited))
+        Redactor::new(own.chain(inherited))
     }
 
     /// All of them, without where they come from.

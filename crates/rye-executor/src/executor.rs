@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lillux::Hash;
-use lillux::path_policy::{PathPolicy, Protected};
+use lillux::path_policy::{PathPolicy, ProtectedPaths};
 use lillux::process::Supervisor;
 use rye_items::metadata::Metadata;
 use rye_items::{
@@ -62,7 +62,7 @@ pub struct Roots {
     pub dev_mode: bool,
     /// Further private directories and home directories of the user. The keys and secrets of
     /// `user` and the `cache` are private, and `user` is a home, without being named here.
-    pub protected: Protected,
+    pub protected: ProtectedPaths,
 }
 
 impl Roots {
@@ -75,7 +75,7 @@ impl Roots {
             embedded: &SYSTEM,
             cache: cache.into(),
             dev_mode: false,
-            protected: Protected::default(),
+            protected: ProtectedPaths::default(),
         }
     }
 
@@ -291,7 +291,7 @@ impl Executor {
             environment.set(approval::PATH_POLICY, text, Origin::Executor);
         }
         trace.environment(&environment);
-        let masks = environment.secrets(request.approval == Approval::ByUser);
+        let redactor = environment.secrets(request.approval == Approval::ByUser);
         let dotenv_ignored = environment.dotenv_ignored().clone();
         // There is one: the chain ends in it.
         let Some(primitive) = self.primitives.get(chain.primitive().id()) else {
@@ -299,7 +299,7 @@ impl Executor {
         };
         let mut config = prepare::merged(&chain.metadata());
         standard::fill_in(&mut config, chain, library, &self.primitives);
-        let watched = RedactingOutput::new(&masks, request.listener);
+        let watched = RedactingOutput::new(&redactor, request.listener);
         let call = prepare::call(
             chain,
             &config,
@@ -319,11 +319,11 @@ impl Executor {
             trace,
         )?;
         trace.ready(start.elapsed());
-        redact::add_header_secrets(&masks, &call.config);
+        redact::add_header_secrets(&redactor, &call.config);
         let mut done = primitive.run_with_executor(call, self).await;
         watched.finish();
-        if !masks.is_empty() {
-            redact::redact_outcome(&masks, &mut done, self.spill().open().as_ref());
+        if !redactor.is_empty() {
+            redact::redact_outcome(&redactor, &mut done, self.spill().open().as_ref());
         }
         if done.failure.is_some() && !dotenv_ignored.is_empty() {
             warnings.push(prepare::dotenv_warning(&dotenv_ignored, chain.tool()));

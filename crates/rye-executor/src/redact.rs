@@ -6,7 +6,7 @@ mod stream;
 use lillux::cas::Cas;
 use serde_json::{Map, Value};
 
-pub use lillux::mask::{MASK, Masks};
+pub use lillux::redact::{REDACTED, Redactor};
 
 use crate::primitive::{CallOutcome, OutputListener};
 pub(crate) use stream::RedactingOutput;
@@ -40,40 +40,42 @@ pub fn is_secret_variable(name: &str, value: &str) -> bool {
 
 /// Somebody who hears what is told whole, piece by piece, without the secrets.
 #[must_use]
-pub fn redacting_listener(masks: &Masks, listener: OutputListener) -> OutputListener {
-    let masks = masks.clone();
-    OutputListener::new(move |stream, bytes| listener.on_output(stream, &masks.mask_bytes(bytes)))
+pub fn redacting_listener(redactor: &Redactor, listener: OutputListener) -> OutputListener {
+    let redactor = redactor.clone();
+    OutputListener::new(move |stream, bytes| {
+        listener.on_output(stream, &redactor.redact_bytes(bytes))
+    })
 }
 
 /// The headers of a request by which it says who asks are secrets.
-pub(crate) fn add_header_secrets(masks: &Masks, config: &Map<String, Value>) {
+pub(crate) fn add_header_secrets(redactor: &Redactor, config: &Map<String, Value>) {
     let headers = config.get("headers").and_then(Value::as_object);
     for (name, value) in headers.into_iter().flatten() {
         let value = value.as_str().unwrap_or_default();
         // The scheme before it is none: `Bearer`, for one.
         let secret = value.rsplit(' ').next().unwrap_or_default();
         if is_secret_variable(name, secret) {
-            masks.add(secret);
+            redactor.add(secret);
         }
     }
 }
 
 /// What came of a call, without the secrets, also where it was too long to be given.
-pub(crate) fn redact_outcome(masks: &Masks, done: &mut CallOutcome, store: Option<&Cas>) {
-    if masks.is_empty() {
+pub(crate) fn redact_outcome(redactor: &Redactor, done: &mut CallOutcome, store: Option<&Cas>) {
+    if redactor.is_empty() {
         return;
     }
     if let Some(store) = store {
-        stream::mask_kept(&mut done.metadata, store, masks);
+        stream::redact_spilled(&mut done.metadata, store, redactor);
     }
-    masks.mask_value(&mut done.data);
+    redactor.redact_value(&mut done.data);
     for value in done.metadata.values_mut() {
-        masks.mask_value(value);
+        redactor.redact_value(value);
     }
     if let Some(failed) = &mut done.failure {
-        masks.mask_in(&mut failed.message);
+        redactor.redact_in_place(&mut failed.message);
         if let Some(hint) = &mut failed.hint {
-            masks.mask_in(hint);
+            redactor.redact_in_place(hint);
         }
     }
 }

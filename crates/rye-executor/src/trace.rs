@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::chain::Chain;
 use crate::environment::Environment;
 use crate::executor::CallAnchor;
-use crate::redact::{MASK, is_secret_name};
+use crate::redact::{REDACTED, is_secret_name};
 
 /// Shorter values are not redacted by content, because they would match unrelated text.
 const MIN_SECRET_LENGTH: usize = 4;
@@ -128,7 +128,11 @@ impl Trace {
         }
         self.step("environment", None, || {
             let all = environment.origins().map(|(name, value, origin)| {
-                let shown = if is_secret_name(name) { MASK } else { value };
+                let shown = if is_secret_name(name) {
+                    REDACTED
+                } else {
+                    value
+                };
                 (
                     name.to_owned(),
                     json!({"value": shown, "from": origin.to_string()}),
@@ -185,7 +189,7 @@ fn redacted(value: &Value, secrets: &[String]) -> Value {
         Value::Object(fields) => {
             let fields = fields.iter().map(|(name, value)| {
                 let shown = if is_secret_name(name) && !value.is_object() {
-                    MASK.into()
+                    REDACTED.into()
                 } else {
                     redacted(value, secrets)
                 };
@@ -198,7 +202,7 @@ fn redacted(value: &Value, secrets: &[String]) -> Value {
             Some(inner) => redacted(&inner, secrets).to_string().into(),
             None => secrets
                 .iter()
-                .fold(text.clone(), |text, secret| text.replace(secret, MASK))
+                .fold(text.clone(), |text, secret| text.replace(secret, REDACTED))
                 .into(),
         },
         other => other.clone(),
@@ -223,11 +227,11 @@ mod tests {
             "env": {"API_TOKEN": "x", "MODE": "fast"},
             "input_data": "{\"password\":\"p\",\"name\":\"Ada\",\"keys\":{\"a\":1}}",
         });
-        let input = json!({"password": MASK, "name": "Ada", "keys": {"a": 1}}).to_string();
+        let input = json!({"password": REDACTED, "name": "Ada", "keys": {"a": 1}}).to_string();
         let shown = json!({
             "command": "/bin/curl",
-            "args": ["-H", format!("Authorization: Bearer {MASK}"), "{}", 7],
-            "env": {"API_TOKEN": MASK, "MODE": "fast"},
+            "args": ["-H", format!("Authorization: Bearer {REDACTED}"), "{}", 7],
+            "env": {"API_TOKEN": REDACTED, "MODE": "fast"},
             "input_data": input,
         });
         assert_eq!(redacted(&config, &["s3cr3t".to_owned()]), shown);

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use lillux::Hash;
 use lillux::cas::Cas;
-use lillux::durable::{self, Existing};
+use lillux::durable::{self, IfExists};
 use lillux::keys::{PublicKey, Purpose, Signature, SigningKey};
 use rye_items::ItemId;
 use serde_json::Value;
@@ -39,7 +39,7 @@ impl Cache {
         let params = lillux::canonical::to_vec(params);
         let params = params.unwrap_or_else(|_| params_text(item));
         let head = format!("rye graph cache 1\n{graph}\n{item}\n{runs}\n");
-        Hash::of([head.as_bytes(), &params].concat()).to_hex()
+        Hash::digest([head.as_bytes(), &params].concat()).to_hex()
     }
 
     /// What was kept, if it is what was kept: whoever can write here cannot make results up.
@@ -63,20 +63,20 @@ impl Cache {
         let bytes = serde_json::to_vec(result).unwrap_or_default();
         let hash = Cas::open(&self.store)?.put(&bytes)?.hash.to_hex();
         let signature = signing.sign_for(GRAPH_RESULT, &bound(key, &hash));
-        durable::create_folder(&self.folder, 0o700)?;
+        durable::create_dir(&self.folder, 0o700)?;
         let text = format!("{hash} {signature}\n");
         let path = self.folder.join(key);
         Ok(durable::write(
             &path,
             text.as_bytes(),
             0o600,
-            Existing::Replace,
+            IfExists::Replace,
         )?)
     }
 }
 
 fn bound(key: &str, hash: &str) -> Hash {
-    Hash::of(format!("rye graph result 1\n{key}\n{hash}"))
+    Hash::digest(format!("rye graph result 1\n{key}\n{hash}"))
 }
 
 /// Parameters that have no canonical form are never the same twice.

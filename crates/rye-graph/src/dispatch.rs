@@ -68,7 +68,7 @@ impl Dispatcher for Items<'_> {
         Ok(ToolTraits {
             effect: standing.metadata.effect().unwrap_or(Effect::AtMostOnce),
             is_graph: standing.metadata.tool_type() == Some("graph"),
-            hash: Some(Hash::of(both)),
+            hash: Some(Hash::digest(both)),
         })
     }
 

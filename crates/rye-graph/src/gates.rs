@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lillux::durable::{self, Existing, WriteError};
+use lillux::durable::{self, IfExists, WriteError};
 use rye_protocol::{Gate, GateId, GateStatus, Millis, Resolution};
 
 mod asking;
@@ -47,7 +47,7 @@ impl GateFile {
     /// Where it and its answer are, in the folder of a run.
     fn paths(folder: &Path, gate: &GateId) -> (PathBuf, PathBuf) {
         let gates = folder.join("gates");
-        let name = lillux::Hash::of(gate.as_str()).to_hex();
+        let name = lillux::Hash::digest(gate.as_str()).to_hex();
         let name = &name[..16];
         let answer = gates.join(format!("{name}.answer.json"));
         (gates.join(format!("{name}.json")), answer)
@@ -56,10 +56,10 @@ impl GateFile {
     /// Asks it. Where it was asked before, the answer to that is the answer to it.
     pub(crate) fn ask(folder: &Path, gate: Gate) -> Result<Self, RecordError> {
         let (path, answer) = Self::paths(folder, &gate.id);
-        durable::create_folder(&folder.join("gates"), 0o700)?;
+        durable::create_dir(&folder.join("gates"), 0o700)?;
         let text = serde_json::to_vec(&gate).unwrap_or_default();
         if fs::read(&path).ok().as_deref() != Some(&text) {
-            durable::write(&path, &text, 0o600, Existing::Replace)?;
+            durable::write(&path, &text, 0o600, IfExists::Replace)?;
         }
         Ok(Self { gate, answer })
     }
@@ -115,7 +115,7 @@ impl GateFile {
         if status.is_pending() {
             // What is there is nobody's word.
             let text = serde_json::to_vec(&said).unwrap_or_default();
-            durable::write(&self.answer, &text, 0o600, Existing::Replace)?;
+            durable::write(&self.answer, &text, 0o600, IfExists::Replace)?;
             return Ok(ResolveOutcome::Recorded);
         }
         Ok(match status {
@@ -134,14 +134,14 @@ impl GateFile {
             at: now(),
         };
         let text = serde_json::to_vec(&status).unwrap_or_default();
-        durable::write(&self.answer, &text, 0o600, Existing::Replace)?;
+        durable::write(&self.answer, &text, 0o600, IfExists::Replace)?;
         Ok(status)
     }
 
     /// Ends it, unless it has ended. Tells whether this was its end.
     fn end(&self, status: &GateStatus) -> Result<bool, RecordError> {
         let text = serde_json::to_vec(status).unwrap_or_default();
-        match durable::write(&self.answer, &text, 0o600, Existing::Refuse) {
+        match durable::write(&self.answer, &text, 0o600, IfExists::Fail) {
             Ok(()) => Ok(true),
             Err(WriteError::Exists(_)) => Ok(false),
             Err(error) => Err(error.into()),
@@ -167,7 +167,7 @@ impl GateFile {
                     left => Some(LOOK.min(Duration::from_millis(left))),
                 },
             };
-            let heard = lillux::watch::until(&paths, left, look).await;
+            let heard = lillux::watch::wait_until(&paths, left, look).await;
             match heard {
                 Ok(Some(status)) => return Ok(status),
                 Ok(None) => {}
@@ -187,7 +187,7 @@ pub(crate) const QUESTION: &str = "args_hash";
 /// The hash of what a person is shown.
 pub(crate) fn question_hash(gate: &Gate) -> String {
     let shown = serde_json::json!([gate.kind, gate.title, gate.body, gate.actions]);
-    lillux::Hash::of(format!("rye question 1\n{shown}")).to_hex()
+    lillux::Hash::digest(format!("rye question 1\n{shown}")).to_hex()
 }
 
 pub(crate) fn now() -> Millis {

@@ -108,7 +108,7 @@ fn read(tree: &Node, text: &[u8], problems: &mut Vec<Problem>) -> Option<(Graph,
     let permissions = permissions.into_iter();
     let graph = Graph {
         text: text.to_owned(),
-        hash: Hash::of(text),
+        hash: Hash::digest(text),
         description: description.map(str::to_owned),
         permissions: permissions
             .map(|(at, pattern)| Permission { pattern, at })

@@ -28,7 +28,7 @@ pub use verify::{Finding, FindingKind, VerifyReport};
 
 use std::io::ErrorKind;
 
-use lillux::durable::{BeneathError, WriteError};
+use lillux::durable::{CreateDirError, WriteError};
 use lillux::keys::Purpose;
 use lillux::{Hash, PathError, hash::Hasher};
 use rye_protocol::short_id;
@@ -78,7 +78,7 @@ pub enum RecordError {
     Path(#[from] PathError),
     /// A link leads to another folder than that of the runs.
     #[error(transparent)]
-    Link(BeneathError),
+    Link(CreateDirError),
     /// A file cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -115,11 +115,11 @@ pub enum RecordError {
     NoKey(String),
 }
 
-impl From<BeneathError> for RecordError {
-    fn from(error: BeneathError) -> Self {
+impl From<CreateDirError> for RecordError {
+    fn from(error: CreateDirError) -> Self {
         match error {
-            BeneathError::Path(error) => Self::Path(error),
-            link @ BeneathError::Leaves { .. } => Self::Link(link),
+            CreateDirError::Path(error) => Self::Path(error),
+            link @ CreateDirError::LinkLeavesRoot { .. } => Self::Link(link),
         }
     }
 }

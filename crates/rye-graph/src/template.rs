@@ -4,7 +4,7 @@
 //! is exactly one expression gives the value with its type. `${NAME}` in upper case is the
 //! executor's and stays as it is, and `$${` is a plain `${`.
 
-use lillux::{quoted, visible_line};
+use lillux::{quote_block, sanitize_line};
 use rye_items::metadata::{Data, Node};
 use serde_json::{Map, Value};
 
@@ -187,13 +187,13 @@ impl Template {
 /// Adds a text of others to what a graph says, and tells whether it has lines of its own now.
 fn show(value: &str, text: &mut String) -> bool {
     if !value.contains('\n') {
-        text.push_str(&visible_line(value));
+        text.push_str(&sanitize_line(value));
         return false;
     }
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
-    text.push_str(&quoted(value));
+    text.push_str(&quote_block(value));
     true
 }
 

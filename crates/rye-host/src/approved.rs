@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 
 use lillux::keys::SigningKey;
-use lillux::{Hash, durable, visible_line};
+use lillux::{Hash, durable, sanitize_line};
 use rye_engine::meta_tools::{ResolvedTool, StoredApproval, ToolProviderError};
 use rye_items::CommentStyle;
 use rye_items::signature::{self, APPROVAL, Binding};
@@ -88,8 +88,8 @@ impl Approved {
     fn why(&self, other: &str) -> String {
         format!(
             "It was approved for the project in {}, and this one is in {}.",
-            visible_line(other),
-            visible_line(&self.project)
+            sanitize_line(other),
+            sanitize_line(&self.project)
         )
     }
 
@@ -109,7 +109,7 @@ impl Approved {
         let key = self.key.as_ref().ok_or_else(|| {
             unusable(&"there is no key to sign the approval with: rye keys generate")
         })?;
-        let time = lillux::time::now_seconds();
+        let time = lillux::time::now_rfc3339();
         // Each a JSON text, which is YAML too.
         let text = format!(
             "# This may run without asking in the project of this folder, as long as it is \
@@ -120,7 +120,7 @@ impl Approved {
             json!(self.project),
             json!(by)
         );
-        let place = Hash::of(&self.project).to_hex();
+        let place = Hash::digest(&self.project).to_hex();
         let name = format!("{}-{place:.16}.yaml", prepared.hash);
         let binding = Binding::new(APPROVAL, format!("{FOLDER}/{name}"));
         let comment = CommentStyle::HASH;
@@ -128,13 +128,11 @@ impl Approved {
         let signed = signed.map_err(|error| unusable(&error))?;
         let path = self.folder.join(name);
         let project = Path::new(&self.project);
-        durable::create_folder_beneath(project, format!(".ai/{FOLDER}"), 0o755).map_err(
-            |error| {
-                let hint = error.hint().map(|hint| format!("\nhint: {hint}"));
-                unusable(&format!("{error}{}", hint.unwrap_or_default()))
-            },
-        )?;
-        durable::write(&path, &signed, 0o644, durable::Existing::Replace)
+        durable::create_dir_within(project, format!(".ai/{FOLDER}"), 0o755).map_err(|error| {
+            let hint = error.hint().map(|hint| format!("\nhint: {hint}"));
+            unusable(&format!("{error}{}", hint.unwrap_or_default()))
+        })?;
+        durable::write(&path, &signed, 0o644, durable::IfExists::Replace)
             .map_err(|error| unusable(&error))
     }
 }

@@ -371,7 +371,7 @@ fn call_hash(project: &Path, call: &GatedCall) -> Hash {
     // The order in which a client writes its parameters does not matter. What has no canonical
     // form, such as a number that is too large, counts as it is written.
     let content = canonical::to_vec(&content).unwrap_or_else(|_| content.to_string().into_bytes());
-    Hash::of(content)
+    Hash::digest(content)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lillux::mask::Masks;
+use lillux::redact::Redactor;
 use rye_engine::credential::{
     Credential, CredentialError, CredentialFuture, CredentialStore, Owner,
 };
@@ -84,18 +84,18 @@ impl CredentialStore for Credentials {
 
 /// What nobody is to see in what tools give: variables that look like secrets, of this
 /// process and of a project's `.env`, and all that is in the vault.
-pub fn masks(vault: Option<&Vault>, project: &Path) -> Masks {
-    let masks = Masks::default();
+pub fn redactor(vault: Option<&Vault>, project: &Path) -> Redactor {
+    let redactor = Redactor::default();
     for (name, value) in std::env::vars_os() {
         let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else {
             continue;
         };
         if is_secret_variable(name, value) {
-            masks.add(value);
+            redactor.add(value);
         }
     }
     for secret in secrets_of(project) {
-        masks.add(&secret);
+        redactor.add(&secret);
     }
     // What cannot be opened cannot be shown either.
     let all = vault.and_then(|vault| vault.list(None).ok());
@@ -104,10 +104,10 @@ pub fn masks(vault: Option<&Vault>, project: &Path) -> Masks {
         if let Some(Ok(opened)) = opened
             && let Ok(text) = std::str::from_utf8(opened.secret.expose())
         {
-            masks.add(text);
+            redactor.add(text);
         }
     }
-    masks
+    redactor
 }
 
 /// The values of a project's `.env` that look like secrets.

@@ -58,7 +58,7 @@ impl TrustPolicy for Trusted {
 
 #[cfg(test)]
 mod tests {
-    use lillux::durable::Existing;
+    use lillux::durable::IfExists;
     use lillux::keys::SigningKey;
     use rye_items::UserKeys;
     use rye_items::trust::TrustFile;
@@ -71,7 +71,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [user, project] = ["user", "project"].map(|name| folder.path().join(name));
         let own = UserKeys::new(&user)
-            .generate("ada", Existing::Refuse)
+            .generate("ada", IfExists::Fail)
             .unwrap();
         let foreign = SigningKey::generate().unwrap();
         let file = TrustFile {

@@ -7,7 +7,7 @@ mod page;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use lillux::path_policy::{Class, PathPolicy, Protected, Sensitive};
+use lillux::path_policy::{PathClass, PathPolicy, ProtectedPaths, SensitiveReason};
 use rye_engine::BoxFuture;
 use rye_engine::guides::{GuideFuture, Guides, Role, Skill};
 use rye_engine::sandbox::Sandbox;
@@ -198,17 +198,18 @@ async fn read_inside(sandbox: &dyn Sandbox, path: &str) -> Option<Vec<u8>> {
 
 /// The same for a regular file of a folder of this machine.
 fn read_below(folder: &Path, path: &Path) -> Option<Vec<u8>> {
-    let found = PathPolicy::new(folder, Protected::default()).classify(path);
+    let found = PathPolicy::new(folder, ProtectedPaths::default()).classify(path);
     if leads_out(found.class) || !std::fs::metadata(&found.real).ok()?.is_file() {
         return None;
     }
     std::fs::read(found.real).ok()
 }
 
-fn leads_out(class: Class) -> bool {
+fn leads_out(class: PathClass) -> bool {
     matches!(
         class,
-        Class::Private | Class::Sensitive(Sensitive::Outside | Sensitive::Unresolvable)
+        PathClass::Private
+            | PathClass::Sensitive(SensitiveReason::Outside | SensitiveReason::Unresolvable)
     )
 }
 

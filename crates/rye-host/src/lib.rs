@@ -84,7 +84,7 @@ pub mod transfer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lillux::path_policy::Protected;
+use lillux::path_policy::ProtectedPaths;
 use lillux::process::Supervisor;
 use rye_engine::sandbox::Sandbox;
 use rye_engine::store::StoreError;
@@ -98,7 +98,7 @@ pub use bridge::{ASKING, Bridge, BridgeError, bridge, executor, executor_with};
 pub use call_gates::{CallGateError, CallGates};
 pub use commands::{COMMANDS, commands};
 pub use compaction::{COMPACTION, CompactionError, compaction};
-pub use credentials::{Credentials, masks};
+pub use credentials::{Credentials, redactor};
 pub use graphs::Trusted;
 pub use guides::Files;
 pub use items::Items;
@@ -134,7 +134,7 @@ pub struct Options {
     pub vault: Option<Vault>,
     /// Private directories, which no agent may use, and home directories of the user. The
     /// database and its blobs are private without being named here.
-    pub protected: Protected,
+    pub protected: ProtectedPaths,
 }
 
 /// Why there is no engine.
@@ -208,7 +208,7 @@ pub fn builder_on(
         .store(store)
         .blobs(FileBlobs::new(options.database.with_file_name("blobs")))
         .models(models)
-        .masks(masks(options.vault.as_ref(), &options.project))
+        .redactor(redactor(options.vault.as_ref(), &options.project))
         .credentials(Arc::new(Credentials::new(
             &options.database,
             options.vault.clone(),

@@ -80,7 +80,7 @@ impl Acceptance {
     }
 
     fn path(&self) -> String {
-        let name = Hash::of(&self.text).to_hex();
+        let name = Hash::digest(&self.text).to_hex();
         format!("{FOLDER}/{name:.32}.yaml")
     }
 }

@@ -308,7 +308,7 @@ impl Library {
         // is: a file of the same hash and length has every value at the same place.
         let content = match item.waived {
             None => item.hash,
-            Some(_) => Hash::of(item.bytes()),
+            Some(_) => Hash::digest(item.bytes()),
         };
         let mut hasher = Hasher::default();
         hasher.update(content.as_bytes());
@@ -491,7 +491,7 @@ fn verified(found: &ItemFile<'_>, raw: RawFile, signed: VerifiedLine) -> Verifie
 
 fn waived(found: &ItemFile<'_>, raw: RawFile, error: IntegrityError) -> Verified<Item> {
     let content: Arc<[u8]> = signature::strip_signature(&raw.bytes).into();
-    let hash = Hash::of(&content);
+    let hash = Hash::digest(&content);
     Verified::new(Item {
         waived: Some(error),
         ..unverified(found, raw.identity, hash, raw.bytes.into(), content)

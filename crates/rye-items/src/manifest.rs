@@ -65,7 +65,7 @@ pub(crate) fn is_listable(path: &str) -> bool {
 
 /// The text of a manifest, signed.
 pub(crate) fn signed(payload: &str, purpose: Purpose, key: &SigningKey) -> String {
-    let signature = key.sign_for(purpose, &Hash::of(payload));
+    let signature = key.sign_for(purpose, &Hash::digest(payload));
     let fingerprint = key.public().fingerprint();
     let purpose = purpose.name();
     format!("{MAGIC}:{purpose}:{fingerprint}:{signature}\n{payload}")
@@ -112,7 +112,7 @@ impl<'b> Manifest<'b> {
 
     /// Whether this key signed exactly this payload.
     pub(crate) fn is_signed_by(&self, key: &SigningKey, purpose: Purpose) -> bool {
-        let hash = Hash::of(self.payload);
+        let hash = Hash::digest(self.payload);
         self.is_for(purpose)
             && self.fingerprint == key.public().fingerprint()
             && key
@@ -138,7 +138,7 @@ impl<'b> Manifest<'b> {
                     ignored,
                 },
             })?;
-        let hash = Hash::of(self.payload);
+        let hash = Hash::digest(self.payload);
         if !self.is_for(purpose) || key.key.verify_for(purpose, &hash, &self.signature).is_err() {
             return Err(IntegrityProblem::BadSignature { fingerprint });
         }
@@ -182,7 +182,7 @@ mod tests {
     fn a_manifest_lists_its_own_directory_for_its_own_purpose() {
         let key = SigningKey::generate().unwrap();
         let entries = Entries::from([
-            ("a b.py".to_owned(), Entry::File(Hash::of("x"))),
+            ("a b.py".to_owned(), Entry::File(Hash::digest("x"))),
             ("lib/latest".to_owned(), Entry::Link("v 2".to_owned())),
         ]);
         let payload = payload("tools/pack", &entries);

@@ -11,7 +11,7 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use lillux::{At as _, Hash, PathError};
+use lillux::{Hash, PathContext as _, PathError};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use crate::item::{Item, Verified};
@@ -26,7 +26,9 @@ pub fn write_private_copy(
     mode: u32,
     folder: &Path,
 ) -> Result<PathBuf, PathError> {
-    let folder = folder.join("materialised").join(Hash::of(bytes).to_hex());
+    let folder = folder
+        .join("materialised")
+        .join(Hash::digest(bytes).to_hex());
     let path = folder.join(name);
     ensure_owner_only_dir(&folder)?;
     if fs::read(&path).is_ok_and(|there| there == bytes) {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::Path;
 
-use lillux::{At as _, PathError};
+use lillux::{PathContext as _, PathError};
 
 /// Whether a directory belongs to the current user and no one else may write to it. A
 /// directory that does not exist yet counts, because it will be created with mode 0700.

@@ -84,7 +84,7 @@ impl ParseCache {
     }
 
     fn path(&self, what: &str, content: &Hash) -> Option<PathBuf> {
-        let name = Hash::of(format!("{VERSION}\0{what}\0{content}")).to_hex();
+        let name = Hash::digest(format!("{VERSION}\0{what}\0{content}")).to_hex();
         let folder = self.cache()?.join("derived");
         Some(folder.join(&name[..2]).join(&name[2..]))
     }
@@ -126,7 +126,7 @@ mod tests {
         let derived = ParseCache::new(Some(folder.path()));
         let made = Cell::new(0);
         let get = |what: &str, content: &str| {
-            derived.get::<String, ()>(what, &Hash::of(content), || {
+            derived.get::<String, ()>(what, &Hash::digest(content), || {
                 made.set(made.get() + 1);
                 Ok(format!("{what} of {content}"))
             })
@@ -154,7 +154,7 @@ mod tests {
     fn a_failure_is_not_kept_and_without_a_folder_all_works() {
         let folder = tempfile::tempdir().unwrap();
         let derived = ParseCache::new(Some(folder.path()));
-        let content = Hash::of("x");
+        let content = Hash::digest("x");
         assert_eq!(derived.get::<u8, _>("a", &content, || Err("no")), Err("no"));
         assert_eq!(derived.get::<u8, &str>("a", &content, || Ok(1)), Ok(1));
         for nowhere in [None, Some(Path::new("/proc/none"))] {

@@ -154,10 +154,10 @@ mod tests {
         );
         let time = "2026-04-10T03:28:17Z";
         let binding = Binding::item("tools/a.py");
-        let good = SignatureLine::sign(Hash::of("x"), binding, &one, time, None);
+        let good = SignatureLine::sign(Hash::digest("x"), binding, &one, time, None);
         let wrong = [
             SignatureLine {
-                hash: Hash::of("y"),
+                hash: Hash::digest("y"),
                 ..good.clone()
             },
             SignatureLine {
@@ -192,13 +192,13 @@ mod tests {
         let key = SigningKey::generate().unwrap();
         let time = "2026-04-10T03:28:17Z";
         let binding = Binding::item("tools/a.py");
-        let hash = Hash::of("x");
+        let hash = Hash::digest("x");
         let bound = SignatureLine::sign(hash, binding.clone(), &key, time, None);
         assert!(memory.verify(key.public(), &bound).is_ok());
         // A file whose bytes are the text that the bound signature's hash was taken of.
         let text = format!("rye-signed-file:v1\n{binding}\n{time}\n{hash}\n");
         let unbound = SignatureLine {
-            hash: Hash::of(text),
+            hash: Hash::digest(text),
             binding: None,
             ..bound
         };
@@ -209,7 +209,7 @@ mod tests {
     fn what_is_kept_has_an_end() {
         let kept = Kept::default();
         for number in 0..=MOST {
-            let made = kept.get(Hash::of(number.to_string()), || Ok::<_, ()>(number));
+            let made = kept.get(Hash::digest(number.to_string()), || Ok::<_, ()>(number));
             assert_eq!(made, Ok(number));
         }
         assert_eq!(kept.0.lock().unwrap().len(), 1);

@@ -23,7 +23,7 @@
 //!
 //! impl Reader for Lines {
 //!     fn version(&self) -> lillux::Hash {
-//!         lillux::Hash::of("lines 1")
+//!         lillux::Hash::digest("lines 1")
 //!     }
 //!     fn identify(&self, kind: ItemKind, path: &str) -> Option<ItemId> {
 //!         let id = path.strip_suffix(".md")?;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lillux::hash::Hasher;
-use lillux::{At as _, Hash};
+use lillux::{Hash, PathContext as _};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::library::{Dependencies, ItemError, LockedEnvironment, compare};
@@ -48,7 +48,7 @@ impl Snapshot {
 
     /// Adds a file that was verified by itself, such as the tool.
     pub fn add_file(&mut self, path: &str, bytes: Arc<[u8]>) {
-        let entry = Entry::File(Hash::of(&bytes));
+        let entry = Entry::File(Hash::digest(&bytes));
         self.entries.insert(path.to_owned(), entry);
         self.own.insert(path.to_owned(), bytes);
     }
@@ -60,7 +60,7 @@ impl Snapshot {
 
     /// Adds an environment that is not signed, in development mode.
     pub fn add_unsigned_environment(&mut self, name: &str, path: PathBuf) {
-        let hash = Hash::of("unsigned");
+        let hash = Hash::digest("unsigned");
         self.add_environment(name, LockedEnvironment { path, hash });
         self.waived += 1;
     }
@@ -192,7 +192,7 @@ impl Snapshot {
             }
             (None, None) => return Err(io::ErrorKind::NotFound.into()),
         };
-        if Hash::of(bytes) != hash {
+        if Hash::digest(bytes) != hash {
             let changed = format!("{path} changed while it was read");
             return Err(io::Error::other(changed));
         }

@@ -199,7 +199,7 @@ impl<'a> Trust<'a> {
         let file = self
             .cache
             .trust_files
-            .get(Hash::of(&raw), parsed)
+            .get(Hash::digest(&raw), parsed)
             .map_err(&ignored)?;
         if file.key.fingerprint() != fingerprint {
             let found = file.key.fingerprint();

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lillux::durable::{self, Existing, WriteError};
-use lillux::keys::{Fingerprint, KeyError, PairFiles, PublicKey, SigningKey};
-use lillux::{At as _, PathError};
+use lillux::durable::{self, IfExists, WriteError};
+use lillux::keys::{Fingerprint, KeyError, KeyPairFiles, PublicKey, SigningKey};
+use lillux::{PathContext as _, PathError};
 
 use crate::comment::CommentStyle;
 use crate::signature::{self, Binding, REVOCATION, TRUST};
@@ -74,8 +74,8 @@ impl UserKeys {
     }
 
     /// The files of the pair.
-    pub fn pair_files(&self) -> PairFiles {
-        PairFiles::inside(&self.folder())
+    pub fn pair_files(&self) -> KeyPairFiles {
+        KeyPairFiles::in_dir(&self.folder())
     }
 
     /// Reads the signing key.
@@ -87,7 +87,7 @@ impl UserKeys {
     }
 
     /// Makes a pair, and the file that trusts it.
-    pub fn generate(&self, owner: &str, existing: Existing) -> Result<SigningKey, UserKeyError> {
+    pub fn generate(&self, owner: &str, existing: IfExists) -> Result<SigningKey, UserKeyError> {
         let key = SigningKey::generate().map_err(|e| UserKeyError::Key(e.into()))?;
         // Trusted before it is there to be used: a crash in between leaves a
         // trusted key that nobody has.
@@ -128,7 +128,7 @@ impl UserKeys {
         signer: &SigningKey,
     ) -> Result<PathBuf, UserKeyError> {
         let relative = format!("{REVOKED}/{fingerprint}.toml");
-        let since = lillux::time::now_seconds();
+        let since = lillux::time::now_rfc3339();
         let text = Revocation::text(fingerprint, &since, reason, key);
         self.write_signed(&Binding::new(REVOCATION, relative), &text, signer)
     }
@@ -146,12 +146,12 @@ impl UserKeys {
         signer: &SigningKey,
     ) -> Result<PathBuf, UserKeyError> {
         let path = self.ai.join(binding.path());
-        let time = lillux::time::now_seconds();
+        let time = lillux::time::now_rfc3339();
         let (text, comment) = (text.as_bytes(), &CommentStyle::HASH);
         let signed =
             signature::sign(text, comment, binding, signer, &time, None).unwrap_or_default();
-        durable::create_folder(path.parent().unwrap_or(&path), 0o700)?;
-        durable::write(&path, &signed, 0o644, Existing::Replace)?;
+        durable::create_dir(path.parent().unwrap_or(&path), 0o700)?;
+        durable::write(&path, &signed, 0o644, IfExists::Replace)?;
         Ok(path)
     }
 

@@ -210,7 +210,7 @@ fn describe_file(
     let expected = label(space, name);
     let path = dir.path_to(name);
     if found != expected {
-        let source = lillux::envelope::OpenError::OtherLabel { expected, found };
+        let source = lillux::envelope::OpenError::LabelMismatch { expected, found };
         return Err(VaultError::Open { path, source });
     }
     Ok(Some(describe(space, name, path, &envelope)))

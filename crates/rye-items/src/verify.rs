@@ -151,7 +151,7 @@ pub(crate) fn claim(bytes: &[u8], format: &SignatureFormat) -> Result<Claim, Int
 fn covered_element(file: &[u8], split: &SignedFile<'_>) -> Option<Range<usize>> {
     let start = file.len() - split.after.len();
     let range = element(split.after)?;
-    let covered = Hash::of(&split.after[range.clone()]) == split.line.hash;
+    let covered = Hash::digest(&split.after[range.clone()]) == split.line.hash;
     covered.then(|| start + range.start..start + range.end)
 }
 

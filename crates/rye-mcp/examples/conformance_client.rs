@@ -85,7 +85,7 @@ async fn run(pool: &Pool, url: &str, context: &Value, home: &Home) -> Result<(),
     }
     let server = ServerSpec {
         id: "mcp/servers/conformance".to_owned(),
-        hash: Hash::of(url),
+        hash: Hash::digest(url),
         config: ServerConfig::parse(&config)?,
         project: std::env::temp_dir(),
         environment: BTreeMap::new(),

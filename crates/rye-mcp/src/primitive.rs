@@ -6,7 +6,7 @@ pub use result::mapped as tool_result;
 
 use std::path::PathBuf;
 
-use lillux::process::Capture;
+use lillux::process::OutputCapture;
 use rye_executor::primitive::{Call, CallFailure, CallFuture, CallOutcome, Primitive};
 use rye_items::vault::Vault;
 use serde_json::{Map, Value, json};
@@ -67,8 +67,8 @@ impl McpPrimitive {
         let limit = call.config.get("max_output").and_then(Value::as_u64);
         let limit = limit.map_or(LIMIT, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         if let Some(long) = result::too_long(&done.data, limit) {
-            let mut capture = Capture::new(limit, call.spill.open());
-            capture.take(&long).await;
+            let mut capture = OutputCapture::new(limit, call.spill.open());
+            capture.push(&long).await;
             let captured = capture.finish().await;
             rye_executor::primitive::note_overflow(metadata, "result", &captured);
             done.data = result::cut(&done.data, limit);

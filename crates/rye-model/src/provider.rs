@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rye_engine::mask::Masks;
+use rye_engine::redact::Redactor;
 use zeroize::Zeroizing;
 
 use crate::api::Api;
@@ -101,28 +101,28 @@ impl Provider {
     }
 
     /// Secrets that a server might echo, to be redacted from its messages.
-    pub(crate) fn masks(&self) -> Masks {
-        let masks = Masks::default();
+    pub(crate) fn redactor(&self) -> Redactor {
+        let redactor = Redactor::default();
         if let Key::Given { secret, .. } = &self.key {
-            masks.add(secret.trim());
+            redactor.add(secret.trim());
         }
         for (_, value) in self.secret_headers() {
-            masks.add(value);
+            redactor.add(value);
             // The scheme, such as `Bearer`, is not secret.
             if let Some((scheme, secret)) = value.split_once(' ')
                 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric())
             {
-                masks.add(secret.trim());
+                redactor.add(secret.trim());
             }
         }
         if let Some(own) = self.user_info() {
-            masks.add(own);
+            redactor.add(own);
             // Without a password, the user name is the secret.
             let secret = own.split_once(':').map_or(own, |(_, password)| password);
-            masks.add(secret);
-            masks.add(&decoded(secret));
+            redactor.add(secret);
+            redactor.add(&decoded(secret));
         }
-        masks
+        redactor
     }
 
     /// What to check if the server rejects the credentials.
@@ -229,12 +229,12 @@ mod tests {
             ("X-Thing", "some-value"),
             ("anthropic-beta", "thing-2025"),
         ];
-        let masks = provider("http://ada:p%40ss-word@host", &headers).masks();
+        let redactor = provider("http://ada:p%40ss-word@host", &headers).redactor();
         assert_eq!(
-            masks.mask("tok-12345 some-value thing-2025 p@ss-word p%40ss-word ada"),
-            "[masked] [masked] thing-2025 [masked] [masked] ada"
+            redactor.redact("tok-12345 some-value thing-2025 p@ss-word p%40ss-word ada"),
+            "[redacted] [redacted] thing-2025 [redacted] [redacted] ada"
         );
-        let masks = provider("http://gh-token@host", &[]).masks();
-        assert_eq!(masks.mask("gh-token"), "[masked]");
+        let redactor = provider("http://gh-token@host", &[]).redactor();
+        assert_eq!(redactor.redact("gh-token"), "[redacted]");
     }
 }

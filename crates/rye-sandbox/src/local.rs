@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lillux::path_policy::{Class, Classified, PathPolicy, Private, Protected, Sensitive};
+use lillux::path_policy::{
+    ClassifiedPath, PathClass, PathPolicy, PrivateDirs, ProtectedPaths, SensitiveReason,
+};
 use lillux::process::{Command, Environment, ExecError, Exit, Handle, Stream, Supervisor};
 use rye_engine::BoxFuture;
 use rye_engine::sandbox::{
@@ -58,7 +60,7 @@ impl Local {
         let shells = ["/bin/bash", "/usr/bin/bash"];
         let shell = shells.into_iter().find(|path| Path::new(path).exists());
         Ok(Self {
-            policy: Arc::new(PathPolicy::new(&workspace, Protected::default())),
+            policy: Arc::new(PathPolicy::new(&workspace, ProtectedPaths::default())),
             workspace,
             supervisor: supervisor.into(),
             environment: Environment::Minimal,
@@ -76,7 +78,7 @@ impl Local {
     /// With private directories, which it refuses to use, with the user's home directories,
     /// and with the project that the workspace is a part of.
     #[must_use]
-    pub fn protected(mut self, protected: Protected, project: impl Into<PathBuf>) -> Self {
+    pub fn protected(mut self, protected: ProtectedPaths, project: impl Into<PathBuf>) -> Self {
         let policy = PathPolicy::new(&self.workspace, protected);
         self.policy = Arc::new(policy.within_project(project));
         self
@@ -86,7 +88,7 @@ impl Local {
         self.place_among(path, &Arc::new(self.policy.private()))
     }
 
-    fn place_among(&self, path: &str, private: &Arc<Private>) -> Place {
+    fn place_among(&self, path: &str, private: &Arc<PrivateDirs>) -> Place {
         Place {
             shown: path.to_owned(),
             path: self.workspace.join(path),
@@ -131,7 +133,7 @@ impl Local {
             output.map_err(|error| {
                 let told = error.to_string();
                 // Who was to keep it may have been killed before it said that it began.
-                let is_unknown = matches!(error, ExecError::Keeper(_));
+                let is_unknown = matches!(error, ExecError::Supervision(_));
                 if is_unknown || started.load(Ordering::Relaxed) {
                     SandboxError::Interrupted(told)
                 } else {
@@ -173,7 +175,7 @@ impl Sandbox for Local {
         Box::pin(async move {
             looked.await.unwrap_or_else(|_| ResolvedPath {
                 path: path.to_owned(),
-                class: Class::Sensitive(Sensitive::Unresolvable),
+                class: PathClass::Sensitive(SensitiveReason::Unresolvable),
             })
         })
     }
@@ -253,7 +255,7 @@ impl Sandbox for Local {
     fn mkdir<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
         let place = self.place(path);
         blocking(move || {
-            let made = PathPolicy::create_folder(&place.real()?);
+            let made = PathPolicy::create_dir(&place.real()?);
             made.map(drop).map_err(|error| place.wrong(&error))
         })
     }
@@ -284,7 +286,7 @@ impl Sandbox for Local {
 
 /// Where a path leads, as it is shown, and its real path.
 fn target(policy: &PathPolicy, path: &str) -> (ResolvedPath, PathBuf) {
-    let Classified { real, class } = policy.classify(path);
+    let ClassifiedPath { real, class } = policy.classify(path);
     let workspace = policy.workspace();
     let shown = if place::without_links(&workspace.join(path)) == real {
         path.to_owned()

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lillux::path_policy::Class;
+use lillux::path_policy::PathClass;
 use rye_engine::BoxFuture;
 use rye_engine::sandbox::{
     Exec, ExecObserver, FileInfo, ResolvedPath, Sandbox, SandboxError, SandboxFuture,
@@ -134,7 +134,7 @@ impl Sandbox for Virtual {
         // The file system has no links and no host paths.
         Box::pin(std::future::ready(ResolvedPath {
             path: path.to_owned(),
-            class: Class::Plain,
+            class: PathClass::Plain,
         }))
     }
 

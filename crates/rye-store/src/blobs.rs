@@ -119,7 +119,7 @@ fn now<'a, T: Send + 'a>(it: T) -> BlobFuture<'a, T> {
 
 impl BlobStore for MemoryBlobs {
     fn put(&self, bytes: Vec<u8>) -> BlobFuture<'_, Hash> {
-        let hash = Hash::of(&bytes);
+        let hash = Hash::digest(&bytes);
         self.all().insert(hash, bytes);
         now(hash)
     }

@@ -92,12 +92,12 @@ pub(crate) fn asked(prompt: &QueuedPrompt) -> Hash {
         && let Ok(text) = serde_json::to_vec(&fixed)
         && text.iter().all(|byte| matches!(byte, b' '..=b'~'))
     {
-        return Hash::of(text);
+        return Hash::digest(text);
     }
     // What has no canonical form (it nests too deep) is still the same when it is
     // written the same.
     let text = canonical::to_vec(&fixed).unwrap_or_else(|_| json!(fixed).to_string().into_bytes());
-    Hash::of(text)
+    Hash::digest(text)
 }
 
 /// What an answer does at a gate.
@@ -182,7 +182,7 @@ mod tests {
                 {}
             ]);
             let text = canonical::to_vec(&fixed).unwrap();
-            assert_eq!(asked(&prompt), Hash::of(text), "{content:?}");
+            assert_eq!(asked(&prompt), Hash::digest(text), "{content:?}");
         }
     }
 }

@@ -15,7 +15,7 @@ pub enum CasError {
     Path(#[from] PathError),
     /// The root is a file.
     #[error("the root of a store must be a folder, {} is none", root.display())]
-    RootNotFolder {
+    RootNotDirectory {
         /// The path given.
         root: PathBuf,
     },

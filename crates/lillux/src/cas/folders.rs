@@ -11,8 +11,8 @@ use std::io;
 use std::path::Path;
 
 use crate::PathError;
-use crate::durable::{create_folder, sync_folder};
-use crate::error::At as _;
+use crate::durable::{create_dir, sync_dir};
+use crate::error::PathContext as _;
 
 /// Makes a folder, or leaves the one that is there. Its name is not on the disk yet.
 pub(super) fn make(folder: &Path) -> Result<(), PathError> {
@@ -31,15 +31,15 @@ pub(super) fn make_durable(folder: &Path, parent: &Path) -> Result<(), PathError
         Err(e) if e.kind() == io::ErrorKind::NotFound => make(folder)?,
         Err(e) => return Err(e).at("read the folder", folder),
     }
-    sync_folder(parent)
+    sync_dir(parent)
 }
 
 /// Makes the root of a store, and the folders above it that are missing.
 pub(super) fn make_root(root: &Path) -> Result<(), PathError> {
-    create_folder(root, 0o777)?;
+    create_dir(root, 0o777)?;
     // It may be there because another process made it a moment ago. Where the
     // folder above may not be read it was there before us.
-    match root.parent().map(sync_folder) {
+    match root.parent().map(sync_dir) {
         Some(Err(error)) if !error.is_permission() => Err(error),
         _ => Ok(()),
     }

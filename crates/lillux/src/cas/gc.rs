@@ -29,7 +29,7 @@ use serde::Serialize;
 use super::walk::list;
 use super::write::TEMP_PREFIX;
 use super::{Cas, CasError, GC_LOCK, Kind, LOCK, TMP};
-use crate::error::At as _;
+use crate::error::PathContext as _;
 use crate::{Hash, PathError, canonical};
 
 /// How long content stays without anything referring to it, unless told

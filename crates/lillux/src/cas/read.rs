@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Cas, CasError, Corrupted, Kind};
 use crate::Hash;
-use crate::error::At as _;
+use crate::error::PathContext as _;
 use crate::hash::Hasher;
 
 const CHUNK: usize = 128 * 1024;
@@ -90,7 +90,7 @@ impl Cas {
         let path = self.path_of(kind, hash);
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).at("read", &path)?;
-        let found = Hash::of(&bytes);
+        let found = Hash::digest(&bytes);
         if found != *hash {
             return Err(Corrupted {
                 path,
@@ -145,7 +145,7 @@ impl Reader {
     }
 
     fn check(&mut self) -> Result<(), CasError> {
-        let (found, size) = Hash::of_reader(&self.file).at("read", &self.path)?;
+        let (found, size) = Hash::digest_reader(&self.file).at("read", &self.path)?;
         self.compare(found)?;
         self.file.rewind().at("read", &self.path)?;
         self.size = size;

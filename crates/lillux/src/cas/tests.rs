@@ -34,7 +34,7 @@ fn content_comes_back_as_it_was_put() {
     let (_folder, cas) = store();
     for bytes in [&b""[..], b"hello", &[0, 255, 10, 13], &vec![7; 300_000]] {
         let stored = cas.put(bytes).unwrap();
-        assert_eq!(stored.hash, Hash::of(bytes));
+        assert_eq!(stored.hash, Hash::digest(bytes));
         assert_eq!(
             (stored.size, stored.kind, stored.existed),
             (bytes.len() as u64, Kind::Blob, false)
@@ -75,7 +75,10 @@ fn an_object_is_stored_as_its_canonical_text() {
     let value = json!({ "b": [1.0, "é"], "a": null });
     let stored = cas.put_object(&value).unwrap();
     let text = br#"{"a":null,"b":[1.0,"\u00e9"]}"#;
-    assert_eq!((stored.hash, stored.kind), (Hash::of(text), Kind::Object));
+    assert_eq!(
+        (stored.hash, stored.kind),
+        (Hash::digest(text), Kind::Object)
+    );
     assert_eq!(cas.get(&stored.hash).unwrap(), text);
     assert_eq!(cas.get_object::<Value>(&stored.hash).unwrap(), value);
     let again = cas
@@ -124,7 +127,7 @@ fn a_blob_is_not_an_object_even_if_its_bytes_would_do() {
 #[test]
 fn what_is_missing_is_named_with_the_store() {
     let (_folder, cas) = store();
-    let hash = Hash::of(b"nowhere");
+    let hash = Hash::digest(b"nowhere");
     assert!(!cas.has(&hash).unwrap());
     let message = format!("{hash} is not in the store {}", cas.root().display());
     for error in [
@@ -147,7 +150,7 @@ fn corrupted_bytes_are_named_and_never_returned() {
         let expected = Corrupted {
             path: path.clone(),
             expected: hash,
-            found: Hash::of(bytes),
+            found: Hash::digest(bytes),
         };
         let mut copy = Vec::new();
         for error in [
@@ -167,7 +170,7 @@ fn corrupted_bytes_are_named_and_never_returned() {
             format!(
                 "{} is corrupted: its content should hash to {hash}, it hashes to {}",
                 path.display(),
-                Hash::of(bytes)
+                Hash::digest(bytes)
             )
         );
         // Putting it again heals it.
@@ -213,7 +216,7 @@ fn a_writer_stores_what_was_written_or_leaves_nothing() {
     writer.write_all(b"pieces").unwrap();
     assert_eq!(writer.len(), 9);
     let stored = writer.finish().unwrap();
-    assert_eq!((stored.hash, stored.size), (Hash::of(b"in pieces"), 9));
+    assert_eq!((stored.hash, stored.size), (Hash::digest(b"in pieces"), 9));
 
     let mut dropped = cas.writer().unwrap();
     dropped.write_all(b"given up").unwrap();
@@ -306,7 +309,7 @@ fn what_does_not_belong_is_told_and_left_alone() {
     let shard = cas.path_of(Kind::Blob, &hash).parent().unwrap().to_owned();
     let strays = [
         cas.root().join("blobs/notes"),
-        shard.join(Hash::of(b"elsewhere").to_hex()),
+        shard.join(Hash::digest(b"elsewhere").to_hex()),
         shard.join("x"),
     ];
     for stray in &strays {
@@ -342,7 +345,7 @@ fn web() -> Web {
     let (folder, cas) = store();
     let leaf = cas.put(b"leaf").unwrap().hash;
     let middle = cas
-        .put_object(&json!({ leaf.to_hex(): [leaf, Hash::of(b"absent")] }))
+        .put_object(&json!({ leaf.to_hex(): [leaf, Hash::digest(b"absent")] }))
         .unwrap()
         .hash;
     let top = cas
@@ -425,7 +428,7 @@ fn what_is_recent_stays_with_what_it_refers_to() {
         lost,
         ..
     } = &web;
-    cas.put_object(&json!({ leaf.to_hex(): [leaf, Hash::of(b"absent")] }))
+    cas.put_object(&json!({ leaf.to_hex(): [leaf, Hash::digest(b"absent")] }))
         .unwrap();
     cas.put(b"lost").unwrap();
     cas.gc([], GcOptions::default()).unwrap();
@@ -454,7 +457,7 @@ fn a_missing_root_or_a_corrupted_object_stops_a_collection_before_it_removes_any
     let Web {
         cas, middle, top, ..
     } = &web;
-    let absent = Hash::of(b"absent");
+    let absent = Hash::digest(b"absent");
     let error = cas
         .gc([*top, absent], GcOptions::default())
         .unwrap_err()

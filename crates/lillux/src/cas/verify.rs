@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::{Cas, CasError, Corrupted, Kind};
-use crate::error::At as _;
+use crate::error::PathContext as _;
 use crate::{Hash, PathError};
 
 /// What a check of some or all files found.
@@ -65,7 +65,7 @@ impl Cas {
 
     fn check(&self, kind: Kind, hash: &Hash, report: &mut VerifyReport) {
         let path = self.path_of(kind, hash);
-        match File::open(&path).and_then(Hash::of_reader) {
+        match File::open(&path).and_then(Hash::digest_reader) {
             // Not there, or collected a moment ago.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => report

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Cas, Kind};
-use crate::error::At as _;
+use crate::error::PathContext as _;
 use crate::{Hash, PathError};
 
 /// What a folder holds, in order, apart from what does not belong there.

@@ -10,8 +10,8 @@ use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use super::{Cas, CasError, Kind, LOCK, TMP, folders};
-use crate::durable::sync_folder;
-use crate::error::At as _;
+use crate::durable::sync_dir;
+use crate::error::PathContext as _;
 use crate::hash::Hasher;
 use crate::{Hash, canonical};
 
@@ -76,7 +76,7 @@ impl Cas {
     }
 
     fn put_bytes(&self, kind: Kind, bytes: &[u8]) -> Result<Stored, CasError> {
-        let hash = Hash::of(bytes);
+        let hash = Hash::digest(bytes);
         let existed = self.refresh(kind, &hash)?;
         if !existed {
             let mut temp = self.temp()?;
@@ -132,14 +132,14 @@ impl Cas {
             file
         };
         // What cannot be read is as bad as what reads wrong: it is replaced.
-        if !Hash::of_reader(&file).is_ok_and(|(found, _)| found == *hash) {
+        if !Hash::digest_reader(&file).is_ok_and(|(found, _)| found == *hash) {
             return Ok(false);
         }
         // The new time must outlive a crash, or a collection after it would
         // see the old one. The name may be another writer's, who renamed and
         // has not synced yet. The folders above were synced before that.
         file.sync_all().at("write to disk", &path)?;
-        sync_folder(shard_of(&path))?;
+        sync_dir(shard_of(&path))?;
         Ok(true)
     }
 
@@ -161,7 +161,7 @@ impl Cas {
                 .map_err(|e| e.error)
                 .at("move into place", &path)?;
         }
-        sync_folder(shard_of(&path))?;
+        sync_dir(shard_of(&path))?;
         Ok(())
     }
 
@@ -269,7 +269,7 @@ mod tests {
 
         let error = writer.finish().unwrap_err().to_string();
         assert!(error.starts_with("cannot write "), "{error}");
-        assert!(!cas.has(&Hash::of(b"good")).unwrap());
+        assert!(!cas.has(&Hash::digest(b"good")).unwrap());
         assert_eq!(
             std::fs::read_dir(folder.path().join(TMP)).unwrap().count(),
             0

@@ -66,7 +66,7 @@ impl Content {
             return Ok(hash);
         }
         let mut input = Input::open(self.file.as_deref())?;
-        let (hash, _) = Hash::of_reader(&mut input.reader).map_err(|e| input.failure(e))?;
+        let (hash, _) = Hash::digest_reader(&mut input.reader).map_err(|e| input.failure(e))?;
         Ok(hash)
     }
 }

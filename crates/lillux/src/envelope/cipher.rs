@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::keys::{OpeningKey, SealingKey};
-use crate::keys::{NoRandomness, SecretBytes, random};
+use crate::keys::{RandomnessError, SecretBytes, random};
 
 /// RFC 9180's DHKEM(X25519, HKDF-SHA256).
 pub(super) type Kem = hpke::kem::X25519HkdfSha256;
@@ -35,7 +35,7 @@ pub(super) struct Wrapped {
 }
 
 impl ContentKey {
-    pub(super) fn generate() -> Result<Self, NoRandomness> {
+    pub(super) fn generate() -> Result<Self, RandomnessError> {
         Ok(Self(random()?))
     }
 

@@ -71,7 +71,7 @@ impl Document {
             Ok(document)
         } else {
             let place = first_difference(bytes, written.as_bytes());
-            Err(ParseEnvelopeError::NotAsWritten(place))
+            Err(ParseEnvelopeError::NotCanonical(place))
         }
     }
 

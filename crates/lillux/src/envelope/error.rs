@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{MAX_LABEL, MAX_RECIPIENTS};
-use crate::keys::{Fingerprint, NoRandomness};
+use crate::keys::{Fingerprint, RandomnessError};
 
 /// A secret that could not be sealed.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +25,7 @@ pub enum SealError {
     BadLabel,
     /// No content key could be made.
     #[error(transparent)]
-    NoRandomness(#[from] NoRandomness),
+    Randomness(#[from] RandomnessError),
     /// The ciphers refused, which a key that was checked when read does not bring about.
     #[error("the secret cannot be encrypted to these keys")]
     Cipher,
@@ -58,7 +58,7 @@ pub enum ParseEnvelopeError {
     Damaged(Damage),
     /// The right content, but not spelled as it is written.
     #[error("the envelope was changed: at byte {0} it is not as it was written")]
-    NotAsWritten(usize),
+    NotCanonical(usize),
     /// More bytes than any envelope.
     #[error("larger than any envelope")]
     TooLarge,
@@ -110,7 +110,7 @@ pub enum OpenError {
     Changed,
     /// It is sealed, whole, and about something else.
     #[error("the envelope is labelled {found:?}, not {expected:?}")]
-    OtherLabel {
+    LabelMismatch {
         /// What the caller asked for.
         expected: String,
         /// What the sender wrote.

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::cipher::Kem;
 use crate::keys::{
-    Algorithm, Existing, Fingerprint, KeyError, KeyTextError, NoRandomness, PairFiles,
+    Algorithm, Fingerprint, IfExists, KeyError, KeyPairFiles, KeyTextError, RandomnessError,
     private_from_pem, private_to_pem, public_from_pem, public_to_pem, random, read_private,
     read_public, restore_public, write_pair,
 };
@@ -25,7 +25,7 @@ pub struct OpeningKey {
 
 impl OpeningKey {
     /// A new key from the operating system's randomness.
-    pub fn generate() -> Result<Self, NoRandomness> {
+    pub fn generate() -> Result<Self, RandomnessError> {
         let (key, _) = Kem::derive_keypair(random()?.as_slice());
         Ok(Self::new(key))
     }
@@ -43,7 +43,7 @@ impl OpeningKey {
 
     /// Reads the private key of a pair. Where the public half is missing, because writing
     /// the pair was interrupted, it is written if the folder permits it.
-    pub fn read_pair(files: &PairFiles) -> Result<Self, KeyError> {
+    pub fn read_pair(files: &KeyPairFiles) -> Result<Self, KeyError> {
         let key = Self::read(&files.private)?;
         if !files.public.exists() {
             let _ = restore_public(files, || Ok(Self::read(&files.private)?.public.to_pem()));
@@ -72,7 +72,7 @@ impl OpeningKey {
 
     /// Writes `private_key.pem` and `public_key.pem` into a folder, which is made
     /// if it is not there. Both are there afterwards, or the error says why not.
-    pub fn write_pair(&self, folder: &Path, existing: Existing) -> Result<PairFiles, KeyError> {
+    pub fn write_pair(&self, folder: &Path, existing: IfExists) -> Result<KeyPairFiles, KeyError> {
         write_pair(folder, &self.to_pem(), &self.public.to_pem(), existing)
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use zeroize::Zeroizing;
 
 use super::MAX_PAYLOAD;
-use crate::durable::{self, Existing, WriteError};
+use crate::durable::{self, IfExists, WriteError};
 
 /// What a reader is given room for at first.
 const FIRST: usize = 64 * 1024;
@@ -59,7 +59,7 @@ impl Secret {
 
     /// Writes the secret to a file of mode 0600, whole or not at all.
     pub fn write_file(&self, path: &Path) -> Result<(), WriteError> {
-        durable::write(path, &self.0, 0o600, Existing::Replace)
+        durable::write(path, &self.0, 0o600, IfExists::Replace)
     }
 }
 

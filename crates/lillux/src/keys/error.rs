@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::random::NoRandomness;
+use super::random::RandomnessError;
 use crate::durable::WriteError;
 use crate::error::PathError;
 use crate::text::shell_word;
@@ -37,7 +37,7 @@ pub enum KeyError {
     Path(#[from] PathError),
     /// A folder, where a file is needed.
     #[error("{} is a folder, not a key file", .0.display())]
-    Folder(PathBuf),
+    IsDirectory(PathBuf),
     /// A pipe, a socket or a device.
     #[error("{} is not a regular file", .0.display())]
     NotAFile(PathBuf),
@@ -46,7 +46,7 @@ pub enum KeyError {
     TooLarge(PathBuf),
     /// Group or others have access to a private key.
     #[error("the private key {} is open to group or others (mode {mode:04o})", path.display())]
-    OpenFile {
+    InsecureFile {
         /// The private key's file.
         path: PathBuf,
         /// Its permission bits.
@@ -54,14 +54,14 @@ pub enum KeyError {
     },
     /// Group or others could replace what is in the folder.
     #[error("the folder {} can be written by group or others (mode {mode:04o})", path.display())]
-    OpenFolder {
+    InsecureDirectory {
         /// The folder for the pair.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
     /// A key of that name is there, and was not to be replaced.
-    #[error("{} exists already", .0.display())]
+    #[error("{} already exists", .0.display())]
     Exists(PathBuf),
     /// The file was read, but is not the key it should be.
     #[error("cannot use the key {}: {source}", path.display())]
@@ -73,7 +73,7 @@ pub enum KeyError {
     },
     /// A new key could not be made.
     #[error(transparent)]
-    NoRandomness(#[from] NoRandomness),
+    Randomness(#[from] RandomnessError),
 }
 
 impl KeyError {
@@ -81,7 +81,7 @@ impl KeyError {
     pub fn is_permission(&self) -> bool {
         match self {
             Self::Path(error) => error.is_permission(),
-            Self::OpenFile { .. } | Self::OpenFolder { .. } => true,
+            Self::InsecureFile { .. } | Self::InsecureDirectory { .. } => true,
             _ => false,
         }
     }
@@ -89,8 +89,8 @@ impl KeyError {
     /// The command that puts it right, where there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::OpenFile { path, .. } => Some(format!("chmod 600 {}", shell_word(path))),
-            Self::OpenFolder { path, .. } => Some(format!("chmod 700 {}", shell_word(path))),
+            Self::InsecureFile { path, .. } => Some(format!("chmod 600 {}", shell_word(path))),
+            Self::InsecureDirectory { path, .. } => Some(format!("chmod 700 {}", shell_word(path))),
             Self::Unusable {
                 path,
                 source: KeyTextError::Encrypted,
@@ -171,7 +171,7 @@ mod tests {
             ("-rf", "'./-rf'"),
             ("$(reboot)", "'$(reboot)'"),
         ] {
-            let error = KeyError::OpenFile {
+            let error = KeyError::InsecureFile {
                 path: path.into(),
                 mode: 0o644,
             };

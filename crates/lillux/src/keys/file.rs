@@ -14,24 +14,24 @@ use zeroize::Zeroizing;
 
 use super::error::KeyError;
 use super::pem;
-use crate::durable::{Existing, Staged, create_folder, refuse_special, sync_folder};
-use crate::error::At;
+use crate::durable::{IfExists, StagedFile, check_replaceable, create_dir, sync_dir};
+use crate::error::PathContext;
 
 /// Far above any key; what is larger was named by mistake.
 const LIMIT: usize = 64 * 1024;
 
 /// Where the two halves of a pair are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PairFiles {
+pub struct KeyPairFiles {
     /// `private_key.pem`, for its owner alone.
     pub private: PathBuf,
     /// `public_key.pem`, for everyone.
     pub public: PathBuf,
 }
 
-impl PairFiles {
+impl KeyPairFiles {
     /// The names of a pair's files inside its folder.
-    pub fn inside(folder: &Path) -> Self {
+    pub fn in_dir(folder: &Path) -> Self {
         Self {
             private: folder.join("private_key.pem"),
             public: folder.join("public_key.pem"),
@@ -50,12 +50,12 @@ pub(crate) fn write_pair(
     folder: &Path,
     private: &str,
     public: &str,
-    existing: Existing,
-) -> Result<PairFiles, KeyError> {
-    create_folder(folder, 0o700)?;
+    existing: IfExists,
+) -> Result<KeyPairFiles, KeyError> {
+    create_dir(folder, 0o700)?;
     let _lock = lock(folder)?;
-    let files = PairFiles::inside(folder);
-    if existing == Existing::Refuse {
+    let files = KeyPairFiles::in_dir(folder);
+    if existing == IfExists::Fail {
         // Before the first rename, so that a refusal changes nothing.
         for path in [&files.private, &files.public] {
             if path.symlink_metadata().is_ok() {
@@ -63,23 +63,23 @@ pub(crate) fn write_pair(
             }
         }
     }
-    let staged_public = Staged::new(&files.public, public.as_bytes(), 0o644)?;
-    let staged_private = Staged::new(&files.private, private.as_bytes(), 0o600)?;
+    let staged_public = StagedFile::new(&files.public, public.as_bytes(), 0o644)?;
+    let staged_private = StagedFile::new(&files.private, private.as_bytes(), 0o600)?;
     // The disk may otherwise do one of these before the one above it.
-    if existing == Existing::Replace {
+    if existing == IfExists::Replace {
         for path in [&files.private, &files.public] {
-            refuse_special(path)?;
+            check_replaceable(path)?;
         }
         match fs::remove_file(&files.public) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             removed => removed.at("remove", &files.public)?,
         }
-        sync_folder(folder)?;
+        sync_dir(folder)?;
     }
     staged_private.publish(existing)?;
-    sync_folder(folder)?;
+    sync_dir(folder)?;
     staged_public.publish(existing)?;
-    sync_folder(folder)?;
+    sync_dir(folder)?;
     Ok(files)
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn write_pair(
 /// [`write_pair`] leaves it. `derive` reads the private key's file and returns the public
 /// half's text.
 pub(crate) fn restore_public(
-    files: &PairFiles,
+    files: &KeyPairFiles,
     derive: impl FnOnce() -> Result<String, KeyError>,
 ) -> Result<(), KeyError> {
     let folder = files.private.parent().unwrap_or(Path::new("."));
@@ -97,8 +97,8 @@ pub(crate) fn restore_public(
         return Ok(());
     }
     let public = derive()?;
-    Staged::new(&files.public, public.as_bytes(), 0o644)?.publish(Existing::Refuse)?;
-    Ok(sync_folder(folder)?)
+    StagedFile::new(&files.public, public.as_bytes(), 0o644)?.publish(IfExists::Fail)?;
+    Ok(sync_dir(folder)?)
 }
 
 /// Waits for the other writers of a folder that nobody else may write to.
@@ -107,7 +107,7 @@ fn lock(folder: &Path) -> Result<File, KeyError> {
     let mode = lock.metadata().at("look at", folder)?.mode() & 0o7777;
     if mode & 0o022 != 0 {
         let path = folder.to_owned();
-        return Err(KeyError::OpenFolder { path, mode });
+        return Err(KeyError::InsecureDirectory { path, mode });
     }
     flock(&lock, FlockOperation::LockExclusive).at("lock the folder", folder)?;
     Ok(lock)
@@ -119,7 +119,7 @@ pub(crate) fn read_private(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> 
     // A public key named by mistake is rightly open, and refused for what it is.
     if mode & 0o077 != 0 && !pem::is_public(&text) {
         let path = path.to_owned();
-        return Err(KeyError::OpenFile { path, mode });
+        return Err(KeyError::InsecureFile { path, mode });
     }
     Ok(text)
 }
@@ -143,7 +143,7 @@ fn read(path: &Path) -> Result<(Zeroizing<Vec<u8>>, u32), KeyError> {
     };
     let about = file.metadata().at("look at", path)?;
     if about.is_dir() {
-        return Err(KeyError::Folder(path.to_owned()));
+        return Err(KeyError::IsDirectory(path.to_owned()));
     }
     if !about.is_file() {
         return Err(KeyError::NotAFile(path.to_owned()));

@@ -16,11 +16,11 @@ pub struct Fingerprint([u8; 8]);
 impl Fingerprint {
     /// Of a public key's canonical PEM text.
     pub(crate) fn of_pem(text: &str) -> Self {
-        Self::of_pem_hash(&Hash::of(text))
+        Self::from_pem_hash(&Hash::digest(text))
     }
 
     /// From the hash of a public key's canonical PEM text.
-    pub fn of_pem_hash(hash: &Hash) -> Self {
+    pub fn from_pem_hash(hash: &Hash) -> Self {
         Self(std::array::from_fn(|i| hash.as_bytes()[i]))
     }
 }

@@ -95,7 +95,7 @@ fn a_point_is_canonical_if_it_is_spelled_as_it_would_be_written() {
 #[test]
 fn signature_for_one_purpose_does_not_verify_for_another() {
     let key = SigningKey::generate().unwrap();
-    let hash = Hash::of(b"a decision");
+    let hash = Hash::digest(b"a decision");
     let (decision, export) = (Purpose::new("decision"), Purpose::new("export"));
     let signature = key.sign_for(decision, &hash);
     let public = key.public();

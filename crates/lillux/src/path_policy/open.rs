@@ -1,5 +1,5 @@
-//! Opening what was classified: no link is followed, so nothing else is opened when a
-//! directory on the way is replaced by a link meanwhile.
+//! Opens classified paths without following links, so that replacing a directory by a link
+//! after the classification has no effect.
 
 use std::fs::File;
 use std::io;
@@ -9,31 +9,31 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
 use rustix::io::Errno;
 
-use super::{PathPolicy, Private};
+use super::{PathPolicy, PrivateDirs};
 
-/// How often a walk is repeated that a concurrent rename disturbed.
+/// How often to repeat a path walk that a concurrent rename disturbed.
 const ATTEMPTS: usize = 8;
 
-/// A directory that is held open, so that files in it are reached without walking to it again.
+/// An open directory. Paths through it stay valid if the directory is renamed or replaced.
 #[derive(Debug)]
-pub struct Folder(OwnedFd);
+pub struct OpenDir(OwnedFd);
 
-impl Folder {
-    /// A path of a file in this very directory, whatever its own path leads to by now.
+impl OpenDir {
+    /// A path to an entry of this directory, through its descriptor.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path().join(name)
     }
 
-    /// A path of this very directory.
+    /// A path to this directory, through its descriptor.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
     }
 }
 
 impl PathPolicy {
-    /// Opens a file whose [real](super::Classified::real) path was classified. Fails with
-    /// `PermissionDenied` where it is a hard link of a private file.
-    pub fn open(private: &Private, real: &Path, flags: OFlags) -> io::Result<File> {
+    /// Opens a file by its classified [real](super::ClassifiedPath::real) path. Fails with
+    /// `PermissionDenied` if it is a hard link to a private file.
+    pub fn open(private: &PrivateDirs, real: &Path, flags: OFlags) -> io::Result<File> {
         let file = File::from(open_without_links(real, flags)?);
         if private.is_private(&file.metadata()?) {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -41,28 +41,28 @@ impl PathPolicy {
         Ok(file)
     }
 
-    /// Opens a directory whose real path was classified.
-    pub fn open_folder(real: &Path) -> io::Result<Folder> {
+    /// Opens a directory by its classified real path.
+    pub fn open_dir(real: &Path) -> io::Result<OpenDir> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        Ok(Folder(open_without_links(real, flags)?))
+        Ok(OpenDir(open_without_links(real, flags)?))
     }
 
-    /// Opens a directory whose real path was classified, and creates what is missing of it.
-    pub fn create_folder(real: &Path) -> io::Result<Folder> {
-        match Self::open_folder(real) {
+    /// Opens a directory by its classified real path and creates missing parts of it.
+    pub fn create_dir(real: &Path) -> io::Result<OpenDir> {
+        match Self::open_dir(real) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             opened => return opened,
         }
-        let (Some(above), Some(name)) = (real.parent(), real.file_name()) else {
-            return Self::open_folder(real);
+        let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
+            return Self::open_dir(real);
         };
-        let above = Self::create_folder(above)?;
-        match mkdirat(&above.0, name, Mode::from_raw_mode(0o777)) {
+        let parent = Self::create_dir(parent)?;
+        match mkdirat(&parent.0, name, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(Folder(openat(&above.0, name, flags, Mode::empty())?))
+        Ok(OpenDir(openat(&parent.0, name, flags, Mode::empty())?))
     }
 }
 

@@ -1,15 +1,15 @@
-//! Where a path leads.
+//! Resolves a path to its real path, which need not exist.
 
 use std::path::{Component, Path, PathBuf};
 
-/// How many links a path may lead over, as in the kernel.
-const MOST_LINKS: usize = 40;
+/// Maximum number of links in a path, as in the Linux kernel.
+const MAX_LINKS: usize = 40;
 
-/// The place that an absolute path names, without links, whether it exists or not; none if
-/// its links form a loop.
+/// Resolves the links of an absolute path. The path need not exist. Returns `None` if its
+/// links form a loop.
 ///
-/// Links of `/proc` that the kernel resolves by itself (`/proc/self/root`, `/proc/1/cwd`)
-/// count as the path that they show.
+/// Magic links of `/proc` (`/proc/self/root`, `/proc/1/cwd`) resolve to the path that
+/// `readlink` returns.
 pub fn resolve(path: &Path) -> Option<PathBuf> {
     let mut rest: Vec<PathBuf> = vec![path.to_owned()];
     let mut real = PathBuf::from("/");
@@ -30,16 +30,16 @@ pub fn resolve(path: &Path) -> Option<PathBuf> {
                 real.pop();
             }
             Component::Normal(name) => {
-                let here = real.join(name);
-                match here.read_link() {
+                let entry = real.join(name);
+                match entry.read_link() {
                     Ok(target) => {
                         links += 1;
-                        if links > MOST_LINKS {
+                        if links > MAX_LINKS {
                             return None;
                         }
                         rest.push(target);
                     }
-                    Err(_) => real = here,
+                    Err(_) => real = entry,
                 }
             }
         }

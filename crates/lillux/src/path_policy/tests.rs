@@ -8,14 +8,14 @@ use tempfile::TempDir;
 use super::*;
 
 /// A home with private directories and a project in it.
-struct World {
-    folder: TempDir,
+struct Fixture {
+    dir: TempDir,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let world = Self { folder };
+        let dir = tempfile::tempdir().unwrap();
+        let fixture = Self { dir };
         for inner in [
             "home/.ai/config/keys/signing",
             "home/.local/state/rye",
@@ -26,49 +26,49 @@ impl World {
             "home/work/env/lib",
             "home/bare/src",
         ] {
-            fs::create_dir_all(world.at(inner)).unwrap();
+            fs::create_dir_all(fixture.path(inner)).unwrap();
         }
-        fs::write(world.at("home/work/env/pyvenv.cfg"), "").unwrap();
-        fs::write(world.key(), "secret").unwrap();
-        world
+        fs::write(fixture.path("home/work/env/pyvenv.cfg"), "").unwrap();
+        fs::write(fixture.key(), "secret").unwrap();
+        fixture
     }
 
-    fn at(&self, inner: &str) -> PathBuf {
-        self.folder.path().join(inner)
+    fn path(&self, inner: &str) -> PathBuf {
+        self.dir.path().join(inner)
     }
 
     fn key(&self) -> PathBuf {
-        self.at("home/.ai/config/keys/signing/private_key.pem")
+        self.path("home/.ai/config/keys/signing/private_key.pem")
     }
 
-    fn protected(&self) -> Protected {
-        Protected {
+    fn protected(&self) -> ProtectedPaths {
+        ProtectedPaths {
             private: ["home/.ai/config/keys", "home/.local/state/rye"]
-                .map(|it| self.at(it))
+                .map(|it| self.path(it))
                 .to_vec(),
-            homes: vec![self.at("home")],
+            homes: vec![self.path("home")],
         }
     }
 
     fn policy(&self, workspace: &str) -> PathPolicy {
-        PathPolicy::new(self.at(workspace), self.protected())
+        PathPolicy::new(self.path(workspace), self.protected())
     }
 
-    fn class(&self, workspace: &str, path: &str) -> Class {
+    fn class(&self, workspace: &str, path: &str) -> PathClass {
         self.policy(workspace).classify(path).class
     }
 }
 
-fn asks(reason: Sensitive) -> Class {
-    Class::Sensitive(reason)
+fn sensitive(reason: SensitiveReason) -> PathClass {
+    PathClass::Sensitive(reason)
 }
 
 #[test]
-fn a_path_in_a_project_is_classified_by_what_its_file_is_for() {
-    use Sensitive::{Behaviour, Dependency, Outside, Unresolvable, Variables};
+fn project_paths_are_classified_by_name() {
+    use SensitiveReason::{Behaviour, Dependency, Outside, Unresolvable, Variables};
 
-    let world = World::new();
-    let work = world.at("home/work");
+    let fixture = Fixture::new();
+    let work = fixture.path("home/work");
     symlink(".git", work.join("innocent")).unwrap();
     symlink("nowhere/new", work.join("dangling")).unwrap();
     symlink("../bare", work.join("out")).unwrap();
@@ -77,7 +77,7 @@ fn a_path_in_a_project_is_classified_by_what_its_file_is_for() {
     let absolute = work.join("src/main.rs").display().to_string();
     for path in [
         "src/main.rs",
-        "new/folder/file",
+        "new/dir/file",
         "a/../b",
         "dangling",
         ".gitignore",
@@ -87,7 +87,7 @@ fn a_path_in_a_project_is_classified_by_what_its_file_is_for() {
         "node_modules.md",
         absolute.as_str(),
     ] {
-        assert_eq!(world.class("home/work", path), Class::Plain, "{path}");
+        assert_eq!(fixture.class("home/work", path), PathClass::Plain, "{path}");
     }
     for (path, reason) in [
         (".ai/tools/x.py", Behaviour),
@@ -128,14 +128,18 @@ fn a_path_in_a_project_is_classified_by_what_its_file_is_for() {
         ("/etc/hosts", Outside),
         ("round/x", Unresolvable),
     ] {
-        assert_eq!(world.class("home/work", path), asks(reason), "{path}");
+        assert_eq!(
+            fixture.class("home/work", path),
+            sensitive(reason),
+            "{path}"
+        );
     }
 }
 
 #[test]
-fn a_private_directory_is_known_by_every_way_to_it() {
-    let world = World::new();
-    let (work, key) = (world.at("home/work"), world.key());
+fn private_directory_is_recognised_through_links_and_proc() {
+    let fixture = Fixture::new();
+    let (work, key) = (fixture.path("home/work"), fixture.key());
     symlink("../.ai/config/keys", work.join("keys")).unwrap();
     symlink("keys", work.join("twice")).unwrap();
     symlink(&key, work.join("key")).unwrap();
@@ -160,30 +164,34 @@ fn a_private_directory_is_known_by_every_way_to_it() {
         "new",
         "hard",
     ] {
-        assert_eq!(world.class("home/work", path), Class::Private, "{path}");
+        assert_eq!(
+            fixture.class("home/work", path),
+            PathClass::Private,
+            "{path}"
+        );
     }
-    // Also in a workspace that is the directory itself, or is above it.
+    // Also if the workspace is the private directory or contains it.
     assert_eq!(
-        world.class("home/.ai/config/keys/signing", "private_key.pem"),
-        Class::Private
+        fixture.class("home/.ai/config/keys/signing", "private_key.pem"),
+        PathClass::Private
     );
     assert_eq!(
-        world.class("home", ".ai/config/keys/signing/private_key.pem"),
-        Class::Private
+        fixture.class("home", ".ai/config/keys/signing/private_key.pem"),
+        PathClass::Private
     );
-    // The same directory by another name, as a link in the list of private directories.
-    let mut protected = world.protected();
-    symlink(world.at("home/.ssh"), world.at("link")).unwrap();
-    protected.private.push(world.at("link"));
+    // The list of private directories may contain links.
+    let mut protected = fixture.protected();
+    symlink(fixture.path("home/.ssh"), fixture.path("link")).unwrap();
+    protected.private.push(fixture.path("link"));
     let policy = PathPolicy::new(&work, protected);
-    assert_eq!(policy.classify("../.ssh/id").class, Class::Private);
+    assert_eq!(policy.classify("../.ssh/id").class, PathClass::Private);
 }
 
 #[test]
-fn every_write_asks_in_a_home_above_it_and_where_there_is_no_project() {
-    use Sensitive::{HiddenInHome, Home, NoProject};
+fn home_directories_and_non_projects_are_sensitive() {
+    use SensitiveReason::{HiddenInHome, Home, NoProject};
 
-    let world = World::new();
+    let fixture = Fixture::new();
     for (workspace, path, reason) in [
         ("home", ".bashrc", HiddenInHome),
         ("home", ".ssh/authorized_keys", HiddenInHome),
@@ -196,71 +204,82 @@ fn every_write_asks_in_a_home_above_it_and_where_there_is_no_project() {
         ("home/work/src", "x", NoProject),
     ] {
         assert_eq!(
-            world.class(workspace, path),
-            asks(reason),
+            fixture.class(workspace, path),
+            sensitive(reason),
             "{workspace} {path}"
         );
         let hard = reason == HiddenInHome;
         assert_eq!(reason.may_be_allowed_by_rule(), !hard);
     }
-    let part = world.policy("home/work/src");
-    let part = part.within_project(world.at("home/work"));
-    assert_eq!(part.classify("x").class, Class::Plain);
-    assert_eq!(part.classify("../x").class, asks(Sensitive::Outside));
-    let other = world
+    let part = fixture.policy("home/work/src");
+    let part = part.within_project(fixture.path("home/work"));
+    assert_eq!(part.classify("x").class, PathClass::Plain);
+    assert_eq!(
+        part.classify("../x").class,
+        sensitive(SensitiveReason::Outside)
+    );
+    let other = fixture
         .policy("home/bare")
-        .within_project(world.at("home/work"));
-    assert_eq!(other.classify("x").class, asks(NoProject));
+        .within_project(fixture.path("home/work"));
+    assert_eq!(other.classify("x").class, sensitive(NoProject));
 }
 
 #[test]
-fn the_same_directory_under_another_name_asks() {
-    let world = World::new();
-    let work = world.at("home/work");
+fn renamed_behaviour_directory_stays_sensitive() {
+    let fixture = Fixture::new();
+    let work = fixture.path("home/work");
     fs::rename(work.join(".git"), work.join("repository")).unwrap();
     symlink("repository", work.join(".git")).unwrap();
     assert_eq!(
-        world.class("home/work", "repository/config"),
-        asks(Sensitive::Behaviour)
+        fixture.class("home/work", "repository/config"),
+        sensitive(SensitiveReason::Behaviour)
     );
 }
 
 #[test]
-fn what_became_a_link_after_it_was_classified_is_not_opened() {
-    let world = World::new();
-    let policy = world.policy("home/work");
+fn path_replaced_by_a_link_after_classification_is_not_opened() {
+    let fixture = Fixture::new();
+    let policy = fixture.policy("home/work");
     let private = policy.private();
     let real = policy.classify("src/private_key.pem").real;
     fs::write(&real, "plain").unwrap();
     assert!(PathPolicy::open(&private, &real, OFlags::RDONLY).is_ok());
-    fs::remove_dir_all(world.at("home/work/src")).unwrap();
-    symlink(world.key().parent().unwrap(), world.at("home/work/src")).unwrap();
+    fs::remove_dir_all(fixture.path("home/work/src")).unwrap();
+    symlink(
+        fixture.key().parent().unwrap(),
+        fixture.path("home/work/src"),
+    )
+    .unwrap();
     assert!(PathPolicy::open(&private, &real, OFlags::RDONLY).is_err());
-    assert!(PathPolicy::open_folder(real.parent().unwrap()).is_err());
-    assert!(PathPolicy::create_folder(&real.parent().unwrap().join("new")).is_err());
-    assert!(!world.key().with_file_name("new").exists());
-    // A hard link that takes the place of a file is known by its inode.
+    assert!(PathPolicy::open_dir(real.parent().unwrap()).is_err());
+    assert!(PathPolicy::create_dir(&real.parent().unwrap().join("new")).is_err());
+    assert!(!fixture.key().with_file_name("new").exists());
+    // A hard link to a private file is recognised by its inode.
     let real = policy.classify("there").real;
-    fs::hard_link(world.key(), &real).unwrap();
+    fs::hard_link(fixture.key(), &real).unwrap();
     let refused = PathPolicy::open(&policy.private(), &real, OFlags::RDONLY).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied);
 }
 
 #[test]
-fn a_file_is_reached_through_the_directory_that_was_opened() {
-    let world = World::new();
-    let folder = PathPolicy::create_folder(&world.at("home/work/new/deep")).unwrap();
-    fs::rename(world.at("home/work/new"), world.at("home/work/moved")).unwrap();
-    fs::write(folder.join("x"), "y").unwrap();
-    assert!(world.at("home/work/moved/deep/x").exists());
+fn open_directory_stays_valid_after_a_rename() {
+    let fixture = Fixture::new();
+    let dir = PathPolicy::create_dir(&fixture.path("home/work/new/deep")).unwrap();
+    fs::rename(
+        fixture.path("home/work/new"),
+        fixture.path("home/work/moved"),
+    )
+    .unwrap();
+    fs::write(dir.join("x"), "y").unwrap();
+    assert!(fixture.path("home/work/moved/deep/x").exists());
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever a path is put together from: where it can be read, it is never a private file.
+    /// Random paths through links: one that is not classified as private never reads the key.
     #[test]
-    fn no_path_that_is_not_private_reads_a_private_file(
+    fn non_private_path_never_reads_a_private_file(
         parts in proptest::collection::vec(
             proptest::sample::select(vec![
                 "..", ".", "keys", "up", ".ai", "config", "signing", "src", "home", "work",
@@ -269,20 +288,20 @@ proptest! {
             0..9,
         )
     ) {
-        let world = World::new();
-        let work = world.at("home/work");
+        let fixture = Fixture::new();
+        let work = fixture.path("home/work");
         symlink("../.ai/config/keys", work.join("keys")).unwrap();
         symlink("../../..", work.join("src/up")).unwrap();
         symlink("loop", work.join("loop")).unwrap();
-        fs::hard_link(world.key(), work.join("hard")).unwrap();
+        fs::hard_link(fixture.key(), work.join("hard")).unwrap();
         let path = parts.join("/");
-        let policy = world.policy("home/work");
+        let policy = fixture.policy("home/work");
         let found = policy.classify(&path);
         let read = fs::read(work.join(&path));
         if read.as_deref().is_ok_and(|bytes| bytes == b"secret") {
-            prop_assert_eq!(found.class, Class::Private);
+            prop_assert_eq!(found.class, PathClass::Private);
         }
-        if found.class != Class::Private {
+        if found.class != PathClass::Private {
             let opened = PathPolicy::open(&policy.private(), &found.real, OFlags::RDONLY);
             if let Ok(mut file) = opened {
                 let mut text = String::new();
@@ -294,18 +313,18 @@ proptest! {
 }
 
 #[test]
-fn file_with_further_names_is_written_only_with_approval() {
-    let world = World::new();
-    let work = world.at("home/work");
+fn files_with_several_hard_links_are_sensitive() {
+    let fixture = Fixture::new();
+    let work = fixture.path("home/work");
     fs::write(work.join("one.txt"), "x").unwrap();
-    assert_eq!(world.class("home/work", "one.txt"), Class::Plain);
+    assert_eq!(fixture.class("home/work", "one.txt"), PathClass::Plain);
     fs::hard_link(work.join("one.txt"), work.join("two.txt")).unwrap();
     for path in ["one.txt", "two.txt"] {
         assert_eq!(
-            world.class("home/work", path),
-            asks(Sensitive::HardLink),
+            fixture.class("home/work", path),
+            sensitive(SensitiveReason::HardLink),
             "{path}"
         );
     }
-    assert!(!Sensitive::HardLink.may_be_allowed_by_rule());
+    assert!(!SensitiveReason::HardLink.may_be_allowed_by_rule());
 }

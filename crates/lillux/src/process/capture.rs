@@ -1,4 +1,4 @@
-//! What a process wrote: the beginning in memory, all of it in the store if it is long.
+//! Captures an output stream: the beginning in memory, all of it in the store if it is long.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -17,114 +17,115 @@ pub enum Stream {
     Stderr,
 }
 
-/// An output stream, as far as it was kept.
+/// A captured output stream.
 #[derive(Debug)]
-pub struct Captured {
-    /// The first bytes, as many as the limit allows.
+pub struct CapturedOutput {
+    /// The first bytes of the stream, up to the limit.
     pub bytes: Vec<u8>,
-    /// How many bytes there were in all.
+    /// Length of the whole stream in bytes.
     pub total: u64,
-    /// What became of the rest, if there was more than the limit.
+    /// What happened to a stream that is longer than the limit.
     pub overflow: Option<Overflow>,
 }
 
-/// Where the excess of a stream went.
+/// What happened to a stream that exceeded the limit.
 #[derive(Debug)]
 pub enum Overflow {
-    /// The whole stream, first byte to last, is in the store under this hash.
+    /// The whole stream, from its first byte, is in the store under this hash.
     Stored(Hash),
-    /// It could not be stored, and is lost beyond the limit.
+    /// Storing the stream failed; the bytes beyond the limit are lost.
     Failed(CasError),
-    /// There was no store to put it in; it was counted and dropped.
+    /// There was no store; the bytes beyond the limit were counted and dropped.
     Dropped,
 }
 
-impl Captured {
-    /// The kept bytes as text, with what is not UTF-8 replaced.
+impl CapturedOutput {
+    /// The captured bytes as text; invalid UTF-8 is replaced.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.bytes)
     }
 
-    /// Whether there was more than was kept in memory.
+    /// Whether the stream was longer than the limit.
     pub fn is_truncated(&self) -> bool {
         self.overflow.is_some()
     }
 }
 
-/// A stream being captured: of a process here, of a response elsewhere.
+/// Captures a stream, such as a process's output or the body of an HTTP response.
 #[derive(Debug)]
-pub struct Capture {
-    kept: Vec<u8>,
+pub struct OutputCapture {
+    /// The first bytes, up to `limit`.
+    head: Vec<u8>,
     total: u64,
     limit: usize,
     spill: Spill,
-    /// What is still to be stored.
+    /// Bytes that are not yet handed to the blob writer.
     pending: Vec<u8>,
 }
 
-/// Where the whole stream goes once it is longer than the limit.
+/// Where a stream that is longer than the limit is stored.
 #[derive(Debug)]
 enum Spill {
     /// There is no store.
-    Nowhere,
-    /// A store, not needed so far.
+    None,
+    /// A store that was not needed so far.
     Store(Cas),
-    /// A blob, all of it so far written.
+    /// A blob that contains all bytes except the pending ones.
     Blob(BlobWriter),
-    /// A blob in the hands of a thread that may wait for the disk. Nobody
-    /// finishes that of a command that is cancelled, so it leaves nothing.
+    /// A blob that a blocking thread writes to. If the command is cancelled, the blob is never
+    /// finished and leaves no file.
     Writing(JoinHandle<Result<BlobWriter, CasError>>),
-    /// It could not be written.
+    /// Writing failed.
     Failed(CasError),
 }
 
-impl Capture {
-    /// Begins a stream of which at most `limit` bytes stay in memory.
+impl OutputCapture {
+    /// Captures at most `limit` bytes in memory, and a longer stream in `store`.
     pub fn new(limit: usize, store: Option<Cas>) -> Self {
         Self {
-            kept: Vec::new(),
+            head: Vec::new(),
             total: 0,
             limit,
-            spill: store.map_or(Spill::Nowhere, Spill::Store),
+            spill: store.map_or(Spill::None, Spill::Store),
             pending: Vec::new(),
         }
     }
 
-    /// Takes the next bytes. Waits only while earlier ones are being stored.
-    /// May be dropped while it waits: what it was given is taken all the same.
-    pub async fn take(&mut self, bytes: &[u8]) {
-        let room = self.limit - self.kept.len();
-        let (kept, excess) = bytes.split_at(room.min(bytes.len()));
-        self.kept.extend_from_slice(kept);
+    /// Adds bytes. Waits only while earlier bytes are being written. If the future is dropped
+    /// while it waits, the bytes are captured nevertheless.
+    pub async fn push(&mut self, bytes: &[u8]) {
+        let room = self.limit - self.head.len();
+        let (head, excess) = bytes.split_at(room.min(bytes.len()));
+        self.head.extend_from_slice(head);
         self.total += bytes.len() as u64;
         if excess.is_empty() {
             return;
         }
         match self.spill {
-            Spill::Nowhere | Spill::Failed(_) => return,
-            Spill::Store(_) => self.pending.extend_from_slice(&self.kept),
+            Spill::None | Spill::Failed(_) => return,
+            Spill::Store(_) => self.pending.extend_from_slice(&self.head),
             Spill::Blob(_) | Spill::Writing(_) => {}
         }
         self.pending.extend_from_slice(excess);
-        self.written().await;
+        self.wait_for_writer().await;
         self.write_pending();
     }
 
-    /// Waits until what was being written is written, or could not be.
-    async fn written(&mut self) {
+    /// Waits for the writing thread, if there is one.
+    async fn wait_for_writer(&mut self) {
         if let Spill::Writing(writing) = &mut self.spill {
             self.spill = match writing.await {
                 Ok(Ok(blob)) => Spill::Blob(blob),
                 Ok(Err(error)) => Spill::Failed(error),
-                // The runtime is shutting down, and this future with it.
-                Err(_) => Spill::Nowhere,
+                // The runtime is shutting down.
+                Err(_) => Spill::None,
             };
         }
     }
 
-    /// Has a thread write what is pending, unless one is writing.
+    /// Starts a blocking thread that writes the pending bytes, unless one is running.
     fn write_pending(&mut self) {
-        self.spill = match std::mem::replace(&mut self.spill, Spill::Nowhere) {
+        self.spill = match std::mem::replace(&mut self.spill, Spill::None) {
             Spill::Store(store) => {
                 let pending = std::mem::take(&mut self.pending);
                 Spill::Writing(spawn_blocking(move || write(store.writer()?, &pending)))
@@ -137,13 +138,13 @@ impl Capture {
         };
     }
 
-    /// The stream is over: waits until it is stored, if it was long.
-    pub async fn finish(mut self) -> Captured {
-        while !self.pending.is_empty() && !matches!(self.spill, Spill::Nowhere | Spill::Failed(_)) {
-            self.written().await;
+    /// Ends the capture and waits until a long stream is stored.
+    pub async fn finish(mut self) -> CapturedOutput {
+        while !self.pending.is_empty() && !matches!(self.spill, Spill::None | Spill::Failed(_)) {
+            self.wait_for_writer().await;
             self.write_pending();
         }
-        self.written().await;
+        self.wait_for_writer().await;
         let overflow = match self.spill {
             Spill::Blob(blob) => match spawn_blocking(move || blob.finish()).await {
                 Ok(Ok(stored)) => Some(Overflow::Stored(stored.hash)),
@@ -151,13 +152,13 @@ impl Capture {
                 Err(_) => Some(Overflow::Dropped),
             },
             Spill::Failed(error) => Some(Overflow::Failed(error)),
-            Spill::Nowhere | Spill::Store(_) | Spill::Writing(_) => {
-                let exceeded = self.total > self.kept.len() as u64;
+            Spill::None | Spill::Store(_) | Spill::Writing(_) => {
+                let exceeded = self.total > self.head.len() as u64;
                 exceeded.then_some(Overflow::Dropped)
             }
         };
-        Captured {
-            bytes: self.kept,
+        CapturedOutput {
+            bytes: self.head,
             total: self.total,
             overflow,
         }
@@ -167,7 +168,7 @@ impl Capture {
 fn write(mut blob: BlobWriter, bytes: &[u8]) -> Result<BlobWriter, CasError> {
     match blob.write_all(bytes) {
         Ok(()) => Ok(blob),
-        // The blob knows the place, and says it when it is finished.
+        // `finish` returns the error with the path.
         Err(error) => Err(blob.finish().err().unwrap_or(CasError::Source(error))),
     }
 }
@@ -177,17 +178,17 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_take_that_is_dropped_loses_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Cas::open(folder.path()).unwrap();
-        let mut capture = Capture::new(3, Some(store.clone()));
+    async fn cancelled_push_loses_no_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Cas::open(dir.path()).unwrap();
+        let mut capture = OutputCapture::new(3, Some(store.clone()));
         let mut all = Vec::new();
         for number in 0..200u8 {
             let bytes = [number; 100];
             all.extend_from_slice(&bytes);
             tokio::select! {
                 biased;
-                () = capture.take(&bytes) => {}
+                () = capture.push(&bytes) => {}
                 () = std::future::ready(()) => {}
             }
         }

@@ -1,4 +1,4 @@
-//! What to run, and under which limits.
+//! The description of a command: program, arguments, environment, streams and limits.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -11,21 +11,21 @@ use super::environment::Environment;
 use super::handle::Handle;
 use crate::cas::Cas;
 
-/// How much of each output stream is kept in memory unless a [`Command`] says otherwise.
+/// Default number of bytes of each output stream that are kept in memory.
 pub const DEFAULT_OUTPUT_LIMIT: usize = 1024 * 1024;
 
-/// How long a tree that is asked to end may take before it is killed.
+/// Default time between `SIGTERM` and `SIGKILL`.
 pub const DEFAULT_GRACE: Duration = Duration::from_millis(500);
 
-/// What a process reads on its standard input.
+/// The standard input of a process.
 #[derive(Debug, Default)]
 pub enum Stdin {
-    /// Nothing: end of file at once.
+    /// `/dev/null`.
     #[default]
     Null,
-    /// These bytes, of any number; a process that does not read them is not waited for.
+    /// Bytes from memory. The process may end without reading all of them.
     Bytes(Vec<u8>),
-    /// An open pipe, file or socket, handed to the process as it is.
+    /// An open pipe, file or socket that the process inherits.
     Fd(OwnedFd),
 }
 
@@ -38,15 +38,15 @@ impl<T: Into<Vec<u8>>> From<T> for Stdin {
 pub(super) type OutputCallback<'a> = Box<dyn FnMut(Stream, &[u8]) + Send + 'a>;
 pub(super) type StartCallback<'a> = Box<dyn FnOnce(&Handle) + Send + 'a>;
 
-/// A process to be: program, arguments, surroundings and limits.
+/// A command to run: program, arguments, environment, streams and limits.
 ///
-/// Arguments are passed on as they are; no shell is involved unless it is the program.
+/// Arguments are passed to the program unchanged; no shell is involved.
 pub struct Command<'a> {
     pub(super) program: OsString,
     pub(super) args: Vec<OsString>,
     pub(super) cwd: Option<PathBuf>,
     pub(super) environment: Environment,
-    pub(super) added: Vec<(OsString, OsString)>,
+    pub(super) variables: Vec<(OsString, OsString)>,
     pub(super) stdin: Stdin,
     pub(super) stdout: Option<OwnedFd>,
     pub(super) timeout: Option<Duration>,
@@ -58,14 +58,15 @@ pub struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// A program: a path if it holds a slash, else a name looked up on the process's own `PATH`.
+    /// Creates a command. A program name without a slash is looked up in the `PATH` that the
+    /// process will have.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
             program: program.into(),
             args: Vec::new(),
             cwd: None,
             environment: Environment::default(),
-            added: Vec::new(),
+            variables: Vec::new(),
             stdin: Stdin::default(),
             stdout: None,
             timeout: None,
@@ -84,94 +85,94 @@ impl<'a> Command<'a> {
         self
     }
 
-    /// Adds arguments.
+    /// Adds several arguments.
     #[must_use]
     pub fn args<T: Into<OsString>>(mut self, args: impl IntoIterator<Item = T>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
-    /// The folder to run in; the caller's own unless given.
+    /// Sets the working directory [default: the caller's].
     #[must_use]
-    pub fn cwd(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.cwd = Some(folder.into());
+    pub fn cwd(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.cwd = Some(dir.into());
         self
     }
 
-    /// Which variables to start from.
+    /// Sets which of the caller's variables the process inherits.
     #[must_use]
     pub fn environment(mut self, environment: Environment) -> Self {
         self.environment = environment;
         self
     }
 
-    /// Sets a variable, on top of [`Command::environment`].
+    /// Sets a variable, in addition to [`Command::environment`].
     #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
-        self.added
+        self.variables
             .push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
-    /// What standard input gives.
+    /// Sets the standard input [default: `/dev/null`].
     #[must_use]
     pub fn stdin(mut self, stdin: impl Into<Stdin>) -> Self {
         self.stdin = stdin.into();
         self
     }
 
-    /// Hands an open descriptor to the process as its standard input.
+    /// Uses an open descriptor as the standard input of the process.
     #[must_use]
     pub fn stdin_fd(mut self, fd: OwnedFd) -> Self {
         self.stdin = Stdin::Fd(fd);
         self
     }
 
-    /// Hands an open descriptor to the process as its standard output, to be read
-    /// by whoever has the other end, as slowly as they like. Nothing of it is
-    /// captured.
+    /// Uses an open descriptor as the standard output of the process. Standard output is then
+    /// not captured.
     #[must_use]
     pub fn stdout_fd(mut self, fd: OwnedFd) -> Self {
         self.stdout = Some(fd);
         self
     }
 
-    /// Ends the tree after this time; without it, a command may run forever.
+    /// Ends the tree after this time [default: no limit].
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// How long the tree has between `SIGTERM` and `SIGKILL`; half a second unless given.
+    /// Sets the time between `SIGTERM` and `SIGKILL` [default: 0.5 s].
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// How many bytes of each output stream are kept in memory; 1 MiB unless given.
+    /// Sets how many bytes of each output stream are kept in memory [default: 1 MiB].
     #[must_use]
     pub fn output_limit(mut self, bytes: usize) -> Self {
         self.output_limit = bytes;
         self
     }
 
-    /// Where a stream that exceeds the limit is kept in full. Without it, the excess is counted and dropped.
+    /// Stores a stream that exceeds the limit completely in `store`. Without a store, the excess
+    /// is counted and dropped.
     #[must_use]
     pub fn spill_to(mut self, store: Cas) -> Self {
         self.spill = Some(store);
         self
     }
 
-    /// Is given every piece of output as it arrives, beyond the limit too.
+    /// Calls `callback` with every piece of output as it arrives, also beyond the limit.
     #[must_use]
     pub fn on_output(mut self, callback: impl FnMut(Stream, &[u8]) + Send + 'a) -> Self {
         self.on_output = Some(Box::new(callback));
         self
     }
 
-    /// Is given the handle of the process once it runs, to be written down.
+    /// Calls `callback` with the handle of the process once it runs.
     #[must_use]
     pub fn on_start(mut self, callback: impl FnOnce(&Handle) + Send + 'a) -> Self {
         self.on_start = Some(Box::new(callback));
@@ -179,7 +180,7 @@ impl<'a> Command<'a> {
     }
 }
 
-/// Values of variables and standard input may be secrets, so they are not shown.
+/// Omits variables and standard input, which may contain secrets.
 impl fmt::Debug for Command<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Command")

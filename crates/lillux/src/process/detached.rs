@@ -1,4 +1,4 @@
-//! Processes that are meant to outlive their caller.
+//! Starts detached processes, which outlive their caller.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,31 +8,31 @@ use std::path::Path;
 
 use super::command::{Command, Stdin};
 use super::handle::Handle;
-use super::image::{Image, LaunchError, Strings, pointers_needed};
-use super::keeper::{Plan, Stack, launch_detached};
-use crate::error::{At, PathError};
+use super::image::{ExecStrings, Image, LaunchError, pointers_needed};
+use super::supervisor::{LaunchPlan, Stack, launch_detached};
+use crate::error::{PathContext, PathError};
 
-/// Why a detached process could not be started.
+/// Error of [`spawn`].
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// The command itself.
+    /// The command could not be launched.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// The log file.
+    /// The log file could not be opened.
     #[error(transparent)]
     Log(#[from] PathError),
-    /// Standard input from memory needs somebody to write it, and nobody stays.
-    #[error("a detached process cannot be given its standard input from memory; give it a file")]
+    /// [`Stdin::Bytes`] is not possible, because no process stays to write the bytes.
+    #[error("a detached process cannot read its standard input from memory; pass a file")]
     Stdin,
-    /// Memory, descriptors or `/proc`.
+    /// The operating system refused memory, a descriptor or access to `/proc`.
     #[error("cannot start a detached process: {0}")]
     Io(#[from] io::Error),
 }
 
-/// Starts a command as nobody's child, leading a session of its own, and does
-/// not wait for it. Its output is appended to `log`, or dropped.
+/// Starts a command in a new session, not as a child of this process, and does not wait for it.
+/// Its output is appended to `log`, or dropped.
 ///
-/// Of the command's limits none apply: nobody is left to see to them.
+/// The command's limits do not apply, because no process stays to enforce them.
 pub fn spawn(mut command: Command<'_>, log: Option<&Path>) -> Result<Handle, SpawnError> {
     let image = Image::build(&command)?;
     let null = || OpenOptions::new().read(true).write(true).open("/dev/null");
@@ -51,17 +51,17 @@ pub fn spawn(mut command: Command<'_>, log: Option<&Path>) -> Result<Handle, Spa
             .at("open the log", path)?,
     };
     let mut pointers = vec![std::ptr::null(); pointers_needed(image.argc, image.envc)];
-    let strings = Strings::read(&image.block, image.argc, image.envc, &mut pointers)
+    let strings = ExecStrings::parse(&image.block, image.argc, image.envc, &mut pointers)
         .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-    // They are put in the places of 0, 1 and 2 one after the other, so none may stand there.
+    // They are copied to 0, 1 and 2 one after the other, so none of them may be one of these.
     let [stdin, output] = [above_stdio(&stdin)?, above_stdio(&output)?];
-    let plan = Plan {
+    let plan = LaunchPlan {
         strings,
         stdio: [stdin.as_fd(), output.as_fd(), output.as_fd()],
     };
     let launched = launch_detached(&plan, &mut Stack::new()?);
     let (pid, start_time) = launched.map_err(|(step, errno)| {
-        image.explain(&command, step, io::Error::from_raw_os_error(errno))
+        image.launch_error(&command, step, io::Error::from_raw_os_error(errno))
     })?;
     Ok(Handle::new(pid, start_time)?)
 }

@@ -1,33 +1,33 @@
-//! Which variables a process sees.
+//! The environment variables of a new process.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-/// The environment a process starts with, before [`Command::env`](super::Command::env) adds to it.
+/// Which of the caller's variables a process inherits, before
+/// [`Command::env`](super::Command::env) adds to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Environment {
-    /// Everything the calling process has.
+    /// All variables of the caller.
     #[default]
     Inherit,
-    /// Of the calling process's variables only `PATH`, `HOME`, `LANG`, `LC_*`,
-    /// `TZ`, `TMPDIR`, `TERM`, `USER` and `SHELL`.
+    /// Only `PATH`, `HOME`, `LANG`, `LC_*`, `TZ`, `TMPDIR`, `TERM`, `USER` and `SHELL`.
     Minimal,
-    /// Nothing: exactly what is added.
+    /// None.
     Exact,
 }
 
 impl Environment {
-    /// The variables to start with, less those that `added` sets, then those; of the same name the last wins.
-    pub(super) fn with(self, added: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
+    /// The inherited variables and those in `added`, of which the last of each name wins.
+    pub(super) fn with_added(self, added: &[(OsString, OsString)]) -> Vec<(OsString, OsString)> {
         let added: BTreeMap<_, _> = added.iter().cloned().collect();
         let mut all: Vec<_> = std::env::vars_os()
-            .filter(|(name, _)| self.passes(name) && !added.contains_key(name))
+            .filter(|(name, _)| self.inherits(name) && !added.contains_key(name))
             .collect();
         all.extend(added);
         all
     }
 
-    fn passes(self, name: &OsStr) -> bool {
+    fn inherits(self, name: &OsStr) -> bool {
         const MINIMAL: [&str; 8] = [
             "PATH", "HOME", "LANG", "TZ", "TMPDIR", "TERM", "USER", "SHELL",
         ];
@@ -47,21 +47,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn minimal_passes_the_listed_names_and_locale_only() {
+    fn minimal_inherits_only_the_listed_names_and_the_locale() {
         for name in ["PATH", "HOME", "LC_ALL", "LC_", "TZ", "SHELL"] {
-            assert!(Environment::Minimal.passes(OsStr::new(name)), "{name}");
+            assert!(Environment::Minimal.inherits(OsStr::new(name)), "{name}");
         }
         for name in ["OPENAI_API_KEY", "PATHS", "LANGUAGE", "ALC_ALL", ""] {
-            assert!(!Environment::Minimal.passes(OsStr::new(name)), "{name}");
+            assert!(!Environment::Minimal.inherits(OsStr::new(name)), "{name}");
         }
     }
 
     #[test]
-    fn what_is_added_wins() {
+    fn added_variables_override_inherited_ones() {
         let added = [("PATH".into(), "/a".into()), ("PATH".into(), "/b".into())];
-        let all = Environment::Inherit.with(&added);
+        let all = Environment::Inherit.with_added(&added);
         let paths: Vec<_> = all.iter().filter(|(name, _)| name == "PATH").collect();
         assert_eq!(paths, [&("PATH".into(), "/b".into())]);
-        assert_eq!(Environment::Exact.with(&added).len(), 1);
+        assert_eq!(Environment::Exact.with_added(&added).len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Running a command to its end.
+//! Runs a command to its end.
 
 use std::fs::File;
 use std::io;
@@ -12,26 +12,28 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::unix::pipe;
 use tokio::time::sleep;
 
-use super::capture::{Capture, Captured, Stream};
+use super::capture::{CapturedOutput, OutputCapture, Stream};
 use super::command::{Command, OutputCallback, StartCallback, Stdin};
 use super::handle::Handle;
 use super::image::{Image, LaunchError, Step};
-use super::keeper::{Event, GIVE_UP, Job, KeeperError, MARGIN, Order, Run, Supervisor};
+use super::supervisor::{
+    Dispatch, Event, Job, KILL_TIMEOUT, MARGIN, ReaperError, RunRequest, Supervisor,
+};
 
-/// How long a keeper that the command has stopped stays so.
-const WAKE: Duration = Duration::from_secs(1);
+/// Interval at which helper processes that the command may have stopped are continued.
+const CONTINUE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How much is read from a stream at a time: what a pipe holds.
+/// Read buffer size: the capacity of a pipe.
 const CHUNK: usize = 64 * 1024;
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// By itself, with this code.
+    /// It exited with this code.
     Code(i32),
-    /// By this signal.
+    /// It was killed by this signal.
     Signal(i32),
-    /// Nobody knows, or it has not: see [`Output::survivors`].
+    /// The status is unknown, or the process survives: see [`Output::survivors`].
     Unknown,
 }
 
@@ -44,7 +46,7 @@ impl Exit {
         }
     }
 
-    /// One number for both: the exit code, or the signal's number negated.
+    /// The exit code, or the negated number of the signal.
     pub fn return_code(self) -> Option<i32> {
         match self {
             Self::Code(code) => Some(code),
@@ -54,73 +56,75 @@ impl Exit {
     }
 }
 
-/// What came of a command.
+/// Result of a command that ran.
 #[derive(Debug)]
 pub struct Output {
-    /// How its main process ended.
+    /// How the main process ended.
     pub exit: Exit,
-    /// What it and its descendants wrote to standard output.
-    pub stdout: Captured,
-    /// What they wrote to standard error.
-    pub stderr: Captured,
-    /// Whether it was ended because its time was up.
+    /// Standard output of the tree.
+    pub stdout: CapturedOutput,
+    /// Standard error of the tree.
+    pub stderr: CapturedOutput,
+    /// Whether the tree was ended because of the timeout.
     pub timed_out: bool,
-    /// From the call to the end of the tree.
+    /// Time from the call to the end of the tree.
     pub duration: Duration,
-    /// How many of its processes, at least, could not be killed: they run as
-    /// another user or hang in the kernel.
+    /// Minimum number of processes that could not be killed because they run as another user
+    /// or hang in the kernel.
     pub survivors: u32,
 }
 
 impl Output {
-    /// Whether it ended by itself, in time, with code 0, and left nothing behind.
+    /// Whether the command exited with code 0 in time and no process survives.
     pub fn success(&self) -> bool {
         self.exit == Exit::Code(0) && !self.timed_out && self.survivors == 0
     }
 }
 
-/// Why there is no [`Output`].
+/// Error of [`Supervisor::exec`].
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
     /// The command could not be started.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// The process that keeps the command died, or none could be had. The
-    /// command, if it ran, has been killed.
+    /// The helper process that supervises the command died or could not be started. The
+    /// command, if it ran, was killed.
     #[error("{0}")]
-    Keeper(String),
-    /// Pipes could not be made or read.
-    #[error("cannot talk to the process: {0}")]
+    Supervision(String),
+    /// The pipes of the command could not be created, read or written.
+    #[error("cannot communicate with the process: {0}")]
     Io(#[from] io::Error),
 }
 
-impl From<KeeperError> for ExecError {
-    fn from(error: KeeperError) -> Self {
-        Self::Keeper(error.to_string())
+impl From<ReaperError> for ExecError {
+    fn from(error: ReaperError) -> Self {
+        Self::Supervision(error.to_string())
     }
 }
 
 impl Supervisor {
     /// Runs a command and waits until its tree is gone.
     ///
-    /// When the main process ends, descendants that are still there are ended
-    /// too: they have the command's grace between `SIGTERM` and `SIGKILL`. The
-    /// same happens when the time is up, when this future is dropped, and when
-    /// the calling program dies.
+    /// When the main process ends, its remaining descendants are ended too: `SIGTERM`, then
+    /// `SIGKILL` after the command's grace time. The same happens after the timeout, when this
+    /// future is dropped, and when the calling program dies.
     ///
     /// Must be called within a Tokio runtime that has I/O and time enabled.
     pub async fn exec(&self, command: Command<'_>) -> Result<Output, ExecError> {
-        self.begin(command)?.finish().await
+        self.start_command(command)?.finish().await
     }
 
-    /// Begins a command, to be finished later: `exec` in two steps, for a
-    /// program that has something to do in between, such as building its
-    /// runtime. If a keeper is idle the command starts at once, else with
-    /// [`Begun::finish`]. Its time counts from there, too.
-    pub fn begin<'a>(&self, mut command: Command<'a>) -> Result<Begun<'a>, ExecError> {
-        let at = Instant::now();
+    /// Starts a command without waiting for it: the first step of [`exec`](Self::exec), for a
+    /// caller that does something else in between, such as building its runtime. If a reaper
+    /// is idle, the command starts at once, otherwise in [`RunningCommand::finish`]. The
+    /// timeout starts when the command does.
+    pub fn start_command<'a>(
+        &self,
+        mut command: Command<'a>,
+    ) -> Result<RunningCommand<'a>, ExecError> {
+        let started_at = Instant::now();
         let image = Image::build(&command)?;
-        let (stdin, input) = input_for(std::mem::take(&mut command.stdin))?;
+        let (stdin, input) = open_stdin(std::mem::take(&mut command.stdin))?;
         let (stdout, its_stdout) = if let Some(theirs) = command.stdout.take() {
             (None, theirs)
         } else {
@@ -128,22 +132,22 @@ impl Supervisor {
             (Some(ours), theirs)
         };
         let (stderr, its_stderr) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
-        let run = Run {
-            // `Image::build` has seen to it that this fits.
-            block: u32::try_from(image.block.len()).unwrap_or(u32::MAX),
+        let request = RunRequest {
+            // `Image::build` checks that the size fits.
+            block_size: u32::try_from(image.block.len()).unwrap_or(u32::MAX),
             argc: image.argc,
             envc: image.envc,
             timeout: command.timeout,
             grace: command.grace,
-            announce: command.on_start.is_some(),
-            read_elsewhere: stdout.is_none(),
+            announce_start: command.on_start.is_some(),
+            external_stdout: stdout.is_none(),
         };
-        let order = self.order(&image, run, [stdin, its_stdout, its_stderr]);
-        Ok(Begun {
-            at,
+        let dispatch = self.dispatch(&image, request, [stdin, its_stdout, its_stderr]);
+        Ok(RunningCommand {
+            started_at,
             command,
             image,
-            order,
+            dispatch,
             input,
             stdout,
             stderr,
@@ -151,53 +155,52 @@ impl Supervisor {
     }
 }
 
-/// A command that has begun. Dropping it ends its tree.
-pub struct Begun<'a> {
-    at: Instant,
+/// A command that was started. Dropping it ends its tree.
+pub struct RunningCommand<'a> {
+    started_at: Instant,
     command: Command<'a>,
     image: Image,
-    order: Order,
-    input: Input,
-    /// None where somebody else reads it.
+    dispatch: Dispatch,
+    input: PendingInput,
+    /// `None` if the caller reads standard output itself.
     stdout: Option<OwnedFd>,
     stderr: OwnedFd,
 }
 
-impl Begun<'_> {
-    /// Blocks until the keeper has something to tell, at most for `time`. With
-    /// [`Command::on_start`] that is when the command runs. A program that is
-    /// alone on its processor lets the keeper have it so.
-    pub fn let_start(&self, time: Duration) {
-        self.order.wait(time);
+impl RunningCommand<'_> {
+    /// Blocks until the reaper sends an event, at most for `time`. With [`Command::on_start`]
+    /// the first event is the start of the command. This yields the processor to the reaper.
+    pub fn wait_for_start(&self, time: Duration) {
+        self.dispatch.wait_for_event(time);
     }
 
     /// Waits until the command's tree is gone, as [`Supervisor::exec`] does.
     pub async fn finish(self) -> Result<Output, ExecError> {
         let Self {
-            at,
+            started_at,
             mut command,
             image,
-            order,
+            dispatch,
             input,
             stdout,
             stderr,
         } = self;
-        let job = order.job().await?;
+        let job = dispatch.into_job().await?;
         let mut streams = Streams {
             stdout: stdout.map(receiver).transpose()?,
             stderr: Some(receiver(stderr)?),
             captures: [
-                Capture::new(command.output_limit, command.spill.clone()),
-                Capture::new(command.output_limit, command.spill.take()),
+                OutputCapture::new(command.output_limit, command.spill.clone()),
+                OutputCapture::new(command.output_limit, command.spill.take()),
             ],
             on_output: command.on_output.take(),
         };
         let ended = {
-            let patience = command.timeout.map(|timeout| {
-                let ending = command.grace.saturating_add(GIVE_UP + MARGIN);
+            let reaper_timeout = command.timeout.map(|timeout| {
+                let ending = command.grace.saturating_add(KILL_TIMEOUT + MARGIN);
                 timeout.saturating_add(ending)
             });
-            let watch = watch(job, patience, command.on_start.take());
+            let watch = watch(job, reaper_timeout, command.on_start.take());
             let read = streams.read();
             let write = write_all(input);
             tokio::pin!(watch, read, write);
@@ -205,10 +208,10 @@ impl Begun<'_> {
             loop {
                 tokio::select! {
                     ended = &mut watch => break match ended {
-                        Err(Refusal::Launch { step, source }) => {
-                            return Err(image.explain(&command, step, source).into());
+                        Err(JobError::Launch { step, source }) => {
+                            return Err(image.launch_error(&command, step, source).into());
                         }
-                        Err(Refusal::Other(error)) => return Err(error),
+                        Err(JobError::Other(error)) => return Err(error),
                         Ok(ended) => ended,
                     },
                     result = &mut read, if reading => { result?; reading = false; }
@@ -216,7 +219,7 @@ impl Begun<'_> {
                 }
             }
         };
-        streams.read_what_is_left().await?;
+        streams.read_rest().await?;
         let [stdout, stderr] = streams.captures;
         Ok(Output {
             exit: ended.exit.unwrap_or(Exit::Unknown),
@@ -224,62 +227,63 @@ impl Begun<'_> {
             stderr: stderr.finish().await,
             timed_out: ended.timed_out,
             survivors: ended.survivors,
-            duration: at.elapsed(),
+            duration: started_at.elapsed(),
         })
     }
 }
 
-impl std::fmt::Debug for Begun<'_> {
+impl std::fmt::Debug for RunningCommand<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Begun")
+        f.debug_struct("RunningCommand")
             .field("command", &self.command)
             .finish_non_exhaustive()
     }
 }
 
-struct Ended {
+/// How a tree ended.
+struct TreeExit {
     exit: Option<Exit>,
     timed_out: bool,
     survivors: u32,
 }
 
-/// Why a command did not come to its end.
-enum Refusal {
+/// Error of [`watch`]. A launch error still lacks the details of the command.
+enum JobError {
     Launch { step: Step, source: io::Error },
     Other(ExecError),
 }
 
-impl<E: Into<ExecError>> From<E> for Refusal {
+impl<E: Into<ExecError>> From<E> for JobError {
     fn from(error: E) -> Self {
         Self::Other(error.into())
     }
 }
 
-/// Listens to the keeper until the tree is gone. A keeper that has not been
-/// heard of for as long as it can take is stuck itself, and is killed.
+/// Receives events until the tree is gone. Kills the tree if the reaper has not reported its end
+/// after `timeout`.
 async fn watch(
     mut job: Job,
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
     mut on_start: Option<StartCallback<'_>>,
-) -> Result<Ended, Refusal> {
-    let too_long = async {
-        match patience {
-            Some(patience) => sleep(patience).await,
+) -> Result<TreeExit, JobError> {
+    let timed_out = async {
+        match timeout {
+            Some(timeout) => sleep(timeout).await,
             None => std::future::pending().await,
         }
     };
-    tokio::pin!(too_long);
+    tokio::pin!(timed_out);
     loop {
         let event = tokio::select! {
             event = job.event() => event,
-            () = sleep(WAKE) => {
-                job.wake();
+            () = sleep(CONTINUE_INTERVAL) => {
+                job.continue_helpers();
                 continue;
             }
-            () = &mut too_long => {
-                job.end_by_force().await;
-                return Err(ExecError::Keeper(
-                    "the process that kept the command did not answer and was killed".into(),
+            () = &mut timed_out => {
+                job.kill_tree().await;
+                return Err(ExecError::Supervision(
+                    "the process that supervised the command did not answer and was killed".into(),
                 )
                 .into());
             }
@@ -287,8 +291,8 @@ async fn watch(
         let event = match event {
             Ok(event) => event,
             Err(error) => {
-                // The warden ends what the keeper leaves behind, unless it was stopped too.
-                job.wake();
+                // The fork server ends the reaper's tree, but it may have been stopped too.
+                job.continue_helpers();
                 return Err(error.into());
             }
         };
@@ -299,14 +303,14 @@ async fn watch(
                     on_start(&handle);
                 }
             }
-            Event::Refused { step, errno } => {
+            Event::LaunchFailed { step, errno } => {
                 job.release();
                 let source = io::Error::from_raw_os_error(errno);
-                return Err(Refusal::Launch { step, source });
+                return Err(JobError::Launch { step, source });
             }
             Event::Ended { status, timed_out } => {
                 job.release();
-                return Ok(Ended {
+                return Ok(TreeExit {
                     exit: Some(Exit::from_wait_status(status)),
                     timed_out,
                     survivors: 0,
@@ -317,33 +321,33 @@ async fn watch(
                 status,
                 timed_out,
             } => {
-                return Ok(Ended {
+                return Ok(TreeExit {
                     exit: status.map(Exit::from_wait_status),
                     timed_out,
                     survivors,
                 });
             }
-            Event::Ready { .. } => return Err(out_of_turn(event).into()),
+            Event::Ready { .. } => return Err(unexpected(event).into()),
         }
     }
 }
 
-fn out_of_turn(event: Event) -> ExecError {
-    ExecError::Keeper(format!(
-        "the process that kept the command spoke out of turn: {event:?}"
+fn unexpected(event: Event) -> ExecError {
+    ExecError::Supervision(format!(
+        "unexpected event from the process that supervised the command: {event:?}"
     ))
 }
 
-/// The two output streams and what becomes of them.
+/// The output pipes of a command and their captures.
 struct Streams<'a> {
     stdout: Option<pipe::Receiver>,
     stderr: Option<pipe::Receiver>,
-    captures: [Capture; 2],
+    captures: [OutputCapture; 2],
     on_output: Option<OutputCallback<'a>>,
 }
 
 impl Streams<'_> {
-    /// Reads both until both are closed.
+    /// Reads both pipes until both are closed.
     async fn read(&mut self) -> io::Result<()> {
         let mut chunk = Vec::with_capacity(CHUNK);
         while self.stdout.is_some() || self.stderr.is_some() {
@@ -353,19 +357,18 @@ impl Streams<'_> {
             };
             let read = pipe::Receiver::try_read_buf;
             if self.read_once(stream, &mut chunk, read).await? {
-                // One that writes faster than its output is taken must not keep all else waiting.
+                // A command that writes quickly must not starve other tasks.
                 tokio::task::yield_now().await;
             }
         }
         Ok(())
     }
 
-    /// Reads what the pipes hold now that nobody of the tree is left to write.
-    /// Somebody outside the tree may hold an end open and even write to it, so
-    /// it waits for nothing and takes no more than there is. It asks the pipes
-    /// themselves: the runtime may not have heard yet that there is something
-    /// in them.
-    async fn read_what_is_left(&mut self) -> io::Result<()> {
+    /// Reads the rest of the pipes after the tree has ended. A process outside the tree may
+    /// hold an end open and even write to it, so this does not wait and reads only as many
+    /// bytes as there are now. It reads the pipes directly, because the runtime may not know
+    /// yet that they are readable.
+    async fn read_rest(&mut self) -> io::Result<()> {
         for stream in [Stream::Stdout, Stream::Stderr] {
             let pipe = match stream {
                 Stream::Stdout => &self.stdout,
@@ -376,12 +379,12 @@ impl Streams<'_> {
                 None => 0,
             };
             while left > 0 {
-                let most = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
-                let mut chunk = Vec::with_capacity(most);
-                let ask = |pipe: &pipe::Receiver, chunk: &mut Vec<u8>| {
+                let capacity = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
+                let mut chunk = Vec::with_capacity(capacity);
+                let read = |pipe: &pipe::Receiver, chunk: &mut Vec<u8>| {
                     Ok(rustix::io::read(pipe, spare_capacity(chunk))?)
                 };
-                if !self.read_once(stream, &mut chunk, ask).await? {
+                if !self.read_once(stream, &mut chunk, read).await? {
                     break;
                 }
                 left = left.saturating_sub(chunk.len() as u64);
@@ -390,7 +393,7 @@ impl Streams<'_> {
         Ok(())
     }
 
-    /// Reads a stream once, without waiting. Tells whether there may be more.
+    /// Reads a stream once, without waiting. Returns whether there may be more.
     async fn read_once(
         &mut self,
         stream: Stream,
@@ -411,7 +414,7 @@ impl Streams<'_> {
                 if let Some(on_output) = &mut self.on_output {
                     on_output(stream, chunk);
                 }
-                capture.take(chunk).await;
+                capture.push(chunk).await;
                 return Ok(true);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -429,15 +432,15 @@ async fn readable(pipe: Option<&pipe::Receiver>) -> io::Result<()> {
     }
 }
 
-/// What is still to be written to standard input, and where.
-type Input = Option<(OwnedFd, Vec<u8>)>;
+/// The write end of standard input and the bytes to write, if any.
+type PendingInput = Option<(OwnedFd, Vec<u8>)>;
 
-/// What the process gets as standard input, and our end of it.
-fn input_for(stdin: Stdin) -> io::Result<(OwnedFd, Input)> {
+/// Opens the standard input of a command.
+fn open_stdin(stdin: Stdin) -> io::Result<(OwnedFd, PendingInput)> {
     match stdin {
         Stdin::Null => Ok((File::open("/dev/null")?.into(), None)),
         Stdin::Fd(fd) => Ok((fd, None)),
-        Stdin::Bytes(bytes) if bytes.is_empty() => input_for(Stdin::Null),
+        Stdin::Bytes(bytes) if bytes.is_empty() => open_stdin(Stdin::Null),
         Stdin::Bytes(bytes) => {
             let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
             Ok((theirs, Some((ours, bytes))))
@@ -445,8 +448,8 @@ fn input_for(stdin: Stdin) -> io::Result<(OwnedFd, Input)> {
     }
 }
 
-/// Writes standard input and closes it. A process that stops reading has had enough.
-async fn write_all(input: Input) -> io::Result<()> {
+/// Writes standard input and closes it. A process may stop reading before the end.
+async fn write_all(input: PendingInput) -> io::Result<()> {
     let Some((pipe, bytes)) = input else {
         return Ok(());
     };

@@ -1,4 +1,4 @@
-//! A name for a process that outlives it.
+//! Process handles that are safe against pid reuse.
 
 use std::fmt;
 use std::io;
@@ -13,40 +13,37 @@ use serde::Serialize;
 use super::table::{self, Stat};
 use crate::time::Deadline;
 
-/// A process, by number, start time and boot: never mistaken for a later one
-/// that was given the same number. Prints and parses as `PID:START:BOOT`, to
-/// be written down and used by another process.
+/// Identifies a process by pid, start time and boot, so that it never refers to a later process
+/// with the same pid. It prints and parses as `PID:START:BOOT` and can be stored and used by
+/// another process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handle {
     pid: i32,
     /// Clock ticks since boot.
     start_time: u64,
-    /// The first 8 characters of the kernel's random boot id. Ticks start anew
-    /// with each boot, so without it a handle could fit a stranger.
+    /// The first 8 characters of the kernel's random boot id. Start times repeat after a
+    /// reboot, so they alone do not identify a process.
     boot: String,
 }
 
-/// Why a handle could not be had or used.
+/// Error of creating or using a handle.
 #[derive(Debug, thiserror::Error)]
 pub enum HandleError {
-    /// Not a number a process can have.
-    #[error("{0} is not a process id")]
-    NotAPid(String),
-    /// Not the text of a handle.
-    #[error("{0:?} is not a process handle; it reads PID:START:BOOT, as `spawn` prints it")]
+    /// The text is not a handle.
+    #[error("{0:?} is not a process handle; expected PID:START:BOOT, as `spawn` prints it")]
     NotAHandle(String),
-    /// No process has this number now.
+    /// No process has this pid.
     #[error("there is no process {0}")]
     NoProcess(i32),
-    /// A process that would take the caller with it.
-    #[error("{0} is this process itself or the system's first; it is not ended")]
-    Untouchable(i32),
-    /// The operating system refused.
+    /// The process is this process or the init process, which cannot be killed with a handle.
+    #[error("process {0} is this process or the init process and cannot be killed")]
+    Protected(i32),
+    /// The operating system did not allow the signal, or the process did not end.
     #[error("cannot end process {pid}: {source}")]
-    Refused {
-        /// The process.
+    Kill {
+        /// The process to end.
         pid: i32,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// `/proc` could not be read.
@@ -54,15 +51,15 @@ pub enum HandleError {
     Proc(#[from] io::Error),
 }
 
-/// How a process came to its end.
+/// Result of [`Handle::kill`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Killed {
-    /// It ended on `SIGTERM`, within the grace, and so did its group.
+pub enum KillOutcome {
+    /// The process and its descendants ended after `SIGTERM`, within the grace time.
     Terminated,
-    /// It, or one of its group, had to be killed.
+    /// At least one of them was killed with `SIGKILL`.
     Killed,
-    /// It had ended before.
+    /// The process had already ended.
     AlreadyDead,
 }
 
@@ -75,8 +72,8 @@ impl Handle {
         })
     }
 
-    /// The process that has this number now.
-    pub fn of_running(pid: i32) -> Result<Self, HandleError> {
+    /// Creates a handle of the process that has this pid now.
+    pub fn from_pid(pid: i32) -> Result<Self, HandleError> {
         table::check()?;
         match table::stat(pid)? {
             Some(stat) if pid > 0 => {
@@ -90,30 +87,29 @@ impl Handle {
         }
     }
 
-    /// The process's number.
+    /// The process id.
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// When it started, in clock ticks since boot.
+    /// Start time of the process, in clock ticks since boot.
     pub fn start_time(&self) -> u64 {
         self.start_time
     }
 
-    /// Whether this very process runs. A zombie does not, nor does another
-    /// process with the same number.
+    /// Whether the process runs. Returns false for a zombie and if another process has the pid.
     pub fn is_alive(&self) -> Result<bool, HandleError> {
         Ok(self.open()?.is_some())
     }
 
-    /// Waits until the process has ended, at most for `timeout`. Tells whether it has.
+    /// Waits until the process has ended, at most for `timeout`, and returns whether it has.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<bool, HandleError> {
         let deadline = Deadline::after(timeout);
         let Some(process) = self.open()? else {
             return Ok(true);
         };
         loop {
-            let left = deadline.left_within(Duration::from_hours(1));
+            let left = deadline.remaining_up_to(Duration::from_hours(1));
             if has_ended_within(&process, left) {
                 return Ok(true);
             }
@@ -123,76 +119,75 @@ impl Handle {
         }
     }
 
-    /// Ends the process, its group and session if it leads them, and all its
-    /// descendants: `SIGTERM` first, `SIGKILL` to those that are left after
-    /// `grace`. Blocks until they are gone, for at most `grace` and five
-    /// seconds.
-    pub fn kill(&self, grace: Duration) -> Result<Killed, HandleError> {
+    /// Ends the process, the group and the session that it leads, and all its descendants:
+    /// first with `SIGTERM`, after `grace` with `SIGKILL`. Blocks until they are gone, at most
+    /// for `grace` plus five seconds.
+    pub fn kill(&self, grace: Duration) -> Result<KillOutcome, HandleError> {
         if self.pid <= 1 || self.pid == getpid().as_raw_nonzero().get() {
-            return Err(HandleError::Untouchable(self.pid));
+            return Err(HandleError::Protected(self.pid));
         }
         table::check()?;
         if boot()? != self.boot {
-            return Ok(Killed::AlreadyDead);
+            return Ok(KillOutcome::AlreadyDead);
         }
         let mut tree = Tree::default();
         tree.extend(self)?;
         if tree.members.is_empty() {
-            return Ok(Killed::AlreadyDead);
+            return Ok(KillOutcome::AlreadyDead);
         }
         let deadline = Deadline::after(Some(grace));
         while !deadline.has_passed() {
             tree.signal(Signal::TERM);
             tree.signal(Signal::CONT);
             tree.wait(deadline);
-            // One that was just forked has heard nothing yet.
+            // Find processes that were forked after the signal.
             tree.extend(self)?;
             if tree.members.is_empty() {
-                return Ok(Killed::Terminated);
+                return Ok(KillOutcome::Terminated);
             }
         }
         let deadline = Deadline::after(Some(Duration::from_secs(5)));
         loop {
-            let refused = tree.signal(Signal::KILL);
-            // What is left may fork while it is killed, so it is looked for again.
+            let outcome = tree.signal(Signal::KILL);
+            // Find processes that were forked while their parents were killed.
             tree.wait(Deadline::after(Some(Duration::from_millis(100))));
             tree.extend(self)?;
             if tree.members.is_empty() {
-                return Ok(Killed::Killed);
+                return Ok(KillOutcome::Killed);
             }
-            let source = match refused {
-                Refused::All(error) => error.into(),
-                Refused::Some if deadline.has_passed() => io::ErrorKind::TimedOut.into(),
-                Refused::Some => continue,
+            let source = match outcome {
+                SignalOutcome::AllFailed(error) => error.into(),
+                SignalOutcome::Sent if deadline.has_passed() => io::ErrorKind::TimedOut.into(),
+                SignalOutcome::Sent => continue,
             };
             let pid = self.pid;
-            return Err(HandleError::Refused { pid, source });
+            return Err(HandleError::Kill { pid, source });
         }
     }
 
-    /// The process itself, if it has not ended. The descriptor is opened first
-    /// and checked afterwards: what is checked is what is used.
+    /// Opens a pidfd of the process, if it has not ended. The pidfd is opened before the
+    /// identity is checked, so the check applies to the process behind the pidfd.
     fn open(&self) -> Result<Option<OwnedFd>, HandleError> {
         let Some(process) = open(self.pid)? else {
             return Ok(None);
         };
-        let is_it = boot()? == self.boot && self.is_start_of(table::stat(self.pid)?);
-        Ok((is_it && !has_ended_within(&process, Duration::ZERO)).then_some(process))
+        let is_same = boot()? == self.boot && self.has_start_of(table::stat(self.pid)?);
+        Ok((is_same && !has_ended_within(&process, Duration::ZERO)).then_some(process))
     }
 
-    fn is_start_of(&self, stat: Option<Stat>) -> bool {
+    fn has_start_of(&self, stat: Option<Stat>) -> bool {
         stat.is_some_and(|stat| stat.start_time == self.start_time)
     }
 
-    /// Whether the number is now another process's.
+    /// Whether another process now has the pid.
     fn is_recycled(&self) -> io::Result<bool> {
         let stat = table::stat(self.pid)?;
-        Ok(stat.is_some() && !self.is_start_of(stat))
+        Ok(stat.is_some() && !self.has_start_of(stat))
     }
 }
 
-/// Processes to be ended. Once found they are held by descriptor, since their
-/// ties may be cut: a child of one that ends belongs to nobody any more.
+/// The processes to end, by pidfd. A child whose parent has ended cannot be found again by its
+/// ancestors, so every process stays in the list once it was found.
 #[derive(Default)]
 struct Tree {
     members: Vec<Member>,
@@ -204,22 +199,22 @@ struct Member {
     process: OwnedFd,
 }
 
-/// Who did not take a signal.
-enum Refused {
-    /// Nobody, or not everybody.
-    Some,
-    All(rustix::io::Errno),
+/// Result of signalling all members of a tree.
+enum SignalOutcome {
+    /// At least one member accepted the signal.
+    Sent,
+    /// No member accepted the signal.
+    AllFailed(rustix::io::Errno),
 }
 
 impl Tree {
-    /// Adds what belongs to the process of a handle: itself, the group and
-    /// session it leads, its descendants and those of all members. A leader
-    /// that has ended still lends its number to its group: the kernel gives it
-    /// to nobody else before they are gone. Once it is given to somebody else,
-    /// nothing goes by the number any more.
+    /// Adds the process of a handle, the group and session that it leads, its descendants, and
+    /// the descendants of all members. While a group or session exists, the kernel does not
+    /// reuse the pid of its leader, even if the leader has ended. If the pid was reused,
+    /// processes are no longer selected by it.
     fn extend(&mut self, handle: &Handle) -> Result<(), HandleError> {
         let me = getpid().as_raw_nonzero().get();
-        let by_number = !handle.is_recycled()?;
+        let by_pid = !handle.is_recycled()?;
         let mut found = Vec::new();
         let mut failed = None;
         table::each(|pid| {
@@ -235,52 +230,55 @@ impl Tree {
             let Some((_, stat)) = ancestry.peek().copied() else {
                 return;
             };
-            let numbers = [pid, stat.group, stat.session, stat.parent];
-            let of_number = by_number
-                && (numbers.contains(&handle.pid) || table::is_descendant(pid, handle.pid));
-            let of_member = ancestry.any(|(above, stat)| self.holds(above, stat.start_time));
-            if (of_number || of_member) && !has_ended_within(&process, Duration::ZERO) {
+            let ids = [pid, stat.group, stat.session, stat.parent];
+            let matches_pid =
+                by_pid && (ids.contains(&handle.pid) || table::is_descendant(pid, handle.pid));
+            let below_member =
+                ancestry.any(|(ancestor, stat)| self.contains(ancestor, stat.start_time));
+            if (matches_pid || below_member) && !has_ended_within(&process, Duration::ZERO) {
                 let start_time = stat.start_time;
                 let member = Member {
                     pid,
                     start_time,
                     process,
                 };
-                found.push((member, of_member));
+                found.push((member, below_member));
             }
         })?;
         if let Some(error) = failed {
             return Err(error.into());
         }
-        let still_by_number = !handle.is_recycled()?;
+        // If the pid was reused meanwhile, matches by pid are not reliable.
+        let still_by_pid = !handle.is_recycled()?;
         let found = found.into_iter();
-        let sure = found.filter(|(_, of_member)| *of_member || still_by_number);
-        self.members.extend(sure.map(|(member, _)| member));
+        let reliable = found.filter(|(_, below_member)| *below_member || still_by_pid);
+        self.members.extend(reliable.map(|(member, _)| member));
         Ok(())
     }
 
-    fn holds(&self, pid: i32, start_time: u64) -> bool {
+    fn contains(&self, pid: i32, start_time: u64) -> bool {
         let mut members = self.members.iter();
         members.any(|member| (member.pid, member.start_time) == (pid, start_time))
     }
 
-    /// Signals all members; one that ended meanwhile is fine.
-    fn signal(&self, signal: Signal) -> Refused {
-        let mut refused = None;
-        let mut taken = false;
+    /// Signals all members. A member that has ended counts as signalled.
+    fn signal(&self, signal: Signal) -> SignalOutcome {
+        let mut failure = None;
+        let mut is_sent = false;
         for member in &self.members {
             match pidfd_send_signal(&member.process, signal) {
-                Ok(()) | Err(rustix::io::Errno::SRCH) => taken = true,
-                Err(error) => refused = Some(error),
+                Ok(()) | Err(rustix::io::Errno::SRCH) => is_sent = true,
+                Err(error) => failure = Some(error),
             }
         }
-        match refused {
-            Some(error) if !taken => Refused::All(error),
-            _ => Refused::Some,
+        match failure {
+            Some(error) if !is_sent => SignalOutcome::AllFailed(error),
+            _ => SignalOutcome::Sent,
         }
     }
 
-    /// Waits until all members have ended or it is too late; leaves those that have not.
+    /// Waits until all members have ended or the deadline has passed. Removes those that have
+    /// ended.
     fn wait(&mut self, deadline: Deadline) {
         loop {
             self.members
@@ -288,7 +286,7 @@ impl Tree {
             let Some(one) = self.members.first() else {
                 return;
             };
-            let left = deadline.left_within(Duration::from_hours(1));
+            let left = deadline.remaining_up_to(Duration::from_hours(1));
             if !has_ended_within(&one.process, left) && deadline.has_passed() {
                 return;
             }
@@ -296,7 +294,7 @@ impl Tree {
     }
 }
 
-/// A descriptor of the process with this number, if there is one.
+/// Opens a pidfd of the process with this pid, if there is one.
 fn open(pid: i32) -> io::Result<Option<OwnedFd>> {
     use rustix::io::Errno;
     let Some(pid) = Pid::from_raw(pid) else {
@@ -304,14 +302,14 @@ fn open(pid: i32) -> io::Result<Option<OwnedFd>> {
     };
     match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(process) => Ok(Some(process)),
-        // The number is nobody's, or only a thread's.
+        // No process has the pid, or it is the id of a thread.
         Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Whether a process has ended, or does within this time. One whose first
-/// thread has ended while others go on has not, though it looks like a zombie.
+/// Waits up to `time` for a process to end, and returns whether it has. A process whose main
+/// thread has ended while others run has not ended, although it looks like a zombie in `/proc`.
 fn has_ended_within(process: &OwnedFd, time: Duration) -> bool {
     let time = Timespec::try_from(time).unwrap_or_default();
     let mut watched = [PollFd::new(process, PollFlags::IN)];
@@ -334,7 +332,7 @@ impl FromStr for Handle {
     type Err = HandleError;
 
     fn from_str(text: &str) -> Result<Self, HandleError> {
-        let read = || {
+        let parse = || {
             let (pid, rest) = text.split_once(':')?;
             let (start_time, boot) = rest.split_once(':')?;
             let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -346,7 +344,7 @@ impl FromStr for Handle {
                 boot: boot.to_owned(),
             })
         };
-        read().ok_or_else(|| HandleError::NotAHandle(text.to_owned()))
+        parse().ok_or_else(|| HandleError::NotAHandle(text.to_owned()))
     }
 }
 
@@ -357,14 +355,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_reads_back_as_it_was_written() {
-        let handle = Handle::of_running(getpid().as_raw_nonzero().get()).unwrap();
+    fn handle_round_trips_through_text() {
+        let handle = Handle::from_pid(getpid().as_raw_nonzero().get()).unwrap();
         assert_eq!(handle.to_string().parse::<Handle>().unwrap(), handle);
         assert!(handle.is_alive().unwrap());
     }
 
     #[test]
-    fn what_is_not_a_handle_is_refused() {
+    fn invalid_handles_are_rejected() {
         for text in [
             "",
             "1",
@@ -382,8 +380,8 @@ mod tests {
     }
 
     #[test]
-    fn the_same_number_with_another_start_or_boot_is_another_process() {
-        let me = Handle::of_running(getpid().as_raw_nonzero().get()).unwrap();
+    fn same_pid_with_another_start_or_boot_is_another_process() {
+        let me = Handle::from_pid(getpid().as_raw_nonzero().get()).unwrap();
         let earlier = Handle {
             start_time: me.start_time - 1,
             ..me.clone()
@@ -392,18 +390,18 @@ mod tests {
             boot: "00000000".into(),
             ..me.clone()
         };
-        for stranger in [earlier, rebooted] {
-            assert!(!stranger.is_alive().unwrap());
-            assert!(stranger.wait(None).unwrap());
+        for other in [earlier, rebooted] {
+            assert!(!other.is_alive().unwrap());
+            assert!(other.wait(None).unwrap());
         }
     }
 
     #[test]
-    fn the_first_process_and_oneself_are_not_killed() {
+    fn init_and_this_process_are_not_killed() {
         for pid in [1, getpid().as_raw_nonzero().get()] {
-            let handle = Handle::of_running(pid).unwrap();
+            let handle = Handle::from_pid(pid).unwrap();
             let error = handle.kill(Duration::ZERO).unwrap_err();
-            assert!(matches!(error, HandleError::Untouchable(_)));
+            assert!(matches!(error, HandleError::Protected(_)));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A command made ready to launch: the strings that `execve` needs, in one block.
+//! Prepares a command for `execve`: all strings in one block of memory.
 //!
-//! The block is made here, where memory may be allocated and errors explained,
-//! and handed as it is to whoever launches it.
+//! The host builds the block, because it can allocate memory and report errors. The launching
+//! process uses it without allocating.
 
 use std::ffi::{CStr, OsStr, OsString, c_char};
 use std::io;
@@ -12,64 +12,64 @@ use rustix::fs::{Access, access};
 
 use super::command::Command;
 
-/// Why a program could not be started. Nothing ran.
+/// A program could not be started. No process ran.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    /// No program was named.
+    /// The name of the program is empty.
     #[error("the program's name is empty")]
     NoProgram,
-    /// A string with a NUL byte cannot be handed to a process.
-    #[error("{what} holds a NUL byte")]
+    /// A string contains a NUL byte, which `execve` does not allow.
+    #[error("{what} contains a NUL byte")]
     Nul {
-        /// Which string.
+        /// Which string, for example `argument 2`.
         what: String,
     },
-    /// A variable's name is empty or holds `=`.
-    #[error("{0:?} cannot be the name of an environment variable")]
+    /// The name of a variable is empty or contains `=`.
+    #[error("{0:?} is not a valid name of an environment variable")]
     VariableName(OsString),
-    /// No folder of `PATH` holds such a program.
-    #[error("{program:?} was found in no folder of PATH ({path})")]
+    /// No directory in `PATH` contains the program.
+    #[error("program {program:?} not found in PATH ({path})")]
     NotFound {
-        /// What was looked for.
+        /// The requested program.
         program: OsString,
-        /// Where.
+        /// The value of `PATH`.
         path: String,
     },
-    /// The working folder cannot be entered.
-    #[error("cannot run in the folder {}: {source}", path.display())]
+    /// The working directory cannot be entered.
+    #[error("cannot enter the working directory {}: {source}", path.display())]
     Cwd {
-        /// The folder.
+        /// The working directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// Arguments and environment are larger than the operating system takes.
+    /// Arguments and environment exceed the limit of the operating system.
     #[error(
-        "arguments and environment are {bytes} bytes, more than a process can be given; pass large data on standard input"
+        "arguments and environment are too large ({bytes} bytes); pass large data on standard input"
     )]
     TooLong {
-        /// Their size.
+        /// Size of the arguments and the environment.
         bytes: usize,
     },
-    /// The program itself was refused: missing, not executable, not a program.
+    /// The program is missing, not executable, or not a valid executable file.
     #[error("cannot execute {program:?}: {source}")]
     Program {
-        /// What was executed.
+        /// The program.
         program: OsString,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The operating system gave no process or descriptor.
+    /// The operating system could not create a process or a descriptor.
     #[error("cannot start a process for {program:?}: {source}")]
     System {
-        /// What was to be executed.
+        /// The program.
         program: OsString,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
 }
 
-/// The step at which a launch failed, as the launching process reports it.
+/// The step at which a launch failed, as reported by the launching process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Step {
@@ -90,27 +90,30 @@ impl Step {
     }
 }
 
-/// `program\0 cwd\0 arg0\0 … variable0\0 …`, and how many there are of each.
+/// The strings of a command in one block.
 pub(super) struct Image {
+    /// `program\0 cwd\0 arg0\0 … variable0\0 …`
     pub(super) block: Vec<u8>,
     pub(super) argc: u32,
     pub(super) envc: u32,
 }
 
 impl Image {
-    /// Checks a command's strings, finds its program and lays all of it out.
+    /// Checks the strings of a command, finds its program and builds the block.
     pub(super) fn build(command: &Command<'_>) -> Result<Self, LaunchError> {
-        let environment = command.environment.with(&command.added);
-        let cwd = working_folder(command.cwd.as_deref())?;
+        let environment = command.environment.with_added(&command.variables);
+        let cwd = working_dir(command.cwd.as_deref())?;
         let path = environment.iter().find(|(name, _)| name == "PATH");
         let path = path.map(|(_, value)| value.as_os_str());
-        let program = find(&command.program, path, &cwd)?;
+        let program = find_program(&command.program, path, &cwd)?;
 
         let mut block = Vec::with_capacity(4096);
         push(&mut block, program.as_os_str(), || {
             "the program's name".into()
         })?;
-        push(&mut block, cwd.as_os_str(), || "the working folder".into())?;
+        push(&mut block, cwd.as_os_str(), || {
+            "the working directory".into()
+        })?;
         push(&mut block, &command.program, || "the program's name".into())?;
         for (position, arg) in command.args.iter().enumerate() {
             push(&mut block, arg, || format!("argument {}", position + 1))?;
@@ -135,8 +138,8 @@ impl Image {
         Ok(image)
     }
 
-    /// Explains what the launching process reported.
-    pub(super) fn explain(
+    /// Turns the failure that the launching process reported into an error.
+    pub(super) fn launch_error(
         &self,
         command: &Command<'_>,
         step: Step,
@@ -166,34 +169,33 @@ fn push(block: &mut Vec<u8>, text: &OsStr, what: impl Fn() -> String) -> Result<
     Ok(())
 }
 
-/// The folder to run in, absolute: whoever launches the process stands elsewhere.
-fn working_folder(given: Option<&Path>) -> Result<PathBuf, LaunchError> {
+/// The absolute working directory: the launching process has another one.
+fn working_dir(given: Option<&Path>) -> Result<PathBuf, LaunchError> {
     match given {
         Some(absolute) if absolute.is_absolute() => Ok(absolute.to_owned()),
         given => {
-            let here = std::env::current_dir().map_err(|source| LaunchError::Cwd {
+            let current = std::env::current_dir().map_err(|source| LaunchError::Cwd {
                 path: PathBuf::from("."),
                 source,
             })?;
-            Ok(given.map_or(here.clone(), |relative| here.join(relative)))
+            Ok(given.map_or(current.clone(), |relative| current.join(relative)))
         }
     }
 }
 
-/// The file to execute. A name with a slash is a path, relative to the folder
-/// the process will run in; any other is looked up on the `PATH` that the
-/// process will have, not on ours.
-fn find(program: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, LaunchError> {
-    const WITHOUT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// Finds the file to execute. A name with a slash is a path relative to the working directory of
+/// the new process; any other name is looked up in the new process's `PATH`.
+fn find_program(program: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, LaunchError> {
+    const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
     if program.is_empty() {
         return Err(LaunchError::NoProgram);
     }
     if program.as_bytes().contains(&b'/') || program.as_bytes().contains(&0) {
         return Ok(program.into());
     }
-    let path = path.unwrap_or(OsStr::new(WITHOUT_PATH));
+    let path = path.unwrap_or(OsStr::new(DEFAULT_PATH));
     std::env::split_paths(path)
-        .map(|folder| cwd.join(folder).join(program))
+        .map(|dir| cwd.join(dir).join(program))
         .find(|file| file.is_file() && access(file, Access::EXEC_OK).is_ok())
         .ok_or_else(|| LaunchError::NotFound {
             program: program.to_owned(),
@@ -201,8 +203,8 @@ fn find(program: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Result<PathBuf, La
         })
 }
 
-/// A block taken apart again: what `execve` takes, pointing into the block.
-pub(super) struct Strings<'b> {
+/// The arguments of `execve`, pointing into the block of an [`Image`].
+pub(super) struct ExecStrings<'b> {
     pub(super) program: &'b CStr,
     pub(super) cwd: &'b CStr,
     /// Ends in a null pointer.
@@ -211,16 +213,16 @@ pub(super) struct Strings<'b> {
     pub(super) envp: &'b [*const c_char],
 }
 
-/// How many pointers [`Strings::read`] needs room for.
+/// Length of the pointer table that [`ExecStrings::parse`] needs.
 pub(super) fn pointers_needed(argc: u32, envc: u32) -> usize {
     argc as usize + envc as usize + 2
 }
 
-impl<'b> Strings<'b> {
-    /// Points into `block`, with `table` as the room for the pointers. Gives
-    /// `None` for a block that does not hold what was announced. Does not
-    /// allocate: it runs in a process forked from one with threads.
-    pub(super) fn read(
+impl<'b> ExecStrings<'b> {
+    /// Parses a block and fills `table` with pointers into it. Returns `None` if the block does
+    /// not contain the given numbers of strings. Does not allocate, because it runs in a process
+    /// forked from one with threads.
+    pub(super) fn parse(
         block: &'b [u8],
         argc: u32,
         envc: u32,
@@ -257,7 +259,7 @@ mod tests {
 
     fn read_all(image: &Image) -> Vec<Vec<String>> {
         let mut table = vec![std::ptr::null(); pointers_needed(image.argc, image.envc)];
-        let strings = Strings::read(&image.block, image.argc, image.envc, &mut table).unwrap();
+        let strings = ExecStrings::parse(&image.block, image.argc, image.envc, &mut table).unwrap();
         let mut rest = image.block.as_slice();
         let mut texts = std::iter::from_fn(|| {
             let text = CStr::from_bytes_until_nul(rest).ok()?;
@@ -283,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_holds_arguments_and_variables_as_given() {
+    fn image_contains_arguments_and_variables() {
         let command = Command::new("sh")
             .args(["", "a b", "ü"])
             .environment(super::super::Environment::Exact)
@@ -297,40 +299,43 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_is_cut_is_refused() {
+    fn truncated_block_is_rejected() {
         let image = Image::build(&Command::new("/bin/true").arg("x")).unwrap();
         let mut table = vec![std::ptr::null(); pointers_needed(image.argc, image.envc)];
         for length in 0..image.block.len() {
             let cut = &image.block[..length];
-            assert!(Strings::read(cut, image.argc, image.envc, &mut table).is_none());
+            assert!(ExecStrings::parse(cut, image.argc, image.envc, &mut table).is_none());
         }
     }
 
     #[test]
-    fn what_cannot_be_launched_is_told_before_anything_is() {
+    fn invalid_commands_are_rejected_before_launch() {
         let message = |command: Command<'_>| Image::build(&command).err().unwrap().to_string();
         for (command, expected) in [
             (Command::new(""), "the program's name is empty"),
-            (Command::new("a\0b"), "the program's name holds a NUL byte"),
+            (
+                Command::new("a\0b"),
+                "the program's name contains a NUL byte",
+            ),
             (
                 Command::new("/bin/true").args(["a", "b\0"]),
-                "argument 2 holds a NUL byte",
+                "argument 2 contains a NUL byte",
             ),
             (
                 Command::new("/bin/true").env("A=B", "c"),
-                "\"A=B\" cannot be the name of an environment variable",
+                "\"A=B\" is not a valid name of an environment variable",
             ),
             (
                 Command::new("/bin/true").env("A", "c\0"),
-                "variable A holds a NUL byte",
+                "variable A contains a NUL byte",
             ),
             (
                 Command::new("/bin/true").cwd("a\0"),
-                "the working folder holds a NUL byte",
+                "the working directory contains a NUL byte",
             ),
             (
                 Command::new("no-such-program").env("PATH", "/x:/y"),
-                "\"no-such-program\" was found in no folder of PATH (/x:/y)",
+                "program \"no-such-program\" not found in PATH (/x:/y)",
             ),
         ] {
             assert_eq!(message(command), expected);

@@ -1,4 +1,4 @@
-//! Keeping other processes of the same user out of this one's memory.
+//! Protects this process's memory from other processes of the same user.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 /// environment or its memory through `/proc` or attach a debugger to it, and it leaves no
 /// core dump. Programs that it executes are not affected.
 ///
-/// Call it first thing in `main`, before secrets are read.
+/// Call it first in `main`, before secrets are read.
 pub fn protect_memory() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }

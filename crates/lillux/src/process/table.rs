@@ -1,7 +1,7 @@
-//! The process table, read from `/proc`.
+//! Reads the process table from `/proc` and signals processes.
 //!
-//! Nothing here but [`check`] allocates: keepers, forked from a process that
-//! may have threads, use it too.
+//! Only [`check`] allocates: reapers, which are forked from a process that may have threads, use
+//! the other functions.
 
 use std::fmt::Write;
 use std::io;
@@ -18,16 +18,16 @@ use rustix::process::{
 
 use crate::time::monotonic;
 
-/// A chain of ancestors longer than this is not followed further. A descendant
-/// that deep is found once those above it are gone and it has moved up.
+/// Maximum number of ancestors to follow. A deeper descendant is found when its ancestors have
+/// ended and it has become a child of the subreaper.
 const MAX_DEPTH: usize = 64;
 
-/// What is read of one process.
+/// The fields of `/proc/PID/stat` that are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stat {
-    /// Whether it has ended and waits to be reaped.
+    /// Whether the process is a zombie.
     pub(super) ended: bool,
-    /// 0 for a process without a parent that we may see.
+    /// 0 if there is no visible parent.
     pub(super) parent: i32,
     pub(super) group: i32,
     pub(super) session: i32,
@@ -36,8 +36,8 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    /// Reads the text of `/proc/PID/stat`. The name, in parentheses, may hold
-    /// anything, so the fields are counted from its last closing one.
+    /// Parses `/proc/PID/stat`. The process name in parentheses may contain anything, so fields
+    /// are counted from the last closing parenthesis.
     fn parse(text: &[u8]) -> Option<Self> {
         let after_name = text.iter().rposition(|byte| *byte == b')')? + 1;
         let text = str::from_utf8(text.get(after_name..)?).ok()?;
@@ -52,15 +52,14 @@ impl Stat {
     }
 }
 
-/// Fails unless `/proc` is there and shows this process under the number it
-/// has. In a process namespace with the `/proc` of another, what is read here
-/// would be signalled there.
+/// Fails unless `/proc` is mounted and shows this process under its own pid. With the `/proc` of
+/// another pid namespace, signals would go to wrong processes.
 pub(super) fn check() -> io::Result<()> {
     let me = std::process::id().to_string();
     match std::fs::read_link("/proc/self") {
         Ok(own) if own.as_os_str() == me.as_str() => Ok(()),
         Ok(_) => Err(io::Error::other(
-            "/proc belongs to another process namespace; mount this one's",
+            "/proc belongs to another pid namespace; mount the one of this namespace",
         )),
         Err(error) => Err(io::Error::new(
             error.kind(),
@@ -69,15 +68,14 @@ pub(super) fn check() -> io::Result<()> {
     }
 }
 
-/// The process with this number, if there is one now.
+/// Reads the stat of the process with this pid, if there is one.
 pub(super) fn stat(pid: i32) -> io::Result<Option<Stat>> {
     let mut path = Text::<32>::default();
     let text = write!(path, "/proc/{pid}/stat\0").ok();
     let Some(path) = text.and_then(|()| path.as_c_str()) else {
         return Ok(None);
     };
-    // The name takes at most 64 bytes and the fields up to the start time
-    // at most 21 each.
+    // The name has at most 64 bytes, and the fields up to the start time at most 21 each.
     let mut buffer = [0; 768];
     let read = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
         .and_then(|file| rustix::io::read(&file, &mut buffer));
@@ -88,16 +86,16 @@ pub(super) fn stat(pid: i32) -> io::Result<Option<Stat>> {
     }
 }
 
-/// Calls `visit` with the number of every process. New ones get higher numbers
-/// and would be visited, too, so a walk among processes that fork without end
-/// is broken off; whoever waits for an end walks again.
+/// Calls `visit` with the pid of every process. New processes get higher pids and would be
+/// visited too, so the walk stops after a second in case processes fork endlessly. Callers that
+/// wait for processes to end repeat it.
 pub(super) fn each(mut visit: impl FnMut(i32)) -> io::Result<()> {
-    const LONGEST: Duration = Duration::from_secs(1);
-    let until = monotonic() + LONGEST;
+    const MAX_DURATION: Duration = Duration::from_secs(1);
+    let until = monotonic() + MAX_DURATION;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = openat(CWD, c"/proc", flags, Mode::empty())?;
+    let dir = openat(CWD, c"/proc", flags, Mode::empty())?;
     let mut buffer = [MaybeUninit::uninit(); 4096];
-    let mut entries = RawDir::new(folder.as_fd(), &mut buffer);
+    let mut entries = RawDir::new(dir.as_fd(), &mut buffer);
     while let Some(entry) = entries.next() {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
@@ -111,9 +109,8 @@ pub(super) fn each(mut visit: impl FnMut(i32)) -> io::Result<()> {
     Ok(())
 }
 
-/// A process and those above it, each with its number, as far as they can be
-/// told: a parent that is younger than its child is none, but a newcomer with
-/// the parent's number.
+/// A process and its ancestors with their pids. Stops at a parent that is younger than its child,
+/// because that is another process that reuses the parent's pid.
 pub(super) fn ancestry(pid: i32) -> impl Iterator<Item = (i32, Stat)> {
     let mut next = Some((pid, u64::MAX));
     let chain = std::iter::from_fn(move || {
@@ -128,19 +125,18 @@ pub(super) fn ancestry(pid: i32) -> impl Iterator<Item = (i32, Stat)> {
     chain.take(MAX_DEPTH)
 }
 
-/// Whether `ancestor` is above `pid`.
+/// Whether `ancestor` is an ancestor of `pid`.
 pub(super) fn is_descendant(pid: i32, ancestor: i32) -> bool {
     ancestry(pid).any(|(_, stat)| stat.parent == ancestor)
 }
 
-/// Signals every process for which `chosen` holds, and tells how many there were.
+/// Signals every process for which `chosen` returns true, and returns how many there were.
 ///
-/// The descriptor is opened before the choice is made. If the process ends
-/// in between and its number is used again, the signal reaches nobody,
-/// never the newcomer.
+/// The pidfd is opened before `chosen` runs. If the process ends in between and its pid is
+/// reused, the signal does not reach the new process.
 pub(super) fn signal(signal: Signal, chosen: impl Fn(i32) -> bool) -> usize {
     let mut count = 0;
-    // What a walk that fails half-way did not see, the next one will.
+    // Callers repeat the walk, so an incomplete one is not an error.
     let _ = each(|pid| {
         let Some(target) = Pid::from_raw(pid) else {
             return;
@@ -156,31 +152,31 @@ pub(super) fn signal(signal: Signal, chosen: impl Fn(i32) -> bool) -> usize {
     count
 }
 
-/// Signals one process if it is the one that is meant.
-pub(super) fn signal_one(signal: Signal, pid: i32, is_it: impl Fn(&Stat) -> bool) {
+/// Signals the process with this pid if `is_target` returns true for it.
+pub(super) fn signal_one(signal: Signal, pid: i32, is_target: impl Fn(&Stat) -> bool) {
     let Some(process) = Pid::from_raw(pid) else {
         return;
     };
     if let Ok(process) = pidfd_open(process, PidfdFlags::empty())
         && let Ok(Some(stat)) = stat(pid)
-        && is_it(&stat)
+        && is_target(&stat)
     {
         let _ = pidfd_send_signal(process, signal);
     }
 }
 
-/// Kills everything below a subreaper, but not the subreaper itself, and returns how many
-/// processes there were. While the subreaper exists, even if it is stopped, orphans stay
-/// below it: calling this again finds what was forked meanwhile.
-pub(super) fn kill_below(subreaper: i32) -> usize {
+/// Kills all descendants of a subreaper, but not the subreaper itself, and returns how many
+/// there were. While the subreaper exists, even if it is stopped, orphans stay below it, so
+/// calling this again finds processes that were forked meanwhile.
+pub(super) fn kill_descendants(subreaper: i32) -> usize {
     signal(Signal::KILL, |pid| {
         let is_running = || stat(pid).is_ok_and(|stat| stat.is_some_and(|stat| !stat.ended));
         is_descendant(pid, subreaper) && is_running()
     })
 }
 
-/// Kills this process's own children, from the kernel's list of them. Where
-/// there is no such list, does nothing.
+/// Kills the children of this process, from the kernel's list. Does nothing if the kernel
+/// provides no such list.
 pub(super) fn kill_children() {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let path = c"/proc/thread-self/children";
@@ -200,8 +196,8 @@ pub(super) fn kill_children() {
     }
 }
 
-/// Kills a child of this process that leads its group, and the group. It must
-/// not have been reaped, or its number may be another's.
+/// Kills a child of this process and the group that it leads. The child must not have been
+/// reaped, because its pid could have been reused.
 pub(super) fn kill_leader(child: i32) {
     if let Some(child) = Pid::from_raw(child) {
         let _ = kill_process(child, Signal::KILL);
@@ -209,7 +205,7 @@ pub(super) fn kill_leader(child: i32) {
     }
 }
 
-/// A short text on the stack.
+/// A short string on the stack.
 struct Text<const N: usize> {
     bytes: [u8; N],
     length: usize,
@@ -247,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_full_of_parentheses_and_spaces_does_not_shift_the_fields() {
+    fn process_name_with_parentheses_does_not_shift_the_fields() {
         let text = b"77 (a) S 1 (x)) Z 5 6 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 9 9";
         let stat = Stat::parse(text).unwrap();
         assert_eq!(
@@ -266,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_lists_this_process_under_its_parent() {
+    fn this_process_is_listed_below_its_parent() {
         let me = i32::try_from(std::process::id()).unwrap();
         let parent = i32::try_from(std::os::unix::process::parent_id()).unwrap();
         let mut found = false;

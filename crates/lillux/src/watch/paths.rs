@@ -1,4 +1,4 @@
-//! Waiting for files to change, by inotify.
+//! Waits for files to change, with inotify.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -14,83 +14,84 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use serde::Serialize;
 use tokio::net::unix::pipe::Receiver;
 
-use crate::error::{At, PathError};
+use crate::error::{PathContext, PathError};
 use crate::time::Deadline;
 
-/// Why a path could not be watched.
+/// Error of watching paths.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
-    /// Nothing was named.
-    #[error("there is nothing to watch")]
-    Nothing,
-    /// The folder that holds the path is missing or not readable.
+    /// The list of paths is empty.
+    #[error("no path to watch was given")]
+    NoPaths,
+    /// The directory that contains the path is missing or not readable.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// The operating system's watching failed.
+    /// inotify failed.
     #[error("cannot watch files: {0}")]
     Io(#[from] io::Error),
 }
 
-/// What happened to a watched path.
+/// A change of a watched path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// The path as it was given; for a folder, what changed within it.
+    /// The path as the caller gave it; for a directory, the entry in it that changed.
     pub path: PathBuf,
-    /// What happened.
+    /// Whether the path was created, modified or removed.
     pub kind: ChangeKind,
 }
 
-/// A kind of change.
+/// How a path changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// It came to be, or something was moved to its place.
+    /// Created, or another file was moved to this path.
     Created,
-    /// Its content or its mode changed.
+    /// Content or mode changed.
     Modified,
-    /// It was removed or moved away.
+    /// Removed or moved away.
     Removed,
 }
 
-/// Waits until one of the paths changes, at most for `timeout`: then `None`.
+/// Waits until one of the paths changes. Returns `None` after `timeout`.
 ///
-/// A path that does not exist yet may come to be; its folder must exist. A
-/// file that is replaced by another, as editors do, has changed, and so has a
-/// link whose target has. A folder changes when an entry of it does, not when
-/// something further down does. What the kernel does not tell is not seen: a
-/// write through another name of the same file, a folder further up that is
-/// renamed, a change made by another machine.
-pub fn paths(paths: &[PathBuf], timeout: Option<Duration>) -> Result<Option<Change>, WatchError> {
+/// A path need not exist yet, but its directory must. A file that is replaced by a rename, as
+/// editors do, counts as changed, and so does a link whose target changes. A directory changes
+/// when one of its entries does, not when something deeper does. inotify does not report
+/// writes through another hard link, renames of a parent directory, or changes made by another
+/// machine on a network file system.
+pub fn wait_for_change(
+    paths: &[PathBuf],
+    timeout: Option<Duration>,
+) -> Result<Option<Change>, WatchError> {
     if paths.is_empty() {
-        return Err(WatchError::Nothing);
+        return Err(WatchError::NoPaths);
     }
-    Watch::over(paths)?.wait(Deadline::after(timeout))
+    Watch::new(paths)?.wait(Deadline::after(timeout))
 }
 
-/// Waits until `look` finds what is looked for, at most for `timeout`: then `None`. It looks
-/// once the paths are watched and again whenever something has changed where they are, so
-/// nothing that happens between a look and the next is missed, and nothing wakes up in
-/// between.
+/// Waits until `check` returns a value. Returns `None` after `timeout`. `check` runs once after
+/// the watches are installed and again after every change of the paths, so no change is missed
+/// and there is no polling.
 ///
-/// What is seen is as for [`paths`]. Dropped, it waits no longer.
+/// Detects the same changes as [`wait_for_change`]. Cancel safe.
 ///
 /// # Panics
 ///
 /// Outside a tokio runtime whose I/O and time are enabled.
-pub async fn until<T>(
+pub async fn wait_until<T>(
     paths: &[PathBuf],
     timeout: Option<Duration>,
-    mut look: impl FnMut() -> Option<T>,
+    mut check: impl FnMut() -> Option<T>,
 ) -> Result<Option<T>, WatchError> {
     if paths.is_empty() {
-        return Err(WatchError::Nothing);
+        return Err(WatchError::NoPaths);
     }
-    let watch = Watch::over(paths)?;
-    // It is read from like a pipe; what exactly has changed is of no interest here.
+    let watch = Watch::new(paths)?;
+    // An inotify descriptor is read like a pipe. The events themselves are not needed.
     let changes = Receiver::from_owned_fd_unchecked(watch.inotify)?;
     let found = async {
         loop {
-            if let Some(found) = look() {
+            if let Some(found) = check() {
                 return Ok(found);
             }
             changes.readable().await?;
@@ -111,28 +112,29 @@ pub async fn until<T>(
     }
 }
 
-/// Files are watched through their folders, since a watch on the file itself
-/// would stay with the old one when it is replaced.
+/// Watches files through their directories: a watch on a file itself would stay with the old
+/// inode when the file is replaced.
 pub(super) struct Watch {
     inotify: OwnedFd,
-    folders: BTreeMap<i32, Folder>,
+    /// By watch descriptor.
+    dirs: BTreeMap<i32, WatchedDir>,
 }
 
 #[derive(Default)]
-struct Folder {
+struct WatchedDir {
     path: PathBuf,
-    /// The whole folder was asked for.
+    /// Every entry is watched.
     all: bool,
-    /// Names within it that were asked for, and how.
+    /// Watched entries, each with the path that the caller gave.
     names: BTreeMap<OsString, PathBuf>,
 }
 
 impl Watch {
-    pub(super) fn over(paths: &[PathBuf]) -> Result<Self, WatchError> {
+    pub(super) fn new(paths: &[PathBuf]) -> Result<Self, WatchError> {
         let flags = CreateFlags::CLOEXEC | CreateFlags::NONBLOCK;
         let mut watch = Self {
             inotify: inotify::init(flags).map_err(io::Error::from)?,
-            folders: BTreeMap::new(),
+            dirs: BTreeMap::new(),
         };
         for path in paths {
             if path.is_dir() {
@@ -149,18 +151,18 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Watches a file, to be told under the name that was `given`.
+    /// Watches a file; its changes are reported with the path `given`.
     fn add_file(&mut self, file: &Path, given: &Path) -> Result<(), PathError> {
-        let folder = match file.parent() {
+        let dir = match file.parent() {
             Some(parent) if parent != Path::new("") => parent,
             _ => Path::new("."),
         };
         let name = file.file_name().unwrap_or_default().to_owned();
-        self.add(folder)?.names.insert(name, given.to_owned());
+        self.add(dir)?.names.insert(name, given.to_owned());
         Ok(())
     }
 
-    fn add(&mut self, folder: &Path) -> Result<&mut Folder, PathError> {
+    fn add(&mut self, dir: &Path) -> Result<&mut WatchedDir, PathError> {
         let flags = WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MODIFY
@@ -169,13 +171,13 @@ impl Watch {
             | WatchFlags::MOVED_TO
             | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE_SELF;
-        let number = inotify::add_watch(&self.inotify, folder, flags).at("watch", folder)?;
-        let entry = self.folders.entry(number).or_default();
-        folder.clone_into(&mut entry.path);
+        let number = inotify::add_watch(&self.inotify, dir, flags).at("watch", dir)?;
+        let entry = self.dirs.entry(number).or_default();
+        dir.clone_into(&mut entry.path);
         Ok(entry)
     }
 
-    /// Waits for the first change that was asked for.
+    /// Waits for the first change of a watched path.
     pub(super) fn wait(&self, deadline: Deadline) -> Result<Option<Change>, WatchError> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.inotify, &mut buffer);
@@ -193,7 +195,7 @@ impl Watch {
                     if deadline.has_passed() {
                         return Ok(None);
                     }
-                    let left = deadline.left_within(Duration::from_hours(1));
+                    let left = deadline.remaining_up_to(Duration::from_hours(1));
                     let left = Timespec::try_from(left).unwrap_or_default();
                     let mut watched = [PollFd::new(&self.inotify, PollFlags::IN)];
                     let _ = poll(&mut watched, Some(&left));
@@ -206,21 +208,21 @@ impl Watch {
 
     fn change(&self, number: i32, events: ReadFlags, name: Option<&OsStr>) -> Option<Change> {
         if events.contains(ReadFlags::QUEUE_OVERFLOW) {
-            return self.change_of_any();
+            return self.overflow_change();
         }
-        let folder = self.folders.get(&number)?;
+        let dir = self.dirs.get(&number)?;
         let removed = ReadFlags::DELETE | ReadFlags::MOVED_FROM;
         let created = ReadFlags::CREATE | ReadFlags::MOVED_TO;
         let itself =
             ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::UNMOUNT | ReadFlags::IGNORED;
         let path = match name {
-            _ if events.intersects(itself) => folder.path.clone(),
-            Some(name) => match folder.names.get(name) {
+            _ if events.intersects(itself) => dir.path.clone(),
+            Some(name) => match dir.names.get(name) {
                 Some(path) => path.clone(),
-                None if folder.all => folder.path.join(name),
+                None if dir.all => dir.path.join(name),
                 None => return None,
             },
-            None if folder.all => folder.path.clone(),
+            None if dir.all => dir.path.clone(),
             None => return None,
         };
         let kind = if events.intersects(removed | itself) {
@@ -233,10 +235,11 @@ impl Watch {
         Some(Change { path, kind })
     }
 
-    /// More happened than the kernel could note down, so anything may have changed.
-    fn change_of_any(&self) -> Option<Change> {
-        let folder = self.folders.values().next()?;
-        let path = folder.names.values().next().unwrap_or(&folder.path);
+    /// Reports a change of the first path: the kernel's event queue overflowed, so any path
+    /// may have changed.
+    fn overflow_change(&self) -> Option<Change> {
+        let dir = self.dirs.values().next()?;
+        let path = dir.names.values().next().unwrap_or(&dir.path);
         Some(Change {
             path: path.clone(),
             kind: ChangeKind::Modified,

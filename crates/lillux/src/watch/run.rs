@@ -1,7 +1,7 @@
-//! Waiting for a run that is recorded in a SQLite file.
+//! Waits for a run that another program records in a SQLite file.
 //!
-//! The record is a table `threads` with the columns `thread_id` and `status`,
-//! whoever keeps it. It is only read.
+//! The file must have a table `threads` with the columns `thread_id` and `status`. It is opened
+//! read-only.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,33 +11,32 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use super::paths::{Watch, WatchError};
 use crate::time::Deadline;
 
-/// The values of `status` after which a run does not change any more.
-pub const ENDED: [&str; 4] = ["completed", "error", "cancelled", "continued"];
+/// The values of `status` of a run that has ended.
+pub const FINAL_STATUSES: [&str; 4] = ["completed", "error", "cancelled", "continued"];
 
-/// How often the record is read when nothing tells that it changed: on file
-/// systems without notice, such as network ones.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// Poll interval for file systems without change notification, such as network ones.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long a writer may keep the record locked before that is an error.
-const BUSY: Duration = Duration::from_secs(5);
+/// SQLite busy timeout: how long a writer may hold the lock.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a run could not be waited for.
+/// Error of [`wait_for_run`].
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The file is missing, no SQLite file, or has no such table.
-    #[error("cannot read the record {}: {source}", path.display())]
-    Record {
-        /// The file.
+    /// The file is missing, is not a SQLite file, or has no such table.
+    #[error("cannot read the database {}: {source}", path.display())]
+    Database {
+        /// The database file.
         path: PathBuf,
-        /// What SQLite said.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
-    /// The record knows no such run.
-    #[error("no run {thread_id:?} is recorded in {}", path.display())]
+    /// The table has no row for the run.
+    #[error("no run {thread_id:?} in {}", path.display())]
     NoRun {
-        /// The file.
+        /// The database file.
         path: PathBuf,
-        /// The run.
+        /// The requested run.
         thread_id: String,
     },
     /// The file could not be watched.
@@ -45,44 +44,44 @@ pub enum RunError {
     Watch(#[from] WatchError),
 }
 
-/// Waits until a recorded run has ended, at most for `timeout`: then `None`.
-/// Gives the status it ended with, one of [`ENDED`].
-pub fn run(
-    record: &Path,
+/// Waits until a recorded run has ended and returns its status, one of [`FINAL_STATUSES`].
+/// Returns `None` after `timeout`.
+pub fn wait_for_run(
+    database: &Path,
     thread_id: &str,
     timeout: Option<Duration>,
 ) -> Result<Option<String>, RunError> {
     let deadline = Deadline::after(timeout);
-    let failed = |source| RunError::Record {
-        path: record.to_owned(),
+    let failed = |source| RunError::Database {
+        path: database.to_owned(),
         source,
     };
-    let busy = deadline.left_within(BUSY);
-    let connection = open(record, busy).map_err(failed)?;
-    // Watched before it is read, so that no change falls between.
-    let mut beside = record.as_os_str().to_owned();
-    beside.push("-wal");
-    let watch = Watch::over(&[record.to_owned(), beside.into()])?;
+    let busy = deadline.remaining_up_to(BUSY_TIMEOUT);
+    let connection = open(database, busy).map_err(failed)?;
+    // Watch before the first read, so that no change is missed in between.
+    let mut write_ahead_log = database.as_os_str().to_owned();
+    write_ahead_log.push("-wal");
+    let watch = Watch::new(&[database.to_owned(), write_ahead_log.into()])?;
     loop {
         let status = status(&connection, thread_id).map_err(failed)?;
         let status = status.ok_or_else(|| RunError::NoRun {
-            path: record.to_owned(),
+            path: database.to_owned(),
             thread_id: thread_id.to_owned(),
         })?;
-        if ENDED.contains(&status.as_str()) {
+        if FINAL_STATUSES.contains(&status.as_str()) {
             return Ok(Some(status));
         }
         if deadline.has_passed() {
             return Ok(None);
         }
-        let look_again = deadline.left_within(LOOK_AGAIN);
-        watch.wait(Deadline::after(Some(look_again)))?;
+        let poll_interval = deadline.remaining_up_to(POLL_INTERVAL);
+        watch.wait(Deadline::after(Some(poll_interval)))?;
     }
 }
 
-fn open(record: &Path, busy: Duration) -> rusqlite::Result<Connection> {
+fn open(database: &Path, busy: Duration) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(record, flags)?;
+    let connection = Connection::open_with_flags(database, flags)?;
     connection.busy_timeout(busy)?;
     Ok(connection)
 }

@@ -85,9 +85,9 @@ fn find_hash(text: &str) -> Option<usize> {
 fn blobs_and_objects_go_in_and_come_back() {
     let mut session = Session::new();
     fs::write(session.path("bytes"), [0, 159, 146, 150]).unwrap();
-    let text = Hash::of("hello\n");
-    let bytes = Hash::of([0, 159, 146, 150]);
-    let object = Hash::of(r#"{"a":100.0,"b":123456789012345678901234567890}"#);
+    let text = Hash::digest("hello\n");
+    let bytes = Hash::digest([0, 159, 146, 150]);
+    let object = Hash::digest(r#"{"a":100.0,"b":123456789012345678901234567890}"#);
     session
         .cas("put --root s", "hello\n")
         .cas("put --root s", "hello\n")
@@ -102,7 +102,7 @@ fn blobs_and_objects_go_in_and_come_back() {
         .cas(&format!("get --root s {bytes} --out copy"), "")
         .cas(&format!("get --root s {object}"), "")
         .cas(&format!("has --root s {object}"), "")
-        .cas(&format!("has --root s {}", Hash::of("other")), "")
+        .cas(&format!("has --root s {}", Hash::digest("other")), "")
         .cas("verify --root s", "")
         .cas(&format!("verify --root s {text}"), "");
     assert_eq!(fs::read(session.path("copy")).unwrap(), [0, 159, 146, 150]);
@@ -152,7 +152,7 @@ fn blobs_and_objects_go_in_and_come_back() {
 #[test]
 fn what_is_corrupted_ends_with_exit_3_and_is_healed_by_putting_it_again() {
     let mut session = Session::new();
-    let hash = Hash::of("genuine");
+    let hash = Hash::digest("genuine");
     session.cas("put --root s", "genuine");
     session.corrupt(&hash);
     session
@@ -200,7 +200,7 @@ fn what_is_corrupted_ends_with_exit_3_and_is_healed_by_putting_it_again() {
 #[test]
 fn a_collection_says_what_it_does_and_stops_when_in_doubt() {
     let mut session = Session::new();
-    let (kept, lost) = (Hash::of("kept"), Hash::of("lost"));
+    let (kept, lost) = (Hash::digest("kept"), Hash::digest("lost"));
     fs::write(
         session.path("roots"),
         format!("# what we need\n\n  {kept}\n"),
@@ -214,7 +214,10 @@ fn a_collection_says_what_it_does_and_stops_when_in_doubt() {
         .cas("gc --root s --keep-from -", "")
         .cas("gc --root s --keep-from wrong", "")
         .cas(
-            &format!("gc --root s --grace 0 --keep {kept} {}", Hash::of("absent")),
+            &format!(
+                "gc --root s --grace 0 --keep {kept} {}",
+                Hash::digest("absent")
+            ),
             "",
         )
         .cas(&format!("gc --root s --keep {kept}"), "")
@@ -272,7 +275,7 @@ fn a_collection_says_what_it_does_and_stops_when_in_doubt() {
 #[test]
 fn what_cannot_be_done_says_why_and_what_to_do() {
     let mut session = Session::new();
-    let hash = Hash::of("x");
+    let hash = Hash::digest("x");
     fs::write(session.path("file"), "").unwrap();
     session
         .cas(&format!("get --root missing {hash}"), "")
@@ -284,7 +287,7 @@ fn what_cannot_be_done_says_why_and_what_to_do() {
         .cas("put --root s --object", r#"{"a": {"b": 1, "b": 2}}"#)
         .cas("put --root s --object", "{\"a\":\n oops}")
         .cas("put --root s", "x")
-        .cas(&format!("get --root s {}", Hash::of("y")), "")
+        .cas(&format!("get --root s {}", Hash::digest("y")), "")
         .cas(&format!("get --root s {hash} --out /dev/null"), "")
         .cas(&format!("get --root s {hash} --out missing/x"), "")
         .cas(&format!("get --root s {hash} --out x --raw"), "")
@@ -304,11 +307,11 @@ fn what_cannot_be_done_says_why_and_what_to_do() {
         hint: check --root; `lillux cas put` makes a store where there is none
     $ lillux cas verify --root file
     exit 1
-      {"success":false,"error":{"code":"not_a_folder","message":"the root of a store must be a folder, [DIR]/file is none"}}
+      {"success":false,"error":{"code":"not_a_directory","message":"the root of a store must be a folder, [DIR]/file is none"}}
       error: the root of a store must be a folder, [DIR]/file is none
     $ lillux cas put --root file
     exit 1
-      {"success":false,"error":{"code":"not_a_folder","message":"the root of a store must be a folder, [DIR]/file is none"}}
+      {"success":false,"error":{"code":"not_a_directory","message":"the root of a store must be a folder, [DIR]/file is none"}}
       error: the root of a store must be a folder, [DIR]/file is none
     $ lillux cas put --root file/below
     exit 1
@@ -378,7 +381,7 @@ fn what_cannot_be_done_says_why_and_what_to_do() {
 fn what_is_too_large_for_json_is_refused_with_the_way_out() {
     let mut session = Session::new();
     let bytes = vec![b'x'; 16 * 1024 * 1024 + 1];
-    let hash = Hash::of(&bytes);
+    let hash = Hash::digest(&bytes);
     session
         .cas("put --root s", bytes)
         .cas(&format!("get --root s {hash}"), "")
@@ -408,7 +411,10 @@ fn a_file_is_replaced_as_a_whole_and_through_links() {
     fs::write(session.path("target"), "old").unwrap();
     std::os::unix::fs::symlink("target", session.path("link")).unwrap();
     session.cas("put --root s", "new");
-    session.cas(&format!("get --root s {} --out link", Hash::of("new")), "");
+    session.cas(
+        &format!("get --root s {} --out link", Hash::digest("new")),
+        "",
+    );
     assert_eq!(fs::read(session.path("target")).unwrap(), b"new");
     assert!(session.path("link").is_symlink());
     let names = fs::read_dir(&session.folder).unwrap().count();
@@ -456,7 +462,7 @@ fn a_refused_permission_ends_with_exit_4() {
         "put --root locked/store".to_owned(),
         "verify --root locked/store".to_owned(),
         "verify --root s".to_owned(),
-        format!("get --root s {}", Hash::of("x")),
+        format!("get --root s {}", Hash::digest("x")),
         "put --root s".to_owned(),
     ] {
         let mut command = std::process::Command::new(&binary);

@@ -9,7 +9,7 @@ use std::process;
 use assert_cmd::Command;
 use insta::assert_snapshot;
 use lillux::envelope::{OpeningKey, Secret, seal};
-use lillux::keys::{Existing, PairFiles, SigningKey};
+use lillux::keys::{IfExists, KeyPairFiles, SigningKey};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -26,11 +26,11 @@ impl Place {
         let place = Self(tempfile::tempdir().unwrap());
         let signing = SigningKey::generate().unwrap();
         signing
-            .write_pair(&place.at("signing"), Existing::Refuse)
+            .write_pair(&place.at("signing"), IfExists::Fail)
             .unwrap();
         let opening = OpeningKey::generate().unwrap();
         opening
-            .write_pair(&place.at("sealing"), Existing::Refuse)
+            .write_pair(&place.at("sealing"), IfExists::Fail)
             .unwrap();
         place
     }
@@ -107,7 +107,7 @@ fn stable() -> insta::internals::SettingsBindDropGuard {
 
 /// The public key of a folder's private one, and that of its public file if it has one.
 fn halves(folder: &std::path::Path, kind: &str) -> (String, Option<String>) {
-    let files = PairFiles::inside(folder);
+    let files = KeyPairFiles::in_dir(folder);
     let public = fs::read_to_string(&files.public).ok();
     let derived = match kind {
         "signing" => SigningKey::read(&files.private).unwrap().public().to_pem(),
@@ -159,7 +159,7 @@ fn killed_replacement_leaves_a_pair_that_matches_or_a_private_key_alone() {
                 interrupted += 1;
             }
             // What reads the pair puts the missing half back.
-            let files = PairFiles::inside(&folder);
+            let files = KeyPairFiles::in_dir(&folder);
             let read = match kind {
                 "signing" => SigningKey::read_pair(&files).map(drop),
                 _ => OpeningKey::read_pair(&files).map(drop),
@@ -193,9 +193,9 @@ fn a_pair_is_made_once_and_replaced_only_by_force() {
     "#);
     assert_snapshot!(place.run("keypair --dir a/b --kind sealing", ""), @r#"
     exit 1
-    {"success":false,"error":{"code":"exists","message":"a/b/private_key.pem exists already","hint":"--force replaces the pair; the old private key is then gone for good"}}
+    {"success":false,"error":{"code":"exists","message":"a/b/private_key.pem already exists","hint":"--force replaces the pair; the old private key is then gone for good"}}
     --- stderr
-    error: a/b/private_key.pem exists already
+    error: a/b/private_key.pem already exists
       hint: --force replaces the pair; the old private key is then gone for good
     "#);
     assert_snapshot!(place.run("keypair --dir a/b --kind sealing --force", ""), @r#"
@@ -229,9 +229,9 @@ fn a_pair_is_not_written_where_others_can_write_or_where_there_is_a_file() {
     "#);
     assert_snapshot!(place.run("keypair --dir file/below", ""), @r#"
     exit 1
-    {"success":false,"error":{"code":"io","message":"cannot create the folder file/below: Not a directory (os error 20)"}}
+    {"success":false,"error":{"code":"io","message":"cannot create the directory file/below: Not a directory (os error 20)"}}
     --- stderr
-    error: cannot create the folder file/below: Not a directory (os error 20)
+    error: cannot create the directory file/below: Not a directory (os error 20)
     "#);
     assert_snapshot!(place.run("keypair --dir x --kind rsa", ""), @r#"
     exit 2
@@ -529,7 +529,7 @@ fn a_secret_is_sealed_inspected_and_opened() {
     let (_stable, place) = (stable(), Place::new());
     let other = OpeningKey::generate().unwrap();
     other
-        .write_pair(&place.at("other"), Existing::Refuse)
+        .write_pair(&place.at("other"), IfExists::Fail)
         .unwrap();
     let seal = "envelope seal --to sealing/public_key.pem other/public_key.pem --label db/password";
     assert_snapshot!(place.run(seal, "hunter2"), @r#"
@@ -566,7 +566,7 @@ fn a_secret_is_sealed_inspected_and_opened() {
     assert_eq!(mode & 0o7777, 0o600);
     assert_snapshot!(place.run(&format!("{open} --in db.envelope --label other"), ""), @r#"
     exit 3
-    {"success":false,"error":{"code":"other_label","message":"db.envelope: the envelope is labelled \"db/password\", not \"other\""}}
+    {"success":false,"error":{"code":"label_mismatch","message":"db.envelope: the envelope is labelled \"db/password\", not \"other\""}}
     --- stderr
     error: db.envelope: the envelope is labelled "db/password", not "other"
     "#);
@@ -651,7 +651,7 @@ fn an_envelope_that_does_not_open_is_an_integrity_failure() {
     "#);
     OpeningKey::generate()
         .unwrap()
-        .write_pair(&place.at("other"), Existing::Refuse)
+        .write_pair(&place.at("other"), IfExists::Fail)
         .unwrap();
     assert_snapshot!(place.run("envelope open --key other/private_key.pem --in whole", ""), @r#"
     exit 3

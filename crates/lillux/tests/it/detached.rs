@@ -5,7 +5,7 @@ use std::process::{Command as StdCommand, Stdio};
 use std::time::Duration;
 
 use crate::support::{MARK, assert_all_end, lillux, mark, marked};
-use lillux::process::{Command, Handle, Killed, spawn};
+use lillux::process::{Command, Handle, KillOutcome, spawn};
 
 fn shell(script: &str, mark: &str) -> Handle {
     spawn(
@@ -65,7 +65,7 @@ fn a_spawned_process_outlives_the_one_that_spawned_it() {
 
     assert_eq!(
         handle.kill(Duration::from_secs(20)).unwrap(),
-        Killed::Terminated
+        KillOutcome::Terminated
     );
 }
 
@@ -87,12 +87,12 @@ fn killing_ends_the_group_the_session_and_those_that_left_both() {
     wait_for(4, &mark);
     assert_eq!(
         handle.kill(Duration::from_secs(20)).unwrap(),
-        Killed::Terminated
+        KillOutcome::Terminated
     );
     assert_eq!(marked(&mark), []);
     assert_eq!(
         handle.kill(Duration::from_secs(20)).unwrap(),
-        Killed::AlreadyDead
+        KillOutcome::AlreadyDead
     );
 }
 
@@ -103,7 +103,7 @@ fn one_that_ignores_term_is_killed_after_the_grace() {
     wait_for(2, &mark);
     assert_eq!(
         handle.kill(Duration::from_millis(300)).unwrap(),
-        Killed::Killed
+        KillOutcome::Killed
     );
     assert_eq!(marked(&mark), []);
 }
@@ -112,7 +112,7 @@ fn one_that_ignores_term_is_killed_after_the_grace() {
 fn without_a_grace_it_is_killed_at_once() {
     let mark = mark();
     let handle = shell("trap 'exit 0' TERM; while :; do sleep 300; done", &mark);
-    assert_eq!(handle.kill(Duration::ZERO).unwrap(), Killed::Killed);
+    assert_eq!(handle.kill(Duration::ZERO).unwrap(), KillOutcome::Killed);
     assert_eq!(marked(&mark), []);
 }
 
@@ -125,7 +125,7 @@ fn what_a_dead_leader_left_in_its_session_is_ended_too() {
     wait_for(1, &mark);
     assert_eq!(
         handle.kill(Duration::from_secs(20)).unwrap(),
-        Killed::Terminated
+        KillOutcome::Terminated
     );
     assert_all_end(&mark);
 }
@@ -138,7 +138,7 @@ fn one_that_left_the_session_and_ignores_term_is_killed_though_its_parent_obeys(
     wait_for(4, &mark);
     assert_eq!(
         handle.kill(Duration::from_millis(300)).unwrap(),
-        Killed::Killed
+        KillOutcome::Killed
     );
     assert_eq!(marked(&mark), []);
 }
@@ -162,7 +162,10 @@ fn a_process_whose_first_thread_has_ended_is_alive() {
     }
     assert!(handle.is_alive().unwrap());
     assert!(!handle.wait(Some(Duration::from_millis(50))).unwrap());
-    assert_ne!(handle.kill(Duration::ZERO).unwrap(), Killed::AlreadyDead);
+    assert_ne!(
+        handle.kill(Duration::ZERO).unwrap(),
+        KillOutcome::AlreadyDead
+    );
     assert!(!handle.is_alive().unwrap());
 }
 
@@ -198,20 +201,23 @@ fn a_spawned_process_holds_nothing_open_of_the_one_that_spawned_it() {
 fn times_beyond_the_clock_do_not_panic() {
     let mark = mark();
     let handle = shell("sleep 300", &mark);
-    assert_eq!(handle.kill(Duration::MAX).unwrap(), Killed::Terminated);
+    assert_eq!(handle.kill(Duration::MAX).unwrap(), KillOutcome::Terminated);
     assert!(handle.wait(Some(Duration::MAX)).unwrap());
 }
 
 #[test]
 fn a_zombie_is_dead() {
     let mut child = StdCommand::new("sleep").arg("300").spawn().unwrap();
-    let handle = Handle::of_running(i32::try_from(child.id()).unwrap()).unwrap();
+    let handle = Handle::from_pid(i32::try_from(child.id()).unwrap()).unwrap();
     child.kill().unwrap();
     assert!(handle.wait(Some(Duration::from_secs(20))).unwrap());
     let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
     assert!(stat.contains(") Z "), "it is not a zombie: {stat}");
     assert!(!handle.is_alive().unwrap());
-    assert_eq!(handle.kill(Duration::ZERO).unwrap(), Killed::AlreadyDead);
+    assert_eq!(
+        handle.kill(Duration::ZERO).unwrap(),
+        KillOutcome::AlreadyDead
+    );
     child.wait().unwrap();
 }
 
@@ -225,11 +231,11 @@ fn a_spawn_that_fails_says_why_and_leaves_nothing() {
         ),
         (
             Command::new("true").cwd("/nowhere"),
-            "cannot run in the folder /nowhere: No such file or directory (os error 2)",
+            "cannot enter the working directory /nowhere: No such file or directory (os error 2)",
         ),
         (
             Command::new("true").stdin("text"),
-            "a detached process cannot be given its standard input from memory; give it a file",
+            "a detached process cannot read its standard input from memory; pass a file",
         ),
     ] {
         let error = spawn(command.env(MARK, &mark), None).unwrap_err();

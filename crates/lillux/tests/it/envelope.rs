@@ -3,7 +3,7 @@ use lillux::envelope::{
     Damage, Envelope, MAX_LABEL, MAX_PAYLOAD, OpenError, OpeningKey, ParseEnvelopeError, SealError,
     SealingKey, Secret, seal,
 };
-use lillux::keys::{Existing, KeyError, KeyTextError, SigningKey};
+use lillux::keys::{IfExists, KeyError, KeyTextError, SigningKey};
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -169,28 +169,28 @@ fn an_envelope_has_one_spelling() {
     for (other, error) in [
         (
             text.trim_end().to_owned(),
-            ParseEnvelopeError::NotAsWritten(text.len() - 1),
+            ParseEnvelopeError::NotCanonical(text.len() - 1),
         ),
         (
             format!("{text}\n"),
-            ParseEnvelopeError::NotAsWritten(text.len()),
+            ParseEnvelopeError::NotCanonical(text.len()),
         ),
         (
             text.replacen(':', ": ", 1),
-            ParseEnvelopeError::NotAsWritten(12),
+            ParseEnvelopeError::NotCanonical(12),
         ),
         (
             text.replace("\"db\"", "\"d\\u0062\""),
-            ParseEnvelopeError::NotAsWritten(text.find("\"db\"").unwrap() + 2),
+            ParseEnvelopeError::NotCanonical(text.find("\"db\"").unwrap() + 2),
         ),
         (
             text.replacen("{\"envelope\":1,", "{", 1)
                 .replacen("}\n", ",\"envelope\":1}\n", 1),
-            ParseEnvelopeError::NotAsWritten(2),
+            ParseEnvelopeError::NotCanonical(2),
         ),
         (
             serde_json::to_string_pretty(&document).unwrap(),
-            ParseEnvelopeError::NotAsWritten(1),
+            ParseEnvelopeError::NotCanonical(1),
         ),
         (
             text.replacen("\"label\"", "\"extra\":1,\"label\"", 1),
@@ -416,7 +416,7 @@ fn the_rules_for_key_files_are_those_of_signing_keys() {
     let dir = tempfile::tempdir().unwrap();
     let key = key();
     let files = key
-        .write_pair(&dir.path().join("sealing"), Existing::Refuse)
+        .write_pair(&dir.path().join("sealing"), IfExists::Fail)
         .unwrap();
     assert_eq!(
         OpeningKey::read(&files.private).unwrap().public(),
@@ -427,7 +427,7 @@ fn the_rules_for_key_files_are_those_of_signing_keys() {
     assert_eq!(wrong_half, KeyTextError::PublicForPrivate);
     std::fs::set_permissions(&files.private, std::fs::Permissions::from_mode(0o640)).unwrap();
     let open = OpeningKey::read(&files.private).unwrap_err();
-    assert!(matches!(open, KeyError::OpenFile { mode: 0o640, .. }));
+    assert!(matches!(open, KeyError::InsecureFile { mode: 0o640, .. }));
 }
 
 #[test]

@@ -379,7 +379,7 @@ async fn a_supervisor_that_is_dropped_leaves_no_process_behind() {
     let pids: Vec<_> = text.lines().collect();
     let kept: Vec<_> = pids
         .iter()
-        .map(|pid| lillux::process::Handle::of_running(pid.parse().unwrap()).unwrap())
+        .map(|pid| lillux::process::Handle::from_pid(pid.parse().unwrap()).unwrap())
         .collect();
     assert_eq!(kept.len(), 2);
     drop(supervisor);

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use base64ct::{Base64, Encoding};
 use lillux::Hash;
-use lillux::keys::{Existing, KeyError, KeyTextError, PairFiles, PublicKey, Signature, SigningKey};
+use lillux::keys::{
+    IfExists, KeyError, KeyPairFiles, KeyTextError, PublicKey, Signature, SigningKey,
+};
 use proptest::prelude::*;
 
 /// The key that the published signatures were made with, as its owner's tool wrote it.
@@ -83,11 +85,11 @@ proptest! {
     #[test]
     fn what_a_key_signs_only_that_key_verifies(content: Vec<u8>, bit in 0..512_usize) {
         let (key, other) = (SigningKey::generate().unwrap(), SigningKey::generate().unwrap());
-        let hash = Hash::of(&content);
+        let hash = Hash::digest(&content);
         let signature = key.sign(&hash);
         prop_assert!(key.public().verify(&hash, &signature).is_ok());
         prop_assert!(other.public().verify(&hash, &signature).is_err());
-        prop_assert!(key.public().verify(&Hash::of(hash.to_hex()), &signature).is_err());
+        prop_assert!(key.public().verify(&Hash::digest(hash.to_hex()), &signature).is_err());
         let mut flipped = *signature.as_bytes();
         flipped[bit / 8] ^= 1 << (bit % 8);
         prop_assert!(key.public().verify(&hash, &Signature::from_bytes(flipped)).is_err());
@@ -262,8 +264,8 @@ fn a_pair_is_written_for_its_owner_alone_and_reads_back() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("config/keys/signing");
     let key = SigningKey::generate().unwrap();
-    let files = key.write_pair(&folder, Existing::Refuse).unwrap();
-    assert_eq!(files, PairFiles::inside(&folder));
+    let files = key.write_pair(&folder, IfExists::Fail).unwrap();
+    assert_eq!(files, KeyPairFiles::in_dir(&folder));
     assert_eq!((mode(&folder), mode(&files.private)), (0o700, 0o600));
     assert_eq!(
         fs::read_to_string(&files.public).unwrap(),
@@ -288,7 +290,7 @@ fn a_pair_replaces_another_only_when_told_and_a_refusal_changes_nothing() {
         SigningKey::generate().unwrap(),
         SigningKey::generate().unwrap(),
     );
-    let files = first.write_pair(dir.path(), Existing::Refuse).unwrap();
+    let files = first.write_pair(dir.path(), IfExists::Fail).unwrap();
     for gone in [None, Some(&files.private), Some(&files.public)] {
         if let Some(path) = gone {
             fs::remove_file(path).unwrap();
@@ -296,15 +298,15 @@ fn a_pair_replaces_another_only_when_told_and_a_refusal_changes_nothing() {
         let before: Vec<_> = [&files.private, &files.public]
             .map(|f| fs::read(f).ok())
             .into();
-        let error = second.write_pair(dir.path(), Existing::Refuse).unwrap_err();
+        let error = second.write_pair(dir.path(), IfExists::Fail).unwrap_err();
         assert!(matches!(error, KeyError::Exists(_)), "{error}");
         assert_eq!(
             before,
             [&files.private, &files.public].map(|f| fs::read(f).ok())
         );
-        first.write_pair(dir.path(), Existing::Replace).unwrap();
+        first.write_pair(dir.path(), IfExists::Replace).unwrap();
     }
-    second.write_pair(dir.path(), Existing::Replace).unwrap();
+    second.write_pair(dir.path(), IfExists::Replace).unwrap();
     assert_eq!(
         SigningKey::read(&files.private).unwrap().public(),
         second.public()
@@ -320,11 +322,11 @@ fn pairs_written_at_the_same_time_never_mix() {
             for _ in 0..4 {
                 scope.spawn(|| {
                     let key = SigningKey::generate().unwrap();
-                    key.write_pair(dir.path(), Existing::Replace).unwrap();
+                    key.write_pair(dir.path(), IfExists::Replace).unwrap();
                 });
             }
         });
-        let files = PairFiles::inside(dir.path());
+        let files = KeyPairFiles::in_dir(dir.path());
         let private = SigningKey::read(&files.private).unwrap();
         assert_eq!(&PublicKey::read(&files.public).unwrap(), private.public());
     }
@@ -334,10 +336,7 @@ fn pairs_written_at_the_same_time_never_mix() {
 fn a_private_key_open_to_others_is_refused_with_the_command_that_closes_it() {
     let dir = tempfile::tempdir().unwrap();
     let key = SigningKey::generate().unwrap();
-    let private = key
-        .write_pair(dir.path(), Existing::Refuse)
-        .unwrap()
-        .private;
+    let private = key.write_pair(dir.path(), IfExists::Fail).unwrap().private;
     for open in [0o640, 0o604, 0o620, 0o601, 0o777] {
         chmod(&private, open);
         let error = SigningKey::read(&private).unwrap_err();
@@ -364,7 +363,7 @@ fn a_private_key_open_to_others_is_refused_with_the_command_that_closes_it() {
 fn a_public_key_named_by_mistake_is_not_told_to_close_itself() {
     let dir = tempfile::tempdir().unwrap();
     let key = SigningKey::generate().unwrap();
-    let files = key.write_pair(dir.path(), Existing::Refuse).unwrap();
+    let files = key.write_pair(dir.path(), IfExists::Fail).unwrap();
     let error = SigningKey::read(&files.public).unwrap_err();
     assert!(matches!(
         error,
@@ -381,15 +380,15 @@ fn a_folder_in_which_others_may_write_is_no_place_for_a_key() {
     let key = SigningKey::generate().unwrap();
     for open in [0o770, 0o702, 0o1777] {
         chmod(dir.path(), open);
-        let error = key.write_pair(dir.path(), Existing::Replace).unwrap_err();
+        let error = key.write_pair(dir.path(), IfExists::Replace).unwrap_err();
         assert!(
-            matches!(error, KeyError::OpenFolder { mode, .. } if mode == open),
+            matches!(error, KeyError::InsecureDirectory { mode, .. } if mode == open),
             "{error}"
         );
         assert!(error.is_permission());
     }
     chmod(dir.path(), 0o755);
-    key.write_pair(dir.path(), Existing::Replace).unwrap();
+    key.write_pair(dir.path(), IfExists::Replace).unwrap();
     assert_eq!(
         mode(dir.path()),
         0o755,

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use lillux::Hash;
 use lillux::envelope::{OpeningKey, SealingKey, Secret, seal};
-use lillux::keys::{Existing, KeyTextError, PublicKey, Signature, SigningKey};
+use lillux::keys::{IfExists, KeyTextError, PublicKey, Signature, SigningKey};
 use tempfile::TempDir;
 
 /// A folder to run `openssl` in.
@@ -49,10 +49,10 @@ fn openssl_reads_our_pairs_and_writes_the_same_bytes() {
     let signing = SigningKey::generate().unwrap();
     let opening = OpeningKey::generate().unwrap();
     signing
-        .write_pair(&place.at("signing"), Existing::Refuse)
+        .write_pair(&place.at("signing"), IfExists::Fail)
         .unwrap();
     opening
-        .write_pair(&place.at("sealing"), Existing::Refuse)
+        .write_pair(&place.at("sealing"), IfExists::Fail)
         .unwrap();
     for (folder, private, public, kind) in [
         (
@@ -103,7 +103,7 @@ fn we_read_the_keys_that_openssl_makes() {
     );
     assert_eq!(
         signing.public().fingerprint().to_string(),
-        Hash::of(&written).to_hex()[..16]
+        Hash::digest(&written).to_hex()[..16]
     );
     assert_eq!(
         &PublicKey::read(&place.at("ed25519.text")).unwrap(),
@@ -121,9 +121,9 @@ fn we_read_the_keys_that_openssl_makes() {
 fn signatures_agree_both_ways() {
     let place = Place::new();
     let key = SigningKey::generate().unwrap();
-    let files = key.write_pair(&place.at("pair"), Existing::Refuse).unwrap();
+    let files = key.write_pair(&place.at("pair"), IfExists::Fail).unwrap();
     assert_eq!(files.private, place.at("pair/private_key.pem"));
-    let hash = Hash::of(b"what is signed");
+    let hash = Hash::digest(b"what is signed");
     fs::write(place.at("message"), hash.to_hex()).unwrap();
 
     let ours = key.sign(&hash);

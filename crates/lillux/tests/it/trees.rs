@@ -468,7 +468,7 @@ fn another_namespaces_proc_is_not_mistaken_for_ones_own() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
-        text.contains("/proc belongs to another process namespace"),
+        text.contains("/proc belongs to another pid namespace"),
         "{text}"
     );
 }

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::lillux;
-use lillux::watch::{Change, ChangeKind, paths, run, until};
+use lillux::watch::{Change, ChangeKind, wait_for_change, wait_for_run, wait_until};
 use rusqlite::Connection;
 
 const LONG: Option<Duration> = Some(Duration::from_secs(30));
@@ -58,15 +58,15 @@ async fn what_is_looked_for_is_found_whether_it_is_there_or_comes_and_nothing_el
             fs::write(folder.path().join(name), text).unwrap();
         }
     };
-    let (found, ()) = tokio::join!(until(&watched, LONG, look), acts);
+    let (found, ()) = tokio::join!(wait_until(&watched, LONG, look), acts);
     assert_eq!(found.unwrap().as_deref(), Some("good"));
     // At first, and at most for all that happened to three files: that they came, and texts.
     assert!((2..=8).contains(&looks.get()), "{}", looks.get());
-    let again = until(&watched, None, look).await;
+    let again = wait_until(&watched, None, look).await;
     assert_eq!(again.unwrap().as_deref(), Some("good"));
-    let never = until(&watched, Some(Duration::from_millis(20)), || None::<()>).await;
+    let never = wait_until(&watched, Some(Duration::from_millis(20)), || None::<()>).await;
     assert_eq!(never.unwrap(), None);
-    assert!(until(&[], LONG, || None::<()>).await.is_err());
+    assert!(wait_until(&[], LONG, || None::<()>).await.is_err());
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_file_that_comes_changes_is_replaced_or_goes_is_told() {
     for (name, kind, act) in cases {
         let path = file.clone();
         let change = once_waiting(
-            || paths(&[path], LONG).unwrap(),
+            || wait_for_change(&[path], LONG).unwrap(),
             || {
                 // Beside what is watched, so it is not told.
                 fs::write(&other, "x").unwrap();
@@ -114,7 +114,7 @@ fn a_link_changes_when_its_target_does() {
     std::os::unix::fs::symlink(&target, &link).unwrap();
     let path = link.clone();
     let change = once_waiting(
-        || paths(&[path], LONG).unwrap(),
+        || wait_for_change(&[path], LONG).unwrap(),
         || fs::write(&target, "2").unwrap(),
     );
     let kind = ChangeKind::Modified;
@@ -126,7 +126,7 @@ fn a_folder_tells_which_entry_changed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
     let change = once_waiting(
-        || paths(&[path], LONG).unwrap(),
+        || wait_for_change(&[path], LONG).unwrap(),
         || fs::write(folder.path().join("new"), "").unwrap(),
     );
     let expected = Change {
@@ -142,7 +142,7 @@ fn nothing_happening_ends_with_the_timeout() {
     let quiet = [folder.path().join("file"), folder.path().to_owned()];
     let begun = Instant::now();
     assert_eq!(
-        paths(&quiet, Some(Duration::from_millis(200))).unwrap(),
+        wait_for_change(&quiet, Some(Duration::from_millis(200))).unwrap(),
         None
     );
     assert!(begun.elapsed() >= Duration::from_millis(200));
@@ -150,7 +150,7 @@ fn nothing_happening_ends_with_the_timeout() {
 
 #[test]
 fn a_path_in_no_folder_is_an_error() {
-    let error = paths(&[PathBuf::from("/nowhere/file")], LONG).unwrap_err();
+    let error = wait_for_change(&[PathBuf::from("/nowhere/file")], LONG).unwrap_err();
     assert_eq!(
         error.to_string(),
         "cannot watch /nowhere: No such file or directory (os error 2)"
@@ -175,9 +175,12 @@ fn a_run_that_ends_is_told_whatever_the_journal() {
     for journal in ["DELETE", "WAL"] {
         let folder = tempfile::tempdir().unwrap();
         let (path, connection) = record(&folder, journal);
-        assert_eq!(run(&path, "b", LONG).unwrap().as_deref(), Some("completed"));
+        assert_eq!(
+            wait_for_run(&path, "b", LONG).unwrap().as_deref(),
+            Some("completed")
+        );
         let status = once_waiting(
-            || run(&path, "a", LONG).unwrap(),
+            || wait_for_run(&path, "a", LONG).unwrap(),
             || {
                 for status in ["suspended", "running", "error"] {
                     let sql = "UPDATE threads SET status = ?1 WHERE thread_id = 'a'";
@@ -194,7 +197,7 @@ fn a_run_that_does_not_end_ends_with_the_timeout() {
     let folder = tempfile::tempdir().unwrap();
     let (path, _connection) = record(&folder, "WAL");
     assert_eq!(
-        run(&path, "a", Some(Duration::from_millis(100))).unwrap(),
+        wait_for_run(&path, "a", Some(Duration::from_millis(100))).unwrap(),
         None
     );
 }
@@ -204,13 +207,10 @@ fn a_record_that_cannot_be_read_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let (path, _connection) = record(&folder, "WAL");
     let message = |path: &PathBuf, thread: &str| {
-        let error = run(path, thread, LONG).unwrap_err().to_string();
+        let error = wait_for_run(path, thread, LONG).unwrap_err().to_string();
         error.replace(folder.path().to_str().unwrap(), "DIR")
     };
-    assert_eq!(
-        message(&path, "c"),
-        "no run \"c\" is recorded in DIR/runs.db"
-    );
+    assert_eq!(message(&path, "c"), "no run \"c\" in DIR/runs.db");
     let text = folder.path().join("text");
     fs::write(
         &text,
@@ -219,7 +219,7 @@ fn a_record_that_cannot_be_read_says_so() {
     .unwrap();
     assert_eq!(
         message(&text, "a"),
-        "cannot read the record DIR/text: file is not a database"
+        "cannot read the database DIR/text: file is not a database"
     );
     let empty = folder.path().join("empty");
     fs::write(&empty, "").unwrap();

@@ -1,6 +1,6 @@
 //! Renders a gate as lines.
 
-use lillux::{BAR, visible};
+use lillux::{QUOTE_PREFIX, sanitize};
 use rye_engine::arguments::is_editable;
 use rye_engine::protocol::{Gate, GateKind};
 use serde_json::Value;
@@ -146,7 +146,7 @@ impl Body {
 /// Everything the user must know to decide. Text that the agent wrote is quoted behind a bar.
 fn body(gate: &Gate, width: usize) -> Body {
     let args = make_visible(call_arguments(gate));
-    let room = width.saturating_sub(BAR.chars().count());
+    let room = width.saturating_sub(QUOTE_PREFIX.chars().count());
     let diff = diff_lines(&gate.origin.tool, &args, room, usize::MAX);
     let mut parts: Vec<_> = gate.body.lines().collect();
     if !diff.is_empty() {
@@ -171,7 +171,7 @@ fn body(gate: &Gate, width: usize) -> Body {
         let line = match quoted(part) {
             Some(text) => {
                 first_quoted.get_or_insert(lines.len());
-                Line::plain("  ").with(BAR, DIM).with(text, PLAIN)
+                Line::plain("  ").with(QUOTE_PREFIX, DIM).with(text, PLAIN)
             }
             None => Line::plain("  ").with(part, style),
         };
@@ -179,7 +179,7 @@ fn body(gate: &Gate, width: usize) -> Body {
     }
     for change in diff {
         first_quoted.get_or_insert(lines.len());
-        let mut line = Line::plain("  ").with(BAR.trim_end(), DIM);
+        let mut line = Line::plain("  ").with(QUOTE_PREFIX.trim_end(), DIM);
         line.extend(change);
         lines.push(line);
     }
@@ -191,7 +191,7 @@ fn body(gate: &Gate, width: usize) -> Body {
 
 /// The text of a quoted line.
 fn quoted(part: &str) -> Option<&str> {
-    part.strip_prefix(BAR)
+    part.strip_prefix(QUOTE_PREFIX)
 }
 
 /// Whether a text ends with `word`, on a word boundary.
@@ -203,7 +203,7 @@ fn ends_with_word(text: &str, word: &str) -> bool {
 /// Replaces invisible characters in all strings of the arguments.
 fn make_visible(args: &Value) -> Value {
     match args {
-        Value::String(text) => visible(text).into(),
+        Value::String(text) => sanitize(text).into(),
         Value::Array(all) => all.iter().map(make_visible).collect(),
         Value::Object(fields) => {
             let fields = fields.iter();
@@ -221,8 +221,8 @@ pub(super) fn details(gate: &Gate) -> Vec<Line> {
     lines.extend(body(gate, 10_000).lines);
     let context = serde_json::to_string_pretty(&gate.context).unwrap_or_default();
     for line in context.lines() {
-        let mut quoted_line = Line::plain("  ").with(BAR, DIM);
-        quoted_line.extend(crate::highlight::line("json", &visible(line)));
+        let mut quoted_line = Line::plain("  ").with(QUOTE_PREFIX, DIM);
+        quoted_line.extend(crate::highlight::line("json", &sanitize(line)));
         lines.push(quoted_line);
     }
     lines.push(Line::new(&format!("  {}", gate.id.short()), DIM));

@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn what_was_kept_is_told_from_what_is_only_spoken_of() {
-        let hash = Hash::of("all of it");
+        let hash = Hash::digest("all of it");
         let hashes = [None, Some(hash)];
         let whole = Whole {
             hash: &hash,

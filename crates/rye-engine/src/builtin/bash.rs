@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lillux::{Hash, quoted, visible_line};
+use lillux::{Hash, quote_block, sanitize_line};
 use rye_protocol::ProcessRef;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -135,7 +135,7 @@ fn request(exec: &Exec, link: Option<&str>, call: &str) -> DecisionRequest {
         Some(real) => json!([command, cwd, real]),
         None => json!([command, cwd]),
     };
-    let what = Hash::of(what.to_string()).to_hex();
+    let what = Hash::digest(what.to_string()).to_hex();
     let mut lines = command.trim().lines();
     let first = lines.next().unwrap_or_default();
     let more = if lines.next().is_some() { " …" } else { "" };
@@ -143,11 +143,11 @@ fn request(exec: &Exec, link: Option<&str>, call: &str) -> DecisionRequest {
     let mut request = DecisionRequest::approval(format!("{call}:{what:.32}"), title);
     if let Some(folder) = cwd {
         let leads = link.map_or_else(String::new, |real| {
-            format!(", which leads to {}", visible_line(real))
+            format!(", which leads to {}", sanitize_line(real))
         });
-        request.body = format!("in {}{leads}:\n", visible_line(folder));
+        request.body = format!("in {}{leads}:\n", sanitize_line(folder));
     }
-    request.body += &quoted(command);
+    request.body += &quote_block(command);
     permission::leading_to(&mut request, link);
     request
 }
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn what_is_left_out_can_be_found_in_the_whole() {
-        let (hash, line) = (Hash::of(b""), "123456789\n");
+        let (hash, line) = (Hash::digest(b""), "123456789\n");
         let executed = ExecOutput {
             stdout: line.repeat(5000),
             stderr: line.repeat(5000),

@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 
 use self::apply::{Change, apply};
 use self::document::Document;
-use super::{counted, masked, parse, permission, read};
+use super::{counted, parse, permission, read, redacted};
 use crate::BoxFuture;
 use crate::sandbox::Sandbox;
 use crate::text::without_middle;
@@ -154,10 +154,11 @@ impl Tool for Edit {
             let edited = apply(&document, &changes);
             let wrong = |why: String| ToolError::failed(format!("{path}: {why}"));
             let (edited, places) = edited.map_err(|why| {
-                let sought = |it: &Change| masked::sought(&context.masks, &document.text, &it.old);
+                let sought =
+                    |it: &Change| redacted::sought(&context.redactor, &document.text, &it.old);
                 wrong(changes.iter().find_map(sought).unwrap_or(why))
             })?;
-            masked::kept(&context.masks, &document.text, &edited.text).map_err(wrong)?;
+            redacted::kept(&context.redactor, &document.text, &edited.text).map_err(wrong)?;
             permission::begins(&self.def, &context).await?;
             permitted.write(path, &edited.bytes(), &context).await?;
             let output = report(path, &document.text, &edited.text, places);

@@ -1,13 +1,13 @@
 //! What a built-in tool may do where nothing confines it.
 //!
 //! A command can do anything, so a person must approve it. A plain file of the workspace is
-//! what an agent is there to change; a [sensitive](lillux::path_policy::Sensitive) path must be
+//! what an agent is there to change; a [sensitive](lillux::path_policy::SensitiveReason) path must be
 //! approved. Rules of the [policy](crate::meta_tools::Policy) for `builtin:bash`, `builtin:write`
 //! and `builtin:edit` say otherwise, where the reason lets a rule do so. A private path is
 //! refused.
 
-use lillux::path_policy::Class;
-use lillux::visible_line;
+use lillux::path_policy::PathClass;
+use lillux::sanitize_line;
 use serde_json::{Value, json};
 
 use crate::arguments::Instead;
@@ -74,9 +74,9 @@ pub(super) async fn to_change(
     }
     let place = context.sandbox.resolve_path(path).await;
     let reason = match place.class {
-        Class::Private => return Err(super::failed(SandboxError::Private(path.to_owned()))),
-        Class::Sensitive(reason) => Some(reason),
-        Class::Plain => None,
+        PathClass::Private => return Err(super::failed(SandboxError::Private(path.to_owned()))),
+        PathClass::Sensitive(reason) => Some(reason),
+        PathClass::Plain => None,
     };
     // A link may lead to what its name does not tell of.
     let link = (place.path != path).then(|| named(&place.path));
@@ -100,7 +100,7 @@ pub(super) async fn to_change(
     let shown = serde_json::to_string_pretty(args).unwrap_or_default();
     let shown = quoted(&shown, SHOWN);
     let leads = match link {
-        Some(real) => format!("It leads to {}.\n", visible_line(real)),
+        Some(real) => format!("It leads to {}.\n", sanitize_line(real)),
         None => String::new(),
     };
     request.body = format!("{leads}reason: {why}\nrisk: {}\n{shown}", risk.as_str());

@@ -132,7 +132,7 @@ fn show(args: &Args, bytes: &[u8]) -> Result<ToolOutput, ToolError> {
             let known = known.map(|known| format!(" ({known})")).unwrap_or_default();
             let what = format!(
                 "not a text{known}: {length} bytes, sha256 {}",
-                Hash::of(bytes)
+                Hash::digest(bytes)
             );
             Ok(about(what, json!({ "binary": true, "bytes": length })))
         }

@@ -6,11 +6,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::{counted, failed, masked, parse, permission};
+use super::{counted, failed, parse, permission, redacted};
 use crate::BoxFuture;
 use crate::sandbox::SandboxError;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
-use lillux::mask::MASK;
+use lillux::redact::REDACTED;
 
 /// Writes a file, whole. Twice is as good as once.
 #[derive(Debug)]
@@ -76,10 +76,10 @@ impl Tool for Write {
                 Err(SandboxError::NotFound(_)) => None,
                 Err(error) => return Err(failed(error)),
             };
-            if before.is_some() && content.contains(MASK) {
+            if before.is_some() && content.contains(REDACTED) {
                 let there = context.sandbox.read(&path).await.map_err(failed)?;
                 let there = String::from_utf8_lossy(&there);
-                let kept = masked::kept(&context.masks, &there, &content);
+                let kept = redacted::kept(&context.redactor, &there, &content);
                 kept.map_err(|why| ToolError::failed(format!("{path}: {why}")))?;
             }
             let bytes = content.as_bytes();

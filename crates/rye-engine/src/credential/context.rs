@@ -14,7 +14,7 @@ impl ToolContext {
     /// The credential for a service. One that is not there, or not good any more, is asked
     /// for at a gate, and only this thread waits.
     ///
-    /// What comes back is masked in all that the tool gives, prints and says.
+    /// What comes back is redacted in all that the tool gives, prints and says.
     pub async fn credential(&self, service: &str) -> Result<Zeroizing<String>, ToolError> {
         for nth in 0..MOST {
             let why = match self.look_for(service).await? {
@@ -63,17 +63,19 @@ impl ToolContext {
         let engine = self.engine.upgrade().ok_or_else(gone)?;
         let owners = self.owners(&engine);
         let now = engine.clock.now();
-        let found = engine.credentials.look(&owners, service, now, &self.masks);
+        let found = engine
+            .credentials
+            .look(&owners, service, now, &self.redactor);
         found
             .await
             .map_err(|error| ToolError::failed(error.to_string()))
     }
 
-    /// Has what this session may use masked from now on.
+    /// Has what this session may use redacted from now on.
     pub(crate) async fn learn_secrets(&self) {
         if let Some(engine) = self.engine.upgrade() {
             let owners = self.owners(&engine);
-            engine.credentials.learn(&owners, &self.masks).await;
+            engine.credentials.learn(&owners, &self.redactor).await;
         }
     }
 

@@ -21,7 +21,7 @@ use crate::runner::Toolbox;
 use crate::sandbox::{Measured, Sandbox};
 use crate::store::SessionStore;
 use crate::tool::Tool;
-use lillux::mask::Masks;
+use lillux::redact::Redactor;
 
 /// How long prompts are collected where nobody says otherwise.
 const COLLECT: Duration = Duration::from_secs(5);
@@ -55,7 +55,7 @@ pub struct Builder {
     decision_keys: Option<DecisionKeys>,
     credentials: Option<Arc<dyn CredentialStore>>,
     refresher: Option<Arc<dyn Refresher>>,
-    masks: Masks,
+    redactor: Redactor,
     asks_for_more: bool,
     policy: Policy,
     calls: CallLimits,
@@ -175,8 +175,8 @@ impl Builder {
 
     /// What nobody is to see in what tools give, beside the credentials that they use.
     #[must_use]
-    pub fn masks(mut self, masks: Masks) -> Self {
-        self.masks = masks;
+    pub fn redactor(mut self, redactor: Redactor) -> Self {
+        self.redactor = redactor;
         self
     }
 
@@ -227,7 +227,7 @@ impl Builder {
             clock: self.clock.unwrap_or_else(|| Arc::<SystemClock>::default()),
             tools: Arc::new(tools),
             credentials: Credentials::new(self.credentials, self.refresher),
-            masks: self.masks,
+            redactor: self.redactor,
             asks_for_more: self.asks_for_more,
             policy: self.policy,
             calls: self.calls,

@@ -166,7 +166,7 @@ impl Session {
             lost: Mutex::new(None),
             paused: AtomicBool::new(data.status == SessionStatus::Paused),
             budget: Arc::new(Budget::new(data.limits, data.usage, above)),
-            masks: inner.masks.clone(),
+            redactor: inner.redactor.clone(),
             asks_for_more: inner.asks_for_more,
             data: Mutex::new(Arc::new(data)),
             writing: tokio::sync::Mutex::default(),

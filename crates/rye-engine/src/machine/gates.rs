@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lillux::{visible, visible_line};
+use lillux::{sanitize, sanitize_line};
 use rye_protocol::{
     Action, Call, CallId, CallState, EntryKind, ErrorCode, EventKind, Gate, GateId, GateKind,
     GateOrigin, GateStatus, Op, ResultStatus, SuspendedTurn,
@@ -53,7 +53,7 @@ impl Step<'_> {
             id: GateId::new(&thread.session, &thread.id, &prompt, &key),
             kind: request.kind,
             title: one_line(&request.title),
-            body: visible(&request.body).into_owned(),
+            body: sanitize(&request.body).into_owned(),
             actions: request.actions.clone(),
             status: GateStatus::Pending,
             origin: GateOrigin {
@@ -304,5 +304,5 @@ impl Step<'_> {
 fn one_line(title: &str) -> String {
     let lines = title.split(['\n', '\r']).map(str::trim);
     let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
-    visible_line(&lines.join(" ⏎ ")).into_owned()
+    sanitize_line(&lines.join(" ⏎ ")).into_owned()
 }

@@ -104,7 +104,7 @@ impl CommandTools {
         };
         let command = self.all.get(id).ok_or_else(unknown)?;
         let text = canonical::to_vec(&command.spec).unwrap_or_default();
-        let hash = Hash::of(text).to_hex();
+        let hash = Hash::digest(text).to_hex();
         Ok(ResolvedTool {
             id: id.to_owned(),
             description: command.spec.description.clone(),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use lillux::{quoted, visible_line};
+use lillux::{quote_block, sanitize_line};
 use rye_protocol::Action;
 use serde_json::{Map, Value, json};
 
@@ -105,17 +105,17 @@ impl Question<'_> {
         }
         let action = self.action;
         if let Some(drift) = &action.drift {
-            let drift = quoted(drift);
+            let drift = quote_block(drift);
             let _ = writeln!(body, "It is not what was accepted before:\n{drift}");
         }
         for reason in self.reasons {
-            let _ = writeln!(body, "reason: {}", visible_line(&reason.text));
+            let _ = writeln!(body, "reason: {}", sanitize_line(&reason.text));
         }
         let risk = action.risk.map_or("not stated", super::Risk::as_str);
         let _ = writeln!(body, "risk: {risk}");
         if let Some(line) = action.description.lines().next() {
             let line: String = line.chars().take(LINE).collect();
-            let _ = writeln!(body, "{}", quoted(&line));
+            let _ = writeln!(body, "{}", quote_block(&line));
         }
         for piece in &action.components {
             let Component {
@@ -123,8 +123,8 @@ impl Question<'_> {
                 hash,
                 signed_by,
             } = piece;
-            let by = visible_line(signed_by.as_deref().unwrap_or("nobody"));
-            let name = visible_line(name);
+            let by = sanitize_line(signed_by.as_deref().unwrap_or("nobody"));
+            let name = sanitize_line(name);
             let short = hash.get(..16).unwrap_or(hash);
             let _ = writeln!(body, "runs: {name} {short}, signed by {by}");
         }
@@ -184,12 +184,12 @@ impl Question<'_> {
         for piece in now {
             match was.iter().find(|it| it.name == piece.name) {
                 None => {
-                    let name = visible_line(&piece.name);
+                    let name = sanitize_line(&piece.name);
                     let _ = writeln!(text, "- {name} was not part of it");
                 }
                 Some(old) if old.hash != piece.hash => {
                     let [old, new] = [&old.hash, &piece.hash].map(|it| it.get(..16).unwrap_or(it));
-                    let name = visible_line(&piece.name);
+                    let name = sanitize_line(&piece.name);
                     let _ = writeln!(text, "- {name} was {old} and is {new}");
                 }
                 Some(_) => {}
@@ -199,7 +199,7 @@ impl Question<'_> {
             .iter()
             .filter(|it| now.iter().all(|piece| piece.name != it.name))
         {
-            let name = visible_line(&gone.name);
+            let name = sanitize_line(&gone.name);
             let _ = writeln!(text, "- {name} is not part of it any more");
         }
         if before.get(ARGS_HASH).and_then(Value::as_str) != Some(self.args_hash) {
@@ -207,7 +207,7 @@ impl Question<'_> {
         }
         if !self.is_there(before) {
             let was = before.get(FOLDER).and_then(Value::as_str);
-            let [was, now] = [was, self.folder].map(|it| visible_line(it.unwrap_or("none")));
+            let [was, now] = [was, self.folder].map(|it| sanitize_line(it.unwrap_or("none")));
             let _ = writeln!(text, "- its folder was {was} and is {now}");
         }
         if before.get(REASONS) != self.context().get(REASONS) {

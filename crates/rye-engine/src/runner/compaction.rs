@@ -92,11 +92,11 @@ impl Runner {
                     before,
                     settings: Arc::clone(settings),
                 };
-                let masks = self.shared.masks.clone();
+                let redactor = self.shared.redactor.clone();
                 let task = tokio::spawn(async move {
                     let outcome = match unharmed(work.sum_up(&*model)).await {
                         Ok(outcome) => outcome,
-                        Err(why) => Err((broken(&masks.mask(&why)), Usage::default())),
+                        Err(why) => Err((broken(&redactor.redact(&why)), Usage::default())),
                     };
                     let _ = own.send(Mail::Compacted(generation, outcome));
                 });

@@ -94,7 +94,7 @@ impl Runner {
             let _ = heard.send(Mail::Delta(generation, delta));
         });
         let wait = self.failover.wait();
-        let masks = self.shared.masks.clone();
+        let redactor = self.shared.redactor.clone();
         let task = tokio::spawn(async move {
             // Even to sleep for no time takes a while.
             if !wait.is_zero() {
@@ -103,7 +103,7 @@ impl Runner {
             let mail = match unharmed(media::ask(&*model, request, deltas)).await {
                 Ok(Ok(answer)) => Mail::Answered(generation, Ok(Box::new(answer))),
                 Ok(Err(error)) => Mail::Failed(generation, error),
-                Err(why) => Mail::Answered(generation, Err(broken(&masks.mask(&why)))),
+                Err(why) => Mail::Answered(generation, Err(broken(&redactor.redact(&why)))),
             };
             let _ = own.send(mail);
         });
@@ -166,7 +166,7 @@ impl Runner {
             sandbox: Arc::clone(&self.shared.sandbox),
             left: self.left(),
             engine: self.shared.engine.clone(),
-            masks: self.shared.masks.clone(),
+            redactor: self.shared.redactor.clone(),
             told: Arc::default(),
             mail: self.own.clone(),
         };

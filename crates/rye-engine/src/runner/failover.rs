@@ -10,7 +10,7 @@ use super::Runner;
 use crate::machine::Input;
 use crate::model::{ModelError, RetryPolicy};
 use crate::store::StoreError;
-use lillux::mask::Masks;
+use lillux::redact::Redactor;
 
 /// What was tried for the answer that is being waited for. A restart forgets it, and
 /// simply asks again.
@@ -118,16 +118,16 @@ impl Runner {
         let others = models.failover(&model);
         let input = match self.failover.after(&model, &error, models.retry(), &others) {
             Next::Again(mut told) => {
-                mask(&mut told, &self.shared.masks);
+                redact(&mut told, &self.shared.redactor);
                 Input::Again(Box::new(told))
             }
             Next::GiveUp(mut error) if error.code == ErrorCode::ContextOverflow => {
-                self.shared.masks.mask_in(&mut error.message);
+                self.shared.redactor.redact_in_place(&mut error.message);
                 self.failover = Failover::default();
                 Input::Overflow(error)
             }
             Next::GiveUp(mut error) => {
-                self.shared.masks.mask_in(&mut error.message);
+                self.shared.redactor.redact_in_place(&mut error.message);
                 self.failover = Failover::default();
                 Input::Answered(Err(error))
             }
@@ -137,9 +137,9 @@ impl Runner {
 }
 
 /// A provider may say a key back that it does not know.
-fn mask(told: &mut EventKind, masks: &Masks) {
+fn redact(told: &mut EventKind, redactor: &Redactor) {
     if let EventKind::ModelRetry { reason, .. } | EventKind::ModelSwitched { reason, .. } = told {
-        masks.mask_in(reason);
+        redactor.redact_in_place(reason);
     }
 }
 

@@ -84,7 +84,7 @@ impl Runner {
             tools: tools.collect(),
         };
         let text = serde_json::to_string(&prompted).unwrap_or_default();
-        self.prompted = Some((prompted, Hash::of(text).to_hex()));
+        self.prompted = Some((prompted, Hash::digest(text).to_hex()));
     }
 
     /// The role: the prompt's, else the thread's, else the session's.

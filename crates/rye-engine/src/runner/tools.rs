@@ -119,19 +119,19 @@ impl Toolbox {
                 }
             };
             own.output_rest();
-            let masks = &own.masks;
+            let redactor = &own.redactor;
             match outcome {
                 Ok(Ok(output)) => {
                     let mut output = match instead {
                         Some(instead) => instead.told(output),
                         None => output,
                     };
-                    masks.mask_in(&mut output.text);
-                    masks.mask_value(&mut output.data);
+                    redactor.redact_in_place(&mut output.text);
+                    redactor.redact_value(&mut output.data);
                     Ok(cut(output, &own).await)
                 }
                 Ok(Err(ToolError(mut error))) => {
-                    masks.mask_in(&mut error.message);
+                    redactor.redact_in_place(&mut error.message);
                     error.message = without_middle(&error.message, LONGEST, None);
                     Err(ToolError(error))
                 }
@@ -142,7 +142,7 @@ impl Toolbox {
 }
 
 fn panicked(context: &ToolContext, why: &str) -> String {
-    format!("it broke down: {}", context.masks.mask(why))
+    format!("it broke down: {}", context.redactor.redact(why))
 }
 
 impl Facts for Toolbox {

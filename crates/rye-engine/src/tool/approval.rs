@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use lillux::{Hash, visible_line};
+use lillux::{Hash, sanitize_line};
 use rye_protocol::{Action, ErrorCode, ErrorInfo, GateStatus};
 use rye_schema::Schema;
 use serde_json::{Value, json};
@@ -153,9 +153,9 @@ fn bind(request: &mut DecisionRequest, context: &ToolContext) {
         return;
     };
     // With the key, so that the end of a gate's id tells it from others in the same folder.
-    let place = Hash::of(format!("{folder}\n{}", request.resume_key)).to_hex();
+    let place = Hash::digest(format!("{folder}\n{}", request.resume_key)).to_hex();
     request.resume_key = format!("{}:{place:.16}", request.resume_key);
-    let told = format!("folder: {}\n", visible_line(&folder));
+    let told = format!("folder: {}\n", sanitize_line(&folder));
     request.body.insert_str(0, &told);
     request.context.insert(FOLDER.to_owned(), json!(folder));
 }

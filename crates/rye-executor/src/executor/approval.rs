@@ -2,13 +2,13 @@
 //!
 //! A tool may say itself that each call has to be approved. So must a call of a runtime,
 //! whose parameters are the code that runs, and one whose parameters name a
-//! [sensitive](Sensitive) path to write to. A call that names a private path is refused,
+//! [sensitive](SensitiveReason) path to write to. A call that names a private path is refused,
 //! whoever makes it.
 
 use std::path::{Path, PathBuf};
 
-use lillux::path_policy::{Class, PathPolicy, Sensitive};
-use lillux::{Hash, visible_line};
+use lillux::path_policy::{PathClass, PathPolicy, SensitiveReason};
+use lillux::{Hash, sanitize_line};
 use rye_items::Dependencies;
 use rye_items::metadata::Metadata;
 use serde::Serialize;
@@ -54,7 +54,7 @@ pub struct SensitiveWrite {
     /// Where it leads.
     pub real: PathBuf,
     /// Why it is sensitive.
-    pub reason: Sensitive,
+    pub reason: SensitiveReason,
 }
 
 /// Why a call needs an approval.
@@ -80,9 +80,9 @@ impl ApprovalReason {
                 let leads = if real.ends_with(path) {
                     String::new()
                 } else {
-                    format!(" ({})", visible_line(&real.to_string_lossy()))
+                    format!(" ({})", sanitize_line(&real.to_string_lossy()))
                 };
-                let path = visible_line(path);
+                let path = sanitize_line(path);
                 Some(format!(
                     "it would change {path}{leads}: {}",
                     reason.reason()
@@ -188,21 +188,21 @@ impl CheckedPaths {
                 let found = policy.classify(path);
                 let is_outside = workspace.is_some_and(|it| !found.real.starts_with(it));
                 let class = match found.class {
-                    Class::Plain | Class::Sensitive(_) if is_outside => {
-                        Class::Sensitive(Sensitive::Outside)
+                    PathClass::Plain | PathClass::Sensitive(_) if is_outside => {
+                        PathClass::Sensitive(SensitiveReason::Outside)
                     }
                     class => class,
                 };
                 match class {
-                    Class::Private => return Err(path.to_owned()),
-                    Class::Sensitive(reason) if is_written => {
+                    PathClass::Private => return Err(path.to_owned()),
+                    PathClass::Sensitive(reason) if is_written => {
                         checked.writes.push(SensitiveWrite {
                             path: path.to_owned(),
                             real: found.real.clone(),
                             reason,
                         });
                     }
-                    Class::Sensitive(_) | Class::Plain => {}
+                    PathClass::Sensitive(_) | PathClass::Plain => {}
                 }
                 if let (true, Some(real)) = (value.is_string(), found.real.to_str()) {
                     checked.real.insert(name.clone(), json!(real));

@@ -132,7 +132,7 @@ impl Executor {
         let unusable = |why: String| InterpreterError::Unusable(why);
         let bytes = fs::read(path)
             .map_err(|error| unusable(format!("cannot read {}: {error}", path.display())))?;
-        let found = Hash::of(&bytes).to_hex();
+        let found = Hash::digest(&bytes).to_hex();
         if !found.eq_ignore_ascii_case(expected) {
             return Err(InterpreterError::Changed {
                 path: path.display().to_string(),

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use lillux::{At as _, PathError};
+use lillux::{PathContext as _, PathError};
 use rye_items::{EmbeddedBundle, is_owner_only_dir};
 
 /// The folder with the `.ai/` of an embedded space, written if it is not there

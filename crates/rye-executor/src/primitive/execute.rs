@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lillux::process::{
-    Captured, Command, Environment, ExecError, Exit, Output, Overflow, Supervisor,
+    CapturedOutput, Command, Environment, ExecError, Exit, Output, Overflow, Supervisor,
 };
 use serde_json::{Map, Value, json};
 
@@ -183,7 +183,7 @@ fn failure(output: &Output, data: Option<&Value>) -> Option<CallFailure> {
 fn failed(error: &ExecError) -> CallOutcome {
     let code = match error {
         ExecError::Launch(_) => "cannot_start",
-        ExecError::Keeper(_) | ExecError::Io(_) => "supervision",
+        ExecError::Supervision(_) | ExecError::Io(_) => "supervision",
     };
     CallOutcome {
         failure: Some(CallFailure::new(code, error.to_string())),
@@ -192,7 +192,7 @@ fn failed(error: &ExecError) -> CallOutcome {
 }
 
 /// What of a stream is not in `data`, and where it is.
-pub fn note_overflow(metadata: &mut Map<String, Value>, name: &str, captured: &Captured) {
+pub fn note_overflow(metadata: &mut Map<String, Value>, name: &str, captured: &CapturedOutput) {
     let Some(overflow) = &captured.overflow else {
         return;
     };

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::support::{BASH, MARK, World};
-use lillux::durable::Existing;
+use lillux::durable::IfExists;
 use rye_executor::{Request, Status};
 use rye_items::{CommentStyle, ItemRef, UserKeys, signature};
 use serde_json::{Value, json};
@@ -37,9 +37,7 @@ fn copy_all(from: &Path, to: &Path) {
 async fn a_trust_file_in_a_project_makes_no_key_count() {
     let world = World::new();
     let eve = world.folder().join("eve");
-    let key = UserKeys::new(&eve)
-        .generate("Eve", Existing::Refuse)
-        .unwrap();
+    let key = UserKeys::new(&eve).generate("Eve", IfExists::Fail).unwrap();
     let signed = |text: &str| {
         let time = "2026-01-01T00:00:00Z";
         let binding = signature::Binding::item("tools/it.sh");

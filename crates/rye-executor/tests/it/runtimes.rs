@@ -439,7 +439,7 @@ async fn a_program_beside_the_tool_runs_only_if_it_has_the_hash() {
              config:\n  binary: {binary}\n  args: [\"{{name}}\"]\n{hash}"
         )
     };
-    let hash = format!("  sha256: {}\n", Hash::of(text).to_hex());
+    let hash = format!("  sha256: {}\n", Hash::digest(text).to_hex());
     world.signed("tools/greet/greet.yaml", &tool("./greet-bin", &hash));
     let envelope = world.run("greet/greet", json!({"name": "Ada"})).await;
     assert_eq!(envelope.data, json!({"beside": "Ada"}), "{envelope:?}");

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use lillux::durable::{self, Existing};
+use lillux::durable::{self, IfExists};
 
 /// Where it is noted that runs of a project ask.
 #[derive(Debug, Clone)]
@@ -23,10 +23,10 @@ impl PendingIndex {
     pub(crate) fn note(&self) {
         let path = self.folder.as_path();
         let project = self.project.as_os_str().as_bytes();
-        let name = lillux::Hash::of(project).to_hex();
+        let name = lillux::Hash::digest(project).to_hex();
         let path = path.join(&name[..16]);
-        if !path.exists() && durable::create_folder(&self.folder, 0o700).is_ok() {
-            let _ = durable::write(&path, project, 0o600, Existing::Replace);
+        if !path.exists() && durable::create_dir(&self.folder, 0o700).is_ok() {
+            let _ = durable::write(&path, project, 0o600, IfExists::Replace);
         }
     }
 

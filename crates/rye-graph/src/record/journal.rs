@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lillux::At as _;
+use lillux::PathContext as _;
 use lillux::cas::Cas;
 use lillux::durable;
 use lillux::keys::SigningKey;
@@ -66,7 +66,7 @@ impl Journal {
         key: Option<SigningKey>,
         started: RunStart,
     ) -> Result<(Self, JournalLine), RecordError> {
-        durable::create_folder(folder, 0o700)?;
+        durable::create_dir(folder, 0o700)?;
         let path = folder.join(EVENTS);
         let file = OpenOptions::new()
             .append(true)
@@ -74,7 +74,7 @@ impl Journal {
             .mode(0o600)
             .open(&path)
             .at("create", &path)?;
-        durable::sync_folder(folder)?;
+        durable::sync_dir(folder)?;
         COMMITS.fetch_add(1, Ordering::Relaxed);
         let mut journal = Self::over(&started.run, folder, store, file, key)?;
         journal.file.set_len(0).at("cut", &path)?;
@@ -114,7 +114,7 @@ impl Journal {
             .map_err(|_| RecordError::InUse(run.to_owned()))?;
         // Who walks it, for those who want to see or end it. Without it that is all they lack.
         let me = i32::try_from(std::process::id()).unwrap_or_default();
-        if let Ok(handle) = Handle::of_running(me) {
+        if let Ok(handle) = Handle::from_pid(me) {
             let path = folder.join(PROCESS);
             std::fs::write(&path, handle.to_string()).at("write", &path)?;
         }

@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use lillux::At as _;
-use lillux::durable::{self, BeneathError, Existing, WriteError};
+use lillux::PathContext as _;
+use lillux::durable::{self, CreateDirError, IfExists, WriteError};
 use lillux::process::Handle;
 use rye_protocol::{Gate, matches_id};
 use serde_json::{Map, Value};
@@ -90,7 +90,7 @@ impl RunStore {
     pub(crate) fn create(&self, run: Option<&str>) -> Result<(), RecordError> {
         let below = |path: &Path| {
             let relative = path.strip_prefix(&self.project).unwrap_or(path);
-            durable::create_folder_beneath(&self.project, relative, 0o700)
+            durable::create_dir_within(&self.project, relative, 0o700)
         };
         below(&self.root)?;
         // What is made later, where it is there already.
@@ -101,7 +101,7 @@ impl RunStore {
             let mut files = files.into_iter().map(|name| folder.join(name));
             if let Some(link) = files.find(|path| path.is_symlink()) {
                 let root = self.project.clone();
-                return Err(BeneathError::Leaves { link, root }.into());
+                return Err(CreateDirError::LinkLeavesRoot { link, root }.into());
             }
             later.extend([folder.clone(), folder.join(GATES)]);
         }
@@ -111,7 +111,7 @@ impl RunStore {
             }
             match below(folder) {
                 // A file in the way is reported by the step that needs the folder.
-                Err(BeneathError::Path(error))
+                Err(CreateDirError::Path(error))
                     if error.source.kind() == io::ErrorKind::NotADirectory => {}
                 checked => checked?,
             }
@@ -142,12 +142,12 @@ impl RunStore {
 
     /// Keeps what runs write down out of what a repository holds: it is this machine's.
     pub fn hide(&self) -> Result<(), RecordError> {
-        durable::create_folder_beneath(&self.project, STATE, 0o700)?;
+        durable::create_dir_within(&self.project, STATE, 0o700)?;
         let path = self.project.join(STATE).join(".gitignore");
         if path.symlink_metadata().is_ok() {
             return Ok(());
         }
-        match durable::write(&path, b"*\n", 0o644, Existing::Refuse) {
+        match durable::write(&path, b"*\n", 0o644, IfExists::Fail) {
             Ok(()) | Err(WriteError::Exists(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -158,16 +158,16 @@ impl RunStore {
     pub fn new_id(&self) -> Result<String, RecordError> {
         self.hide()?;
         self.create(None)?;
-        let mut id = lillux::time::stamp();
+        let mut id = lillux::time::sortable_stamp();
         loop {
             let folder = self.folder(&id);
             match DirBuilder::new().mode(0o700).create(&folder) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    id = lillux::time::stamp();
+                    id = lillux::time::sortable_stamp();
                 }
                 outcome => {
                     outcome.at("create the folder", &folder)?;
-                    durable::sync_folder(&self.root)?;
+                    durable::sync_dir(&self.root)?;
                     return Ok(id);
                 }
             }

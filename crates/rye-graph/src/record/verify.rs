@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read as _;
 
-use lillux::At as _;
+use lillux::PathContext as _;
 use lillux::cas::Cas;
 
 use super::runs::{RunHandle, RunStore, SNAPSHOT};

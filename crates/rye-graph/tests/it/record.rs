@@ -93,7 +93,7 @@ fn forged(before: &str, event: &Value) -> String {
     let last: Value = serde_json::from_str(before.lines().last().unwrap()).unwrap();
     let (seq, at) = (last["seq"].as_u64().unwrap() + 1, 0);
     let hash = last["hash"].as_str().unwrap();
-    let hash = Hash::of(format!("rye graph event 1\n{hash}\n{seq}\n{at}\n{event}")).to_hex();
+    let hash = Hash::digest(format!("rye graph event 1\n{hash}\n{seq}\n{at}\n{event}")).to_hex();
     format!("{{\"seq\":{seq},\"at\":{at},\"event\":{event},\"hash\":\"{hash}\"}}\n")
 }
 

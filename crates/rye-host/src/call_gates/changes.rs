@@ -1,6 +1,6 @@
 //! What is different in a call from a similar one that was approved.
 
-use lillux::visible_line;
+use lillux::sanitize_line;
 use rye_engine::protocol::Gate;
 use rye_mcp::{Component, GatedCall};
 use serde_json::Value;
@@ -52,8 +52,8 @@ fn changed_parameters(before: &Value, now: &Value) -> Vec<String> {
         Some(value) => {
             let text = value.to_string();
             match text.char_indices().nth(LONGEST) {
-                None => visible_line(&text).into_owned(),
-                Some((at, _)) => format!("{}…", visible_line(&text[..at])),
+                None => sanitize_line(&text).into_owned(),
+                Some((at, _)) => format!("{}…", sanitize_line(&text[..at])),
             }
         }
     };
@@ -63,7 +63,10 @@ fn changed_parameters(before: &Value, now: &Value) -> Vec<String> {
     let changed = names.filter(|name| before.get(*name) != now.get(*name));
     let changed = changed.map(|name| {
         let [was, is] = [before, now].map(|all| show(all.get(name)));
-        format!("- parameter `{}` was {was} and is {is}", visible_line(name))
+        format!(
+            "- parameter `{}` was {was} and is {is}",
+            sanitize_line(name)
+        )
     });
     changed.collect()
 }

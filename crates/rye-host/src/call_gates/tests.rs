@@ -1,4 +1,4 @@
-use lillux::durable::Existing;
+use lillux::durable::IfExists;
 use rye_engine::store::{InboxMessage, PostOutcome};
 use rye_executor::Roots;
 use rye_items::UserKeys;
@@ -17,7 +17,7 @@ fn world() -> World {
     let folder = tempfile::tempdir().unwrap();
     let user = folder.path().join("user");
     let key = UserKeys::new(&user)
-        .generate("ada", Existing::Refuse)
+        .generate("ada", IfExists::Fail)
         .unwrap();
     let gates = open(folder.path(), Some(copy(&key)));
     World { folder, key, gates }
@@ -43,7 +43,7 @@ fn call(chain: &str, parameters: Value) -> GatedCall {
         title: "Run it for an MCP client?".to_owned(),
         tool: "my/tool".to_owned(),
         parameters,
-        chain: Hash::of(chain),
+        chain: Hash::digest(chain),
         components: vec![component("my/tool", chain), component("bash", "same")],
         question: "Run my/tool?".to_owned(),
     }

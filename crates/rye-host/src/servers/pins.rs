@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use lillux::Hash;
-use lillux::durable::{self, Existing};
+use lillux::durable::{self, IfExists};
 use rye_executor::Executor;
 use rye_items::{ItemKind, ItemRef};
 use rye_mcp::client::discovery::{accepted_pin, item_id};
@@ -47,7 +47,7 @@ impl Pins {
     }
 
     fn path(&self, server: &str, tool: &str) -> PathBuf {
-        let name = Hash::of(json!([self.project, server, tool]).to_string());
+        let name = Hash::digest(json!([self.project, server, tool]).to_string());
         self.folder.join(format!("{}.json", name.to_hex()))
     }
 
@@ -97,8 +97,8 @@ impl Pins {
         if std::fs::read(&path).is_ok_and(|there| there == bytes) {
             return Ok(());
         }
-        durable::create_folder(&self.folder, 0o700).map_err(|error| error.to_string())?;
-        let written = durable::write(&path, &bytes, 0o600, Existing::Replace);
+        durable::create_dir(&self.folder, 0o700).map_err(|error| error.to_string())?;
+        let written = durable::write(&path, &bytes, 0o600, IfExists::Replace);
         written.map_err(|error| error.to_string())
     }
 }

@@ -133,7 +133,7 @@ impl<R: BufRead> Reader<R> {
             }
             _ => {}
         }
-        if Hash::of(&open.bytes) != open.hash {
+        if Hash::digest(&open.bytes) != open.hash {
             blobs.altered.insert(open.hash);
             return Ok(None);
         }

@@ -24,7 +24,7 @@ async fn answer(folder: &Path, script: &str) -> String {
         project: folder.to_owned(),
         workspace: folder.to_owned(),
         sandbox: SandboxKind::Virtual,
-        protected: lillux::path_policy::Protected::default(),
+        protected: lillux::path_policy::ProtectedPaths::default(),
         vault: None,
     };
     let models = Catalogue::new(&options.workspace).default_model("scripted:script.yaml");
@@ -47,7 +47,7 @@ steps:
 ";
     let said = answer(folder.path(), prints).await;
     let numbers: Vec<_> = (1..=20_000).map(|number| number.to_string()).collect();
-    let hash = Hash::of(numbers.join("\n"));
+    let hash = Hash::digest(numbers.join("\n"));
     assert!(
         said.contains(&format!("path blob:{hash}, offset ")),
         "{said}"
@@ -82,7 +82,7 @@ steps:
         .build()
         .unwrap();
     let numbers: Vec<_> = (1..=20_000).map(|number| number.to_string()).collect();
-    let hash = Hash::of(numbers.join("\n"));
+    let hash = Hash::digest(numbers.join("\n"));
     let other = blobs.put(b"nobody names this".to_vec()).await.unwrap();
     let mut sessions = Vec::new();
     for _ in 0..2 {

@@ -30,7 +30,7 @@ steps:
   - text: done again
 ";
 
-/// A command that writes its secret where nobody masks it: into the sandbox.
+/// A command that writes its secret where nobody redactor it: into the sandbox.
 fn commands() -> CommandTools {
     let tool = CommandSpec {
         description: "keeps its token".to_owned(),
@@ -169,7 +169,7 @@ async fn a_session_goes_before_a_user_and_a_user_before_an_organisation() {
         let engine = world.engine();
         let said = ask(&engine, Some("acme"), nobody).await;
         assert_eq!(world.seen().await, format!("{secret},"));
-        assert_eq!(said.trim(), "it is [masked]");
+        assert_eq!(said.trim(), "it is [redacted]");
         assert!(!world.lies_open(secret));
     }
     let mut listed = world.credentials().list().await.unwrap();
@@ -202,7 +202,7 @@ async fn one_that_is_not_there_is_asked_for_and_used_once_it_is() {
     })
     .await;
     assert_eq!(world.seen().await, "swordfish,");
-    assert_eq!(said.trim(), "it is [masked]");
+    assert_eq!(said.trim(), "it is [redacted]");
 }
 
 #[tokio::test]
@@ -293,7 +293,7 @@ async fn a_token_is_renewed_before_it_ends_and_its_refresh_token_too() {
         let engine = world.engine();
         let said = ask(&engine, None, nobody).await;
         assert_eq!(world.seen().await, format!("{access},"));
-        assert_eq!(said.trim(), "it is [masked]");
+        assert_eq!(said.trim(), "it is [redacted]");
     }
     let asked = tokens.asked.lock().unwrap().clone();
     let form = |refresh: &str| {
@@ -321,14 +321,14 @@ async fn a_token_that_cannot_be_renewed_any_more_is_asked_for() {
         let gate = engine.pending_gates(None).await.unwrap().remove(0);
         assert_eq!(
             gate.body,
-            "The one for service is no good any more: invalid_grant: [masked] is revoked"
+            "The one for service is no good any more: invalid_grant: [redacted] is revoked"
         );
         store.put(&USER(), "service", &new).await.unwrap();
         "provided"
     })
     .await;
     assert_eq!(world.seen().await, "new-access,");
-    assert_eq!(said.trim(), "it is [masked]");
+    assert_eq!(said.trim(), "it is [redacted]");
 }
 
 #[tokio::test]

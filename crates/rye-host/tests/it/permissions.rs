@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lillux::path_policy::Protected;
+use lillux::path_policy::ProtectedPaths;
 use lillux::process::Supervisor;
 use rye_engine::BoxFuture;
 use rye_engine::arguments::is_editable;
@@ -49,7 +49,7 @@ impl World {
     }
 
     fn sandbox(&self, supervisor: Supervisor) -> Local {
-        let protected = Protected {
+        let protected = ProtectedPaths {
             private: vec![self.home().join(".keys")],
             homes: vec![self.home()],
         };

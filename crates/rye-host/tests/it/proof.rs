@@ -195,7 +195,7 @@ async fn a_long_record_is_looked_at_to_its_end() {
                 _ => None,
             });
         let seal = seals.filter(|it| it.leaf.is_some()).nth(at).unwrap();
-        let another = lillux::Hash::of("another");
+        let another = lillux::Hash::digest("another");
         let purpose = lillux::keys::Purpose::new("seal");
         seal.signature = key.sign_for(purpose, &another).to_string();
         let place = seal.leaf.as_ref().unwrap().to_string();

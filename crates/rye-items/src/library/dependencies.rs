@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use lillux::durable::{self, Existing};
+use lillux::durable::{self, IfExists};
 use lillux::hash::Hasher;
 use lillux::keys::{Purpose, SigningKey};
-use lillux::{At as _, Hash, shell_word};
+use lillux::{Hash, PathContext as _, shell_word};
 
 use super::verify_batch::parallel;
 use super::{ItemError, Library, PathItem, SignError, SignOutcome};
@@ -196,7 +196,7 @@ impl Library {
             };
             match found.map(|found| self.verify(&found, trust)) {
                 Some(Ok(item)) => {
-                    entries.insert(path.clone(), Entry::File(Hash::of(item.bytes())));
+                    entries.insert(path.clone(), Entry::File(Hash::digest(item.bytes())));
                 }
                 Some(Err(ItemError::Integrity(_))) | None => {
                     deviations.push((path.clone(), Deviation::Unsigned));
@@ -242,7 +242,7 @@ impl Library {
         let Some((path, payload)) = self.pending_manifest(root, scope, key)? else {
             return Ok(SignOutcome::Unchanged);
         };
-        if shown.is_some_and(|shown| shown != Hash::of(&payload)) {
+        if shown.is_some_and(|shown| shown != Hash::digest(&payload)) {
             return Err(SignError::ChangedSinceApproval(path));
         }
         if let Some(directory) = Directory::of(root, &scope.dir)? {
@@ -368,7 +368,7 @@ impl Library {
             let checked = manifest.and_then(|manifest| {
                 manifest.verify(ENVIRONMENT, trust)?;
                 let entries = manifest.entries(&name)?;
-                Ok((entries, Hash::of(manifest.payload)))
+                Ok((entries, Hash::digest(manifest.payload)))
             });
             let excluded = environment_excludes(&directory);
             let scan = directory.scan(&environment_filter(&excluded, &boundary))?;
@@ -447,7 +447,7 @@ fn is_tools(name: &str) -> bool {
 
 /// Whether a file is listed with other content. An item may also be reached through a link.
 fn differs(listed: Option<&Entry>, bytes: &[u8]) -> bool {
-    matches!(listed, Some(Entry::File(hash)) if *hash != Hash::of(bytes))
+    matches!(listed, Some(Entry::File(hash)) if *hash != Hash::digest(bytes))
 }
 
 /// Bytecode beside the sources of a Python environment is written whenever Python runs, and
@@ -586,7 +586,7 @@ fn write_manifest(
     key: &SigningKey,
 ) -> Result<SignOutcome, SignError> {
     let text = manifest::signed(payload, purpose, key);
-    durable::write(&path, text.as_bytes(), 0o644, Existing::Replace)
+    durable::write(&path, text.as_bytes(), 0o644, IfExists::Replace)
         .map_err(|source| SignError::Write { path, source })?;
     Ok(SignOutcome::Signed)
 }

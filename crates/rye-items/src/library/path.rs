@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lillux::At as _;
+use lillux::PathContext as _;
 
 use super::{ItemError, Library};
 use crate::comment::CommentStyle;

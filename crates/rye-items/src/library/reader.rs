@@ -43,7 +43,7 @@ impl Library {
 
 impl Reader for Library {
     fn version(&self) -> Hash {
-        Hash::of(format!("{READING} {}", self.extractors_hash))
+        Hash::digest(format!("{READING} {}", self.extractors_hash))
     }
 
     fn identify(&self, kind: ItemKind, path: &str) -> Option<ItemId> {

@@ -194,10 +194,10 @@ impl Library {
         let Some((content, format)) = self.to_sign(found, &raw.bytes, key, provenance)? else {
             return Ok(Some(SignOutcome::Unchanged));
         };
-        if shown.is_some_and(|shown| shown != Hash::of(&content)) {
+        if shown.is_some_and(|shown| shown != Hash::digest(&content)) {
             return Err(SignError::ChangedSinceApproval(found.path()));
         }
-        let time = lillux::time::now_seconds();
+        let time = lillux::time::now_rfc3339();
         let binding = Binding::item(&found.relative);
         let signed = signature::sign(&content, &format.comment, &binding, key, &time, provenance)
             .map_err(|e| SignError::Provenance(e.what))?;

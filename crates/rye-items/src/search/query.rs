@@ -73,7 +73,7 @@ impl Query {
 
 /// Drops stop words, unless all words are stop words.
 pub(super) fn without_stop_words(words: &[Word]) -> Vec<&Word> {
-    let is_content = |word: &&Word| !lillux::says_nothing(&word.whole);
+    let is_content = |word: &&Word| !lillux::is_stop_word(&word.whole);
     let content: Vec<_> = words.iter().filter(is_content).collect();
     if content.is_empty() {
         words.iter().collect()

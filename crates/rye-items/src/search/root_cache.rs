@@ -51,7 +51,7 @@ impl RootKey {
         let version = reader.version();
         let parts = [b"rye index", kind, version.as_bytes(), name];
         Self {
-            name: Hash::of(parts.join(&0)),
+            name: Hash::digest(parts.join(&0)),
             location,
         }
     }

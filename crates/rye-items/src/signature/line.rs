@@ -176,7 +176,7 @@ pub(crate) fn cache_key(key: &PublicKey, line: &SignatureLine) -> Hash {
 /// The hash that a bound signature covers. No part contains a newline.
 fn covered_hash(binding: &Binding, time: &str, hash: &Hash, provenance: Option<&str>) -> Hash {
     let provenance = provenance.unwrap_or_default();
-    Hash::of(format!(
+    Hash::digest(format!(
         "rye-signed-file:v1\n{binding}\n{time}\n{hash}\n{provenance}"
     ))
 }

@@ -102,7 +102,7 @@ pub fn sign(
         covered.extend(newline.bytes());
     }
     let start = start_of_line(&covered);
-    let hash = Hash::of(&covered);
+    let hash = Hash::digest(&covered);
     let line = SignatureLine::sign(hash, binding.clone(), key, time, provenance);
     let line = comment.wrap(&line.to_string()) + newline;
     Ok([&covered[..start], line.as_bytes(), &covered[start..]].concat())

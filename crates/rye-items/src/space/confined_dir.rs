@@ -9,8 +9,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use lillux::At as _;
-use lillux::lease::updates_times;
+use lillux::PathContext as _;
+use lillux::file_times::updates_times;
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};

@@ -10,8 +10,8 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use lillux::lease::updates_times;
-use lillux::{At as _, Hash};
+use lillux::file_times::updates_times;
+use lillux::{Hash, PathContext as _};
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, readlinkat, statat,
 };
@@ -236,7 +236,7 @@ impl Directory {
         let tick = CoarseInstant::now();
         let file = File::from(self.open_file(path)?);
         let is_settled = settle && updates_times(file.as_fd());
-        let (hash, _) = Hash::of_reader(&file)?;
+        let (hash, _) = Hash::digest_reader(&file)?;
         let after = FileIdentity::from_stat(&fstat(&file)?);
         Ok((hash, is_settled && after == *state && tick.is_after(state)))
     }

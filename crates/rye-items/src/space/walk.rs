@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
-use lillux::At as _;
+use lillux::PathContext as _;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, fstat, statat};
 
 use super::confined_dir::{ConfinedDir, FileIdentity};

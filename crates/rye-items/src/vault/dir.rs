@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lillux::At as _;
-use lillux::durable::{self, Existing};
+use lillux::PathContext as _;
+use lillux::durable::{self, IfExists};
 use lillux::envelope::Envelope;
 
 use super::Vault;
@@ -38,12 +38,12 @@ impl SecretDir {
             // A project has a space only where somebody has made it one.
             None if space != Space::User => return Err(VaultError::NoSpace(space)),
             None => {
-                durable::create_folder(&folder.join(".ai"), 0o755)?;
+                durable::create_dir(&folder.join(".ai"), 0o755)?;
                 Self::open(vault, space)?.ok_or(VaultError::NoSpace(space))?
             }
         };
         if dir.root()?.real_path(FOLDER)?.is_none() {
-            durable::create_folder(&dir.root()?.path_to(FOLDER), 0o700)?;
+            durable::create_dir(&dir.root()?.path_to(FOLDER), 0o700)?;
         }
         dir.folder()?;
         Ok(dir)
@@ -95,14 +95,14 @@ impl SecretDir {
     pub(super) fn write(&self, name: &SecretName, envelope: &Envelope) -> Result<(), VaultError> {
         let path = self.folder()?.join(format!("{name}{EXTENSION}"));
         let bytes = envelope.to_bytes();
-        Ok(durable::write(&path, &bytes, 0o600, Existing::Replace)?)
+        Ok(durable::write(&path, &bytes, 0o600, IfExists::Replace)?)
     }
 
     pub(super) fn remove(&self, name: &SecretName) -> Result<PathBuf, VaultError> {
         let folder = self.folder()?;
         let path = folder.join(format!("{name}{EXTENSION}"));
         fs::remove_file(&path).at("remove", &path)?;
-        durable::sync_folder(&folder)?;
+        durable::sync_dir(&folder)?;
         Ok(path)
     }
 

@@ -103,7 +103,7 @@ fn a_file_under_another_name_or_in_the_other_space_is_noticed() {
         let other = matches!(
             &error,
             VaultError::Open {
-                source: OpenError::OtherLabel { .. },
+                source: OpenError::LabelMismatch { .. },
                 ..
             }
         );

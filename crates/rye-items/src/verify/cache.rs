@@ -9,7 +9,7 @@
 //!
 //! A write through a mapping that was writable before gets no new time; so a state is
 //! entered only if nobody had the file open for writing or mapped writable when it was read
-//! ([`lillux::lease`]). A disk that was changed elsewhere by somebody who could set its clock
+//! ([`lillux::file_times`]). A disk that was changed elsewhere by somebody who could set its clock
 //! is not noticed: this is for looking over many files, and an item that is loaded is always
 //! read and verified.
 
@@ -49,12 +49,12 @@ pub struct CachedVerification {
 impl CachedVerification {
     /// What stands for a key in the cache.
     pub fn key_hash(key: &PublicKey) -> Hash {
-        Hash::of(key.to_pem())
+        Hash::digest(key.to_pem())
     }
 
     /// The key's short name.
     pub fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::of_pem_hash(&self.key)
+        Fingerprint::from_pem_hash(&self.key)
     }
 }
 
@@ -186,7 +186,7 @@ fn write(file: &Path, records: Vec<[u8; RECORD]>) -> std::io::Result<()> {
     for record in records {
         bytes.extend(record);
     }
-    let sum = Hash::of(&bytes);
+    let sum = Hash::digest(&bytes);
     bytes.extend(sum.as_bytes());
     // Mode 0600, and never half-written under its name.
     let mut temporary = tempfile::Builder::new()
@@ -202,7 +202,7 @@ fn records(mut file: Vec<u8>) -> Option<Vec<u8>> {
     let end = file.len().checked_sub(SUM)?;
     let whole = file.starts_with(MAGIC)
         && end.checked_sub(MAGIC.len())?.is_multiple_of(RECORD)
-        && Hash::of(&file[..end]).as_bytes()[..] == file[end..];
+        && Hash::digest(&file[..end]).as_bytes()[..] == file[end..];
     if !whole {
         return None;
     }
@@ -222,7 +222,7 @@ fn key(identity: &FileIdentity, form: &SignatureFormat) -> Option<[u8; KEY]> {
         binding.unwrap_or_default(),
         requires_bound_signatures()
     );
-    let form = Hash::of(form);
+    let form = Hash::digest(form);
     let mut key = [0; KEY];
     let times = [identity.modified, identity.changed].map(i64::try_from);
     let [Ok(modified), Ok(changed)] = times else {

@@ -140,7 +140,7 @@ fn what_would_be_listed_is_signed_only_if_it_was_shown() {
     let root = library.spaces().roots_in(Space::Project).next().unwrap();
     let unsigned = library.pending_manifest(root, &scope(true), &home.key);
     let (_, shown) = unsigned.unwrap().unwrap();
-    let hash = Some(lillux::Hash::of(&shown));
+    let hash = Some(lillux::Hash::digest(&shown));
     write(&home.at("tools/pack/deep/lib.py"), b"X = 2\n");
     let refused = library.sign_manifest(root, &scope(true), &home.key, hash);
     assert!(matches!(

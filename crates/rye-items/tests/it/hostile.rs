@@ -14,7 +14,7 @@ use rye_items::{Coverage, ItemKind, SignError, SpaceError};
 
 /// A directive as others publish it: signed over its element alone.
 fn partial(home: &Home, before: &str, element: &str, after: &str) -> String {
-    let hash = Hash::of(element);
+    let hash = Hash::digest(element);
     let line = SignatureLine {
         time: "2026-04-10T03:28:17Z".to_owned(),
         signature: home.key.sign(&hash),

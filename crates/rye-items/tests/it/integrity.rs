@@ -113,7 +113,7 @@ fn the_published_signatures_are_ones_of_the_published_key() {
 
 /// The line that other programs write: its signature covers the hash alone.
 fn published_line(key: &SigningKey, content: &str) -> String {
-    let hash = lillux::Hash::of(content);
+    let hash = lillux::Hash::digest(content);
     let (signature, fingerprint) = (key.sign(&hash), key.public().fingerprint());
     format!("rye:signed:2026-04-10T03:28:17Z:{hash}:{signature}:{fingerprint}")
 }
@@ -215,7 +215,7 @@ fn of_a_partially_signed_directive_only_the_covered_element_is_there() {
     let home = Home::new();
     let element = "<directive name=\"d\" version=\"1.0.0\"><metadata><description>covered</description></metadata></directive>";
     let line = |covered: &str| {
-        let hash = lillux::Hash::of(covered);
+        let hash = lillux::Hash::digest(covered);
         let signature = home.key.sign(&hash);
         let fingerprint = home.key.public().fingerprint();
         format!("<!-- rye:signed:2026-02-18T05:40:31Z:{hash}:{signature}:{fingerprint} -->\n")
@@ -256,7 +256,7 @@ fn a_partially_signed_element_ends_with_its_last_closing_tag() {
     let element = "<directive name=\"d\" version=\"1.0.0\">\n  <metadata>\n    <permissions>\n      \
                    <sign><directive>*</directive><tool>*</tool></sign>\n    </permissions>\n  \
                    </metadata>\n  <process>covered</process>\n</directive>";
-    let hash = lillux::Hash::of(element);
+    let hash = lillux::Hash::digest(element);
     let signature = home.key.sign(&hash);
     let fingerprint = home.key.public().fingerprint();
     let line =
@@ -536,7 +536,7 @@ fn acceptance_holds_for_one_content_in_one_directory() {
     let is_accepted = |project: &std::path::Path, text: &str| {
         let spaces = Spaces::open(Some(project), Some(&home.user()), &[], &SYSTEM).unwrap();
         let root = spaces.roots_in(Space::Project).next().unwrap();
-        let acceptance = Acceptance::new(root, file, lillux::Hash::of(text)).unwrap();
+        let acceptance = Acceptance::new(root, file, lillux::Hash::digest(text)).unwrap();
         acceptance.is_recorded(&spaces, &Trust::new(&spaces))
     };
     let project = home.project();
@@ -557,7 +557,10 @@ fn acceptance_holds_for_one_content_in_one_directory() {
     // for another purpose.
     for changed in [
         text.replacen(";acceptance=", ";item=", 1),
-        text.replace(&lillux::Hash::of("rules: []\n").to_hex(), &"0".repeat(64)),
+        text.replace(
+            &lillux::Hash::digest("rules: []\n").to_hex(),
+            &"0".repeat(64),
+        ),
         signature::strip_signature(text.as_bytes())
             .iter()
             .map(|&b| char::from(b))

@@ -9,7 +9,7 @@ use rmcp::model::{
     ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
     FormElicitationCapability, InputRequest, InputRequiredResult, ProgressToken,
 };
-use rye_executor::redact::Masks;
+use rye_executor::redact::Redactor;
 use serde_json::{Map, Value, json};
 
 /// A form that a server wants to be filled in.
@@ -73,17 +73,17 @@ pub(super) struct Askers {
     server: String,
     asks: Asks,
     /// What nobody is to see of what it says.
-    masks: Masks,
+    redactor: Redactor,
     /// Those for whom calls are under way.
     callers: Mutex<HashMap<ProgressToken, Option<Arc<dyn ElicitationHandler>>>>,
 }
 
 impl Askers {
-    pub(super) fn new(server: &str, asks: &Asks, masks: &Masks) -> Self {
+    pub(super) fn new(server: &str, asks: &Asks, redactor: &Redactor) -> Self {
         Self {
             server: server.to_owned(),
             asks: asks.clone(),
-            masks: masks.clone(),
+            redactor: redactor.clone(),
             callers: Mutex::default(),
         }
     }
@@ -167,8 +167,8 @@ impl Askers {
         let question = Elicitation {
             server: self.server.clone(),
             message: self
-                .masks
-                .mask(&super::said::without_controls(&message))
+                .redactor
+                .redact(&super::said::without_controls(&message))
                 .into_owned(),
             schema: schema.clone(),
         };
@@ -249,7 +249,7 @@ mod tests {
             is_offered: true,
             usual: None,
         };
-        let askers = Askers::new("x", &asks, &Masks::default());
+        let askers = Askers::new("x", &asks, &Redactor::default());
         let answer = askers.asked(form()).await;
         assert_eq!(answer.action, ElicitationAction::Cancel);
         askers.begin(token(1), Some(says("ada")));

@@ -129,7 +129,7 @@ impl Connection {
                 }
             };
             if let Ok(given) = &mut result {
-                self.heard.masks().mask_value(given);
+                self.heard.redactor().redact_value(given);
             }
             let required = match result {
                 Ok(given) => return Ok(given),
@@ -174,7 +174,7 @@ impl Connection {
             is_answered: false,
         };
         if let Some(listener) = &call.listener {
-            let listener = redacting_listener(self.heard.masks(), listener.clone());
+            let listener = redacting_listener(self.heard.redactor(), listener.clone());
             listeners.insert(handle.progress_token.clone(), listener);
         }
         let asker = call.asker.clone();
@@ -211,13 +211,13 @@ impl Connection {
                 self.error(ClientErrorKind::MessageTooLong(self.limit))
             }
             ServiceError::McpError(mut error) => {
-                let masks = self.heard.masks();
+                let redactor = self.heard.redactor();
                 if let Some(data) = &mut error.data {
-                    masks.mask_value(data);
+                    redactor.redact_value(data);
                 }
                 self.error(ClientErrorKind::Rpc {
                     code: error.code.0,
-                    message: masks.mask(&error.message).into_owned(),
+                    message: redactor.redact(&error.message).into_owned(),
                     data: error.data.map(Box::new),
                 })
             }
@@ -228,7 +228,7 @@ impl Connection {
                     return self.error(kind);
                 }
                 let how = format!("could not be reached ({})", transport_words(&error));
-                let how = self.heard.masks().mask(&how).into_owned();
+                let how = self.heard.redactor().redact(&how).into_owned();
                 // What is wrong with it may be gone with a new connection.
                 self.close();
                 self.error(ClientErrorKind::ConnectionLost { how, sent })
@@ -236,7 +236,7 @@ impl Connection {
             ServiceError::TransportClosed | ServiceError::TransportSend(_) => self.why(sent).await,
             error => {
                 let words = words(&error);
-                let words = self.heard.masks().mask(&words).into_owned();
+                let words = self.heard.redactor().redact(&words).into_owned();
                 self.error(ClientErrorKind::Protocol(words))
             }
         }

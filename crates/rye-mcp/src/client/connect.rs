@@ -14,7 +14,7 @@ use rmcp::service::{ClientInitializeError, serve_client_with_lifecycle_and_ct};
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use rye_executor::environment::minimal_variables;
-use rye_executor::redact::Masks;
+use rye_executor::redact::Redactor;
 use rye_items::vault::Vault;
 use tokio_util::sync::CancellationToken;
 
@@ -61,7 +61,7 @@ impl ServerSpec {
             }
         }
         // Values may be secrets; of a hash nothing can be read.
-        Key(Hash::of(text).to_hex())
+        Key(Hash::digest(text).to_hex())
     }
 
     fn error(&self, kind: ClientErrorKind) -> ClientError {
@@ -85,14 +85,14 @@ struct Values {
     named: BTreeMap<String, String>,
     url: String,
     oauth: BTreeMap<String, String>,
-    masks: Masks,
+    redactor: Redactor,
 }
 
 impl Connector {
     /// Connects to a server within the time that its start may take.
     pub(super) async fn connect(&self, server: &ServerSpec) -> Result<Connection, ClientError> {
         let values = open(server)?;
-        let heard = Heard::new(values.masks.clone());
+        let heard = Heard::new(values.redactor.clone());
         let limit = server.config.start_timeout;
         let is_modern = server.config.protocol == Protocol::Discover;
         let connected = async {
@@ -157,7 +157,7 @@ impl Connector {
         let wire = Arc::new(Wire::default());
         let limit = server.config.max_message;
         let streams = Stdio::new(output, input, limit, Arc::clone(&wire), heard.clone());
-        let client = Arc::new(Client::new(&server.id, &self.asks, heard.masks()));
+        let client = Arc::new(Client::new(&server.id, &self.asks, heard.redactor()));
         let closing = CancellationToken::new();
         let served = serve_client_with_lifecycle_and_ct(
             Arc::clone(&client),
@@ -188,9 +188,9 @@ impl Connector {
                             "closed its standard output".to_owned(),
                         ),
                     },
-                    (None, error) => {
-                        ClientErrorKind::Handshake(heard.masks().mask(&words(&error)).into_owned())
-                    }
+                    (None, error) => ClientErrorKind::Handshake(
+                        heard.redactor().redact(&words(&error)).into_owned(),
+                    ),
                 };
                 process.stop();
                 Err(Attempt::Failed(kind))
@@ -239,7 +239,7 @@ fn open(server: &ServerSpec) -> Result<Values, ClientError> {
         named: BTreeMap::new(),
         url: String::new(),
         oauth: BTreeMap::new(),
-        masks: Masks::default(),
+        redactor: Redactor::default(),
     };
     match &server.config.transport {
         Transport::Stdio { args, env, .. } => {
@@ -265,7 +265,7 @@ fn open(server: &ServerSpec) -> Result<Values, ClientError> {
         }
     }
     let texts = secrets.iter().map(Secret::expose);
-    values.masks = Masks::new(texts.filter_map(|it| std::str::from_utf8(it).ok()));
+    values.redactor = Redactor::new(texts.filter_map(|it| std::str::from_utf8(it).ok()));
     Ok(values)
 }
 

@@ -16,7 +16,7 @@ use rmcp::service::{
     RoleClient, RunningService,
 };
 use rye_executor::OutputListener;
-use rye_executor::redact::Masks;
+use rye_executor::redact::Redactor;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -234,9 +234,9 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(server: &str, asks: &Asks, masks: &Masks) -> Self {
+    pub(super) fn new(server: &str, asks: &Asks, redactor: &Redactor) -> Self {
         Self {
-            askers: Askers::new(server, asks, masks),
+            askers: Askers::new(server, asks, redactor),
             listeners: Mutex::default(),
             is_stale: AtomicBool::default(),
         }

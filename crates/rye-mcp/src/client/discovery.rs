@@ -172,7 +172,7 @@ pub fn item_id(server: &str, tool: &str) -> String {
         .map(|c| if good(c) { c } else { '_' })
         .collect();
     let short = short.trim_start_matches(['.', '-']);
-    let hash = Hash::of(tool).to_hex();
+    let hash = Hash::digest(tool).to_hex();
     format!("mcp/{server}/{short}-{}", &hash[..8])
 }
 

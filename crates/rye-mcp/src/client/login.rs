@@ -110,7 +110,7 @@ impl LoginRequest {
             Err(_) => Err("nobody logged in within five minutes".to_owned()),
         };
         outcome.map_err(|why| {
-            let why = tokens.masks().mask(&why).into_owned();
+            let why = tokens.redactor().redact(&why).into_owned();
             ClientError::new(&server.id, ClientErrorKind::LoginFailed(why))
         })
     }

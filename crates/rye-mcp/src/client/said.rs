@@ -1,12 +1,12 @@
 //! What a server said beside the protocol, for those who have to find out what is
 //! wrong with it: the end of its standard error, and what was no message. What is
-//! secret in its configuration is masked.
+//! secret in its configuration is redacted.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rye_executor::redact::Masks;
+use rye_executor::redact::Redactor;
 
 /// How much of the end of standard error is kept.
 const KEPT: usize = 8 * 1024;
@@ -17,7 +17,7 @@ const SHOWN: usize = 200;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Heard {
     all: Arc<Mutex<All>>,
-    masks: Masks,
+    redactor: Redactor,
 }
 
 #[derive(Debug, Default)]
@@ -28,15 +28,15 @@ struct All {
 }
 
 impl Heard {
-    pub(super) fn new(masks: Masks) -> Self {
+    pub(super) fn new(redactor: Redactor) -> Self {
         Self {
             all: Arc::default(),
-            masks,
+            redactor,
         }
     }
 
-    pub(super) fn masks(&self) -> &Masks {
-        &self.masks
+    pub(super) fn redactor(&self) -> &Redactor {
+        &self.redactor
     }
 
     /// A piece of standard error.
@@ -52,9 +52,9 @@ impl Heard {
     pub(super) fn no_message(&self, line: &[u8]) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.no_messages += 1;
-        // Masked first: of what is cut nobody knows what it was.
+        // Redacted first: of what is cut nobody knows what it was.
         let line = String::from_utf8_lossy(line);
-        all.last = excerpt(self.masks.mask(&line).as_bytes());
+        all.last = excerpt(self.redactor.redact(&line).as_bytes());
     }
 
     /// All of it, to be shown.
@@ -62,7 +62,10 @@ impl Heard {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = all.stderr.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
-        let stderr = self.masks.mask(&without_controls(text.trim())).into_owned();
+        let stderr = self
+            .redactor
+            .redact(&without_controls(text.trim()))
+            .into_owned();
         let no_message = match all.no_messages {
             0 => None,
             count => Some((count, all.last.clone())),
@@ -123,7 +126,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_flood_is_kept_and_its_secrets_are_not() {
-        let heard = Heard::new(Masks::new(["sesame", "a"]));
+        let heard = Heard::new(Redactor::new(["sesame", "a"]));
         for _ in 0..10_000 {
             heard.stderr(b"noise and more noise\n");
         }
@@ -132,12 +135,13 @@ mod tests {
         let said = heard.said();
         assert!(said.stderr.len() <= KEPT);
         assert!(
-            said.stderr.ends_with("the token [31m[masked] was refused"),
+            said.stderr
+                .ends_with("the token [31m[redacted] was refused"),
             "{said}"
         );
         let shown = said.to_string();
         assert!(shown.contains(
-            "1 line of its output were no messages, the last: ServerSpec [masked] started"
+            "1 line of its output were no messages, the last: ServerSpec [redacted] started"
         ));
         assert!(!shown.contains("sesame"));
     }

@@ -88,8 +88,8 @@ impl Stdio {
                 "a message of it cannot be read ({error}): {}",
                 excerpt(
                     self.heard
-                        .masks()
-                        .mask(&String::from_utf8_lossy(line))
+                        .redactor()
+                        .redact(&String::from_utf8_lossy(line))
                         .as_bytes()
                 )
             )),

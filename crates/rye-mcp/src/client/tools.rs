@@ -67,7 +67,7 @@ impl RemoteTool {
             return None;
         };
         about.retain(|key, _| PINNED.contains(&key.as_str()));
-        let hash = |text: Vec<u8>| Hash::of(text).to_hex();
+        let hash = |text: Vec<u8>| Hash::digest(text).to_hex();
         let mut parts = BTreeMap::new();
         for (key, value) in &about {
             let mut part = hash(canonical::to_vec(value).ok()?);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::PoisonError;
 
-use lillux::{Hash, quoted, visible_line};
+use lillux::{Hash, quote_block, sanitize_line};
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ElicitRequest, ElicitRequestParams, ElicitResult,
@@ -259,7 +259,7 @@ impl Pending {
         let mut bytes = [0; 16];
         // Without randomness the word fits no later answer, which is safe.
         let word = match getrandom::fill(&mut bytes) {
-            Ok(()) => Hash::of(bytes).to_string(),
+            Ok(()) => Hash::digest(bytes).to_string(),
             Err(_) => return String::new(),
         };
         if self.0.len() == OPEN {
@@ -278,7 +278,7 @@ impl Pending {
 /// A call by its content.
 pub(super) fn hash(project: &Path, tool: &str, parameters: &Value) -> Hash {
     let call = json!([project, tool, parameters]);
-    Hash::of(call.to_string().as_bytes())
+    Hash::digest(call.to_string().as_bytes())
 }
 
 fn answered(answer: &ElicitResult, chain: Hash) -> Answered {
@@ -307,7 +307,7 @@ fn question(chain: &Chain, request: &Request, why: Option<&str>) -> String {
     let signer = match &tool.item.signer {
         Some(signer) => {
             let owner = signer.owner.as_deref().unwrap_or("of an unnamed owner");
-            format!("{} {}", signer.key.fingerprint(), visible_line(owner))
+            format!("{} {}", signer.key.fingerprint(), sanitize_line(owner))
         }
         None => "nobody (RYE_DEV_MODE)".to_owned(),
     };
@@ -331,7 +331,11 @@ fn question(chain: &Chain, request: &Request, why: Option<&str>) -> String {
 pub(super) fn shown(text: &str) -> String {
     const MOST: usize = 4000;
     match text.char_indices().nth(MOST) {
-        None => quoted(text),
-        Some((at, _)) => format!("{}\n… ({} bytes in all)", quoted(&text[..at]), text.len()),
+        None => quote_block(text),
+        Some((at, _)) => format!(
+            "{}\n… ({} bytes in all)",
+            quote_block(&text[..at]),
+            text.len()
+        ),
     }
 }

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use lillux::{quoted, visible_line};
+use lillux::{quote_block, sanitize_line};
 use rmcp::RoleServer;
 use rmcp::model::{ElicitRequestParams, ElicitationAction};
 use rmcp::service::RequestContext;
@@ -73,8 +73,8 @@ async fn put(question: Elicitation, context: &RequestContext<RoleServer>) -> Eli
         meta: None,
         message: format!(
             "The MCP server {} asks:\n\n{}",
-            visible_line(&question.server),
-            quoted(&question.message)
+            sanitize_line(&question.server),
+            quote_block(&question.message)
         ),
         requested_schema,
     };

@@ -67,7 +67,7 @@ fn question(ask: &LoadRequest, space: &str, copy: &PlannedCopy) -> Ask {
                 "item_id": ask.item_id,
                 "destination": space,
             }),
-            chain: Hash::of(json!(["copy", from, to, hash]).to_string()),
+            chain: Hash::digest(json!(["copy", from, to, hash]).to_string()),
             components: vec![Component {
                 name: item.clone(),
                 hash: hash.to_hex(),

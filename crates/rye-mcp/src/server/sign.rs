@@ -50,7 +50,7 @@ impl Server {
 fn hash(unsigned: &[UnsignedItem]) -> Hash {
     let all = unsigned.iter().map(|it| json!([it.path, it.hash]));
     let all: Vec<_> = all.collect();
-    Hash::of(json!(["sign", all]).to_string())
+    Hash::digest(json!(["sign", all]).to_string())
 }
 
 fn question(ask: &SignRequest, unsigned: &[UnsignedItem]) -> Ask {

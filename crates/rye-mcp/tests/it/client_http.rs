@@ -240,7 +240,7 @@ async fn headers_are_sent_and_their_secrets_are_not_shown() {
     let server = world.configured("x", &config);
     let text = world.fails(&server, "echo").await.to_string();
     assert_eq!(*seen.lock().unwrap(), "open-sesame");
-    assert!(text.contains("no such key: [masked]"), "{text}");
+    assert!(text.contains("no such key: [redacted]"), "{text}");
 }
 
 /// A server whose answers to calls are as long as they say, and come in one of three ways.

@@ -144,7 +144,7 @@ async fn token(
 
 /// The challenge that belongs to a verifier.
 fn proof(verifier: &str) -> String {
-    let hash = lillux::Hash::of(verifier);
+    let hash = lillux::Hash::digest(verifier);
     base64ct::Base64UrlUnpadded::encode_string(hash.as_bytes())
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::support::fault_server;
-use lillux::durable::Existing;
+use lillux::durable::IfExists;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_executor::{Envelope, Executor, Request, Roots, Status};
@@ -29,7 +29,7 @@ impl Signed {
         let (project, user) = (folder.path().join("project"), folder.path().join("user"));
         fs::create_dir_all(project.join(".ai")).unwrap();
         let key = UserKeys::new(&user)
-            .generate("Ada", Existing::Refuse)
+            .generate("Ada", IfExists::Fail)
             .unwrap();
         let supervisor = Arc::new(Supervisor::start().unwrap());
         let pool = Pool::new(&supervisor);
@@ -151,7 +151,7 @@ async fn results_are_mapped_and_failures_have_their_codes() {
     let secret = world.run("secret", json!({})).await;
     let shown = serde_json::to_string(&secret).unwrap();
     assert!(
-        shown.contains("the token is [masked]") && !shown.contains("sesame"),
+        shown.contains("the token is [redacted]") && !shown.contains("sesame"),
         "{shown}"
     );
 }

@@ -75,7 +75,7 @@ impl Opening {
         let is_other = self.is_other();
         let body = self.body.filter(|body| is_other || !body.is_empty())?;
         let body = String::from_utf8_lossy(&body);
-        let body = provider.masks().mask(&body).into_owned();
+        let body = provider.redactor().redact(&body).into_owned();
         let kind = self
             .kind
             .as_deref()

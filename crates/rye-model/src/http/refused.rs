@@ -56,7 +56,7 @@ impl HttpModel {
     /// Redacts and truncates a message: a server may echo what it was sent.
     fn sanitize(&self, message: &str) -> String {
         let message = surrogates::resolve(message);
-        provider_error::short(&self.provider.masks().mask(&message))
+        provider_error::short(&self.provider.redactor().redact(&message))
     }
 
     /// The same for an error within a stream. Adds the address to connection errors.

@@ -116,7 +116,7 @@ async fn non_stream_response_is_reported_and_not_retried() {
                     "application/json",
                     r#"{"error":{"message":"no key sk-secret"}}"#,
                 ),
-                "no key [masked]",
+                "no key [redacted]",
                 false,
             ),
             (

@@ -7,8 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use lillux::durable::{self, Existing, WriteError};
-use lillux::path_policy::{PathPolicy, Private, resolve};
+use lillux::durable::{self, IfExists, WriteError};
+use lillux::path_policy::{PathPolicy, PrivateDirs, resolve};
 use rustix::fs::OFlags;
 use rye_engine::sandbox::{FileInfo, SandboxError};
 
@@ -21,7 +21,7 @@ pub(super) const LONGEST: u64 = 64 * 1024 * 1024;
 pub(super) struct Place {
     pub(super) shown: String,
     pub(super) path: PathBuf,
-    pub(super) private: Arc<Private>,
+    pub(super) private: Arc<PrivateDirs>,
 }
 
 impl Place {
@@ -63,11 +63,11 @@ impl Place {
             return Err(unusable(&self.shown, "it is a folder"));
         };
         // From here on the file is reached through this very folder.
-        let folder = PathPolicy::create_folder(above).map_err(|error| self.wrong(&error))?;
+        let folder = PathPolicy::create_dir(above).map_err(|error| self.wrong(&error))?;
         let path = folder.join(name);
         match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let written = durable::write(&path, bytes, 0o666, Existing::Replace);
+                let written = durable::write(&path, bytes, 0o666, IfExists::Replace);
                 written.map_err(|error| self.not_written(error))
             }
             _ => self.overwrite(real, &path, bytes),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use lillux::path_policy::{Class, Protected};
+use lillux::path_policy::{PathClass, ProtectedPaths};
 use lillux::process::{Handle, Supervisor};
 use rye_engine::sandbox::{Exec, ExecObserver, ExecOutput, Sandbox, SandboxError, WalkOptions};
 use rye_sandbox::{Local, Virtual};
@@ -319,7 +319,7 @@ async fn the_local_one_refuses_private_directories_by_every_way_to_them() {
     symlink("../user/keys", work.join("keys")).unwrap();
     symlink("../../user", work.join("sub/up")).unwrap();
     std::fs::hard_link(keys.join("key"), work.join("hard")).unwrap();
-    let protected = Protected {
+    let protected = ProtectedPaths {
         private: vec![keys.clone()],
         homes: Vec::new(),
     };
@@ -354,7 +354,7 @@ async fn the_local_one_refuses_private_directories_by_every_way_to_them() {
         };
         let refused = sandbox.exec(exec, &Ear::default()).await;
         assert_eq!(refused, Err(private.clone()));
-        assert_eq!(sandbox.resolve_path(path).await.class, Class::Private);
+        assert_eq!(sandbox.resolve_path(path).await.class, PathClass::Private);
     }
     // What is above a private directory is neither removed nor searched through it.
     assert!(sandbox.rm("../user").await.is_err());
@@ -412,7 +412,7 @@ async fn a_local_program_and_all_that_it_started_end_when_nobody_waits() {
     let command = "trap '' TERM; (setsid sh -c 'echo $$; exec sleep 300' &); sleep 300";
     let both = async {
         let (process, child) = ear.both().await;
-        let child = Handle::of_running(child.trim().parse().unwrap());
+        let child = Handle::from_pid(child.trim().parse().unwrap());
         [process.parse().unwrap(), child.unwrap()]
     };
     let handles: [Handle; 2] = tokio::select! {

@@ -59,7 +59,7 @@ fn what_a_host_had_started_ends_when_it_is_killed() {
         if let Some(process) = line.strip_prefix("process ") {
             handles.push(process.parse().unwrap());
         } else if let Some(child) = line.strip_prefix("child ") {
-            handles.push(Handle::of_running(child.parse().unwrap()).unwrap());
+            handles.push(Handle::from_pid(child.parse().unwrap()).unwrap());
         }
         if handles.len() == 2 {
             break;

@@ -86,7 +86,7 @@ impl Holder {
         let host = fs::read_to_string("/proc/sys/kernel/hostname");
         let host = host.map_err(|error| unknown(&error))?.trim().to_owned();
         let pid = i32::try_from(std::process::id()).map_err(|error| unknown(&error))?;
-        let handle = Handle::of_running(pid).map_err(|error| unknown(&error))?;
+        let handle = Handle::from_pid(pid).map_err(|error| unknown(&error))?;
         let room = fs::read_link("/proc/self/ns/pid");
         let room = room.map_err(|error| unknown(&error))?;
         Ok(Self {

@@ -5,13 +5,13 @@ use rye_engine::blob::BlobStore;
 use rye_store::{FileBlobs, MemoryBlobs};
 
 async fn keeps(store: &dyn BlobStore) {
-    let missing = Hash::of(b"missing");
+    let missing = Hash::digest(b"missing");
     assert_eq!(store.get(&missing).await, Ok(None));
     assert_eq!(store.contains(&missing).await, Ok(false));
     let long = vec![7; 300_000];
     for bytes in [b"".as_slice(), b"a", b"\xff\0", &long, b"a"] {
         let hash = store.put(bytes.to_vec()).await.unwrap();
-        assert_eq!(hash, Hash::of(bytes));
+        assert_eq!(hash, Hash::digest(bytes));
         assert_eq!(store.get(&hash).await.unwrap().as_deref(), Some(bytes));
         assert_eq!(store.contains(&hash).await, Ok(true));
     }
@@ -30,7 +30,7 @@ async fn nothing_is_made_before_there_is_something_to_keep() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("blobs");
     let store = FileBlobs::new(&root);
-    assert_eq!(store.get(&Hash::of(b"a")).await, Ok(None));
+    assert_eq!(store.get(&Hash::digest(b"a")).await, Ok(None));
     assert!(!root.exists());
     let hash = store.put(b"a".to_vec()).await.unwrap();
     // Another process finds it.

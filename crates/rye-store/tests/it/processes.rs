@@ -73,7 +73,7 @@ impl Second {
         let pid = self.child.id();
         let children = format!("/proc/{pid}/task/{pid}/children");
         let children = std::fs::read_to_string(children).unwrap();
-        Handle::of_running(children.trim().parse().unwrap()).unwrap()
+        Handle::from_pid(children.trim().parse().unwrap()).unwrap()
     }
 
     fn kill(&mut self) {

@@ -176,7 +176,7 @@ fn write_metrics(engine: &Engine) -> Result<(), Failure> {
         Path::new(&file),
         text.as_bytes(),
         0o644,
-        durable::Existing::Replace,
+        durable::IfExists::Replace,
     )?;
     Ok(())
 }
@@ -198,7 +198,7 @@ pub(crate) fn database(context: &Context) -> Result<PathBuf, Failure> {
         let message = "no state directory: HOME is not set";
         Failure::usage(message).hint("export RYE_STATE_DIR=/path/to/state")
     })?;
-    durable::create_folder(&state.value, 0o700)
+    durable::create_dir(&state.value, 0o700)
         .map_err(|error| Failure::from(error).hint(UNWRITABLE_STATE))?;
     Ok(state.value.join("sessions.db"))
 }

@@ -40,7 +40,10 @@ pub(crate) fn describe_decision(gate: &Gate) -> Option<String> {
         GateStatus::Expired { at } => ("expired".to_owned(), *at),
     };
     let seconds = i64::try_from(at.0 / 1000).unwrap_or_default();
-    Some(format!("{outcome}, {}", lillux::time::seconds(seconds)))
+    Some(format!(
+        "{outcome}, {}",
+        lillux::time::format_rfc3339(seconds)
+    ))
 }
 
 fn message_line(message: &Message) -> String {

@@ -60,11 +60,11 @@ impl From<KeyError> for Failure {
         let failure = match error {
             KeyError::Path(error) => error.into(),
             KeyError::Missing(_) => Self::failed("not_found", error),
-            KeyError::OpenFile { .. } | KeyError::OpenFolder { .. } => {
+            KeyError::InsecureFile { .. } | KeyError::InsecureDirectory { .. } => {
                 Self::new(Exit::Permission, "permission", error)
             }
             KeyError::Exists(_) => Self::failed("exists", error),
-            KeyError::NoRandomness(_) => Self::failed("no_randomness", error),
+            KeyError::Randomness(_) => Self::failed("no_randomness", error),
             _ => Self::failed("bad_key", error),
         };
         failure.maybe_hint(hint)

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use lillux::durable::BeneathError;
+use lillux::durable::CreateDirError;
 use lillux::{PathError, shell_word};
 use rye_items::Excerpt;
 use serde_json::{Value, json};
@@ -176,12 +176,12 @@ impl Failure {
     }
 }
 
-impl From<BeneathError> for Failure {
-    fn from(error: BeneathError) -> Self {
+impl From<CreateDirError> for Failure {
+    fn from(error: CreateDirError) -> Self {
         let hint = error.hint();
         match error {
-            BeneathError::Path(error) => error.into(),
-            link @ BeneathError::Leaves { .. } => {
+            CreateDirError::Path(error) => error.into(),
+            link @ CreateDirError::LinkLeavesRoot { .. } => {
                 Self::new(Exit::Integrity, "leaves_project", link).maybe_hint(hint)
             }
         }

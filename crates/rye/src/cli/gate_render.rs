@@ -4,7 +4,7 @@
 //! wrapped behind a broken bar (`┊`), because a line wrapped by the terminal could look like a
 //! new one.
 
-use lillux::{visible, visible_line};
+use lillux::{sanitize, sanitize_line};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::page::{BOLD, paint};
@@ -17,9 +17,9 @@ const MIN_WIDTH: usize = 20;
 
 /// The title and body of a gate, wrapped to the width of the terminal.
 pub(crate) fn lines(title: &str, body: &str, width: Option<usize>) -> Vec<String> {
-    let title = wrap("", &visible_line(title), width).into_iter();
+    let title = wrap("", &sanitize_line(title), width).into_iter();
     let mut lines: Vec<_> = title.map(|line| paint(BOLD, line).to_string()).collect();
-    for line in visible(body).trim_end().lines() {
+    for line in sanitize(body).trim_end().lines() {
         lines.extend(wrap(INDENT, line, width));
     }
     lines

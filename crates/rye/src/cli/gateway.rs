@@ -254,7 +254,7 @@ impl Gateway for ItemGateway {
         let unsigned = unsigned.map(|it| UnsignedItem {
             item: it.item,
             path: it.path,
-            hash: Hash::of(&it.content),
+            hash: Hash::digest(&it.content),
             text: String::from_utf8_lossy(&it.content).into_owned(),
         });
         Ok(unsigned.collect())

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use lillux::process::Supervisor;
-use lillux::quoted;
+use lillux::quote_block;
 use rye_mcp::client::{Elicitation, ElicitationHandler, ElicitationReply, Pool};
 use serde_json::{Map, Number, Value};
 
@@ -45,7 +45,7 @@ impl ElicitationHandler for Terminal {
 fn fill_form(printer: Printer, question: &Elicitation) -> ElicitationReply {
     let title = format!("MCP server {} asks:", question.server);
     let width = Printer::stderr_width();
-    let lines = gate_render::lines(&title, &quoted(&question.message), width);
+    let lines = gate_render::lines(&title, &quote_block(&question.message), width);
     printer.print_stderr(&format!("{}\n", lines.join("\n")));
     match printer.confirm("Answer?") {
         Ok(Some(true)) => {}

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use lillux::At as _;
+use lillux::PathContext as _;
 use rye_items::{Space, Spaces};
 
 use super::file::ConfigFile;

@@ -206,7 +206,7 @@ fn nothing_secret_is_ever_written_or_printed() {
     let shown = checked(env.run(&["session", "show", session, "--json"]));
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(
-        shown.matches("[masked]").count() >= LEAKING.len(),
+        shown.matches("[redacted]").count() >= LEAKING.len(),
         "{shown}"
     );
     assert!(!shown.contains("needs a credential"), "{shown}");
@@ -230,9 +230,9 @@ fn nothing_secret_is_ever_written_or_printed() {
         "scripted:more.yaml",
     ];
     let said = checked(env.run(&again));
-    // The last call was of the session's own credential, which was found and is masked.
+    // The last call was of the session's own credential, which was found and is redacted.
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    assert_eq!(said.trim(), "it said [masked]");
+    assert_eq!(said.trim(), "it said [redacted]");
     let refused = checked(env.run(&[
         "prompt",
         "hello",
@@ -242,7 +242,7 @@ fn nothing_secret_is_ever_written_or_printed() {
         "local/x",
     ]));
     let told = String::from_utf8_lossy(&refused.stderr);
-    assert!(told.contains("wrong key: Bearer [masked]"), "{told}");
+    assert!(told.contains("wrong key: Bearer [redacted]"), "{told}");
     assert!(
         refusing
             .requests()
@@ -262,7 +262,7 @@ fn nothing_secret_is_ever_written_or_printed() {
         checked(env.run(args));
     }
     // What the executor puts into a call does not come back out of it.
-    assert!(shown.contains("it is [masked]"), "{shown}");
+    assert!(shown.contains("it is [redacted]"), "{shown}");
     // It was in the file that is theirs.
     std::fs::remove_file(env.path("project/.env")).unwrap();
     let mut searched = 0;
@@ -273,7 +273,7 @@ fn nothing_secret_is_ever_written_or_printed() {
 }
 
 #[test]
-fn what_nobody_asked_for_yet_is_masked_too() {
+fn what_nobody_asked_for_yet_is_redacted_too() {
     let env = TestEnv::new();
     assert!(env.run(&["init"]).status.success());
     let secret = "nobody-asked-for-it";
@@ -293,20 +293,20 @@ fn what_nobody_asked_for_yet_is_masked_too() {
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(
-        said.contains("[masked]") && !said.contains(secret),
+        said.contains("[redacted]") && !said.contains(secret),
         "{said}"
     );
 }
 
-/// A model that writes back what it read does not write the mask in the secret's place.
+/// A model that writes back what it read does not write the placeholder in the secret's place.
 #[test]
 fn a_mask_is_not_written_over_a_secret() {
     let env = TestEnv::new();
     assert!(env.run(&["init"]).status.success());
     let file = "PORT=80\nAPI_KEY=nobody-else-has-it\n";
     env.write("project/.env", file);
-    let write = r#"{ path: .env, content: "PORT=81\nAPI_KEY=[masked]\n" }"#;
-    let edit = r#"{ path: .env, old: "80\nAPI_KEY=[masked]", new: "81\nAPI_KEY=[masked]" }"#;
+    let write = r#"{ path: .env, content: "PORT=81\nAPI_KEY=[redacted]\n" }"#;
+    let edit = r#"{ path: .env, old: "80\nAPI_KEY=[redacted]", new: "81\nAPI_KEY=[redacted]" }"#;
     let part = "{ path: .env, old: PORT=80, new: PORT=81 }";
     for (tool, args, says, changed) in [
         ("write", write, "the secret would be lost", false),

@@ -33,7 +33,7 @@ const CASES: &[Case] = &[
         args: &[],
         exit: 1,
         words: &[
-            "Incorrect API key provided: [masked]",
+            "Incorrect API key provided: [redacted]",
             "variable SOME_API_KEY",
         ],
     },
@@ -89,7 +89,7 @@ const CASES: &[Case] = &[
         },
         args: &[],
         exit: 1,
-        words: &["no such key: [masked]"],
+        words: &["no such key: [redacted]"],
     },
     Case {
         what: "tool calls without end",

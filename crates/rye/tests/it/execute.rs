@@ -43,7 +43,7 @@ fn a_program_that_was_changed_is_refused_as_what_was_changed_is() {
     let tool = format!(
         "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/rust/runtime\n\
          config:\n  binary: ./prog\n  sha256: {}\n",
-        lillux::Hash::of(text).to_hex()
+        lillux::Hash::digest(text).to_hex()
     );
     env.write("project/.ai/tools/it.yaml", &tool);
     assert!(env.run(&["sign", "it"]).status.success());

@@ -64,7 +64,7 @@ fn until(env: &TestEnv, state: &str) -> String {
             return run["id"].as_str().unwrap().to_owned();
         }
         let graphs = env.path("project/.ai/state/graphs");
-        let _ = lillux::watch::paths(&[graphs], Some(Duration::from_millis(50)));
+        let _ = lillux::watch::wait_for_change(&[graphs], Some(Duration::from_millis(50)));
     }
     panic!("no run is {state}: {}", newest(env));
 }

@@ -173,7 +173,7 @@ fn user_can_refuse_signatures_that_are_bound_to_no_file() {
     let key = lillux::keys::SigningKey::read(&private).unwrap();
     let signed = env.read("project/.ai/tools/hello.py");
     let content = signed.split_once('\n').unwrap().1;
-    let hash = lillux::Hash::of(content);
+    let hash = lillux::Hash::digest(content);
     let (signature, fingerprint) = (key.sign(&hash), key.public().fingerprint());
     let line = format!("# rye:signed:2026-04-10T03:28:17Z:{hash}:{signature}:{fingerprint}");
     env.write("project/.ai/tools/hello.py", &format!("{line}\n{content}"));

@@ -205,7 +205,7 @@ fn secrets_go_to_the_vault_and_are_opened_for_the_server_alone() {
     ];
     let output = env.feed(&args, b"open-sesame\n");
     let all = told("rye mcp add s --secret API_KEY -- …", &output);
-    assert!(all.contains("the key is [masked]"), "{all}");
+    assert!(all.contains("the key is [redacted]"), "{all}");
     assert!(!all.contains("sesame"), "{all}");
     let item = env.read("project/.ai/tools/mcp/servers/s.yaml");
     assert!(

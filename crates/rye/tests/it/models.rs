@@ -114,7 +114,7 @@ fn a_test_says_how_it_went() {
     let words = stderr(&wrong);
     assert_eq!(wrong.status.code(), Some(1));
     assert!(
-        words.contains("Incorrect API key provided: [masked]"),
+        words.contains("Incorrect API key provided: [redacted]"),
         "{words}"
     );
     assert!(words.contains("variable SOME_API_KEY"), "{words}");

@@ -86,10 +86,10 @@ fn a_run_that_is_cancelled_ends_with_all_it_started() {
     let lookup = [env.path("project")];
     // The tool says in a file that it has begun.
     while !env.path("project/pid").exists() {
-        lillux::watch::paths(&lookup, Some(Duration::from_millis(200))).ok();
+        lillux::watch::wait_for_change(&lookup, Some(Duration::from_millis(200))).ok();
     }
     let sleeper: i32 = env.read("project/pid").trim().parse().unwrap();
-    let sleeper = Handle::of_running(sleeper).unwrap();
+    let sleeper = Handle::from_pid(sleeper).unwrap();
     assert_eq!(state(&env, &id), "running");
     let output = env.run(&["run", "cancel", &id]);
     assert!(output.status.success(), "{output:?}");
@@ -108,7 +108,8 @@ fn a_run_whose_process_is_gone_without_a_result_is_lost() {
     let env = ready();
     let id = start(&env, "endless");
     while !env.path("project/pid").exists() {
-        lillux::watch::paths(&[env.path("project")], Some(Duration::from_millis(200))).ok();
+        lillux::watch::wait_for_change(&[env.path("project")], Some(Duration::from_millis(200)))
+            .ok();
     }
     let text = fs::read_to_string(folder(&env, &id).join("handle")).unwrap();
     let handle: Handle = text.trim().parse().unwrap();
@@ -158,7 +159,8 @@ fn a_run_that_is_over_can_be_removed_and_one_that_is_not_cannot() {
     assert!(folder(&env, &endless).exists());
     // The tool says in a file that it has begun.
     while !env.path("project/pid").exists() {
-        lillux::watch::paths(&[env.path("project")], Some(Duration::from_millis(200))).ok();
+        lillux::watch::wait_for_change(&[env.path("project")], Some(Duration::from_millis(200)))
+            .ok();
     }
     assert!(env.run(&["run", "cancel", &endless]).status.success());
     transcript += &env.transcript(&[
@@ -176,7 +178,8 @@ fn a_cancelled_run_says_when_it_ended() {
     let env = ready();
     let id = start(&env, "endless");
     while !env.path("project/pid").exists() {
-        lillux::watch::paths(&[env.path("project")], Some(Duration::from_millis(200))).ok();
+        lillux::watch::wait_for_change(&[env.path("project")], Some(Duration::from_millis(200)))
+            .ok();
     }
     assert!(env.run(&["run", "cancel", &id]).status.success());
     let document = json(&env.run(&["run", "status", &id, "--json"]));

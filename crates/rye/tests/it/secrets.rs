@@ -74,9 +74,9 @@ fn both(output: &Output) -> String {
 }
 
 /// That a text has no trace of a secret, and that it would have had one.
-fn is_masked(text: &str) {
+fn is_redacted(text: &str) {
     assert!(!text.contains("sesame"), "{text}");
-    assert!(text.contains("[masked]"), "{text}");
+    assert!(text.contains("[redacted]"), "{text}");
 }
 
 /// That no file below a folder has a trace of a secret.
@@ -112,9 +112,9 @@ fn a_secret_of_the_vault_does_not_come_back_from_a_server() {
         &["mcp", "call", "s", "wrong", "--json"],
         &["graph", "run", "flow"],
     ] {
-        is_masked(&both(&env.run(args)));
+        is_redacted(&both(&env.run(args)));
     }
-    is_masked(&ended(
+    is_redacted(&ended(
         &env,
         &env.run(&["execute", "mcp/s/tell", "--async"]),
     ));
@@ -136,7 +136,7 @@ fn a_client_does_not_see_it_either() {
         let text = message.to_string();
         assert!(!text.contains("sesame"), "{text}");
         if message["id"] == id {
-            assert!(text.contains("[masked]"), "{text}");
+            assert!(text.contains("[redacted]"), "{text}");
             break;
         }
     }
@@ -151,13 +151,13 @@ fn what_the_projects_env_calls_a_secret_does_not_come_back_from_a_tool() {
                    printf %s ${DB_PASSWORD%t} >&2; sleep 0.1; echo t >&2";
     let bash = ["execute", "rye/bash/bash", "--command", command];
     let output = both(&env.run(&bash));
-    is_masked(&output);
-    assert!(output.contains("[masked] hello-there short"), "{output}");
+    is_redacted(&output);
+    assert!(output.contains("[redacted] hello-there short"), "{output}");
     assert!(!output.contains("c2VzYW1l"), "{output}");
-    is_masked(&ended(&env, &env.run(&[&bash[..], &["--async"]].concat())));
+    is_redacted(&ended(&env, &env.run(&[&bash[..], &["--async"]].concat())));
     let json =
         json!({ "command": ". ./.env; echo '{\"password\": \"'$DB_PASSWORD'\"}'" }).to_string();
-    is_masked(&both(&env.run(&[
+    is_redacted(&both(&env.run(&[
         "execute",
         "rye/bash/bash",
         "--json",
@@ -182,7 +182,7 @@ fn output_that_is_too_long_is_kept_without_secrets() {
         .find_map(|line| line.trim().strip_prefix("hint: cat "));
     let whole = fs::read_to_string(hint.unwrap()).unwrap();
     assert_eq!(whole.lines().count(), 100_000);
-    assert!(whole.ends_with("line 100000 [masked]\n"));
+    assert!(whole.ends_with("line 100000 [redacted]\n"));
     nowhere_in(&env.path("user"), "sesame");
 }
 

@@ -27,7 +27,7 @@ steps:
 
 fn counted(from: u32, to: u32) -> Hash {
     let numbers: Vec<_> = (from..=to).map(|number| number.to_string()).collect();
-    Hash::of(numbers.join("\n"))
+    Hash::digest(numbers.join("\n"))
 }
 
 fn own() -> Hash {
@@ -72,7 +72,7 @@ fn whole(lines: &[Value]) -> String {
     for line in lines.iter().filter(|line| line.get("end").is_none()) {
         writeln!(text, "{line}").unwrap();
     }
-    let end = serde_json::json!({ "end": { "hash": Hash::of(&text).to_hex() } });
+    let end = serde_json::json!({ "end": { "hash": Hash::digest(&text).to_hex() } });
     format!("{text}{end}\n")
 }
 

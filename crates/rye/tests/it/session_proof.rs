@@ -174,7 +174,7 @@ fn altered_file_is_not_imported_unless_that_is_allowed() {
     let last = lines.pop().unwrap();
     let body = lines.join("\n") + "\n";
     let mut end: Value = serde_json::from_str(&last).unwrap();
-    end["end"]["hash"] = lillux::Hash::of(&body).to_hex().into();
+    end["end"]["hash"] = lillux::Hash::digest(&body).to_hex().into();
     let altered = format!("{body}{end}\n");
     let refused = env.feed(&["session", "import", "-", "--json"], altered.as_bytes());
     assert_eq!(refused.status.code(), Some(3), "{refused:?}");

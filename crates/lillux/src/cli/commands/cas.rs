@@ -292,7 +292,9 @@ impl From<CasError> for Failure {
             CasError::Path(error) => error.into(),
             CasError::NoStore { .. } => Self::new(Exit::Failed, "no_store", message)
                 .hint("check --root; `lillux cas put` makes a store where there is none"),
-            CasError::RootNotFolder { .. } => Self::new(Exit::Failed, "not_a_folder", message),
+            CasError::RootNotDirectory { .. } => {
+                Self::new(Exit::Failed, "not_a_directory", message)
+            }
             CasError::NotFound { .. } => Self::new(Exit::Failed, "not_found", message),
             CasError::Corrupted(_) => Self::new(Exit::Integrity, "corrupted", message)
                 .hint("if you have the content, `lillux cas put` heals the file"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64ct::{Base64, Encoding as _};
 use lillux::cas::Cas;
 use lillux::process::{
-    Captured, Environment, ExecError, Exit as ProcessExit, LaunchError, Output, Overflow,
+    CapturedOutput, Environment, ExecError, Exit as ProcessExit, LaunchError, Output, Overflow,
     Supervisor,
 };
 use serde_json::{Map, Value, json};
@@ -34,14 +34,14 @@ pub(crate) fn run(args: ExecArgs, supervisor: &Supervisor) -> Result<Report, Fai
     }
     // The runtime is built while the command is under way, but not before: the
     // keeper is often waiting for this very processor.
-    let begun = supervisor.begin(command.on_start(|_| {}))?;
-    begun.let_start(Duration::from_millis(100));
+    let running = supervisor.start_command(command.on_start(|_| {}))?;
+    running.wait_for_start(Duration::from_millis(100));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build()
         .map_err(|e| Failure::new(Exit::Failed, "runtime", e))?;
-    let output = runtime.block_on(begun.finish());
+    let output = runtime.block_on(running.finish());
     // This process is about to end: nobody needs to tidy up.
     std::mem::forget(runtime);
     Ok(report(&output?))
@@ -99,7 +99,7 @@ fn report(output: &Output) -> Report {
 
 /// The stream as text; beside it, only where they say something more, the
 /// bytes themselves and what became of those beyond the limit.
-fn describe_stream(fields: &mut Map<String, Value>, name: &str, captured: &Captured) {
+fn describe_stream(fields: &mut Map<String, Value>, name: &str, captured: &CapturedOutput) {
     fields.insert(name.into(), json!(captured.text()));
     if std::str::from_utf8(&captured.bytes).is_err() {
         let encoded = Base64::encode_string(&captured.bytes);
@@ -120,7 +120,7 @@ impl From<ExecError> for Failure {
     fn from(error: ExecError) -> Self {
         match error {
             ExecError::Launch(error) => error.into(),
-            ExecError::Keeper(_) => Self::new(Exit::Failed, "keeper", error),
+            ExecError::Supervision(_) => Self::new(Exit::Failed, "supervision", error),
             ExecError::Io(_) => Self::new(Exit::Failed, "io", error),
         }
     }
@@ -138,11 +138,11 @@ impl From<LaunchError> for Failure {
             LaunchError::TooLong { .. } => Self::new(Exit::Failed, "too_long", message),
             LaunchError::Cwd { source, .. } => from_io("cwd", &source, message),
             LaunchError::Program { source, program } => {
-                let is_dir = std::path::Path::new(&program).is_dir();
+                let is_folder = std::path::Path::new(&program).is_dir();
                 let failure = from_io("program", &source, message);
                 match source.raw_os_error() {
                     Some(libc::ENOEXEC) => failure.hint("a script needs a first line such as `#!/bin/sh`, or run it with --cmd sh --arg FILE"),
-                    Some(libc::EACCES) if is_dir => failure.hint("it is a folder"),
+                    Some(libc::EACCES) if is_folder => failure.hint("it is a folder"),
                     Some(libc::EACCES) => failure.hint("is it executable? `chmod +x FILE`"),
                     _ => failure,
                 }

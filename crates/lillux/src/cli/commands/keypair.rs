@@ -1,7 +1,7 @@
 //! `lillux keypair`
 
 use lillux::envelope::OpeningKey;
-use lillux::keys::{Existing, Fingerprint, KeyError, PairFiles, SigningKey};
+use lillux::keys::{Fingerprint, IfExists, KeyError, KeyPairFiles, SigningKey};
 use serde_json::json;
 
 use crate::cli::args::{KeyKind, KeypairArgs};
@@ -9,9 +9,9 @@ use crate::cli::report::{Failure, Report};
 
 pub(crate) fn run(args: &KeypairArgs) -> Result<Report, Failure> {
     let existing = if args.force {
-        Existing::Replace
+        IfExists::Replace
     } else {
-        Existing::Refuse
+        IfExists::Fail
     };
     let (kind, fingerprint, files) = match args.kind {
         KeyKind::Signing => signing(args, existing)?,
@@ -25,15 +25,15 @@ pub(crate) fn run(args: &KeypairArgs) -> Result<Report, Failure> {
     })))
 }
 
-type Pair = (&'static str, Fingerprint, PairFiles);
+type Pair = (&'static str, Fingerprint, KeyPairFiles);
 
-fn signing(args: &KeypairArgs, existing: Existing) -> Result<Pair, KeyError> {
+fn signing(args: &KeypairArgs, existing: IfExists) -> Result<Pair, KeyError> {
     let key = SigningKey::generate()?;
     let files = key.write_pair(&args.dir, existing)?;
     Ok(("signing", key.public().fingerprint(), files))
 }
 
-fn sealing(args: &KeypairArgs, existing: Existing) -> Result<Pair, KeyError> {
+fn sealing(args: &KeypairArgs, existing: IfExists) -> Result<Pair, KeyError> {
     let key = OpeningKey::generate()?;
     let files = key.write_pair(&args.dir, existing)?;
     Ok(("sealing", key.public().fingerprint(), files))

@@ -1,6 +1,6 @@
 //! `lillux kill`
 
-use lillux::process::{Handle, HandleError, Killed};
+use lillux::process::{Handle, HandleError, KillOutcome};
 use serde_json::json;
 
 use crate::cli::args::{KillArgs, Target};
@@ -9,9 +9,9 @@ use crate::cli::report::{Failure, Report};
 pub(crate) fn run(args: KillArgs) -> Result<Report, Failure> {
     let (pid, method) = match args.pid {
         Target::Handle(handle) => (handle.pid(), handle.kill(args.grace)?),
-        Target::Pid(pid) => match Handle::of_running(pid) {
+        Target::Pid(pid) => match Handle::from_pid(pid) {
             Ok(handle) => (pid, handle.kill(args.grace)?),
-            Err(HandleError::NoProcess(_)) => (pid, Killed::AlreadyDead),
+            Err(HandleError::NoProcess(_)) => (pid, KillOutcome::AlreadyDead),
             Err(error) => return Err(error.into()),
         },
     };

@@ -9,7 +9,7 @@ use crate::cli::report::{Exit, Failure, Report};
 pub(crate) fn run(args: StatusArgs) -> Result<Report, Failure> {
     let (pid, running) = match args.pid {
         Target::Handle(handle) => (handle.pid(), handle.is_alive()?.then_some(handle)),
-        Target::Pid(pid) => match Handle::of_running(pid) {
+        Target::Pid(pid) => match Handle::from_pid(pid) {
             Ok(handle) => (pid, Some(handle)),
             Err(HandleError::NoProcess(_)) => (pid, None),
             Err(error) => return Err(error.into()),
@@ -27,15 +27,15 @@ impl From<HandleError> for Failure {
     fn from(error: HandleError) -> Self {
         let message = error.to_string();
         match error {
-            HandleError::NotAPid(_) | HandleError::NotAHandle(_) => Self::usage(message),
+            HandleError::NotAHandle(_) => Self::usage(message),
             HandleError::NoProcess(_) => Self::new(Exit::Failed, "no_process", message),
-            HandleError::Untouchable(_) => Self::new(Exit::Permission, "untouchable", message),
-            HandleError::Refused { source, .. }
+            HandleError::Protected(_) => Self::new(Exit::Permission, "protected", message),
+            HandleError::Kill { source, .. }
                 if source.kind() == std::io::ErrorKind::PermissionDenied =>
             {
                 Self::new(Exit::Permission, "permission", message)
             }
-            HandleError::Refused { .. } => Self::new(Exit::Failed, "kill", message),
+            HandleError::Kill { .. } => Self::new(Exit::Failed, "kill", message),
             HandleError::Proc(_) => Self::new(Exit::Failed, "proc", message),
         }
     }

@@ -12,7 +12,7 @@ pub(crate) fn run(args: WatchArgs) -> Result<Report, Failure> {
     let happened = if let Some(target) = args.pid {
         let (pid, ended) = match target {
             Target::Handle(handle) => (handle.pid(), handle.wait(timeout)?),
-            Target::Pid(pid) => match Handle::of_running(pid) {
+            Target::Pid(pid) => match Handle::from_pid(pid) {
                 Ok(handle) => (pid, handle.wait(timeout)?),
                 Err(HandleError::NoProcess(_)) => (pid, true),
                 Err(error) => return Err(error.into()),
@@ -20,10 +20,10 @@ pub(crate) fn run(args: WatchArgs) -> Result<Report, Failure> {
         };
         ended.then(|| json!({ "event": "ended", "pid": pid }))
     } else if let (Some(db), Some(thread_id)) = (args.db, args.thread_id) {
-        let status = watch::run(&db, &thread_id, timeout)?;
+        let status = watch::wait_for_run(&db, &thread_id, timeout)?;
         status.map(|status| json!({ "event": "ended", "thread_id": thread_id, "status": status }))
     } else {
-        let change = watch::paths(&args.path, timeout)?;
+        let change = watch::wait_for_change(&args.path, timeout)?;
         change.map(|change| json!({ "event": change.kind, "path": change.path }))
     };
     Ok(match happened {
@@ -40,7 +40,7 @@ fn with_timed_out(mut fields: Value, timed_out: bool) -> Value {
 impl From<WatchError> for Failure {
     fn from(error: WatchError) -> Self {
         match error {
-            WatchError::Nothing => Self::usage(error),
+            WatchError::NoPaths => Self::usage(error),
             WatchError::Path(error) => error.into(),
             WatchError::Io(_) => Self::new(Exit::Failed, "io", error),
         }
@@ -50,7 +50,7 @@ impl From<WatchError> for Failure {
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match error {
-            RunError::Record { .. } => Self::new(Exit::Failed, "record", error),
+            RunError::Database { .. } => Self::new(Exit::Failed, "database", error),
             RunError::NoRun { .. } => Self::new(Exit::Failed, "no_run", error),
             RunError::Watch(error) => error.into(),
         }

@@ -11,13 +11,13 @@ impl From<KeyError> for Failure {
         let failure = match error {
             KeyError::Path(error) => error.into(),
             KeyError::Missing(_) => Self::new(Exit::Failed, "not_found", error),
-            KeyError::OpenFile { .. } | KeyError::OpenFolder { .. } => {
+            KeyError::InsecureFile { .. } | KeyError::InsecureDirectory { .. } => {
                 Self::new(Exit::Permission, "permission", error)
             }
             KeyError::Exists(_) => Self::new(Exit::Failed, "exists", error)
                 .hint("--force replaces the pair; the old private key is then gone for good"),
-            KeyError::NoRandomness(_) => Self::new(Exit::Failed, "no_randomness", error),
-            KeyError::Folder(_)
+            KeyError::Randomness(_) => Self::new(Exit::Failed, "no_randomness", error),
+            KeyError::IsDirectory(_)
             | KeyError::NotAFile(_)
             | KeyError::TooLarge(_)
             | KeyError::Unusable { .. } => Self::new(Exit::Failed, "bad_key", error),
@@ -37,7 +37,7 @@ impl From<SealError> for Failure {
             | SealError::DuplicateRecipient(_)
             | SealError::BadLabel => Self::usage(error),
             SealError::TooLarge => Self::new(Exit::Failed, "too_large", error),
-            SealError::NoRandomness(_) => Self::new(Exit::Failed, "no_randomness", error),
+            SealError::Randomness(_) => Self::new(Exit::Failed, "no_randomness", error),
             SealError::Cipher => Self::new(Exit::Failed, "cipher", error),
         }
     }
@@ -52,7 +52,7 @@ impl From<ParseEnvelopeError> for Failure {
             ParseEnvelopeError::NotJson { .. }
             | ParseEnvelopeError::NoVersion
             | ParseEnvelopeError::Damaged(_)
-            | ParseEnvelopeError::NotAsWritten(_)
+            | ParseEnvelopeError::NotCanonical(_)
             | ParseEnvelopeError::TooLarge => Self::new(Exit::Integrity, "bad_envelope", error),
         }
     }
@@ -63,7 +63,7 @@ impl From<OpenError> for Failure {
         let code = match error {
             OpenError::NotARecipient { .. } => "not_a_recipient",
             OpenError::Changed => "bad_envelope",
-            OpenError::OtherLabel { .. } => "other_label",
+            OpenError::LabelMismatch { .. } => "label_mismatch",
         };
         Self::new(Exit::Integrity, code, error)
     }

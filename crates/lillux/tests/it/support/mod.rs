@@ -35,7 +35,7 @@ pub(crate) fn marked(mark: &str) -> Vec<Handle> {
             continue;
         };
         if (holds("environ") || holds("cmdline"))
-            && let Ok(handle) = Handle::of_running(pid)
+            && let Ok(handle) = Handle::from_pid(pid)
         {
             found.push(handle);
         }

@@ -1,7 +1,7 @@
 //! What a server answered, as data.
 
 use lillux::cas::Cas;
-use lillux::process::{Capture, Captured};
+use lillux::process::{CapturedOutput, OutputCapture};
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::{Map, Value, json};
@@ -26,10 +26,10 @@ pub(super) async fn read(
 ) -> Result<CallOutcome, CallFailure> {
     let status = response.status();
     let headers = response.headers().clone();
-    let mut capture = Capture::new(limit, spill.clone());
+    let mut capture = OutputCapture::new(limit, spill.clone());
     loop {
         match response.chunk().await {
-            Ok(Some(bytes)) => capture.take(&bytes).await,
+            Ok(Some(bytes)) => capture.push(&bytes).await,
             Ok(None) => break,
             Err(error) => {
                 let why = format!("the answer broke off: {}", causes(error));
@@ -58,7 +58,11 @@ pub(super) async fn read(
 }
 
 /// What is not text is kept whole elsewhere: as text it is not what was sent.
-async fn note_binary(metadata: &mut Map<String, Value>, captured: &Captured, spill: Option<Cas>) {
+async fn note_binary(
+    metadata: &mut Map<String, Value>,
+    captured: &CapturedOutput,
+    spill: Option<Cas>,
+) {
     metadata.insert("body_binary".into(), json!(true));
     metadata.insert("body_bytes".into(), json!(captured.total));
     let Some(store) = spill else {
@@ -86,7 +90,7 @@ fn listed(headers: &HeaderMap) -> Value {
 }
 
 /// JSON where the answer says that it is, and is; else text.
-fn body(headers: &HeaderMap, captured: &Captured) -> Value {
+fn body(headers: &HeaderMap, captured: &CapturedOutput) -> Value {
     let kind = headers.get(CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();

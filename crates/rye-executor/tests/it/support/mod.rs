@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, LazyLock};
 
-use lillux::durable::Existing;
+use lillux::durable::IfExists;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_executor::{Envelope, ErrorInfo, Executor, Request, Roots, Status, dependency_scopes};
@@ -38,7 +38,7 @@ impl World {
         let user = folder.path().join("user");
         fs::create_dir_all(project.join(".ai")).unwrap();
         let key = UserKeys::new(&user)
-            .generate("Ada", Existing::Refuse)
+            .generate("Ada", IfExists::Fail)
             .unwrap();
         let roots = Roots {
             user: Some(user),

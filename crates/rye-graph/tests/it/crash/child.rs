@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use lillux::durable::Existing;
+use lillux::durable::IfExists;
 use lillux::keys::{PublicKey, SigningKey};
 use rye_executor::RunContext;
 use rye_graph::{
@@ -165,8 +165,7 @@ fn key(folder: &Path) -> SigningKey {
         |_| {
             let key = SigningKey::generate().unwrap();
             // Whole or not at all: who makes it may be killed as well.
-            lillux::durable::write(&path, key.to_pem().as_bytes(), 0o600, Existing::Refuse)
-                .unwrap();
+            lillux::durable::write(&path, key.to_pem().as_bytes(), 0o600, IfExists::Fail).unwrap();
             key
         },
         |pem| SigningKey::from_pem(pem).unwrap(),

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lillux::durable::Existing;
+use lillux::durable::IfExists;
 use lillux::envelope::Secret;
 use lillux::keys::{PublicKey, SigningKey};
 use lillux::process::Supervisor;
@@ -58,7 +58,7 @@ fn vault(folder: &Path) -> Vault {
 /// Makes it, with a key that signs.
 pub(crate) fn make(folder: &Path) {
     let key = UserKeys::new(&user(folder))
-        .generate("Ada", Existing::Refuse)
+        .generate("Ada", IfExists::Fail)
         .unwrap();
     let log = folder.join(LOG);
     let log = log.display();

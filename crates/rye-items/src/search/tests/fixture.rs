@@ -114,7 +114,7 @@ pub(super) struct Lines {
 
 impl Reader for Lines {
     fn version(&self) -> Hash {
-        Hash::of(format!("lines {}", self.version))
+        Hash::digest(format!("lines {}", self.version))
     }
 
     fn identify(&self, kind: ItemKind, path: &str) -> Option<ItemId> {

@@ -51,7 +51,7 @@ proptest! {
         }
         let spaces = fixture.spaces();
         let roots: Vec<_> = spaces.roots().collect();
-        let key = Hash::of("key");
+        let key = Hash::digest("key");
         let mut bytes = segment(&key).bytes().to_vec();
         for (place, value) in changes {
             let place = HEADER_LEN + place.index(bytes.len() - HEADER_LEN);

@@ -18,8 +18,8 @@ fn form() -> SignatureFormat {
 
 fn seen(text: &str) -> CachedVerification {
     CachedVerification {
-        hash: Hash::of(text),
-        key: Hash::of("key"),
+        hash: Hash::digest(text),
+        key: Hash::digest("key"),
         coverage: Coverage::Whole,
     }
 }

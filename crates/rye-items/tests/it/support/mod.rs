@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lillux::durable::Existing;
+use lillux::durable::IfExists;
 use lillux::keys::SigningKey;
 use rye_items::{ItemError, Library, Options, SYSTEM, UserKeys};
 use tempfile::TempDir;
@@ -21,7 +21,7 @@ impl Home {
             fs::create_dir_all(folder.path().join(space).join(".ai")).unwrap();
         }
         let keys = UserKeys::new(&folder.path().join("user"));
-        let key = keys.generate("Ada", Existing::Refuse).unwrap();
+        let key = keys.generate("Ada", IfExists::Fail).unwrap();
         Self { folder, key }
     }
 

@@ -42,7 +42,7 @@ impl Connector {
         // Who gives a token by hand is not logged in for.
         let has_own = headers.contains_key(&http::header::AUTHORIZATION);
         let config = config.custom_headers(headers);
-        let tokens = Tokens::of(server, &values.url, heard.masks()).filter(|_| !has_own);
+        let tokens = Tokens::of(server, &values.url, heard.redactor()).filter(|_| !has_own);
         let manager = match &tokens {
             Some(tokens) => tokens.manager().await,
             None => Ok(None),
@@ -88,7 +88,7 @@ fn tokens(server: &ServerSpec, values: &Values) -> Result<Tokens, ClientError> {
     if values.url.is_empty() {
         return Err(wrong("nobody logs in to a process of this machine"));
     }
-    let tokens = Tokens::of(server, &values.url, &values.masks);
+    let tokens = Tokens::of(server, &values.url, &values.redactor);
     tokens.ok_or_else(|| wrong("there is no user space, so there is no vault for tokens"))
 }
 
@@ -102,7 +102,7 @@ async fn converse(
     asks: &Asks,
 ) -> Result<Connection, Attempt> {
     let transport = StreamableHttpClientTransport::with_client(http, config);
-    let client = Arc::new(Client::new(&server.id, asks, heard.masks()));
+    let client = Arc::new(Client::new(&server.id, asks, heard.redactor()));
     let closing = CancellationToken::new();
     let served = serve_client_with_lifecycle_and_ct(
         Arc::clone(&client),
@@ -133,7 +133,7 @@ async fn converse(
         ClientInitializeError::TransportError { error, .. } => transport_words(error),
         error => words(error),
     };
-    let words = heard.masks().mask(&words).into_owned();
+    let words = heard.redactor().redact(&words).into_owned();
     Err(Attempt::Failed(match error {
         ClientInitializeError::TransportError { .. }
         | ClientInitializeError::ConnectionClosed(_) => ClientErrorKind::Unreachable(words),

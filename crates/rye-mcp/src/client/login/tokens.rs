@@ -16,7 +16,7 @@ use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, CredentialRefreshGuard,
     CredentialStore, OAuthClientConfig, OAuthTokenResponse, StoredCredentials,
 };
-use rye_executor::redact::Masks;
+use rye_executor::redact::Redactor;
 use rye_items::Space;
 use rye_items::vault::{SecretName, Vault, VaultError};
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ struct Kept {
     vault: Vault,
     name: SecretName,
     url: String,
-    masks: Masks,
+    redactor: Redactor,
     registered: Mutex<Option<Registered>>,
 }
 
@@ -57,26 +57,30 @@ type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T, AuthError>> + Send + '
 
 impl Tokens {
     /// Those of a server at an address; none where there is no vault.
-    pub(in crate::client) fn of(server: &ServerSpec, url: &str, masks: &Masks) -> Option<Self> {
+    pub(in crate::client) fn of(
+        server: &ServerSpec,
+        url: &str,
+        redactor: &Redactor,
+    ) -> Option<Self> {
         let word = server.id.rsplit('/').next().unwrap_or(&server.id);
-        let hash = Hash::of(url).to_hex();
+        let hash = Hash::digest(url).to_hex();
         Some(Self(Arc::new(Kept {
             vault: server.vault.clone()?,
             name: secret_name(word, &format!("OAUTH_{}", &hash[..8]))?,
             url: url.to_owned(),
-            masks: masks.clone(),
+            redactor: redactor.clone(),
             registered: Mutex::default(),
         })))
     }
 
-    pub(in crate::client) fn masks(&self) -> &Masks {
-        &self.0.masks
+    pub(in crate::client) fn redactor(&self) -> &Redactor {
+        &self.0.redactor
     }
 
     /// As what we are known from now on.
     pub(in crate::client) fn register(&self, registered: Registered) {
         if let Some(secret) = &registered.client_secret {
-            self.0.masks.add(secret);
+            self.0.redactor.add(secret);
         }
         *self.registered() = Some(registered);
     }
@@ -141,17 +145,17 @@ impl Tokens {
             .as_ref()
             .and_then(|it| it.credentials.token_response.as_ref())
         {
-            self.mask(tokens);
+            self.redact(tokens);
         }
         Ok(record)
     }
 
     /// Nobody is to see them, whatever the server says.
-    fn mask(&self, tokens: &OAuthTokenResponse) {
+    fn redact(&self, tokens: &OAuthTokenResponse) {
         let tokens = serde_json::to_value(tokens).unwrap_or_default();
         for key in ["access_token", "refresh_token", "id_token"] {
             if let Some(token) = tokens.get(key).and_then(serde_json::Value::as_str) {
-                self.0.masks.add(token);
+                self.0.redactor.add(token);
             }
         }
     }
@@ -163,7 +167,7 @@ impl Tokens {
 
     fn write(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
         if let Some(tokens) = &credentials.token_response {
-            self.mask(tokens);
+            self.redact(tokens);
         }
         let registered = self.registered().clone();
         let record = Record {

@@ -22,7 +22,7 @@ impl BearerTokens {
     pub fn parse(text: &str) -> Self {
         let lines = text.lines().map(str::trim);
         let tokens = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-        Self(tokens.map(Hash::of).collect())
+        Self(tokens.map(Hash::digest).collect())
     }
 
     /// Whether there are none, so that anybody may call.
@@ -31,7 +31,7 @@ impl BearerTokens {
     }
 
     fn has(&self, token: &str) -> bool {
-        self.0.contains(&Hash::of(token))
+        self.0.contains(&Hash::digest(token))
     }
 }
 

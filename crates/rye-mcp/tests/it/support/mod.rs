@@ -54,7 +54,7 @@ impl World {
     pub(crate) fn configured(&self, name: &str, config: &Value) -> ServerSpec {
         ServerSpec {
             id: format!("mcp/servers/{name}"),
-            hash: Hash::of(config.to_string()),
+            hash: Hash::digest(config.to_string()),
             config: ServerConfig::parse(config).unwrap(),
             project: self.path().to_owned(),
             environment: std::env::vars().collect::<BTreeMap<_, _>>(),

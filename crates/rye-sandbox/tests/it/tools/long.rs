@@ -20,7 +20,7 @@ fn numbers(range: std::ops::RangeInclusive<u32>) -> Vec<String> {
 #[tokio::test]
 async fn what_a_command_printed_can_be_read_on() {
     let whole = numbers(1..=50_000).join("\n") + "\n[stderr]\nend\n[exit code 3]";
-    let hash = Hash::of(&whole);
+    let hash = Hash::digest(&whole);
     for (sandbox, _folder) in each() {
         let command = "seq 1 50000; echo end >&2; exit 3";
         let blob = format!("blob:{hash}");
@@ -95,7 +95,7 @@ fn talk() -> String {
 
 #[tokio::test]
 async fn what_any_tool_says_can_be_read_on() {
-    let (whole, hash) = (talk(), Hash::of(talk()));
+    let (whole, hash) = (talk(), Hash::digest(talk()));
     for has_blobs in [true, false] {
         let path = format!("blob:{hash}");
         let script = script(&[

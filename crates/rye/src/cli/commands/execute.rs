@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lillux::path_policy::Protected;
-use lillux::process::{Ask, Asks, Supervisor};
+use lillux::path_policy::ProtectedPaths;
+use lillux::process::{ShutdownSignal, ShutdownSignals, Supervisor};
 use rye_executor::{Envelope, ExecuteError, Executor, OutputListener, Request, Roots, Trace};
 use rye_graph::{RunOptions, StateGraph};
 use rye_host::ASKING;
@@ -215,7 +215,7 @@ pub(crate) fn roots(context: &Context) -> Result<Roots, Failure> {
 }
 
 /// The user's private directories, which no tool, client or agent may use, and the home directories.
-pub(crate) fn protected(context: &Context) -> Protected {
+pub(crate) fn protected(context: &Context) -> ProtectedPaths {
     let settings = &context.settings;
     let home = settings::variable("HOME").map(PathBuf::from);
     let home = home.filter(|home| home.is_absolute());
@@ -229,7 +229,7 @@ pub(crate) fn protected(context: &Context) -> Protected {
         .flat_map(|it| rye_items::private_directories(it));
     let defaults = homes.iter().flat_map(|it| settings::default_dirs(it));
     let private = keys.chain(configured).chain(defaults).collect();
-    Protected { private, homes }
+    ProtectedPaths { private, homes }
 }
 
 /// The help of a tool.
@@ -281,7 +281,7 @@ pub(super) fn block_on_until_signal<T>(work: impl Future<Output = T>) -> Result<
     // Pinned here, because moving the large future at each step costs memory in short calls.
     let work = std::pin::pin!(work);
     let unable = |error| Failure::failed("runtime", format_args!("cannot run the call: {error}"));
-    let mut signals = Asks::listen().map_err(unable)?;
+    let mut signals = ShutdownSignals::listen().map_err(unable)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -291,10 +291,10 @@ pub(super) fn block_on_until_signal<T>(work: impl Future<Output = T>) -> Result<
         tokio::select! {
             outcome = work => Ok(outcome),
             ask = signals.next() => Err(match ask.map_err(unable)? {
-                Ask::Interrupt => {
+                ShutdownSignal::Interrupt => {
                     Failure::new(Exit::Interrupted, "interrupted", "interrupted")
                 }
-                Ask::Terminate => {
+                ShutdownSignal::Terminate => {
                     Failure::new(Exit::Terminated, "terminated", "terminated")
                 }
             }),

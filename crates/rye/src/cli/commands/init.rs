@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lillux::durable::{self, Existing, WriteError};
+use lillux::durable::{self, IfExists, WriteError};
 use lillux::keys::SigningKey;
 use lillux::shell_word;
 use rye_graph::RunStore;
@@ -48,7 +48,7 @@ fn ensure_key(
             Ok((key, false))
         }
         Err(UserKeyError::Missing(_)) => {
-            let key = match keys.generate(&owner(args.owner.as_deref()), Existing::Refuse) {
+            let key = match keys.generate(&owner(args.owner.as_deref()), IfExists::Fail) {
                 // Another process was faster.
                 Err(UserKeyError::Exists(_)) => {
                     report.existing("signing key", path);
@@ -100,7 +100,7 @@ fn ensure_trust(
 }
 
 fn create_dirs(project: &Path, report: &mut InitReport) -> Result<(), Failure> {
-    durable::create_folder(project, 0o755)?;
+    durable::create_dir(project, 0o755)?;
     for name in DIRS {
         let relative = Path::new(".ai").join(name);
         let path = project.join(&relative);
@@ -109,7 +109,7 @@ fn create_dirs(project: &Path, report: &mut InitReport) -> Result<(), Failure> {
         if !is_new && !path.is_dir() && !path.is_symlink() {
             return Err(SpaceError::NotADirectory(path).into());
         }
-        durable::create_folder_beneath(project, relative, 0o755)?;
+        durable::create_dir_within(project, relative, 0o755)?;
         if is_new {
             report.created("directory", path);
         } else {
@@ -158,7 +158,7 @@ fn write_sample(
         Err(error) => return Err(error.into()),
     }
     let path = sample_path(root)?;
-    match durable::write(&path, SAMPLE_TEXT.as_bytes(), 0o644, Existing::Refuse) {
+    match durable::write(&path, SAMPLE_TEXT.as_bytes(), 0o644, IfExists::Fail) {
         // Another process was faster, and signs it.
         Err(WriteError::Exists(path)) => {
             report.existing("sample tool", path);

@@ -5,7 +5,7 @@ mod list;
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
-use lillux::keys::{Existing, Fingerprint, PublicKey};
+use lillux::keys::{Fingerprint, IfExists, PublicKey};
 use lillux::shell_word;
 use rye_items::read_key_file;
 use rye_items::trust::DistrustReason;
@@ -39,9 +39,9 @@ pub(super) fn owner(given: Option<&str>) -> String {
 
 fn generate(args: &GenerateArgs, context: &Context) -> Outcome {
     let existing = if args.force {
-        Existing::Replace
+        IfExists::Replace
     } else {
-        Existing::Refuse
+        IfExists::Fail
     };
     let keys = context.own_keys()?;
     let owner = owner(args.owner.as_deref());

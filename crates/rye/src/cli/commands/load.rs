@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lillux::durable::{self, Existing, WriteError};
-use lillux::{Hash, quoted, shell_word};
+use lillux::durable::{self, IfExists, WriteError};
+use lillux::{Hash, quote_block, shell_word};
 use rye_items::metadata::Metadata;
 use rye_items::{Coverage, Item, ItemKind, ItemRef, Library, Space, SpaceError, Spaces, Verified};
 use serde_json::{Map, Value, json};
@@ -217,7 +217,7 @@ impl NewCopy {
 
     /// The hash of all bytes of the copy.
     pub(crate) fn hash(&self) -> Hash {
-        Hash::of(self.item.bytes())
+        Hash::digest(self.item.bytes())
     }
 
     pub(crate) fn text(&self) -> String {
@@ -227,7 +227,7 @@ impl NewCopy {
     fn question(&self) -> String {
         let (item, space) = (&self.item.reference, self.space);
         let (from, to) = (self.item.path.display(), self.to.display());
-        let (hash, text) = (self.hash(), quoted(&self.text()));
+        let (hash, text) = (self.hash(), quote_block(&self.text()));
         format!("{text}\nfrom: {from}\nto: {to}\nhash: {hash}\nCopy {item} to the {space} space?")
     }
 
@@ -239,7 +239,7 @@ impl NewCopy {
                 Space::User => context.settings.user_space()?,
                 _ => context.settings.project(),
             };
-            durable::create_folder(&dir.join(".ai"), 0o755)?;
+            durable::create_dir(&dir.join(".ai"), 0o755)?;
         }
         let spaces = Spaces::open(
             Some(context.settings.project()),
@@ -254,13 +254,13 @@ impl NewCopy {
         })?;
         let (parent, name) = relative.rsplit_once('/').unwrap_or(("", relative));
         if root.real_path(parent)?.is_none() {
-            durable::create_folder(&root.path_to(parent), 0o755)?;
+            durable::create_dir(&root.path_to(parent), 0o755)?;
         }
         // Fails if a link leads out of the space.
         let real = root.real_path(parent)?;
         let real = real.ok_or_else(|| SpaceError::NotADirectory(root.path_to(parent)))?;
         let path = real.join(name);
-        durable::write(&path, self.item.bytes(), 0o644, Existing::Refuse)?;
+        durable::write(&path, self.item.bytes(), 0o644, IfExists::Fail)?;
         let item = self.item.reference.clone();
         Ok(Box::new(CopyReport { item, space, path }))
     }

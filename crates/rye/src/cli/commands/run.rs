@@ -10,8 +10,8 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::time::Duration;
 
-use lillux::At as _;
-use lillux::process::Killed;
+use lillux::PathContext as _;
+use lillux::process::KillOutcome;
 use rye_engine::protocol::short_id;
 use rye_executor::{Envelope, OutputListener};
 use rye_graph::RunOptions;
@@ -206,7 +206,7 @@ fn cancel(run: Run) -> Outcome {
             let killed = handle.kill(GRACE);
             let killed = killed.map_err(|error| Failure::failed("kill", error))?;
             // The run ended before the signal.
-            if killed == Killed::AlreadyDead && run.state() != State::Cancelled {
+            if killed == KillOutcome::AlreadyDead && run.state() != State::Cancelled {
                 return Err(already_ended(&run));
             }
             // A killed run could not record that itself.

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use lillux::durable::{self, Existing};
-use lillux::{At as _, shell_word};
+use lillux::durable::{self, IfExists};
+use lillux::{PathContext as _, shell_word};
 use rye_items::SYSTEM;
 use serde_json::{Value, json};
 
@@ -30,8 +30,8 @@ fn export(args: &ExportArgs) -> Outcome {
     }
     for file in SYSTEM.files {
         let path = space.join(file.path);
-        durable::create_folder(path.parent().unwrap_or(&space), 0o755)?;
-        durable::write(&path, file.bytes, 0o644, Existing::Refuse)?;
+        durable::create_dir(path.parent().unwrap_or(&space), 0o755)?;
+        durable::write(&path, file.bytes, 0o644, IfExists::Fail)?;
     }
     Ok(Box::new(ExportReport { dir }))
 }

@@ -78,7 +78,7 @@ fn signal_ends_the_tools_and_the_session_can_be_resumed() {
     wait_gate_grace();
     window.press("y");
     let tool = wait_pid(&env.path("project/tool.txt"));
-    let tool = Handle::of_running(tool).unwrap();
+    let tool = Handle::from_pid(tool).unwrap();
     send(&env, Signal::TERM);
     window.wait_for("ended 143");
     assert!(

@@ -297,7 +297,7 @@ impl<'a> Window<'a> {
         let all: Vec<_> = below.filter_map(Pid::from_raw).chain([outer]).collect();
         let handles = all
             .iter()
-            .filter_map(|pid| Handle::of_running(pid.as_raw_nonzero().get()).ok());
+            .filter_map(|pid| Handle::from_pid(pid.as_raw_nonzero().get()).ok());
         let handles: Vec<_> = handles.collect();
         for pid in &all {
             let _ = kill_process(*pid, Signal::KILL);

@@ -115,7 +115,7 @@ fn a_run_that_has_written_nothing_yet_is_waited_for() {
     let lines = fs::read(&record).unwrap();
     fs::write(&record, "").unwrap();
     let mut walker = Command::new("sleep").arg("600").spawn().unwrap();
-    let handle = Handle::of_running(i32::try_from(walker.id()).unwrap()).unwrap();
+    let handle = Handle::from_pid(i32::try_from(walker.id()).unwrap()).unwrap();
     let process = record.with_file_name("process");
     fs::write(&process, handle.to_string()).unwrap();
     let runs = env.path("user/.local/state/rye/runs");

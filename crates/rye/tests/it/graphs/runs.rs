@@ -23,7 +23,10 @@ fn a_graph_runs_in_the_background_is_followed_and_cancelled_and_goes_on() {
         if status["run"]["state"] == "waiting" {
             break;
         }
-        let _ = lillux::watch::paths(&[env.path("project/.ai")], Some(Duration::from_millis(50)));
+        let _ = lillux::watch::wait_for_change(
+            &[env.path("project/.ai")],
+            Some(Duration::from_millis(50)),
+        );
     }
     let tail = env
         .command()
@@ -115,7 +118,7 @@ fn a_run_goes_on_in_the_background_under_its_name() {
                 return;
             }
             let folder = env.path(&format!("project/.ai/state/graphs/{id}"));
-            let _ = lillux::watch::paths(&[folder], Some(Duration::from_millis(50)));
+            let _ = lillux::watch::wait_for_change(&[folder], Some(Duration::from_millis(50)));
         }
         panic!("{id} is never {wanted}: {}", newest(&env));
     };

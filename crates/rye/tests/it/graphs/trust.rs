@@ -30,7 +30,7 @@ fn forge(record: &str) -> String {
     let mut add = |at: i64, event: &str| {
         seq += 1;
         let head = format!("rye graph event 1\n{before}\n{seq}\n{at}\n");
-        before = Hash::of(format!("{head}{event}")).to_hex();
+        before = Hash::digest(format!("{head}{event}")).to_hex();
         let _ = writeln!(
             forged,
             "{{\"seq\":{seq},\"at\":{at},\"event\":{event},\"hash\":\"{before}\"}}"

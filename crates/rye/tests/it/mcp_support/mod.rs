@@ -80,7 +80,7 @@ pub fn appears(path: &Path) -> String {
 /// Waits until a process is gone.
 pub fn ends(pid: &str) {
     // One that is not there has ended.
-    if let Ok(process) = Handle::of_running(pid.trim().parse().unwrap()) {
+    if let Ok(process) = Handle::from_pid(pid.trim().parse().unwrap()) {
         let gone = process.wait(Some(PATIENCE)).unwrap();
         assert!(gone, "{process} does not end");
     }

@@ -1,6 +1,6 @@
 //! `rye config accept`: records that the user accepts a project's agent configuration.
 
-use lillux::{quoted, visible_line};
+use lillux::{quote_block, sanitize_line};
 use rye_items::signature::ITEM;
 use rye_items::verify::{self, SignatureFormat};
 use rye_items::{Acceptance, IntegrityError, Library, Space};
@@ -81,10 +81,10 @@ fn accept(
         let owner = signed.key.owner.as_deref().unwrap_or("unknown");
         let question = format!(
             "{}\nsha256    {hash}\nsigned by {} ({})\n{}\nAccept it for this project?",
-            visible_line(&path.to_string_lossy()),
+            sanitize_line(&path.to_string_lossy()),
             signed.line.fingerprint,
-            visible_line(owner),
-            quoted(&String::from_utf8_lossy(&raw.bytes)),
+            sanitize_line(owner),
+            quote_block(&String::from_utf8_lossy(&raw.bytes)),
         );
         confirm(
             context,

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use lillux::At as _;
+use lillux::PathContext as _;
 use rye_engine::protocol::{GateId, short_id};
 use serde_json::Value;
 use tempfile::TempDir;

@@ -1,7 +1,7 @@
 //! Checks the user space and its keys.
 
 use lillux::envelope::OpeningKey;
-use lillux::keys::{KeyError, PairFiles};
+use lillux::keys::{KeyError, KeyPairFiles};
 use lillux::shell_word;
 use rye_items::Library;
 use rye_items::trust::DistrustReason;
@@ -22,7 +22,7 @@ pub(super) fn check(context: &Context, library: Option<&Library>, report: &mut D
     }
     signing_key(context, library, report);
     let dir = user.join(".ai/config/keys/vault");
-    match OpeningKey::read(&PairFiles::inside(&dir).private) {
+    match OpeningKey::read(&KeyPairFiles::in_dir(&dir).private) {
         Ok(key) => report.ok("vault key", key.public().fingerprint().to_string()),
         // Created with the first secret.
         Err(KeyError::Missing(_)) => {}

@@ -3,7 +3,7 @@
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use lillux::{At as _, shell_word};
+use lillux::{PathContext as _, shell_word};
 
 use super::DoctorReport;
 use crate::cli::context::Context;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use lillux::At as _;
+use lillux::PathContext as _;
 use serde_json::{Map, Value};
 
 use super::param_args::usage_error;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use lillux::At as _;
+use lillux::PathContext as _;
 use rye_graph::{DrawFormat, Graph, NodeMarks, RunStore};
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lillux::{At as _, shell_word};
+use lillux::{PathContext as _, shell_word};
 use rye_graph::{Graph, ParsedGraph, Problem, Severity};
 use rye_items::metadata::{self, Data, MetadataError, Node};
 use rye_items::{Excerpt, ItemRef};

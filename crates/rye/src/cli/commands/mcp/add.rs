@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use lillux::durable::{Existing, WriteError};
+use lillux::durable::{IfExists, WriteError};
 use rye_items::Space;
 use rye_items::vault::{SecretName, Vault};
 use rye_mcp::client::{ConfigValue, ServerConfig, Transport};
@@ -34,9 +34,9 @@ pub(crate) fn run(args: &AddArgs, context: &Context, supervisor: &mut EarlySuper
         store_secret(&mut config, name, secret, args.space.into(), context)?;
     }
     let existing = if args.force {
-        Existing::Replace
+        IfExists::Replace
     } else {
-        Existing::Refuse
+        IfExists::Fail
     };
     let text = items::server_text(name, &config);
     let path = items::write(&library, root, &file, &text, existing, &key)?;

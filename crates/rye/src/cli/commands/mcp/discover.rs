@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use lillux::At as _;
-use lillux::durable::Existing;
+use lillux::PathContext as _;
+use lillux::durable::IfExists;
 use rye_mcp::client::discovery::{Change, DiscoveredServer, Finding, compare};
 use serde_json::{Map, Value, json};
 
@@ -49,12 +49,12 @@ pub(crate) fn run(
             (Change::Added, Some(text)) => {
                 let file = format!("tools/{}.yaml", finding.id);
                 // An existing file that does not verify is not overwritten.
-                items::write(&library, root, &file, text, Existing::Refuse, &key)
+                items::write(&library, root, &file, text, IfExists::Fail, &key)
                     .map_err(|failure| failure.or_hint(format!("rye verify {}", finding.id)))?;
             }
             (Change::Changed(_), Some(text)) if args.accept => {
                 let file = format!("tools/{}.yaml", finding.id);
-                items::write(&library, root, &file, text, Existing::Replace, &key)?;
+                items::write(&library, root, &file, text, IfExists::Replace, &key)?;
             }
             (Change::Removed, _) if args.accept => {
                 let removed = existing.iter().filter(|item| item.tool == finding.tool);

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use lillux::At as _;
-use lillux::durable::Existing;
+use lillux::PathContext as _;
+use lillux::durable::IfExists;
 use lillux::envelope::Secret;
 use rye_items::vault::Vault;
 use rye_mcp::client::import::{self, ImportedServer};
@@ -28,9 +28,9 @@ pub(crate) fn run(args: &ImportArgs, context: &Context) -> Outcome {
     let user = context.settings.user_space()?;
     let vault = Vault::new(user, Some(context.settings.project()));
     let existing = if args.force {
-        Existing::Replace
+        IfExists::Replace
     } else {
-        Existing::Refuse
+        IfExists::Fail
     };
     let mut rows = Vec::new();
     for entry in servers {

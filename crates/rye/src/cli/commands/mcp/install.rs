@@ -7,8 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
-use lillux::At as _;
-use lillux::durable::{self, Existing};
+use lillux::PathContext as _;
+use lillux::durable::{self, IfExists};
 use serde_json::{Map, Value, json};
 
 use crate::cli::args::InstallArgs;
@@ -50,10 +50,10 @@ pub(crate) fn run(args: &InstallArgs, _: &Options, context: &Context) -> Outcome
     let changed = before != after;
     if changed && !args.print {
         let parent = path.parent().unwrap_or(&path);
-        durable::create_folder(parent, 0o755)?;
+        durable::create_dir(parent, 0o755)?;
         // Write through a symbolic link rather than replace it.
         let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
-        durable::write(&real, after.as_bytes(), 0o600, Existing::Replace)?;
+        durable::write(&real, after.as_bytes(), 0o600, IfExists::Replace)?;
     }
     Ok(Box::new(InstallReport {
         client,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lillux::durable::{self, Existing};
+use lillux::durable::{self, IfExists};
 use lillux::keys::SigningKey;
 use rye_items::space::Root;
 use rye_items::vault::Vault;
@@ -121,12 +121,12 @@ pub(super) fn write(
     root: &Root,
     relative: &str,
     text: &str,
-    existing: Existing,
+    existing: IfExists,
     key: &SigningKey,
 ) -> Result<PathBuf, Failure> {
     let (parent, name) = relative.rsplit_once('/').unwrap_or(("", relative));
     let dir = root.path_to(parent);
-    durable::create_folder(&dir, 0o755)?;
+    durable::create_dir(&dir, 0o755)?;
     // Fails if a link leads out of the space.
     let real = root.real_path(parent)?;
     let real = real.ok_or(SpaceError::NotADirectory(dir))?;

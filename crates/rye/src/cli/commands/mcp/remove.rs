@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use lillux::At as _;
+use lillux::PathContext as _;
 use rye_items::Space;
 use rye_mcp::client::discovery::server_id;
 use serde_json::{Value, json};

@@ -4,8 +4,8 @@ use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use lillux::At as _;
-use lillux::process::{Asks, Supervisor};
+use lillux::PathContext as _;
+use lillux::process::{ShutdownSignals, Supervisor};
 use rye_mcp::server::http::{self, BearerTokens};
 use rye_mcp::server::{Server, serve_stdio};
 use tokio::net::TcpListener;
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &ServeArgs, options: &Options, context: &Context) -> Out
         args.approvals.into(),
     )));
     // Before any threads start, because a signal would otherwise end the process.
-    let signals = ShutdownSignals::new()?;
+    let signals = SignalStream::new()?;
     let outcome = match args.http {
         None => runtime(true)?.block_on(serve_on_stdio(server, signals)),
         Some(address) => {
@@ -60,7 +60,7 @@ fn runtime(single_client: bool) -> Result<tokio::runtime::Runtime, Failure> {
     runtime.map_err(|error| unable("serve", error))
 }
 
-async fn serve_on_stdio(server: Server, mut signals: ShutdownSignals) -> Result<(), Failure> {
+async fn serve_on_stdio(server: Server, mut signals: SignalStream) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     let serving = serve_stdio(server.clone(), stop.clone());
     tokio::pin!(serving);
@@ -84,7 +84,7 @@ async fn serve_on_stdio(server: Server, mut signals: ShutdownSignals) -> Result<
 
 async fn serve_over_http(
     server: Server,
-    mut signals: ShutdownSignals,
+    mut signals: SignalStream,
     address: SocketAddr,
     options: http::Options,
     context: &Context,
@@ -149,11 +149,11 @@ fn http_options(args: &ServeArgs, address: SocketAddr) -> Result<http::Options, 
 }
 
 /// Stream of SIGINT and SIGTERM.
-struct ShutdownSignals(Asks);
+struct SignalStream(ShutdownSignals);
 
-impl ShutdownSignals {
+impl SignalStream {
     fn new() -> Result<Self, Failure> {
-        let signals = Asks::listen();
+        let signals = ShutdownSignals::listen();
         Ok(Self(
             signals.map_err(|error| unable("wait for signals", error))?,
         ))

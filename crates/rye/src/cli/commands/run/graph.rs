@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lillux::process::Killed;
+use lillux::process::KillOutcome;
 use rye_engine::protocol::{Gate, GateStatus, Resolution, short_id};
 use rye_graph::{JournalLine, RecordError, RunHandle, RunRecord, RunState, RunStatus, RunStore};
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ pub(super) fn is_in_background(found: &RunHandle, run: &super::Run) -> Result<bo
 
 /// Formats a time.
 pub(super) fn timestamp(millis: i64) -> String {
-    lillux::time::seconds(millis.div_euclid(1000))
+    lillux::time::format_rfc3339(millis.div_euclid(1000))
 }
 
 pub(super) fn state_cell(state: RunState) -> Cell {
@@ -227,7 +227,7 @@ pub(super) fn tail(
             return Ok(Box::new(AlreadyPrinted));
         }
         let events = [current.found().events()];
-        if lillux::watch::paths(&events, Some(Duration::from_secs(1))).is_err() {
+        if lillux::watch::wait_for_change(&events, Some(Duration::from_secs(1))).is_err() {
             std::thread::sleep(POLL_INTERVAL);
         }
         now = current.found().clone().read()?;
@@ -248,7 +248,7 @@ pub(super) fn cancel(found: RunHandle, context: &Context) -> Outcome {
     if let Some(handle) = found.process() {
         let killed = handle.kill(GRACE);
         let killed = killed.map_err(|error| Failure::failed("kill", error))?;
-        if killed == Killed::AlreadyDead {
+        if killed == KillOutcome::AlreadyDead {
             let message = format!("run {id} has already ended");
             return Err(Failure::failed("not_running", message));
         }

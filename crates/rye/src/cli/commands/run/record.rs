@@ -10,9 +10,9 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use lillux::durable::{self, Existing};
+use lillux::durable::{self, IfExists};
 use lillux::process::{Command, Handle, spawn};
-use lillux::{At as _, time};
+use lillux::{PathContext as _, time};
 use rye_executor::{Approval, Request};
 use rye_items::ItemRef;
 use serde::{Deserialize, Serialize};
@@ -143,7 +143,7 @@ impl Runs {
 
     /// Records a run and starts it.
     pub(crate) fn start(&self, request: &RunRequest) -> Outcome {
-        durable::create_folder(&self.0, 0o700)?;
+        durable::create_dir(&self.0, 0o700)?;
         let (id, dir) = self.new_dir()?;
         Self::spawn(id, &dir, request).inspect_err(|_| {
             // No process will ever execute it.
@@ -154,7 +154,7 @@ impl Runs {
     /// Starts a graph run again under the same id.
     pub(crate) fn restart(&self, id: &str, request: &RunRequest) -> Outcome {
         let dir = self.0.join(id);
-        durable::create_folder(&dir, 0o700)?;
+        durable::create_dir(&dir, 0o700)?;
         // The graph's own record keeps the earlier outcome.
         for name in ["handle", "cancel.json", "result.json"] {
             let path = dir.join(name);
@@ -169,7 +169,7 @@ impl Runs {
     fn spawn(id: String, dir: &Path, request: &RunRequest) -> Outcome {
         let text = serde_json::to_vec(request).map_err(|error| Failure::failed("io", error))?;
         let path = dir.join("request.json");
-        durable::write(&path, &text, 0o600, Existing::Replace)?;
+        durable::write(&path, &text, 0o600, IfExists::Replace)?;
         let unable = |error: &dyn std::fmt::Display| {
             Failure::failed("spawn", format_args!("cannot start run {id}: {error}"))
         };
@@ -189,7 +189,7 @@ impl Runs {
     /// Creates a directory for a run. Its name is a timestamp, so that runs sort by time.
     fn new_dir(&self) -> Result<(String, PathBuf), Failure> {
         loop {
-            let id = time::stamp();
+            let id = time::sortable_stamp();
             let dir = self.0.join(&id);
             match DirBuilder::new().mode(0o700).create(&dir) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -284,7 +284,7 @@ impl Run {
     /// Records this process as the one that executes the run.
     pub(super) fn record_process(&self) -> Result<(), Failure> {
         let me = rustix::process::getpid().as_raw_nonzero().get();
-        let handle = Handle::of_running(me).map_err(|error| Failure::failed("proc", error))?;
+        let handle = Handle::from_pid(me).map_err(|error| Failure::failed("proc", error))?;
         write_handle(&self.dir, &handle)
     }
 
@@ -311,7 +311,7 @@ impl Run {
             &path,
             text.as_bytes(),
             0o600,
-            Existing::Replace,
+            IfExists::Replace,
         )?)
     }
 }
@@ -323,7 +323,7 @@ fn write_handle(dir: &Path, handle: &Handle) -> Result<(), Failure> {
         &path,
         text.as_bytes(),
         0o600,
-        Existing::Replace,
+        IfExists::Replace,
     )?)
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use lillux::Hash;
-use lillux::durable::{Draft, Existing, WriteError};
+use lillux::durable::{AtomicFile, IfExists, WriteError};
 use lillux::keys::{PublicKey, SigningKey};
 use rye_engine::Engine;
 use rye_engine::blob::{SCHEME, referenced_blobs, required_blobs};
@@ -49,10 +49,10 @@ pub(crate) fn export(args: &ExportSessionArgs, context: &Context) -> Outcome {
             return Ok(Box::new(AlreadyPrinted));
         };
         check_overwrite(file, SESSIONS_PREFIX, args.force)?;
-        let draft = Draft::new(file, 0o600).map_err(WriteError::from)?;
+        let draft = AtomicFile::new(file, 0o600).map_err(WriteError::from)?;
         let written = content.write(draft, archives).await;
         let (draft, exported) = written.map_err(|error| transfer_failure(file, &error))?;
-        draft.publish(Existing::Replace)?;
+        draft.publish(IfExists::Replace)?;
         exported.warn_missing(context.printer);
         Ok(Box::new(Exported {
             file: file.clone(),
@@ -89,7 +89,7 @@ fn export_script(args: &ExportSessionArgs, archives: &[Archive]) -> Outcome {
         return Ok(Box::new(AlreadyPrinted));
     };
     check_overwrite(file, SCRIPT_PREFIX, args.force)?;
-    lillux::durable::write(file, script.as_bytes(), 0o600, Existing::Replace)?;
+    lillux::durable::write(file, script.as_bytes(), 0o600, IfExists::Replace)?;
     Ok(Box::new(Exported {
         file: file.clone(),
         next: "rye prompt 'say hello' --model scripted:",

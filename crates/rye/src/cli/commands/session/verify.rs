@@ -313,7 +313,7 @@ impl Report for VerifyReport {
 }
 
 fn timestamp(at: Millis) -> String {
-    lillux::time::seconds((at.0 / 1000).cast_signed())
+    lillux::time::format_rfc3339((at.0 / 1000).cast_signed())
 }
 
 fn kind_name(kind: FindingKind) -> &'static str {

@@ -1,39 +1,37 @@
-//! What a program and its keepers say to each other.
+//! The messages between the host and its reapers.
 //!
-//! Both ends are the same build, forked from one another, so the layout is
-//! nobody else's business and needs no version.
+//! Both ends are forks of the same binary, so the format has no version.
 
 use std::time::Duration;
 
 use super::super::image::Step;
 
-/// A command to be run. Precedes the block of an
-/// [`Image`](super::super::image::Image); the three standard streams travel
-/// with its first byte. It is all that a program ever says: to call a command
-/// off, it closes the socket.
+/// Asks a reaper to run a command. The block of an [`Image`](super::super::image::Image)
+/// follows it, and the three standard streams are sent with its first byte. The host sends
+/// nothing else: it cancels a command by closing the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) struct Run {
-    pub(in super::super) block: u32,
+pub(in super::super) struct RunRequest {
+    pub(in super::super) block_size: u32,
     pub(in super::super) argc: u32,
     pub(in super::super) envc: u32,
     /// How long the tree may run.
     pub(in super::super) timeout: Option<Duration>,
-    /// How long it may then take to end.
+    /// Time between `SIGTERM` and `SIGKILL`.
     pub(in super::super) grace: Duration,
-    /// Whether somebody waits to hear that it started.
-    pub(in super::super) announce: bool,
-    /// Whether somebody else reads its standard output, who is to know when the
-    /// command has closed it.
-    pub(in super::super) read_elsewhere: bool,
+    /// Whether to send [`Event::Started`].
+    pub(in super::super) announce_start: bool,
+    /// Whether another process reads standard output. The reaper then closes its own copy, so
+    /// that the reader sees the end of the stream.
+    pub(in super::super) external_stdout: bool,
 }
 
-impl Run {
+impl RunRequest {
     pub(super) const SIZE: usize = 32;
 
     pub(super) fn to_bytes(self) -> [u8; Self::SIZE] {
-        let flags = u32::from(self.announce) | u32::from(self.read_elsewhere) << 1;
+        let flags = u32::from(self.announce_start) | u32::from(self.external_stdout) << 1;
         let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let counts = [self.block, self.argc, self.envc, flags];
+        let counts = [self.block_size, self.argc, self.envc, flags];
         let timeout = self.timeout.map_or(u64::MAX, nanoseconds);
         let times = [timeout, nanoseconds(self.grace)];
         let mut bytes = [0; Self::SIZE];
@@ -50,30 +48,31 @@ impl Run {
     pub(super) fn from_bytes(bytes: [u8; Self::SIZE]) -> Self {
         let timeout = u64_at(&bytes, 16);
         Self {
-            block: u32_at(&bytes, 0),
+            block_size: u32_at(&bytes, 0),
             argc: u32_at(&bytes, 4),
             envc: u32_at(&bytes, 8),
-            announce: u32_at(&bytes, 12) & 1 != 0,
-            read_elsewhere: u32_at(&bytes, 12) & 2 != 0,
+            announce_start: u32_at(&bytes, 12) & 1 != 0,
+            external_stdout: u32_at(&bytes, 12) & 2 != 0,
             timeout: (timeout != u64::MAX).then_some(Duration::from_nanos(timeout)),
             grace: Duration::from_nanos(u64_at(&bytes, 24)),
         }
     }
 }
 
-/// What a keeper tells.
+/// A message from a reaper or the fork server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Event {
-    /// The keeper is there: said once, by the warden.
+    /// The reaper was forked. Sent once, by the fork server.
     Ready { pid: i32, start_time: u64 },
-    /// The command runs. Said only if asked for.
+    /// The command runs. Sent only if [`RunRequest::announce_start`] is set.
     Started { pid: i32, start_time: u64 },
-    /// It could not be started; the keeper is free again.
-    Refused { step: Step, errno: i32 },
-    /// The main process ended so, and nothing of its tree is left; the keeper is free again.
+    /// The command could not be started; the reaper is idle again.
+    LaunchFailed { step: Step, errno: i32 },
+    /// No process of the tree is left; the reaper is idle again. `status` is the wait status
+    /// of the main process.
     Ended { status: i32, timed_out: bool },
-    /// At least so many processes could not be killed; the main process ended
-    /// so, if it is known. The keeper gives up.
+    /// At least `survivors` processes could not be killed, and the reaper ends. `status` is
+    /// the wait status of the main process, if known.
     Stuck {
         survivors: u32,
         status: Option<i32>,
@@ -88,7 +87,7 @@ impl Event {
         let (tag, a, b): (u32, i32, u64) = match self {
             Self::Ready { pid, start_time } => (1, pid, start_time),
             Self::Started { pid, start_time } => (2, pid, start_time),
-            Self::Refused { step, errno } => (3, errno, step as u64),
+            Self::LaunchFailed { step, errno } => (3, errno, step as u64),
             Self::Ended { status, timed_out } => (4, status, timed_out.into()),
             Self::Stuck {
                 survivors,
@@ -118,7 +117,7 @@ impl Event {
                 pid: a.cast_signed(),
                 start_time: b,
             },
-            3 => Self::Refused {
+            3 => Self::LaunchFailed {
                 step: Step::from_u32(u32::try_from(b).ok()?),
                 errno: a.cast_signed(),
             },
@@ -156,22 +155,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_what_is_heard() {
-        for (timeout, announce, read_elsewhere) in [
+    fn messages_round_trip() {
+        for (timeout, announce_start, external_stdout) in [
             (None, true, true),
             (Some(Duration::ZERO), true, false),
             (Some(Duration::from_millis(1500)), false, true),
         ] {
-            let run = Run {
-                block: 1,
+            let request = RunRequest {
+                block_size: 1,
                 argc: 2,
                 envc: u32::MAX,
                 timeout,
                 grace: Duration::from_nanos(7),
-                announce,
-                read_elsewhere,
+                announce_start,
+                external_stdout,
             };
-            assert_eq!(Run::from_bytes(run.to_bytes()), run);
+            assert_eq!(RunRequest::from_bytes(request.to_bytes()), request);
         }
         for event in [
             Event::Ready {
@@ -182,7 +181,7 @@ mod tests {
                 pid: 7,
                 start_time: u64::MAX - 1,
             },
-            Event::Refused {
+            Event::LaunchFailed {
                 step: Step::Cwd,
                 errno: libc::ENOENT,
             },

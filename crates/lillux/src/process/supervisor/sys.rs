@@ -1,9 +1,8 @@
-//! The system calls that neither the standard library nor rustix wraps: fork
-//! without exec, clone that shares memory until exec, signal masks.
+//! System calls that neither the standard library nor rustix wraps: fork without exec, clone
+//! with shared memory until exec, signal masks.
 //!
-//! Everything here may run in a process forked from one with threads, or in a
-//! clone that shares its parent's memory, so nothing allocates, locks or
-//! panics after the fork.
+//! Everything here may run in a process forked from one with threads, or in a clone that shares
+//! its parent's memory, so nothing allocates, locks or panics after the fork.
 
 #![expect(
     unsafe_code,
@@ -16,30 +15,31 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
-use super::super::image::{Step, Strings};
+use super::super::image::{ExecStrings, Step};
 use super::super::table;
 
-/// All that a launch needs, prepared beforehand.
-pub(in super::super) struct Plan<'a> {
-    pub(in super::super) strings: Strings<'a>,
-    /// None of them may be 0, 1 or 2.
+/// Everything needed to launch a program, prepared in advance.
+pub(in super::super) struct LaunchPlan<'a> {
+    pub(in super::super) strings: ExecStrings<'a>,
+    /// Descriptors for standard input, output and error. Each must be above 2.
     pub(in super::super) stdio: [BorrowedFd<'a>; 3],
 }
 
 /// The step that failed and its error number.
-pub(in super::super) type Failed = (Step, i32);
+pub(in super::super) type LaunchFailure = (Step, i32);
 
-/// The stacks on which a clone runs until it executes its program.
+/// The stacks of the clones until they execute their program.
 pub(in super::super) struct Stack {
     base: *mut c_void,
 }
 
 impl Stack {
-    /// Two of these: a detached process is a clone of a clone.
+    /// Size of one stack. There are two, because a detached process is a clone of a clone.
     const HALF: usize = 64 * 1024;
 
     pub(in super::super) fn new() -> io::Result<Self> {
-        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no memory of ours.
+        // SAFETY: an anonymous private mapping at an address chosen by the kernel does not
+        // overlap other memory.
         let base = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -56,9 +56,9 @@ impl Stack {
         Ok(Self { base })
     }
 
-    /// Stacks grow down, so these are their ends.
+    /// The upper ends of both stacks, since stacks grow down.
     fn tops(&self) -> [*mut c_void; 2] {
-        // SAFETY: both are within, or one past the end of, the mapping made in `new`.
+        // SAFETY: both are within, or one past the end of, the mapping created in `new`.
         unsafe {
             [
                 self.base.byte_add(Self::HALF),
@@ -70,30 +70,32 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, made in `new` with this length, and no clone runs on it any more:
+        // SAFETY: the mapping was created in `new` with this length, and no clone uses it:
         // `launch` returns only after its clones have executed a program or ended.
         unsafe { libc::munmap(self.base, Self::HALF * 2) };
     }
 }
 
-/// Shared with the clone, which runs in our memory while we are suspended.
+/// State shared with the clone, which runs in this memory while the caller is suspended.
 struct Launch<'a> {
-    plan: &'a Plan<'a>,
+    plan: &'a LaunchPlan<'a>,
     inner_stack: *mut c_void,
-    failed: Option<Failed>,
-    /// Who launches. If it dies before its death is a signal, nobody would be told.
-    keeper: i32,
-    /// Only of a detached process: number and start time.
+    failed: Option<LaunchFailure>,
+    /// Pid of the launching process, to detect its death before the parent-death signal is set.
+    parent: i32,
+    /// Pid and start time of a detached process.
     detached: (i32, u64),
 }
 
-/// Starts a process as a child of the caller, leading a session of its
-/// own, killed if the caller dies. All signals must be blocked. On failure
-/// nothing is left running.
-pub(in super::super) fn launch(plan: &Plan<'_>, stack: &mut Stack) -> Result<i32, Failed> {
+/// Starts a process as a child of the caller in a new session. It is killed if the caller
+/// dies. All signals must be blocked. On failure no process is left.
+pub(in super::super) fn launch(
+    plan: &LaunchPlan<'_>,
+    stack: &mut Stack,
+) -> Result<i32, LaunchFailure> {
     let [outer, inner] = stack.tops();
     let mut launch = Launch::new(plan, inner);
-    let pid = launch.clone_onto(outer, become_kept)?;
+    let pid = launch.clone_onto(outer, exec_supervised)?;
     match launch.failed {
         None => Ok(pid),
         Some(failed) => {
@@ -103,28 +105,28 @@ pub(in super::super) fn launch(plan: &Plan<'_>, stack: &mut Stack) -> Result<i32
     }
 }
 
-/// Starts a process as nobody's child, leading a session of its own. Gives its
-/// number and start time. On failure nothing is left running.
+/// Starts a detached process, which is not a child of the caller, in a new session. Returns its
+/// pid and start time. On failure no process is left.
 pub(in super::super) fn launch_detached(
-    plan: &Plan<'_>,
+    plan: &LaunchPlan<'_>,
     stack: &mut Stack,
-) -> Result<(i32, u64), Failed> {
+) -> Result<(i32, u64), LaunchFailure> {
     let [outer, inner] = stack.tops();
     let mut launch = Launch::new(plan, inner);
     let mask = block_signals();
-    let between = launch.clone_onto(outer, fork_again);
+    let intermediate = launch.clone_onto(outer, fork_detached);
     restore_signals(&mask);
-    reap(between?);
+    reap(intermediate?);
     launch.failed.map_or(Ok(launch.detached), Err)
 }
 
 impl<'a> Launch<'a> {
-    fn new(plan: &'a Plan<'a>, inner_stack: *mut c_void) -> Self {
+    fn new(plan: &'a LaunchPlan<'a>, inner_stack: *mut c_void) -> Self {
         Self {
             plan,
             inner_stack,
             failed: None,
-            keeper: rustix::process::getpid().as_raw_nonzero().get(),
+            parent: rustix::process::getpid().as_raw_nonzero().get(),
             detached: (0, 0),
         }
     }
@@ -133,12 +135,12 @@ impl<'a> Launch<'a> {
         &mut self,
         stack: *mut c_void,
         entry: extern "C" fn(*mut c_void) -> c_int,
-    ) -> Result<i32, Failed> {
+    ) -> Result<i32, LaunchFailure> {
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-        // SAFETY: this is what posix_spawn does. The clone shares our memory, but VFORK suspends this
-        // thread until it executes or exits, so `self` and the stack outlive it and nobody else uses them.
-        // It runs with all signals blocked, so no handler of ours runs in it. `entry` makes only system calls
-        // and never returns into our frames.
+        // SAFETY: posix_spawn does the same. The clone shares this memory, but VFORK suspends
+        // this thread until the clone executes or exits, so `self` and the stack outlive it
+        // and are not used elsewhere. All signals are blocked, so no handler runs in the
+        // clone. `entry` only makes system calls and never returns into these frames.
         let pid = unsafe { libc::clone(entry, stack, flags, ptr::from_mut(self).cast()) };
         if pid < 0 {
             return Err((Step::Clone, errno()));
@@ -147,13 +149,13 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// The clone between a caller and a detached process. By exiting it makes the
-/// process nobody's child. Until then it alone could reap it, so what it notes
-/// of the number is of that process, even if it has ended already.
-extern "C" fn fork_again(argument: *mut c_void) -> c_int {
-    // SAFETY: `clone_onto` passed its `self`, which it does not use until we exit.
+/// Runs in the intermediate clone: starts the detached process and exits, which orphans it.
+/// Until then only this clone can reap the process, so the pid and start time are valid even if
+/// it has already ended.
+extern "C" fn fork_detached(argument: *mut c_void) -> c_int {
+    // SAFETY: `clone_onto` passed its `self` and does not use it until this clone exits.
     let launch = unsafe { &mut *argument.cast::<Launch<'_>>() };
-    match launch.clone_onto(launch.inner_stack, become_detached) {
+    match launch.clone_onto(launch.inner_stack, exec_detached) {
         Ok(pid) if launch.failed.is_some() => reap(pid),
         Ok(pid) => {
             let stat = table::stat(pid).ok().flatten();
@@ -164,21 +166,21 @@ extern "C" fn fork_again(argument: *mut c_void) -> c_int {
     exit(0)
 }
 
-extern "C" fn become_kept(argument: *mut c_void) -> c_int {
-    // SAFETY: plain system calls on constants; the launch is read as in `become_program`.
+extern "C" fn exec_supervised(argument: *mut c_void) -> c_int {
+    // SAFETY: plain system calls on constants; the launch is read as in `exec_program`.
     unsafe {
         libc::setsid();
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        if libc::getppid() != (*argument.cast::<Launch<'_>>()).keeper {
+        if libc::getppid() != (*argument.cast::<Launch<'_>>()).parent {
             exit(127)
         }
     }
-    become_program(argument)
+    exec_program(argument)
 }
 
-extern "C" fn become_detached(argument: *mut c_void) -> c_int {
-    // SAFETY: plain system calls. The descriptors marked are the clone's own copies, those of the program
-    // that are not to outlive it in a process that may run for years.
+extern "C" fn exec_detached(argument: *mut c_void) -> c_int {
+    // SAFETY: plain system calls. The clone's copies of the host's descriptors are marked
+    // close-on-exec, so that a long-running process does not keep them open.
     unsafe {
         libc::setsid();
         libc::syscall(
@@ -188,20 +190,21 @@ extern "C" fn become_detached(argument: *mut c_void) -> c_int {
             libc::CLOSE_RANGE_CLOEXEC,
         );
     }
-    default_signals();
-    become_program(argument)
+    reset_all_signals();
+    exec_program(argument)
 }
 
-/// The last thing a clone does: take its place and execute.
-fn become_program(argument: *mut c_void) -> ! {
-    // SAFETY: `clone_onto` passed its `self`, which it does not use until we execute or exit.
+/// Sets up the standard streams and the working directory, and executes the program.
+fn exec_program(argument: *mut c_void) -> ! {
+    // SAFETY: `clone_onto` passed its `self` and does not use it until this clone executes or
+    // exits.
     let launch = unsafe { &mut *argument.cast::<Launch<'_>>() };
-    let Plan { strings, stdio } = launch.plan;
-    // SAFETY: only async-signal-safe calls, on descriptors and NUL-terminated strings that the suspended
-    // caller keeps alive; argv and envp end in a null pointer, as `Strings` promises.
+    let LaunchPlan { strings, stdio } = launch.plan;
+    // SAFETY: only async-signal-safe calls, on descriptors and NUL-terminated strings that the
+    // suspended caller keeps alive; `ExecStrings` ends argv and envp with a null pointer.
     unsafe {
         for (target, source) in (0..).zip(stdio) {
-            // The sources are all above 2, so no target overwrites one.
+            // All sources are above 2, so no target overwrites one.
             if libc::dup2(source.as_raw_fd(), target) < 0 {
                 launch.failed = Some((Step::Stdio, errno()));
                 exit(127)
@@ -224,12 +227,12 @@ fn become_program(argument: *mut c_void) -> ! {
     exit(127)
 }
 
-/// Forks, and runs `role` in the child, with all signals blocked, so that no
-/// handler of the program runs in it. `role` must neither allocate nor lock:
-/// see the module. The child's exit code tells whether all went well.
-pub(super) fn fork_off(role: impl FnOnce() -> bool) -> io::Result<i32> {
+/// Forks and runs `role` in the child, with all signals blocked so that none of the host's
+/// handlers run there. `role` must neither allocate nor lock; see the module documentation. The
+/// child exits with 0 if `role` returns true, else with 1.
+pub(super) fn fork_child(role: impl FnOnce() -> bool) -> io::Result<i32> {
     let mask = block_signals();
-    // SAFETY: the child runs `role` and exits; all roles keep to what is allowed after a fork.
+    // SAFETY: the child runs `role` and exits; all roles respect the rules after a fork.
     let forked = match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => exit(c_int::from(!role())),
@@ -239,21 +242,21 @@ pub(super) fn fork_off(role: impl FnOnce() -> bool) -> io::Result<i32> {
     forked
 }
 
-/// Leaves the terminal, the folder and the standard streams of the program forked from, and what that does
-/// on signals.
-pub(super) fn leave_program(signals: Reset) -> io::Result<()> {
+/// Detaches a fork from the host's terminal, working directory, standard streams and signal
+/// dispositions.
+pub(super) fn detach_from_host(signals: SignalReset) -> io::Result<()> {
     match signals {
-        Reset::All => default_signals(),
-        Reset::Needed => [libc::SIGPIPE, libc::SIGCHLD]
+        SignalReset::All => reset_all_signals(),
+        SignalReset::Required => [libc::SIGPIPE, libc::SIGCHLD]
             .into_iter()
-            .for_each(default_signal),
+            .for_each(reset_signal),
     }
-    // SAFETY: plain system calls on constants. The standard streams replaced are this fork's copies.
+    // SAFETY: plain system calls on constants. The standard streams are this fork's copies.
     unsafe {
         libc::setsid();
         libc::chdir(c"/".as_ptr());
-        libc::prctl(libc::PR_SET_NAME, c"lillux-keeper".as_ptr());
-        // Its memory is a copy of the program's: not for a debugger's eyes.
+        libc::prctl(libc::PR_SET_NAME, c"lillux-reaper".as_ptr());
+        // Its memory is a copy of the host's, so no debugger may read it.
         libc::prctl(libc::PR_SET_DUMPABLE, 0);
         let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
         if null < 0 {
@@ -269,12 +272,12 @@ pub(super) fn leave_program(signals: Reset) -> io::Result<()> {
     Ok(())
 }
 
-/// Closes every descriptor but the standard streams and those to keep, which become 3 and up in their order.
-pub(super) fn keep_only<const N: usize>(keep: [OwnedFd; N]) -> io::Result<[OwnedFd; N]> {
+/// Closes every descriptor except the standard streams and `keep`, which is renumbered from 3.
+pub(super) fn close_all_except<const N: usize>(keep: [OwnedFd; N]) -> io::Result<[OwnedFd; N]> {
     let above = (0..N).fold(3, |above: RawFd, _| above + 1);
-    // SAFETY: the descriptors closed are this fork's copies, which no value in its memory will use: it runs
-    // nothing but its role, which owns `keep` alone. `keep` is moved above all targets first, so that no
-    // move overwrites another.
+    // SAFETY: the closed descriptors are this fork's copies, and it runs nothing but its role,
+    // which owns only `keep`. `keep` is first moved above all targets, so that no move
+    // overwrites another.
     unsafe {
         let mut high = [-1; N];
         for (slot, fd) in high.iter_mut().zip(&keep) {
@@ -289,8 +292,7 @@ pub(super) fn keep_only<const N: usize>(keep: [OwnedFd; N]) -> io::Result<[Owned
                 return Err(io::Error::last_os_error());
             }
         }
-        // Older kernels than 5.9 have no such call, and keeping the program's descriptors open would
-        // keep its pipes and locks.
+        // Fails on kernels older than 5.9: open copies would keep the host's pipes and locks.
         if libc::syscall(libc::SYS_close_range, above, u32::MAX, 0) < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -302,21 +304,21 @@ pub(super) fn keep_only<const N: usize>(keep: [OwnedFd; N]) -> io::Result<[Owned
     }
 }
 
-/// Readable whenever a child has ended. `SIGCHLD` must be blocked.
+/// A signalfd for `SIGCHLD`, which must be blocked.
 pub(super) fn child_events() -> io::Result<OwnedFd> {
-    signals(&set_of(&[libc::SIGCHLD]))
+    signalfd(&signal_set(&[libc::SIGCHLD]))
 }
 
-/// Readable whenever this process is asked to end, which it is not ended by any more.
-pub(in super::super) fn end_signals() -> io::Result<OwnedFd> {
-    let set = set_of(&[libc::SIGINT, libc::SIGTERM]);
+/// Blocks `SIGINT` and `SIGTERM` and returns a signalfd for them.
+pub(in super::super) fn block_shutdown_signals() -> io::Result<OwnedFd> {
+    let set = signal_set(&[libc::SIGINT, libc::SIGTERM]);
     // SAFETY: the set is initialised, and nothing is written.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) };
-    signals(&set)
+    signalfd(&set)
 }
 
-fn set_of(numbers: &[c_int]) -> libc::sigset_t {
-    // SAFETY: the set is local, and initialised by sigemptyset before use.
+fn signal_set(numbers: &[c_int]) -> libc::sigset_t {
+    // SAFETY: the set is local, and sigemptyset initialises it before use.
     unsafe {
         let mut set: libc::sigset_t = mem::zeroed();
         libc::sigemptyset(&raw mut set);
@@ -327,9 +329,9 @@ fn set_of(numbers: &[c_int]) -> libc::sigset_t {
     }
 }
 
-/// Readable whenever one of these signals, which are blocked, has come.
-fn signals(set: &libc::sigset_t) -> io::Result<OwnedFd> {
-    // SAFETY: the set is initialised; the new descriptor is ours alone.
+/// A non-blocking signalfd for a set of blocked signals.
+fn signalfd(set: &libc::sigset_t) -> io::Result<OwnedFd> {
+    // SAFETY: the set is initialised; nothing else owns the new descriptor.
     unsafe {
         let fd = libc::signalfd(-1, set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
         if fd < 0 {
@@ -339,7 +341,7 @@ fn signals(set: &libc::sigset_t) -> io::Result<OwnedFd> {
     }
 }
 
-/// Memory for one launch, outside the heap.
+/// Memory for one launch, from `mmap` because a fork must not use the heap.
 pub(super) struct Arena {
     base: *mut c_void,
     bytes: usize,
@@ -347,10 +349,11 @@ pub(super) struct Arena {
 }
 
 impl Arena {
-    /// Room for this many bytes and pointers, all zero.
+    /// Allocates zeroed memory for this many bytes and pointers.
     pub(super) fn new(bytes: usize, pointers: usize) -> io::Result<Self> {
         let length = pointers * size_of::<*const c_char>() + bytes;
-        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no memory of ours.
+        // SAFETY: an anonymous private mapping at an address chosen by the kernel does not
+        // overlap other memory.
         let base = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -373,8 +376,8 @@ impl Arena {
 
     pub(super) fn parts(&mut self) -> (&mut [*const c_char], &mut [u8]) {
         let table = self.base.cast::<*const c_char>();
-        // SAFETY: the mapping is page-aligned, zeroed (a null pointer and a zero byte are valid values), as
-        // long as the two parts together, which do not overlap, and borrowed mutably.
+        // SAFETY: the mapping is page-aligned, zeroed (null pointers and zero bytes are valid
+        // values), as long as both parts together, which do not overlap, and borrowed mutably.
         unsafe {
             (
                 std::slice::from_raw_parts_mut(table, self.pointers),
@@ -387,19 +390,19 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         let length = self.pointers * size_of::<*const c_char>() + self.bytes;
-        // SAFETY: the mapping is ours, made in `new` with this length; no borrow of it is left.
+        // SAFETY: the mapping was created in `new` with this length; no borrow of it is left.
         unsafe { libc::munmap(self.base, length) };
     }
 }
 
-/// Ends this process at once, without running anything that belongs to the program it was forked from.
+/// Ends this process at once, without running the host's exit handlers.
 pub(super) fn exit(code: c_int) -> ! {
     // SAFETY: _exit only ends the process.
     unsafe { libc::_exit(code) }
 }
 
-/// Waits for a child of ours that has ended or is about to. If somebody else
-/// in this program has reaped it already, that is as good.
+/// Reaps a child that has ended or is about to. Returns also if other code of this process has
+/// already reaped it.
 pub(super) fn reap(pid: i32) {
     // SAFETY: waitpid with a null status pointer writes nothing.
     while unsafe { libc::waitpid(pid, ptr::null_mut(), 0) } < 0 && errno() == libc::EINTR {}
@@ -420,30 +423,29 @@ fn restore_signals(mask: &libc::sigset_t) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
 }
 
-/// Which signals are to do again what they do by default. An exec resets
-/// handlers, but what is ignored stays ignored.
+/// Which signals to reset to their default disposition. An exec resets handlers, but ignored
+/// signals stay ignored.
 #[derive(Clone, Copy)]
-pub(super) enum Reset {
-    /// All: what a large program ignores is its own affair.
+pub(super) enum SignalReset {
+    /// All signals.
     All,
-    /// `SIGPIPE`, which every Rust program ignores, and `SIGCHLD`, without which
-    /// a keeper hears nothing. What a small program ignores besides was handed
-    /// down to it, as by `nohup`, and is handed on. Asking for each of 64 takes
-    /// longer than the rest of getting ready.
-    Needed,
+    /// Only `SIGPIPE`, which every Rust program ignores, and `SIGCHLD`, which a reaper needs.
+    /// Signals that the caller ignores, as under `nohup`, stay ignored. This is also faster:
+    /// resetting all 64 takes longer than the rest of the setup.
+    Required,
 }
 
-fn default_signals() {
+fn reset_all_signals() {
     const LAST: c_int = 64;
-    (1..=LAST).for_each(default_signal);
+    (1..=LAST).for_each(reset_signal);
 }
 
-/// The C library would refuse the numbers it uses itself, so the kernel is asked.
-fn default_signal(number: c_int) {
-    // The kernel's `struct sigaction` on every architecture fits into this; zero is SIG_DFL.
+/// Uses the system call directly, because the C library refuses the signals that it uses itself.
+fn reset_signal(number: c_int) {
+    // The kernel's `struct sigaction` fits into this on every architecture; zero is SIG_DFL.
     let default = [0usize; 4];
-    // SAFETY: installs no code, reads at most the 32 bytes of `default`, writes nothing. A number that cannot
-    // be changed is refused.
+    // SAFETY: installs no handler, reads at most the 32 bytes of `default`, writes nothing. The
+    // kernel rejects signals that cannot be changed.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigaction,

@@ -1,10 +1,11 @@
-//! Detects files that can change without a new modification time.
+//! Detects files that can change without a new modification time, for caches that identify
+//! content by a file's times.
 //!
 //! A process that maps a file shared and writable dirties a page with one page fault and
 //! then writes to that page any number of times. The kernel updates the file's times at the
-//! fault, not at the later writes. A cache that identifies content by the file's times is
-//! therefore only sound for a file that nobody has open for writing when it is read: every
-//! later writer must open or map the file again, and its first write updates the times.
+//! fault, not at the later writes. Such a cache is therefore only sound for a file that no
+//! process has open for writing when it is read: every later writer must open or map the file
+//! again, and its first write updates the times.
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
@@ -32,15 +33,15 @@ pub fn updates_times(file: BorrowedFd<'_>) -> bool {
         clippy::cast_possible_truncation,
         reason = "the magic numbers have 32 bits; the width of the field depends on the platform"
     )]
-    let known = fstatfs(file).is_ok_and(|about| {
-        let magic = u64::from(about.f_type as u32);
+    let known = fstatfs(file).is_ok_and(|metadata| {
+        let magic = u64::from(metadata.f_type as u32);
         matches!(magic, EXT | XFS | BTRFS | F2FS)
     });
     known && has_no_writers(file)
 }
 
-/// Takes a read lease and releases it at once. The kernel grants one only while nobody has
-/// the file open for writing; a shared writable mapping keeps its file open.
+/// Acquires a read lease and releases it at once. The kernel grants one only while no process
+/// has the file open for writing; a shared writable mapping keeps its file open.
 #[expect(
     unsafe_code,
     reason = "neither the standard library nor rustix wraps F_SETLEASE"
@@ -48,9 +49,9 @@ pub fn updates_times(file: BorrowedFd<'_>) -> bool {
 fn has_no_writers(file: BorrowedFd<'_>) -> bool {
     let fd = file.as_raw_fd();
     // SAFETY: `fd` is open for the whole call since `file` borrows it, and these commands
-    // take integers only. A writer that comes while the lease is held makes the kernel send
-    // the signal chosen here; SIGURG is ignored unless a handler is installed, while the
-    // default, SIGIO, would end the process.
+    // only use integer arguments. If a writer opens the file while the lease is held, the
+    // kernel sends the signal chosen here; SIGURG is ignored unless a handler is installed,
+    // while the default, SIGIO, would end the process.
     unsafe {
         if libc::fcntl(fd, F_SETSIG, libc::SIGURG) != 0
             || libc::fcntl(fd, libc::F_SETLEASE, libc::F_RDLCK) != 0
@@ -117,10 +118,10 @@ mod tests {
     }
 
     fn file() -> (tempfile::TempDir, std::path::PathBuf) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
         fs::write(&path, "a").unwrap();
-        (folder, path)
+        (dir, path)
     }
 
     /// Whether the file system of the temporary directory is one of the known ones.
@@ -130,7 +131,7 @@ mod tests {
 
     #[test]
     fn writers_and_writable_mappings_are_detected() {
-        let (_folder, path) = file();
+        let (_dir, path) = file();
         if !is_supported(&path) {
             return;
         }
@@ -148,16 +149,20 @@ mod tests {
         assert!(updates_times(reader.as_fd()));
     }
 
-    /// What the module documentation claims, on this kernel.
+    /// Checks the claim of the module documentation on this kernel.
     #[test]
     fn only_the_first_write_through_a_mapping_updates_the_times() {
-        let (_folder, path) = file();
+        let (_dir, path) = file();
         if !is_supported(&path) {
             return;
         }
         let times = || {
-            let about = fs::metadata(&path).unwrap();
-            (about.mtime_nsec(), about.ctime_nsec(), about.ctime())
+            let metadata = fs::metadata(&path).unwrap();
+            (
+                metadata.mtime_nsec(),
+                metadata.ctime_nsec(),
+                metadata.ctime(),
+            )
         };
         let next_tick = || {
             let probe = path.with_extension("probe");
@@ -169,7 +174,7 @@ mod tests {
                     return;
                 }
             }
-            panic!("the clock of the file system stands still");
+            panic!("the clock of the file system does not advance");
         };
         next_tick();
         let before = times();
@@ -187,8 +192,8 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_that_can_write_is_never_quiet() {
-        let (_folder, path) = file();
+    fn writable_descriptor_counts_as_writer() {
+        let (_dir, path) = file();
         let both = OpenOptions::new()
             .read(true)
             .write(true)
