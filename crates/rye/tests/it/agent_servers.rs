@@ -1,10 +1,10 @@
 //! Tools of MCP servers in an agent's hands: found beside items, approved by what their server
 //! says of them, and asked about again when it says something else.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::BufReader;
 use std::process::{Child, Output};
 
-use crate::support::{TestEnv, json, outcome};
+use crate::support::{TestEnv, json, outcome, wait_for_gate};
 use rye_model_wire::{Api, Completion, MockProvider, Reply};
 use serde_json::Value;
 
@@ -91,16 +91,9 @@ struct Waiting(Child);
 impl Waiting {
     fn start(env: &TestEnv, args: &[&str]) -> Self {
         let mut child = env.command().args(args).spawn().unwrap();
-        let errors = BufReader::new(child.stderr.take().unwrap());
-        let mut heard = String::new();
-        for line in errors.lines().map_while(Result::ok) {
-            if line.contains("it waits for a decision") {
-                return Self(child);
-            }
-            heard += &line;
-        }
-        let _ = child.wait();
-        unreachable!("it ended without waiting: {heard}");
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        wait_for_gate(env, &mut errors);
+        Self(child)
     }
 }
 
@@ -153,7 +146,7 @@ fn one_that_only_reads_is_called_and_wrong_arguments_are_told() {
     );
     let told = said(&env.run(MODEL));
     assert!(
-        told.contains("the parameters do not fit") && told.contains("text"),
+        told.contains("invalid parameters for") && told.contains("text"),
         "{told}"
     );
     agent(
@@ -200,7 +193,7 @@ fn one_that_does_harm_waits_for_an_approval_of_what_its_server_says() {
     assert_eq!(called(&env), 1);
     let verified = json(&env.run(&["session", "verify", session, "--json"]));
     assert_eq!(verified["sessions"][0]["receipts"], 1);
-    assert_eq!(verified["sessions"][0]["faults"], serde_json::json!([]));
+    assert_eq!(verified["sessions"][0]["findings"], serde_json::json!([]));
 }
 
 #[test]

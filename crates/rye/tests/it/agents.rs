@@ -133,7 +133,7 @@ fn a_thread_has_a_role_and_a_model_of_its_own() {
     let same = env.run(&["replay", id]);
     assert_eq!(
         stdout(&same),
-        "the same, bit for bit: 5 prompts, 10 entries\n",
+        "identical: 5 prompts, 10 entries\n",
         "{}",
         stderr(&same)
     );
@@ -259,7 +259,7 @@ fn a_session_replays_bit_for_bit_until_something_changes() {
     let same = env.run(&["replay", id]);
     assert_eq!(
         stdout(&same),
-        "the same, bit for bit: 2 prompts, 6 entries\n",
+        "identical: 2 prompts, 6 entries\n",
         "{}",
         stderr(&same)
     );
@@ -278,9 +278,9 @@ fn a_session_replays_bit_for_bit_until_something_changes() {
     assert_eq!(changed.status.code(), Some(1));
     let words = stdout(&changed);
     for expected in [
-        "the system prompt is not as it was\n",
+        "the system prompt differs\n",
         "  + Be brief.\n",
-        "the model scripted:demo.yaml is not as it was\n",
+        "the model scripted:demo.yaml differs\n",
     ] {
         assert!(words.contains(expected), "{expected}: {words}");
     }
@@ -328,17 +328,17 @@ fn a_history_is_summed_up_and_taken_back() {
     }
     let done = env.run(&["session", "compact", id]);
     assert!(
-        stdout(&done).starts_with("summed up: "),
+        stdout(&done).starts_with("compacted "),
         "{}{}",
         stdout(&done),
         stderr(&done)
     );
     let again = env.run(&["session", "compact", id]);
-    assert_eq!(stdout(&again), "there is nothing to sum up\n");
+    assert_eq!(stdout(&again), "nothing to compact\n");
     let verified = env.run(&["session", "verify", id]);
     assert!(verified.status.success(), "{}", stderr(&verified));
     let undone = env.run(&["session", "compact", id, "--undo"]);
-    assert_eq!(stdout(&undone), "taken back: all of it is read again\n");
+    assert_eq!(stdout(&undone), "compaction undone\n");
     assert_eq!(
         env.run(&["session", "compact", id, "--undo"]).status.code(),
         Some(1)

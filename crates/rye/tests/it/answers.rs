@@ -77,7 +77,7 @@ fn an_answer_that_is_not_whole_is_one_with_a_warning() {
             assert!(!stderr(&output).contains(warning), "{name}");
             let shown = env.run(&["session", "show", last["session"].as_str().unwrap()]);
             let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-            let line = format!("so far [not whole: {word}]");
+            let line = format!("so far [incomplete: {word}]");
             assert!(shown.contains(&line), "{name}: {shown}");
         }
         let said = api.stream(&Completion::text("all of it"));
@@ -129,8 +129,8 @@ fn that_a_model_is_asked_again_or_gives_way_is_said_in_a_line() {
     let told = stderr(&output);
     assert_eq!(output.stdout, b"I do.\n", "{told}");
     for line in [
-        "local/x is asked again in 0.001 s: the model is overloaded: busy indeed",
-        "local/y answers in place of local/x: the model is overloaded: busy indeed",
+        "retrying local/x in 0.001 s: the model is overloaded: busy indeed",
+        "switched from local/x to local/y: the model is overloaded: busy indeed",
     ] {
         assert_eq!(told.matches(line).count(), 1, "{told}");
     }

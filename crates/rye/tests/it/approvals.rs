@@ -3,7 +3,7 @@
 
 use std::process::{Command, Output};
 
-use crate::support::{TestEnv, json, waits_at_a_gate};
+use crate::support::{TestEnv, json, kill_at_gate};
 use serde_json::Value;
 
 const MODEL: &[&str] = &["prompt", "ship it", "--model", "scripted:agent.yaml"];
@@ -45,7 +45,7 @@ fn stderr(output: &Output) -> String {
 /// A project in which somebody has approved the tool once and for all.
 fn approved() -> TestEnv {
     let env = ready(DEPLOY);
-    waits_at_a_gate(in_folder(&env, "project", MODEL).spawn().unwrap());
+    kill_at_gate(&env, in_folder(&env, "project", MODEL).spawn().unwrap());
     let gate = gates(&env).remove(0);
     let id = gate["id"].as_str().unwrap();
     let yes = env.run(&["gate", "approve", id, "--for", "project"]);
@@ -62,7 +62,7 @@ fn approved() -> TestEnv {
 
 /// What is said at the gate that is open in a project to which the answers came.
 fn asked_in(env: &TestEnv, folder: &str) -> String {
-    waits_at_a_gate(in_folder(env, folder, MODEL).spawn().unwrap());
+    kill_at_gate(env, in_folder(env, folder, MODEL).spawn().unwrap());
     let gate = gates(env).pop().unwrap();
     gate["body"].as_str().unwrap().to_owned()
 }
@@ -124,7 +124,7 @@ fn allow_rules_of_a_copied_project_count_once_they_are_accepted_there() {
     assert_eq!(env.read("project/ran.txt"), "once\n");
 
     copy_project(&env);
-    waits_at_a_gate(in_folder(&env, "copy", MODEL).spawn().unwrap());
+    kill_at_gate(&env, in_folder(&env, "copy", MODEL).spawn().unwrap());
     assert_eq!(env.read("copy/ran.txt"), "once\n");
 
     // Nobody is there to be asked.
@@ -218,7 +218,7 @@ fn what_is_to_be_approved_stands_behind_a_bar() {
     let env = ready(LYING);
     std::os::unix::fs::symlink("/usr", env.path("project/link")).unwrap();
     let local = [MODEL, &["--sandbox", "local"]].concat();
-    waits_at_a_gate(in_folder(&env, "project", &local).spawn().unwrap());
+    kill_at_gate(&env, in_folder(&env, "project", &local).spawn().unwrap());
     let listed = env.run(&["gate", "list"]);
     let told = String::from_utf8_lossy(&listed.stdout).into_owned();
     let lines: Vec<_> = told.lines().collect();
@@ -249,7 +249,7 @@ fn a_link_that_leads_elsewhere_after_the_answer_is_not_followed() {
     let link = env.path("project/link");
     std::os::unix::fs::symlink(env.path("one"), &link).unwrap();
     let local = [MODEL, &["--sandbox", "local"]].concat();
-    waits_at_a_gate(in_folder(&env, "project", &local).spawn().unwrap());
+    kill_at_gate(&env, in_folder(&env, "project", &local).spawn().unwrap());
     let gate = gates(&env).remove(0);
     let yes = ["gate", "approve", gate["id"].as_str().unwrap()];
     let for_session = [&yes[..], &["--for", "session"]].concat();
@@ -258,7 +258,7 @@ fn a_link_that_leads_elsewhere_after_the_answer_is_not_followed() {
     std::os::unix::fs::symlink(env.path("two"), &link).unwrap();
     let session = gate["origin"]["session"].as_str().unwrap();
     let resume = ["session", "resume", session];
-    waits_at_a_gate(in_folder(&env, "project", &resume).spawn().unwrap());
+    kill_at_gate(&env, in_folder(&env, "project", &resume).spawn().unwrap());
     assert!(!env.path("one/ran").exists() && !env.path("two/ran").exists());
     let body = gates(&env)[0]["body"].as_str().unwrap().to_owned();
     let two = env.path("two");
@@ -273,7 +273,7 @@ fn a_link_that_leads_elsewhere_after_the_answer_is_not_followed() {
 #[test]
 fn a_mistake_in_what_agents_go_by_stops_agents_alone() {
     let env = ready(DEPLOY);
-    waits_at_a_gate(in_folder(&env, "project", MODEL).spawn().unwrap());
+    kill_at_gate(&env, in_folder(&env, "project", MODEL).spawn().unwrap());
     let gate = gates(&env).remove(0);
     let (gate, session) = (&gate["id"], &gate["origin"]["session"]);
     let [gate, session] = [gate, session].map(|it| it.as_str().unwrap());
@@ -289,9 +289,9 @@ fn a_mistake_in_what_agents_go_by_stops_agents_alone() {
             let fix = if space == "project" {
                 let signed = env.run(&["sign", &path]);
                 assert!(signed.status.success(), "{signed:?}");
-                format!("correct it, then: rye sign {place}")
+                format!("${{EDITOR:-vi}} {place} && rye sign {place}")
             } else {
-                "correct it, then: rye doctor".to_owned()
+                format!("${{EDITOR:-vi}} {place} && rye doctor")
             };
             for args in [
                 &["session", "list"][..],
@@ -315,7 +315,7 @@ fn a_mistake_in_what_agents_go_by_stops_agents_alone() {
             let checks = checked["checks"].as_array().unwrap();
             let found = checks.iter().find(|it| it["check"] == file).unwrap();
             assert_eq!(found["state"], "fail", "{found}");
-            let about = found["about"].as_str().unwrap();
+            let about = found["detail"].as_str().unwrap();
             assert!(about.contains(place) && about.contains(word), "{about}");
             assert_eq!(found["fix"], fix.as_str());
             std::fs::remove_file(place).unwrap();

@@ -232,8 +232,5 @@ fn a_prompt_of_nothing_asks_nobody_and_leaves_no_session() {
     }
     assert!(wire.requests().is_empty());
     let listed = env.run(&["session", "list"]);
-    assert_eq!(
-        String::from_utf8_lossy(&listed.stdout),
-        "there are no sessions\n"
-    );
+    assert_eq!(String::from_utf8_lossy(&listed.stdout), "no sessions\n");
 }

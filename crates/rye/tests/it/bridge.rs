@@ -1,10 +1,10 @@
 //! Signed items in an agent's hands: found and called through two tools, and approved by
 //! their bytes.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::BufReader;
 use std::process::{Child, Output};
 
-use crate::support::{TestEnv, json};
+use crate::support::{TestEnv, json, wait_for_gate};
 use serde_json::Value;
 
 const MODEL: &[&str] = &["prompt", "ship it", "--model", "scripted:agent.yaml"];
@@ -64,16 +64,9 @@ struct Waiting(Child);
 impl Waiting {
     fn start(env: &TestEnv, args: &[&str]) -> Self {
         let mut child = env.command().args(args).spawn().unwrap();
-        let errors = BufReader::new(child.stderr.take().unwrap());
-        let mut heard = String::new();
-        for line in errors.lines().map_while(Result::ok) {
-            if line.contains("rye gate approve") {
-                return Self(child);
-            }
-            heard += &line;
-        }
-        let _ = child.wait();
-        unreachable!("it ended without waiting: {heard}");
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        wait_for_gate(env, &mut errors);
+        Self(child)
     }
 }
 
@@ -135,7 +128,7 @@ fn what_is_approved_while_nobody_runs_it_runs_once() {
     assert_eq!(ran(&env), 1);
     let verified = json(&env.run(&["session", "verify", session, "--json"]));
     assert_eq!(verified["sessions"][0]["receipts"], 1);
-    assert_eq!(verified["sessions"][0]["faults"], serde_json::json!([]));
+    assert_eq!(verified["sessions"][0]["findings"], serde_json::json!([]));
 }
 
 /// Something is changed between the approval and the run.

@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use crate::support::{TestEnv, json, waits_at_a_gate};
+use crate::support::{TestEnv, json, kill_at_gate};
 use serde_json::Value;
 
 fn ready(script: &str) -> TestEnv {
@@ -30,7 +30,7 @@ fn each_command_is_asked_about_whatever_its_call_is_named() {
     let mut command = env.command();
     let args = ["prompt", "go", "--sandbox", "local"];
     command.args(args).args(["--model", "scripted:agent.yaml"]);
-    waits_at_a_gate(command.spawn().unwrap());
+    kill_at_gate(&env, command.spawn().unwrap());
     let mut session = String::new();
     for times in 1..=3 {
         let gate = pending(&env);
@@ -40,7 +40,7 @@ fn each_command_is_asked_about_whatever_its_call_is_named() {
         let mut resumed = env.command();
         resumed.args(["session", "resume", &session]);
         if times < 3 {
-            waits_at_a_gate(resumed.spawn().unwrap());
+            kill_at_gate(&env, resumed.spawn().unwrap());
         } else {
             assert!(resumed.status().unwrap().success());
         }

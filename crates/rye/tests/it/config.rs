@@ -96,10 +96,10 @@ fn the_variables_are_those_that_are_read_and_those_that_runtimes_give() {
         "{told}"
     );
     assert!(
-        has("given", "RYE_PYTHON") && has("given", "NODE_PATH"),
+        has("passed", "RYE_PYTHON") && has("passed", "NODE_PATH"),
         "{told}"
     );
-    assert!(!has("given", "RYE_DEV_MODE"), "{told}");
+    assert!(!has("passed", "RYE_DEV_MODE"), "{told}");
     let shown = env.transcript(&["config variables"]);
     assert!(
         shown.contains("RYE_DEBUG") && shown.contains("python/script"),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::{TestEnv, json, outcome, told, waits_at_a_gate};
+use crate::support::{TestEnv, json, kill_at_gate, outcome, told};
 
 const PAGE: usize = 4096;
 
@@ -160,7 +160,7 @@ fn a_log_of_another_database_is_not_put_into_this_one() {
     let mut prompt = other.command();
     let asked = ["prompt", "go", "--model", "scripted:agent.yaml"];
     prompt.args(asked).args(["--sandbox", "local"]);
-    waits_at_a_gate(prompt.spawn().unwrap());
+    kill_at_gate(&env, prompt.spawn().unwrap());
     let log = env.path("state/sessions.db-wal");
     fs::copy(other.path("state/sessions.db-wal"), &log).unwrap();
     let database = env.path("state/sessions.db");

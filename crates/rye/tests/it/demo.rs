@@ -14,9 +14,9 @@ fn the_story_is_told_and_leaves_nothing_behind() {
     for part in [
         "content does not match its signature",
         "kill -9 $!",
-        "it waits for a decision: rye:release: ship version 2",
+        "waiting for approval: rye:release: ship version 2",
         "Done. releases so far: 2",
-        "the tool ran once in this session",
+        "The tool ran exactly once",
         "1 receipt, signed by",
         "the file is damaged",
     ] {
@@ -33,7 +33,7 @@ fn what_was_kept_can_be_looked_at() {
     let output = env.run(&["demo", "--keep", "--json"]);
     let told = json(&output);
     assert_eq!(told["scenes"].as_array().unwrap().len(), 5);
-    let folder = std::path::PathBuf::from(told["folder"].as_str().unwrap());
+    let folder = std::path::PathBuf::from(told["directory"].as_str().unwrap());
     let released = std::fs::read_to_string(folder.join("project/releases.txt")).unwrap();
     assert_eq!(released, "released\nreleased\n");
     std::fs::remove_dir_all(folder).unwrap();

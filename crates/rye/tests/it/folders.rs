@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{TestEnv, json, waits_at_a_gate};
+use crate::support::{TestEnv, json, kill_at_gate};
 use serde_json::Value;
 
 const COMMAND: &str = "{ name: bash, args: { command: 'pwd >> ran.txt' } }";
@@ -27,7 +27,7 @@ fn ready(call: &str) -> TestEnv {
 
 /// Runs `rye` until it waits at a gate, and gives that.
 fn gate(env: &TestEnv, args: &[&str]) -> Value {
-    waits_at_a_gate(env.command().args(args).spawn().unwrap());
+    kill_at_gate(env, env.command().args(args).spawn().unwrap());
     let mut listed = json(&env.run(&["gate", "list", "--json"]));
     listed["gates"].as_array_mut().unwrap().pop().unwrap()
 }

@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdout, Command, Output};
 use std::time::Duration;
 
 use crate::support::{TestEnv, json as document, outcome, told};
+use rye_engine::protocol::short_id;
 use serde_json::{Value, json};
 
 /// A model that wants to write a word into a file of that name, and then answers.
@@ -59,14 +60,17 @@ fn yes_is_for_what_the_prompt_asks_and_not_for_what_waited_before() {
     assert!(env.path("project/two.txt").exists());
     assert!(!env.path("project/one.txt").exists());
     let said = told("", &output);
-    let other = "another thread waits for a decision: run: echo one > one.txt";
+    let other = "another thread is waiting for a decision: run: echo one > one.txt";
     assert!(said.contains(other), "{said}");
     // One that waits behind it does not answer it either.
     let behind = prompt(&env, "says", &["--session", &session, "--yes", "--no-wait"]);
     assert_eq!(behind.status.code(), Some(5), "{behind:?}");
     let message = outcome(&behind)["error"]["message"].clone();
     assert!(
-        message.as_str().unwrap().contains("behind another prompt"),
+        message
+            .as_str()
+            .unwrap()
+            .contains("blocked by another prompt"),
         "{message}"
     );
     assert!(!env.path("project/one.txt").exists());
@@ -158,11 +162,11 @@ fn a_task_is_asked_by_its_parent_alone() {
         let output = env.run(args);
         let said = told(&args.join(" "), &output);
         assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(short_id(session)), "{said}");
         assert!(
-            said.contains(&format!("a task of session {session}")),
+            said.contains(&format!("rye session fork {}", short_id(task))),
             "{said}"
         );
-        assert!(said.contains(&format!("rye session fork {task}")), "{said}");
     }
     let again = document(&env.run(&["session", "show", session, "--json"]));
     assert_eq!(again, shown);
@@ -174,7 +178,10 @@ fn a_task_is_asked_by_its_parent_alone() {
     // To go on with it is to go on with what it is a part of.
     let resumed = told("", &env.run(&["session", "resume", task]));
     assert!(
-        resumed.contains(&format!("a task of session {session}, which goes on")),
+        resumed.contains(&format!(
+            "resuming its parent session {}",
+            short_id(session)
+        )),
         "{resumed}"
     );
 }
@@ -300,19 +307,19 @@ fn what_a_dead_process_left_to_do_is_seen() {
     let session = session.as_str().unwrap();
     followed.kill();
     let listed = told("", &env.run(&["session", "list"]));
-    assert!(listed.contains("a prompt to finish"), "{listed}");
+    assert!(listed.contains("1 unfinished prompt"), "{listed}");
     let listed = document(&env.run(&["session", "list", "--json"]));
     assert_eq!(listed["queue"][0]["content"], "go");
     let shown = told("", &env.run(&["session", "show", session]));
-    assert!(shown.contains("is not finished: go"), "{shown}");
-    let next = format!("rye session resume {session}, if no process runs it");
+    assert!(shown.contains("unfinished prompt: go"), "{shown}");
+    let next = format!("rye session resume {}", short_id(session));
     assert!(shown.contains(&next), "{shown}");
     // And what waits behind a gate.
     let session = waiting(&env);
     let behind = prompt(&env, "says", &["--session", &session, "--no-wait"]);
     assert_eq!(behind.status.code(), Some(5), "{behind:?}");
     let shown = told("", &env.run(&["session", "show", &session]));
-    assert!(shown.contains("waits for its turn: go"), "{shown}");
+    assert!(shown.contains("queued prompt: go"), "{shown}");
     let shown = document(&env.run(&["session", "show", &session, "--json"]));
     let queue = shown["queue"].as_array().unwrap().iter();
     let queue: Vec<_> = queue.map(|prompt| &prompt["status"]).collect();

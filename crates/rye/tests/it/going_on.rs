@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use crate::support::{TestEnv, outcome, told, waits_at_a_gate};
+use crate::support::{TestEnv, kill_at_gate, outcome, told};
 
 const SCRIPT: &str = "\
 steps:
@@ -82,7 +82,7 @@ fn a_session_is_named_by_the_beginning_or_the_end_of_its_id_and_no_other_part() 
         let output = env.run(args);
         let said = told(&args.join(" "), &output);
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("there is no session"), "{said}");
+        assert!(said.contains("not found"), "{said}");
     }
     for part in [beginning, end, &session] {
         let shown = told("", &env.run(&["session", "show", part]));
@@ -127,7 +127,10 @@ fn a_session_goes_on_in_its_own_project_wherever_that_is_asked_for() {
     let resumed = run_in(&env, "other", &["session", "resume", &session]);
     let said = told("", &resumed);
     assert!(said.contains("It is done."), "{said}");
-    assert!(said.contains("/project, where it was made"), "{said}");
+    assert!(
+        said.contains("/project, where the session was created"),
+        "{said}"
+    );
     assert_eq!(env.read("project/out.txt"), "ran\n");
     assert!(!env.path("other/out.txt").exists());
 }
@@ -172,7 +175,10 @@ fn a_project_that_is_named_is_where_it_goes_on_and_that_is_said() {
     let args = ["session", "resume", &session, "--project"];
     let output = env.run(&[&args[..], &[other.to_str().unwrap()]].concat());
     let said = told("", &output);
-    assert!(said.contains("/other, and was made in "), "{said}");
+    assert!(
+        said.contains("/other; the session was created in "),
+        "{said}"
+    );
     assert_eq!(env.read("other/out.txt"), "ran\n");
     assert!(!env.path("project/out.txt").exists());
 }
@@ -201,7 +207,10 @@ fn a_chat_works_in_its_folder_and_goes_on_with_the_items_of_its_project() {
     assert!(approved.status.success(), "{said}{approved:?}");
     let resumed = run_in(&env, "other", &["session", "resume", session]);
     let said = told("", &resumed);
-    assert!(said.contains("/project, where it was made"), "{said}");
+    assert!(
+        said.contains("/project, where the session was created"),
+        "{said}"
+    );
     assert_eq!(env.read("elsewhere/out.txt"), "ran\n");
 }
 
@@ -222,7 +231,7 @@ fn a_folder_that_is_gone_is_named_with_the_way_on() {
     let refused = run_in(&env, "bare", &["session", "resume", &session]);
     let said = told("", &refused);
     assert_eq!(refused.status.code(), Some(1), "{said}");
-    assert!(said.contains("/project, which is not there"), "{said}");
+    assert!(said.contains("/project, which does not exist"), "{said}");
     let way_on = format!("rye session resume {session} --project DIR");
     assert!(said.contains(&way_on), "{said}");
     run_in(&env, "bare", &["gate", "approve", &session]);
@@ -232,7 +241,7 @@ fn a_folder_that_is_gone_is_named_with_the_way_on() {
     // What was approved was to be done in the folder that is gone.
     let mut asked = env.command();
     asked.current_dir(env.path("bare")).args(&args);
-    waits_at_a_gate(asked.spawn().unwrap());
+    kill_at_gate(&env, asked.spawn().unwrap());
     let listed = run_in(&env, "bare", &["gate", "list", "--json"]);
     run_in(&env, "bare", &["gate", "approve", &waits(&listed)]);
     let said = told("", &run_in(&env, "bare", &args));
@@ -260,11 +269,14 @@ fn a_session_whose_folder_is_not_there_goes_on_in_the_project_that_one_is_in() {
     // That was for the other machine's folder.
     let mut asked = second.command();
     asked.args(["session", "resume", &session]);
-    waits_at_a_gate(asked.spawn().unwrap());
+    kill_at_gate(&second, asked.spawn().unwrap());
     let listed = second.run(&["gate", "list", "--json"]);
     second.run(&["gate", "approve", &waits(&listed)]);
     let said = told("", &second.run(&["session", "resume", &session]));
-    assert!(said.contains("where it was made, is not there"), "{said}");
+    assert!(
+        said.contains("where the session was created, does not exist"),
+        "{said}"
+    );
     assert!(said.contains("It is done."), "{said}");
     assert_eq!(second.read("project/out.txt"), "ran\n");
 }

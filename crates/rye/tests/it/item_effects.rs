@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::support::{TestEnv, json, waits_at_a_gate};
+use crate::support::{TestEnv, json, kill_at_gate};
 
 const PROMPT: &[&str] = &[
     "prompt",
@@ -92,7 +92,7 @@ fn whoever_is_asked_sees_what_it_is_and_is_asked_each_time() {
     let mut asked = Vec::new();
     for times in 1..=2 {
         let resumed = env.command().args(["session", "resume", &id]).spawn();
-        waits_at_a_gate(resumed.unwrap());
+        kill_at_gate(&env, resumed.unwrap());
         assert_eq!(ran(&env), times);
         let gates = json(&env.run(&["gate", "list", "--json"]));
         let gate = &gates["gates"][0];
@@ -156,7 +156,7 @@ fn somebody_is_asked_where_the_item_says_so() {
         let (env, id) = killed("effect: ask\n");
         let mut resumed = env.command();
         let resumed = resumed.args(["session", "resume", &id]).spawn().unwrap();
-        waits_at_a_gate(resumed);
+        kill_at_gate(&env, resumed);
         assert_eq!(ran(&env), 1, "nobody has said yet that it may");
         let gates = json(&env.run(&["gate", "list", "--json"]));
         let gate = gates["gates"][0]["id"].as_str().unwrap();

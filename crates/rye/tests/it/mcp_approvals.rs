@@ -110,7 +110,7 @@ fn what_passes_unverified_is_asked_about() {
     let mut client = Client::connect(&env);
     let waits = gate(&execute(&mut client, "draft", &json!({})));
     let told = body(&env, &waits);
-    assert!(told.contains("RYE_DEV_MODE lets it pass"), "{told}");
+    assert!(told.contains("because of RYE_DEV_MODE"), "{told}");
     let arguments = json!({ "item_type": "tool", "item_id": "draft", "async": true });
     let refused = call(&mut client, "execute", &arguments);
     let error = &refused["structuredContent"]["error"];

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Output;
 
-use crate::support::{TestEnv, json, waits_at_a_gate};
+use crate::support::{TestEnv, json, kill_at_gate};
 use serde_json::{Value, json as value};
 
 const WRITE: &str = "rye:rye/file-system/write";
@@ -52,7 +52,7 @@ fn said(output: &Output) -> String {
 
 /// Runs until a person is asked, and gives the gate.
 fn asked(env: &TestEnv, sandbox: &[&str]) -> Value {
-    waits_at_a_gate(env.command().args(prompt(sandbox)).spawn().unwrap());
+    kill_at_gate(env, env.command().args(prompt(sandbox)).spawn().unwrap());
     let mut listed = json(&env.run(&["gate", "list", "--json"]));
     listed["gates"].as_array_mut().unwrap().pop().unwrap()
 }
@@ -163,7 +163,7 @@ fn an_approval_of_an_item_for_the_session_does_not_cover_a_sensitive_path() {
     assert!(env.run(&answer).status.success());
     let session = gate["origin"]["session"].as_str().unwrap();
     let resumed = env.command().args(["session", "resume", session]).spawn();
-    waits_at_a_gate(resumed.unwrap());
+    kill_at_gate(&env, resumed.unwrap());
     assert!(env.path("project/a.txt").exists());
     assert!(!env.path("project/.git/config").exists());
 }

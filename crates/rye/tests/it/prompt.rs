@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Output;
 
-use crate::support::{TestEnv, assert_transcript, json, outcome};
+use crate::support::{TestEnv, assert_transcript, json, outcome, short_gate_id, wait_for_gate};
 use serde_json::Value;
 
 const MODEL: &[&str] = &["--model", "scripted:agent.yaml"];
@@ -58,7 +58,7 @@ fn a_prompt_that_cannot_be_written_down_says_so_and_ends_in_its_time() {
     let output = limited.envs(set).output().unwrap();
     assert_eq!(output.status.code(), Some(124), "{output:?}");
     let told = String::from_utf8_lossy(&output.stderr);
-    for words in ["warning: nothing can be written", "its time is up"] {
+    for words in ["warning: nothing can be written", "time limit reached"] {
         assert!(told.contains(words), "{told}");
     }
 }
@@ -112,7 +112,7 @@ fn each_event_is_a_line_and_the_last_one_is_the_outcome() {
         .collect();
     assert_eq!(said, "It said: ran");
     let written = all.iter().filter(|it| it["type"] == "message_end");
-    let roles: Vec<_> = written.map(|it| &it["data"]["written"]["role"]).collect();
+    let roles: Vec<_> = written.map(|it| &it["data"]["content"]["role"]).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "assistant"]);
     let last = outcome(&output);
     assert_eq!(last["answer"], "It said: ran");
@@ -163,7 +163,7 @@ fn the_exit_code_says_how_it_ended() {
             BASH,
             &["go", "--sandbox", "local", "--no-wait"],
             5,
-            "gate_waits".into(),
+            "gate_pending".into(),
         ),
         (BASH, &["go", "--max-turns", "1"], 7, "limit".into()),
         (
@@ -252,12 +252,8 @@ fn a_gate_is_told_of_also_where_nothing_else_is() {
     let env = env(BASH);
     let words = prompt(&["go", "--sandbox", "local", "--quiet"]);
     let mut child = env.command().args(words).spawn().unwrap();
-    let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
-    let told = errors.by_ref().map_while(Result::ok).find_map(|line| {
-        let (_, gate) = line.split_once("rye gate approve ")?;
-        Some(gate.trim().to_owned())
-    });
-    let gate = told.unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let gate = short_gate_id(&wait_for_gate(&env, &mut errors));
     assert!(env.run(&["gate", "approve", &gate]).status.success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.stdout, b"It said: ran\n");
@@ -277,13 +273,10 @@ fn an_approval_with_other_arguments_runs_those_and_says_so() {
     assert!(env.run(&unfit).status.success());
     let resumed = env.command().args(["session", "resume", id]).spawn();
     let mut resumed = resumed.unwrap();
-    let mut errors = BufReader::new(resumed.stderr.take().unwrap()).lines();
-    let told = errors.by_ref().map_while(Result::ok).find_map(|line| {
-        let (_, gate) = line.split_once("rye gate approve ")?;
-        Some(gate.trim().to_owned())
-    });
-    let second = told.unwrap();
-    assert_ne!(second, gate);
+    let mut errors = BufReader::new(resumed.stderr.take().unwrap());
+    let pending = wait_for_gate(&env, &mut errors);
+    assert_ne!(pending["id"], gate);
+    let second = short_gate_id(&pending);
     let listed = json(&env.run(&["gate", "list", "--json"]));
     let body = listed["gates"][0]["body"].as_str().unwrap();
     assert!(body.contains("that ada wrote do not fit"), "{body}");
@@ -332,7 +325,7 @@ fn after_a_history_is_summed_up_the_agent_goes_on_and_that_is_waited_for() {
             .unwrap_or_else(|| panic!("{text}: {beside}"))
     };
     assert!(
-        place("summed up") < place("user       Continue"),
+        place("compacted") < place("user       Continue"),
         "{beside}"
     );
     assert!(place("user       Continue") < place("echo ran"), "{beside}");

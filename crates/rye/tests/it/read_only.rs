@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::support::{TestEnv, json, outcome, waits_at_a_gate};
+use crate::support::{TestEnv, json, kill_at_gate, outcome};
 
 const SCRIPT: &str = "\
 steps:
@@ -142,7 +142,7 @@ fn what_a_killed_process_left_can_be_read_where_nothing_can_be_written() {
     let mut prompt = env.command();
     let asked = ["prompt", "go", "--model", "scripted:agent.yaml"];
     prompt.args(asked).args(["--sandbox", "local"]);
-    waits_at_a_gate(prompt.spawn().unwrap());
+    kill_at_gate(&env, prompt.spawn().unwrap());
     let log = env.path("state/sessions.db-wal");
     assert!(fs::metadata(&log).unwrap().len() > 0);
     let before = lies_in(&env.path("state"));

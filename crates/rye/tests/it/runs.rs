@@ -60,7 +60,7 @@ fn a_run_is_started_followed_and_looked_at() {
     let mut transcript = env.transcript(&["run list", "execute --async good --quiet"]);
     let id = transcript
         .lines()
-        .find(|line| line.len() == 20 && line.starts_with("20"))
+        .find(|line| line.len() == 8 && line.contains('-'))
         .unwrap()
         .to_owned();
     transcript += &env.transcript(&[

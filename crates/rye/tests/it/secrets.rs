@@ -206,7 +206,7 @@ fn a_result_that_is_too_long_is_told_with_where_all_of_it_is() {
     let output = env.run(&["execute", "mcp/s/text"]);
     let aside = String::from_utf8(output.stderr).unwrap();
     assert!(
-        aside.contains("its result is longer than what is shown"),
+        aside.contains("result is too long to show in full"),
         "{aside}"
     );
     let hint = aside

@@ -104,10 +104,10 @@ fn troubles(env: &TestEnv, what: &str) -> Vec<(String, String)> {
     let sessions = verified["sessions"].as_array().unwrap();
     let faults = sessions
         .iter()
-        .flat_map(|it| it["faults"].as_array().unwrap());
+        .flat_map(|it| it["findings"].as_array().unwrap());
     let blobs = faults.filter_map(|fault| {
-        let hash = fault["place"].as_str().unwrap().strip_prefix("blob:")?;
-        Some((fault["trouble"].as_str().unwrap().into(), hash.into()))
+        let hash = fault["location"].as_str().unwrap().strip_prefix("blob:")?;
+        Some((fault["kind"].as_str().unwrap().into(), hash.into()))
     });
     blobs.collect()
 }
@@ -217,7 +217,7 @@ fn a_blob_that_is_gone_or_altered_here_is_found_out_and_told_when_exported() {
     assert_eq!(missing, 2);
     let warned = String::from_utf8_lossy(&said.stderr);
     assert!(
-        warned.contains(&format!("blob:{} is not exported", of_task())),
+        warned.contains(&format!("blob:{} was not exported", of_task())),
         "{warned}"
     );
     let missing: Vec<_> = troubles(&env, "w.jsonl")

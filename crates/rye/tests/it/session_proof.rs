@@ -1,7 +1,7 @@
 //! `rye session verify`, `export`, `import` and `fork`: a record that proves itself and can
 //! be taken elsewhere.
 
-use crate::support::{TestEnv, assert_transcript, json, outcome, waits_at_a_gate};
+use crate::support::{TestEnv, assert_transcript, json, kill_at_gate, outcome};
 use serde_json::Value;
 
 const SCRIPT: &str = "\
@@ -101,8 +101,8 @@ fn a_database_in_which_somebody_wrote_is_found_out() {
     );
     let output = env.run(&["session", "verify", &id, "--json"]);
     assert_eq!(output.status.code(), Some(3));
-    let faults = &json(&output)["sessions"][0]["faults"];
-    assert_eq!(faults[0]["trouble"], "altered", "{faults}");
+    let faults = &json(&output)["sessions"][0]["findings"];
+    assert_eq!(faults[0]["kind"], "altered", "{faults}");
     assert_eq!(faults.as_array().unwrap().len(), 1);
 }
 
@@ -276,9 +276,9 @@ steps:
     let id = outcome(&output)["session"].as_str().unwrap().to_owned();
     let missing = || {
         let verified = env.run(&["session", "verify", &id, "--json"]);
-        let faults = json(&verified)["sessions"][0]["faults"].clone();
+        let faults = json(&verified)["sessions"][0]["findings"].clone();
         let faults = faults.as_array().unwrap().clone();
-        let troubles = faults.iter().map(|it| it["trouble"].clone());
+        let troubles = faults.iter().map(|it| it["kind"].clone());
         (verified.status.code(), troubles.collect::<Vec<_>>())
     };
     assert_eq!(missing(), (Some(0), vec![]));
@@ -500,11 +500,11 @@ fn what_a_stranger_approved_is_asked_again() {
         let imported = there.feed(&allow, &file);
         assert!(imported.status.success(), "{imported:?}");
         let told = String::from_utf8_lossy(&imported.stdout);
-        assert!(told.contains("1 decision is asked again here:"), "{told}");
+        assert!(told.contains("1 gate reopened:"), "{told}");
         assert!(told.contains(why), "{told}");
         let mut resumed = there.command();
         let resumed = resumed.args(["session", "resume", &id]).spawn().unwrap();
-        waits_at_a_gate(resumed);
+        kill_at_gate(&there, resumed);
         assert!(!here.path("project/ran").exists());
         let gates = json(&there.run(&["gate", "list", "--json"]));
         let gate = gates["gates"][0]["id"].as_str().unwrap();
@@ -526,7 +526,7 @@ fn what_somebody_trusted_approved_runs() {
     there.write("project/agent.yaml", &script);
     let imported = there.feed(&["session", "import", "-", "--json"], &file);
     assert_eq!(
-        json(&imported)["decisions_not_counted"],
+        json(&imported)["untrusted_decisions"],
         serde_json::json!([])
     );
     let output = there.run(&["session", "resume", &id]);
@@ -574,13 +574,13 @@ fn without_a_key_nothing_is_signed_and_verify_says_so() {
         told.contains("not signed") && told.contains("signed by nobody"),
         "{told}"
     );
-    for word in ["not as it was", "added"] {
+    for word in ["altered", "added"] {
         assert!(!told.contains(word), "nobody altered it: {told}");
     }
     let verified = json(&env.run(&["session", "verify", &id, "--json"]));
-    let faults = verified["sessions"][0]["faults"].as_array().unwrap();
+    let faults = verified["sessions"][0]["findings"].as_array().unwrap();
     assert_eq!(faults.len(), 1, "{faults:?}");
-    assert_eq!(faults[0]["trouble"], "signature");
+    assert_eq!(faults[0]["kind"], "signature");
     // A seal stands for all that came before it.
     assert!(env.run(&["init"]).status.success());
     let more = [
@@ -598,5 +598,5 @@ fn without_a_key_nothing_is_signed_and_verify_says_so() {
         "UPDATE engine_log SET doc = replace(doc, 'hi', 'ho') WHERE kind = 'entry'",
     );
     let output = env.run(&["session", "verify", &id]);
-    assert!(String::from_utf8_lossy(&output.stdout).contains("not as it was"));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("altered"));
 }

@@ -1,10 +1,10 @@
 //! `rye prompt`, `rye session` and `rye gate`: an agent's work, whatever becomes of the
 //! process that does it.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufReader, Read as _};
 use std::process::{Child, ChildStderr, Output};
 
-use crate::support::{TestEnv, assert_transcript, json, outcome, told};
+use crate::support::{TestEnv, assert_transcript, json, outcome, told, wait_for_gate};
 
 /// A model that runs a command and tells what came of it.
 const SCRIPT: &str = "\
@@ -56,16 +56,9 @@ impl Waiting {
             errors,
             gate,
         };
-        let (mut line, mut heard) = (String::new(), String::new());
-        while waiting.errors.read_line(&mut line).unwrap() > 0 {
-            if let Some((_, gate)) = line.split_once("rye gate approve ") {
-                gate.trim().clone_into(&mut waiting.gate);
-                return waiting;
-            }
-            heard.push_str(&line);
-            line.clear();
-        }
-        unreachable!("it ended without waiting: {heard}");
+        let gate = wait_for_gate(env, &mut waiting.errors);
+        gate["id"].as_str().unwrap().clone_into(&mut waiting.gate);
+        waiting
     }
 
     fn session(&self) -> String {

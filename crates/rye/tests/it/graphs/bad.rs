@@ -261,7 +261,7 @@ fn a_tool_that_is_no_graph_is_called_so_whatever_is_asked_of_it() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{command}: {text}");
         assert!(
-            text.contains("error: hello is no graph"),
+            text.contains("error: hello is not a graph"),
             "{command}: {text}"
         );
     }

@@ -11,7 +11,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -27,6 +27,8 @@ macro_rules! assert_transcript {
                 (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?Z", "TIME"),
                 (r"\b\d{8}-\d{6}-[0-9a-f]{4}\b", "RUN"),
                 (r"\b[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}\b", "ID"),
+                (r"\b\d{3}-[0-9a-f]{4}\b", "RUN"),
+                (r"\b[0-9a-f]{8}\b", "ID"),
                 (r"in use by process \d+ on \S+", "in use by process PID on HOST"),
                 // A step of a graph and how long it took.
                 (r"(?m)^([✓✗=?] \S+) +\d+(\.\d)? (µs|ms|s)$", "$1 T"),
@@ -42,7 +44,7 @@ macro_rules! assert_transcript {
                 (r"[0-9a-f]{30,}:[\w-]{30,}", "HASH:SIGNATURE"),
                 (r"[\w-]{30,}:FINGERPRINT;item", "SIGNATURE:FINGERPRINT;item"),
                 // The system space grows.
-                (r"(system items *|system items.*?about.:.)\d+ verify", "${1}N verify"),
+                (r"(system items *|system items.*?detail.:.)\d+ verified", "${1}N verified"),
                 (r#""searched":\d+"#, r#""searched":N"#),
                 (r"wrote \d+ signed", "wrote N signed"),
                 // In the order of fingerprints, which differ from run to run.
@@ -171,14 +173,31 @@ pub fn outcome(output: &Output) -> serde_json::Value {
     last
 }
 
-/// Hears that a command waits for a decision, and kills it.
-pub fn waits_at_a_gate(mut child: Child) {
-    let errors = BufReader::new(child.stderr.take().unwrap());
-    let mut lines = errors.lines().map_while(Result::ok);
-    let asked = lines.any(|line| line.contains("rye gate a"));
+/// Reads standard error of a command until it names a pending gate, and returns the gate.
+pub fn wait_for_gate(env: &TestEnv, errors: &mut impl BufRead) -> serde_json::Value {
+    let (mut line, mut output) = (String::new(), String::new());
+    while errors.read_line(&mut line).unwrap() > 0 {
+        let list = json(&env.run(&["gate", "list", "--json"]));
+        let mut gates = list["gates"].as_array().unwrap().iter();
+        if let Some(gate) = gates.find(|gate| line.contains(&short_gate_id(gate))) {
+            return gate.clone();
+        }
+        output += &line;
+        line.clear();
+    }
+    unreachable!("the command ended without opening a gate: {output}");
+}
+
+/// The short id of a gate in `rye gate list --json`.
+pub fn short_gate_id(gate: &serde_json::Value) -> String {
+    rye_engine::protocol::GateId::from(gate["id"].as_str().unwrap().to_owned()).short()
+}
+
+/// Waits until a command waits at a gate, and kills it.
+pub fn kill_at_gate(env: &TestEnv, mut child: Child) {
+    wait_for_gate(env, &mut BufReader::new(child.stderr.take().unwrap()));
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(asked, "it ended without waiting");
 }
 
 /// The one JSON document that a call printed.
