@@ -118,7 +118,7 @@ fn signing_key() -> (SigningKey, &'static str) {
     let release = env::var_os("RYE_RELEASE_KEY").filter(|path| !path.is_empty());
     let Some(path) = release.map(PathBuf::from) else {
         let key = SigningKey::generate().expect("the operating system has randomness");
-        return (key, "rye build, a key that was thrown away");
+        return (key, "rye build (temporary key)");
     };
     tell(&format!("rerun-if-changed={}", path.display()));
     let key = SigningKey::read(&path).expect("RYE_RELEASE_KEY names a private key");

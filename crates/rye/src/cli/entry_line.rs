@@ -1,5 +1,6 @@
 //! One-line descriptions of history entries and decisions.
 
+use rye_engine::meta_tools::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
 use rye_engine::protocol::{Entry, EntryKind, Gate, GateStatus, Message, Part, Resolution, Role};
 
 /// Describes an entry in one line.
@@ -29,12 +30,8 @@ pub(crate) fn describe_decision(gate: &Gate) -> Option<String> {
             let Resolution {
                 action, by, source, ..
             } = resolution;
-            let action = if action.is_empty() {
-                "answered"
-            } else {
-                action
-            };
-            (format!("{action} by {by} ({source})"), resolution.at)
+            let decision = describe_action(action);
+            (format!("{decision} by {by} ({source})"), resolution.at)
         }
         GateStatus::Withdrawn { reason, at } => (format!("withdrawn ({reason})"), *at),
         GateStatus::Expired { at } => ("expired".to_owned(), *at),
@@ -44,6 +41,18 @@ pub(crate) fn describe_decision(gate: &Gate) -> Option<String> {
         "{outcome}, {}",
         lillux::time::format_rfc3339(seconds)
     ))
+}
+
+/// Describes the action of a decision: `approve` becomes `approved`.
+pub(crate) fn describe_action(action: &str) -> String {
+    match action {
+        APPROVE => "approved".to_owned(),
+        APPROVE_SESSION => "approved for the session".to_owned(),
+        APPROVE_PROJECT => "approved for the project".to_owned(),
+        "deny" => "denied".to_owned(),
+        "" => "answered".to_owned(),
+        other => format!("answered `{other}`"),
+    }
 }
 
 fn message_line(message: &Message) -> String {

@@ -3,7 +3,7 @@
 
 use std::process::{Command, Output};
 
-use crate::support::{TestEnv, json, kill_at_gate};
+use crate::support::{TestEnv, json, kill_at_gate, short_gate_id};
 use serde_json::Value;
 
 const MODEL: &[&str] = &["prompt", "ship it", "--model", "scripted:agent.yaml"];
@@ -223,10 +223,12 @@ fn what_is_to_be_approved_stands_behind_a_bar() {
     let told = String::from_utf8_lossy(&listed.stdout).into_owned();
     let lines: Vec<_> = told.lines().collect();
     let folder = format!("  folder: {}", env.path("project").display());
+    let gates = json(&env.run(&["gate", "list", "--json"]));
+    let title = format!("{}  run: echo hi …", short_gate_id(&gates["gates"][0]));
     assert_eq!(
         lines[..8],
         [
-            "run: echo hi …",
+            &*title,
             &folder,
             "  Nothing confines it.",
             "  risk: high",

@@ -105,7 +105,7 @@ fn a_part_that_fits_an_ended_gate_too_is_not_enough_for_the_next_one() {
     let part = &session[..13];
     // What was decided about is said.
     let said = told("", &env.run(&["gate", "approve", part]));
-    assert!(said.contains("approve\nrun: echo harmless\n"), "{said}");
+    assert!(said.contains("approved\nrun: echo harmless\n"), "{said}");
     // As long as nothing else fits, it is the same decision again.
     let again = json(&env.run(&["gate", "approve", part, "--json"]));
     assert_eq!(again["gate"], gate["id"]);
@@ -123,7 +123,7 @@ fn a_part_that_fits_an_ended_gate_too_is_not_enough_for_the_next_one() {
         let said = told(&args.join(" "), &output);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains("is ambiguous: 2 match"), "{said}");
-        assert!(said.contains("(approve by ada (cli), "), "{said}");
+        assert!(said.contains("(approved by ada (cli), "), "{said}");
         assert!(said.contains("(pending): run: echo more"), "{said}");
     }
     let next = gates()[0].clone();
@@ -132,11 +132,11 @@ fn a_part_that_fits_an_ended_gate_too_is_not_enough_for_the_next_one() {
     let whole = next["id"].as_str().unwrap();
     let end = &whole[whole.len() - 12..];
     let said = told("", &env.run(&["gate", "deny", end]));
-    assert!(said.contains("deny\nrun: echo more > more.txt"), "{said}");
+    assert!(said.contains("denied\nrun: echo more > more.txt"), "{said}");
     let first = gate["id"].as_str().unwrap();
     let conflict = told("", &env.run(&["gate", "deny", first]));
     assert!(
-        conflict.contains("already answered by ada: approve"),
+        conflict.contains("already closed: approved by ada"),
         "{conflict}"
     );
 }

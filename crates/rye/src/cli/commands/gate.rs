@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::cli::args::{ApprovalScope, GateArgs, GateCommand};
 use crate::cli::context::Context;
 use crate::cli::engine::{EngineOptions, answer_command, decide, with_engine};
+use crate::cli::entry_line::describe_action;
 use crate::cli::failure::Failure;
 use crate::cli::gate_render;
 use crate::cli::page::{DIM, GOOD, Page, one_line, paint};
@@ -113,9 +114,9 @@ fn in_project(project: &Path) -> String {
 }
 
 fn show_gate(page: &mut Page, gate: &Gate, origin: Option<String>) {
-    page.line(paint(DIM, format_args!("gate {}", gate.id.short())));
-    for line in gate_render::lines(&gate.title, &gate.body, page.width()) {
-        page.line(format_args!("  {line}"));
+    let title = format!("{}  {}", gate.id.short(), gate.title);
+    for line in gate_render::lines(&title, &gate.body, page.width()) {
+        page.line(line);
     }
     if let Some(origin) = origin {
         page.line(paint(DIM, format_args!("  {}", one_line(&origin))));
@@ -135,7 +136,8 @@ fn is_repeated(posted: PostOutcome) -> Result<bool, Failure> {
 }
 
 fn conflict(by: &str, action: &str) -> Failure {
-    let message = format!("the gate was already answered by {by}: {action}");
+    let decision = describe_action(action);
+    let message = format!("the gate is already closed: {decision} by {by}");
     Failure::failed("decision_gate_conflict", message)
 }
 
@@ -209,7 +211,8 @@ impl Report for Answer {
 
     fn show(&self, page: &mut Page) {
         let repeated = if self.repeated { " (repeated)" } else { "" };
-        page.line(paint(GOOD, format_args!("{}{repeated}", self.action)));
+        let decision = describe_action(&self.action);
+        page.line(paint(GOOD, format_args!("{decision}{repeated}")));
         for line in gate_render::lines(&self.title, &self.body, page.width()) {
             page.line(line);
         }

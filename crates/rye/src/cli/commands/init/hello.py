@@ -1,17 +1,17 @@
-"""Says hello: a first tool, to read and to change."""
+"""A first tool, to read and change."""
 
 __version__ = "1.0.0"
 __tool_type__ = "python"
 __executor_id__ = "rye/core/runtimes/python/function"
 __category__ = "examples"
-__tool_description__ = "Says hello to somebody"
+__tool_description__ = "Says hello to a person"
 
 CONFIG_SCHEMA = {
     "type": "object",
     "properties": {
         "name": {
             "type": "string",
-            "description": "Whom to greet",
+            "description": "Name to greet",
             "default": "world",
         },
     },

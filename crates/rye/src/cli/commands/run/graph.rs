@@ -14,6 +14,7 @@ use crate::cli::commands::gate::graphs::{resume_command, trust};
 use crate::cli::commands::graph::progress::describe;
 use crate::cli::context::Context;
 use crate::cli::engine::answer_command;
+use crate::cli::entry_line::describe_action;
 use crate::cli::failure::Failure;
 use crate::cli::page::{BAD, BOLD, DIM, GOOD, HELP, Page, WARN, paint, sanitize};
 use crate::cli::printer::{AlreadyPrinted, Outcome, Report};
@@ -167,7 +168,7 @@ impl Report for GraphStatus {
             match status {
                 GateStatus::Resolved { resolution } => {
                     let Resolution { action, by, .. } = resolution;
-                    field("decision", &format!("{action} by {by}"));
+                    field("decision", &format!("{} by {by}", describe_action(action)));
                 }
                 GateStatus::Expired { .. } => field("decision", "expired"),
                 _ => field("answer", &answer_command(gate)),
