@@ -193,7 +193,7 @@ fn unsupported<T>() -> Result<T, GatewayError> {
 impl Gateway for NoopGateway {
     fn project_bounds(&self) -> ProjectBounds {
         ProjectBounds {
-            project: self.project.clone(),
+            default_project: self.project.clone(),
             is_fixed: true,
             private_dirs: Vec::new(),
         }

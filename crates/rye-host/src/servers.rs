@@ -255,7 +255,7 @@ impl Servers {
             space,
         } = known;
         // What would be called is what the server's item says, and what it says of the tool.
-        let hash = Hash::digest(format!("{}\n{}", piece.hash, found.pin.whole)).to_hex();
+        let hash = Hash::digest(format!("{}\n{}", piece.hash, found.pin.hash)).to_hex();
         Ok(ResolvedTool {
             id: id.to_owned(),
             description: found.description().to_owned(),
@@ -269,7 +269,7 @@ impl Servers {
                 piece,
                 Component {
                     name: format!("{name}/{tool}"),
-                    hash: found.pin.whole.clone(),
+                    hash: found.pin.hash.clone(),
                     signed_by: Some(format!("nobody: it is what {name} says")),
                 },
             ],

@@ -1,29 +1,27 @@
-//! The client that the official conformance suite is run against: ours, told by the suite
-//! which server to call.
+//! Client for the official MCP conformance suite, which passes the URL of the server to call.
 //!
-//! It lists the server's tools and calls them: those that the suite names, or else each with
-//! arguments that fit its schema. `cargo xtask test --only conformance` runs it.
+//! Lists the server's tools and calls those that the suite names, or otherwise each tool with
+//! arguments that match its schema. `cargo xtask test --only conformance` runs it.
 
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use lillux::Hash;
 use lillux::process::Supervisor;
 use rye_items::vault::Vault;
 use rye_mcp::client::{
-    ClientError, ClientErrorKind, Elicitation, ElicitationHandler, ElicitationReply, LoginRequest,
-    Pool, RemoteTool, ServerConfig, ServerSpec, ToolCall,
+    ClientError, ClientErrorKind, Elicitation, ElicitationFuture, ElicitationHandler,
+    ElicitationReply, LoginRequest, Pool, RemoteTool, ServerConfig, ServerSpec, ToolCall,
 };
 use serde_json::{Map, Value, json};
 
-/// Where the suite's own client says what it is.
-const METADATA: &str = "https://conformance-test.local/client-metadata.json";
+/// Client metadata URL that the suite expects.
+const CLIENT_METADATA_URL: &str = "https://conformance-test.local/client-metadata.json";
 
-/// How often is logged in for one call: first of all, and for what it needs beyond that.
-const LOGINS: usize = 3;
+/// Maximum number of logins for one call: the first one, and those for additional scopes.
+const MAX_LOGINS: usize = 3;
 
 /// A tool and its arguments.
 type Call = (String, Map<String, Value>);
@@ -36,45 +34,47 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let pool = Pool::with_elicitation(&supervisor, Some(Arc::new(Agreeable)));
-    let home = Home::new()?;
-    runtime.block_on(run(&pool, &url, &context, &home))
+    let pool = Pool::with_elicitation(&supervisor, Some(Arc::new(AcceptAll)));
+    let vault_dir = VaultDir::new()?;
+    runtime.block_on(run(&pool, &url, &context, &vault_dir))
 }
 
-/// A person who takes what is offered.
+/// Accepts every elicitation with the defaults.
 #[derive(Debug)]
-struct Agreeable;
+struct AcceptAll;
 
-impl ElicitationHandler for Agreeable {
-    fn elicit(
-        &self,
-        _: Elicitation,
-    ) -> Pin<Box<dyn Future<Output = ElicitationReply> + Send + '_>> {
+impl ElicitationHandler for AcceptAll {
+    fn elicit(&self, _: Elicitation) -> ElicitationFuture<'_> {
         Box::pin(async { ElicitationReply::Accept(Map::new()) })
     }
 }
 
-/// A folder for the vault, gone when dropped.
-struct Home(PathBuf);
+/// Temporary directory for the vault.
+struct VaultDir(PathBuf);
 
-impl Home {
+impl VaultDir {
     fn new() -> std::io::Result<Self> {
         let name = format!("rye-conformance-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder)?;
-        Ok(Self(folder))
+        let dir = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&dir)?;
+        Ok(Self(dir))
     }
 }
 
-impl Drop for Home {
+impl Drop for VaultDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-async fn run(pool: &Pool, url: &str, context: &Value, home: &Home) -> Result<(), Box<dyn Error>> {
-    let mut config = json!({ "url": url, "oauth": { "client_metadata_url": METADATA } });
-    // The suite says in which revision the conversation is to begin, and who we are.
+async fn run(
+    pool: &Pool,
+    url: &str,
+    context: &Value,
+    vault_dir: &VaultDir,
+) -> Result<(), Box<dyn Error>> {
+    let mut config = json!({ "url": url, "oauth": { "client_metadata_url": CLIENT_METADATA_URL } });
+    // The suite sets the protocol revision and the OAuth client.
     if let Ok(revision) = std::env::var("MCP_CONFORMANCE_PROTOCOL_VERSION") {
         config["protocol"] = json!(revision);
     }
@@ -89,51 +89,51 @@ async fn run(pool: &Pool, url: &str, context: &Value, home: &Home) -> Result<(),
         config: ServerConfig::parse(&config)?,
         project: std::env::temp_dir(),
         environment: BTreeMap::new(),
-        vault: Some(Vault::new(&home.0, None)),
+        vault: Some(Vault::new(&vault_dir.0, None)),
     };
-    let tools = logged_in(pool, &server, async || pool.tools(&server).await).await?;
+    let tools = with_login(pool, &server, async || pool.tools(&server).await).await?;
     let mut outcome = Ok(());
     for (tool, arguments) in calls(context, &tools) {
         let call = ToolCall::new(tool, arguments);
-        let called = logged_in(pool, &server, async || pool.call(&server, &call).await).await;
-        // Each is called, whatever became of the one before it.
+        let called = with_login(pool, &server, async || pool.call(&server, &call).await).await;
+        // Call all tools, even if one fails.
         outcome = outcome.and(called.map(drop));
     }
     pool.shutdown().await;
     Ok(outcome?)
 }
 
-/// Does something, logging in where the server wants it.
-async fn logged_in<T>(
+/// Runs `work` and logs in when the server requires it.
+async fn with_login<T>(
     pool: &Pool,
     server: &ServerSpec,
     work: impl AsyncFn() -> Result<T, ClientError>,
 ) -> Result<T, ClientError> {
-    for _ in 0..LOGINS {
+    for _ in 0..MAX_LOGINS {
         let error = match work().await {
             Err(error) => error,
-            done => return done,
+            outcome => return outcome,
         };
         let ClientErrorKind::LoginNeeded { scope, challenge } = &error.kind else {
             return Err(error);
         };
         let scopes = scope.iter().flat_map(|scope| scope.split_whitespace());
-        let ask = LoginRequest {
+        let request = LoginRequest {
             scopes: scopes.map(str::to_owned).collect(),
-            challenge: Some(challenge.clone()).filter(|it| !it.is_empty()),
+            challenge: Some(challenge.clone()).filter(|challenge| !challenge.is_empty()),
         };
-        pool.log_in(server, &ask, browse).await?;
+        pool.log_in(server, &request, browse).await?;
     }
     work().await
 }
 
-/// A browser of somebody who is logged in already.
+/// Simulates the browser of a user who is already logged in.
 fn browse(url: &str) {
     let url = url.to_owned();
     tokio::spawn(async move { reqwest::get(url).await });
 }
 
-/// What to call: what the suite says, or everything.
+/// The calls that the suite names, or one call of each tool.
 fn calls(context: &Value, tools: &[RemoteTool]) -> Vec<Call> {
     if let Some(calls) = context["toolCalls"].as_array() {
         let call = |call: &Value| {
@@ -151,12 +151,12 @@ fn calls(context: &Value, tools: &[RemoteTool]) -> Vec<Call> {
     tools.iter().map(call).collect()
 }
 
-/// Arguments that fit a schema. Where a schema is asked for, it is that of the first tool,
-/// so that the suite sees whether all of it arrived.
+/// Arguments that match a schema. For a parameter named `schema`, passes the schema of the first
+/// tool, so that the suite can check whether it arrived completely.
 fn arguments(schema: &Value, first: &Value) -> Map<String, Value> {
     let properties = schema["properties"].as_object().into_iter().flatten();
-    let values = properties.map(|(name, about)| {
-        let value = match (name.as_str(), about["type"].as_str()) {
+    let values = properties.map(|(name, property)| {
+        let value = match (name.as_str(), property["type"].as_str()) {
             ("schema", _) => first.clone(),
             (_, Some("number" | "integer")) => json!(3),
             (_, Some("boolean")) => json!(true),

@@ -1,46 +1,45 @@
-//! The client: any MCP server's tools, called like the rest.
+//! MCP client: calls tools of MCP servers over stdio and streamable HTTP.
 //!
-//! A [`ServerConfig`] is what a signed item says of a server. A [`Pool`] makes a
-//! connection when a server is first called, and keeps it: calls share it, at once
-//! and one after another. Whatever a server does, hang, die, flood, or speak rubbish,
-//! costs a bounded time, gives a [`ClientError`] that says what it was, and holds up
-//! no other server. Servers that are processes run under lillux's supervisor, so
-//! nothing of them outlives this program.
+//! A signed item holds the [`ServerConfig`] of a server. A [`Pool`] connects when a server is
+//! first called and keeps the connection, which concurrent and later calls share. A server that
+//! hangs, exits, floods its output or violates the protocol costs a bounded time, yields a
+//! [`ClientError`] with diagnostics, and does not delay calls to other servers. Server processes
+//! run under lillux's supervisor, so none of them outlives this program.
 
-pub(crate) mod ask;
 mod call;
 mod config;
 mod connect;
 mod connection;
+mod diagnostics;
 pub mod discovery;
+pub(crate) mod elicitation;
 mod error;
 mod http;
 pub mod import;
+mod in_flight;
 mod jsonc;
 mod lines;
 mod login;
 mod pool;
 mod process;
-mod said;
-mod source;
 mod stdio;
 mod tools;
-mod wire;
+mod value;
 mod yaml;
 
-pub use ask::{Elicitation, ElicitationHandler, ElicitationReply};
 pub use call::ToolCall;
 pub use config::{
-    CALL_TIMEOUT, IDLE_TIMEOUT, MAX_MESSAGE, OAUTH, Protocol, START_TIMEOUT, ServerConfig,
-    Transport,
+    DEFAULT_CALL_TIMEOUT, DEFAULT_IDLE_TIMEOUT, DEFAULT_MAX_MESSAGE, DEFAULT_START_TIMEOUT,
+    OAUTH_KEYS, Protocol, ServerConfig, Transport,
 };
 pub use connect::ServerSpec;
+pub use diagnostics::Diagnostics;
+pub use elicitation::{Elicitation, ElicitationFuture, ElicitationHandler, ElicitationReply};
 pub use error::{ClientError, ClientErrorKind};
 pub use import::secret_name;
 pub use login::{LoginGrant, LoginRequest};
 pub use pool::Pool;
 pub use rye_executor::redact::is_secret_name;
-pub use said::Diagnostics;
-pub use source::ConfigValue;
 pub use tools::{Drift, Pin, RemoteTool};
+pub use value::ConfigValue;
 pub use yaml::item_yaml;

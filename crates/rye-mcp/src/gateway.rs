@@ -1,8 +1,8 @@
-//! What the five tools do: the room behind the counter.
+//! The interface between the MCP server and the program that embeds it.
 //!
-//! The [server](crate::server) speaks the protocol; a host implements [`Gateway`] on
-//! its own spaces, keys and settings, so that an item means the same to a model as to
-//! a person at the command line.
+//! The [server](crate::server) implements the protocol. The embedding program implements
+//! [`Gateway`] with its own spaces, keys and settings, so that items behave the same for MCP
+//! clients and at the command line.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,30 +12,30 @@ use rye_executor::{Executor, Request};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// An answer, for programs and for models.
+/// Successful result of one of the five tools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolReply {
-    /// A JSON object.
+    /// Structured content, a JSON object.
     pub value: Value,
-    /// The same in words.
+    /// Text content for models.
     pub text: String,
 }
 
-/// Why there is none.
+/// CallFailure call of one of the five tools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GatewayError {
-    /// A stable word.
+    /// Stable error code.
     pub code: String,
-    /// What happened.
+    /// Message for people and models.
     pub message: String,
-    /// What to do next.
+    /// Suggested next step.
     pub hint: Option<String>,
-    /// What else programs may want to know, a JSON object.
+    /// Additional fields for programs, a JSON object.
     pub details: Box<Value>,
 }
 
 impl GatewayError {
-    /// A refusal in words.
+    /// Creates an error without hint or details.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             code: code.into(),
@@ -45,15 +45,15 @@ impl GatewayError {
         }
     }
 
-    /// With what to do next.
+    /// Adds a hint.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// For programs: `{"error": {…}}`.
-    pub fn value(&self) -> Value {
+    /// Formats the error for programs: `{"error": {…}}`.
+    pub fn to_value(&self) -> Value {
         let mut error = match &*self.details {
             Value::Object(details) => details.clone(),
             _ => serde_json::Map::new(),
@@ -66,8 +66,8 @@ impl GatewayError {
         json!({ "error": error })
     }
 
-    /// For models.
-    pub fn text(&self) -> String {
+    /// Formats the error for models.
+    pub fn to_text(&self) -> String {
         let Self { code, message, .. } = self;
         match &self.hint {
             Some(hint) => format!("{code}: {message}\nhint: {hint}"),
@@ -76,234 +76,238 @@ impl GatewayError {
     }
 }
 
-/// An answer, or why there is none.
+/// Result of one of the five tools.
 pub type GatewayResult = Result<ToolReply, GatewayError>;
 
-/// To find items.
+/// Arguments of `search`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SearchRequest {
-    /// Words.
+    /// Words to search for; empty lists all items.
     #[serde(default)]
     pub query: String,
-    /// Of this type alone.
+    /// Only items of this type.
     pub item_type: Option<String>,
-    /// Of this space alone.
+    /// Only items of this space.
     pub space: Option<String>,
-    /// At most so many.
+    /// Maximum number of hits.
     pub limit: Option<u64>,
-    /// The project's folder.
+    /// Project directory.
     pub project_path: Option<PathBuf>,
 }
 
-/// To read an item.
+/// Arguments of `load`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadRequest {
-    /// What kind of item.
+    /// Type of the item.
     pub item_type: String,
-    /// Which.
+    /// Id of the item.
     pub item_id: String,
-    /// The project's folder.
+    /// Project directory.
     pub project_path: Option<PathBuf>,
-    /// A space to copy it to: `project` or `user`.
+    /// Space to copy the item to: `project` or `user`.
     pub destination: Option<String>,
 }
 
-/// To run an item.
+/// Arguments of `execute`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExecuteRequest {
-    /// What kind of item.
+    /// Type of the item.
     pub item_type: String,
-    /// Which.
+    /// Id of the item.
     pub item_id: String,
-    /// What to do with it: `run`.
+    /// Action; only `run` exists.
     pub action: Option<String>,
-    /// Its own parameters.
+    /// Parameters of the item.
     pub parameters: Option<Value>,
-    /// Find out whether it would run, and run nothing.
+    /// Only check whether the item would run.
     #[serde(default)]
     pub dry_run: bool,
-    /// Let it run on its own, and answer at once.
+    /// Run in the background and return at once.
     #[serde(default, rename = "async")]
     pub background: bool,
-    /// When to give up, in seconds.
+    /// Time limit in seconds.
     pub timeout: Option<f64>,
-    /// The project's folder.
+    /// Project directory.
     pub project_path: Option<PathBuf>,
 }
 
-/// To sign items.
+/// Arguments of `sign`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignRequest {
-    /// What kind of item.
+    /// Type of the item.
     pub item_type: String,
-    /// Which; `*`, `**` and `?` stand for others.
+    /// Id of an item, or a glob with `*`, `**` and `?`.
     pub item_id: String,
-    /// The project's folder.
+    /// Project directory.
     pub project_path: Option<PathBuf>,
 }
 
-/// To learn how.
+/// Arguments of `help`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HelpRequest {
-    /// About what; without it, what there is to learn about.
+    /// Topic; without one, the list of topics.
     pub topic: Option<String>,
 }
 
-/// An item in a list.
+/// Entry of a list of items.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemSummary {
-    /// Its id.
+    /// Id of the item.
     pub id: String,
-    /// Its title, if it has one.
+    /// Title from the metadata.
     pub title: Option<String>,
-    /// What it is about.
+    /// Description from the metadata.
     pub description: Option<String>,
-    /// The names of its parameters, and whether each must be given.
+    /// Names of the parameters, and whether each is required.
     pub parameters: Vec<(String, bool)>,
 }
 
-/// A call that needs a person's approval.
+/// A call that needs the user's approval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GatedCall {
-    /// What is asked, in a line.
+    /// One-line question.
     pub title: String,
-    /// The tool's id; `sign` or `copy` and an item's id for what is no run of a tool.
+    /// Id of the tool; `sign ID` or `copy ID` for calls that do not run a tool.
     pub tool: String,
-    /// What it is called with.
+    /// Parameters of the call.
     pub parameters: Value,
-    /// The hash of all that would run.
+    /// Chain hash: covers every file that the call would run, sign or copy.
     pub chain: Hash,
-    /// What would run, component by component.
+    /// The files that the chain hash covers.
     pub components: Vec<Component>,
-    /// What a person must know to decide.
+    /// Full text of the question.
     pub question: String,
 }
 
-/// A file of a chain.
+/// A file that a gated call would run, sign or copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Component {
-    /// Its id.
+    /// Item id.
     pub name: String,
-    /// The hash of its bytes.
+    /// Hash of its bytes, in hex.
     pub hash: String,
 }
 
-/// A file that would be signed.
+/// An item to be signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnsignedItem {
-    /// The item.
+    /// Item reference, `TYPE:ID`.
     pub item: String,
-    /// Its file.
+    /// File of the item.
     pub path: PathBuf,
-    /// The hash that would be signed.
+    /// Content hash to be signed.
     pub hash: Hash,
-    /// What it says.
+    /// Content of the file.
     pub text: String,
 }
 
-/// A copy of an item that would be made in another space.
+/// A copy of an item to be made in another space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedCopy {
-    /// The item.
+    /// Item reference, `TYPE:ID`.
     pub item: String,
-    /// The file that is copied.
+    /// File to copy.
     pub from: PathBuf,
-    /// The file that would be written.
+    /// File to write.
     pub to: PathBuf,
-    /// The hash of its bytes.
+    /// Hash of its bytes.
     pub hash: Hash,
-    /// Its text.
+    /// Content of the file.
     pub text: String,
 }
 
-/// Where a server works.
+/// The projects that a server may work in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectBounds {
-    /// The project of calls that name none, if the client has no roots.
-    pub project: PathBuf,
-    /// Whether the user chose that project: then the client's roots do not count.
+    /// Project of calls that name none, if the client has no roots.
+    pub default_project: PathBuf,
+    /// The user chose the default project, so the roots of the client are ignored.
     pub is_fixed: bool,
-    /// Directories with keys, secrets and state: no project is one of them or lies below one.
+    /// Directories with keys, secrets and state. No project may be one of them or inside one.
     pub private_dirs: Vec<PathBuf>,
 }
 
-/// Who approves calls.
+/// How the user approves calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ApprovalChannel {
-    /// The person at the client, through its form; from a terminal where it has none.
+    /// Through a form of the MCP client; at a terminal if the client has no forms.
     #[default]
     Client,
-    /// A person at a terminal, with `rye gate`, whatever the client can do.
+    /// At a terminal with `rye gate`, even if the client has forms.
     Terminal,
 }
 
-/// How it stands with such a call.
+/// State of the decision about a gated call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallDecision {
-    /// Somebody let it run, this once.
+    /// Approved, for one run.
     Approved,
-    /// Somebody did not.
+    /// Denied.
     Denied,
-    /// Nobody has decided: it waits at this gate.
+    /// Not decided yet.
     Pending {
-        /// The gate's id.
+        /// Id of the gate at which the call waits.
         gate: String,
     },
 }
 
-/// What a server serves.
+/// The work behind the five tools, implemented by the embedding program.
 pub trait Gateway: Send + Sync + 'static {
-    /// Where the server works.
+    /// The projects that the server may work in.
     fn project_bounds(&self) -> ProjectBounds;
 
-    /// Who approves calls.
+    /// How the user approves calls.
     fn approval_channel(&self) -> ApprovalChannel;
 
-    /// Finds items.
-    fn search(&self, project: &Path, ask: &SearchRequest) -> GatewayResult;
+    /// Searches items.
+    fn search(&self, project: &Path, request: &SearchRequest) -> GatewayResult;
 
-    /// Reads an item: `content`, `metadata`, `schema`, `verification`. A `destination` is
-    /// ignored.
-    fn load(&self, project: &Path, ask: &LoadRequest) -> GatewayResult;
+    /// Reads an item: `content`, `metadata`, `schema`, `verification`. Ignores `destination`.
+    fn load(&self, project: &Path, request: &LoadRequest) -> GatewayResult;
 
-    /// The copy that `load` with a `destination` would make.
-    fn plan_copy(&self, project: &Path, ask: &LoadRequest) -> Result<PlannedCopy, GatewayError>;
+    /// The copy that `load` with a `destination` would make, for approval.
+    fn plan_copy(&self, project: &Path, request: &LoadRequest)
+    -> Result<PlannedCopy, GatewayError>;
 
-    /// Makes this copy, if it is still the one that would be made.
-    fn copy(&self, project: &Path, ask: &LoadRequest, approved: &PlannedCopy) -> GatewayResult;
+    /// Makes the approved copy; fails if the item has changed since.
+    fn copy(&self, project: &Path, request: &LoadRequest, approved: &PlannedCopy) -> GatewayResult;
 
-    /// What would be signed: files that have no signature of the person's for what is in
-    /// them now.
+    /// The matching items whose current content the user has not signed.
     fn unsigned_items(
         &self,
         project: &Path,
-        ask: &SignRequest,
+        request: &SignRequest,
     ) -> Result<Vec<UnsignedItem>, GatewayError>;
 
-    /// Signs items: of those that would be signed none but these, as they are here.
-    fn sign(&self, project: &Path, ask: &SignRequest, approved: &[UnsignedItem]) -> GatewayResult;
+    /// Signs the matching items, but only with the approved content.
+    fn sign(
+        &self,
+        project: &Path,
+        request: &SignRequest,
+        approved: &[UnsignedItem],
+    ) -> GatewayResult;
 
-    /// Tells how.
+    /// Explains a topic.
     fn help(&self, topic: Option<&str>) -> GatewayResult;
 
-    /// Who runs the tools of a project.
+    /// The executor for the tools of a project.
     fn executor(&self, project: &Path) -> Result<Arc<Executor>, GatewayError>;
 
-    /// What a person has decided about a call, from elsewhere. One that nobody knows of yet
-    /// is written down, for somebody to decide on. An answer is given once: who is told
-    /// that it is approved must run it, or it is asked about again.
+    /// The user's decision at the terminal about a call. Opens a gate if there is none yet.
+    ///
+    /// An approval is returned once: the caller must run the call, or it needs another approval.
     fn claim_decision(
         &self,
         project: &Path,
         call: &GatedCall,
     ) -> Result<CallDecision, GatewayError>;
 
-    /// Records what the person at the client decided about a call.
+    /// Records the user's decision at the MCP client.
     fn record_decision(
         &self,
         project: &Path,
@@ -311,10 +315,10 @@ pub trait Gateway: Send + Sync + 'static {
         is_approved: bool,
     ) -> Result<(), GatewayError>;
 
-    /// Starts a tool that runs on its own.
+    /// Starts a tool in the background.
     fn start_background(&self, project: &Path, request: Request) -> GatewayResult;
 
-    /// Items of a type in the order of their ids, from behind one on.
+    /// Lists items of a type in the order of their ids, starting after `after`.
     fn list_items(
         &self,
         project: &Path,

@@ -1,12 +1,24 @@
-//! MCP both ways: five tools out, every server in.
+//! MCP server and client.
 //!
-//! The [server] lets any MCP client use any number of signed items through five tools:
-//! `search`, `load`, `execute`, `sign`, `help`. Their number does not grow with the
-//! number of items, and so neither does what a model must read before it can begin.
-//! What they do is a host's [`Gateway`].
+//! The [`server`] offers signed items to MCP clients through five tools: `search`, `load`,
+//! `execute`, `sign` and `help`. Because the number of tools does not grow with the number of
+//! items, neither does the prompt of the model that uses them. An embedding program implements
+//! [`Gateway`], which does the work behind the tools.
 //!
-//! The [client] calls the tools of other servers; [`Mcp`] is the primitive by which they
-//! are tools like the rest.
+//! The [`client`] calls tools of other MCP servers. [`McpPrimitive`] makes them available as
+//! tools of the executor.
+//!
+//! ```
+//! use rye_mcp::client::{ServerConfig, Transport};
+//! use serde_json::json;
+//!
+//! let config = ServerConfig::parse(&json!({
+//!     "url": "https://example.org/mcp",
+//!     "headers": { "Authorization": { "vault": "EXAMPLE_TOKEN", "prefix": "Bearer " } },
+//! }))?;
+//! assert!(matches!(config.transport, Transport::Http { .. }));
+//! # Ok::<_, String>(())
+//! ```
 
 pub mod client;
 mod gateway;

@@ -1,8 +1,8 @@
-//! `rye/core/primitives/mcp`: a call to a tool of an MCP server.
+//! The primitive `rye/core/primitives/mcp`: calls a tool of an MCP server.
 
 mod result;
 
-pub use result::mapped as tool_result;
+pub use result::tool_result;
 
 use std::path::PathBuf;
 
@@ -11,15 +11,15 @@ use rye_executor::primitive::{Call, CallFailure, CallFuture, CallOutcome, Primit
 use rye_items::vault::Vault;
 use serde_json::{Map, Value, json};
 
-use crate::client::ask;
+use crate::client::elicitation;
 use crate::client::{ClientError, ClientErrorKind, Pin, Pool, ServerConfig, ServerSpec, ToolCall};
 
-/// The key of the configuration that names the server's own.
+/// Configuration key that names the item of the server.
 const SERVER: &str = "server";
-/// How much of a result stays in memory.
-const LIMIT: usize = 1 << 20;
+/// Default limit for a result in memory, in bytes.
+const DEFAULT_MAX_OUTPUT: usize = 1 << 20;
 
-/// Calls tools of MCP servers, over connections that are shared and kept.
+/// Calls tools of MCP servers over pooled connections.
 #[derive(Debug, Clone)]
 pub struct McpPrimitive {
     pool: Pool,
@@ -28,11 +28,11 @@ pub struct McpPrimitive {
 }
 
 impl McpPrimitive {
-    /// The id under which it is registered.
+    /// Id under which the primitive is registered.
     pub const ID: &str = "rye/core/primitives/mcp";
 
-    /// For the servers of a project and of a user, whose folder holds the vault that
-    /// opens their secrets.
+    /// Creates the primitive for a project. `user` is the directory of the user space, whose
+    /// vault holds the secrets of the servers.
     pub fn new(pool: Pool, project: impl Into<PathBuf>, user: Option<PathBuf>) -> Self {
         let project = project.into();
         let vault = user.map(|user| Vault::new(&user, Some(&project)));
@@ -43,56 +43,61 @@ impl McpPrimitive {
         }
     }
 
-    async fn answer(
+    async fn call_tool(
         &self,
         call: Call,
         metadata: &mut Map<String, Value>,
     ) -> Result<CallOutcome, CallFailure> {
-        let server = self.server(&call)?;
+        let server = self.server_spec(&call)?;
         metadata.insert("server".into(), json!(server.id));
         metadata.insert("server_hash".into(), json!(server.hash));
-        let text = |key: &str| call.config.get(key).and_then(Value::as_str);
+        let string = |key: &str| call.config.get(key).and_then(Value::as_str);
         let arguments = match call.parameters {
             Value::Object(ref arguments) => arguments.clone(),
             _ => Map::new(),
         };
-        let mut wanted = ToolCall::new(text("tool_name").unwrap_or_default(), arguments);
-        wanted.pin = Pin::from_config(&call.config);
-        wanted.timeout = call.timeout;
-        wanted.listener = call.listener;
-        wanted.asker = ask::caller();
-        let answer = self.pool.call(&server, &wanted).await;
-        let answer = answer.map_err(|error| failed(&error, metadata))?;
-        let mut done = result::mapped(answer);
+        let mut tool_call = ToolCall::new(string("tool_name").unwrap_or_default(), arguments);
+        tool_call.pin = Pin::from_config(&call.config);
+        tool_call.timeout = call.timeout;
+        tool_call.listener = call.listener;
+        tool_call.elicitation_handler = elicitation::current_handler();
+        let answer = self.pool.call(&server, &tool_call).await;
+        let answer = answer.map_err(|error| to_failure(&error, metadata))?;
+        let mut done = tool_result(answer);
         let limit = call.config.get("max_output").and_then(Value::as_u64);
-        let limit = limit.map_or(LIMIT, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        if let Some(long) = result::too_long(&done.data, limit) {
+        let limit = limit.map_or(DEFAULT_MAX_OUTPUT, |limit| {
+            usize::try_from(limit).unwrap_or(usize::MAX)
+        });
+        if let Some(whole) = result::oversized(&done.data, limit) {
             let mut capture = OutputCapture::new(limit, call.spill.open());
-            capture.push(&long).await;
+            capture.push(&whole).await;
             let captured = capture.finish().await;
             rye_executor::primitive::note_overflow(metadata, "result", &captured);
-            done.data = result::cut(&done.data, limit);
+            done.data = result::truncate(&done.data, limit);
         }
         Ok(done)
     }
 
     /// The server that the verified configuration describes.
-    fn server(&self, call: &Call) -> Result<ServerSpec, CallFailure> {
-        let wrong = |why: String| CallFailure::new("mcp_config", why);
+    fn server_spec(&self, call: &Call) -> Result<ServerSpec, CallFailure> {
+        let config_error = |why: String| CallFailure::new("mcp_config", why);
         let link = call.items.get(SERVER).ok_or_else(|| {
-            wrong("the tool's `config` names no `server`, such as mcp/servers/context7".to_owned())
+            config_error(
+                "`config.server` is missing; it names a server such as mcp/servers/context7"
+                    .to_owned(),
+            )
         })?;
         let id = link.id().to_string();
         let config = link.metadata.value("config").unwrap_or(&Value::Null);
         let config = ServerConfig::parse(config).map_err(|why| {
             let path = link.item.path.display();
-            wrong(format!("{path}: {why}")).with_hint(format!("rye load {id}"))
+            config_error(format!("{path}: {why}")).with_hint(format!("rye load {id}"))
         })?;
         let transport = call.config.get("transport").and_then(Value::as_str);
-        let own = config.transport.name();
-        if transport.is_some_and(|transport| transport != own) {
-            return Err(wrong(format!(
-                "the server {id} is reached over {own}; the tool is run by rye/core/runtimes/mcp/{}",
+        let transport_name = config.transport.name();
+        if transport.is_some_and(|transport| transport != transport_name) {
+            return Err(config_error(format!(
+                "server {id} uses {transport_name}, but the tool uses the runtime rye/core/runtimes/mcp/{}",
                 transport.unwrap_or_default()
             )));
         }
@@ -109,14 +114,14 @@ impl McpPrimitive {
 
 impl Primitive for McpPrimitive {
     fn runs_programs(&self) -> bool {
-        // Those of its servers know nothing of the tool's file.
+        // Server processes do not run the tool's file.
         false
     }
 
     fn run(&self, call: Call) -> CallFuture<'_> {
         Box::pin(async move {
             let mut metadata = Map::new();
-            let mut done = match self.answer(call, &mut metadata).await {
+            let mut done = match self.call_tool(call, &mut metadata).await {
                 Ok(done) => done,
                 Err(failed) => CallOutcome {
                     failure: Some(failed),
@@ -133,8 +138,8 @@ impl Primitive for McpPrimitive {
     }
 }
 
-/// A failure with what scripts want to know of it.
-fn failed(error: &ClientError, metadata: &mut Map<String, Value>) -> CallFailure {
+/// Converts an error and adds its details to the metadata.
+fn to_failure(error: &ClientError, metadata: &mut Map<String, Value>) -> CallFailure {
     match &error.kind {
         ClientErrorKind::Rpc { code, data, .. } => {
             metadata.insert("rpc_code".into(), json!(code));
@@ -143,8 +148,8 @@ fn failed(error: &ClientError, metadata: &mut Map<String, Value>) -> CallFailure
             }
         }
         ClientErrorKind::Drift(drift) => {
-            metadata.insert("accepted".into(), json!(drift.accepted.whole));
-            metadata.insert("found".into(), json!(drift.found.whole));
+            metadata.insert("accepted".into(), json!(drift.accepted.hash));
+            metadata.insert("current".into(), json!(drift.current.hash));
         }
         _ => {}
     }

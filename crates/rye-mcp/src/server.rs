@@ -1,9 +1,9 @@
-//! The server: five tools, resources and prompts, over standard input and output or HTTP.
+//! MCP server: five tools, resources and prompts over stdio or streamable HTTP.
 
 mod approval;
-mod asked;
 mod call;
 mod definitions;
+mod elicitation;
 mod execute;
 pub mod http;
 mod items;
@@ -36,17 +36,17 @@ use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio_util::task::TaskTracker;
 
 use crate::gateway::Gateway;
-use approval::Pending;
+use approval::PendingApprovals;
 use project::Roots;
 
 pub use stdio::serve_stdio;
 
-/// What a client reads before it begins.
+/// Instructions that the server sends during initialization.
 const INSTRUCTIONS: &str = "Signed tools, directives and knowledge, verified before use. \
     Find an item with `search`, read it with `load`, run it with `execute`. \
     `help` explains how to write and `sign` your own.";
 
-/// The methods that take parameters.
+/// Supported methods with parameters.
 const METHODS: [&str; 8] = [
     CallToolRequestMethod::VALUE,
     CompleteRequestMethod::VALUE,
@@ -58,34 +58,34 @@ const METHODS: [&str; 8] = [
     ReadResourceRequestMethod::VALUE,
 ];
 
-/// How long a client may keep the list of tools.
-const TOOLS_HOLD: Duration = Duration::from_hours(1);
+/// How long a client may cache the list of tools.
+const TOOLS_TTL: Duration = Duration::from_hours(1);
 
-/// Whether a request is of 2026-07-28 or later: those sessions are none, and their clients
-/// take no requests.
+/// Whether a request uses revision 2026-07-28 or later, which has no sessions and no requests
+/// from server to client.
 fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
     let since = ProtocolVersion::V_2026_07_28;
     let version = context.protocol_version();
     version.is_some_and(|version| version.as_str() >= since.as_str())
 }
 
-/// The server, one for each connection; all of a process share their gateway.
+/// An MCP server. Each connection has its own value; all share the gateway.
 #[derive(Clone)]
 pub struct Server {
     shared: Arc<Shared>,
     session: Arc<Session>,
 }
 
-/// What all connections have in common.
+/// State shared by all connections.
 struct Shared {
     gateway: Arc<dyn Gateway>,
-    /// Calls that have not been answered.
+    /// Calls in progress.
     running: TaskTracker,
     /// ApprovalChannel that a client was asked for and has not given.
-    pending: Mutex<Pending>,
+    pending: Mutex<PendingApprovals>,
 }
 
-/// What one connection has said about itself.
+/// State of one connection.
 #[derive(Default)]
 #[expect(
     deprecated,
@@ -94,12 +94,12 @@ struct Shared {
 struct Session {
     level: Mutex<Option<LoggingLevel>>,
     roots: tokio::sync::Mutex<Roots>,
-    /// Whether anybody may be at the other end, and not the program that started the server.
+    /// The client connects over HTTP rather than being the program that started the server.
     is_remote: bool,
 }
 
 impl Server {
-    /// A server on a host's gateway.
+    /// Creates a server for a gateway.
     pub fn new(gateway: Arc<dyn Gateway>) -> Self {
         let shared = Shared {
             gateway,
@@ -112,8 +112,8 @@ impl Server {
         }
     }
 
-    /// The same server for a client that connects over a network. Its roots count within the
-    /// server's own project only.
+    /// A new connection of this server for a client over HTTP, whose roots count only inside the
+    /// server's own project.
     #[must_use]
     pub fn remote_connection(&self) -> Self {
         let session = Session {
@@ -126,23 +126,23 @@ impl Server {
         }
     }
 
-    /// The five tools, as clients see them.
+    /// Definitions of the five tools.
     pub fn tools() -> Vec<Tool> {
         definitions::all()
     }
 
-    /// Takes no more calls, and waits for those that run.
+    /// Rejects new calls and waits for those in progress.
     pub async fn drain(&self) {
         self.shared.running.close();
         self.shared.running.wait().await;
     }
 
-    /// From which level on messages are sent to the client; it must have asked for them.
+    /// Minimum level of log messages for the client; `None` if it did not request any.
     #[expect(
         deprecated,
         reason = "clients of the revisions before 2026-07-28 log this way"
     )]
-    fn level(&self, context: &RequestContext<RoleServer>) -> Option<LoggingLevel> {
+    fn log_level(&self, context: &RequestContext<RoleServer>) -> Option<LoggingLevel> {
         let session = self.session.level.lock();
         let session = *session.unwrap_or_else(PoisonError::into_inner);
         context.meta.log_level().or(session)
@@ -154,8 +154,8 @@ impl Server {
     reason = "clients of the revisions before 2026-07-28 log this way"
 )]
 impl ServerHandler for Server {
-    // What a request may wait for is on the heap: the room that the largest needs is moved
-    // about with every request.
+    // Large futures are boxed, because the SDK moves the future of every request and its size is
+    // that of the largest branch.
 
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
@@ -176,9 +176,9 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        // They are the same for everybody, as long as this version runs.
+        // The definitions are constant.
         Ok(ListToolsResult::with_all_items(definitions::all())
-            .with_ttl_ms(TOOLS_HOLD.as_millis().try_into().unwrap_or(u64::MAX))
+            .with_ttl_ms(TOOLS_TTL.as_millis().try_into().unwrap_or(u64::MAX))
             .with_cache_scope(CacheScope::Public))
     }
 
@@ -189,7 +189,7 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let running = &self.shared.running;
         if running.is_closed() {
-            let message = "the server is shutting down and takes no more calls";
+            let message = "the server is shutting down";
             return Err(ErrorData::internal_error(message, None));
         }
         running.track_future(self.call(request, context)).await
@@ -200,7 +200,7 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Box::pin(self.resources(request, &context)).await
+        Box::pin(self.list_knowledge(request, &context)).await
     }
 
     async fn list_resource_templates(
@@ -208,7 +208,7 @@ impl ServerHandler for Server {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(items::templates())
+        Ok(items::resource_templates())
     }
 
     async fn read_resource(
@@ -216,7 +216,7 @@ impl ServerHandler for Server {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let resource = Box::pin(self.resource(&request.uri, &context));
+        let resource = Box::pin(self.read_item(&request.uri, &context));
         Ok(resource.await?.into())
     }
 
@@ -225,7 +225,7 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Box::pin(self.prompts(request, &context)).await
+        Box::pin(self.list_directives(request, &context)).await
     }
 
     async fn get_prompt(
@@ -233,7 +233,9 @@ impl ServerHandler for Server {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        Ok(Box::pin(self.prompt(request, &context)).await?.into())
+        Ok(Box::pin(self.get_directive(request, &context))
+            .await?
+            .into())
     }
 
     async fn complete(
@@ -241,7 +243,7 @@ impl ServerHandler for Server {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        Box::pin(self.completed(&request, &context)).await
+        Box::pin(self.complete_argument(&request, &context)).await
     }
 
     async fn set_level(
@@ -249,7 +251,7 @@ impl ServerHandler for Server {
         request: SetLevelRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        // There a request says for itself what it wants to hear.
+        // In that revision, each request sets its own log level.
         if is_stateless(&context) {
             return Err(ErrorData::method_not_found::<SetLevelRequestMethod>());
         }
@@ -258,20 +260,20 @@ impl ServerHandler for Server {
         Ok(())
     }
 
-    /// What is here is no method of ours, or one whose parameters do not fit it.
+    /// Rejects unknown methods and known methods with invalid parameters.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method;
-        let is_ours = METHODS.contains(&method.as_str())
+        let is_known = METHODS.contains(&method.as_str())
             || method == SetLevelRequestMethod::VALUE && !is_stateless(&context);
-        if is_ours {
-            let message = format!("the parameters do not fit `{method}`");
+        if is_known {
+            let message = format!("invalid parameters for `{method}`");
             return Err(ErrorData::invalid_params(message, None));
         }
-        let message = format!("there is no method `{method}`");
+        let message = format!("unknown method `{method}`");
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None))
     }
 

@@ -1,6 +1,6 @@
-"""An MCP server over stdio that can be told to go wrong.
+"""A scriptable faulty MCP server over stdio.
 
-The first argument says how it starts; the tools say how it answers.
+The first argument selects the behaviour at startup, the tools the behaviour during a call.
 """
 
 import json
@@ -10,10 +10,10 @@ import subprocess
 import sys
 import time
 
-START = sys.argv[1] if len(sys.argv) > 1 else "well"
-MARK = os.environ.get("MARK", "")
+MODE = sys.argv[1] if len(sys.argv) > 1 else "healthy"
+EVENT_LOG = os.environ.get("EVENT_LOG", "")
 BARRIER = int(os.environ.get("BARRIER", "100"))
-DESCRIPTION = os.environ.get("DESCRIPTION", "Gives back what it is given")
+DESCRIPTION = os.environ.get("DESCRIPTION", "Returns its argument")
 
 waiting = []
 
@@ -27,15 +27,15 @@ def answer(id, result):
     send({"jsonrpc": "2.0", "id": id, "result": result})
 
 
-def text(id, words, **more):
-    answer(id, {"content": [{"type": "text", "text": words}], **more})
+def text(id, text, **more):
+    answer(id, {"content": [{"type": "text", "text": text}], **more})
 
 
 def tool(name, description="A tool", **annotations):
-    about = {"name": name, "description": description, "inputSchema": {"type": "object"}}
+    definition = {"name": name, "description": description, "inputSchema": {"type": "object"}}
     if annotations:
-        about["annotations"] = annotations
-    return about
+        definition["annotations"] = annotations
+    return definition
 
 
 def tools():
@@ -45,9 +45,9 @@ def tools():
 
 
 def first_time():
-    """Whether nobody has been here before: no process of this server either."""
+    """Whether this is the first call in any process of this server."""
     try:
-        os.close(os.open(MARK, os.O_CREAT | os.O_EXCL))
+        os.close(os.open(EVENT_LOG, os.O_CREAT | os.O_EXCL))
         return True
     except FileExistsError:
         return False
@@ -76,11 +76,11 @@ def call(id, name, arguments, meta):
         sys.stdout.write('{"jsonrpc":"2.0","id":%d,"result":{"content":[\n' % id)
         sys.stdout.flush()
     elif name == "rubbish":
-        sys.stdout.write("\x00\xff this is no message\n{not json either\n[1,2,3]\n\n")
+        sys.stdout.write("\x00\xff this is not a message\n{not json either\n[1,2,3]\n\n")
         sys.stdout.flush()
         text(id, "after all")
     elif name == "wrong_id":
-        text(987654, "for somebody else")
+        text(987654, "wrong recipient")
     elif name == "close":
         sys.stdout.flush()
         os.close(1)
@@ -92,9 +92,9 @@ def call(id, name, arguments, meta):
         text(id, "done")
     elif name == "long":
         sys.stdout.write('{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"' % id)
-        piece = "x" * (1 << 20)
+        chunk = "x" * (1 << 20)
         for _ in range(arguments["mebibytes"]):
-            sys.stdout.write(piece)
+            sys.stdout.write(chunk)
         sys.stdout.write('"}]}}\n')
         sys.stdout.flush()
     elif name == "error":
@@ -122,12 +122,12 @@ def call(id, name, arguments, meta):
 
 
 def page(cursor):
-    """Two tools a page, so that pages are turned."""
+    """Two tools per page, so that there are several pages."""
     all_tools = tools()
-    at = int(cursor or 0)
-    result = {"tools": all_tools[at : at + 2]}
-    if at + 2 < len(all_tools):
-        result["nextCursor"] = str(at + 2)
+    start = int(cursor or 0)
+    result = {"tools": all_tools[start : start + 2]}
+    if start + 2 < len(all_tools):
+        result["nextCursor"] = str(start + 2)
     return result
 
 
@@ -135,49 +135,49 @@ def handle(message):
     method, id = message.get("method"), message.get("id")
     params = message.get("params") or {}
     if method == "initialize":
-        if START == "refuses":
+        if MODE == "refuses":
             send({"jsonrpc": "2.0", "id": id, "error": {"code": -32000, "message": "not today"}})
-        elif START == "wrong_id":
+        elif MODE == "wrong_id":
             answer(4711, {})
         else:
             info = {"name": "fault", "version": "1"}
             capabilities = {"tools": {"listChanged": True}}
             version = params["protocolVersion"]
             answer(id, {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info})
-            if START == "deaf":
+            if MODE == "never_reads":
                 time.sleep(600)
-            if START == "dies_after":
+            if MODE == "dies_after":
                 os._exit(5)
     elif method == "tools/list":
         answer(id, page(params.get("cursor")))
     elif method == "tools/call":
         call(id, params["name"], params.get("arguments") or {}, params.get("_meta") or {})
-    elif method == "notifications/cancelled" and MARK:
-        with open(MARK, "a") as file:
+    elif method == "notifications/cancelled" and EVENT_LOG:
+        with open(EVENT_LOG, "a") as file:
             file.write("cancelled %s\n" % params["requestId"])
     elif id is not None and method:
         answer(id, {})
 
 
 def main():
-    if START == "dies":
+    if MODE == "dies":
         print("no configuration found", file=sys.stderr, flush=True)
         os._exit(7)
-    if START == "hangs":
+    if MODE == "hangs":
         print("thinking about it", file=sys.stderr, flush=True)
         time.sleep(600)
-    if START == "floods":
+    if MODE == "floods":
         while True:
             sys.stderr.write("noise " * 1000)
-    if START == "greets":
+    if MODE == "greets":
         print("Welcome to the server!\n{\"level\":30,\"msg\":\"listening\"}")
-    if START == "tree":
+    if MODE == "tree":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         stubborn = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
         subprocess.Popen([sys.executable, "-c", stubborn], start_new_session=True)
     for line in sys.stdin:
         handle(json.loads(line))
-    if START == "tree":
+    if MODE == "tree":
         time.sleep(600)
 
 

@@ -32,7 +32,7 @@ pub(super) fn listed(server: &str, space: &str, tool: &RemoteTool) -> ToolSummar
 
 /// How much harm a tool can do, as far as its server says.
 pub(super) fn risk(tool: &RemoteTool) -> Risk {
-    let says = |hint: &str, value: bool| tool.hints(hint) == Some(value);
+    let says = |hint: &str, value: bool| tool.hint(hint) == Some(value);
     if says("readOnlyHint", true) {
         Risk::Low
     } else if says("destructiveHint", false) {

@@ -87,7 +87,7 @@ impl Pins {
         let accepted = Accepted {
             server: server.to_owned(),
             tool: tool.to_owned(),
-            pin: pin.whole.clone(),
+            pin: pin.hash.clone(),
             parts: pin.parts.clone(),
             description: description.clone(),
             schema: schema.clone(),
@@ -111,7 +111,7 @@ fn of_item(executor: &Executor, server: &str, tool: &str) -> Option<Accepted> {
     (name == tool).then(|| Accepted {
         server: server.to_owned(),
         tool: name,
-        pin: pin.whole,
+        pin: pin.hash,
         parts: pin.parts,
         description: link.metadata.description().unwrap_or_default().to_owned(),
         schema: link.metadata.config_schema().cloned().unwrap_or_default(),
@@ -121,11 +121,11 @@ fn of_item(executor: &Executor, server: &str, tool: &str) -> Option<Accepted> {
 impl Accepted {
     /// In what way a tool is not what was accepted, if it is not.
     pub(super) fn drift(&self, now: &RemoteTool) -> Option<String> {
-        if self.pin == now.pin.whole {
+        if self.pin == now.pin.hash {
             return None;
         }
         let was = Pin {
-            whole: self.pin.clone(),
+            hash: self.pin.clone(),
             parts: self.parts.clone(),
         };
         let parts = was.differences(&now.pin);

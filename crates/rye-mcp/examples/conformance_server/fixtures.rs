@@ -1,13 +1,14 @@
-//! Our server with the suite's fixtures in front of it. What is none of theirs is ours.
-#![expect(deprecated, reason = "the suite speaks earlier revisions, too")]
+//! Wraps the server with the fixtures of the suite. Other requests go to the server.
+#![expect(deprecated, reason = "the suite covers earlier revisions")]
 
-mod asks;
-mod rounds;
-mod tables;
+mod data;
+mod input_rounds;
+mod interactive;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use input_rounds::InputRounds;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CustomRequest,
     CustomResult, GetPromptRequestParams, GetPromptResponse, ListPromptsResult,
@@ -17,20 +18,19 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use rounds::Rounds;
 use rye_mcp::server::Server;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::broadcast;
 
-/// The fixtures, one for each connection, before the server of that connection.
+/// Fixtures in front of the server of one connection.
 pub(crate) struct Fixtures {
     server: Server,
-    rounds: Arc<Rounds>,
+    input_rounds: Arc<InputRounds>,
     changes: broadcast::Sender<Change>,
 }
 
-/// A list that is said to have changed.
+/// A list whose change is announced.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     Tools,
@@ -41,47 +41,47 @@ impl Fixtures {
     pub(crate) fn new(server: Server) -> Self {
         Self {
             server,
-            rounds: Arc::new(Rounds::new()),
+            input_rounds: Arc::new(InputRounds::new()),
             changes: broadcast::channel(16).0,
         }
     }
 
-    /// The same fixtures for another connection.
+    /// Fixtures for another connection, with shared state.
     pub(crate) fn connection(&self) -> Self {
         Self {
             server: self.server.remote_connection(),
-            rounds: Arc::clone(&self.rounds),
+            input_rounds: Arc::clone(&self.input_rounds),
             changes: self.changes.clone(),
         }
     }
 
-    fn changed(&self, change: Change) -> Value {
-        // Nobody has to listen.
+    fn announce(&self, change: Change) -> Value {
+        // Fails without subscribers, which is fine.
         let _ = self.changes.send(change);
-        tables::text("told to all that listen")
+        data::text("notified all subscribers")
     }
 }
 
-/// The tables are JSON, as the suite's own pages are.
-fn read<T: DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
+/// Deserializes fixture data.
+fn parse<T: DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
     serde_json::from_value(value)
         .map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
-/// A result that is all there is.
+/// A complete result.
 fn complete<T: DeserializeOwned>(mut result: Value) -> Result<T, ErrorData> {
     result["resultType"] = "complete".into();
-    read(result)
+    parse(result)
 }
 
-/// What is listed first, where there is a first page.
-fn first<T: DeserializeOwned>(
+/// Prepends fixtures to the first page of a list.
+fn prepend<T: DeserializeOwned>(
     request: Option<&PaginatedRequestParams>,
-    table: Value,
+    fixtures: Value,
     listed: &mut Vec<T>,
 ) -> Result<(), ErrorData> {
     if request.is_none_or(|request| request.cursor.is_none()) {
-        listed.splice(..0, read::<Vec<T>>(table)?);
+        listed.splice(..0, parse::<Vec<T>>(fixtures)?);
     }
     Ok(())
 }
@@ -101,7 +101,7 @@ impl ServerHandler for Fixtures {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        let tools: Vec<Tool> = read(tables::tools()).ok()?;
+        let tools: Vec<Tool> = parse(data::tools()).ok()?;
         let fixture = tools.into_iter().find(|tool| tool.name == name);
         fixture.or_else(|| self.server.get_tool(name))
     }
@@ -112,7 +112,7 @@ impl ServerHandler for Fixtures {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let mut result = self.server.list_tools(request.clone(), context).await?;
-        first(request.as_ref(), tables::tools(), &mut result.tools)?;
+        prepend(request.as_ref(), data::tools(), &mut result.tools)?;
         Ok(result)
     }
 
@@ -123,14 +123,14 @@ impl ServerHandler for Fixtures {
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = request.arguments.clone().unwrap_or_default();
         let result = match request.name.as_ref() {
-            "test_trigger_tool_change" => self.changed(Change::Tools),
-            "test_trigger_prompt_change" => self.changed(Change::Prompts),
-            name => match tables::result(name) {
+            "test_trigger_tool_change" => self.announce(Change::Tools),
+            "test_trigger_prompt_change" => self.announce(Change::Prompts),
+            name => match data::result(name) {
                 Some(result) => result,
-                None => match asks::call(name, &arguments, &context).await? {
+                None => match interactive::call(name, &arguments, &context).await? {
                     Some(result) => result,
                     None => {
-                        return match self.rounds.tool(&request, &context)? {
+                        return match self.input_rounds.tool(&request, &context)? {
                             Some(response) => Ok(response),
                             None => self.server.call_tool(request, context).await,
                         };
@@ -147,7 +147,7 @@ impl ServerHandler for Fixtures {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let mut result = self.server.list_resources(request.clone(), context).await?;
-        first(request.as_ref(), tables::resources(), &mut result.resources)?;
+        prepend(request.as_ref(), data::resources(), &mut result.resources)?;
         Ok(result)
     }
 
@@ -161,7 +161,7 @@ impl ServerHandler for Fixtures {
             .list_resource_templates(request.clone(), context)
             .await?;
         let (request, listed) = (request.as_ref(), &mut result.resource_templates);
-        first(request, tables::templates(), listed)?;
+        prepend(request, data::templates(), listed)?;
         Ok(result)
     }
 
@@ -170,7 +170,7 @@ impl ServerHandler for Fixtures {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        match tables::resource(&request.uri) {
+        match data::resource(&request.uri) {
             Some(result) => Ok(ReadResourceResponse::Complete(complete(result)?)),
             None => self.server.read_resource(request, context).await,
         }
@@ -182,7 +182,7 @@ impl ServerHandler for Fixtures {
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         let mut result = self.server.list_prompts(request.clone(), context).await?;
-        first(request.as_ref(), tables::prompts(), &mut result.prompts)?;
+        prepend(request.as_ref(), data::prompts(), &mut result.prompts)?;
         Ok(result)
     }
 
@@ -192,10 +192,10 @@ impl ServerHandler for Fixtures {
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         let arguments = request.arguments.clone().unwrap_or_default();
-        if let Some(result) = tables::prompt(&request.name, &arguments) {
+        if let Some(result) = data::prompt(&request.name, &arguments) {
             return Ok(GetPromptResponse::Complete(complete(result)?));
         }
-        match self.rounds.prompt(&request, &context)? {
+        match self.input_rounds.prompt(&request, &context)? {
             Some(response) => Ok(response),
             None => self.server.get_prompt(request, context).await,
         }
@@ -225,7 +225,7 @@ impl ServerHandler for Fixtures {
         self.server.on_custom_request(request, context).await
     }
 
-    /// Nothing that can be watched ever changes.
+    /// Accepted without effect: the resources never change.
     async fn subscribe(
         &self,
         _: SubscribeRequestParams,
@@ -267,7 +267,7 @@ impl ServerHandler for Fixtures {
                 Ok(_) => Ok(()),
                 Err(_) => return Ok(()),
             };
-            // Who is gone is not told.
+            // The client has disconnected.
             if sent.is_err() {
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! What the fixture server serves of its own: the system space.
+//! Gateway of the conformance server: the system space and an empty project.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use rye_mcp::{
 };
 use serde_json::{Value, json};
 
-/// The items that ship, and a folder for a project that has none.
-pub(crate) struct System {
+/// Serves the items of the system space.
+pub(crate) struct SystemGateway {
     project: PathBuf,
     executor: Arc<Executor>,
 }
 
-impl System {
-    pub(crate) fn new(folder: &Path, supervisor: Arc<Supervisor>) -> Self {
-        let roots = Roots::new(folder, folder.join("cache"));
+impl SystemGateway {
+    pub(crate) fn new(dir: &Path, supervisor: Arc<Supervisor>) -> Self {
+        let roots = Roots::new(dir, dir.join("cache"));
         Self {
-            project: folder.to_owned(),
+            project: dir.to_owned(),
             executor: Arc::new(Executor::new(roots, supervisor)),
         }
     }
@@ -48,14 +48,14 @@ impl System {
     }
 
     fn library() -> Result<Library, GatewayError> {
-        Library::open(&Options::new(&SYSTEM)).map_err(refused)
+        Library::open(&Options::new(&SYSTEM)).map_err(to_error)
     }
 }
 
-impl Gateway for System {
+impl Gateway for SystemGateway {
     fn project_bounds(&self) -> ProjectBounds {
         ProjectBounds {
-            project: self.project.clone(),
+            default_project: self.project.clone(),
             is_fixed: true,
             private_dirs: Vec::new(),
         }
@@ -65,19 +65,19 @@ impl Gateway for System {
         ApprovalChannel::Client
     }
 
-    fn search(&self, _: &Path, ask: &SearchRequest) -> GatewayResult {
+    fn search(&self, _: &Path, request: &SearchRequest) -> GatewayResult {
         let mut hits = Self::items(ItemKind::Tool)?;
-        hits.retain(|item| item.id.contains(&ask.query));
+        hits.retain(|item| item.id.contains(&request.query));
         let ids: Vec<_> = hits.iter().map(|item| json!({ "id": item.id })).collect();
-        Ok(told(json!({ "total": ids.len(), "hits": ids })))
+        Ok(reply(json!({ "total": ids.len(), "hits": ids })))
     }
 
-    fn load(&self, _: &Path, ask: &LoadRequest) -> GatewayResult {
-        let kind = ask.item_type.parse().map_err(refused)?;
-        let id = ask.item_id.parse().map_err(refused)?;
+    fn load(&self, _: &Path, request: &LoadRequest) -> GatewayResult {
+        let kind = request.item_type.parse().map_err(to_error)?;
+        let id = request.item_id.parse().map_err(to_error)?;
         let library = Self::library()?;
-        let item = library.load(&ItemRef::new(kind, id)).map_err(refused)?;
-        Ok(told(
+        let item = library.load(&ItemRef::new(kind, id)).map_err(to_error)?;
+        Ok(reply(
             json!({ "content": String::from_utf8_lossy(item.content()) }),
         ))
     }
@@ -85,14 +85,14 @@ impl Gateway for System {
     fn plan_copy(&self, _: &Path, _: &LoadRequest) -> Result<PlannedCopy, GatewayError> {
         Err(GatewayError::new(
             "no_copies",
-            "the fixture server copies nothing",
+            "not supported by the conformance server",
         ))
     }
 
     fn copy(&self, _: &Path, _: &LoadRequest, _: &PlannedCopy) -> GatewayResult {
         Err(GatewayError::new(
             "no_copies",
-            "the fixture server copies nothing",
+            "not supported by the conformance server",
         ))
     }
 
@@ -103,12 +103,12 @@ impl Gateway for System {
     fn sign(&self, _: &Path, _: &SignRequest, _: &[UnsignedItem]) -> GatewayResult {
         Err(GatewayError::new(
             "no_key",
-            "the fixture server signs nothing",
+            "not supported by the conformance server",
         ))
     }
 
     fn help(&self, _: Option<&str>) -> GatewayResult {
-        Ok(told(json!({ "text": "how to use these five tools" })))
+        Ok(reply(json!({ "text": "how to use these five tools" })))
     }
 
     fn executor(&self, _: &Path) -> Result<Arc<Executor>, GatewayError> {
@@ -118,7 +118,7 @@ impl Gateway for System {
     fn claim_decision(&self, _: &Path, _: &GatedCall) -> Result<CallDecision, GatewayError> {
         Err(GatewayError::new(
             "no_gates",
-            "the fixture server has nobody to ask",
+            "not supported by the conformance server",
         ))
     }
 
@@ -129,7 +129,7 @@ impl Gateway for System {
     fn start_background(&self, _: &Path, _: Request) -> GatewayResult {
         Err(GatewayError::new(
             "no_runs",
-            "the fixture server keeps no runs of its own",
+            "not supported by the conformance server",
         ))
     }
 
@@ -140,18 +140,18 @@ impl Gateway for System {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<ItemSummary>, GatewayError> {
-        let all = Self::items(item_type.parse().map_err(refused)?)?.into_iter();
+        let all = Self::items(item_type.parse().map_err(to_error)?)?.into_iter();
         let all = all.filter(|item| after.is_none_or(|after| item.id.as_str() > after));
         Ok(all.take(limit).collect())
     }
 }
 
-fn told(value: Value) -> ToolReply {
+fn reply(value: Value) -> ToolReply {
     let text = value.to_string();
     ToolReply { value, text }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
-fn refused(error: impl ToString) -> GatewayError {
+#[expect(clippy::needless_pass_by_value, reason = "passed to `map_err`")]
+fn to_error(error: impl ToString) -> GatewayError {
     GatewayError::new("refused", error.to_string())
 }

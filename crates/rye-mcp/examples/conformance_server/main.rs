@@ -1,8 +1,8 @@
-//! The server that the official conformance suite is run against: ours, with the tools,
-//! resources and prompts beside its own that the suite looks for by name.
+//! Server for the official MCP conformance suite: the Rye server with additional tools, resources
+//! and prompts that the suite expects.
 //!
-//! It prints its address, and ends when its standard input does, so that it never outlives
-//! whoever started it. `cargo xtask test --only conformance` does.
+//! Prints its URL and ends when its standard input is closed, so that it does not outlive its
+//! parent. `cargo xtask test --only conformance` runs it.
 
 mod fixtures;
 mod gateway;
@@ -14,17 +14,17 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use fixtures::Fixtures;
-use gateway::System;
+use gateway::SystemGateway;
 use lillux::process::Supervisor;
 use rye_mcp::server::{Server, http};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 fn main() -> io::Result<()> {
-    // Forked off first: it copies this process, which is small now.
+    // Forked first, while the process is small.
     let supervisor = Supervisor::start().map_err(io::Error::other)?;
-    let folder = tempfile::tempdir()?;
-    let gateway = System::new(folder.path(), Arc::new(supervisor));
+    let dir = tempfile::tempdir()?;
+    let gateway = SystemGateway::new(dir.path(), Arc::new(supervisor));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
@@ -33,7 +33,7 @@ fn main() -> io::Result<()> {
 
 async fn serve(server: Server) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    // The suite tells a server that listens on this machine alone by its name.
+    // The suite recognises a local server by the name `localhost`.
     let port = listener.local_addr()?.port();
     writeln!(io::stdout(), "http://localhost:{port}{}", http::PATH)?;
     let stop = CancellationToken::new();

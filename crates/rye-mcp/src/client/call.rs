@@ -1,4 +1,4 @@
-//! One call over a connection.
+//! Tool listing and tool calls over one connection.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,43 +13,43 @@ use rye_executor::OutputListener;
 use rye_executor::redact::redacting_listener;
 use serde_json::Value;
 
-use super::ask::ElicitationHandler;
-use super::connect::{of_http_client, transport_words, words};
-use super::connection::{Client, Connection};
+use super::connect::{describe_transport_error, error_chain, http_client_error};
+use super::connection::Connection;
+use super::elicitation::ElicitationHandler;
 use super::error::{ClientError, ClientErrorKind};
 use super::login;
-use super::stdio::{TOO_LONG, number};
+use super::stdio::{MESSAGE_TOO_LONG, numeric_id};
 use super::tools::{Drift, Pin, RemoteTool};
 
-/// A list of tools has no more pages: a server that goes on for ever is stopped.
-const PAGES: usize = 1000;
+/// Maximum number of pages in a list of tools, against servers that never end it.
+const MAX_PAGES: usize = 1000;
 
-/// How often a server may answer a call with a question.
-const ROUNDS: usize = 8;
+/// How often a server may answer a call with a request for input.
+const MAX_INPUT_ROUNDS: usize = 8;
 
-/// A server that has not read a request after this time does not read.
-const STUCK: Duration = Duration::from_secs(1);
+/// A server that has not read a request for this long is considered stuck.
+const STUCK_AFTER: Duration = Duration::from_secs(1);
 
-/// What is to be called.
+/// A call of a tool.
 #[derive(Debug, Clone)]
 pub struct ToolCall {
-    /// The tool's name at the server.
+    /// Name of the tool at the server.
     pub tool: String,
-    /// Its arguments.
+    /// Arguments, passed on unchanged.
     pub arguments: JsonObject,
-    /// The hash by which the tool was accepted; without one, any tool is called.
+    /// Accepted definition of the tool; without a pin, the definition is not checked.
     pub pin: Option<Pin>,
-    /// How long it may take, with the start of the server; else the server's own limit
-    /// holds, and the start has its own.
+    /// Limit for the call including the start of the server. By default, the limits of the
+    /// server's configuration apply to the start and to the call separately.
     pub timeout: Option<Duration>,
-    /// Who hears of its progress.
+    /// Receives progress messages.
     pub listener: Option<OutputListener>,
-    /// Who can be asked what the server wants to know; else whoever the pool asks.
-    pub asker: Option<Arc<dyn ElicitationHandler>>,
+    /// Answers elicitations during this call; by default, the pool's handler does.
+    pub elicitation_handler: Option<Arc<dyn ElicitationHandler>>,
 }
 
 impl ToolCall {
-    /// A call with arguments.
+    /// Creates a call without pin, limit or listener.
     pub fn new(tool: impl Into<String>, arguments: JsonObject) -> Self {
         Self {
             tool: tool.into(),
@@ -57,68 +57,73 @@ impl ToolCall {
             pin: None,
             timeout: None,
             listener: None,
-            asker: None,
+            elicitation_handler: None,
         }
     }
 }
 
 impl Connection {
-    /// The tools of the server: asked for once, and again when it says that they changed.
+    /// The tools of the server, cached until the server reports that they changed.
     pub(super) async fn tools(&self) -> Result<Arc<[RemoteTool]>, ClientError> {
-        let mut known = self.tools.lock().await;
-        if self.client.is_stale.swap(false, Ordering::AcqRel) {
-            *known = None;
+        let mut cached = self.tools.lock().await;
+        if self.client.tools_changed.swap(false, Ordering::AcqRel) {
+            *cached = None;
         }
-        if let Some(tools) = &*known {
+        if let Some(tools) = &*cached {
             return Ok(Arc::clone(tools));
         }
         let mut all = Vec::new();
         let mut cursor = None;
-        for _ in 0..PAGES {
+        for _ in 0..MAX_PAGES {
             let page = PaginatedRequestParams::default().with_cursor(cursor.take());
             let listed = self.peer.list_tools(Some(page)).await;
             let listed = match listed {
                 Ok(listed) => listed,
-                // To list is to read, so it may be done again.
-                Err(error) => return Err(self.failed(error, false).await),
+                // Listing has no effects, so it may be retried.
+                Err(error) => return Err(self.map_error(error, false).await),
             };
             all.extend(listed.tools.iter().filter_map(RemoteTool::new));
             cursor = listed.next_cursor;
             if cursor.is_none() {
                 let tools: Arc<[RemoteTool]> = all.into();
-                *known = Some(Arc::clone(&tools));
+                *cached = Some(Arc::clone(&tools));
                 return Ok(tools);
             }
         }
-        let what = format!("its list of tools has more than {PAGES} pages");
+        let what = format!("its list of tools has more than {MAX_PAGES} pages");
         Err(self.error(ClientErrorKind::Protocol(what)))
     }
 
-    /// The tool as it was accepted. Anything else is refused.
-    pub(super) async fn accepted(&self, name: &str, pin: &Pin) -> Result<RemoteTool, ClientError> {
+    /// The tool with this name; an error if its definition differs from the pin.
+    pub(super) async fn pinned_tool(
+        &self,
+        name: &str,
+        pin: &Pin,
+    ) -> Result<RemoteTool, ClientError> {
         let tools = self.tools().await?;
         let Some(tool) = tools.iter().find(|tool| tool.name() == name) else {
-            let there = tools.iter().map(|tool| tool.name().to_owned()).collect();
+            let available = tools.iter().map(|tool| tool.name().to_owned()).collect();
             let name = name.to_owned();
-            return Err(self.error(ClientErrorKind::UnknownTool { name, there }));
+            return Err(self.error(ClientErrorKind::UnknownTool { name, available }));
         };
-        if tool.pin.whole == pin.whole {
+        if tool.pin.hash == pin.hash {
             return Ok(tool.clone());
         }
         let drift = Drift {
             tool: name.to_owned(),
             accepted: pin.clone(),
-            found: tool.pin.clone(),
+            current: tool.pin.clone(),
         };
         Err(self.error(ClientErrorKind::Drift(Box::new(drift))))
     }
 
-    /// Calls a tool and gives the result as the server sent it. Dropped, it is cancelled.
+    /// Calls a tool and returns the server's result with secrets redacted. Dropping the future
+    /// cancels the call.
     pub(super) async fn call(&self, call: &ToolCall) -> Result<Value, ClientError> {
         let mut params =
             CallToolRequestParams::new(call.tool.clone()).with_arguments(call.arguments.clone());
-        for _ in 0..ROUNDS {
-            let mut result = match self.round(call, params.clone()).await? {
+        for _ in 0..MAX_INPUT_ROUNDS {
+            let mut result = match self.send_call(call, params.clone()).await? {
                 ServerResult::InputRequiredResult(required) => Err(required),
                 ServerResult::CustomResult(result) => Ok(result.0),
                 result => {
@@ -128,32 +133,35 @@ impl Connection {
                     })?)
                 }
             };
-            if let Ok(given) = &mut result {
-                self.heard.redactor().redact_value(given);
+            if let Ok(value) = &mut result {
+                self.log.redactor().redact_value(value);
             }
             let required = match result {
-                Ok(given) => return Ok(given),
+                Ok(value) => return Ok(value),
                 Err(required) => required,
             };
-            let askers = &self.client.askers;
-            let answers = askers.required(&required, call.asker.clone()).await;
+            let elicitations = &self.client.elicitations;
+            let answers = elicitations
+                .answer_input_requests(&required, call.elicitation_handler.clone())
+                .await;
             let answers =
                 answers.map_err(|what| self.error(ClientErrorKind::UnsupportedInput(what)))?;
             params.input_responses = Some(answers);
             params.request_state = required.request_state;
         }
-        let what = format!("asks for more even after {ROUNDS} answers");
+        let what = format!("requests more input after {MAX_INPUT_ROUNDS} answers");
         Err(self.error(ClientErrorKind::UnsupportedInput(what)))
     }
 
-    /// One request and its answer.
-    async fn round(
+    /// Sends one `tools/call` request and waits for its response.
+    async fn send_call(
         &self,
         call: &ToolCall,
         params: CallToolRequestParams,
     ) -> Result<ServerResult, ClientError> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        // Held while the request is on its way: progress cannot overtake its listener.
+        // Locked while the request is sent, so that its listener is registered before the first
+        // progress notification is handled.
         let mut listeners = self.client.listeners.lock().await;
         let sent = self
             .peer
@@ -163,55 +171,56 @@ impl Connection {
             Ok(handle) => handle,
             Err(error) => {
                 drop(listeners);
-                return Err(self.failed(error, false).await);
+                return Err(self.map_error(error, false).await);
             }
         };
-        let mut under_way = UnderWay {
+        let mut in_flight_call = InFlightCall {
             connection: self,
             id: handle.id.clone(),
             token: handle.progress_token.clone(),
-            began: Instant::now(),
+            started_at: Instant::now(),
             is_answered: false,
         };
         if let Some(listener) = &call.listener {
-            let listener = redacting_listener(self.heard.redactor(), listener.clone());
+            let listener = redacting_listener(self.log.redactor(), listener.clone());
             listeners.insert(handle.progress_token.clone(), listener);
         }
-        let asker = call.asker.clone();
+        let asker = call.elicitation_handler.clone();
         self.client
-            .askers
-            .begin(handle.progress_token.clone(), asker);
+            .elicitations
+            .register(handle.progress_token.clone(), asker);
         drop(listeners);
         let answer = handle.await_response().await;
-        let sent = number(&under_way.id).is_none_or(|id| self.was_sent(id, &answer));
-        under_way.is_answered = true;
-        drop(under_way);
+        let sent =
+            numeric_id(&in_flight_call.id).is_none_or(|id| self.may_have_arrived(id, &answer));
+        in_flight_call.is_answered = true;
+        drop(in_flight_call);
         match answer {
             Ok(result) => Ok(result),
-            Err(error) => Err(self.failed(error, sent).await),
+            Err(error) => Err(self.map_error(error, sent).await),
         }
     }
 
     /// Whether a call may have reached the server.
-    fn was_sent(&self, id: i64, answer: &Result<ServerResult, ServiceError>) -> bool {
+    fn may_have_arrived(&self, id: i64, answer: &Result<ServerResult, ServiceError>) -> bool {
         match answer {
-            // Where no connection could be made, nothing was sent.
+            // Without a TCP connection, nothing was sent.
             Err(ServiceError::TransportSend(error)) if self.is_remote() => {
-                !of_http_client(error).is_some_and(reqwest::Error::is_connect)
+                !http_client_error(error).is_some_and(reqwest::Error::is_connect)
             }
-            // Over HTTP nothing is known of what was written.
-            _ => self.is_remote() || self.wire.was_written(id),
+            // Over HTTP, the transport does not report what was written.
+            _ => self.is_remote() || self.in_flight.was_written(id),
         }
     }
 
-    /// What an error of the SDK means.
-    async fn failed(&self, error: ServiceError, sent: bool) -> ClientError {
+    /// Converts an error of the SDK.
+    async fn map_error(&self, error: ServiceError, sent: bool) -> ClientError {
         match error {
-            ServiceError::McpError(error) if error.code == TOO_LONG => {
-                self.error(ClientErrorKind::MessageTooLong(self.limit))
+            ServiceError::McpError(error) if error.code == MESSAGE_TOO_LONG => {
+                self.error(ClientErrorKind::MessageTooLong(self.max_message))
             }
             ServiceError::McpError(mut error) => {
-                let redactor = self.heard.redactor();
+                let redactor = self.log.redactor();
                 if let Some(data) = &mut error.data {
                     redactor.redact_value(data);
                 }
@@ -222,75 +231,79 @@ impl Connection {
                 })
             }
             ServiceError::TransportSend(error) if self.is_remote() => {
-                if let Some(kind) = login::wanted(&error) {
-                    // Who has logged in calls over another.
+                if let Some(kind) = login::login_needed(&error) {
+                    // After the login, calls use a new connection.
                     self.close();
                     return self.error(kind);
                 }
-                let how = format!("could not be reached ({})", transport_words(&error));
-                let how = self.heard.redactor().redact(&how).into_owned();
-                // What is wrong with it may be gone with a new connection.
+                let how = format!("cannot be reached ({})", describe_transport_error(&error));
+                let how = self.log.redactor().redact(&how).into_owned();
+                // A new connection may succeed.
                 self.close();
-                self.error(ClientErrorKind::ConnectionLost { how, sent })
+                self.error(ClientErrorKind::ConnectionLost {
+                    cause: how,
+                    was_sent: sent,
+                })
             }
-            ServiceError::TransportClosed | ServiceError::TransportSend(_) => self.why(sent).await,
+            ServiceError::TransportClosed | ServiceError::TransportSend(_) => {
+                self.closed_error(sent).await
+            }
             error => {
-                let words = words(&error);
-                let words = self.heard.redactor().redact(&words).into_owned();
-                self.error(ClientErrorKind::Protocol(words))
+                let error_chain = error_chain(&error);
+                let error_chain = self.log.redactor().redact(&error_chain).into_owned();
+                self.error(ClientErrorKind::Protocol(error_chain))
             }
         }
     }
 }
 
-/// A call that is under way. Dropped before it is answered, the server is told.
-struct UnderWay<'c> {
+/// A call in progress. If it is dropped before its response, the server is sent a cancellation.
+struct InFlightCall<'c> {
     connection: &'c Connection,
     id: RequestId,
     token: ProgressToken,
-    began: Instant,
+    started_at: Instant,
     is_answered: bool,
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for InFlightCall<'_> {
     fn drop(&mut self) {
         let Connection {
-            wire, client, peer, ..
+            in_flight,
+            client,
+            peer,
+            ..
         } = self.connection;
-        client.askers.end(&self.token);
-        let id = number(&self.id);
-        let was_written = id.is_some_and(|id| wire.was_written(id));
+        client.elicitations.unregister(&self.token);
+        let id = numeric_id(&self.id);
+        let was_written = id.is_some_and(|id| in_flight.was_written(id));
         if let Some(id) = id {
-            wire.settle(id);
+            in_flight.complete(id);
         }
         let (client, token) = (Arc::clone(client), self.token.clone());
         let is_answered = self.is_answered;
-        let is_stuck = !was_written && self.began.elapsed() > STUCK;
+        let is_stuck = !was_written && self.started_at.elapsed() > STUCK_AFTER;
         if !is_answered && is_stuck && !self.connection.is_remote() {
-            // Whoever is next gets another.
-            wire.fail(ClientErrorKind::Protocol(
-                "it does not read its input".to_owned(),
+            // The next call makes a new connection.
+            in_flight.fail(ClientErrorKind::Protocol(
+                "it does not read its standard input".to_owned(),
             ));
             self.connection.close();
         }
         let (peer, id) = (peer.clone(), self.id.clone());
-        let busy = self.connection.busy();
-        // Without a runtime there is nobody left to be told.
+        let busy_guard = self.connection.busy_guard();
+        // Without a runtime, the connection is gone as well.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                forget(&client, &token).await;
+                client.listeners.lock().await.remove(&token);
                 if !is_answered {
-                    let reason = "the caller does not wait any more".to_owned();
+                    let reason = "the caller no longer waits".to_owned();
                     let params = CancelledNotificationParam::new(Some(id), Some(reason));
                     let cancelled = CancelledNotification::new(params);
                     let _ = peer.send_notification(cancelled.into()).await;
                 }
-                drop(busy);
+                drop(busy_guard);
             });
         }
     }
-}
-
-async fn forget(client: &Client, token: &ProgressToken) {
-    client.listeners.lock().await.remove(token);
 }

@@ -1,62 +1,61 @@
-//! The configuration of a server: a signed item, read.
+//! Configuration of a server, as its signed item holds it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::source::ConfigValue;
+use super::value::ConfigValue;
 
-/// How long a server may take to answer `initialize`.
-pub const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a call may take that says nothing about it.
-pub const CALL_TIMEOUT: Duration = Duration::from_mins(1);
-/// How long a server is kept that nobody calls.
-pub const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
-/// How long a message of a server may be.
-pub const MAX_MESSAGE: usize = 16 << 20;
-/// What may be said about a login. Without any of it, we register ourselves.
-pub const OAUTH: [&str; 5] = [
+/// Default limit for the start of a server including `initialize`.
+pub const DEFAULT_START_TIMEOUT: Duration = Duration::from_secs(10);
+/// Default limit for a call.
+pub const DEFAULT_CALL_TIMEOUT: Duration = Duration::from_mins(1);
+/// Default time after which an unused connection is closed.
+pub const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_mins(5);
+/// Default maximum size of one message of a server, in bytes.
+pub const DEFAULT_MAX_MESSAGE: usize = 16 << 20;
+/// Keys of the `oauth` section. Without a client id, the client registers itself.
+pub const OAUTH_KEYS: [&str; 5] = [
     "client_id",
     "client_secret",
     "client_metadata_url",
     "redirect_port",
     "scope",
 ];
-/// Beyond it a clock may overflow.
-const LONGEST: Duration = Duration::from_hours(24 * 365);
+/// Longer durations could overflow an `Instant`.
+const MAX_DURATION: Duration = Duration::from_hours(24 * 365);
 
-/// How a server is reached, and its limits.
+/// Transport and limits of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// The way to it.
+    /// How to connect to the server.
     pub transport: Transport,
-    /// How long it may take to start and answer `initialize`.
+    /// Limit for the start including `initialize`.
     pub start_timeout: Duration,
-    /// How long a call may take, unless the call says otherwise.
+    /// Limit for a call that sets none.
     pub call_timeout: Duration,
-    /// How long it is kept when nobody calls it.
+    /// Time after which an unused connection is closed.
     pub idle_timeout: Duration,
-    /// How many bytes one message of it may have.
+    /// Maximum size of one message of the server, in bytes.
     pub max_message: usize,
-    /// How the conversation begins.
+    /// Protocol revision to try first.
     pub protocol: Protocol,
 }
 
-/// The revision of the protocol in which a conversation begins. A server that does not
-/// know it is spoken to in the other.
+/// Protocol revision to try first. If the server does not support it, the client falls back to
+/// the other one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// With `initialize`, which every server has known: one that knows nothing else may
-    /// stay silent to anything else.
+    /// Start with `initialize`. The default, because older servers may not answer anything else.
     #[default]
     Initialize,
-    /// With `server/discover`, as of 2026-07-28.
+    /// Start with `server/discover`, introduced in revision 2026-07-28.
     Discover,
 }
 
 impl Protocol {
-    /// The revision's name in a server's item.
+    /// Name of the revision in configurations.
     pub fn revision(self) -> &'static str {
         match self {
             Self::Initialize => "2025-11-25",
@@ -64,7 +63,7 @@ impl Protocol {
         }
     }
 
-    fn read(fields: &Map<String, Value>) -> Result<Self, String> {
+    fn parse(fields: &Map<String, Value>) -> Result<Self, String> {
         let Some(given) = fields.get("protocol") else {
             return Ok(Self::default());
         };
@@ -72,38 +71,38 @@ impl Protocol {
         let found = all.into_iter().find(|one| *given == one.revision());
         found.ok_or_else(|| {
             let names = all.map(Self::revision).join(" or ");
-            format!("`protocol` is {given} and not {names}")
+            format!("`protocol` is {given}, expected {names}")
         })
     }
 }
 
-/// The way to a server.
+/// How to connect to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transport {
-    /// A process that is started, and spoken to over its standard streams.
+    /// Start a process and use its standard input and output.
     Stdio {
-        /// The program.
+        /// Program to run.
         command: String,
-        /// Its arguments.
+        /// Command-line arguments.
         args: Vec<ConfigValue>,
-        /// Its variables, beside the few that every process needs.
+        /// Environment variables, in addition to a minimal environment.
         env: BTreeMap<String, ConfigValue>,
-        /// Its folder; the project's unless given.
+        /// Working directory, relative to the project; by default, the project directory.
         cwd: Option<String>,
     },
-    /// An address that is spoken to over streamable HTTP.
+    /// Use streamable HTTP.
     Http {
-        /// The address.
+        /// URL of the MCP endpoint.
         url: ConfigValue,
-        /// What is sent with each request.
+        /// Headers to send with each request.
         headers: BTreeMap<String, ConfigValue>,
-        /// What is known to who lets us in, where a person logs in: some of [`OAUTH`].
+        /// OAuth client settings, with keys from [`OAUTH_KEYS`].
         oauth: BTreeMap<String, ConfigValue>,
     },
 }
 
 impl Transport {
-    /// Its name, which is that of the runtime, too.
+    /// Name of the transport, which is also the name of its runtime item.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Stdio { .. } => "stdio",
@@ -113,26 +112,26 @@ impl Transport {
 }
 
 impl ServerConfig {
-    /// A server with the usual limits.
+    /// Creates a configuration with the default limits.
     pub fn new(transport: Transport) -> Self {
         Self {
             transport,
-            start_timeout: START_TIMEOUT,
-            call_timeout: CALL_TIMEOUT,
-            idle_timeout: IDLE_TIMEOUT,
-            max_message: MAX_MESSAGE,
+            start_timeout: DEFAULT_START_TIMEOUT,
+            call_timeout: DEFAULT_CALL_TIMEOUT,
+            idle_timeout: DEFAULT_IDLE_TIMEOUT,
+            max_message: DEFAULT_MAX_MESSAGE,
             protocol: Protocol::default(),
         }
     }
 
-    /// Reads the `config` of a server's item. The error is a sentence.
+    /// Parses the `config` of a server's item. The error is a message for the user.
     pub fn parse(config: &Value) -> Result<Self, String> {
-        let fields = config.as_object().ok_or("`config` is no mapping")?;
+        let fields = config.as_object().ok_or("`config` is not a mapping")?;
         let own = match (fields.contains_key("command"), fields.contains_key("url")) {
             (true, false) => ["command", "args", "env", "cwd"].as_slice(),
             (false, true) => ["url", "headers", "oauth"].as_slice(),
-            (true, true) => return Err("there are both `command` and `url`".to_owned()),
-            (false, false) => return Err("there is neither `command` nor `url`".to_owned()),
+            (true, true) => return Err("`command` and `url` exclude each other".to_owned()),
+            (false, false) => return Err("`command` or `url` is required".to_owned()),
         };
         let shared = [
             "start_timeout",
@@ -144,34 +143,37 @@ impl ServerConfig {
         let known = |key: &&String| own.contains(&key.as_str()) || shared.contains(&key.as_str());
         if let Some(other) = fields.keys().find(|key| !known(key)) {
             let known = [own, &shared].concat().join(", ");
-            return Err(format!("there is no `{other}`; there are {known}"));
+            return Err(format!("unknown key `{other}`; known keys: {known}"));
         }
         let transport = if fields.contains_key("command") {
             Transport::Stdio {
-                command: text(fields, "command")?,
-                args: args(fields)?,
-                env: sources(fields, "env")?,
-                cwd: fields.get("cwd").map(|_| text(fields, "cwd")).transpose()?,
+                command: required_string(fields, "command")?,
+                args: parse_args(fields)?,
+                env: parse_values(fields, "env")?,
+                cwd: fields
+                    .get("cwd")
+                    .map(|_| required_string(fields, "cwd"))
+                    .transpose()?,
             }
         } else {
             let url = fields.get("url").unwrap_or(&Value::Null);
             Transport::Http {
-                url: address(url).map_err(|why| format!("`url`: {why}"))?,
-                headers: sources(fields, "headers")?,
-                oauth: oauth(fields)?,
+                url: parse_url(url).map_err(|why| format!("`url`: {why}"))?,
+                headers: parse_values(fields, "headers")?,
+                oauth: parse_oauth(fields)?,
             }
         };
         Ok(Self {
             transport,
-            start_timeout: seconds(fields, "start_timeout", START_TIMEOUT)?,
-            call_timeout: seconds(fields, "call_timeout", CALL_TIMEOUT)?,
-            idle_timeout: seconds(fields, "idle_timeout", IDLE_TIMEOUT)?,
-            max_message: bytes(fields)?,
-            protocol: Protocol::read(fields)?,
+            start_timeout: parse_seconds(fields, "start_timeout", DEFAULT_START_TIMEOUT)?,
+            call_timeout: parse_seconds(fields, "call_timeout", DEFAULT_CALL_TIMEOUT)?,
+            idle_timeout: parse_seconds(fields, "idle_timeout", DEFAULT_IDLE_TIMEOUT)?,
+            max_message: parse_max_message(fields)?,
+            protocol: Protocol::parse(fields)?,
         })
     }
 
-    /// The `config` of a server's item.
+    /// Formats the configuration as the `config` of a server's item.
     pub fn to_value(&self) -> Value {
         let mut fields = Map::new();
         match &self.transport {
@@ -184,7 +186,7 @@ impl ServerConfig {
                 fields.insert("command".into(), command.as_str().into());
                 let args: Vec<_> = args.iter().map(ConfigValue::to_value).collect();
                 insert_unless_empty(&mut fields, "args", Value::Array(args));
-                insert_unless_empty(&mut fields, "env", mapping(env));
+                insert_unless_empty(&mut fields, "env", to_object(env));
                 if let Some(cwd) = cwd {
                     fields.insert("cwd".into(), cwd.as_str().into());
                 }
@@ -195,20 +197,20 @@ impl ServerConfig {
                 oauth,
             } => {
                 fields.insert("url".into(), url.to_value());
-                insert_unless_empty(&mut fields, "headers", mapping(headers));
-                insert_unless_empty(&mut fields, "oauth", mapping(oauth));
+                insert_unless_empty(&mut fields, "headers", to_object(headers));
+                insert_unless_empty(&mut fields, "oauth", to_object(oauth));
             }
         }
-        for (key, value, usual) in [
-            ("start_timeout", self.start_timeout, START_TIMEOUT),
-            ("call_timeout", self.call_timeout, CALL_TIMEOUT),
-            ("idle_timeout", self.idle_timeout, IDLE_TIMEOUT),
+        for (key, value, default) in [
+            ("start_timeout", self.start_timeout, DEFAULT_START_TIMEOUT),
+            ("call_timeout", self.call_timeout, DEFAULT_CALL_TIMEOUT),
+            ("idle_timeout", self.idle_timeout, DEFAULT_IDLE_TIMEOUT),
         ] {
-            if value != usual {
+            if value != default {
                 fields.insert(key.into(), value.as_secs_f64().into());
             }
         }
-        if self.max_message != MAX_MESSAGE {
+        if self.max_message != DEFAULT_MAX_MESSAGE {
             fields.insert("max_message".into(), self.max_message.into());
         }
         if self.protocol != Protocol::default() {
@@ -217,64 +219,64 @@ impl ServerConfig {
         Value::Object(fields)
     }
 
-    /// All its values that may come from elsewhere, with what each is the value of.
-    pub(super) fn sources(&self) -> Vec<(&str, &ConfigValue)> {
+    /// All values that may refer to variables or secrets, with their keys.
+    pub(super) fn values(&self) -> Vec<(&str, &ConfigValue)> {
         match &self.transport {
             Transport::Stdio { args, env, .. } => {
-                let args = args.iter().map(|source| ("args", source));
-                args.chain(named(env)).collect()
+                let args = args.iter().map(|value| ("args", value));
+                args.chain(with_keys(env)).collect()
             }
             Transport::Http {
                 url,
                 headers,
                 oauth,
             } => {
-                let named = named(headers).chain(named(oauth));
+                let named = with_keys(headers).chain(with_keys(oauth));
                 [("url", url)].into_iter().chain(named).collect()
             }
         }
     }
 }
 
-fn named(all: &BTreeMap<String, ConfigValue>) -> impl Iterator<Item = (&str, &ConfigValue)> {
-    all.iter().map(|(name, source)| (name.as_str(), source))
+fn with_keys(all: &BTreeMap<String, ConfigValue>) -> impl Iterator<Item = (&str, &ConfigValue)> {
+    all.iter().map(|(name, value)| (name.as_str(), value))
 }
 
-/// An address that can be called, as far as it is known before its variables are.
-fn address(value: &Value) -> Result<ConfigValue, String> {
-    let source = ConfigValue::read(value)?;
-    let ConfigValue::Text(text) = &source else {
-        return Ok(source);
+/// Parses a URL and checks its scheme unless that comes from a variable.
+fn parse_url(value: &Value) -> Result<ConfigValue, String> {
+    let value = ConfigValue::parse(value)?;
+    let ConfigValue::Text(text) = &value else {
+        return Ok(value);
     };
     let begins = |scheme: &str| {
         let begin = text.get(..scheme.len());
         begin.is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
     };
     if text.starts_with("${") || begins("http://") || begins("https://") {
-        return Ok(source);
+        return Ok(value);
     }
-    Err(format!("`{text}` does not begin with http:// or https://"))
+    Err(format!("`{text}` does not start with http:// or https://"))
 }
 
-fn text(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
+fn required_string(fields: &Map<String, Value>, key: &str) -> Result<String, String> {
     match fields.get(key).and_then(Value::as_str) {
         Some(text) if !text.is_empty() => Ok(text.to_owned()),
-        _ => Err(format!("`{key}` is no text, or an empty one")),
+        _ => Err(format!("`{key}` must be a non-empty string")),
     }
 }
 
-fn args(fields: &Map<String, Value>) -> Result<Vec<ConfigValue>, String> {
+fn parse_args(fields: &Map<String, Value>) -> Result<Vec<ConfigValue>, String> {
     match fields.get("args") {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(items)) => items
             .iter()
-            .map(|item| ConfigValue::read(item).map_err(|why| format!("`args`: {why}")))
+            .map(|item| ConfigValue::parse(item).map_err(|why| format!("`args`: {why}")))
             .collect(),
-        Some(_) => Err("`args` is no list".to_owned()),
+        Some(_) => Err("`args` is not a list".to_owned()),
     }
 }
 
-fn sources(
+fn parse_values(
     fields: &Map<String, Value>,
     key: &str,
 ) -> Result<BTreeMap<String, ConfigValue>, String> {
@@ -282,49 +284,53 @@ fn sources(
         None | Some(Value::Null) => Ok(BTreeMap::new()),
         Some(Value::Object(all)) => all
             .iter()
-            .map(|(name, value)| match ConfigValue::read(value) {
-                Ok(source) => Ok((name.clone(), source)),
+            .map(|(name, value)| match ConfigValue::parse(value) {
+                Ok(value) => Ok((name.clone(), value)),
                 Err(why) => Err(format!("`{key}.{name}`: {why}")),
             })
             .collect(),
-        Some(_) => Err(format!("`{key}` is no mapping")),
+        Some(_) => Err(format!("`{key}` is not a mapping")),
     }
 }
 
-fn oauth(fields: &Map<String, Value>) -> Result<BTreeMap<String, ConfigValue>, String> {
-    let all = sources(fields, "oauth")?;
-    match all.keys().find(|key| !OAUTH.contains(&key.as_str())) {
+fn parse_oauth(fields: &Map<String, Value>) -> Result<BTreeMap<String, ConfigValue>, String> {
+    let all = parse_values(fields, "oauth")?;
+    match all.keys().find(|key| !OAUTH_KEYS.contains(&key.as_str())) {
         Some(other) => {
-            let known = OAUTH.join(", ");
-            Err(format!("there is no `oauth.{other}`; there are {known}"))
+            let known = OAUTH_KEYS.join(", ");
+            Err(format!("unknown key `oauth.{other}`; known keys: {known}"))
         }
         None => Ok(all),
     }
 }
 
-fn seconds(fields: &Map<String, Value>, key: &str, usual: Duration) -> Result<Duration, String> {
+fn parse_seconds(
+    fields: &Map<String, Value>,
+    key: &str,
+    default: Duration,
+) -> Result<Duration, String> {
     let Some(value) = fields.get(key).filter(|value| !value.is_null()) else {
-        return Ok(usual);
+        return Ok(default);
     };
     let seconds = value.as_f64().filter(|seconds| *seconds > 0.0);
-    let seconds = seconds.map(|seconds| seconds.min(LONGEST.as_secs_f64()));
+    let seconds = seconds.map(|seconds| seconds.min(MAX_DURATION.as_secs_f64()));
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| format!("`{key}` is no number of seconds above 0"))
+    duration.ok_or_else(|| format!("`{key}` must be a positive number of seconds"))
 }
 
-fn bytes(fields: &Map<String, Value>) -> Result<usize, String> {
+fn parse_max_message(fields: &Map<String, Value>) -> Result<usize, String> {
     let Some(value) = fields.get("max_message").filter(|value| !value.is_null()) else {
-        return Ok(MAX_MESSAGE);
+        return Ok(DEFAULT_MAX_MESSAGE);
     };
     let bytes = value.as_u64().filter(|bytes| *bytes > 0);
     let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
-    bytes.ok_or_else(|| "`max_message` is no number of bytes above 0".to_owned())
+    bytes.ok_or_else(|| "`max_message` must be a positive number of bytes".to_owned())
 }
 
-fn mapping(all: &BTreeMap<String, ConfigValue>) -> Value {
+fn to_object(all: &BTreeMap<String, ConfigValue>) -> Value {
     let all = all.iter();
     Value::Object(
-        all.map(|(name, source)| (name.clone(), source.to_value()))
+        all.map(|(name, value)| (name.clone(), value.to_value()))
             .collect(),
     )
 }
@@ -347,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_is_read() {
+    fn configuration_round_trips() {
         for config in [
             json!({"command": "server"}),
             json!({"command": "npx", "args": ["-y", {"vault": "A"}], "env": {"K": {"vault": "B", "prefix": "x"}}, "cwd": "sub"}),
@@ -359,15 +365,15 @@ mod tests {
         }
         let read =
             ServerConfig::parse(&json!({"url": "http://x", "start_timeout": 1e300})).unwrap();
-        assert_eq!(read.start_timeout, LONGEST);
+        assert_eq!(read.start_timeout, MAX_DURATION);
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_key() {
-        for (config, word) in [
-            (json!([]), "no mapping"),
-            (json!({}), "neither `command` nor `url`"),
-            (json!({"command": "a", "url": "b"}), "both"),
+    fn parse_error_names_the_key() {
+        for (config, expected) in [
+            (json!([]), "`config`"),
+            (json!({}), "`url`"),
+            (json!({"command": "a", "url": "b"}), "`command`"),
             (json!({"command": ""}), "`command`"),
             (json!({"command": "a", "args": "b"}), "`args`"),
             (json!({"command": "a", "headers": {}}), "`headers`"),
@@ -393,7 +399,7 @@ mod tests {
             ),
         ] {
             let error = ServerConfig::parse(&config).unwrap_err();
-            assert!(error.contains(word), "{config}: {error}");
+            assert!(error.contains(expected), "{config}: {error}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Making a connection: secrets are opened, the server is started or reached, and
-//! the conversation begins, all within the time that a start may take.
+//! Connecting to a server: resolves secrets, starts or contacts the server, and performs the
+//! handshake, all within the start timeout.
 
 mod remote;
 
@@ -18,50 +18,52 @@ use rye_executor::redact::Redactor;
 use rye_items::vault::Vault;
 use tokio_util::sync::CancellationToken;
 
-use super::ask::Asks;
 use super::config::{Protocol, ServerConfig, Transport};
-use super::connection::{Client, Connection, Parts, does_not_know, lifecycle};
+use super::connection::{
+    Client, Connection, ConnectionParts, is_unsupported_revision, lifecycle_mode,
+};
+use super::diagnostics::DiagnosticsLog;
+use super::elicitation::ElicitationSettings;
 use super::error::{ClientError, ClientErrorKind};
-use super::process::{End, Process};
-use super::said::Heard;
-use super::source::ConfigValue;
-use super::stdio::Stdio;
-use super::wire::Wire;
+use super::in_flight::InFlightRequests;
+use super::process::{ProcessEnd, ServerProcess};
+use super::stdio::StdioTransport;
+use super::value::ConfigValue;
 pub(super) use remote::log_out;
 
-/// A server that can be called: its verified configuration, and what it is used with.
+/// A server to call: its verified configuration and the context to use it in.
 #[derive(Debug, Clone)]
 pub struct ServerSpec {
-    /// What people know it by: the id of its configuration.
+    /// Item id of its configuration.
     pub id: String,
-    /// The hash of the verified bytes of its configuration.
+    /// Hash of the verified bytes of its configuration.
     pub hash: Hash,
-    /// The configuration.
+    /// Transport and limits.
     pub config: ServerConfig,
-    /// The folder of the project.
+    /// Project directory.
     pub project: PathBuf,
-    /// The variables that its values may take.
+    /// Environment variables that `${VAR}` in the configuration refers to.
     pub environment: BTreeMap<String, String>,
-    /// Where its secrets are.
+    /// Vault with the secrets of the configuration.
     pub vault: Option<Vault>,
 }
 
-/// What makes a connection the same: the configuration, the project, and the
-/// values of the variables that the configuration takes.
+/// Identity of a connection: a hash of the configuration, the project, and the values of the
+/// variables that the configuration uses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Key(String);
+pub(super) struct ConnectionKey(String);
 
 impl ServerSpec {
-    pub(super) fn key(&self) -> Key {
+    pub(super) fn key(&self) -> ConnectionKey {
         let mut text = format!("{}\0{}\0{}", self.id, self.hash, self.project.display());
-        for (_, source) in self.config.sources() {
-            for name in source.variables() {
+        for (_, value) in self.config.values() {
+            for name in value.variables() {
                 let value = self.environment.get(name).map_or("", String::as_str);
                 text.extend(["\0", name, "=", value]);
             }
         }
-        // Values may be secrets; of a hash nothing can be read.
-        Key(Hash::digest(text).to_hex())
+        // Hashed because the values may be secrets.
+        ConnectionKey(Hash::digest(text).to_hex())
     }
 
     fn error(&self, kind: ClientErrorKind) -> ClientError {
@@ -69,18 +71,18 @@ impl ServerSpec {
     }
 }
 
-/// Makes connections.
+/// Opens connections to servers.
 #[derive(Debug)]
 pub(super) struct Connector {
     pub(super) supervisor: Supervisor,
-    /// Made when it is first needed: it reads the machine's certificates.
+    /// Created on first use, because that reads the system's certificates.
     pub(super) http: OnceLock<Result<reqwest::Client, String>>,
-    /// Who is asked what a server wants to know.
-    pub(super) asks: Asks,
+    /// How to answer elicitations.
+    pub(super) elicitation: ElicitationSettings,
 }
 
-/// The values of a configuration, opened.
-struct Values {
+/// Values of a configuration with variables and secrets filled in.
+struct ResolvedValues {
     args: Vec<String>,
     named: BTreeMap<String, String>,
     url: String,
@@ -89,16 +91,16 @@ struct Values {
 }
 
 impl Connector {
-    /// Connects to a server within the time that its start may take.
+    /// Connects to a server within its start timeout, trying both protocol revisions.
     pub(super) async fn connect(&self, server: &ServerSpec) -> Result<Connection, ClientError> {
-        let values = open(server)?;
-        let heard = Heard::new(values.redactor.clone());
+        let values = resolve_values(server)?;
+        let log = DiagnosticsLog::new(values.redactor.clone());
         let limit = server.config.start_timeout;
-        let is_modern = server.config.protocol == Protocol::Discover;
+        let use_discover = server.config.protocol == Protocol::Discover;
         let connected = async {
-            match self.attempt(server, &values, &heard, is_modern).await {
-                Err(Attempt::OtherRevision) => {
-                    self.attempt(server, &values, &heard, !is_modern).await
+            match self.try_connect(server, &values, &log, use_discover).await {
+                Err(ConnectError::UnsupportedRevision) => {
+                    self.try_connect(server, &values, &log, !use_discover).await
                 }
                 outcome => outcome,
             }
@@ -106,22 +108,22 @@ impl Connector {
         let outcome = tokio::time::timeout(limit, connected).await;
         let kind = match outcome {
             Ok(Ok(connection)) => return Ok(connection),
-            Ok(Err(Attempt::OtherRevision)) => ClientErrorKind::Handshake(
-                "it knows neither `initialize` nor `server/discover`".to_owned(),
+            Ok(Err(ConnectError::UnsupportedRevision)) => ClientErrorKind::Handshake(
+                "it supports neither `initialize` nor `server/discover`".to_owned(),
             ),
-            Ok(Err(Attempt::Failed(kind))) => kind,
+            Ok(Err(ConnectError::Failed(kind))) => kind,
             Err(_) => ClientErrorKind::StartTimeout(limit),
         };
-        Err(server.error(kind).with(heard.said()))
+        Err(server.error(kind).with_diagnostics(log.snapshot()))
     }
 
-    async fn attempt(
+    async fn try_connect(
         &self,
         server: &ServerSpec,
-        values: &Values,
-        heard: &Heard,
-        is_modern: bool,
-    ) -> Result<Connection, Attempt> {
+        values: &ResolvedValues,
+        log: &DiagnosticsLog,
+        use_discover: bool,
+    ) -> Result<Connection, ConnectError> {
         match &server.config.transport {
             Transport::Stdio { command, cwd, .. } => {
                 let mut process = Command::new(command.as_str())
@@ -137,104 +139,105 @@ impl Connector {
                 for (name, value) in &values.named {
                     process = process.env(name, value);
                 }
-                self.stdio(server, process, heard, is_modern).await
+                self.connect_stdio(server, process, log, use_discover).await
             }
-            Transport::Http { .. } => self.http(server, values, heard, is_modern).await,
+            Transport::Http { .. } => self.connect_http(server, values, log, use_discover).await,
         }
     }
 
-    async fn stdio(
+    async fn connect_stdio(
         &self,
         server: &ServerSpec,
         command: Command<'static>,
-        heard: &Heard,
-        is_modern: bool,
-    ) -> Result<Connection, Attempt> {
-        let started = Process::start(&self.supervisor, command, heard.clone());
-        let (process, output, input) =
-            started.map_err(|error| Attempt::Failed(ClientErrorKind::Launch(error.to_string())))?;
+        log: &DiagnosticsLog,
+        use_discover: bool,
+    ) -> Result<Connection, ConnectError> {
+        let started = ServerProcess::start(&self.supervisor, command, log.clone());
+        let (process, output, input) = started
+            .map_err(|error| ConnectError::Failed(ClientErrorKind::Launch(error.to_string())))?;
         let process = Arc::new(process);
-        let wire = Arc::new(Wire::default());
+        let in_flight = Arc::new(InFlightRequests::default());
         let limit = server.config.max_message;
-        let streams = Stdio::new(output, input, limit, Arc::clone(&wire), heard.clone());
-        let client = Arc::new(Client::new(&server.id, &self.asks, heard.redactor()));
+        let streams =
+            StdioTransport::new(output, input, limit, Arc::clone(&in_flight), log.clone());
+        let client = Arc::new(Client::new(&server.id, &self.elicitation, log.redactor()));
         let closing = CancellationToken::new();
         let served = serve_client_with_lifecycle_and_ct(
             Arc::clone(&client),
             streams,
-            lifecycle(is_modern),
-            // The SDK cancels what it is given when it ends for whatever reason.
+            lifecycle_mode(use_discover),
+            // A child token, because the SDK cancels its token whenever it ends.
             closing.child_token(),
         );
         match served.await {
-            Ok(running) => Ok(Connection::keep(
+            Ok(running) => Ok(Connection::spawn(
                 running,
                 closing,
-                parts(server, wire, heard, client, Some(process)),
+                connection_parts(server, in_flight, log, client, Some(process)),
             )),
-            Err(error) if does_not_know(&error) => Err(Attempt::OtherRevision),
+            Err(error) if is_unsupported_revision(&error) => Err(ConnectError::UnsupportedRevision),
             Err(error) => {
-                // Its streams are closed: it ends, and says how.
-                let kind = match (wire.fault(), error) {
+                // Its streams are closed, so the process exits and the exit can be reported.
+                let kind = match (in_flight.fault(), error) {
                     (Some(fault), _) => fault,
                     (
                         None,
                         ClientInitializeError::ConnectionClosed(_)
                         | ClientInitializeError::TransportError { .. },
-                    ) => match process.ended().await {
-                        Some(End::NotStarted(why)) => ClientErrorKind::Launch(why),
-                        Some(End::Ended(how)) => ClientErrorKind::ExitedDuringStart(how),
-                        Some(End::Stopped) | None => ClientErrorKind::ExitedDuringStart(
+                    ) => match process.wait_end().await {
+                        Some(ProcessEnd::NotStarted(why)) => ClientErrorKind::Launch(why),
+                        Some(ProcessEnd::Exited(how)) => ClientErrorKind::ExitedDuringStart(how),
+                        Some(ProcessEnd::Stopped) | None => ClientErrorKind::ExitedDuringStart(
                             "closed its standard output".to_owned(),
                         ),
                     },
                     (None, error) => ClientErrorKind::Handshake(
-                        heard.redactor().redact(&words(&error)).into_owned(),
+                        log.redactor().redact(&error_chain(&error)).into_owned(),
                     ),
                 };
                 process.stop();
-                Err(Attempt::Failed(kind))
+                Err(ConnectError::Failed(kind))
             }
         }
     }
 }
 
-/// Why there is no connection.
-enum Attempt {
-    /// The server does not know this revision; it may know the other.
-    OtherRevision,
+/// Why an attempt to connect failed.
+enum ConnectError {
+    /// The server does not support this protocol revision; it may support the other.
+    UnsupportedRevision,
     Failed(ClientErrorKind),
 }
 
-fn parts(
+fn connection_parts(
     server: &ServerSpec,
-    wire: Arc<Wire>,
-    heard: &Heard,
+    in_flight: Arc<InFlightRequests>,
+    log: &DiagnosticsLog,
     client: Arc<Client>,
-    process: Option<Arc<Process>>,
-) -> Parts {
-    Parts {
+    process: Option<Arc<ServerProcess>>,
+) -> ConnectionParts {
+    ConnectionParts {
         server: server.id.clone(),
-        wire,
-        heard: heard.clone(),
+        in_flight,
+        log: log.clone(),
         client,
         process,
-        limit: server.config.max_message,
-        idle: server.config.idle_timeout,
+        max_message: server.config.max_message,
+        idle_timeout: server.config.idle_timeout,
     }
 }
 
-/// Opens all values of a configuration, secrets among them.
-fn open(server: &ServerSpec) -> Result<Values, ClientError> {
+/// Resolves the variables and secrets of a configuration.
+fn resolve_values(server: &ServerSpec) -> Result<ResolvedValues, ClientError> {
     let mut secrets = Vec::new();
-    let mut open = |name: &str, source: &ConfigValue| {
-        let opened = source.open(name, &server.environment, server.vault.as_ref());
-        let opened = opened
+    let mut resolve = |name: &str, value: &ConfigValue| {
+        let resolved = value.resolve(name, &server.environment, server.vault.as_ref());
+        let resolved = resolved
             .map_err(|why| server.error(ClientErrorKind::Config(format!("`{name}`: {why}"))))?;
-        secrets.extend(opened.secrets);
-        Ok::<_, ClientError>(opened.text)
+        secrets.extend(resolved.secrets);
+        Ok::<_, ClientError>(resolved.text)
     };
-    let mut values = Values {
+    let mut values = ResolvedValues {
         args: Vec::new(),
         named: BTreeMap::new(),
         url: String::new(),
@@ -243,11 +246,11 @@ fn open(server: &ServerSpec) -> Result<Values, ClientError> {
     };
     match &server.config.transport {
         Transport::Stdio { args, env, .. } => {
-            for source in args {
-                values.args.push(open("args", source)?);
+            for value in args {
+                values.args.push(resolve("args", value)?);
             }
-            for (name, source) in env {
-                values.named.insert(name.clone(), open(name, source)?);
+            for (name, value) in env {
+                values.named.insert(name.clone(), resolve(name, value)?);
             }
         }
         Transport::Http {
@@ -255,22 +258,22 @@ fn open(server: &ServerSpec) -> Result<Values, ClientError> {
             headers,
             oauth,
         } => {
-            values.url = open("url", url)?;
-            for (name, source) in headers {
-                values.named.insert(name.clone(), open(name, source)?);
+            values.url = resolve("url", url)?;
+            for (name, value) in headers {
+                values.named.insert(name.clone(), resolve(name, value)?);
             }
-            for (name, source) in oauth {
-                values.oauth.insert(name.clone(), open(name, source)?);
+            for (name, value) in oauth {
+                values.oauth.insert(name.clone(), resolve(name, value)?);
             }
         }
     }
     let texts = secrets.iter().map(Secret::expose);
-    values.redactor = Redactor::new(texts.filter_map(|it| std::str::from_utf8(it).ok()));
+    values.redactor = Redactor::new(texts.filter_map(|text| std::str::from_utf8(text).ok()));
     Ok(values)
 }
 
-/// An error with its causes, each once.
-pub(super) fn words(error: &dyn std::error::Error) -> String {
+/// Formats an error with its causes, leaving out repetitions.
+pub(super) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
@@ -283,16 +286,16 @@ pub(super) fn words(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// What a transport says, without the names of types.
-pub(super) fn transport_words(error: &DynamicTransportError) -> String {
-    match of_http_client(error) {
-        Some(error) => words(error),
-        None => words(&*error.error),
+/// Formats a transport error without the SDK's type names.
+pub(super) fn describe_transport_error(error: &DynamicTransportError) -> String {
+    match http_client_error(error) {
+        Some(error) => error_chain(error),
+        None => error_chain(&*error.error),
     }
 }
 
-/// The error of the HTTP client, if that is what it was. The SDK names it as no cause.
-pub(super) fn of_http_client(error: &DynamicTransportError) -> Option<&reqwest::Error> {
+/// The error of the HTTP client in a transport error. The SDK does not expose it as a source.
+pub(super) fn http_client_error(error: &DynamicTransportError) -> Option<&reqwest::Error> {
     match error.error.downcast_ref()? {
         StreamableHttpError::Client(error) => Some(error),
         _ => None,

@@ -1,4 +1,4 @@
-//! A server that is there: made once, shared by all calls.
+//! An open connection to a server, shared by all calls.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,177 +21,177 @@ use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ask::{Askers, Asks};
+use super::diagnostics::DiagnosticsLog;
+use super::elicitation::{ElicitationRouter, ElicitationSettings};
 use super::error::{ClientError, ClientErrorKind};
-use super::process::{End, Process};
-use super::said::Heard;
+use super::in_flight::InFlightRequests;
+use super::process::{ProcessEnd, ServerProcess};
 use super::tools::RemoteTool;
-use super::wire::Wire;
 
-/// How long a server that is to be left may take to hear what is still to be said.
-const FAREWELL: Duration = Duration::from_millis(500);
+/// How long a shutdown waits for cancellations to be sent.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A connection to a server. Dropped, it is closed, and the server's process ends.
+/// A connection to a server. Dropping it closes it and ends the server's process.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) server: String,
     pub(super) peer: Peer<RoleClient>,
-    pub(super) wire: Arc<Wire>,
-    pub(super) heard: Heard,
+    pub(super) in_flight: Arc<InFlightRequests>,
+    pub(super) log: DiagnosticsLog,
     pub(super) client: Arc<Client>,
-    /// What the server said of its tools, unless it has said since that they changed.
+    /// Cached list of tools.
     pub(super) tools: Mutex<Option<Arc<[RemoteTool]>>>,
-    pub(super) limit: usize,
-    process: Option<Arc<Process>>,
-    use_: Arc<Use>,
+    pub(super) max_message: usize,
+    process: Option<Arc<ServerProcess>>,
+    usage: Arc<Usage>,
     closing: CancellationToken,
     closed: CancellationToken,
 }
 
-/// Who uses a connection.
+/// Counts the calls in progress over a connection.
 #[derive(Debug, Default)]
-struct Use {
+struct Usage {
     calls: AtomicUsize,
     changed: Notify,
 }
 
-/// A call that is under way: its connection is not idle.
-pub(super) struct Busy(Arc<Use>);
+/// Keeps a connection from being considered idle.
+pub(super) struct BusyGuard(Arc<Usage>);
 
-impl Drop for Busy {
+impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.0.calls.fetch_sub(1, Ordering::Relaxed);
         self.0.changed.notify_waiters();
     }
 }
 
-/// What a connection is made of.
-pub(super) struct Parts {
+/// Arguments of [`Connection::spawn`].
+pub(super) struct ConnectionParts {
     pub(super) server: String,
-    pub(super) wire: Arc<Wire>,
-    pub(super) heard: Heard,
+    pub(super) in_flight: Arc<InFlightRequests>,
+    pub(super) log: DiagnosticsLog,
     pub(super) client: Arc<Client>,
-    pub(super) process: Option<Arc<Process>>,
-    pub(super) limit: usize,
-    pub(super) idle: Duration,
+    pub(super) process: Option<Arc<ServerProcess>>,
+    pub(super) max_message: usize,
+    pub(super) idle_timeout: Duration,
 }
 
 impl Connection {
-    /// Keeps what was connected until it is closed, by either side or by idleness.
-    pub(super) fn keep(
+    /// Spawns the task that watches the connection until either side closes it or it is idle.
+    pub(super) fn spawn(
         running: RunningService<RoleClient, Arc<Client>>,
         closing: CancellationToken,
-        parts: Parts,
+        parts: ConnectionParts,
     ) -> Self {
-        let Parts {
+        let ConnectionParts {
             server,
-            wire,
-            heard,
+            in_flight,
+            log,
             client,
             process,
-            limit,
-            idle,
+            max_message,
+            idle_timeout,
         } = parts;
         let peer = running.peer().clone();
         let closed = CancellationToken::new();
-        let use_ = Arc::new(Use::default());
+        let usage = Arc::new(Usage::default());
         tokio::spawn({
             let (closing, closed) = (closing.clone(), closed.clone());
-            let (process, use_) = (process.clone(), Arc::clone(&use_));
+            let (process, usage) = (process.clone(), Arc::clone(&usage));
             async move {
                 let waiting = running.waiting();
                 tokio::pin!(waiting);
                 tokio::select! {
                     _ = &mut waiting => {}
-                    () = use_.idle_for(idle) => {
+                    () = usage.idle_for(idle_timeout) => {
                         closing.cancel();
                         let _ = waiting.await;
                     }
                 }
                 closed.cancel();
                 if let Some(process) = process {
-                    process.end().await;
+                    process.shutdown().await;
                 }
             }
         });
         Self {
             server,
             peer,
-            wire,
-            heard,
+            in_flight,
+            log,
             client,
             tools: Mutex::default(),
-            limit,
+            max_message,
             process,
-            use_,
+            usage,
             closing,
             closed,
         }
     }
 
-    /// Whether calls can be sent over it.
+    /// Whether calls can be sent over the connection.
     pub(super) fn is_open(&self) -> bool {
         !self.closed.is_cancelled()
             && !self.closing.is_cancelled()
             && !self.peer.is_transport_closed()
     }
 
-    /// Whether the server is reached over a network, and not a process of ours.
+    /// Whether the server is reached over HTTP rather than run as a child process.
     pub(super) fn is_remote(&self) -> bool {
         self.process.is_none()
     }
 
-    /// Marks it as used, until what it gives is dropped.
-    pub(super) fn busy(&self) -> Busy {
-        self.use_.calls.fetch_add(1, Ordering::Relaxed);
-        self.use_.changed.notify_waiters();
-        Busy(Arc::clone(&self.use_))
+    /// Marks the connection as used until the guard is dropped.
+    pub(super) fn busy_guard(&self) -> BusyGuard {
+        self.usage.calls.fetch_add(1, Ordering::Relaxed);
+        self.usage.changed.notify_waiters();
+        BusyGuard(Arc::clone(&self.usage))
     }
 
-    /// Closes it; what goes on over it fails.
+    /// Closes the connection; calls in progress fail.
     pub(super) fn close(&self) {
         self.closing.cancel();
     }
 
-    /// Closes it and waits until the server is gone.
-    pub(super) async fn end(&self) {
-        // Those that were cancelled just now are still being told.
-        let _ = tokio::time::timeout(FAREWELL, self.use_.idle_for(Duration::ZERO)).await;
+    /// Closes the connection and waits until the server has ended.
+    pub(super) async fn shutdown(&self) {
+        // Cancellations of dropped calls may still have to be sent.
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.usage.idle_for(Duration::ZERO)).await;
         self.closing.cancel();
         self.closed.cancelled().await;
         if let Some(process) = &self.process {
-            process.end().await;
+            process.shutdown().await;
         }
     }
 
-    /// Why it was closed, where a call found it so.
-    pub(super) async fn why(&self, sent: bool) -> ClientError {
-        let kind = match self.wire.fault() {
+    /// The error of a call that found the connection closed.
+    pub(super) async fn closed_error(&self, sent: bool) -> ClientError {
+        let kind = match self.in_flight.fault() {
             Some(fault) => fault,
             None => ClientErrorKind::ConnectionLost {
-                how: self.how().await,
-                sent,
+                cause: self.close_reason().await,
+                was_sent: sent,
             },
         };
         self.error(kind)
     }
 
-    async fn how(&self) -> String {
+    async fn close_reason(&self) -> String {
         if self.closing.is_cancelled() {
             return "was shut down".to_owned();
         }
         let Some(process) = &self.process else {
             return "closed the connection".to_owned();
         };
-        match process.ended().await {
-            Some(End::Ended(how)) => how,
-            Some(End::NotStarted(why)) => why,
-            Some(End::Stopped) | None => "closed its standard output".to_owned(),
+        match process.wait_end().await {
+            Some(ProcessEnd::Exited(how)) => how,
+            Some(ProcessEnd::NotStarted(why)) => why,
+            Some(ProcessEnd::Stopped) | None => "closed its standard output".to_owned(),
         }
     }
 
     pub(super) fn error(&self, kind: ClientErrorKind) -> ClientError {
-        ClientError::new(&self.server, kind).with(self.heard.said())
+        ClientError::new(&self.server, kind).with_diagnostics(self.log.snapshot())
     }
 }
 
@@ -201,8 +201,8 @@ impl Drop for Connection {
     }
 }
 
-impl Use {
-    /// Waits until there has been no call for some time.
+impl Usage {
+    /// Waits until there has been no call for `time`.
     async fn idle_for(&self, time: Duration) {
         let mut since = Instant::now();
         loop {
@@ -222,34 +222,34 @@ impl Use {
     }
 }
 
-/// Our side of the protocol: what a server may tell or ask us.
+/// Handles requests and notifications of a server.
 #[derive(Debug)]
 pub(super) struct Client {
-    /// Who is asked what it wants to know.
-    pub(super) askers: Askers,
-    /// Who hears of the progress of a call.
+    /// Answers elicitations.
+    pub(super) elicitations: ElicitationRouter,
+    /// Progress listeners of the calls in progress.
     pub(super) listeners: Mutex<HashMap<ProgressToken, OutputListener>>,
-    /// Whether the server's tools have changed since they were listed.
-    pub(super) is_stale: AtomicBool,
+    /// The server has reported a change of its tools since they were listed.
+    pub(super) tools_changed: AtomicBool,
 }
 
 impl Client {
-    pub(super) fn new(server: &str, asks: &Asks, redactor: &Redactor) -> Self {
+    pub(super) fn new(server: &str, settings: &ElicitationSettings, redactor: &Redactor) -> Self {
         Self {
-            askers: Askers::new(server, asks, redactor),
+            elicitations: ElicitationRouter::new(server, settings, redactor),
             listeners: Mutex::default(),
-            is_stale: AtomicBool::default(),
+            tools_changed: AtomicBool::default(),
         }
     }
 }
 
 impl ClientHandler for Client {
-    /// A model is not offered: which it would be, and who pays, nobody has said.
+    /// Sampling is not offered: a server must not spend the user's model budget.
     fn get_info(&self) -> ClientConfig {
-        let me = Implementation::new("rye", env!("CARGO_PKG_VERSION"));
+        let client = Implementation::new("rye", env!("CARGO_PKG_VERSION"));
         let mut capabilities = ClientCapabilities::default();
-        capabilities.elicitation = self.askers.capability();
-        ClientConfig::new(capabilities, me)
+        capabilities.elicitation = self.elicitations.capability();
+        ClientConfig::new(capabilities, client)
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
@@ -260,7 +260,7 @@ impl ClientHandler for Client {
     ) {
         let listeners = self.listeners.lock().await;
         if let Some(listener) = listeners.get(&progress.progress_token) {
-            listener.on_output(Stream::Stderr, told(&progress).as_bytes());
+            listener.on_output(Stream::Stderr, progress_line(&progress).as_bytes());
         }
     }
 
@@ -269,18 +269,18 @@ impl ClientHandler for Client {
         form: ElicitRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        Ok(self.askers.asked(form).await)
+        Ok(self.elicitations.on_request(form).await)
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.is_stale.store(true, Ordering::Release);
+        self.tools_changed.store(true, Ordering::Release);
     }
 }
 
-/// Progress as a line.
-fn told(progress: &ProgressNotificationParam) -> String {
+/// Formats a progress notification as one line.
+fn progress_line(progress: &ProgressNotificationParam) -> String {
     let message = progress.message.as_deref().unwrap_or_default();
-    let message = super::said::without_controls(message).replace('\n', " ");
+    let message = super::diagnostics::strip_controls(message).replace('\n', " ");
     let total = progress
         .total
         .map_or_else(String::new, |total| format!("/{total}"));
@@ -290,9 +290,9 @@ fn told(progress: &ProgressNotificationParam) -> String {
         + "\n"
 }
 
-/// How the conversation begins.
-pub(super) fn lifecycle(is_modern: bool) -> ClientLifecycleMode {
-    if is_modern {
+/// The SDK's mode for a handshake with or without `server/discover`.
+pub(super) fn lifecycle_mode(use_discover: bool) -> ClientLifecycleMode {
+    if use_discover {
         ClientLifecycleMode::Discover {
             preferred_versions: vec![ProtocolVersion::LATEST],
         }
@@ -301,8 +301,8 @@ pub(super) fn lifecycle(is_modern: bool) -> ClientLifecycleMode {
     }
 }
 
-/// Whether a server refused how the conversation began, and may know only the other way.
-pub(super) fn does_not_know(error: &ClientInitializeError) -> bool {
+/// Whether a server rejected the handshake in a way that suggests the other revision.
+pub(super) fn is_unsupported_revision(error: &ClientInitializeError) -> bool {
     use rmcp::model::ErrorCode;
     let ClientInitializeError::JsonRpcError(error) = error else {
         return false;
@@ -310,7 +310,7 @@ pub(super) fn does_not_know(error: &ClientInitializeError) -> bool {
     [
         ErrorCode::METHOD_NOT_FOUND,
         ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
-        // To a server of the newest revision alone, `initialize` lacks a header.
+        // A server that supports only 2026-07-28 misses a header in `initialize`.
         ErrorCode::HEADER_MISMATCH,
     ]
     .contains(&error.code)

@@ -1,7 +1,8 @@
-//! From what a server says of its tools to items. No I/O.
+//! Discovery: generates items from a server's tool definitions and compares definitions with
+//! their pins. No I/O.
 //!
-//! What a server says is data from a stranger: it is bounded and holds no control
-//! characters, and nothing that was accepted changes unless it is accepted anew.
+//! Definitions are untrusted data: they are truncated and stripped of control characters, and an
+//! accepted definition is replaced only when the user accepts the new one.
 
 use std::collections::BTreeMap;
 
@@ -10,61 +11,60 @@ use rye_items::metadata::Metadata;
 use serde_json::{Map, Value, json};
 
 use super::config::Transport;
-use super::said::without_controls;
+use super::diagnostics::strip_controls;
 use super::tools::{Pin, RemoteTool};
 use super::yaml::item_yaml;
 
-/// The longest description that is kept, in characters.
-const DESCRIPTION: usize = 4000;
-/// The longest schema, in bytes.
-const SCHEMA: usize = 256 * 1024;
-/// The longest name, in bytes.
-const NAME: usize = 80;
+/// Maximum length of a description, in characters.
+const MAX_DESCRIPTION_CHARS: usize = 4000;
+/// Maximum size of a schema, in bytes.
+const MAX_SCHEMA_BYTES: usize = 256 * 1024;
+/// Maximum length of a name, in bytes.
+const MAX_NAME_BYTES: usize = 80;
 
-/// A server whose tools become items.
+/// A server and its current tools.
 #[derive(Debug, Clone)]
 pub struct DiscoveredServer<'s> {
-    /// Its name.
+    /// Name of the server.
     pub name: &'s str,
-    /// How it is reached.
+    /// How to connect to the server.
     pub transport: &'s Transport,
-    /// What it says of its tools.
+    /// Current definitions of its tools.
     pub tools: &'s [RemoteTool],
 }
 
-/// What becomes of a tool.
+/// Result of comparing one tool with its pin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
-    /// Its name at the server.
+    /// Name of the tool at the server.
     pub tool: String,
-    /// The id of its item.
+    /// Id of the tool's item.
     pub id: String,
-    /// How it stands to what was accepted.
+    /// Difference from the accepted definition.
     pub change: Change,
-    /// The item to write, where there is one.
+    /// Text of the item to write, if any.
     pub text: Option<String>,
-    /// What the server says of it now, by the parts that are pinned, where it is not what
-    /// was accepted.
+    /// Current definition by pinned part, if it differs from the accepted one.
     pub definition: Map<String, Value>,
 }
 
-/// How a tool stands to what was accepted.
+/// Difference of a tool from its accepted definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// It was not there.
+    /// The tool is new.
     Added,
-    /// It is what was accepted.
+    /// The definition is the accepted one.
     Same,
-    /// These parts of it are not what was accepted.
+    /// These parts of the definition changed.
     Changed(Vec<String>),
-    /// It is there no more.
+    /// The server no longer has the tool.
     Removed,
-    /// It cannot become an item, and why.
+    /// The tool cannot become an item, for this reason.
     Unusable(String),
 }
 
 impl Change {
-    /// A word for scripts and people.
+    /// Stable name of the kind of difference.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Added => "added",
@@ -76,13 +76,12 @@ impl Change {
     }
 }
 
-/// The id of a server's configuration.
+/// Item id of a server's configuration.
 pub fn server_id(name: &str) -> String {
     format!("mcp/servers/{name}")
 }
 
-/// Compares what a server says with what was accepted: the pins of its items, by the
-/// names of its tools.
+/// Compares the tools of a server with the accepted pins, which are keyed by tool name.
 pub fn compare(server: &DiscoveredServer<'_>, accepted: &BTreeMap<String, Pin>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut seen: Vec<&str> = Vec::new();
@@ -91,14 +90,14 @@ pub fn compare(server: &DiscoveredServer<'_>, accepted: &BTreeMap<String, Pin>) 
             continue;
         }
         seen.push(tool.name());
-        let change = match (unusable(tool), accepted.get(tool.name())) {
+        let change = match (unusable_reason(tool), accepted.get(tool.name())) {
             (Some(why), _) => Change::Unusable(why),
             (None, None) => Change::Added,
-            (None, Some(pin)) if pin.whole == tool.pin.whole => Change::Same,
+            (None, Some(pin)) if pin.hash == tool.pin.hash => Change::Same,
             (None, Some(pin)) => Change::Changed(pin.differences(&tool.pin)),
         };
         let text = match change {
-            Change::Added | Change::Changed(_) => Some(item(server, tool)),
+            Change::Added | Change::Changed(_) => Some(tool_item(server, tool)),
             _ => None,
         };
         let definition = match change {
@@ -106,18 +105,18 @@ pub fn compare(server: &DiscoveredServer<'_>, accepted: &BTreeMap<String, Pin>) 
             _ => Map::new(),
         };
         findings.push(Finding {
-            tool: shown(tool.name()),
+            tool: display_name(tool.name()),
             id: item_id(server.name, tool.name()),
             change,
             text,
             definition,
         });
     }
-    let gone = accepted
+    let removed = accepted
         .keys()
         .filter(|name| !seen.contains(&name.as_str()));
-    findings.extend(gone.map(|name| Finding {
-        tool: shown(name),
+    findings.extend(removed.map(|name| Finding {
+        tool: display_name(name),
         id: item_id(server.name, name),
         change: Change::Removed,
         text: None,
@@ -126,20 +125,23 @@ pub fn compare(server: &DiscoveredServer<'_>, accepted: &BTreeMap<String, Pin>) 
     findings
 }
 
-/// The parts of a tool as its item has them, for those who have to accept them.
+/// The pinned parts of a definition, sanitized as in its item, for the user to review.
 fn definition(tool: &RemoteTool) -> Map<String, Value> {
     let mut all = Map::new();
-    all.insert("description".into(), bounded(tool.description()).into());
+    all.insert("description".into(), sanitize(tool.description()).into());
     for part in ["inputSchema", "outputSchema"] {
         let mut schema = tool.part(part).cloned().unwrap_or_default();
-        tidy(&mut schema);
+        sanitize_schema(&mut schema);
         all.insert(part.into(), schema);
     }
-    all.insert("annotations".into(), annotations(risk(tool), effect(tool)));
+    all.insert(
+        "annotations".into(),
+        annotations(risk_level(tool), effect(tool)),
+    );
     all
 }
 
-/// What was accepted of a tool, by the same parts, as far as its item has them.
+/// The accepted definition by pinned part, as far as the item contains it.
 pub fn accepted_definition(item: &Metadata) -> Map<String, Value> {
     let mut all = Map::new();
     let description = item.description().unwrap_or_default();
@@ -156,36 +158,35 @@ fn annotations(risk: &str, effect: &str) -> Value {
     json!({ "risk_level": risk, "effect": effect })
 }
 
-/// The id of a tool's item. A name that is no id has its hash in it, so that no two
-/// tools share one.
+/// Item id of a tool. If the name is not a valid id, a hash of it keeps the id unique.
 pub fn item_id(server: &str, tool: &str) -> String {
-    let good = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    let is_id = tool.len() <= NAME
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let is_id = tool.len() <= MAX_NAME_BYTES
         && tool.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
-        && tool.chars().all(good);
+        && tool.chars().all(is_allowed);
     if is_id {
         return format!("mcp/{server}/{tool}");
     }
     let short: String = tool
         .chars()
-        .take(NAME)
-        .map(|c| if good(c) { c } else { '_' })
+        .take(MAX_NAME_BYTES)
+        .map(|c| if is_allowed(c) { c } else { '_' })
         .collect();
     let short = short.trim_start_matches(['.', '-']);
     let hash = Hash::digest(tool).to_hex();
     format!("mcp/{server}/{short}-{}", &hash[..8])
 }
 
-/// A name that can be shown.
-fn shown(name: &str) -> String {
-    without_controls(name).chars().take(NAME).collect()
+/// A tool name, sanitized for display.
+fn display_name(name: &str) -> String {
+    strip_controls(name).chars().take(MAX_NAME_BYTES).collect()
 }
 
-/// Why a tool cannot become an item.
-fn unusable(tool: &RemoteTool) -> Option<String> {
+/// Why a tool cannot become an item; `None` if it can.
+fn unusable_reason(tool: &RemoteTool) -> Option<String> {
     let schema = tool.input_schema().to_string();
-    if schema.len() > SCHEMA {
-        return Some(format!("its schema has more than {SCHEMA} bytes"));
+    if schema.len() > MAX_SCHEMA_BYTES {
+        return Some(format!("its schema exceeds {MAX_SCHEMA_BYTES} bytes"));
     }
     if tool.name().is_empty() {
         return Some("it has no name".to_owned());
@@ -193,78 +194,79 @@ fn unusable(tool: &RemoteTool) -> Option<String> {
     None
 }
 
-/// A tool's item.
-fn item(server: &DiscoveredServer<'_>, tool: &RemoteTool) -> String {
-    let (risk, effect) = (risk(tool), effect(tool));
+/// Text of a tool's item.
+fn tool_item(server: &DiscoveredServer<'_>, tool: &RemoteTool) -> String {
+    let (risk, effect) = (risk_level(tool), effect(tool));
     let transport = server.transport.name();
     let mut schema = tool.input_schema().clone();
-    tidy(&mut schema);
+    sanitize_schema(&mut schema);
     let fields = json!({
         "version": "1.0.0",
         "tool_type": "mcp",
         "executor_id": format!("rye/core/runtimes/mcp/{transport}"),
         "category": format!("mcp/{}", server.name),
-        "description": bounded(tool.description()),
+        "description": sanitize(tool.description()),
         "risk_level": risk,
         "effect": effect,
         "config": {
             "server": server_id(server.name),
             "tool_name": tool.name(),
-            "pin": tool.pin.whole,
+            "pin": tool.pin.hash,
             "parts": tool.pin.parts,
         },
         "config_schema": schema,
     });
-    let heading = "# Written by `rye mcp discover`. `pin` is the hash of what the server said of this tool.\n";
+    let heading =
+        "# Written by `rye mcp discover`. `pin` is the hash of the tool's accepted definition.\n";
     match fields {
         Value::Object(fields) => format!("{heading}{}", item_yaml(&fields)),
         _ => String::new(),
     }
 }
 
-/// A text without control characters, and of a bounded length.
-fn bounded(text: &str) -> String {
-    let text = without_controls(text);
-    match text.char_indices().nth(DESCRIPTION) {
+/// Removes control characters and truncates to the maximum length of a description.
+fn sanitize(text: &str) -> String {
+    let text = strip_controls(text);
+    match text.char_indices().nth(MAX_DESCRIPTION_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
 }
 
-/// The same for all descriptions in a schema.
-fn tidy(schema: &mut Value) {
+/// Sanitizes all titles and descriptions in a schema.
+fn sanitize_schema(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             for (key, value) in fields {
                 match value {
                     Value::String(text) if key == "description" || key == "title" => {
-                        *text = bounded(text);
+                        *text = sanitize(text);
                     }
-                    value => tidy(value),
+                    value => sanitize_schema(value),
                 }
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(tidy),
+        Value::Array(items) => items.iter_mut().for_each(sanitize_schema),
         _ => {}
     }
 }
 
-/// How much harm it can do, as far as its server says.
-fn risk(tool: &RemoteTool) -> &'static str {
-    let says = |hint: &str, value: bool| tool.hints(hint) == Some(value);
-    if says("readOnlyHint", true) {
+/// Risk level according to the annotations.
+fn risk_level(tool: &RemoteTool) -> &'static str {
+    let has_hint = |hint: &str, value: bool| tool.hint(hint) == Some(value);
+    if has_hint("readOnlyHint", true) {
         "low"
-    } else if says("destructiveHint", false) {
+    } else if has_hint("destructiveHint", false) {
         "medium"
     } else {
         "high"
     }
 }
 
-/// Whether a call may be repeated. What is read from the world may change with it.
+/// Effect class according to the annotations. Reading from an open world is not pure.
 fn effect(tool: &RemoteTool) -> &'static str {
-    let says = |hint: &str, value: bool| tool.hints(hint) == Some(value);
-    if says("readOnlyHint", true) && says("openWorldHint", false) {
+    let has_hint = |hint: &str, value: bool| tool.hint(hint) == Some(value);
+    if has_hint("readOnlyHint", true) && has_hint("openWorldHint", false) {
         "pure"
     } else if tool.is_repeatable() {
         "idempotent"
@@ -273,8 +275,8 @@ fn effect(tool: &RemoteTool) -> &'static str {
     }
 }
 
-/// The tool that an item of a server stands for, and its pin. None for an item that was
-/// not discovered.
+/// Name and pin of the tool of a discovered item, from the item's `config`; `None` for other
+/// items.
 pub fn accepted_pin(config: &Value) -> Option<(String, Pin)> {
     let config: &Map<String, Value> = config.as_object()?;
     let name = config.get("tool_name")?.as_str()?;
@@ -287,8 +289,8 @@ mod tests {
 
     use super::*;
 
-    fn tool(about: Value) -> RemoteTool {
-        let tool: Tool = serde_json::from_value(about).unwrap();
+    fn tool(definition: Value) -> RemoteTool {
+        let tool: Tool = serde_json::from_value(definition).unwrap();
         RemoteTool::new(&tool).unwrap()
     }
 
@@ -312,9 +314,9 @@ mod tests {
     }
 
     #[test]
-    fn names_become_ids_and_no_two_share_one() {
+    fn tool_names_map_to_unique_item_ids() {
         assert_eq!(item_id("s", "get-weather_2.x"), "mcp/s/get-weather_2.x");
-        let odd = [
+        let invalid = [
             "a b",
             "a/b",
             "a:b",
@@ -325,7 +327,7 @@ mod tests {
             "-x",
             "a\0b",
         ];
-        let mut ids: Vec<_> = odd.iter().map(|name| item_id("s", name)).collect();
+        let mut ids: Vec<_> = invalid.iter().map(|name| item_id("s", name)).collect();
         ids.push(item_id("s", &"x".repeat(500)));
         for id in &ids {
             id.parse::<rye_items::ItemId>().unwrap();
@@ -337,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_accepted_is_compared_part_by_part() {
+    fn changed_parts_are_reported() {
         let before =
             tool(json!({"name": "a", "description": "one", "inputSchema": {"type": "object"}}));
         let after =
@@ -364,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_says_what_the_server_said_and_nothing_that_steers_a_terminal() {
+    fn item_has_no_control_characters_and_bounded_descriptions() {
         let hostile = format!("\u{1b}[2Jclear\u{7} {}", "x".repeat(10_000));
         let tool = tool(json!({
             "name": "a b", "description": hostile,
@@ -377,7 +379,7 @@ mod tests {
         let fields: Value = serde_saphyr::from_str(&text).unwrap();
         assert_eq!(
             fields["description"].as_str().unwrap().chars().count(),
-            DESCRIPTION + 1
+            MAX_DESCRIPTION_CHARS + 1
         );
         assert_eq!(fields["risk_level"], "low");
         assert_eq!(fields["effect"], "pure");
@@ -387,8 +389,8 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_is_too_long_is_not_taken() {
-        let schema = json!({"type": "object", "x": "x".repeat(SCHEMA)});
+    fn oversized_schema_is_unusable() {
+        let schema = json!({"type": "object", "x": "x".repeat(MAX_SCHEMA_BYTES)});
         let tool = tool(json!({"name": "a", "inputSchema": schema}));
         let finding = findings(&[tool], &BTreeMap::new()).remove(0);
         assert!(matches!(finding.change, Change::Unusable(_)));

@@ -1,83 +1,83 @@
-//! Why a server's tool could not be called.
+//! Errors of the MCP client.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::said::Diagnostics;
+use super::diagnostics::Diagnostics;
 use super::tools::Drift;
 
-/// A server that could not be used, or a call that failed.
+/// A server that cannot be used, or a failed call.
 #[derive(Debug, Clone)]
 pub struct ClientError {
-    /// The server, by the name people know.
+    /// Item id of the server's configuration.
     pub server: String,
-    /// What went wrong.
+    /// Kind of error with its details.
     pub kind: ClientErrorKind,
-    /// What the server said beside the protocol.
+    /// Output of the server outside of the protocol.
     pub diagnostics: Box<Diagnostics>,
 }
 
-/// What went wrong with a server.
+/// Kind of error of a server or call.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ClientErrorKind {
-    /// Its configuration cannot be used.
+    /// The configuration is invalid or refers to a missing variable or secret.
     Config(String),
-    /// It could not be started.
+    /// The program cannot be started.
     Launch(String),
-    /// It did not answer `initialize` in time.
+    /// The server did not complete the handshake in time.
     StartTimeout(Duration),
-    /// It refused `initialize`, or answered with something else.
+    /// The server rejected the handshake or answered it incorrectly.
     Handshake(String),
-    /// It ended before it had answered `initialize`.
+    /// The server ended before it completed the handshake.
     ExitedDuringStart(String),
-    /// It could not be reached over the network.
+    /// The server cannot be reached over HTTP.
     Unreachable(String),
-    /// It wants to know who calls: a person has to log in.
+    /// The server requires a login.
     LoginNeeded {
-        /// What the login must allow, if it says so.
+        /// Scope that the login must have, if the server names one.
         scope: Option<String>,
-        /// What it said.
+        /// Value of the `WWW-Authenticate` header.
         challenge: String,
     },
-    /// A login came to nothing.
+    /// A login failed.
     LoginFailed(String),
-    /// It asked for something that nobody here could give.
+    /// The server requested input that this client cannot provide.
     UnsupportedInput(String),
-    /// It ended, or closed its end, during a call.
+    /// The server ended or closed the connection during a call.
     ConnectionLost {
-        /// How it ended.
-        how: String,
-        /// Whether the call may have reached it.
-        sent: bool,
+        /// How it ended, as a predicate such as "exited with code 1".
+        cause: String,
+        /// The call may have reached the server.
+        was_sent: bool,
     },
-    /// What it said is not the protocol.
+    /// The server violated the protocol.
     Protocol(String),
-    /// Its answer is longer than the limit, in bytes.
+    /// A message exceeds this limit, in bytes.
     MessageTooLong(usize),
-    /// It did not answer in time.
+    /// The server did not answer within this time.
     Timeout(Duration),
-    /// It answered with an error of the protocol.
+    /// The server answered with a JSON-RPC error.
     Rpc {
-        /// The code of JSON-RPC.
+        /// JSON-RPC error code.
         code: i32,
-        /// What it said.
+        /// Message of the server.
         message: String,
-        /// What it added.
+        /// Additional data of the error.
         data: Option<Box<Value>>,
     },
-    /// It has no such tool.
+    /// The server has no such tool.
     UnknownTool {
-        /// What was asked for.
+        /// Requested tool.
         name: String,
-        /// What it has.
-        there: Vec<String>,
+        /// Tools of the server.
+        available: Vec<String>,
     },
-    /// The tool is not what was accepted.
+    /// The definition of the tool differs from the accepted one.
     Drift(Box<Drift>),
-    /// We are ending.
+    /// The pool is shutting down.
     ShuttingDown,
 }
 
@@ -90,12 +90,12 @@ impl ClientError {
         }
     }
 
-    pub(super) fn with(mut self, said: Diagnostics) -> Self {
-        self.diagnostics = Box::new(said);
+    pub(super) fn with_diagnostics(mut self, diagnostics: Diagnostics) -> Self {
+        self.diagnostics = Box::new(diagnostics);
         self
     }
 
-    /// A stable word for scripts.
+    /// Stable error code for scripts.
     pub fn code(&self) -> &'static str {
         match self.kind {
             ClientErrorKind::Config(_) => "mcp_config",
@@ -118,7 +118,7 @@ impl ClientError {
         }
     }
 
-    /// The next command, where there is one.
+    /// Command that helps to resolve the error, if there is one.
     pub fn hint(&self) -> Option<String> {
         let name = self.server.rsplit('/').next().unwrap_or(&self.server);
         Some(match &self.kind {
@@ -147,16 +147,19 @@ impl ClientError {
         })
     }
 
-    /// Whether the same call may be sent again: it has certainly not been carried out.
+    /// Whether the call certainly did not reach the server, so that it may be retried.
     pub(super) fn is_unsent(&self) -> bool {
         matches!(
             self.kind,
-            ClientErrorKind::ConnectionLost { sent: false, .. }
+            ClientErrorKind::ConnectionLost {
+                was_sent: false,
+                ..
+            }
         )
     }
 
-    /// Whether it may have been carried out, and nobody knows.
-    pub(super) fn is_lost(&self) -> bool {
+    /// Whether the connection was lost, so that the outcome of the call is unknown.
+    pub(super) fn is_connection_lost(&self) -> bool {
         matches!(self.kind, ClientErrorKind::ConnectionLost { .. })
     }
 }
@@ -167,78 +170,79 @@ impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let server = &self.server;
         match &self.kind {
-            ClientErrorKind::Config(why) => write!(f, "the server {server} cannot be used: {why}")?,
-            ClientErrorKind::Launch(why) => {
-                write!(f, "the server {server} cannot be started: {why}")?
+            ClientErrorKind::Config(why) => {
+                write!(f, "server {server}: invalid configuration: {why}")?;
             }
-            ClientErrorKind::StartTimeout(limit) => write!(
-                f,
-                "the server {server} did not answer `initialize` within {:.1} s",
-                limit.as_secs_f64()
-            )?,
-            ClientErrorKind::Handshake(why) => {
+            ClientErrorKind::Launch(why) => write!(f, "server {server}: cannot start: {why}")?,
+            ClientErrorKind::StartTimeout(limit) => {
+                let seconds = limit.as_secs_f64();
                 write!(
                     f,
-                    "the server {server} did not answer `initialize` as it should: {why}"
+                    "server {server}: no answer to `initialize` within {seconds:.1} s"
                 )?;
             }
-            ClientErrorKind::ExitedDuringStart(how) => {
-                write!(f, "the server {server} {how} while it was being started")?;
+            ClientErrorKind::Handshake(why) => {
+                write!(f, "server {server}: handshake failed: {why}")?;
+            }
+            ClientErrorKind::ExitedDuringStart(cause) => {
+                write!(f, "server {server} {cause} during startup")?;
             }
             ClientErrorKind::Unreachable(why) => {
-                write!(f, "the server {server} cannot be reached: {why}")?
+                write!(f, "server {server}: cannot connect: {why}")?;
             }
-            ClientErrorKind::LoginNeeded { scope: None, .. } => write!(
-                f,
-                "the server {server} wants to know who calls: somebody has to log in"
-            )?,
+            ClientErrorKind::LoginNeeded { scope: None, .. } => {
+                write!(f, "server {server}: login required")?;
+            }
             ClientErrorKind::LoginNeeded {
                 scope: Some(scope), ..
-            } => write!(f, "the server {server} wants a login that allows `{scope}`")?,
+            } => write!(f, "server {server}: login with scope `{scope}` required")?,
             ClientErrorKind::LoginFailed(why) => {
-                write!(f, "no login to the server {server}: {why}")?
+                write!(f, "server {server}: login failed: {why}")?;
             }
-            ClientErrorKind::UnsupportedInput(what) => write!(f, "the server {server} {what}")?,
-            ClientErrorKind::ConnectionLost { how, sent: true } => write!(
+            ClientErrorKind::UnsupportedInput(what) => write!(f, "server {server} {what}")?,
+            ClientErrorKind::ConnectionLost {
+                cause,
+                was_sent: true,
+            } => write!(
                 f,
-                "the server {server} {how} during the call; the call had reached it and may have \
-                 had its effect, so it is not sent again"
+                "server {server} {cause} during the call; the call may have taken effect, so it \
+                 is not retried"
             )?,
-            ClientErrorKind::ConnectionLost { how, sent: false } => {
-                write!(
-                    f,
-                    "the server {server} {how} before the call had reached it"
-                )?;
-            }
+            ClientErrorKind::ConnectionLost {
+                cause,
+                was_sent: false,
+            } => write!(f, "server {server} {cause} before it received the call")?,
             ClientErrorKind::Protocol(what) => {
-                write!(f, "the server {server} does not speak MCP: {what}")?
+                write!(f, "server {server}: protocol violation: {what}")?;
             }
-            ClientErrorKind::MessageTooLong(limit) => write!(
-                f,
-                "the server {server} answered with more than the {limit} bytes that one message may have"
-            )?,
-            ClientErrorKind::Timeout(limit) => write!(
-                f,
-                "the server {server} did not answer within {:.1} s; the call was cancelled",
-                limit.as_secs_f64()
-            )?,
-            ClientErrorKind::Rpc { code, message, .. } => {
+            ClientErrorKind::MessageTooLong(limit) => {
                 write!(
                     f,
-                    "the server {server} answered with error {code}: {message}"
+                    "server {server}: message exceeds the limit of {limit} bytes"
                 )?;
             }
-            ClientErrorKind::UnknownTool { name, there } => {
-                write!(f, "the server {server} has no tool `{name}`; it has ")?;
-                match there.as_slice() {
-                    [] => f.write_str("none")?,
-                    there => f.write_str(&there.join(", "))?,
-                }
+            ClientErrorKind::Timeout(limit) => {
+                let seconds = limit.as_secs_f64();
+                write!(
+                    f,
+                    "server {server}: no answer within {seconds:.1} s; the call was cancelled"
+                )?;
             }
-            ClientErrorKind::Drift(drift) => {
-                write!(f, "the server {server} has changed its tool {drift}")?
+            ClientErrorKind::Rpc { code, message, .. } => {
+                write!(f, "server {server}: error {code}: {message}")?;
             }
-            ClientErrorKind::ShuttingDown => write!(f, "the server {server} is being shut down")?,
+            ClientErrorKind::UnknownTool { name, available } => {
+                let available = match available.as_slice() {
+                    [] => "none".to_owned(),
+                    names => names.join(", "),
+                };
+                write!(
+                    f,
+                    "server {server} has no tool `{name}`; available: {available}"
+                )?;
+            }
+            ClientErrorKind::Drift(drift) => write!(f, "server {server}: {drift}")?,
+            ClientErrorKind::ShuttingDown => write!(f, "server {server}: shutting down")?,
         }
         self.diagnostics.fmt(f)
     }

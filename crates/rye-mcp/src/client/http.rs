@@ -1,10 +1,10 @@
-//! Messages over HTTP, none longer than a server's may be.
+//! HTTP client for the streamable HTTP transport that limits the size of messages.
 //!
-//! The SDK's own client reads a plain JSON answer to its end, however long it is. This one
-//! stops where the server's limit is, and the call hears why; so it does on a stream.
+//! The SDK's client reads a JSON response of any length. This client stops at the server's
+//! limit and answers the call with an error, for JSON responses and for event streams.
 
 mod events;
-mod refusal;
+mod headers;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -23,23 +23,23 @@ use rmcp::transport::streamable_http_client::{
     HttpStatusError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
 
-use super::config::MAX_MESSAGE;
-use super::said::excerpt;
-use super::stdio::TOO_LONG;
-use events::{Stream, bounded};
-use refusal::{refuse_reserved, refuse_unauthorized};
+use super::config::DEFAULT_MAX_MESSAGE;
+use super::diagnostics::excerpt;
+use super::stdio::MESSAGE_TOO_LONG;
+use events::{EventStream, bounded_events};
+use headers::{check_authorization, reject_reserved_header};
 
-/// How much of an answer is read that is no message, to say what it was.
-const SHOWN: usize = 4096;
+/// How many bytes of an error response that is not JSON to read for the error message.
+const MAX_ERROR_BODY: usize = 4096;
 
 type Error = StreamableHttpError<reqwest::Error>;
 type Headers = HashMap<HeaderName, HeaderValue>;
 
-/// An HTTP client for one server.
+/// HTTP client with limited message size.
 #[derive(Debug, Clone)]
-pub(super) struct Http(pub(super) reqwest::Client);
+pub(super) struct BoundedHttpClient(pub(super) reqwest::Client);
 
-impl StreamableHttpClient for Http {
+impl StreamableHttpClient for BoundedHttpClient {
     type Error = reqwest::Error;
 
     async fn post_message(
@@ -56,7 +56,7 @@ impl StreamableHttpClient for Http {
             session_id,
             auth_header,
             custom_headers,
-            MAX_MESSAGE,
+            DEFAULT_MAX_MESSAGE,
         )
         .await
     }
@@ -70,30 +70,30 @@ impl StreamableHttpClient for Http {
         custom_headers: Headers,
         limit: usize,
     ) -> Result<StreamableHttpPostResponse, Error> {
-        let accepted = [EVENT_STREAM_MIME_TYPE, JSON_MIME_TYPE].join(", ");
+        let accept = [EVENT_STREAM_MIME_TYPE, JSON_MIME_TYPE].join(", ");
         let mut request = self
             .0
             .post(uri.as_ref())
-            .header(ACCEPT, accepted)
+            .header(ACCEPT, accept)
             .header(CONTENT_TYPE, JSON_MIME_TYPE)
             .body(serde_json::to_vec(&message)?);
         if let Some(token) = auth_header {
             request = request.bearer_auth(token);
         }
         for (name, value) in custom_headers {
-            refuse_reserved(&name)?;
+            reject_reserved_header(&name)?;
             request = request.header(name, value);
         }
         if let Some(session) = &session_id {
             request = request.header(HEADER_SESSION_ID, session.as_ref());
         }
         let response = request.send().await?;
-        let asked = Asked {
+        let posted = PostedMessage {
             message,
             has_session: session_id.is_some(),
             limit,
         };
-        asked.answered(response).await
+        posted.read_response(response).await
     }
 
     async fn delete_session(
@@ -115,7 +115,7 @@ impl StreamableHttpClient for Http {
         last_event_id: Option<String>,
         auth_header: Option<String>,
         custom_headers: Headers,
-    ) -> Result<Stream, Error> {
+    ) -> Result<EventStream, Error> {
         let http = &self.0;
         http.get_stream(uri, session_id, last_event_id, auth_header, custom_headers)
             .await
@@ -129,7 +129,7 @@ impl StreamableHttpClient for Http {
         auth_header: Option<String>,
         custom_headers: Headers,
         limit: usize,
-    ) -> Result<Stream, Error> {
+    ) -> Result<EventStream, Error> {
         let http = &self.0;
         http.get_stream_with_max_sse_event_size(
             uri,
@@ -143,73 +143,79 @@ impl StreamableHttpClient for Http {
     }
 }
 
-/// A message that was posted, and how its answer is read.
-struct Asked {
+/// A message that was posted, and what is needed to read its response.
+struct PostedMessage {
     message: ClientJsonRpcMessage,
     has_session: bool,
     limit: usize,
 }
 
-/// The whole of an answer, or as much of it as may be read.
+/// Body of a response.
 enum Body {
-    Whole(Vec<u8>),
+    Complete(Vec<u8>),
     TooLong,
 }
 
-impl Asked {
-    async fn answered(self, response: Response) -> Result<StreamableHttpPostResponse, Error> {
+impl PostedMessage {
+    async fn read_response(self, response: Response) -> Result<StreamableHttpPostResponse, Error> {
         let status = response.status();
-        refuse_unauthorized(status, response.headers())?;
+        check_authorization(status, response.headers())?;
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
         if status == StatusCode::NOT_FOUND && self.has_session {
             return Err(StreamableHttpError::SessionExpired);
         }
-        let text = |name: &str| {
+        let header = |name: &str| {
             let value = response.headers().get(name);
             value.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
         };
-        let kind = text(CONTENT_TYPE.as_str());
-        let session = text(HEADER_SESSION_ID);
-        let is = |mime: &str| kind.as_deref().is_some_and(|kind| kind.starts_with(mime));
-        let is_json = is(JSON_MIME_TYPE);
+        let content_type = header(CONTENT_TYPE.as_str());
+        let session = header(HEADER_SESSION_ID);
+        let has_type = |mime: &str| {
+            content_type
+                .as_deref()
+                .is_some_and(|content_type| content_type.starts_with(mime))
+        };
+        let is_json = has_type(JSON_MIME_TYPE);
         if !status.is_success() {
-            return self.refused(response, is_json).await;
+            return self.read_error_response(response, is_json).await;
         }
-        // Nobody waits for an answer to it, and some servers send an empty one.
-        if self.request().is_none() && response.content_length() == Some(0) {
+        // A notification has no response, but some servers send an empty one.
+        if self.request_id().is_none() && response.content_length() == Some(0) {
             return Ok(StreamableHttpPostResponse::Accepted);
         }
-        if is(EVENT_STREAM_MIME_TYPE) {
-            let events = bounded(response, self.limit, self.request().cloned());
+        if has_type(EVENT_STREAM_MIME_TYPE) {
+            let events = bounded_events(response, self.limit, self.request_id().cloned());
             return Ok(StreamableHttpPostResponse::Sse(events, session));
         }
         if !is_json {
-            return Err(StreamableHttpError::UnexpectedContentType(kind));
+            return Err(StreamableHttpError::UnexpectedContentType(content_type));
         }
-        let body = match read(response, self.limit).await? {
-            Body::Whole(body) => body,
+        let body = match read_body(response, self.limit).await? {
+            Body::Complete(body) => body,
             Body::TooLong => {
-                return Ok(match self.request() {
-                    Some(id) => StreamableHttpPostResponse::Json(too_long(id.clone()), session),
+                return Ok(match self.request_id() {
+                    Some(id) => {
+                        StreamableHttpPostResponse::Json(too_long_error(id.clone()), session)
+                    }
                     None => StreamableHttpPostResponse::Accepted,
                 });
             }
         };
         match serde_json::from_slice(&body) {
             Ok(message) => Ok(StreamableHttpPostResponse::Json(message, session)),
-            Err(_) if self.request().is_none() => Ok(StreamableHttpPostResponse::Accepted),
+            Err(_) if self.request_id().is_none() => Ok(StreamableHttpPostResponse::Accepted),
             Err(error) => {
                 let what = format!("{error}, in: {}", excerpt(&body));
-                let what = Cow::Owned(format!("its JSON is no message of the protocol: {what}"));
+                let what = Cow::Owned(format!("invalid message: {what}"));
                 Err(StreamableHttpError::UnexpectedServerResponse(what))
             }
         }
     }
 
-    /// An answer whose status says that it failed. It may hold an error of the protocol.
-    async fn refused(
+    /// Reads a response with an error status, which may contain a JSON-RPC error.
+    async fn read_error_response(
         self,
         response: Response,
         is_json: bool,
@@ -226,31 +232,32 @@ impl Asked {
         {
             return Err(error.into());
         }
-        let limit = if is_json { self.limit } else { SHOWN };
-        let body = match read(response, limit).await {
-            Ok(Body::Whole(body)) => body,
+        let limit = if is_json { self.limit } else { MAX_ERROR_BODY };
+        let body = match read_body(response, limit).await {
+            Ok(Body::Complete(body)) => body,
             Ok(Body::TooLong) | Err(_) => Vec::new(),
         };
-        let said = serde_json::from_slice::<ServerJsonRpcMessage>(&body);
-        let is_of_who = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-        // A server of an earlier revision refuses this with whatever it has, and the
-        // conversation begins in the other way; whose answer it is, not all of them say.
+        let message = serde_json::from_slice::<ServerJsonRpcMessage>(&body);
+        let is_auth_error = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        // Servers of earlier revisions reject `server/discover` in various ways, not always with
+        // the id of the request. Answer it with an error, so that the client falls back to
+        // `initialize`.
         if status.is_client_error()
-            && !is_of_who
+            && !is_auth_error
             && !self.has_session
             && let JsonRpcMessage::Request(request) = &self.message
             && matches!(request.request, ClientRequest::DiscoverRequest(_))
         {
-            let error = match said {
+            let error = match message {
                 Ok(JsonRpcMessage::Error(error)) => error.error,
-                _ => ErrorData::invalid_request(format!("refused with HTTP {status}"), None),
+                _ => ErrorData::invalid_request(format!("rejected with HTTP {status}"), None),
             };
             let error = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
             return Ok(StreamableHttpPostResponse::Json(error, None));
         }
-        if let Ok(error @ JsonRpcMessage::Error(_)) = said
+        if let Ok(error @ JsonRpcMessage::Error(_)) = message
             && is_json
-            && !is_of_who
+            && !is_auth_error
         {
             return Ok(StreamableHttpPostResponse::Json(error, None));
         }
@@ -261,8 +268,8 @@ impl Asked {
         Err(StreamableHttpError::UnexpectedServerResponse(what.into()))
     }
 
-    /// Whose answer it is.
-    fn request(&self) -> Option<&RequestId> {
+    /// Id of the request that the response answers; `None` for notifications.
+    fn request_id(&self) -> Option<&RequestId> {
         match &self.message {
             JsonRpcMessage::Request(request) => Some(&request.id),
             _ => None,
@@ -270,7 +277,7 @@ impl Asked {
     }
 }
 
-async fn read(mut response: Response, limit: usize) -> Result<Body, reqwest::Error> {
+async fn read_body(mut response: Response, limit: usize) -> Result<Body, reqwest::Error> {
     let announced = response.content_length().unwrap_or_default();
     if usize::try_from(announced).map_or(true, |length| length > limit) {
         return Ok(Body::TooLong);
@@ -282,11 +289,11 @@ async fn read(mut response: Response, limit: usize) -> Result<Body, reqwest::Err
         }
         body.extend_from_slice(&chunk);
     }
-    Ok(Body::Whole(body))
+    Ok(Body::Complete(body))
 }
 
-/// What a call is told whose answer is too long.
-fn too_long(id: RequestId) -> ServerJsonRpcMessage {
-    let error = ErrorData::new(TOO_LONG, "the answer is too long", None);
+/// The error message that replaces an oversized response.
+fn too_long_error(id: RequestId) -> ServerJsonRpcMessage {
+    let error = ErrorData::new(MESSAGE_TOO_LONG, "the message exceeds the size limit", None);
     ServerJsonRpcMessage::error(error, Some(id))
 }

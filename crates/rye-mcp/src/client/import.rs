@@ -1,4 +1,4 @@
-//! The `mcpServers` JSON that other clients use, read. No I/O.
+//! Import of the `mcpServers` JSON files of other MCP clients. No I/O.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 
 use super::config::{ServerConfig, Transport};
 use super::jsonc;
-use super::source::ConfigValue;
+use super::value::ConfigValue;
 
-/// What stands for something only in the client that the file is of.
-const CLIENTS_OWN: [&str; 8] = [
+/// Variables that only the client which owns the file can resolve.
+const CLIENT_VARIABLES: [&str; 8] = [
     "workspaceFolderBasename",
     "userHome",
     "pathSeparator",
@@ -22,72 +22,72 @@ const CLIENTS_OWN: [&str; 8] = [
     "execPath",
 ];
 
-/// A server of such a file.
+/// A server in an imported file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedServer {
-    /// Its name.
+    /// Name of the server.
     pub name: String,
-    /// Its configuration, or why there is none.
+    /// Configuration, or the reason why the server cannot be imported.
     pub config: Result<ServerConfig, String>,
-    /// What goes to the vault.
+    /// Secrets to store in the vault.
     pub secrets: Vec<(SecretName, String)>,
-    /// What somebody should know or do.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// Reads a file; comments in it are let pass, as its clients let them. Where it means the
-/// folder of the project, that is this one. The error is a sentence.
-pub fn parse(text: &str, folder: &str) -> Result<Vec<ImportedServer>, String> {
-    let file: Value = serde_json::from_str(&jsonc::plain(text))
-        .map_err(|error| format!("it is not JSON: {error}"))?;
-    let places = [
+/// Parses a file, which may contain comments and trailing commas. Variables for the project
+/// directory are replaced by `project_dir`. The error is a message for the user.
+pub fn parse(text: &str, project_dir: &str) -> Result<Vec<ImportedServer>, String> {
+    let file: Value = serde_json::from_str(&jsonc::to_json(text))
+        .map_err(|error| format!("invalid JSON: {error}"))?;
+    let candidates = [
         file.get("mcpServers"),
         file.get("servers"),
         file.get("mcp").and_then(|mcp| mcp.get("servers")),
     ];
-    let servers = places.into_iter().flatten().find_map(Value::as_object);
-    let servers = servers.ok_or("it has neither `mcpServers` nor `servers`")?;
+    let servers = candidates.into_iter().flatten().find_map(Value::as_object);
+    let servers = servers.ok_or("no `mcpServers` or `servers` in the file")?;
     Ok(servers
         .iter()
-        .map(|(name, about)| entry(name, about, folder))
+        .map(|(name, fields)| parse_entry(name, fields, project_dir))
         .collect())
 }
 
-/// The name under which a server's secret is kept.
+/// Name of a server's secret in the vault; `None` if it would be too long.
 pub fn secret_name(server: &str, variable: &str) -> Option<SecretName> {
-    let word = |text: &str| -> String {
-        let good = |c: char| {
+    let identifier = |text: &str| -> String {
+        let replace = |c: char| {
             if c.is_ascii_alphanumeric() {
                 c.to_ascii_uppercase()
             } else {
                 '_'
             }
         };
-        text.chars().map(good).collect()
+        text.chars().map(replace).collect()
     };
-    let (server, variable) = (word(server), word(variable));
-    let begins = server.starts_with(|c: char| c.is_ascii_digit());
-    let begin = if begins { "_" } else { "" };
-    format!("{begin}{server}_{variable}").parse().ok()
+    let (server, variable) = (identifier(server), identifier(variable));
+    let starts_with_digit = server.starts_with(|c: char| c.is_ascii_digit());
+    let prefix = if starts_with_digit { "_" } else { "" };
+    format!("{prefix}{server}_{variable}").parse().ok()
 }
 
-/// What is found out about a server on the way.
-struct Reading<'a> {
+/// Parses one entry and collects its secrets and notes.
+struct EntryParser<'a> {
     server: &'a str,
-    folder: &'a str,
+    project_dir: &'a str,
     secrets: Vec<(SecretName, String)>,
     notes: Vec<String>,
 }
 
-fn entry(name: &str, about: &Value, folder: &str) -> ImportedServer {
-    let mut reading = Reading {
+fn parse_entry(name: &str, fields: &Value, project_dir: &str) -> ImportedServer {
+    let mut parser = EntryParser {
         server: name,
-        folder,
+        project_dir,
         secrets: Vec::new(),
         notes: Vec::new(),
     };
-    let config = reading.config(about);
-    let Reading { secrets, notes, .. } = reading;
+    let config = parser.config(fields);
+    let EntryParser { secrets, notes, .. } = parser;
     let secrets = if config.is_ok() { secrets } else { Vec::new() };
     ImportedServer {
         name: name.to_owned(),
@@ -97,78 +97,78 @@ fn entry(name: &str, about: &Value, folder: &str) -> ImportedServer {
     }
 }
 
-impl Reading<'_> {
-    fn config(&mut self, about: &Value) -> Result<ServerConfig, String> {
-        let about = about.as_object().ok_or("it is no object")?;
-        if about.get("disabled").and_then(Value::as_bool) == Some(true) {
-            return Err("it is disabled there".to_owned());
+impl EntryParser<'_> {
+    fn config(&mut self, fields: &Value) -> Result<ServerConfig, String> {
+        let fields = fields.as_object().ok_or("the entry is not an object")?;
+        if fields.get("disabled").and_then(Value::as_bool) == Some(true) {
+            return Err("the server is disabled in the file".to_owned());
         }
-        if about.get("type").and_then(Value::as_str) == Some("sse") {
-            return Err("it speaks the SSE transport of 2024, not streamable HTTP".to_owned());
+        if fields.get("type").and_then(Value::as_str) == Some("sse") {
+            return Err("the SSE transport is not supported, only streamable HTTP".to_owned());
         }
-        let text = |key: &str| about.get(key).and_then(Value::as_str);
+        let text = |key: &str| fields.get(key).and_then(Value::as_str);
         if let Some(command) = text("command") {
-            let args = match about.get("args") {
+            let args = match fields.get("args") {
                 None => Vec::new(),
                 Some(Value::Array(args)) => {
-                    let args = args.iter().map(|arg| self.value("args", arg));
+                    let args = args.iter().map(|arg| self.parse_value("args", arg));
                     args.collect::<Result<_, _>>()?
                 }
-                Some(_) => return Err("`args` is no list".to_owned()),
+                Some(_) => return Err("`args` is not a list".to_owned()),
             };
             return Ok(ServerConfig::new(Transport::Stdio {
-                command: self.places(command),
+                command: self.resolve_client_variables(command),
                 args,
-                env: self.values(about, "env")?,
-                cwd: text("cwd").map(|cwd| self.places(cwd)),
+                env: self.parse_values(fields, "env")?,
+                cwd: text("cwd").map(|cwd| self.resolve_client_variables(cwd)),
             }));
         }
         let url = ["url", "serverUrl", "httpUrl"].into_iter().find_map(text);
-        let url = url.ok_or("it has neither `command` nor `url`")?;
+        let url = url.ok_or("`command` or `url` is required")?;
         Ok(ServerConfig::new(Transport::Http {
-            url: self.text("url", url)?,
-            headers: self.values(about, "headers")?,
+            url: self.parse_text("url", url)?,
+            headers: self.parse_values(fields, "headers")?,
             oauth: BTreeMap::new(),
         }))
     }
 
-    fn values(
+    fn parse_values(
         &mut self,
-        about: &Map<String, Value>,
+        fields: &Map<String, Value>,
         key: &str,
     ) -> Result<BTreeMap<String, ConfigValue>, String> {
-        match about.get(key) {
+        match fields.get(key) {
             None | Some(Value::Null) => Ok(BTreeMap::new()),
             Some(Value::Object(all)) => all
                 .iter()
-                .map(|(name, value)| Ok((name.clone(), self.value(name, value)?)))
+                .map(|(name, value)| Ok((name.clone(), self.parse_value(name, value)?)))
                 .collect(),
-            Some(_) => Err(format!("`{key}` is no object")),
+            Some(_) => Err(format!("`{key}` is not an object")),
         }
     }
 
-    fn value(&mut self, name: &str, value: &Value) -> Result<ConfigValue, String> {
+    fn parse_value(&mut self, name: &str, value: &Value) -> Result<ConfigValue, String> {
         match value {
-            Value::String(text) => self.text(name, text),
+            Value::String(text) => self.parse_text(name, text),
             Value::Number(_) | Value::Bool(_) => Ok(ConfigValue::Text(value.to_string())),
-            _ => Err(format!("the value of {name} is no text")),
+            _ => Err(format!("the value of {name} is not a string")),
         }
     }
 
-    /// A text, in our way of writing variables; a secret goes to the vault.
-    fn text(&mut self, name: &str, text: &str) -> Result<ConfigValue, String> {
+    /// Parses a string and converts its variables; a secret moves to the vault.
+    fn parse_text(&mut self, name: &str, text: &str) -> Result<ConfigValue, String> {
         let text = text.replace("${env:", "${");
-        let text = self.places(&text);
+        let text = self.resolve_client_variables(&text);
         if let Some((before, rest)) = text.split_once("${input:") {
             let (input, after) = rest.split_once('}').unwrap_or((rest, ""));
-            let secret = self.secret(input)?;
+            let secret = self.secret_name(input)?;
             if !after.is_empty() {
                 return Err(format!(
-                    "the value of {name} has text after an input, which no reference can"
+                    "the value of {name} has text after an input, which is not supported"
                 ));
             }
             self.notes
-                .push(format!("it asks for {input}: rye vault set {secret}"));
+                .push(format!("set the input {input}: rye vault set {secret}"));
             let prefix = before.to_owned();
             return Ok(ConfigValue::Vault {
                 prefix,
@@ -184,39 +184,39 @@ impl Reading<'_> {
             }
             _ => (String::new(), text),
         };
-        let name = self.secret(name)?;
+        let name = self.secret_name(name)?;
         self.secrets.push((name.clone(), value));
         Ok(ConfigValue::Vault { prefix, name })
     }
 
-    /// A text in which what its client calls the project's folder is that. What else only
-    /// that client knows stays as it is, and is told.
-    fn places(&mut self, text: &str) -> String {
+    /// Replaces variables for the project directory. Adds a note for each other variable that
+    /// only the owning client can resolve.
+    fn resolve_client_variables(&mut self, text: &str) -> String {
         let mut text = text.to_owned();
         for name in ["${workspaceFolder}", "${workspaceRoot}"] {
-            text = text.replace(name, self.folder);
+            text = text.replace(name, self.project_dir);
         }
         let mut rest = text.as_str();
         while let Some((_, after)) = rest.split_once("${") {
-            let Some((name, later)) = after.split_once('}') else {
+            let Some((name, remainder)) = after.split_once('}') else {
                 break;
             };
             let is_known = name.starts_with("input:") || name.contains(":-");
-            let is_theirs = name.contains([':', '.']) || CLIENTS_OWN.contains(&name);
-            if is_theirs && !is_known {
+            let is_client_variable = name.contains([':', '.']) || CLIENT_VARIABLES.contains(&name);
+            if is_client_variable && !is_known {
                 let note = format!(
-                    "${{{name}}} means nothing here and is passed on as it is: write what it stands for"
+                    "${{{name}}} is specific to another client and is not replaced: edit the item"
                 );
                 self.notes.push(note);
             }
-            rest = later;
+            rest = remainder;
         }
         text
     }
 
-    fn secret(&self, variable: &str) -> Result<SecretName, String> {
+    fn secret_name(&self, variable: &str) -> Result<SecretName, String> {
         let name = secret_name(self.server, variable);
-        name.ok_or_else(|| "a name in it is too long for a secret's".to_owned())
+        name.ok_or_else(|| "a name is too long for a vault secret".to_owned())
     }
 }
 
@@ -226,61 +226,61 @@ mod tests {
 
     use super::*;
 
-    fn one(about: &Value) -> ImportedServer {
-        let file = json!({"mcpServers": {"my server": about}});
+    fn parse_one(fields: &Value) -> ImportedServer {
+        let file = json!({"mcpServers": {"my server": fields}});
         parse(&file.to_string(), "/work").unwrap().remove(0)
     }
 
     #[test]
-    fn the_files_of_the_usual_clients_are_read() {
+    fn common_file_layouts_are_parsed() {
         let server = json!({"command": "npx", "args": ["-y", "x", 1], "env": {"HOST": "a"}});
         for file in [
             json!({"mcpServers": {"x": server}}),
             json!({"servers": {"x": server}, "inputs": []}),
             json!({"mcp": {"servers": {"x": server}}}),
         ] {
-            let read = parse(&file.to_string(), "/work").unwrap();
-            let config = read[0].config.as_ref().unwrap().to_value();
+            let servers = parse(&file.to_string(), "/work").unwrap();
+            let config = servers[0].config.as_ref().unwrap().to_value();
             let expected =
                 json!({"command": "npx", "args": ["-y", "x", "1"], "env": {"HOST": "a"}});
             assert_eq!(config, expected);
         }
         assert!(parse("{}", "/").unwrap_err().contains("mcpServers"));
-        assert!(parse("[", "/").unwrap_err().contains("not JSON"));
+        assert!(parse("[", "/").unwrap_err().contains("JSON"));
     }
 
     #[test]
-    fn a_file_with_comments_and_one_comma_too_many_is_read() {
+    fn comments_and_trailing_commas_are_accepted() {
         let file = "// mine\n{\n  /* all */ \"servers\": { \"x\": { // one\n    \"url\": \
                     \"https://example.org/a//b,}\", },\n  },\n}\n";
-        let read = parse(file, "/work").unwrap();
-        let config = read[0].config.as_ref().unwrap().to_value();
+        let servers = parse(file, "/work").unwrap();
+        let config = servers[0].config.as_ref().unwrap().to_value();
         assert_eq!(config, json!({"url": "https://example.org/a//b,}"}));
     }
 
     #[test]
-    fn the_folder_of_the_project_is_filled_in_and_what_nobody_knows_is_told() {
-        let read = one(&json!({
+    fn project_dir_is_substituted_and_unknown_variables_are_noted() {
+        let server = parse_one(&json!({
             "command": "${workspaceFolder}/bin/x",
             "args": ["--root=${workspaceFolder}", "${userHome}/y", "${PORT:-80}", "${HOST}"],
             "cwd": "${workspaceFolder}",
         }));
-        let config = read.config.unwrap().to_value();
+        let config = server.config.unwrap().to_value();
         assert_eq!(config["command"], "/work/bin/x");
         let args = json!(["--root=/work", "${userHome}/y", "${PORT:-80}", "${HOST}"]);
         assert_eq!(config["args"], args);
         assert_eq!(config["cwd"], "/work");
-        assert_eq!(read.notes.len(), 1, "{:?}", read.notes);
-        assert!(read.notes[0].contains("${userHome}"));
+        assert_eq!(server.notes.len(), 1, "{:?}", server.notes);
+        assert!(server.notes[0].contains("${userHome}"));
     }
 
     #[test]
-    fn what_looks_secret_goes_to_the_vault_and_variables_stay_variables() {
-        let read = one(&json!({
+    fn secrets_move_to_the_vault_and_variables_stay() {
+        let server = parse_one(&json!({
             "url": "https://example.org/mcp",
             "headers": {"Authorization": "Bearer abc", "X-Api-Key": "${env:KEY}", "X-Token": "${input:token}"},
         }));
-        let config = read.config.unwrap().to_value();
+        let config = server.config.unwrap().to_value();
         assert_eq!(
             config["headers"],
             json!({
@@ -289,27 +289,27 @@ mod tests {
                 "X-Token": {"vault": "MY_SERVER_TOKEN"},
             })
         );
-        let secrets: Vec<_> = read
+        let secrets: Vec<_> = server
             .secrets
             .iter()
             .map(|(n, v)| (n.as_str(), v.as_str()))
             .collect();
         assert_eq!(secrets, [("MY_SERVER_AUTHORIZATION", "abc")]);
-        assert!(read.notes[0].contains("rye vault set MY_SERVER_TOKEN"));
+        assert!(server.notes[0].contains("rye vault set MY_SERVER_TOKEN"));
     }
 
     #[test]
-    fn what_cannot_be_taken_says_why() {
-        for (about, word) in [
+    fn unsupported_entry_gives_a_reason() {
+        for (fields, expected) in [
             (json!({"command": "x", "disabled": true}), "disabled"),
             (json!({"url": "x", "type": "sse"}), "SSE"),
-            (json!({}), "neither"),
+            (json!({}), "`command`"),
             (json!({"command": "x", "args": "y"}), "`args`"),
             (json!({"command": "x", "env": {"A": []}}), "A"),
-            (json!("x"), "no object"),
+            (json!("x"), "object"),
         ] {
-            let error = one(&about).config.unwrap_err();
-            assert!(error.contains(word), "{about}: {error}");
+            let error = parse_one(&fields).config.unwrap_err();
+            assert!(error.contains(expected), "{fields}: {error}");
         }
     }
 }

@@ -1,11 +1,10 @@
-//! JSON as editors keep it, with comments and a comma too many. No I/O.
+//! JSON with comments and trailing commas (JSONC). No I/O.
 
-/// The same text as plain JSON, line for line: what is no JSON has become spaces. A text
-/// that is wrong in another way stays wrong.
-pub(super) fn plain(text: &str) -> String {
+/// Removes comments and trailing commas and keeps line numbers. Other syntax errors remain.
+pub(super) fn to_json(text: &str) -> String {
     let mut out: Vec<char> = Vec::with_capacity(text.len());
     let mut chars = text.chars().peekable();
-    // Where a comma is that nothing has followed yet.
+    // Position of the last comma if only whitespace and comments follow it.
     let mut comma = None;
     while let Some(c) = chars.next() {
         match (c, chars.peek()) {
@@ -70,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_and_last_commas_go_and_texts_stay() {
+    fn comments_and_trailing_commas_are_removed_outside_strings() {
         for (text, expected) in [
             ("[1, 2,]", json!([1, 2])),
             ("[1, // one\n 2, /* two, */ ]", json!([1, 2])),
@@ -80,13 +79,13 @@ mod tests {
             ),
             ("\u{feff}{}".trim_start_matches('\u{feff}'), json!({})),
         ] {
-            let value: Value = serde_json::from_str(&plain(text)).unwrap();
+            let value: Value = serde_json::from_str(&to_json(text)).unwrap();
             assert_eq!(value, expected, "{text}");
         }
-        for wrong in ["[,]]", "{\"a\": /* for ever", "[1,,2]", "\"open"] {
+        for invalid in ["[,]]", "{\"a\": /* for ever", "[1,,2]", "\"open"] {
             assert!(
-                serde_json::from_str::<Value>(&plain(wrong)).is_err(),
-                "{wrong}"
+                serde_json::from_str::<Value>(&to_json(invalid)).is_err(),
+                "{invalid}"
             );
         }
     }

@@ -1,11 +1,10 @@
-//! Servers that want to know who calls: a person logs in with OAuth, once, and the tokens
-//! are sealed in the vault.
+//! OAuth login to servers. The tokens are sealed in the user's vault.
 //!
-//! Where to log in, the server says; the rest is the SDK's: discovery, registration, the
-//! proof of possession of the code, and that tokens are made new before they end.
+//! The SDK implements the protocol: metadata discovery, client registration, PKCE, and token
+//! refresh.
 
 mod loopback;
-mod tokens;
+mod token_store;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,44 +15,44 @@ use rmcp::transport::auth::{
 };
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 
-use super::connect::{ServerSpec, words};
+use super::connect::{ServerSpec, error_chain};
 use super::error::{ClientError, ClientErrorKind};
 use loopback::Loopback;
-pub(super) use tokens::{Registered, Tokens};
+pub(super) use token_store::{ClientRegistration, TokenStore};
 
-/// How long a person has to log in.
-const PATIENCE: Duration = Duration::from_mins(5);
+/// How long the user has to log in.
+const LOGIN_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Under which name we are registered.
-const NAME: &str = "Rye";
+/// Client name for dynamic registration.
+const CLIENT_NAME: &str = "Rye";
 
-/// What a person let us do.
+/// Result of a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginGrant {
-    /// Who gave the tokens.
+    /// Issuer of the tokens.
     pub issuer: Option<String>,
-    /// What they are for, in the words of the server.
+    /// Granted scopes.
     pub scopes: Vec<String>,
 }
 
-/// What is to be asked for.
+/// Parameters of a login.
 #[derive(Debug, Clone, Default)]
 pub struct LoginRequest {
-    /// What the tokens are to be for, besides what they were for before; else what the
-    /// server says.
+    /// Scopes to request in addition to those granted before. If empty, the scopes of the
+    /// configuration or of the server.
     pub scopes: Vec<String>,
-    /// What the server said when it refused a call.
+    /// `WWW-Authenticate` challenge of an earlier response of the server.
     pub challenge: Option<String>,
 }
 
 impl LoginRequest {
-    /// Lets a person log in at an address that `show` is given, and keeps the tokens.
+    /// Passes the login URL to `show`, waits for the redirect, and stores the tokens.
     pub(super) async fn run(
         &self,
         server: &ServerSpec,
         url: &str,
         oauth: &BTreeMap<String, String>,
-        tokens: &Tokens,
+        tokens: &TokenStore,
         show: impl FnOnce(&str) + Send,
     ) -> Result<LoginGrant, ClientError> {
         let work = async {
@@ -61,53 +60,62 @@ impl LoginRequest {
                 None => 0,
                 Some(port) => port
                     .parse()
-                    .map_err(|_| "`oauth.redirect_port` is no port".to_owned())?,
+                    .map_err(|_| "`oauth.redirect_port` is not a port number".to_owned())?,
             };
             let loopback = Loopback::open(port).await?;
-            let mut manager = AuthorizationManager::new(url).await.map_err(told)?;
+            let mut manager = AuthorizationManager::new(url).await.map_err(describe)?;
             manager.set_credential_store(tokens.clone());
             let challenge = self.challenge.as_deref();
             let found = manager.resolve_metadata_from_challenge(challenge).await;
-            let metadata = found.map_err(told)?.metadata;
+            let metadata = found.map_err(describe)?.metadata;
             manager.set_metadata(metadata.clone());
-            let scopes = self.scopes(&manager, oauth, tokens).await;
+            let scopes = self.requested_scopes(&manager, oauth, tokens).await;
             let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
-            let takes_urls = metadata
+            let supports_client_urls = metadata
                 .additional_fields
                 .get("client_id_metadata_document_supported");
-            let takes_urls = takes_urls.is_some_and(|value| value == true);
+            let supports_client_urls = supports_client_urls.is_some_and(|value| value == true);
             let client = match (oauth.get("client_id"), oauth.get("client_metadata_url")) {
-                (Some(id), _) => known(id, oauth.get("client_secret"), loopback.address()),
-                (None, Some(url)) if takes_urls => known(url, None, loopback.address()),
+                (Some(id), _) => {
+                    registered_client(id, oauth.get("client_secret"), loopback.redirect_uri())
+                }
+                (None, Some(url)) if supports_client_urls => {
+                    registered_client(url, None, loopback.redirect_uri())
+                }
                 _ => manager
-                    .register_client(NAME, loopback.address(), &scopes)
+                    .register_client(CLIENT_NAME, loopback.redirect_uri(), &scopes)
                     .await
-                    .map_err(told)?,
+                    .map_err(describe)?,
             };
-            manager.configure_client(client.clone()).map_err(told)?;
-            tokens.register(Registered {
+            manager.configure_client(client.clone()).map_err(describe)?;
+            tokens.set_registration(ClientRegistration {
                 metadata,
                 client_secret: client.client_secret,
                 redirect_uri: client.redirect_uri,
             });
-            show(&manager.get_authorization_url(&scopes).await.map_err(told)?);
-            let address = loopback.called().await?;
+            show(
+                &manager
+                    .get_authorization_url(&scopes)
+                    .await
+                    .map_err(describe)?,
+            );
+            let address = loopback.wait_for_redirect().await?;
             let AuthorizationCallback {
                 code,
                 csrf_token,
                 issuer,
                 ..
-            } = AuthorizationCallback::from_redirect_url(&address).map_err(told)?;
+            } = AuthorizationCallback::from_redirect_url(&address).map_err(describe)?;
             let issuer = issuer.as_deref();
             manager
                 .exchange_code_for_token_with_issuer(&code, &csrf_token, issuer)
                 .await
-                .map_err(told)?;
-            Ok(tokens.granted())
+                .map_err(describe)?;
+            Ok(tokens.grant())
         };
-        let outcome = match tokio::time::timeout(PATIENCE, work).await {
+        let outcome = match tokio::time::timeout(LOGIN_TIMEOUT, work).await {
             Ok(outcome) => outcome,
-            Err(_) => Err("nobody logged in within five minutes".to_owned()),
+            Err(_) => Err("no login within five minutes".to_owned()),
         };
         outcome.map_err(|why| {
             let why = tokens.redactor().redact(&why).into_owned();
@@ -115,16 +123,16 @@ impl LoginRequest {
         })
     }
 
-    /// What to ask for: what was asked for here and granted before, what the configuration
-    /// says, or what the server says.
-    async fn scopes(
+    /// The scopes to request: those of this request and of earlier logins, those of the
+    /// configuration, or those of the server.
+    async fn requested_scopes(
         &self,
         manager: &AuthorizationManager,
         oauth: &BTreeMap<String, String>,
-        tokens: &Tokens,
+        tokens: &TokenStore,
     ) -> Vec<String> {
         if !self.scopes.is_empty() {
-            let mut all = tokens.granted().scopes;
+            let mut all = tokens.grant().scopes;
             for scope in &self.scopes {
                 if !all.contains(scope) {
                     all.push(scope.clone());
@@ -139,8 +147,8 @@ impl LoginRequest {
     }
 }
 
-/// A client that the server knows already.
-fn known(id: &str, secret: Option<&String>, redirect: &str) -> OAuthClientConfig {
+/// Configuration of a client that is already registered.
+fn registered_client(id: &str, secret: Option<&String>, redirect: &str) -> OAuthClientConfig {
     let client = OAuthClientConfig::new(id, redirect);
     match secret {
         Some(secret) => client.with_client_secret(secret),
@@ -148,22 +156,22 @@ fn known(id: &str, secret: Option<&String>, redirect: &str) -> OAuthClientConfig
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is mapped over")]
-fn told(error: AuthError) -> String {
-    words(&error)
+#[expect(clippy::needless_pass_by_value, reason = "passed to `map_err`")]
+fn describe(error: AuthError) -> String {
+    error_chain(&error)
 }
 
-/// Whether a transport failed because somebody has to log in, and what the server said.
-pub(super) fn wanted(error: &DynamicTransportError) -> Option<ClientErrorKind> {
+/// The login error in a transport error, if the server requires a login.
+pub(super) fn login_needed(error: &DynamicTransportError) -> Option<ClientErrorKind> {
     let error: &StreamableHttpError<reqwest::Error> = error.error.downcast_ref()?;
     match error {
-        StreamableHttpError::AuthRequired(refused) => Some(ClientErrorKind::LoginNeeded {
+        StreamableHttpError::AuthRequired(error) => Some(ClientErrorKind::LoginNeeded {
             scope: None,
-            challenge: refused.www_authenticate_header.clone(),
+            challenge: error.www_authenticate_header.clone(),
         }),
-        StreamableHttpError::InsufficientScope(refused) => Some(ClientErrorKind::LoginNeeded {
-            scope: refused.required_scope.clone(),
-            challenge: refused.www_authenticate_header.clone(),
+        StreamableHttpError::InsufficientScope(error) => Some(ClientErrorKind::LoginNeeded {
+            scope: error.required_scope.clone(),
+            challenge: error.www_authenticate_header.clone(),
         }),
         StreamableHttpError::Auth(AuthError::AuthorizationRequired) => {
             Some(ClientErrorKind::LoginNeeded {

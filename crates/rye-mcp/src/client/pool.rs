@@ -1,4 +1,4 @@
-//! Connections by server, made when they are first needed and kept warm.
+//! Connection pool: connects to a server on first use and keeps the connection.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,19 +10,19 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::ask::{Asks, ElicitationHandler};
 use super::call::ToolCall;
-use super::connect::{self, Connector, Key, ServerSpec};
+use super::connect::{self, ConnectionKey, Connector, ServerSpec};
 use super::connection::Connection;
+use super::elicitation::{ElicitationHandler, ElicitationSettings};
 use super::error::{ClientError, ClientErrorKind};
 use super::login::{LoginGrant, LoginRequest};
 use super::tools::RemoteTool;
 
-/// How long all servers together may take to end.
-const ENDING: Duration = Duration::from_secs(5);
+/// How long a shutdown of all servers may take.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connections to servers. Clones share them; when the last is dropped, they are
-/// closed, and the servers' processes end.
+/// Connections to servers. Clones share them. Dropping the last clone closes the connections and
+/// ends the servers' processes.
 #[derive(Debug, Clone)]
 pub struct Pool {
     shared: Arc<Shared>,
@@ -31,96 +31,96 @@ pub struct Pool {
 #[derive(Debug)]
 struct Shared {
     connector: Connector,
-    slots: Mutex<HashMap<Key, Arc<Slot>>>,
-    ended: CancellationToken,
+    slots: Mutex<HashMap<ConnectionKey, Arc<Slot>>>,
+    closing: CancellationToken,
 }
 
-/// The place of a server.
+/// Connection state of one server.
 #[derive(Debug, Default)]
 struct Slot {
-    /// How many attempts to connect have failed.
+    /// Number of failed attempts to connect.
     failures: AtomicU64,
-    /// Locked while somebody connects: all others want the same connection.
-    state: tokio::sync::Mutex<State>,
+    /// Locked while a call connects, because other calls wait for the same connection.
+    state: tokio::sync::Mutex<SlotState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SlotState {
     connection: Option<Arc<Connection>>,
     failure: Option<ClientError>,
 }
 
 impl Pool {
-    /// A pool whose servers run under a supervisor. It costs nothing until it is used.
-    /// Its servers can ask nobody anything.
+    /// Creates a pool whose server processes run under `supervisor`. It offers no elicitation.
     pub fn new(supervisor: &Supervisor) -> Self {
-        Self::with(supervisor, Asks::default())
+        Self::with_settings(supervisor, ElicitationSettings::default())
     }
 
-    /// The same, with servers that may ask: the one given, or else whoever a call is for.
+    /// Creates a pool that offers elicitation. `default_handler` answers for calls without a
+    /// handler.
     pub fn with_elicitation(
         supervisor: &Supervisor,
-        usual: Option<Arc<dyn ElicitationHandler>>,
+        default_handler: Option<Arc<dyn ElicitationHandler>>,
     ) -> Self {
-        let asks = Asks {
+        let elicitation = ElicitationSettings {
             is_offered: true,
-            usual,
+            default_handler,
         };
-        Self::with(supervisor, asks)
+        Self::with_settings(supervisor, elicitation)
     }
 
-    fn with(supervisor: &Supervisor, asks: Asks) -> Self {
+    fn with_settings(supervisor: &Supervisor, elicitation: ElicitationSettings) -> Self {
         Self {
             shared: Arc::new(Shared {
                 connector: Connector {
                     supervisor: supervisor.clone(),
                     http: OnceLock::new(),
-                    asks,
+                    elicitation,
                 },
                 slots: Mutex::default(),
-                ended: CancellationToken::new(),
+                closing: CancellationToken::new(),
             }),
         }
     }
 
-    /// Lets a person log in to a server, at an address that `show` is given, and seals the
-    /// tokens in the vault. Calls take them from then on.
+    /// Logs the user in to a server and seals the tokens in the vault, where later calls find
+    /// them. Passes the URL of the login page to `show`.
     pub async fn log_in(
         &self,
         server: &ServerSpec,
-        ask: &LoginRequest,
+        request: &LoginRequest,
         show: impl FnOnce(&str) + Send,
     ) -> Result<LoginGrant, ClientError> {
-        let mut ask = ask.clone();
-        if ask.challenge.is_none() {
-            // What it says when it does not know us tells where to go.
-            let refused = self.shared.connector.connect(server).await.err();
-            ask.challenge = match refused.map(|error| error.kind) {
+        let mut request = request.clone();
+        if request.challenge.is_none() {
+            // The challenge of the server names its authorization server.
+            let error = self.shared.connector.connect(server).await.err();
+            request.challenge = match error.map(|error| error.kind) {
                 Some(ClientErrorKind::LoginNeeded { challenge, .. }) => {
                     Some(challenge).filter(|challenge| !challenge.is_empty())
                 }
                 _ => None,
             };
         }
-        self.shared.connector.log_in(server, &ask, show).await
+        self.shared.connector.log_in(server, &request, show).await
     }
 
-    /// Forgets the tokens of a server, and says whether there were any.
+    /// Deletes the tokens of a server; false if there were none.
     pub fn log_out(server: &ServerSpec) -> Result<bool, ClientError> {
         connect::log_out(server)
     }
 
-    /// Calls a tool and gives its result as the server sent it.
+    /// Calls a tool and returns the server's result with secrets redacted.
     ///
-    /// A server that is gone is started once more, if the call has certainly not
-    /// reached it or may be carried out twice.
+    /// If the connection is lost, the call is retried once, provided that it did not reach the
+    /// server or that the tool is annotated as repeatable.
     pub async fn call(&self, server: &ServerSpec, call: &ToolCall) -> Result<Value, ClientError> {
         let work = async {
-            match self.once(server, call).await {
+            match self.attempt(server, call).await {
                 Err((error, may_repeat))
-                    if error.is_unsent() || (error.is_lost() && may_repeat) =>
+                    if error.is_unsent() || (error.is_connection_lost() && may_repeat) =>
                 {
-                    self.once(server, call).await
+                    self.attempt(server, call).await
                 }
                 outcome => outcome,
             }
@@ -129,14 +129,14 @@ impl Pool {
             None => work.await,
             Some(limit) => match timeout_at(Instant::now() + limit, work).await {
                 Ok(outcome) => outcome,
-                Err(_) => return Err(self.timed_out(server, limit)),
+                Err(_) => return Err(self.timeout_error(server, limit)),
             },
         };
         outcome.map_err(|(error, _)| error)
     }
 
-    /// One attempt, and whether it could be repeated if it were lost.
-    async fn once(
+    /// One attempt. The error says whether the call may be repeated after a lost connection.
+    async fn attempt(
         &self,
         server: &ServerSpec,
         call: &ToolCall,
@@ -145,64 +145,64 @@ impl Pool {
             .connection(server)
             .await
             .map_err(|error| (error, false))?;
-        let _busy = connection.busy();
+        let _busy = connection.busy_guard();
         let limit = server.config.call_timeout;
-        let answer = async {
+        let call_result = async {
             let mut may_repeat = false;
             if let Some(pin) = &call.pin {
-                let tool = connection.accepted(&call.tool, pin).await;
+                let tool = connection.pinned_tool(&call.tool, pin).await;
                 let tool = tool.map_err(|error| (error, true))?;
                 may_repeat = tool.is_repeatable();
             }
-            let answer = connection.call(call).await;
-            answer.map_err(|error| (error, may_repeat))
+            let call_result = connection.call(call).await;
+            call_result.map_err(|error| (error, may_repeat))
         };
         match call.timeout {
-            // It is kept around all of it.
-            Some(_) => answer.await,
-            None => match timeout_at(Instant::now() + limit, answer).await {
+            // The caller enforces this limit.
+            Some(_) => call_result.await,
+            None => match timeout_at(Instant::now() + limit, call_result).await {
                 Ok(outcome) => outcome,
                 Err(_) => Err((connection.error(ClientErrorKind::Timeout(limit)), false)),
             },
         }
     }
 
-    /// The tools of a server.
+    /// Lists the tools of a server.
     pub async fn tools(&self, server: &ServerSpec) -> Result<Arc<[RemoteTool]>, ClientError> {
         let work = async {
             let connection = self.connection(server).await?;
-            let _busy = connection.busy();
+            let _busy = connection.busy_guard();
             connection.tools().await
         };
         let limit = server.config.start_timeout + server.config.call_timeout;
         match timeout_at(Instant::now() + limit, work).await {
             Ok(outcome) => outcome,
-            Err(_) => Err(self.timed_out(server, limit)),
+            Err(_) => Err(self.timeout_error(server, limit)),
         }
     }
 
-    /// Ends all servers, and waits a bounded time for it. There are no more after it.
+    /// Closes all connections and waits a bounded time for the servers to end. Later calls fail.
     pub async fn shutdown(&self) {
-        self.shared.ended.cancel();
+        self.shared.closing.cancel();
         let slots: Vec<_> = self.slots().drain().collect();
-        let mut ending = tokio::task::JoinSet::new();
+        let mut shutdowns = tokio::task::JoinSet::new();
         for (_, slot) in slots {
-            ending.spawn(async move {
+            shutdowns.spawn(async move {
                 if let Some(connection) = slot.state.lock().await.connection.take() {
-                    connection.end().await;
+                    connection.shutdown().await;
                 }
             });
         }
-        let all = async { while ending.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(ENDING, all).await;
+        let all = async { while shutdowns.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, all).await;
     }
 
-    /// The connection to a server: the one there is, or a new one.
+    /// The open connection to a server, or a new one.
     async fn connection(&self, server: &ServerSpec) -> Result<Arc<Connection>, ClientError> {
         let slot = self.slot(server);
         let failures = slot.failures.load(Ordering::Acquire);
         let mut state = slot.state.lock().await;
-        if self.shared.ended.is_cancelled() {
+        if self.shared.closing.is_cancelled() {
             return Err(ClientError::new(&server.id, ClientErrorKind::ShuttingDown));
         }
         if let Some(connection) = &state.connection
@@ -211,7 +211,7 @@ impl Pool {
             return Ok(Arc::clone(connection));
         }
         state.connection = None;
-        // Somebody has just tried it while we waited: it would be the same for us.
+        // Another call failed to connect while this one waited; do not try again.
         if slot.failures.load(Ordering::Acquire) > failures
             && let Some(failure) = &state.failure
         {
@@ -219,7 +219,7 @@ impl Pool {
         }
         let connected = tokio::select! {
             connected = self.shared.connector.connect(server) => connected,
-            () = self.shared.ended.cancelled() => Err(ClientError::new(&server.id, ClientErrorKind::ShuttingDown)),
+            () = self.shared.closing.cancelled() => Err(ClientError::new(&server.id, ClientErrorKind::ShuttingDown)),
         };
         match connected {
             Ok(connection) => {
@@ -236,8 +236,8 @@ impl Pool {
         }
     }
 
-    /// The place of a server. Those that nobody uses any more are given up: a
-    /// configuration that was changed has another.
+    /// The slot of a server. Removes slots without an open connection when it adds one, because
+    /// a changed configuration has a new key.
     fn slot(&self, server: &ServerSpec) -> Arc<Slot> {
         let key = server.key();
         let mut slots = self.slots();
@@ -245,14 +245,17 @@ impl Pool {
             return Arc::clone(slot);
         }
         slots.retain(|_, slot| match slot.state.try_lock() {
-            Ok(state) => state.connection.as_ref().is_some_and(|held| held.is_open()),
+            Ok(state) => state
+                .connection
+                .as_ref()
+                .is_some_and(|connection| connection.is_open()),
             Err(_) => true,
         });
         Arc::clone(slots.entry(key).or_default())
     }
 
-    /// An error with what the server has said so far, if it is there.
-    fn timed_out(&self, server: &ServerSpec, limit: Duration) -> ClientError {
+    /// A timeout error with the diagnostics of the server, if it is connected.
+    fn timeout_error(&self, server: &ServerSpec, limit: Duration) -> ClientError {
         let slot = self.slots().get(&server.key()).cloned();
         let state = slot.as_ref().and_then(|slot| slot.state.try_lock().ok());
         match state.and_then(|state| state.connection.clone()) {
@@ -261,7 +264,7 @@ impl Pool {
         }
     }
 
-    fn slots(&self) -> MutexGuard<'_, HashMap<Key, Arc<Slot>>> {
+    fn slots(&self) -> MutexGuard<'_, HashMap<ConnectionKey, Arc<Slot>>> {
         let slots = self.shared.slots.lock();
         slots.unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! The process of a server, with all that it starts.
+//! The process tree of a stdio server.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,64 +9,63 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::said::Heard;
+use super::diagnostics::DiagnosticsLog;
 
-/// How long a server has to end by itself once its input is closed.
-const POLITE: Duration = Duration::from_secs(1);
-/// How long its end is waited for, to tell how it came.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a server may take to exit after its standard input is closed.
+const EXIT_GRACE: Duration = Duration::from_secs(1);
+/// How long to wait for the exit of a server in order to report it.
+const EXIT_WAIT: Duration = Duration::from_secs(2);
 
-/// A server's process. Dropped, its whole tree ends.
+/// A server's process. Dropping it kills the process tree.
 #[derive(Debug)]
-pub(super) struct Process {
-    end: watch::Receiver<Option<End>>,
+pub(super) struct ServerProcess {
+    end: watch::Receiver<Option<ProcessEnd>>,
     stop: CancellationToken,
     _stopped_when_dropped: DropGuard,
 }
 
 /// How a process ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum End {
-    /// It never ran.
+pub(super) enum ProcessEnd {
+    /// The program was not started.
     NotStarted(String),
-    /// By itself; in words that go after "the server".
-    Ended(String),
-    /// By us.
+    /// The process exited; described by a predicate such as "exited with code 1".
+    Exited(String),
+    /// This program stopped it.
     Stopped,
 }
 
-impl Process {
-    /// Starts a command. What it writes to standard error is heard, always, so that
-    /// a flood of it holds up nothing.
+impl ServerProcess {
+    /// Starts a command. Standard error is always read, so a flood of it cannot block the server.
     pub(super) fn start(
         supervisor: &Supervisor,
         command: Command<'static>,
-        heard: Heard,
+        log: DiagnosticsLog,
     ) -> io::Result<(Self, Receiver, Sender)> {
-        let (its_input, input) = io::pipe()?;
-        let (output, its_output) = io::pipe()?;
+        let (child_stdin, input) = io::pipe()?;
+        let (output, child_stdout) = io::pipe()?;
         let input = Sender::from_owned_fd(input.into())?;
         let output = Receiver::from_owned_fd(output.into())?;
         let command = command
-            .stdin_fd(OwnedFd::from(its_input))
-            .stdout_fd(OwnedFd::from(its_output))
+            .stdin_fd(OwnedFd::from(child_stdin))
+            .stdout_fd(OwnedFd::from(child_stdout))
             .output_limit(0)
             .on_output(move |stream, bytes| {
                 if stream == Stream::Stderr {
-                    heard.stderr(bytes);
+                    log.push_stderr(bytes);
                 }
             });
-        let (tell, end) = watch::channel(None);
+        let (end_tx, end) = watch::channel(None);
         let stop = CancellationToken::new();
         let supervisor = supervisor.clone();
         let stopped = stop.clone();
         tokio::spawn(async move {
             let end = tokio::select! {
-                outcome = supervisor.exec(command) => how(outcome),
-                // Dropping the call ends the tree.
-                () = stopped.cancelled() => End::Stopped,
+                outcome = supervisor.exec(command) => describe_end(outcome),
+                // Dropping the call kills the tree.
+                () = stopped.cancelled() => ProcessEnd::Stopped,
             };
-            let _ = tell.send(Some(end));
+            let _ = end_tx.send(Some(end));
         });
         let process = Self {
             end,
@@ -76,39 +75,38 @@ impl Process {
         Ok((process, output, input))
     }
 
-    /// How it ended, if it has or does within a moment.
-    pub(super) async fn ended(&self) -> Option<End> {
-        self.ended_within(PATIENCE).await
+    /// Waits a short time for the end of the process.
+    pub(super) async fn wait_end(&self) -> Option<ProcessEnd> {
+        self.wait_end_within(EXIT_WAIT).await
     }
 
-    async fn ended_within(&self, time: Duration) -> Option<End> {
+    async fn wait_end_within(&self, time: Duration) -> Option<ProcessEnd> {
         let mut end = self.end.clone();
         let ended = tokio::time::timeout(time, end.wait_for(Option::is_some)).await;
         ended.ok()?.ok()?.clone()
     }
 
-    /// Gives it a moment to end by itself, which it should now that its input is
-    /// closed, and then ends it with all that it started.
-    pub(super) async fn end(&self) -> Option<End> {
-        let end = self.ended_within(POLITE).await;
+    /// Gives the process, whose input is closed, a short time to exit, then kills the tree.
+    pub(super) async fn shutdown(&self) -> Option<ProcessEnd> {
+        let end = self.wait_end_within(EXIT_GRACE).await;
         self.stop.cancel();
         end
     }
 
-    /// Ends it with all that it started.
+    /// Kills the process tree.
     pub(super) fn stop(&self) {
         self.stop.cancel();
     }
 }
 
-fn how(outcome: Result<Output, ExecError>) -> End {
+fn describe_end(outcome: Result<Output, ExecError>) -> ProcessEnd {
     match outcome {
-        Ok(output) => End::Ended(match output.exit {
-            Exit::Code(code) => format!("ended with exit code {code}"),
+        Ok(output) => ProcessEnd::Exited(match output.exit {
+            Exit::Code(code) => format!("exited with code {code}"),
             Exit::Signal(signal) => format!("was killed by signal {signal}"),
-            Exit::Unknown => "ended, and nobody knows how".to_owned(),
+            Exit::Unknown => "exited with unknown status".to_owned(),
         }),
-        Err(ExecError::Launch(error)) => End::NotStarted(error.to_string()),
-        Err(error) => End::Ended(format!("was lost: {error}")),
+        Err(ExecError::Launch(error)) => ProcessEnd::NotStarted(error.to_string()),
+        Err(error) => ProcessEnd::Exited(format!("failed: {error}")),
     }
 }

@@ -1,8 +1,7 @@
-//! Messages over the standard streams of a process, one a line.
+//! Client transport over the standard streams of a process, one message per line.
 //!
-//! The SDK has such a transport, too. This one tells what went wrong: which
-//! requests have gone out whole, that an answer was too long and to what, that
-//! an answer belongs to no request, that a message is broken.
+//! Unlike the SDK's transport, it tracks which requests were written completely and reports
+//! oversized messages, responses to unknown requests, and malformed messages.
 
 use std::io;
 use std::sync::Arc;
@@ -17,45 +16,45 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::Mutex;
 
+use super::diagnostics::{DiagnosticsLog, excerpt};
 use super::error::ClientErrorKind;
-use super::lines::{Line, Lines};
-use super::said::{Heard, excerpt};
-use super::wire::Wire;
+use super::in_flight::InFlightRequests;
+use super::lines::{Line, LineSplitter};
 
-/// How much is read at a time: what a pipe holds.
-const CHUNK: usize = 64 * 1024;
-/// The error under which an answer that was too long reaches its call.
-pub(super) const TOO_LONG: ErrorCode = ErrorCode(-32_090);
+/// Read size: the capacity of a pipe.
+const CHUNK_SIZE: usize = 64 * 1024;
+/// JSON-RPC error code with which this client replaces an oversized response.
+pub(super) const MESSAGE_TOO_LONG: ErrorCode = ErrorCode(-32_090);
 
-/// The two streams of a server.
-pub(super) struct Stdio {
+/// Transport over a server's standard input and output.
+pub(super) struct StdioTransport {
     output: Receiver,
     input: Arc<Mutex<Option<Sender>>>,
-    lines: Lines,
+    lines: LineSplitter,
     chunk: Vec<u8>,
-    wire: Arc<Wire>,
-    heard: Heard,
+    in_flight: Arc<InFlightRequests>,
+    log: DiagnosticsLog,
 }
 
-impl Stdio {
+impl StdioTransport {
     pub(super) fn new(
         output: Receiver,
         input: Sender,
         limit: usize,
-        wire: Arc<Wire>,
-        heard: Heard,
+        in_flight: Arc<InFlightRequests>,
+        log: DiagnosticsLog,
     ) -> Self {
         Self {
             output,
             input: Arc::new(Mutex::new(Some(input))),
-            lines: Lines::new(limit),
-            chunk: Vec::with_capacity(CHUNK),
-            wire,
-            heard,
+            lines: LineSplitter::new(limit),
+            chunk: Vec::with_capacity(CHUNK_SIZE),
+            in_flight,
+            log,
         }
     }
 
-    /// Reads what there is. Tells whether there may be more some time.
+    /// Reads available output; false at the end of the stream.
     async fn read(&mut self) -> io::Result<bool> {
         self.output.readable().await?;
         self.chunk.clear();
@@ -70,47 +69,49 @@ impl Stdio {
         }
     }
 
-    /// What a line means.
-    fn understand(&self, line: &[u8]) -> Meaning {
+    /// Parses one line of output.
+    fn parse_line(&self, line: &[u8]) -> ParsedLine {
         let line = line.trim_ascii();
         if line.is_empty() {
-            return Meaning::Nothing;
+            return ParsedLine::Ignored;
         }
         match serde_json::from_slice::<ServerJsonRpcMessage>(line) {
-            Ok(message) => match answered(&message) {
-                Some(id) if !number(id).is_some_and(|id| self.wire.was_asked(id)) => {
-                    Meaning::Fault(format!("it answered request {id}, which was never made"))
+            Ok(message) => match answered_request(&message) {
+                Some(id) if !numeric_id(id).is_some_and(|id| self.in_flight.is_known(id)) => {
+                    ParsedLine::Fault(format!("response to unknown request {id}"))
                 }
-                _ => Meaning::Message(Box::new(message)),
+                _ => ParsedLine::Message(Box::new(message)),
             },
-            // Whatever claims to be a message has to be one: its answer will not come.
-            Err(error) if is_claimed(line) => Meaning::Fault(format!(
-                "a message of it cannot be read ({error}): {}",
+            // A malformed message is fatal, because its request would wait for ever.
+            Err(error) if looks_like_message(line) => ParsedLine::Fault(format!(
+                "malformed message ({error}): {}",
                 excerpt(
-                    self.heard
+                    self.log
                         .redactor()
                         .redact(&String::from_utf8_lossy(line))
                         .as_bytes()
                 )
             )),
-            // Many print a greeting, or log to the wrong stream.
+            // Some servers print a greeting or log to standard output.
             Err(_) => {
-                self.heard.no_message(line);
-                Meaning::Nothing
+                self.log.push_invalid_line(line);
+                ParsedLine::Ignored
             }
         }
     }
 }
 
-/// What a line of a server means.
-enum Meaning {
+/// A parsed line of output.
+enum ParsedLine {
     Message(Box<ServerJsonRpcMessage>),
-    Nothing,
+    /// Blank, or not a message.
+    Ignored,
+    /// A protocol violation.
     Fault(String),
 }
 
-/// The request that a message answers.
-fn answered(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
+/// Id of the request that a message answers.
+fn answered_request(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
     match message {
         JsonRpcMessage::Response(response) => Some(&response.id),
         JsonRpcMessage::Error(error) => error.id.as_ref(),
@@ -118,21 +119,21 @@ fn answered(message: &ServerJsonRpcMessage) -> Option<&RequestId> {
     }
 }
 
-/// Our ids are numbers; some servers send them back as texts.
-pub(super) fn number(id: &RequestId) -> Option<i64> {
+/// The numeric value of a request id. Some servers send numeric ids back as strings.
+pub(super) fn numeric_id(id: &RequestId) -> Option<i64> {
     match id {
         NumberOrString::Number(number) => Some(*number),
         NumberOrString::String(text) => text.parse().ok(),
     }
 }
 
-/// Whether a line says of itself that it is a message.
-fn is_claimed(line: &[u8]) -> bool {
+/// Whether a line is meant to be a JSON-RPC message.
+fn looks_like_message(line: &[u8]) -> bool {
     let needle = b"\"jsonrpc\"";
     line.starts_with(b"{") && line.windows(needle.len()).any(|part| part == needle)
 }
 
-impl Transport<RoleClient> for Stdio {
+impl Transport<RoleClient> for StdioTransport {
     type Error = io::Error;
 
     fn send(
@@ -140,13 +141,13 @@ impl Transport<RoleClient> for Stdio {
         item: ClientJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let input = Arc::clone(&self.input);
-        let wire = Arc::clone(&self.wire);
+        let in_flight = Arc::clone(&self.in_flight);
         let id = match &item {
-            JsonRpcMessage::Request(request) => number(&request.id),
+            JsonRpcMessage::Request(request) => numeric_id(&request.id),
             _ => None,
         };
         if let Some(id) = id {
-            wire.begins(id);
+            in_flight.register(id);
         }
         let line = serde_json::to_vec(&item).map(|mut line| {
             line.push(b'\n');
@@ -156,15 +157,15 @@ impl Transport<RoleClient> for Stdio {
             let line = line?;
             let mut input = input.lock().await;
             let input = input.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-            let mut left = line.as_slice();
-            while !left.is_empty() {
-                let written = input.write(left).await?;
-                left = &left[written..];
-                // Without its end, a line may be taken for whole all the same.
-                if left.len() <= 1
+            let mut remaining = line.as_slice();
+            while !remaining.is_empty() {
+                let written = input.write(remaining).await?;
+                remaining = &remaining[written..];
+                // The server may accept the line without its line break.
+                if remaining.len() <= 1
                     && let Some(id) = id
                 {
-                    wire.has_written(id);
+                    in_flight.mark_written(id);
                 }
             }
             Ok(())
@@ -174,24 +175,28 @@ impl Transport<RoleClient> for Stdio {
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             match self.lines.next() {
-                Some(Line::Whole(range)) => match self.understand(self.lines.bytes(&range)) {
-                    Meaning::Message(message) => return Some(*message),
-                    Meaning::Nothing => {}
-                    Meaning::Fault(what) => {
-                        self.wire.fail(ClientErrorKind::Protocol(what));
+                Some(Line::Complete(range)) => match self.parse_line(self.lines.bytes(&range)) {
+                    ParsedLine::Message(message) => return Some(*message),
+                    ParsedLine::Ignored => {}
+                    ParsedLine::Fault(what) => {
+                        self.in_flight.fail(ClientErrorKind::Protocol(what));
                         return None;
                     }
                 },
-                Some(Line::TooLong(Some(id))) if self.wire.was_asked(id) => {
-                    let error = ErrorData::new(TOO_LONG, "the answer is too long", None);
+                Some(Line::TooLong(Some(id))) if self.in_flight.is_known(id) => {
+                    let error = ErrorData::new(
+                        MESSAGE_TOO_LONG,
+                        "the message exceeds the size limit",
+                        None,
+                    );
                     let id = Some(NumberOrString::Number(id));
                     return Some(JsonRpcMessage::error(error, id));
                 }
                 Some(Line::TooLong(_)) => {
                     let limit = self.lines.limit();
-                    self.wire.fail(ClientErrorKind::Protocol(format!(
-                        "a line of its output has more than {limit} bytes (`max_message`), and \
-                         cannot be told to be an answer"
+                    self.in_flight.fail(ClientErrorKind::Protocol(format!(
+                        "a line of output without a known request id exceeds {limit} bytes \
+                         (`max_message`)"
                     )));
                     return None;
                 }
@@ -204,7 +209,7 @@ impl Transport<RoleClient> for Stdio {
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        // One that does not read its input holds up nobody.
+        // A write that blocks because the server does not read must not block the shutdown.
         if let Ok(mut input) = self.input.try_lock() {
             *input = None;
         }

@@ -1,4 +1,4 @@
-//! What a server says of its tools, and the hash by which that is accepted.
+//! Definitions of a server's tools, and the pins of accepted definitions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,9 +8,9 @@ use lillux::canonical;
 use rmcp::model::Tool;
 use serde_json::{Map, Value};
 
-/// The parts of a tool that a model sees or that tell what it may do. They are
-/// what is pinned; icons and the like may change.
-const PINNED: [&str; 5] = [
+/// Parts of a definition that are pinned: what a model sees, and what describes the tool's
+/// effects. Other parts, such as icons, may change.
+const PINNED_PARTS: [&str; 5] = [
     "name",
     "description",
     "inputSchema",
@@ -18,124 +18,128 @@ const PINNED: [&str; 5] = [
     "annotations",
 ];
 
-/// How much of the hash of a part is kept: it only tells which parts differ.
-const SHORT: usize = 16;
+/// Length of the hash of a part in hex digits. It only shows which parts differ.
+const PART_HASH_LEN: usize = 16;
 
-/// What was accepted of a tool, as hashes.
+/// Hashes of an accepted tool definition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pin {
-    /// The SHA-256 of the canonical JSON of all that is pinned.
-    pub whole: String,
-    /// The beginnings of the hashes of the parts, to tell which of them changed.
+    /// SHA-256 of the canonical JSON of all pinned parts.
+    pub hash: String,
+    /// Shortened hashes of the parts, to show which of them changed.
     pub parts: BTreeMap<String, String>,
 }
 
 impl Pin {
-    /// Reads it from the configuration of an item, where there is one.
+    /// Reads the pin from the `config` of a tool item.
     pub fn from_config(config: &Map<String, Value>) -> Option<Self> {
-        let whole = config.get("pin")?.as_str()?.to_owned();
+        let hash = config.get("pin")?.as_str()?.to_owned();
         let parts = config.get("parts").and_then(Value::as_object);
         let parts = parts.into_iter().flatten();
         let parts =
             parts.filter_map(|(name, hash)| Some((name.clone(), hash.as_str()?.to_owned())));
         Some(Self {
-            whole,
+            hash,
             parts: parts.collect(),
         })
     }
 
-    /// The parts that differ from those of another.
+    /// Names of the parts whose hashes differ.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let differs = |part: &&str| self.parts.get(*part) != other.parts.get(*part);
-        let parts = PINNED.into_iter().filter(differs);
+        let parts = PINNED_PARTS.into_iter().filter(differs);
         parts.map(str::to_owned).collect()
     }
 }
 
-/// A tool of a server, as far as it is pinned.
+/// The pinned parts of a tool definition.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RemoteTool {
-    about: Map<String, Value>,
-    /// The hashes of what is pinned.
+    definition: Map<String, Value>,
+    /// Hashes of the definition.
     pub pin: Pin,
 }
 
 impl RemoteTool {
-    /// What a server said of a tool. What has no canonical form has no pin: none.
+    /// Creates the definition and its pin; `None` if it has no canonical JSON.
     pub fn new(tool: &Tool) -> Option<Self> {
-        let Ok(Value::Object(mut about)) = serde_json::to_value(tool) else {
+        let Ok(Value::Object(mut definition)) = serde_json::to_value(tool) else {
             return None;
         };
-        about.retain(|key, _| PINNED.contains(&key.as_str()));
+        definition.retain(|key, _| PINNED_PARTS.contains(&key.as_str()));
         let hash = |text: Vec<u8>| Hash::digest(text).to_hex();
         let mut parts = BTreeMap::new();
-        for (key, value) in &about {
+        for (key, value) in &definition {
             let mut part = hash(canonical::to_vec(value).ok()?);
-            part.truncate(SHORT);
+            part.truncate(PART_HASH_LEN);
             parts.insert(key.clone(), part);
         }
-        let whole = hash(canonical::to_vec(&about).ok()?);
-        let pin = Pin { whole, parts };
-        Some(Self { about, pin })
+        let hash = hash(canonical::to_vec(&definition).ok()?);
+        let pin = Pin { hash, parts };
+        Some(Self { definition, pin })
     }
 
-    /// Its name at the server.
+    /// Name of the tool at the server.
     pub fn name(&self) -> &str {
         self.text("name")
     }
 
-    /// What the server says it does.
+    /// The server's description of the tool.
     pub fn description(&self) -> &str {
         self.text("description")
     }
 
-    /// The schema of its parameters.
+    /// JSON Schema of the parameters.
     pub fn input_schema(&self) -> &Value {
-        self.about.get("inputSchema").unwrap_or(&Value::Null)
+        self.definition.get("inputSchema").unwrap_or(&Value::Null)
     }
 
-    /// A part of what the server says of it.
+    /// A pinned part of the definition.
     pub(super) fn part(&self, name: &str) -> Option<&Value> {
-        self.about.get(name)
+        self.definition.get(name)
     }
 
-    /// A hint that the server gives; none where it gives none.
-    pub fn hints(&self, name: &str) -> Option<bool> {
-        self.about.get("annotations")?.get(name)?.as_bool()
+    /// A boolean annotation of the tool, such as `readOnlyHint`.
+    pub fn hint(&self, name: &str) -> Option<bool> {
+        self.definition.get("annotations")?.get(name)?.as_bool()
     }
 
-    /// Whether a call may be sent twice: it changes nothing, or nothing further.
+    /// Whether repeating a call has no further effect, according to the annotations.
     pub fn is_repeatable(&self) -> bool {
-        let says = |name: &str| self.hints(name) == Some(true);
-        says("readOnlyHint") || says("idempotentHint")
+        let has_hint = |name: &str| self.hint(name) == Some(true);
+        has_hint("readOnlyHint") || has_hint("idempotentHint")
     }
 
     fn text(&self, key: &str) -> &str {
-        self.about
+        self.definition
             .get(key)
             .and_then(Value::as_str)
             .unwrap_or_default()
     }
 }
 
-/// A tool that is not what was accepted.
+/// A tool whose definition differs from the accepted one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Drift {
-    /// The tool's name at the server.
+    /// Name of the tool at the server.
     pub tool: String,
-    /// What was accepted.
+    /// Accepted definition.
     pub accepted: Pin,
-    /// What the server says now.
-    pub found: Pin,
+    /// Current definition.
+    pub current: Pin,
 }
 
 impl fmt::Display for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let differences = self.accepted.differences(&self.found);
-        let what = match differences.as_slice() {
-            [] => "what it says of it".to_owned(),
+        let differences = self.accepted.differences(&self.current);
+        let changed = match differences.as_slice() {
+            [] => "unknown parts".to_owned(),
             parts => parts.join(", "),
         };
-        write!(f, "`{}` since it was accepted: {what}", self.tool)
+        write!(
+            f,
+            "definition of tool `{}` changed since it was accepted: {changed}",
+            self.tool
+        )
     }
 }

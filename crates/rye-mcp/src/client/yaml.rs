@@ -1,44 +1,44 @@
-//! Items as they are written: YAML that people read and correct.
+//! Writes items as block-style YAML that people can edit.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-/// The text of an item with these fields, in their order.
+/// Formats the fields of an item in their order.
 pub fn item_yaml(fields: &Map<String, Value>) -> String {
     let mut text = String::new();
-    mapping(&mut text, fields, 0);
+    write_mapping(&mut text, fields, 0);
     text
 }
 
-fn mapping(text: &mut String, fields: &Map<String, Value>, depth: usize) {
+fn write_mapping(text: &mut String, fields: &Map<String, Value>, depth: usize) {
     for (key, value) in fields {
         indent(text, depth);
-        text.push_str(&scalar(key));
+        text.push_str(&format_string(key));
         text.push(':');
-        below(text, value, depth);
+        write_value(text, value, depth);
     }
 }
 
-/// A value after its key or its dash.
-fn below(text: &mut String, value: &Value, depth: usize) {
+/// Writes a value after its key or dash.
+fn write_value(text: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
             text.push('\n');
-            mapping(text, fields, depth + 1);
+            write_mapping(text, fields, depth + 1);
         }
         Value::Array(items) if !items.is_empty() => {
             text.push('\n');
             for item in items {
                 indent(text, depth + 1);
                 text.push('-');
-                below(text, item, depth + 1);
+                write_value(text, item, depth + 1);
             }
         }
-        Value::String(word) => {
-            let _ = writeln!(text, " {}", scalar(word));
+        Value::String(string) => {
+            let _ = writeln!(text, " {}", format_string(string));
         }
-        // Numbers, truth values, null and what is empty are the same in both.
+        // Numbers, booleans, null and empty collections are the same in JSON and YAML.
         other => {
             let _ = writeln!(text, " {other}");
         }
@@ -51,23 +51,23 @@ fn indent(text: &mut String, depth: usize) {
     }
 }
 
-/// A word as it is where it cannot be taken for anything else, else in quotes.
-fn scalar(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_/.-".contains(c);
-    let begins = word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/');
-    let lower = word.to_ascii_lowercase();
-    let is_taken = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
-    if begins && word.chars().all(plain) && !is_taken.contains(&lower.as_str()) {
-        return word.to_owned();
+/// Formats a string, quoted unless it is unambiguous.
+fn format_string(string: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_/.-".contains(c);
+    let starts_plain = string.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/');
+    let lower = string.to_ascii_lowercase();
+    let reserved = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
+    if starts_plain && string.chars().all(is_plain) && !reserved.contains(&lower.as_str()) {
+        return string.to_owned();
     }
     let mut quoted = String::from("\"");
-    for c in word.chars() {
+    for c in string.chars() {
         match c {
             '"' => quoted.push_str("\\\""),
             '\\' => quoted.push_str("\\\\"),
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
-            // What YAML does not let stand, or what nobody would see.
+            // Characters that YAML does not allow or that are invisible.
             c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}') => {
                 let _ = write!(quoted, "\\U{:08x}", u32::from(c));
             }
@@ -93,12 +93,12 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> Value {
+    fn parse(text: &str) -> Value {
         serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
 
     #[test]
-    fn an_item_is_written_as_a_person_would() {
+    fn item_is_formatted_in_block_style() {
         let fields = json!({
             "version": "1.0.0",
             "config": {"command": "npx", "args": ["-y", {"vault": "A"}, []], "env": {}},
@@ -107,7 +107,7 @@ mod tests {
         let text = item_yaml(fields.as_object().unwrap());
         let expected = "version: \"1.0.0\"\nconfig:\n  command: npx\n  args:\n    - \"-y\"\n    -\n      vault: A\n    - []\n  env: {}\nanswer: 42\nis: \"true\"\n";
         assert_eq!(text, expected);
-        assert_eq!(read(&text), fields);
+        assert_eq!(parse(&text), fields);
     }
 
     fn any_value() -> impl Strategy<Value = Value> {
@@ -129,11 +129,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_written_is_read_as_it_was(value in any_value()) {
+        fn yaml_round_trips(value in any_value()) {
             let mut fields = Map::new();
             fields.insert("value".into(), value);
             let text = item_yaml(&fields);
-            prop_assert_eq!(read(&text), Value::Object(fields), "{}", text);
+            prop_assert_eq!(parse(&text), Value::Object(fields), "{}", text);
         }
     }
 }

@@ -1,16 +1,20 @@
-//! What a server's tool gave, as data. No I/O.
+//! Converts the result of `tools/call` to the result of a tool. No I/O.
 
 use rye_executor::primitive::{CallFailure, CallOutcome};
 use serde_json::{Map, Value, json};
 
-/// The result of `tools/call` as the result of a tool.
+/// Converts the result of `tools/call` to the result of a tool.
 ///
-/// What is structured is the data; else a single text that is a JSON object; else the
-/// texts, joined, and all contents where there are others than texts. Images and sounds stay as the server sent them.
-pub fn mapped(answer: Value) -> CallOutcome {
+/// The data is, in this order: the structured content; a single text that is a JSON object; the
+/// joined texts, with all content blocks if some are not plain text. Images and audio stay as
+/// the server sent them.
+pub fn tool_result(answer: Value) -> CallOutcome {
     let Value::Object(mut answer) = answer else {
         return CallOutcome {
-            failure: Some(CallFailure::new("mcp_protocol", "the result is no object")),
+            failure: Some(CallFailure::new(
+                "mcp_protocol",
+                "the result is not an object",
+            )),
             ..CallOutcome::default()
         };
     };
@@ -19,20 +23,20 @@ pub fn mapped(answer: Value) -> CallOutcome {
         Some(Value::Array(contents)) => contents,
         _ => Vec::new(),
     };
-    let text = joined(&contents);
+    let text = joined_text(&contents);
     let structured = answer
         .remove("structuredContent")
         .filter(|value| !value.is_null());
     let failure = is_error.then(|| {
-        let said = match text.trim() {
-            "" => "it said that it failed, and not why",
-            said => said,
+        let message = match text.trim() {
+            "" => "the tool failed without a message",
+            message => message,
         };
-        CallFailure::new("tool_failed", said)
+        CallFailure::new("tool_failed", message)
     });
     let data = match structured {
         Some(structured) => structured,
-        None => object(&contents).unwrap_or_else(|| plain(contents, &text)),
+        None => single_object(&contents).unwrap_or_else(|| text_and_content(contents, &text)),
     };
     CallOutcome {
         data,
@@ -41,8 +45,8 @@ pub fn mapped(answer: Value) -> CallOutcome {
     }
 }
 
-/// The texts of all contents, one after another.
-fn joined(contents: &[Value]) -> String {
+/// The texts of all content blocks, joined by line breaks.
+fn joined_text(contents: &[Value]) -> String {
     let texts = contents.iter().filter(|content| content["type"] == "text");
     let texts: Vec<_> = texts
         .filter_map(|content| content["text"].as_str())
@@ -50,8 +54,8 @@ fn joined(contents: &[Value]) -> String {
     texts.join("\n")
 }
 
-/// A single text that is a JSON object.
-fn object(contents: &[Value]) -> Option<Value> {
+/// The JSON object in a single text block.
+fn single_object(contents: &[Value]) -> Option<Value> {
     let [content] = contents else {
         return None;
     };
@@ -63,14 +67,15 @@ fn object(contents: &[Value]) -> Option<Value> {
     value.is_object().then_some(value)
 }
 
-fn plain(contents: Vec<Value>, text: &str) -> Value {
+/// The joined text, with all content blocks unless they are plain text only.
+fn text_and_content(contents: Vec<Value>, text: &str) -> Value {
     let mut data = Map::new();
     let is_text = |content: &Value| {
         let fields = content.as_object().map_or(0, Map::len);
         content["type"] == "text" && fields == 2
     };
     if !contents.is_empty() && contents.iter().all(is_text) {
-        // Said once.
+        // The text contains everything.
         data.insert("text".into(), text.into());
         return Value::Object(data);
     }
@@ -81,14 +86,14 @@ fn plain(contents: Vec<Value>, text: &str) -> Value {
     Value::Object(data)
 }
 
-/// The whole of a result that is longer than a limit.
-pub(super) fn too_long(data: &Value, limit: usize) -> Option<Vec<u8>> {
+/// The serialized result if it exceeds the limit.
+pub(super) fn oversized(data: &Value, limit: usize) -> Option<Vec<u8>> {
     let text = serde_json::to_vec(data).ok()?;
     (text.len() > limit).then_some(text)
 }
 
-/// The beginning of a result that is too long.
-pub(super) fn cut(data: &Value, limit: usize) -> Value {
+/// The beginning of an oversized result.
+pub(super) fn truncate(data: &Value, limit: usize) -> Value {
     let whole;
     let text = if let Some(text) = data.get("text").and_then(Value::as_str) {
         text
@@ -107,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_structured_form_is_the_data() {
+    fn most_structured_form_becomes_the_data() {
         let text = |text: &str| json!({"type": "text", "text": text});
         let image = json!({"type": "image", "data": "aGk=", "mimeType": "image/png"});
         for (answer, expected) in [
@@ -128,33 +133,36 @@ mod tests {
                 json!({"content": []}),
             ),
         ] {
-            let done = mapped(answer.clone());
+            let done = tool_result(answer.clone());
             assert_eq!(done.data, expected, "{answer}");
             assert_eq!(done.failure, None);
         }
     }
 
     #[test]
-    fn an_error_of_the_tool_is_a_failure_with_its_words() {
+    fn tool_error_becomes_a_failure_with_its_message() {
         let content = json!([{"type": "text", "text": "no such city"}]);
-        let done = mapped(json!({"content": content, "isError": true}));
+        let done = tool_result(json!({"content": content, "isError": true}));
         let failure = done.failure.unwrap();
         assert_eq!(
             (failure.code, failure.message.as_str()),
             ("tool_failed", "no such city")
         );
-        let silent = mapped(json!({"content": [], "isError": true}));
-        assert!(silent.failure.unwrap().message.contains("not why"));
-        assert_eq!(mapped(json!([])).failure.unwrap().code, "mcp_protocol");
+        let silent = tool_result(json!({"content": [], "isError": true}));
+        assert_eq!(silent.failure.unwrap().code, "tool_failed");
+        assert_eq!(tool_result(json!([])).failure.unwrap().code, "mcp_protocol");
     }
 
     #[test]
-    fn what_is_too_long_is_cut_between_characters() {
+    fn truncation_keeps_characters_whole() {
         let data = json!({"text": "ääää", "content": []});
-        assert!(too_long(&data, 10_000).is_none());
-        assert!(too_long(&data, 10).is_some());
-        assert_eq!(cut(&data, 3), json!({"text": "ä", "truncated": true}));
+        assert!(oversized(&data, 10_000).is_none());
+        assert!(oversized(&data, 10).is_some());
+        assert_eq!(truncate(&data, 3), json!({"text": "ä", "truncated": true}));
         let data = json!({"rows": [1, 2, 3]});
-        assert_eq!(cut(&data, 6), json!({"text": "{\"rows", "truncated": true}));
+        assert_eq!(
+            truncate(&data, 6),
+            json!({"text": "{\"rows", "truncated": true})
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! ApprovalChannel through a client: what is approved is the bytes of a chain and the
-//! parameters, not a name.
+//! Approval of calls through the MCP client or at a terminal.
+//!
+//! An approval covers the bytes of all files of a chain and the parameters, not a name.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -16,151 +17,151 @@ use rye_executor::chain::Chain;
 use rye_executor::{Executor, Request};
 use serde_json::{Value, json};
 
-use super::asked::has_forms;
+use super::elicitation::supports_forms;
 use super::{Server, is_stateless};
 use crate::gateway::{ApprovalChannel, CallDecision, Component, GatedCall, GatewayError};
 
-/// How many questions may be open. The oldest is forgotten, and asked again.
-const OPEN: usize = 256;
+/// Maximum number of pending approvals. The oldest is dropped and has to be requested again.
+const MAX_PENDING: usize = 256;
 
-/// The question's name, where a client answers several.
-const QUESTION: &str = "approval";
+/// Key of the approval among the input requests of a result.
+const APPROVAL_KEY: &str = "approval";
 
-/// What a client is told if the person does not let a tool run.
-pub(super) const DECLINED: &str = "the person declined to let it run";
+/// Message for a denied run of a tool.
+pub(super) const RUN_DENIED: &str = "the user denied the run";
 
-/// Questions that were asked, by the word that the client gives back.
+/// Approval requests in progress, by the request state that the client sends back.
 #[derive(Debug, Default)]
-pub(super) struct Pending(VecDeque<(String, Question)>);
+pub(super) struct PendingApprovals(VecDeque<(String, PendingApproval)>);
 
-/// A question to a client that answers with its next call.
+/// An approval request that the client answers with its next call.
 #[derive(Debug, Clone)]
-struct Question {
-    /// The call that was asked about.
-    call: Hash,
-    gated: GatedCall,
+struct PendingApproval {
+    /// Hash of the project, tool and parameters.
+    call_hash: Hash,
+    call: GatedCall,
 }
 
-/// What a client answered to a question of ours.
+/// Answer to an approval request.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Answered {
-    /// To the chain of this hash.
-    Yes(Hash),
-    No,
+pub(super) enum ApprovalAnswer {
+    /// Approved for the chain with this hash.
+    Approved(Hash),
+    Denied,
 }
 
-/// What is asked about.
-pub(super) struct Ask {
-    pub(super) gated: GatedCall,
-    /// What somebody ticks who approves.
-    pub(super) tick: &'static str,
-    /// What needs the approval, as words.
-    pub(super) what: String,
-    /// What a client is told if the person declines.
-    pub(super) declined: &'static str,
+/// A request for approval.
+pub(super) struct ApprovalRequest {
+    pub(super) call: GatedCall,
+    /// Title of the checkbox in the form.
+    pub(super) checkbox: &'static str,
+    /// What needs the approval, for messages.
+    pub(super) subject: String,
+    /// Message if the user denies the request.
+    pub(super) denied_message: &'static str,
 }
 
-/// What came of asking.
-pub(super) enum Way {
-    Answered(Answered),
-    /// The client answers with its next call.
-    Ask(CallToolResponse),
+/// Result of requesting an approval.
+pub(super) enum ApprovalStep {
+    Answered(ApprovalAnswer),
+    /// The response that asks the client; it answers with its next call.
+    InputRequired(CallToolResponse),
 }
 
 impl Server {
-    /// What the client answers with this call, if it answers a question that is open and
-    /// was about this very call. A question is answered once.
-    pub(super) async fn approved(
+    /// The answer that a call carries, if it answers a pending approval of this very call. Each
+    /// pending approval can be answered once.
+    pub(super) async fn pending_answer(
         &self,
         project: &Path,
         call: &CallToolRequestParams,
-        about: impl FnOnce() -> Hash,
-    ) -> Result<Option<Answered>, GatewayError> {
-        let Some((question, answer)) = self.answer_to(call) else {
+        call_hash: impl FnOnce() -> Hash,
+    ) -> Result<Option<ApprovalAnswer>, GatewayError> {
+        let Some((pending, answer)) = self.take_pending(call) else {
             return Ok(None);
         };
-        if question.call != about() {
+        if pending.call_hash != call_hash() {
             return Ok(None);
         }
         let Ok(answer) = serde_json::from_value::<ElicitResult>(answer) else {
             return Ok(None);
         };
-        let answered = answered(&answer, question.gated.chain);
-        self.record(project, question.gated, answered).await?;
-        Ok(Some(answered))
+        let answer = parse_answer(&answer, pending.call.chain);
+        self.record_decision(project, pending.call, answer).await?;
+        Ok(Some(answer))
     }
 
-    /// Takes the open question that a call answers, and the answer.
-    fn answer_to(&self, call: &CallToolRequestParams) -> Option<(Question, Value)> {
+    /// Removes the pending approval that a call answers, and returns it with the answer.
+    fn take_pending(&self, call: &CallToolRequestParams) -> Option<(PendingApproval, Value)> {
         let state = call.request_state.as_deref()?;
-        let answer = call.input_responses.as_ref()?.get(QUESTION)?;
+        let answer = call.input_responses.as_ref()?.get(APPROVAL_KEY)?;
         let pending = self.shared.pending.lock();
-        let question = pending
+        let approval = pending
             .unwrap_or_else(PoisonError::into_inner)
-            .take(state)?;
-        Some((question, answer.clone()))
+            .remove(state)?;
+        Some((approval, answer.clone()))
     }
 
-    /// Records what the person at the client decided, before anything comes of it.
-    async fn record(
+    /// Records the user's decision at the client before acting on it.
+    async fn record_decision(
         &self,
         project: &Path,
-        gated: GatedCall,
-        answered: Answered,
+        call: GatedCall,
+        answer: ApprovalAnswer,
     ) -> Result<(), GatewayError> {
         let project = project.to_owned();
-        let is_approved = matches!(answered, Answered::Yes(_));
-        self.blocking(move |gateway| gateway.record_decision(&project, &gated, is_approved))
+        let is_approved = matches!(answer, ApprovalAnswer::Approved(_));
+        self.run_blocking(move |gateway| gateway.record_decision(&project, &call, is_approved))
             .await
     }
 
-    /// Returns when a person has approved exactly this, or gives the response that asks for
-    /// the approval.
-    pub(super) async fn need_approval(
+    /// Obtains the approval of exactly this request. Returns a response if the client has to be
+    /// asked first.
+    pub(super) async fn require_approval(
         &self,
         call: &CallToolRequestParams,
         project: &Path,
-        ask: Ask,
+        request: ApprovalRequest,
         context: &RequestContext<RoleServer>,
     ) -> Result<Option<CallToolResponse>, GatewayError> {
-        let (chain, declined) = (ask.gated.chain, ask.declined);
-        let about = || hash(project, &ask.gated.tool, &ask.gated.parameters);
-        let answered = match self.approved(project, call, about).await? {
-            Some(answered) => answered,
-            None => match self.ask_for_approval(project, ask, context).await? {
-                Way::Answered(answered) => answered,
-                Way::Ask(response) => return Ok(Some(response)),
+        let (chain, denied_message) = (request.call.chain, request.denied_message);
+        let hash = || call_hash(project, &request.call.tool, &request.call.parameters);
+        let answer = match self.pending_answer(project, call, hash).await? {
+            Some(answer) => answer,
+            None => match self.request_approval(project, request, context).await? {
+                ApprovalStep::Answered(answer) => answer,
+                ApprovalStep::InputRequired(response) => return Ok(Some(response)),
             },
         };
-        match answered {
-            Answered::Yes(approved) if approved == chain => Ok(None),
-            Answered::Yes(_) => {
-                let message = "it is not what was approved: a file has changed since";
+        match answer {
+            ApprovalAnswer::Approved(approved) if approved == chain => Ok(None),
+            ApprovalAnswer::Approved(_) => {
+                let message = "a file has changed since the approval";
                 Err(GatewayError::new("approval_void", message))
             }
-            Answered::No => Err(GatewayError::new("approval_declined", declined)),
+            ApprovalAnswer::Denied => Err(GatewayError::new("approval_declined", denied_message)),
         }
     }
 
-    /// Asks about the run of a tool.
-    pub(super) async fn ask_to_run(
+    /// Requests approval for the run of a tool.
+    pub(super) async fn request_run_approval(
         &self,
         project: &Path,
         executor: &Executor,
         request: &Request,
         why: Option<&str>,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Way, GatewayError> {
+    ) -> Result<ApprovalStep, GatewayError> {
         let chain = executor.chain(&request.tool).map_err(|error| {
-            let refusal = GatewayError::new(error.code(), error.to_string());
+            let refused = GatewayError::new(error.code(), error.to_string());
             match error.hint() {
-                Some(hint) => refusal.hint(hint),
-                None => refusal,
+                Some(hint) => refused.with_hint(hint),
+                None => refused,
             }
         })?;
         let links = chain.links.iter().chain(chain.named.values());
         let id = &request.tool.id;
-        let gated = GatedCall {
+        let call = GatedCall {
             title: format!("Run {id} for an MCP client?"),
             tool: id.to_string(),
             parameters: request.parameters.clone(),
@@ -171,169 +172,176 @@ impl Server {
                     hash: link.item.hash.to_hex(),
                 })
                 .collect(),
-            question: question(&chain, request, why),
+            question: run_question(&chain, request, why),
         };
-        let ask = Ask {
-            gated,
-            tick: "Let it run",
-            what: id.to_string(),
-            declined: DECLINED,
+        let approval = ApprovalRequest {
+            call,
+            checkbox: "Approve the run",
+            subject: id.to_string(),
+            denied_message: RUN_DENIED,
         };
-        self.ask_for_approval(project, ask, context).await
+        self.request_approval(project, approval, context).await
     }
 
-    /// Asks the person at the client, or, where it cannot ask, one at another terminal.
-    pub(super) async fn ask_for_approval(
+    /// Requests approval through a form of the client, or at a terminal if it has no forms.
+    pub(super) async fn request_approval(
         &self,
         project: &Path,
-        ask: Ask,
+        request: ApprovalRequest,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Way, GatewayError> {
+    ) -> Result<ApprovalStep, GatewayError> {
         let is_terminal = self.shared.gateway.approval_channel() == ApprovalChannel::Terminal;
-        if is_terminal || !has_forms(context) {
-            return self.ask_elsewhere(project, ask).await;
+        if is_terminal || !supports_forms(context) {
+            return self.request_terminal_approval(project, request).await;
         }
         let form = ElicitRequestParams::FormElicitationParams {
             meta: None,
-            message: ask.gated.question.clone(),
-            requested_schema: schema(ask.tick)?,
+            message: request.call.question.clone(),
+            requested_schema: approval_schema(request.checkbox)?,
         };
         if is_stateless(context) {
-            let gated = ask.gated;
-            let question = Question {
-                call: hash(project, &gated.tool, &gated.parameters),
-                gated,
+            let call = request.call;
+            let approval = PendingApproval {
+                call_hash: call_hash(project, &call.tool, &call.parameters),
+                call,
             };
             let pending = self.shared.pending.lock();
             let state = pending
                 .unwrap_or_else(PoisonError::into_inner)
-                .add(question);
-            let ask = InputRequest::Elicitation(ElicitRequest::new(form));
-            let asks = BTreeMap::from([(QUESTION.to_owned(), ask)]);
-            let ask = InputRequiredResult::new(Some(asks), Some(state));
-            return Ok(Way::Ask(ask.into()));
+                .add(approval);
+            let request = InputRequest::Elicitation(ElicitRequest::new(form));
+            let requests = BTreeMap::from([(APPROVAL_KEY.to_owned(), request)]);
+            let result = InputRequiredResult::new(Some(requests), Some(state));
+            return Ok(ApprovalStep::InputRequired(result.into()));
         }
         let answer = tokio::select! {
             answer = context.peer.create_elicitation(form) => answer,
             () = context.ct.cancelled() => {
-                return Err(GatewayError::new("cancelled", "the client cancelled it, and nothing was done"));
+                return Err(GatewayError::new("cancelled", "the client cancelled the call; nothing was done"));
             }
         };
         match answer {
             Ok(answer) => {
-                let answered = answered(&answer, ask.gated.chain);
-                self.record(project, ask.gated, answered).await?;
-                Ok(Way::Answered(answered))
+                let answer = parse_answer(&answer, request.call.chain);
+                self.record_decision(project, request.call, answer).await?;
+                Ok(ApprovalStep::Answered(answer))
             }
-            // It said that it could.
-            Err(_) => self.ask_elsewhere(project, ask).await,
+            // The client advertises forms but does not support them.
+            Err(_) => self.request_terminal_approval(project, request).await,
         }
     }
 
-    /// What somebody decided at another terminal, or the gate at which the call waits.
-    async fn ask_elsewhere(&self, project: &Path, ask: Ask) -> Result<Way, GatewayError> {
-        let Ask { gated, what, .. } = ask;
-        let (project, hash) = (project.to_owned(), gated.chain);
-        let decided = self.blocking(move |gateway| gateway.claim_decision(&project, &gated));
-        let gate = match decided.await? {
-            CallDecision::Approved => return Ok(Way::Answered(Answered::Yes(hash))),
-            CallDecision::Denied => return Ok(Way::Answered(Answered::No)),
+    /// The user's decision at a terminal; an error that names the gate if there is none yet.
+    async fn request_terminal_approval(
+        &self,
+        project: &Path,
+        request: ApprovalRequest,
+    ) -> Result<ApprovalStep, GatewayError> {
+        let ApprovalRequest { call, subject, .. } = request;
+        let (project, hash) = (project.to_owned(), call.chain);
+        let decision = self.run_blocking(move |gateway| gateway.claim_decision(&project, &call));
+        let gate = match decision.await? {
+            CallDecision::Approved => {
+                return Ok(ApprovalStep::Answered(ApprovalAnswer::Approved(hash)));
+            }
+            CallDecision::Denied => return Ok(ApprovalStep::Answered(ApprovalAnswer::Denied)),
             CallDecision::Pending { gate } => gate,
         };
-        let message = format!(
-            "{what} needs a person's approval from a terminal: the call waits at gate {gate}, and \
-             nothing has been done"
-        );
+        let message =
+            format!("{subject} needs approval at a terminal; the call waits at gate {gate}");
         let hint = format!(
-            "a person runs `rye gate approve {gate}` in a terminal; then make the same call again"
+            "ask the user to run `rye gate approve {gate}` in a terminal, then repeat the call"
         );
-        let mut refusal = GatewayError::new("approval_required", message).hint(hint);
-        *refusal.details = json!({ "gate": gate });
-        Err(refusal)
+        let mut error = GatewayError::new("approval_required", message).with_hint(hint);
+        *error.details = json!({ "gate": gate });
+        Err(error)
     }
 }
 
-impl Pending {
-    /// Writes a question down under a word that nobody can guess.
-    fn add(&mut self, question: Question) -> String {
+impl PendingApprovals {
+    /// Adds an approval under a random request state.
+    fn add(&mut self, approval: PendingApproval) -> String {
         let mut bytes = [0; 16];
-        // Without randomness the word fits no later answer, which is safe.
-        let word = match getrandom::fill(&mut bytes) {
+        // Without randomness, no later answer matches, which is safe.
+        let state = match getrandom::fill(&mut bytes) {
             Ok(()) => Hash::digest(bytes).to_string(),
             Err(_) => return String::new(),
         };
-        if self.0.len() == OPEN {
+        if self.0.len() == MAX_PENDING {
             self.0.pop_front();
         }
-        self.0.push_back((word.clone(), question));
-        word
+        self.0.push_back((state.clone(), approval));
+        state
     }
 
-    fn take(&mut self, word: &str) -> Option<Question> {
-        let at = self.0.iter().position(|(other, _)| other == word)?;
-        self.0.remove(at).map(|(_, question)| question)
+    fn remove(&mut self, state: &str) -> Option<PendingApproval> {
+        let index = self.0.iter().position(|(other, _)| other == state)?;
+        self.0.remove(index).map(|(_, approval)| approval)
     }
 }
 
-/// A call by its content.
-pub(super) fn hash(project: &Path, tool: &str, parameters: &Value) -> Hash {
+/// Hash that identifies a call by its content.
+pub(super) fn call_hash(project: &Path, tool: &str, parameters: &Value) -> Hash {
     let call = json!([project, tool, parameters]);
     Hash::digest(call.to_string().as_bytes())
 }
 
-fn answered(answer: &ElicitResult, chain: Hash) -> Answered {
-    let approve = answer.content.as_ref().and_then(|it| it.get("approve"));
+fn parse_answer(answer: &ElicitResult, chain: Hash) -> ApprovalAnswer {
+    let approve = answer
+        .content
+        .as_ref()
+        .and_then(|content| content.get("approve"));
     if answer.action == ElicitationAction::Accept && approve == Some(&Value::Bool(true)) {
-        Answered::Yes(chain)
+        ApprovalAnswer::Approved(chain)
     } else {
-        Answered::No
+        ApprovalAnswer::Denied
     }
 }
 
-fn schema(tick: &str) -> Result<ElicitationSchema, GatewayError> {
+fn approval_schema(checkbox: &str) -> Result<ElicitationSchema, GatewayError> {
     let schema = json!({
         "type": "object",
         "properties": {
-            "approve": { "type": "boolean", "title": tick, "default": false },
+            "approve": { "type": "boolean", "title": checkbox, "default": false },
         },
         "required": ["approve"],
     });
     serde_json::from_value(schema).map_err(|error| GatewayError::new("internal", error.to_string()))
 }
 
-/// What a person must know to decide.
-fn question(chain: &Chain, request: &Request, why: Option<&str>) -> String {
+/// The question to the user about the run of a tool.
+fn run_question(chain: &Chain, request: &Request, why: Option<&str>) -> String {
     let tool = chain.tool();
     let signer = match &tool.item.signer {
         Some(signer) => {
-            let owner = signer.owner.as_deref().unwrap_or("of an unnamed owner");
+            let owner = signer.owner.as_deref().unwrap_or("(unnamed owner)");
             format!("{} {}", signer.key.fingerprint(), sanitize_line(owner))
         }
-        None => "nobody (RYE_DEV_MODE)".to_owned(),
+        None => "no one (RYE_DEV_MODE)".to_owned(),
     };
     let risk = tool.metadata.risk_level();
-    let risk = risk.map_or("not stated", rye_items::metadata::RiskLevel::as_str);
-    // The same call reads the same, in whatever order a client writes its parameters.
+    let risk = risk.map_or("unknown", rye_items::metadata::RiskLevel::as_str);
+    // Sort the parameters, so that the same call always gives the same text.
     let mut parameters = request.parameters.clone();
     parameters.sort_all_objects();
     let parameters = serde_json::to_string_pretty(&parameters).unwrap_or_default();
-    let why = why.map_or_else(String::new, |why| format!("why it asks: {why}\n"));
+    let why = why.map_or_else(String::new, |why| format!("reason: {why}\n"));
     format!(
         "Run {}?\n\n{why}signed by: {signer}\nrisk: {risk}\nchain: {}\nhash: {}\nparameters:\n{}",
         request.tool.id,
         chain.ids().join(" → "),
         chain.hash,
-        shown(&parameters),
+        quoted_excerpt(&parameters),
     )
 }
 
-/// As much as a person reads, each line behind a bar.
-pub(super) fn shown(text: &str) -> String {
-    const MOST: usize = 4000;
-    match text.char_indices().nth(MOST) {
+/// Quotes the beginning of a text, each line after a bar.
+pub(super) fn quoted_excerpt(text: &str) -> String {
+    const MAX_CHARS: usize = 4000;
+    match text.char_indices().nth(MAX_CHARS) {
         None => quote_block(text),
         Some((at, _)) => format!(
-            "{}\n… ({} bytes in all)",
+            "{}\n… ({} bytes in total)",
             quote_block(&text[..at]),
             text.len()
         ),

@@ -1,4 +1,4 @@
-//! A call of one of the five tools.
+//! Dispatches calls of the five tools.
 
 use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock};
 use rmcp::service::RequestContext;
@@ -7,56 +7,56 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::Server;
-use super::definitions::Five;
-use crate::gateway::{Gateway, GatewayError, GatewayResult, HelpRequest, SearchRequest, ToolReply};
+use super::definitions::GatewayTool;
+use crate::gateway::{Gateway, GatewayError, HelpRequest, SearchRequest, ToolReply};
 
 impl Server {
-    /// Carries out a call. What a model can put right is a result that says so, not an
-    /// error of the protocol, which a model may never see.
+    /// Executes a call. Errors that a model can correct are results with `isError`, because a
+    /// model may never see a protocol error.
     pub(super) async fn call(
         &self,
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Some(tool) = Five::named(&request.name) else {
-            let names = Five::ALL.map(Five::name).join(", ");
-            let message = format!("there is no tool `{}`; there are {names}", request.name);
+        let Some(tool) = GatewayTool::from_name(&request.name) else {
+            let names = GatewayTool::ALL.map(GatewayTool::name).join(", ");
+            let message = format!("unknown tool `{}`; available: {names}", request.name);
             return Err(ErrorData::invalid_params(message, None));
         };
         let outcome = match tool {
-            Five::Execute => Box::pin(self.execute(request, &context)).await,
-            Five::Sign => Box::pin(self.sign(request, &context)).await,
-            Five::Load => Box::pin(self.load(request, &context)).await,
-            _ => Box::pin(self.ask(tool, request, &context)).await.map(told),
+            GatewayTool::Execute => Box::pin(self.execute(request, &context)).await,
+            GatewayTool::Sign => Box::pin(self.sign(request, &context)).await,
+            GatewayTool::Load => Box::pin(self.load(request, &context)).await,
+            GatewayTool::Search => Box::pin(self.search(request, &context)).await,
+            GatewayTool::Help => self.help(request),
         };
-        Ok(outcome.unwrap_or_else(|refusal| refused(&refusal)))
+        Ok(outcome.unwrap_or_else(|error| error_response(&error)))
     }
 
-    async fn ask(
+    async fn search(
         &self,
-        tool: Five,
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-    ) -> GatewayResult {
+    ) -> Result<CallToolResponse, GatewayError> {
         let arguments = request.arguments.unwrap_or_default();
-        match tool {
-            Five::Search => {
-                let ask: SearchRequest = read(tool, arguments)?;
-                let project = self
-                    .project_of(ask.project_path.as_deref(), context)
-                    .await?;
-                self.blocking(move |gateway| gateway.search(&project, &ask))
-                    .await
-            }
-            Five::Help | Five::Execute | Five::Sign | Five::Load => {
-                let ask: HelpRequest = read(tool, arguments)?;
-                self.shared.gateway.help(ask.topic.as_deref())
-            }
-        }
+        let search: SearchRequest = parse_arguments(GatewayTool::Search, arguments)?;
+        let project = self
+            .resolve_project(search.project_path.as_deref(), context)
+            .await?;
+        self.run_blocking(move |gateway| gateway.search(&project, &search))
+            .await
+            .map(success_response)
     }
 
-    /// Lets the gateway work where it may wait for a disk.
-    pub(super) async fn blocking<T: Send + 'static>(
+    fn help(&self, request: CallToolRequestParams) -> Result<CallToolResponse, GatewayError> {
+        let arguments = request.arguments.unwrap_or_default();
+        let help: HelpRequest = parse_arguments(GatewayTool::Help, arguments)?;
+        let reply = self.shared.gateway.help(help.topic.as_deref())?;
+        Ok(success_response(reply))
+    }
+
+    /// Runs blocking work of the gateway on the blocking thread pool.
+    pub(super) async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&dyn Gateway) -> Result<T, GatewayError> + Send + 'static,
     ) -> Result<T, GatewayError> {
@@ -65,37 +65,37 @@ impl Server {
             Ok(outcome) => outcome,
             Err(error) => Err(GatewayError::new(
                 "internal",
-                format!("it broke off: {error}"),
+                format!("the task failed: {error}"),
             )),
         }
     }
 }
 
-/// Arguments as a tool takes them.
-pub(super) fn read<T: DeserializeOwned>(
-    tool: Five,
+/// Parses the arguments of a tool.
+pub(super) fn parse_arguments<T: DeserializeOwned>(
+    tool: GatewayTool,
     arguments: Map<String, Value>,
 ) -> Result<T, GatewayError> {
     serde_json::from_value(Value::Object(arguments)).map_err(|error| {
-        let message = format!("the arguments do not fit `{}`: {error}", tool.name());
+        let message = format!("invalid arguments for `{}`: {error}", tool.name());
         GatewayError::new("invalid_arguments", message)
-            .hint("the tool's input schema says what it takes; help shows examples")
+            .with_hint("see the input schema of the tool; `help` shows examples")
     })
 }
 
-pub(super) fn told(reply: ToolReply) -> CallToolResponse {
-    result(reply, false)
+pub(super) fn success_response(reply: ToolReply) -> CallToolResponse {
+    tool_response(reply, false)
 }
 
-pub(super) fn refused(refusal: &GatewayError) -> CallToolResponse {
+pub(super) fn error_response(error: &GatewayError) -> CallToolResponse {
     let reply = ToolReply {
-        value: refusal.value(),
-        text: refusal.text(),
+        value: error.to_value(),
+        text: error.to_text(),
     };
-    result(reply, true)
+    tool_response(reply, true)
 }
 
-pub(super) fn result(reply: ToolReply, is_error: bool) -> CallToolResponse {
+pub(super) fn tool_response(reply: ToolReply, is_error: bool) -> CallToolResponse {
     let content = vec![ContentBlock::text(reply.text)];
     let mut result = if is_error {
         CallToolResult::error(content)

@@ -1,13 +1,13 @@
-//! The five tools, as clients see them.
+//! Definitions of the five tools: schemas, descriptions and annotations.
 
 use std::sync::{Arc, LazyLock};
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
-/// One of the five.
+/// One of the five tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Five {
+pub(super) enum GatewayTool {
     Search,
     Load,
     Execute,
@@ -15,7 +15,7 @@ pub(super) enum Five {
     Help,
 }
 
-impl Five {
+impl GatewayTool {
     pub(super) const ALL: [Self; 5] = [
         Self::Search,
         Self::Load,
@@ -34,47 +34,47 @@ impl Five {
         }
     }
 
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(super) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
     fn description(self) -> &'static str {
         match self {
             Self::Search => {
-                "Find signed tools, directives (instructions to follow) and knowledge by words. \
-                 Gives ids to `load` or `execute`."
+                "Search signed tools, directives (instructions to follow) and knowledge. \
+                 Returns ids to `load` or `execute`."
             }
             Self::Load => {
-                "Read one item: its content, its parameters' schema, and who signed it. \
-                 With `destination`, copy it into that space."
+                "Read one item: content, schema of its parameters, and signer. \
+                 With `destination`, copy it to that space."
             }
             Self::Execute => {
-                "Run a tool by its id with `parameters`; `load` shows which it takes. \
-                 All that it is made of is verified first. \
-                 A directive or knowledge item gives its text."
+                "Run a tool with `parameters`; `load` shows their schema. \
+                 Every file of the tool is verified first. \
+                 For a directive or knowledge item, returns its text."
             }
             Self::Sign => {
-                "Sign items of the project or the user after writing or changing them; \
-                 what is not signed does not run."
+                "Sign items of the project or user space after writing or changing them. \
+                 Unsigned items do not run."
             }
             Self::Help => "How to use these five tools, and how to write items, by topic.",
         }
     }
 
-    fn input(self) -> Value {
-        let kind = json!({
+    fn input_schema(self) -> Value {
+        let item_type = json!({
             "type": "string",
             "enum": ["tool", "directive", "knowledge"],
         });
         let project = json!({
             "type": "string",
-            "description": "The project's folder, absolute; else the client's root",
+            "description": "Absolute path of the project directory [default: the client's root]",
         });
         let (properties, required) = match self {
             Self::Search => (
                 json!({
-                    "query": { "type": "string", "description": "Words; a typo is forgiven. Empty lists all" },
-                    "item_type": kind,
+                    "query": { "type": "string", "description": "Words to search for; typos are tolerated. Empty lists all items" },
+                    "item_type": item_type,
                     "space": { "type": "string", "enum": ["project", "user", "system"] },
                     "limit": { "type": "integer", "minimum": 1, "maximum": 200, "default": 20 },
                     "project_path": project,
@@ -83,8 +83,8 @@ impl Five {
             ),
             Self::Load => (
                 json!({
-                    "item_type": kind,
-                    "item_id": { "type": "string", "description": "Such as rye/file-system/read" },
+                    "item_type": item_type,
+                    "item_id": { "type": "string", "description": "For example rye/file-system/read" },
                     "destination": { "type": "string", "enum": ["project", "user"] },
                     "project_path": project,
                 }),
@@ -92,12 +92,12 @@ impl Five {
             ),
             Self::Execute => (
                 json!({
-                    "item_type": kind,
-                    "item_id": { "type": "string", "description": "Such as rye/file-system/read" },
+                    "item_type": item_type,
+                    "item_id": { "type": "string", "description": "For example rye/file-system/read" },
                     "action": { "type": "string", "enum": ["run"], "default": "run" },
-                    "parameters": { "type": "object", "description": "The item's own parameters" },
-                    "dry_run": { "type": "boolean", "description": "Only check that it would run" },
-                    "async": { "type": "boolean", "description": "Start it and answer at once with a run id" },
+                    "parameters": { "type": "object", "description": "Parameters of the item" },
+                    "dry_run": { "type": "boolean", "description": "Only check whether the tool would run" },
+                    "async": { "type": "boolean", "description": "Run in the background and return a run id at once" },
                     "timeout": { "type": "number", "exclusiveMinimum": 0, "description": "Seconds" },
                     "project_path": project,
                 }),
@@ -105,8 +105,8 @@ impl Five {
             ),
             Self::Sign => (
                 json!({
-                    "item_type": kind,
-                    "item_id": { "type": "string", "description": "An id, or a glob such as my/**" },
+                    "item_type": item_type,
+                    "item_id": { "type": "string", "description": "Id, or a glob such as my/**" },
                     "project_path": project,
                 }),
                 vec!["item_type", "item_id"],
@@ -121,11 +121,11 @@ impl Five {
         })
     }
 
-    /// A refused call gives `error` in place of the rest, so nothing is required.
-    fn output(self) -> Value {
-        let list = json!({ "type": "array", "items": { "type": "object" } });
+    /// No property is required, because a failed call has only `error`.
+    fn output_schema(self) -> Value {
+        let objects = json!({ "type": "array", "items": { "type": "object" } });
         let properties = match self {
-            Self::Search => json!({ "total": { "type": "integer" }, "hits": list }),
+            Self::Search => json!({ "total": { "type": "integer" }, "hits": objects }),
             Self::Load => json!({
                 "content": { "type": "string" },
                 "metadata": { "type": "object" },
@@ -140,7 +140,7 @@ impl Five {
                 "chain": { "type": "array", "items": { "type": "string" } },
                 "metadata": { "type": "object" },
             }),
-            Self::Sign => json!({ "counts": { "type": "object" }, "items": list }),
+            Self::Sign => json!({ "counts": { "type": "object" }, "items": objects }),
             Self::Help => {
                 json!({ "text": { "type": "string" }, "topics": { "type": "array", "items": { "type": "string" } } })
             }
@@ -154,7 +154,7 @@ impl Five {
         let hints = ToolAnnotations::new();
         match self {
             Self::Search | Self::Help => hints.read_only(true).open_world(false),
-            // It may copy, and never overwrites.
+            // It may copy an item, but never overwrites a file.
             Self::Load => hints.read_only(false).destructive(false).open_world(false),
             Self::Execute => hints.read_only(false).destructive(true).open_world(true),
             Self::Sign => hints
@@ -165,9 +165,9 @@ impl Five {
         }
     }
 
-    fn define(self) -> Tool {
-        Tool::new(self.name(), self.description(), object(self.input()))
-            .with_raw_output_schema(object(self.output()))
+    fn definition(self) -> Tool {
+        Tool::new(self.name(), self.description(), object(self.input_schema()))
+            .with_raw_output_schema(object(self.output_schema()))
             .with_annotations(self.annotations())
     }
 }
@@ -179,9 +179,13 @@ fn object(value: Value) -> Arc<JsonObject> {
     }
 }
 
-/// All five, in the order in which they are needed.
+/// Definitions of all five tools, in the order of typical use.
 pub(super) fn all() -> Vec<Tool> {
-    static ALL: LazyLock<Vec<Tool>> =
-        LazyLock::new(|| Five::ALL.into_iter().map(Five::define).collect());
+    static ALL: LazyLock<Vec<Tool>> = LazyLock::new(|| {
+        GatewayTool::ALL
+            .into_iter()
+            .map(GatewayTool::definition)
+            .collect()
+    });
     ALL.clone()
 }

@@ -1,4 +1,4 @@
-//! `execute`: a tool run to its end, watched and cancellable.
+//! The tool `execute`: runs a tool with progress, cancellation and approval.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use rye_executor::{Approval, Envelope, ExecuteError, Executor, Request, Status, 
 use rye_items::{ItemId, ItemKind, ItemRef};
 use serde_json::{Value, json};
 
-use super::approval::{Answered, DECLINED, Way, hash};
-use super::call::{read, result, told};
-use super::definitions::Five;
-use super::relay::Relay;
-use super::{Server, asked};
+use super::approval::{ApprovalAnswer, ApprovalStep, RUN_DENIED, call_hash};
+use super::call::{parse_arguments, success_response, tool_response};
+use super::definitions::GatewayTool;
+use super::relay::OutputRelay;
+use super::{Server, elicitation};
 use crate::gateway::{ExecuteRequest, Gateway, GatewayError, LoadRequest, ToolReply};
 
 impl Server {
@@ -25,73 +25,78 @@ impl Server {
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, GatewayError> {
         let arguments = call.arguments.take().unwrap_or_default();
-        let ask: ExecuteRequest = read(Five::Execute, arguments)?;
-        if let Some(action) = ask.action.as_deref().filter(|action| *action != "run") {
-            let message = format!("there is no action `{action}`; there is `run`");
+        let arguments: ExecuteRequest = parse_arguments(GatewayTool::Execute, arguments)?;
+        if let Some(action) = arguments
+            .action
+            .as_deref()
+            .filter(|action| *action != "run")
+        {
+            let message = format!("unknown action `{action}`; the only action is `run`");
             return Err(GatewayError::new("invalid_arguments", message));
         }
         let project = self
-            .project_of(ask.project_path.as_deref(), context)
+            .resolve_project(arguments.project_path.as_deref(), context)
             .await?;
-        if ask.item_type != ItemKind::Tool.as_str() {
-            return Box::pin(self.text_of(&project, ask)).await.map(told);
+        if arguments.item_type != ItemKind::Tool.as_str() {
+            return Box::pin(self.read_text_item(&project, arguments))
+                .await
+                .map(success_response);
         }
-        let background = ask.background && !ask.dry_run;
-        let mut request = request(ask)?;
+        let background = arguments.background && !arguments.dry_run;
+        let mut request = to_executor_request(arguments)?;
         request.approval = Approval::None;
         let executor = self.shared.gateway.executor(&project)?;
         if background {
-            return Box::pin(self.start(project, &executor, request)).await;
+            return Box::pin(self.start_background(project, &executor, request)).await;
         }
-        let about = || hash(&project, request.tool.id.as_str(), &request.parameters);
-        if let Some(answer) = self.approved(&project, &call, about).await? {
-            request.approval = approval(answer)?;
+        let hash = || call_hash(&project, request.tool.id.as_str(), &request.parameters);
+        if let Some(answer) = self.pending_answer(&project, &call, hash).await? {
+            request.approval = to_approval(answer)?;
         }
         let start = Instant::now();
-        let mut ran = Box::pin(self.run(&executor, request.clone(), context)).await?;
-        if let Err(ExecuteError::ApprovalRequired { why, .. }) = &ran {
+        let mut outcome = Box::pin(self.run(&executor, request.clone(), context)).await?;
+        if let Err(ExecuteError::ApprovalRequired { why, .. }) = &outcome {
             let why = why.as_deref();
-            let asked = self.ask_to_run(&project, &executor, &request, why, context);
-            request.approval = match Box::pin(asked).await? {
-                Way::Answered(answer) => approval(answer)?,
-                Way::Ask(response) => return Ok(response),
+            let approval = self.request_run_approval(&project, &executor, &request, why, context);
+            request.approval = match Box::pin(approval).await? {
+                ApprovalStep::Answered(answer) => to_approval(answer)?,
+                ApprovalStep::InputRequired(response) => return Ok(response),
             };
-            ran = Box::pin(self.run(&executor, request.clone(), context)).await?;
+            outcome = Box::pin(self.run(&executor, request.clone(), context)).await?;
         }
-        let refused = |error| Envelope::from_error(&request.tool, &error, start.elapsed());
-        Ok(told_envelope(&ran.unwrap_or_else(refused)))
+        let failed = |error| Envelope::from_error(&request.tool, &error, start.elapsed());
+        Ok(envelope_response(&outcome.unwrap_or_else(failed)))
     }
 
-    /// Runs a request to its end, or until the client no longer wants it: then all that
-    /// it started ends with it.
+    /// Runs a request until it ends or the client cancels it, which ends all its processes.
     async fn run(
         &self,
         executor: &Executor,
         mut request: Request,
         context: &RequestContext<RoleServer>,
     ) -> Result<Result<Envelope, ExecuteError>, GatewayError> {
-        let relay = Relay::of(&request.tool, self.level(context), context);
-        request.listener = relay.as_ref().map(Relay::listener);
+        let relay = OutputRelay::new(&request.tool, self.log_level(context), context);
+        request.listener = relay.as_ref().map(OutputRelay::listener);
         let mut trace = Trace::disabled();
-        // On the heap from the start: every future around it would move it as it moves.
+        // Boxed, because the futures around it would move it.
         let work = Box::pin(executor.try_execute(request, &mut trace));
         let work = async {
             match relay {
                 None => work.await,
-                Some(relay) => relay.along(work).await,
+                Some(relay) => relay.forward_during(work).await,
             }
         };
         tokio::select! {
-            outcome = asked::along(work, context) => Ok(outcome),
+            outcome = elicitation::with_client_elicitation(work, context) => Ok(outcome),
             () = context.ct.cancelled() => {
-                Err(GatewayError::new("cancelled", "the client cancelled it, and it was ended"))
+                Err(GatewayError::new("cancelled", "the client cancelled the call; the tool was stopped"))
             }
         }
     }
 
-    /// Starts a tool that runs on its own. What would not run is told now; what needs an
-    /// approval is not started, for nobody could say that it is still what was approved.
-    async fn start(
+    /// Starts a tool in the background. Validation errors are returned now. A tool that needs
+    /// approval is not started, because its files could change between approval and run.
+    async fn start_background(
         &self,
         project: PathBuf,
         executor: &Executor,
@@ -103,33 +108,33 @@ impl Server {
         };
         let envelope = executor.execute(dry).await;
         if envelope.status == Status::Error {
-            return Ok(told_envelope(&envelope));
+            return Ok(envelope_response(&envelope));
         }
         if executor.needs_approval(&request).unwrap_or(true) {
-            let message = "what needs a person's approval is not started in the background";
+            let message = "a tool that needs approval cannot run in the background";
             return Err(GatewayError::new("approval_required", message)
-                .hint("execute it without `async`, and the person is asked"));
+                .with_hint("execute the tool without `async`"));
         }
         let start = move |gateway: &dyn Gateway| gateway.start_background(&project, request);
-        self.blocking(start).await.map(told)
+        self.run_blocking(start).await.map(success_response)
     }
 
-    /// A directive or knowledge item is run by whoever reads it.
-    async fn text_of(
+    /// The text of a directive or knowledge item, which the model follows or reads itself.
+    async fn read_text_item(
         &self,
         project: &Path,
-        ask: ExecuteRequest,
+        arguments: ExecuteRequest,
     ) -> Result<ToolReply, GatewayError> {
-        let (kind, id) = (ask.item_type.clone(), ask.item_id.clone());
+        let (kind, id) = (arguments.item_type.clone(), arguments.item_id.clone());
         let load = LoadRequest {
-            item_type: ask.item_type,
-            item_id: ask.item_id,
+            item_type: arguments.item_type,
+            item_id: arguments.item_id,
             project_path: None,
             destination: None,
         };
         let project = project.to_owned();
         let loaded = self
-            .blocking(move |gateway| gateway.load(&project, &load))
+            .run_blocking(move |gateway| gateway.load(&project, &load))
             .await?;
         let content = loaded.value.get("content").cloned().unwrap_or_default();
         let text = content.as_str().unwrap_or_default().to_owned();
@@ -144,36 +149,36 @@ impl Server {
     }
 }
 
-fn request(ask: ExecuteRequest) -> Result<Request, GatewayError> {
-    let id: ItemId = ask
+fn to_executor_request(arguments: ExecuteRequest) -> Result<Request, GatewayError> {
+    let id: ItemId = arguments
         .item_id
         .parse()
         .map_err(|error: rye_items::IdError| GatewayError::new("bad_id", error.to_string()))?;
-    let parameters = match ask.parameters {
+    let parameters = match arguments.parameters {
         None | Some(Value::Null) => json!({}),
         Some(parameters) => parameters,
     };
     let mut request = Request::new(ItemRef::new(ItemKind::Tool, id)).parameters(parameters);
-    request.dry_run = ask.dry_run;
-    request.timeout = match ask.timeout.map(Duration::try_from_secs_f64) {
+    request.dry_run = arguments.dry_run;
+    request.timeout = match arguments.timeout.map(Duration::try_from_secs_f64) {
         None => None,
         Some(Ok(timeout)) if !timeout.is_zero() => Some(timeout),
         Some(_) => {
-            let message = "`timeout` is a number of seconds, more than 0";
+            let message = "`timeout` must be a positive number of seconds";
             return Err(GatewayError::new("invalid_arguments", message));
         }
     };
     Ok(request)
 }
 
-fn told_envelope(envelope: &Envelope) -> CallToolResponse {
+fn envelope_response(envelope: &Envelope) -> CallToolResponse {
     let value = serde_json::to_value(envelope).unwrap_or_default();
-    let text = words(envelope);
-    result(ToolReply { value, text }, envelope.status == Status::Error)
+    let text = envelope_text(envelope);
+    tool_response(ToolReply { value, text }, envelope.status == Status::Error)
 }
 
-/// An envelope for a model: what the tool gave, or what went wrong with what it printed.
-fn words(envelope: &Envelope) -> String {
+/// Formats an envelope for models: the error, if any, and the output of the tool.
+fn envelope_text(envelope: &Envelope) -> String {
     let mut text = String::new();
     if let Some(error) = &envelope.error {
         let _ = writeln!(text, "{}: {}", error.code, error.message);
@@ -187,18 +192,18 @@ fn words(envelope: &Envelope) -> String {
         }
     }
     if envelope.status == Status::ValidationPassed {
-        let _ = writeln!(text, "it would run: {}", envelope.chain.join(" → "));
+        let _ = writeln!(text, "would run: {}", envelope.chain.join(" → "));
     }
-    match printed(&envelope.data) {
-        Some(printed) => text += &printed,
+    match process_output(&envelope.data) {
+        Some(output) => text += &output,
         None if envelope.data.is_null() => {}
         None => text += &envelope.data.to_string(),
     }
     text
 }
 
-/// What a process printed, where its data is that alone.
-fn printed(data: &Value) -> Option<String> {
+/// The output of a process, if the data contains nothing else.
+fn process_output(data: &Value) -> Option<String> {
     let object = data.as_object()?;
     let stdout = object.get("stdout")?.as_str()?;
     let stderr = object.get("stderr")?.as_str()?;
@@ -211,9 +216,9 @@ fn printed(data: &Value) -> Option<String> {
     }
 }
 
-fn approval(answer: Answered) -> Result<Approval, GatewayError> {
+fn to_approval(answer: ApprovalAnswer) -> Result<Approval, GatewayError> {
     match answer {
-        Answered::Yes(hash) => Ok(Approval::ForChain(hash)),
-        Answered::No => Err(GatewayError::new("approval_declined", DECLINED)),
+        ApprovalAnswer::Approved(hash) => Ok(Approval::ForChain(hash)),
+        ApprovalAnswer::Denied => Err(GatewayError::new("approval_declined", RUN_DENIED)),
     }
 }

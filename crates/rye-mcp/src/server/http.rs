@@ -1,13 +1,13 @@
-//! The server over streamable HTTP.
+//! Serves clients over streamable HTTP.
 //!
-//! On loopback anybody on the machine may call; elsewhere a bearer token is needed. Pages
-//! of other sites are kept out by the `Origin` and `Host` of a request, so that a
-//! browser cannot be made to call a server on its own machine.
+//! On loopback, any local user may call; elsewhere, clients need a bearer token. The `Origin` and
+//! `Host` of each request are checked, so that a web page cannot use a browser to call a server
+//! on the same machine.
 
-mod answers;
 mod connections;
 mod guard;
-mod rate;
+mod rate_limit;
+mod responses;
 mod sessions;
 
 use std::io;
@@ -22,23 +22,23 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use answers::Answers;
 use connections::Limits;
 pub use guard::BearerTokens;
+use responses::ResponseTracker;
 use sessions::Sessions;
 
-/// Who may call, and how much.
+/// Access control and limits of the HTTP server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The tokens of those who may call; with none, anybody may.
+    /// Accepted bearer tokens; if empty, no token is needed.
     pub tokens: BearerTokens,
-    /// Names under which the server is reached, beside those of loopback.
+    /// Accepted `Host` names, in addition to loopback.
     pub hosts: Vec<String>,
-    /// Web pages that may call, such as `https://example.org:443`, beside those of loopback.
+    /// Accepted `Origin`s such as `https://example.org:443`, in addition to loopback.
     pub origins: Vec<String>,
-    /// The longest request, in bytes.
+    /// Maximum size of a request body, in bytes.
     pub max_body: usize,
-    /// How many requests a second one address may make.
+    /// Maximum requests per second and client address.
     pub rate: Option<u32>,
 }
 
@@ -54,41 +54,40 @@ impl Default for Options {
     }
 }
 
-/// How many threads serve best: half the processors. What a call runs has the other half,
-/// and to hand a small answer to a thread that sleeps takes longer than to make it.
+/// Recommended number of runtime threads: half of the processors. Tools need the other half, and
+/// waking a sleeping thread takes longer than handling a small request.
 pub fn worker_threads() -> usize {
     let processors = std::thread::available_parallelism();
     processors.map_or(1, |processors| (processors.get() / 2).max(1))
 }
 
-/// How long a client may take to send the head of a request or the next part of its body, and
-/// how long a connection may be idle.
+/// Limit for the head of a request, for each part of its body, and for an idle connection.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where clients find the server.
+/// Path of the MCP endpoint.
 pub const PATH: &str = "/mcp";
 
-/// Serves clients until told to stop. `make` gives a handler for each connection.
+/// Serves clients until `stop` is cancelled. `make` creates the handler of a connection.
 ///
-/// Once `stop` is cancelled no connection is taken any more, and `finish` is awaited: what
-/// runs, runs to its end. Then the streams are closed.
+/// After `stop`, no new connections are accepted. The function waits for `drain`, which should
+/// complete when all calls have ended, and then closes the event streams.
 pub async fn serve<H: ServerHandler>(
     listener: TcpListener,
     make: impl Fn() -> H + Send + Sync + 'static,
     options: &Options,
     stop: CancellationToken,
-    finish: impl Future<Output = ()> + Send + 'static,
+    drain: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let streams = CancellationToken::new();
     let config = config(listener.local_addr()?, options, streams.clone());
     let sessions = Arc::new(Sessions::default());
     let service = StreamableHttpService::new(move || Ok(make()), sessions, config);
     let guard = guard::Guard::new(options);
-    let answers = Answers::default();
+    let responses = ResponseTracker::default();
     let router = Router::new()
         .nest_service(PATH, service)
         .layer(middleware::from_fn_with_state(
-            (guard, answers.clone()),
+            (guard, responses.clone()),
             guard::check,
         ));
     let serving = connections::serve(
@@ -97,13 +96,13 @@ pub async fn serve<H: ServerHandler>(
         Limits::with_timeout(READ_TIMEOUT),
         stop.clone(),
     );
-    let ending = async move {
+    let shutdown = async move {
         stop.cancelled().await;
-        finish.await;
-        answers.sent().await;
+        drain.await;
+        responses.drain().await;
         streams.cancel();
     };
-    tokio::join!(serving, ending);
+    tokio::join!(serving, shutdown);
     Ok(())
 }
 
@@ -113,8 +112,8 @@ fn config(
     streams: CancellationToken,
 ) -> StreamableHttpServerConfig {
     let loopback = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
-    let own = (!address.ip().is_unspecified()).then(|| address.ip().to_string());
-    let hosts = loopback.into_iter().chain(own);
+    let bound_address = (!address.ip().is_unspecified()).then(|| address.ip().to_string());
+    let hosts = loopback.into_iter().chain(bound_address);
     let origins = ["localhost", "127.0.0.1", "[::1]"];
     let origins = origins.map(|host| format!("http://{host}:*"));
     let mut config = StreamableHttpServerConfig::default()

@@ -1,9 +1,7 @@
-//! Items as resources, directives as prompts, and ids completed.
+//! Items as resources, directives as prompts, and completion of item ids.
 
-use rmcp::ErrorData;
 use std::fmt::Write as _;
 
-use rmcp::RoleServer;
 use rmcp::model::{
     CompleteRequestParams, CompleteResult, CompletionInfo, GetPromptRequestParams, GetPromptResult,
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams,
@@ -11,32 +9,33 @@ use rmcp::model::{
     ResourceContents, ResourceTemplate, Role,
 };
 use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer};
 use serde_json::json;
 
 use super::Server;
 use crate::gateway::{GatewayError, ItemSummary, LoadRequest, ToolReply};
 
-/// Where an item is: `rye://TYPE/ID`.
+/// Scheme of item URIs: `rye://TYPE/ID`.
 const SCHEME: &str = "rye://";
 
-/// How many items a page holds.
-const PAGE: usize = 100;
+/// Number of items per page.
+const PAGE_SIZE: usize = 100;
 
 const KNOWLEDGE: &str = "knowledge";
 const DIRECTIVE: &str = "directive";
-const TYPES: [&str; 3] = ["tool", DIRECTIVE, KNOWLEDGE];
+const ITEM_TYPES: [&str; 3] = ["tool", DIRECTIVE, KNOWLEDGE];
 
-/// Every item, by its address.
-pub(super) fn templates() -> ListResourceTemplatesResult {
+/// The URI template for items.
+pub(super) fn resource_templates() -> ListResourceTemplatesResult {
     let template = ResourceTemplate::new(format!("{SCHEME}{{type}}/{{+id}}"), "item")
-        .with_title("An item")
+        .with_title("Item")
         .with_description("A tool, directive or knowledge item by its id, verified");
     ListResourceTemplatesResult::with_all_items(vec![template])
 }
 
 impl Server {
-    /// Knowledge, which is there to be read. Tools are found with `search`.
-    pub(super) async fn resources(
+    /// Lists knowledge items as resources. Clients find tools with `search`.
+    pub(super) async fn list_knowledge(
         &self,
         request: Option<PaginatedRequestParams>,
         context: &RequestContext<RoleServer>,
@@ -54,26 +53,28 @@ impl Server {
         Ok(result)
     }
 
-    pub(super) async fn resource(
+    /// Reads an item as a resource.
+    pub(super) async fn read_item(
         &self,
         uri: &str,
         context: &RequestContext<RoleServer>,
     ) -> Result<ReadResourceResult, ErrorData> {
         let parts = uri.strip_prefix(SCHEME).and_then(|it| it.split_once('/'));
-        let (kind, id) = parts
-            .filter(|(kind, _)| TYPES.contains(kind))
-            .ok_or_else(|| not_found(uri, "an item's address reads rye://TYPE/ID"))?;
+        let (item_type, id) = parts
+            .filter(|(item_type, _)| ITEM_TYPES.contains(item_type))
+            .ok_or_else(|| not_found(uri, "expected rye://TYPE/ID"))?;
         let ToolReply { value, .. } = self
-            .read(kind, id, context)
+            .load_item(item_type, id, context)
             .await
-            .map_err(|refusal| not_found(uri, &refusal.text()))?;
+            .map_err(|error| not_found(uri, &error.to_text()))?;
         let text = value["content"].as_str().unwrap_or_default();
         let path = value["path"].as_str().unwrap_or_default();
         let contents = ResourceContents::text(text, uri).with_mime_type(mime_type(path));
         Ok(ReadResourceResult::new(vec![contents]))
     }
 
-    pub(super) async fn prompts(
+    /// Lists directives as prompts.
+    pub(super) async fn list_directives(
         &self,
         request: Option<PaginatedRequestParams>,
         context: &RequestContext<RoleServer>,
@@ -92,15 +93,15 @@ impl Server {
         Ok(result)
     }
 
-    /// A directive's text, and what it is to be followed with.
-    pub(super) async fn prompt(
+    /// The text of a directive with its inputs, as a prompt.
+    pub(super) async fn get_directive(
         &self,
         request: GetPromptRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<GetPromptResult, ErrorData> {
-        let wrong = |message: String| ErrorData::invalid_params(message, None);
-        let loaded = self.read(DIRECTIVE, &request.name, context).await;
-        let ToolReply { value, .. } = loaded.map_err(|refusal| wrong(refusal.text()))?;
+        let invalid = |message: String| ErrorData::invalid_params(message, None);
+        let loaded = self.load_item(DIRECTIVE, &request.name, context).await;
+        let ToolReply { value, .. } = loaded.map_err(|error| invalid(error.to_text()))?;
         let mut text = value["content"].as_str().unwrap_or_default().to_owned();
         let inputs = request.arguments.unwrap_or_default();
         if !inputs.is_empty() {
@@ -117,16 +118,18 @@ impl Server {
         Ok(result)
     }
 
-    /// Types and ids of the address of an item.
-    pub(super) async fn completed(
+    /// Completes the type or id in the URI of an item.
+    pub(super) async fn complete_argument(
         &self,
         request: &CompleteRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        let begun = request.argument.value.as_str();
+        let prefix = request.argument.value.as_str();
         let values = match (&request.r#ref, request.argument.name.as_str()) {
             (Reference::Resource(_), "type") => {
-                let types = TYPES.into_iter().filter(|name| name.starts_with(begun));
+                let types = ITEM_TYPES
+                    .into_iter()
+                    .filter(|name| name.starts_with(prefix));
                 types.map(str::to_owned).collect()
             }
             (Reference::Resource(_), "id") => {
@@ -134,10 +137,11 @@ impl Server {
                     .context
                     .as_ref()
                     .and_then(|it| it.get_argument("type"));
-                let kind = TYPES
+                let item_type = ITEM_TYPES
                     .into_iter()
                     .find(|name| given.is_some_and(|it| it == name));
-                self.ids(kind.unwrap_or(KNOWLEDGE), begun, context).await?
+                self.matching_ids(item_type.unwrap_or(KNOWLEDGE), prefix, context)
+                    .await?
             }
             _ => Vec::new(),
         };
@@ -146,71 +150,80 @@ impl Server {
         Ok(CompleteResult::new(info))
     }
 
-    async fn ids(
+    async fn matching_ids(
         &self,
-        kind: &'static str,
-        begun: &str,
+        item_type: &'static str,
+        prefix: &str,
         context: &RequestContext<RoleServer>,
     ) -> Result<Vec<String>, ErrorData> {
-        let all = self.items(kind, None, usize::MAX, context).await?;
+        let all = self
+            .list_items(item_type, None, usize::MAX, context)
+            .await?;
         let ids = all.into_iter().map(|item| item.id);
-        let ids = ids.filter(|id| id.starts_with(begun));
+        let ids = ids.filter(|id| id.starts_with(prefix));
         Ok(ids.take(CompletionInfo::MAX_VALUES).collect())
     }
 
     async fn page(
         &self,
-        kind: &'static str,
+        item_type: &'static str,
         request: Option<PaginatedRequestParams>,
         context: &RequestContext<RoleServer>,
     ) -> Result<(Vec<ItemSummary>, Option<String>), ErrorData> {
         let after = request.and_then(|request| request.cursor);
-        let mut page = self.items(kind, after, PAGE + 1, context).await?;
-        let more = page.len() > PAGE;
-        page.truncate(PAGE);
+        let mut page = self
+            .list_items(item_type, after, PAGE_SIZE + 1, context)
+            .await?;
+        let more = page.len() > PAGE_SIZE;
+        page.truncate(PAGE_SIZE);
         let last = page.last().map(|item| item.id.clone());
         Ok((page, last.filter(|_| more)))
     }
 
-    async fn items(
+    async fn list_items(
         &self,
-        kind: &'static str,
+        item_type: &'static str,
         after: Option<String>,
         limit: usize,
         context: &RequestContext<RoleServer>,
     ) -> Result<Vec<ItemSummary>, ErrorData> {
-        let project = self.project_of(None, context).await.map_err(unable)?;
-        self.blocking(move |gateway| gateway.list_items(&project, kind, after.as_deref(), limit))
+        let project = self
+            .resolve_project(None, context)
             .await
-            .map_err(unable)
+            .map_err(internal_error)?;
+        self.run_blocking(move |gateway| {
+            gateway.list_items(&project, item_type, after.as_deref(), limit)
+        })
+        .await
+        .map_err(internal_error)
     }
 
-    async fn read(
+    async fn load_item(
         &self,
-        kind: &str,
+        item_type: &str,
         id: &str,
         context: &RequestContext<RoleServer>,
     ) -> Result<ToolReply, GatewayError> {
-        let project = self.project_of(None, context).await?;
-        let load = LoadRequest {
-            item_type: kind.to_owned(),
+        let project = self.resolve_project(None, context).await?;
+        let request = LoadRequest {
+            item_type: item_type.to_owned(),
             item_id: id.to_owned(),
             project_path: None,
             destination: None,
         };
-        self.blocking(move |gateway| gateway.load(&project, &load))
+        self.run_blocking(move |gateway| gateway.load(&project, &request))
             .await
     }
 }
 
 fn not_found(uri: &str, why: &str) -> ErrorData {
-    let message = format!("there is no resource {uri}: {why}");
+    let message = format!("resource {uri} not found: {why}");
     ErrorData::resource_not_found(message, Some(json!({ "uri": uri })))
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
-fn unable(refusal: GatewayError) -> ErrorData {
-    ErrorData::internal_error(refusal.text(), Some(refusal.value()))
+#[expect(clippy::needless_pass_by_value, reason = "passed to `map_err`")]
+fn internal_error(error: GatewayError) -> ErrorData {
+    ErrorData::internal_error(error.to_text(), Some(error.to_value()))
 }
 
 fn mime_type(path: &str) -> &'static str {

@@ -1,5 +1,4 @@
-//! `load`: reads an item; with a `destination`, copies it there once a person has approved the
-//! copy.
+//! The tool `load`: reads an item, or copies it to another space after the user's approval.
 
 use lillux::Hash;
 use rmcp::RoleServer;
@@ -8,9 +7,9 @@ use rmcp::service::RequestContext;
 use serde_json::json;
 
 use super::Server;
-use super::approval::{Ask, shown};
-use super::call::{read, told};
-use super::definitions::Five;
+use super::approval::{ApprovalRequest, quoted_excerpt};
+use super::call::{parse_arguments, success_response};
+use super::definitions::GatewayTool;
 use crate::gateway::{Component, GatedCall, GatewayError, LoadRequest, PlannedCopy};
 
 impl Server {
@@ -19,30 +18,31 @@ impl Server {
         mut call: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, GatewayError> {
-        let ask: LoadRequest = read(Five::Load, call.arguments.take().unwrap_or_default())?;
+        let arguments: LoadRequest =
+            parse_arguments(GatewayTool::Load, call.arguments.take().unwrap_or_default())?;
         let project = self
-            .project_of(ask.project_path.as_deref(), context)
+            .resolve_project(arguments.project_path.as_deref(), context)
             .await?;
-        let Some(space) = ask.destination.clone() else {
-            let loaded = self.blocking(move |gateway| gateway.load(&project, &ask));
-            return loaded.await.map(told);
+        let Some(space) = arguments.destination.clone() else {
+            let loaded = self.run_blocking(move |gateway| gateway.load(&project, &arguments));
+            return loaded.await.map(success_response);
         };
-        let (here, wanted) = (project.clone(), ask.clone());
+        let (project_dir, request) = (project.clone(), arguments.clone());
         let copy = self
-            .blocking(move |gateway| gateway.plan_copy(&here, &wanted))
+            .run_blocking(move |gateway| gateway.plan_copy(&project_dir, &request))
             .await?;
-        let question = question(&ask, &space, &copy);
-        let asked = self.need_approval(&call, &project, question, context);
-        if let Some(response) = asked.await? {
+        let approval = approval_request(&arguments, &space, &copy);
+        let approved = self.require_approval(&call, &project, approval, context);
+        if let Some(response) = approved.await? {
             return Ok(response);
         }
-        self.blocking(move |gateway| gateway.copy(&project, &ask, &copy))
+        self.run_blocking(move |gateway| gateway.copy(&project, &arguments, &copy))
             .await
-            .map(told)
+            .map(success_response)
     }
 }
 
-fn question(ask: &LoadRequest, space: &str, copy: &PlannedCopy) -> Ask {
+fn approval_request(arguments: &LoadRequest, space: &str, copy: &PlannedCopy) -> ApprovalRequest {
     let PlannedCopy {
         item,
         from,
@@ -53,18 +53,18 @@ fn question(ask: &LoadRequest, space: &str, copy: &PlannedCopy) -> Ask {
     let (shown_from, shown_to) = (from.display(), to.display());
     let question = format!(
         "Copy {item} to the {space} space?\n\n\
-         What is in that space counts wherever the space is used.\n\n\
+         The copy takes effect wherever that space is used.\n\n\
          from: {shown_from}\nto: {shown_to}\nhash: {hash}\n{}",
-        shown(text)
+        quoted_excerpt(text)
     );
-    Ask {
-        gated: GatedCall {
+    ApprovalRequest {
+        call: GatedCall {
             title: format!("Copy {item} to the {space} space for an MCP client?"),
-            // No id has a space in it.
+            // Cannot collide with a tool id, which has no spaces.
             tool: format!("copy {item}"),
             parameters: json!({
-                "item_type": ask.item_type,
-                "item_id": ask.item_id,
+                "item_type": arguments.item_type,
+                "item_id": arguments.item_id,
                 "destination": space,
             }),
             chain: Hash::digest(json!(["copy", from, to, hash]).to_string()),
@@ -74,8 +74,8 @@ fn question(ask: &LoadRequest, space: &str, copy: &PlannedCopy) -> Ask {
             }],
             question,
         },
-        tick: "Copy it",
-        what: format!("a copy of {item} to the {space} space"),
-        declined: "the person declined to copy it",
+        checkbox: "Approve the copy",
+        subject: format!("copying {item} to the {space} space"),
+        denied_message: "the user denied the copy",
     }
 }

@@ -1,9 +1,9 @@
-//! Which project a call is about, and which projects it may be about.
+//! Selects and restricts the project of a call.
 //!
-//! The server works in the project that the user chose for it, else in the client's roots, else
-//! in the directory in which it was started. A call may name one of these directories or one
-//! below them. A client that connects over a network may be anybody: its roots count only within
-//! the directory in which the server was started.
+//! The server works in the project that the user chose; otherwise in the client's roots;
+//! otherwise in the directory where it was started. A call may name one of these directories or
+//! one inside them. The roots of a client over HTTP count only inside the directory where the
+//! server was started.
 
 use std::path::{Path, PathBuf};
 
@@ -14,51 +14,51 @@ use rmcp::service::RequestContext;
 use super::{Server, is_stateless};
 use crate::gateway::GatewayError;
 
-/// The code of a refused project.
+/// Error code for a project outside of the bounds.
 const OUT_OF_BOUNDS: &str = "project_out_of_bounds";
 
-/// Directories that hold items or history: what is in them is part of the project above.
-const PARTS_OF_PROJECTS: [&str; 2] = [".ai", ".git"];
+/// Directories that belong to the project above them and cannot be projects.
+const RESERVED_DIRS: [&str; 2] = [".ai", ".git"];
 
-/// The client's roots that are directories here, canonical; none until it was asked.
+/// Canonical paths of the client's roots; `None` until they were requested.
 pub(super) type Roots = Option<Vec<PathBuf>>;
 
 impl Server {
-    /// The project of a call. All calls pass here, whatever they do.
-    pub(super) async fn project_of(
+    /// The project of a call, checked against the bounds. All calls use it.
+    pub(super) async fn resolve_project(
         &self,
         named: Option<&Path>,
         context: &RequestContext<RoleServer>,
     ) -> Result<PathBuf, GatewayError> {
-        let workplace = self.shared.gateway.project_bounds();
-        let own = workplace.project;
-        let own = own.canonicalize().unwrap_or(own);
+        let configured = self.shared.gateway.project_bounds();
+        let default_project = configured.default_project;
+        let default_project = default_project.canonicalize().unwrap_or(default_project);
         let mut bounds = Vec::new();
-        if !workplace.is_fixed {
+        if !configured.is_fixed {
             let mut roots = self.session.roots.lock().await;
             if roots.is_none() {
-                *roots = Some(Box::pin(ask(context)).await);
+                *roots = Some(Box::pin(request_roots(context)).await);
             }
             bounds.extend(roots.iter().flatten().cloned());
             if self.session.is_remote {
-                bounds.retain(|root| root.starts_with(&own));
+                bounds.retain(|root| root.starts_with(&default_project));
             }
         }
         if bounds.is_empty() {
-            bounds.push(own);
+            bounds.push(default_project);
         }
-        choose(named, &bounds, &workplace.private_dirs)
+        choose_project(named, &bounds, &configured.private_dirs)
     }
 }
 
-/// The named directory if it is within the bounds, else the first bound.
-fn choose(
+/// The named directory if it is inside the bounds; without a name, the first bound.
+fn choose_project(
     named: Option<&Path>,
     bounds: &[PathBuf],
     private: &[PathBuf],
 ) -> Result<PathBuf, GatewayError> {
     let project = match (named, bounds.first()) {
-        (Some(named), _) => directory(named)?,
+        (Some(named), _) => project_dir(named)?,
         (None, Some(first)) => first.clone(),
         (None, None) => {
             return Err(GatewayError::new(
@@ -69,36 +69,42 @@ fn choose(
     };
     let shown = project.display();
     if !bounds.iter().any(|bound| project.starts_with(bound)) {
-        let all: Vec<_> = bounds.iter().map(|it| it.display().to_string()).collect();
+        let all: Vec<_> = bounds
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
         let message = format!(
-            "project {shown} is outside of the directories that this server works in: {}",
+            "project {shown} is outside of the directories of this server: {}",
             all.join(", ")
         );
-        return Err(GatewayError::new(OUT_OF_BOUNDS, message).hint(
+        return Err(GatewayError::new(OUT_OF_BOUNDS, message).with_hint(
             "start the server with `rye mcp serve --project DIR`, or add DIR to the client's roots",
         ));
     }
-    let is_part = |it: &std::path::Component<'_>| {
-        let name = it.as_os_str();
-        PARTS_OF_PROJECTS.iter().any(|part| name == *part)
+    let is_reserved = |path: &std::path::Component<'_>| {
+        let name = path.as_os_str();
+        RESERVED_DIRS.iter().any(|part| name == *part)
     };
-    // Within a directory such as `.github` or `node_modules`, nothing would be sensitive.
-    let inner = bounds.iter().filter_map(|it| project.strip_prefix(it).ok());
+    // The protection of sensitive names is relative to the project, so a project inside a
+    // directory such as `.github` would escape it.
+    let inner = bounds
+        .iter()
+        .filter_map(|path| project.strip_prefix(path).ok());
     let is_sensitive = |inner: &Path| inner.iter().any(path_policy::is_sensitive_name);
-    if project.components().any(|it| is_part(&it)) || inner.into_iter().all(is_sensitive) {
-        let message = format!("{shown} is part of a project and no project itself");
+    if project.components().any(|path| is_reserved(&path)) || inner.into_iter().all(is_sensitive) {
+        let message = format!("{shown} is inside a project and cannot be a project");
         return Err(GatewayError::new(OUT_OF_BOUNDS, message));
     }
-    let private = private.iter().map(|it| real(it));
-    if private.into_iter().any(|it| project.starts_with(it)) {
-        let message = format!("{shown} holds keys, secrets or state of the user and is no project");
+    let private = private.iter().map(|path| canonicalize_existing(path));
+    if private.into_iter().any(|path| project.starts_with(path)) {
+        let message = format!("{shown} contains keys, secrets or state and cannot be a project");
         return Err(GatewayError::new(OUT_OF_BOUNDS, message));
     }
     Ok(project)
 }
 
-/// A path without links, as far as it exists.
-fn real(path: &Path) -> PathBuf {
+/// Resolves the symbolic links of the part of a path that exists.
+fn canonicalize_existing(path: &Path) -> PathBuf {
     for existing in path.ancestors() {
         if let Ok(real) = existing.canonicalize() {
             let rest = path.strip_prefix(existing).unwrap_or(Path::new(""));
@@ -108,24 +114,25 @@ fn real(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
-fn directory(named: &Path) -> Result<PathBuf, GatewayError> {
-    let wrong = |why: &str| {
+fn project_dir(named: &Path) -> Result<PathBuf, GatewayError> {
+    let invalid = |why: &str| {
         let message = format!("`project_path` {} {why}", named.display());
-        Err(GatewayError::new("bad_project", message).hint("give the absolute path of a directory"))
+        Err(GatewayError::new("bad_project", message)
+            .with_hint("give the absolute path of a directory"))
     };
     if !named.is_absolute() {
-        return wrong("is not absolute");
+        return invalid("is not absolute");
     }
     match named.canonicalize() {
         Ok(directory) if directory.is_dir() => Ok(directory),
-        Ok(_) => wrong("is not a directory"),
-        Err(error) => wrong(&format!("cannot be used: {error}")),
+        Ok(_) => invalid("is not a directory"),
+        Err(error) => invalid(&format!("cannot be opened: {error}")),
     }
 }
 
-/// Asks a client for its roots. Clients of 2026-07-28 and later take no requests.
+/// Requests the client's roots. Clients of revision 2026-07-28 and later accept no requests.
 #[expect(deprecated, reason = "clients of earlier revisions have roots")]
-async fn ask(context: &RequestContext<RoleServer>) -> Vec<PathBuf> {
+async fn request_roots(context: &RequestContext<RoleServer>) -> Vec<PathBuf> {
     let capabilities = context.client_capabilities();
     let has_roots = capabilities.is_some_and(|capabilities| capabilities.roots.is_some());
     if is_stateless(context) || !has_roots {
@@ -134,13 +141,16 @@ async fn ask(context: &RequestContext<RoleServer>) -> Vec<PathBuf> {
     let Ok(answer) = context.peer.list_roots().await else {
         return Vec::new();
     };
-    let paths = answer.roots.iter().filter_map(|root| path_of(&root.uri));
+    let paths = answer
+        .roots
+        .iter()
+        .filter_map(|root| file_uri_path(&root.uri));
     let paths = paths.filter_map(|path| path.canonicalize().ok());
     paths.filter(|path| path.is_dir()).collect()
 }
 
-/// The path of a `file:` address on this machine.
-fn path_of(uri: &str) -> Option<PathBuf> {
+/// The path of a `file:` URI on this machine.
+fn file_uri_path(uri: &str) -> Option<PathBuf> {
     let rest = uri.strip_prefix("file://")?;
     let path = rest.strip_prefix("localhost").unwrap_or(rest);
     if !path.starts_with('/') {
@@ -165,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_of_a_folder_is_its_path() {
+    fn file_uri_is_converted_to_a_path() {
         let cases = [
             ("file:///srv/my%20project", Some("/srv/my project")),
             ("file://localhost/x", Some("/x")),
@@ -176,7 +186,7 @@ mod tests {
             ("file:///x%zz", None),
         ];
         for (uri, path) in cases {
-            assert_eq!(path_of(uri), path.map(PathBuf::from), "{uri}");
+            assert_eq!(file_uri_path(uri), path.map(PathBuf::from), "{uri}");
         }
     }
 
@@ -185,9 +195,9 @@ mod tests {
     }
 
     #[test]
-    fn a_project_is_within_the_bounds_and_not_in_a_private_directory() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
+    fn project_must_be_inside_the_bounds_and_outside_private_dirs() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
         for part in [
             "one/sub/.ai/tools",
             "one/.github/.ai",
@@ -202,7 +212,7 @@ mod tests {
         std::os::unix::fs::symlink(root.join("home/state"), root.join("one/state")).unwrap();
         let private = [root.join("home/state"), root.join("home/none/keys")];
         let bounds = [root.join("one"), root.join("two"), root.join("home")];
-        let choose = |named: &str| choose(Some(&root.join(named)), &bounds, &private);
+        let choose = |named: &str| choose_project(Some(&root.join(named)), &bounds, &private);
         for good in ["one", "one/sub", "two", "home", "one/../two"] {
             assert!(choose(good).is_ok(), "{good}");
         }
@@ -222,7 +232,7 @@ mod tests {
             assert_eq!(code(choose(bad)), OUT_OF_BOUNDS, "{bad}");
         }
         assert_eq!(code(choose("nothing")), "bad_project");
-        let first = super::choose(None, &bounds, &private).unwrap();
+        let first = choose_project(None, &bounds, &private).unwrap();
         assert_eq!(first, bounds[0]);
     }
 }

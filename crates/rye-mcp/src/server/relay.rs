@@ -1,4 +1,4 @@
-//! What a tool prints while it runs, told to the client: as progress, and as messages.
+//! Forwards the output of a running tool to the client as progress and log messages.
 
 use std::time::Duration;
 
@@ -17,74 +17,75 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// How many pieces may wait to be told. The result holds all of them anyway.
-const WAITING: usize = 256;
+/// Maximum number of queued chunks. Further chunks are only in the result.
+const QUEUE_LEN: usize = 256;
 
-/// How often progress is told at most.
-const PACE: Duration = Duration::from_millis(100);
+/// Minimum interval between progress notifications.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The longest line that is told.
-const LINE: usize = 500;
+/// Maximum length of a forwarded line, in characters.
+const MAX_LINE: usize = 500;
 
-/// Tells a client what a tool prints.
-pub(super) struct Relay {
+/// Forwards the output of one call.
+pub(super) struct OutputRelay {
     item: String,
     peer: Peer<RoleServer>,
     progress: Option<ProgressToken>,
-    /// Whether the client wants messages about what goes on.
-    log: bool,
-    pieces: (mpsc::Sender<Piece>, mpsc::Receiver<Piece>),
+    /// The client wants log messages.
+    wants_log: bool,
+    chunks: (mpsc::Sender<OutputChunk>, mpsc::Receiver<OutputChunk>),
 }
 
-struct Piece {
+struct OutputChunk {
     stream: Stream,
     bytes: Vec<u8>,
 }
 
-impl Relay {
-    /// None where the client wants to hear nothing.
+impl OutputRelay {
+    /// `None` if the client wants neither progress nor log messages.
     #[expect(
         deprecated,
         reason = "clients of the revisions before 2026-07-28 log this way"
     )]
-    pub(super) fn of(
+    pub(super) fn new(
         item: &ItemRef,
         level: Option<LoggingLevel>,
         context: &RequestContext<RoleServer>,
     ) -> Option<Self> {
         let progress = context.meta.get_progress_token();
-        let log = matches!(level, Some(LoggingLevel::Debug | LoggingLevel::Info));
-        (progress.is_some() || log).then(|| Self {
+        let wants_log = matches!(level, Some(LoggingLevel::Debug | LoggingLevel::Info));
+        (progress.is_some() || wants_log).then(|| Self {
             item: item.id.to_string(),
             peer: context.peer.clone(),
             progress,
-            log,
-            pieces: mpsc::channel(WAITING),
+            wants_log,
+            chunks: mpsc::channel(QUEUE_LEN),
         })
     }
 
+    /// The listener to pass to the executor.
     pub(super) fn listener(&self) -> OutputListener {
-        let pieces = self.pieces.0.clone();
+        let chunks = self.chunks.0.clone();
         OutputListener::new(move |stream, bytes| {
             let bytes = bytes.to_vec();
-            let _ = pieces.try_send(Piece { stream, bytes });
+            let _ = chunks.try_send(OutputChunk { stream, bytes });
         })
     }
 
-    /// Tells what is heard until the work is done.
-    pub(super) async fn along<T>(mut self, work: impl Future<Output = T>) -> T {
-        let mut told = Told::default();
+    /// Runs `work` and forwards output until it is done.
+    pub(super) async fn forward_during<T>(mut self, work: impl Future<Output = T>) -> T {
+        let mut state = Progress::default();
         tokio::pin!(work);
         loop {
             tokio::select! {
                 biased;
                 done = &mut work => {
-                    while let Ok(piece) = self.pieces.1.try_recv() {
-                        self.tell(piece, &mut told).await;
+                    while let Ok(chunk) = self.chunks.1.try_recv() {
+                        self.forward(chunk, &mut state).await;
                     }
                     return done;
                 }
-                Some(piece) = self.pieces.1.recv() => self.tell(piece, &mut told).await,
+                Some(chunk) = self.chunks.1.recv() => self.forward(chunk, &mut state).await,
             }
         }
     }
@@ -93,21 +94,23 @@ impl Relay {
         deprecated,
         reason = "clients of the revisions before 2026-07-28 log this way"
     )]
-    async fn tell(&self, piece: Piece, told: &mut Told) {
-        let lines = told.take(&piece);
-        if self.log && piece.stream == Stream::Stderr {
+    async fn forward(&self, chunk: OutputChunk, state: &mut Progress) {
+        let lines = state.lines(&chunk);
+        if self.wants_log && chunk.stream == Stream::Stderr {
             for line in &lines {
                 let message = LoggingMessageNotificationParam::new(LoggingLevel::Info, json!(line))
                     .with_logger(&self.item);
-                // A client that is gone is noticed elsewhere.
+                // Ignore errors: the service notices when the client disconnects.
                 let _ = self.peer.notify_logging_message(message).await;
             }
         }
-        let is_time = told.last.is_none_or(|last| last.elapsed() >= PACE);
+        let is_time = state
+            .last
+            .is_none_or(|last| last.elapsed() >= PROGRESS_INTERVAL);
         if let (Some(token), true) = (&self.progress, is_time) {
-            told.last = Some(Instant::now());
-            #[expect(clippy::cast_precision_loss, reason = "it only has to grow")]
-            let progress = ProgressNotificationParam::new(token.clone(), told.bytes as f64);
+            state.last = Some(Instant::now());
+            #[expect(clippy::cast_precision_loss, reason = "progress only has to increase")]
+            let progress = ProgressNotificationParam::new(token.clone(), state.bytes as f64);
             let progress = match lines.last() {
                 Some(line) => progress.with_message(line.clone()),
                 None => progress,
@@ -117,21 +120,21 @@ impl Relay {
     }
 }
 
-/// What has been told.
+/// Progress so far.
 #[derive(Default)]
-struct Told {
+struct Progress {
     bytes: u64,
     last: Option<Instant>,
 }
 
-impl Told {
-    /// The lines of a piece, cut to what a person reads.
-    fn take(&mut self, piece: &Piece) -> Vec<String> {
-        self.bytes += piece.bytes.len() as u64;
-        let text = String::from_utf8_lossy(&piece.bytes);
+impl Progress {
+    /// Counts a chunk and returns its non-blank lines, truncated.
+    fn lines(&mut self, chunk: &OutputChunk) -> Vec<String> {
+        self.bytes += chunk.bytes.len() as u64;
+        let text = String::from_utf8_lossy(&chunk.bytes);
         let lines = text.lines().filter(|line| !line.trim().is_empty());
         lines
-            .map(|line| line.chars().take(LINE).collect())
+            .map(|line| line.chars().take(MAX_LINE).collect())
             .collect()
     }
 }

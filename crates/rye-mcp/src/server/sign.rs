@@ -1,5 +1,4 @@
-//! `sign`: a signature says that a person vouches for a file, so a person is asked, with
-//! what is in it.
+//! The tool `sign`: signs items after the user has approved their content.
 
 use std::fmt::Write as _;
 
@@ -10,13 +9,13 @@ use rmcp::service::RequestContext;
 use serde_json::json;
 
 use super::Server;
-use super::approval::{Ask, shown};
-use super::call::{read, told};
-use super::definitions::Five;
+use super::approval::{ApprovalRequest, quoted_excerpt};
+use super::call::{parse_arguments, success_response};
+use super::definitions::GatewayTool;
 use crate::gateway::{Component, GatedCall, GatewayError, SignRequest, UnsignedItem};
 
-/// How many files are shown whole.
-const SHOWN: usize = 20;
+/// How many files to show with their content.
+const MAX_SHOWN: usize = 20;
 
 impl Server {
     pub(super) async fn sign(
@@ -24,70 +23,71 @@ impl Server {
         mut call: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, GatewayError> {
-        let ask: SignRequest = read(Five::Sign, call.arguments.take().unwrap_or_default())?;
+        let arguments: SignRequest =
+            parse_arguments(GatewayTool::Sign, call.arguments.take().unwrap_or_default())?;
         let project = self
-            .project_of(ask.project_path.as_deref(), context)
+            .resolve_project(arguments.project_path.as_deref(), context)
             .await?;
-        let (here, wanted) = (project.clone(), ask.clone());
+        let (project_dir, request) = (project.clone(), arguments.clone());
         let unsigned = self
-            .blocking(move |gateway| gateway.unsigned_items(&here, &wanted))
+            .run_blocking(move |gateway| gateway.unsigned_items(&project_dir, &request))
             .await?;
-        // Where nothing would be signed there is nothing to vouch for, and the answer says why.
+        // If there is nothing to sign, no approval is needed, and the result says why.
         if !unsigned.is_empty() {
-            let question = question(&ask, &unsigned);
-            let asked = self.need_approval(&call, &project, question, context);
-            if let Some(response) = asked.await? {
+            let approval = approval_request(&arguments, &unsigned);
+            let approved = self.require_approval(&call, &project, approval, context);
+            if let Some(response) = approved.await? {
                 return Ok(response);
             }
         }
-        self.blocking(move |gateway| gateway.sign(&project, &ask, &unsigned))
+        self.run_blocking(move |gateway| gateway.sign(&project, &arguments, &unsigned))
             .await
-            .map(told)
+            .map(success_response)
     }
 }
 
-/// All that would be signed, by its content.
-fn hash(unsigned: &[UnsignedItem]) -> Hash {
-    let all = unsigned.iter().map(|it| json!([it.path, it.hash]));
+/// Hash over the paths and contents of all items to sign.
+fn items_hash(unsigned: &[UnsignedItem]) -> Hash {
+    let all = unsigned.iter().map(|item| json!([item.path, item.hash]));
     let all: Vec<_> = all.collect();
     Hash::digest(json!(["sign", all]).to_string())
 }
 
-fn question(ask: &SignRequest, unsigned: &[UnsignedItem]) -> Ask {
-    let meant = format!("{}:{}", ask.item_type, ask.item_id);
+fn approval_request(arguments: &SignRequest, unsigned: &[UnsignedItem]) -> ApprovalRequest {
+    let pattern = format!("{}:{}", arguments.item_type, arguments.item_id);
     let mut question = format!(
-        "SignRequest {meant}?\n\nA signature says that you vouch for what is in a file: it may then run.\n"
+        "Sign {pattern}?\n\nYour signature vouches for the content of a file and allows it to run.\n"
     );
-    for one in unsigned.iter().take(SHOWN) {
-        let (path, text) = (one.path.display(), shown(&one.text));
-        let (item, hash) = (&one.item, &one.hash);
-        let _ = writeln!(question, "\n{item}\nfile: {path}\nhash: {hash}\n{text}");
+    for item in unsigned.iter().take(MAX_SHOWN) {
+        let (path, text) = (item.path.display(), quoted_excerpt(&item.text));
+        let (name, hash) = (&item.item, &item.hash);
+        let _ = writeln!(question, "\n{name}\nfile: {path}\nhash: {hash}\n{text}");
     }
-    for one in unsigned.iter().skip(SHOWN) {
+    for item in unsigned.iter().skip(MAX_SHOWN) {
         let _ = write!(
             question,
             "\n{} ({}, {})",
-            one.item,
-            one.path.display(),
-            one.hash
+            item.item,
+            item.path.display(),
+            item.hash
         );
     }
-    let components = unsigned.iter().map(|it| Component {
-        name: it.item.clone(),
-        hash: it.hash.to_hex(),
+    let components = unsigned.iter().map(|item| Component {
+        name: item.item.clone(),
+        hash: item.hash.to_hex(),
     });
-    Ask {
-        gated: GatedCall {
-            title: format!("SignRequest {meant} for an MCP client?"),
-            // No id has a space in it.
-            tool: format!("sign {meant}"),
-            parameters: json!({ "item_type": ask.item_type, "item_id": ask.item_id }),
-            chain: hash(unsigned),
+    ApprovalRequest {
+        call: GatedCall {
+            title: format!("Sign {pattern} for an MCP client?"),
+            // Cannot collide with a tool id, which has no spaces.
+            tool: format!("sign {pattern}"),
+            parameters: json!({ "item_type": arguments.item_type, "item_id": arguments.item_id }),
+            chain: items_hash(unsigned),
             components: components.collect(),
             question,
         },
-        tick: "SignRequest it",
-        what: format!("a signature for {meant}"),
-        declined: "the person declined to sign it",
+        checkbox: "Approve the signature",
+        subject: format!("signing {pattern}"),
+        denied_message: "the user denied the signature",
     }
 }

@@ -1,7 +1,7 @@
-//! The server on a process's standard input and output.
+//! Serves one client over standard input and output.
 
+mod fast_call;
 mod lines;
-mod plain;
 
 use std::io;
 use std::os::fd::AsFd;
@@ -15,19 +15,18 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio_util::sync::CancellationToken;
 
-use lines::Lines;
+use lines::LineTransport;
 
-/// Serves one client until it hangs up, or until told to stop: what was answered by then is
-/// still written.
+/// Serves one client until it closes its end or `stop` is cancelled.
 ///
-/// A client that hangs up has five seconds' worth of answers to the calls that run, for it
-/// may only have nothing more to ask; then they are ended.
+/// Responses that are ready by then are still written. After the client closes its end, calls in
+/// progress have five seconds to finish, because the client may still read.
 pub async fn serve_stdio<H: ServerHandler>(handler: H, stop: CancellationToken) -> io::Result<()> {
-    let lines = Lines::new(input()?, output()?);
-    let running = handler.serve_with_ct(lines, stop).await;
+    let transport = LineTransport::new(input()?, output()?);
+    let running = handler.serve_with_ct(transport, stop).await;
     match running {
         Ok(running) => running.waiting().await.map(drop).map_err(io::Error::other),
-        // A client that leaves before it has said anything is no failure.
+        // A client that disconnects before the handshake is not an error.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
             Ok(())
         }
@@ -38,12 +37,12 @@ pub async fn serve_stdio<H: ServerHandler>(handler: H, stop: CancellationToken) 
 type Input = Pin<Box<dyn AsyncRead + Send>>;
 type Output = Pin<Box<dyn AsyncWrite + Send>>;
 
-/// Clients give pipes or sockets, which the runtime waits for itself. Anything else, such as a
-/// terminal, has a thread that reads it, which costs a message some ten microseconds.
+/// Opens standard input. The runtime polls pipes and sockets directly; anything else, such as a
+/// terminal, is read by a thread, which costs about ten microseconds per message.
 fn input() -> io::Result<Input> {
     let stdin = io::stdin();
     let copy = stdin.as_fd().try_clone_to_owned()?;
-    Ok(match kind(&stdin)? {
+    Ok(match file_type(&stdin)? {
         FileType::Fifo => Box::pin(pipe::Receiver::from_owned_fd(copy)?),
         FileType::Socket => Box::pin(socket(copy)?),
         _ => Box::pin(tokio::io::stdin()),
@@ -53,14 +52,14 @@ fn input() -> io::Result<Input> {
 fn output() -> io::Result<Output> {
     let stdout = io::stdout();
     let copy = stdout.as_fd().try_clone_to_owned()?;
-    Ok(match kind(&stdout)? {
+    Ok(match file_type(&stdout)? {
         FileType::Fifo => Box::pin(pipe::Sender::from_owned_fd(copy)?),
         FileType::Socket => Box::pin(socket(copy)?),
         _ => Box::pin(tokio::io::stdout()),
     })
 }
 
-fn kind(stream: impl AsFd) -> io::Result<FileType> {
+fn file_type(stream: impl AsFd) -> io::Result<FileType> {
     let stat = rustix::fs::fstat(stream)?;
     Ok(FileType::from_raw_mode(stat.st_mode))
 }

@@ -1,6 +1,6 @@
-"""The official Python client, calling a server as a model would.
+"""Exercises a server with the official Python SDK.
 
-Takes a plan, a JSON document, as its argument, and prints what it saw as another.
+Takes a plan as a JSON argument and prints a report as JSON.
 """
 
 import json
@@ -22,13 +22,13 @@ def server():
     )
 
 
-def told(result):
-    """A result as the wire has it."""
+def to_json(result):
+    """A result as on the wire."""
     return result.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-class Person:
-    """Who is asked, and answers each question with the next answer."""
+class User:
+    """Answers each elicitation with the next prepared answer."""
 
     def __init__(self):
         self.asked = []
@@ -45,60 +45,60 @@ async def roots(_context):
 
 
 async def main():
-    person = Person()
-    options = {"mode": PLAN["mode"], "elicitation_callback": person.answer}
+    user = User()
+    options = {"mode": PLAN["mode"], "elicitation_callback": user.answer}
     if PLAN["roots"]:
         options["list_roots_callback"] = roots
     async with Client(server(), **options) as client:
-        saw = await everything(client, person)
-    print(json.dumps(saw))
+        report = await exercise(client, user)
+    print(json.dumps(report))
 
 
-async def everything(client, person):
-    # A client with roots names no project: the server asks it.
-    here = {} if PLAN["roots"] else {"project_path": PLAN["project"]}
+async def exercise(client, user):
+    # With roots, the server requests the project from the client.
+    project = {} if PLAN["roots"] else {"project_path": PLAN["project"]}
 
     async def call(tool, arguments, **options):
         if tool != "help":
-            arguments = {**arguments, **here}
-        return told(await client.call_tool(tool, arguments, **options))
+            arguments = {**arguments, **project}
+        return to_json(await client.call_tool(tool, arguments, **options))
 
     def tool(name, **more):
         return {"item_type": "tool", "item_id": name, **more}
 
-    saw = {"protocol": client.protocol_version, "server": client.server_info.name}
-    saw["tools"] = [tool.name for tool in (await client.list_tools()).tools]
-    saw["search"] = await call("search", {"query": "greet"})
-    saw["load"] = await call("load", tool("greet"))
-    saw["execute"] = await call("execute", tool("greet", parameters={"name": "Ada"}))
-    saw["fails"] = await call("execute", tool("fails"))
-    saw["unsigned"] = await call("execute", tool("fresh"))
-    person.answers = [("accept", {"approve": True})]
-    saw["sign"] = await call("sign", tool("fresh"))
-    saw["asked"] = list(person.asked)
-    saw["signed"] = await call("execute", tool("fresh"))
-    saw["help"] = await call("help", {})
-    saw["wrong"] = await call("load", {"item_type": "tool"})
-    saw["approval"] = await approval(person, call, tool)
-    saw["cancel"] = await cancel(call, tool)
-    # The items of a project are listed where the server knows the project.
+    report = {"protocol": client.protocol_version, "server": client.server_info.name}
+    report["tools"] = [tool.name for tool in (await client.list_tools()).tools]
+    report["search"] = await call("search", {"query": "greet"})
+    report["load"] = await call("load", tool("greet"))
+    report["execute"] = await call("execute", tool("greet", parameters={"name": "Ada"}))
+    report["fails"] = await call("execute", tool("fails"))
+    report["unsigned"] = await call("execute", tool("fresh"))
+    user.answers = [("accept", {"approve": True})]
+    report["sign"] = await call("sign", tool("fresh"))
+    report["asked"] = list(user.asked)
+    report["signed"] = await call("execute", tool("fresh"))
+    report["help"] = await call("help", {})
+    report["wrong"] = await call("load", {"item_type": "tool"})
+    report["approval"] = await approval(user, call, tool)
+    report["cancel"] = await cancel(call, tool)
+    # Project items are listed only if the server knows the project.
     resources = (await client.list_resources()).resources
-    saw["resources"] = [str(resource.uri) for resource in resources]
+    report["resources"] = [str(resource.uri) for resource in resources]
     resource = await client.read_resource("rye://knowledge/rye/items")
-    saw["resource"] = told(resource)
-    saw["prompts"] = [prompt.name for prompt in (await client.list_prompts()).prompts]
+    report["resource"] = to_json(resource)
+    report["prompts"] = [prompt.name for prompt in (await client.list_prompts()).prompts]
     if PLAN["roots"]:
-        saw["prompt"] = told(await client.get_prompt("tidy", {"where": "here"}))
-    return saw
+        report["prompt"] = to_json(await client.get_prompt("tidy", {"where": "here"}))
+    return report
 
 
-async def approval(person, call, tool):
-    person.answers = [
+async def approval(user, call, tool):
+    user.answers = [
         ("decline", None),
         ("accept", {"approve": False}),
         ("accept", {"approve": True}),
     ]
-    person.asked.clear()
+    user.asked.clear()
     declined = await call("execute", tool("careful"))
     unticked = await call("execute", tool("careful"))
     ran = Path(PLAN["project"], "approved").exists()
@@ -109,23 +109,23 @@ async def approval(person, call, tool):
         "ran_unapproved": ran,
         "approved": approved,
         "ran": Path(PLAN["project"], "approved").exists(),
-        "asked": person.asked,
+        "asked": user.asked,
     }
 
 
 async def cancel(call, tool):
-    """Cancels a call once it is known to run; what it started must be gone."""
+    """Cancels a running call; its process must end."""
     progress = []
     started = anyio.Event()
 
-    async def heard(done, _total, message):
+    async def on_progress(done, _total, message):
         progress.append([done, message])
         started.set()
 
     async with anyio.create_task_group() as group:
 
         async def slow():
-            await call("execute", tool("slow"), progress_callback=heard)
+            await call("execute", tool("slow"), progress_callback=on_progress)
 
         group.start_soon(slow)
         with anyio.fail_after(20):

@@ -1,7 +1,7 @@
-// The official TypeScript client, calling a server as a model would.
+// Exercises a server with the official TypeScript SDK.
 //
-// Takes a plan, a JSON document, as its argument, and prints what it saw as another. The
-// SDK is in the folder that MCP_SDK names.
+// Takes a plan as a JSON argument and prints a report as JSON. MCP_SDK is the directory of the
+// SDK.
 
 import { existsSync, readFileSync, unlinkSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -20,12 +20,12 @@ const transport = plan.url
   ? new StreamableHTTPClientTransport(new URL(plan.url))
   : new StdioClientTransport({ command, args, env: plan.env, cwd: plan.cwd });
 
-const person = { asked: [], answers: [] };
+const user = { asked: [], answers: [] };
 const capabilities = { elicitation: {}, roots: {} };
 const client = new Client({ name: "test", version: "1.0.0" }, { capabilities });
 client.setRequestHandler(ElicitRequestSchema, (request) => {
-  person.asked.push(request.params.message);
-  return person.answers.shift();
+  user.asked.push(request.params.message);
+  return user.answers.shift();
 });
 const root = { uri: pathToFileURL(plan.project).href };
 client.setRequestHandler(ListRootsRequestSchema, () => ({ roots: [root] }));
@@ -37,25 +37,25 @@ const tool = (item_id, more) => ({ item_type: "tool", item_id, ...more });
 const accept = (approve) => ({ action: "accept", content: { approve } });
 
 async function sign() {
-  person.answers = [accept(true)];
+  user.answers = [accept(true)];
   return call("sign", tool("fresh"));
 }
 
 async function approval() {
   const ran = () => existsSync(`${plan.project}/approved`);
-  person.asked = [];
-  person.answers = [{ action: "decline" }, accept(false), accept(true)];
+  user.asked = [];
+  user.answers = [{ action: "decline" }, accept(false), accept(true)];
   return {
     declined: await call("execute", tool("careful")),
     unticked: await call("execute", tool("careful")),
     ran_unapproved: ran(),
     approved: await call("execute", tool("careful")),
     ran: ran(),
-    asked: person.asked,
+    asked: user.asked,
   };
 }
 
-// Cancels a call once it is known to run; what it started must be gone.
+// Cancels a running call; its process must end.
 async function cancel() {
   const progress = [];
   const abort = new AbortController();
@@ -74,7 +74,7 @@ async function cancel() {
 }
 
 await client.connect(transport);
-const saw = {
+const report = {
   protocol: transport.protocolVersion ?? null,
   server: client.getServerVersion().name,
   tools: (await client.listTools()).tools.map((tool) => tool.name),
@@ -84,7 +84,7 @@ const saw = {
   fails: await call("execute", tool("fails")),
   unsigned: await call("execute", tool("fresh")),
   sign: await sign(),
-  asked: person.asked,
+  asked: user.asked,
   signed: await call("execute", tool("fresh")),
   help: await call("help", {}),
   wrong: await call("load", { item_type: "tool" }),
@@ -96,4 +96,4 @@ const saw = {
   prompt: await client.getPrompt({ name: "tidy", arguments: { where: "here" } }),
 };
 await client.close();
-console.log(JSON.stringify(saw));
+console.log(JSON.stringify(report));

@@ -1,10 +1,10 @@
-//! Servers over streamable HTTP, well and unwell.
+//! Healthy and faulty servers over streamable HTTP.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::support::{World, until};
+use crate::support::{Fixture, until};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
@@ -25,14 +25,14 @@ use rye_mcp::client::ToolCall;
 use serde_json::{Map, Value, json};
 use tokio::sync::Barrier;
 
-/// A server that is well.
+/// A server without faults.
 #[derive(Clone)]
-struct Well {
+struct HealthyServer {
     barrier: Arc<Barrier>,
     cancelled: Arc<AtomicUsize>,
 }
 
-impl ServerHandler for Well {
+impl ServerHandler for HealthyServer {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
     }
@@ -78,7 +78,7 @@ impl ServerHandler for Well {
     }
 }
 
-/// Serves on a free port of this machine, and gives the address.
+/// Serves on a free local port and returns the URL.
 async fn serve(router: Router) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -87,88 +87,93 @@ async fn serve(router: Router) -> String {
     format!("http://{address}/mcp")
 }
 
-async fn well(at_once: usize) -> (String, Well) {
-    let well = Well {
+async fn serve_healthy(at_once: usize) -> (String, HealthyServer) {
+    let healthy = HealthyServer {
         barrier: Arc::new(Barrier::new(at_once)),
         cancelled: Arc::default(),
     };
-    let made = well.clone();
+    let handler = healthy.clone();
     let service = StreamableHttpService::new(
-        move || Ok(made.clone()),
+        move || Ok(handler.clone()),
         Arc::new(LocalSessionManager::default()),
         StreamableHttpServerConfig::default(),
     );
     (
         serve(Router::new().nest_service("/mcp", service)).await,
-        well,
+        healthy,
     )
 }
 
 #[tokio::test]
-async fn calls_share_a_session_and_progress_is_heard() {
-    let world = World::new();
-    let (url, _) = well(20).await;
-    let server = world.configured("well", &json!({"url": url}));
-    let text = world.text(&server, "echo", json!({"a": 1})).await;
+async fn concurrent_calls_share_a_session_and_progress_arrives() {
+    let fixture = Fixture::new();
+    let (url, _) = serve_healthy(20).await;
+    let server = fixture.configured("healthy", &json!({"url": url}));
+    let text = fixture.text(&server, "echo", json!({"a": 1})).await;
     assert_eq!(text, r#"{"a":1}"#);
     let mut calls = tokio::task::JoinSet::new();
     for _ in 0..20 {
-        let (pool, server) = (world.pool.clone(), server.clone());
+        let (pool, server) = (fixture.pool.clone(), server.clone());
         calls.spawn(async move {
             let call = ToolCall::new("barrier", Map::new());
             pool.call(&server, &call).await.unwrap()
         });
     }
     assert_eq!(calls.join_all().await.len(), 20);
-    let heard = Arc::new(Mutex::new(String::new()));
+    let output = Arc::new(Mutex::new(String::new()));
     let mut call = ToolCall::new("progress", Map::new());
     call.listener = Some(OutputListener::new({
-        let heard = Arc::clone(&heard);
-        move |_, bytes| *heard.lock().unwrap() += std::str::from_utf8(bytes).unwrap()
+        let output = Arc::clone(&output);
+        move |_, bytes| *output.lock().unwrap() += std::str::from_utf8(bytes).unwrap()
     }));
-    world.pool.call(&server, &call).await.unwrap();
-    assert_eq!(*heard.lock().unwrap(), "1\n2\n3\n");
-    let error = world.fails(&server, "nothing").await;
+    fixture.pool.call(&server, &call).await.unwrap();
+    assert_eq!(*output.lock().unwrap(), "1\n2\n3\n");
+    let error = fixture.call_error(&server, "nothing").await;
     assert_eq!(error.code(), "mcp_error", "{error}");
 }
 
 #[tokio::test]
-async fn a_call_that_is_given_up_is_cancelled_at_the_server() {
-    let world = World::new();
-    let (url, well) = well(1).await;
-    let server = world.configured("well", &json!({"url": url, "call_timeout": 0.5}));
-    let error = world.fails(&server, "hang").await;
+async fn timed_out_call_is_cancelled_at_the_server() {
+    let fixture = Fixture::new();
+    let (url, healthy) = serve_healthy(1).await;
+    let server = fixture.configured("healthy", &json!({"url": url, "call_timeout": 0.5}));
+    let error = fixture.call_error(&server, "hang").await;
     assert_eq!(error.code(), "timeout", "{error}");
-    let told = || well.cancelled.load(Ordering::Relaxed) == 1;
-    until(told, || "it was not told".to_owned()).await;
-    // Also where we end right after it.
+    let notified = || healthy.cancelled.load(Ordering::Relaxed) == 1;
+    until(notified, || "the server was not notified".to_owned()).await;
+    // Also if the pool shuts down right after it.
     let mut call = ToolCall::new("hang", Map::new());
     call.timeout = Some(Duration::from_millis(300));
-    world.fails_with(&server, &call).await;
-    world.pool.shutdown().await;
-    let told = || well.cancelled.load(Ordering::Relaxed) == 2;
-    until(told, || "it was not told the second time".to_owned()).await;
+    fixture.call_error_with(&server, &call).await;
+    fixture.pool.shutdown().await;
+    let notified = || healthy.cancelled.load(Ordering::Relaxed) == 2;
+    until(notified, || {
+        "the server was not notified the second time".to_owned()
+    })
+    .await;
 }
 
 #[tokio::test]
-async fn a_second_call_takes_no_forty_milliseconds() {
-    // That is what a connection takes that waits for more to send.
-    let world = World::new();
-    let (url, _) = well(1).await;
-    let server = world.configured("well", &json!({"url": url}));
-    world.text(&server, "echo", json!({})).await;
+async fn calls_are_not_delayed_by_nagle() {
+    // With Nagle's algorithm, each call would take 40 ms.
+    let fixture = Fixture::new();
+    let (url, _) = serve_healthy(1).await;
+    let server = fixture.configured("healthy", &json!({"url": url}));
+    fixture.text(&server, "echo", json!({})).await;
     let mut quickest = Duration::MAX;
     for _ in 0..100 {
         let start = Instant::now();
-        world.text(&server, "echo", json!({})).await;
+        fixture.text(&server, "echo", json!({})).await;
         quickest = quickest.min(start.elapsed());
     }
-    // Each would take so long, and not only those that this machine has no time for.
+    // The minimum, because a busy machine delays some of the calls.
     assert!(quickest < Duration::from_millis(40), "{quickest:?}");
 }
 
-/// A server that answers everything in one way.
-async fn unwell(answer: impl Fn(&HeaderMap) -> Response + Clone + Send + Sync + 'static) -> String {
+/// A server that answers all requests alike.
+async fn serve_faulty(
+    answer: impl Fn(&HeaderMap) -> Response + Clone + Send + Sync + 'static,
+) -> String {
     let handle = move |headers: HeaderMap| {
         let answer = answer.clone();
         async move { answer(&headers) }
@@ -177,59 +182,60 @@ async fn unwell(answer: impl Fn(&HeaderMap) -> Response + Clone + Send + Sync + 
 }
 
 #[tokio::test]
-async fn how_a_server_cannot_be_used_is_told() {
-    let world = World::new();
+async fn unusable_server_is_reported_with_its_cause() {
+    let fixture = Fixture::new();
     let closed = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}/mcp", listener.local_addr().unwrap())
     };
-    let html = unwell(|_| ([(header::CONTENT_TYPE, "text/html")], "<html>").into_response()).await;
+    let html =
+        serve_faulty(|_| ([(header::CONTENT_TYPE, "text/html")], "<html>").into_response()).await;
     let json = |body: &'static str| {
         move |_: &HeaderMap| ([(header::CONTENT_TYPE, "application/json")], body).into_response()
     };
-    let broken = unwell(json("{\"jsonrpc\":")).await;
-    // Its doors are open, and nobody is there.
+    let broken = serve_faulty(json("{\"jsonrpc\":")).await;
+    // Accepts connections and never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let hangs = format!("http://{}/mcp", silent.local_addr().unwrap());
-    let unauthorised = unwell(|_| {
+    let unauthorised = serve_faulty(|_| {
         let challenge = [(header::WWW_AUTHENTICATE, "Bearer realm=\"x\"")];
         (StatusCode::UNAUTHORIZED, challenge).into_response()
     })
     .await;
-    let failing = unwell(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response()).await;
-    let elsewhere = unwell(|_| {
-        let place = [(header::LOCATION, "http://127.0.0.2:1/mcp")];
-        (StatusCode::TEMPORARY_REDIRECT, place).into_response()
+    let failing = serve_faulty(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response()).await;
+    let elsewhere = serve_faulty(|_| {
+        let location = [(header::LOCATION, "http://127.0.0.2:1/mcp")];
+        (StatusCode::TEMPORARY_REDIRECT, location).into_response()
     })
     .await;
-    for (url, code, word) in [
+    for (url, code, expected) in [
         (closed.as_str(), "connection", "refused"),
         (&html, "connection", "text/html"),
-        (&broken, "connection", "JSON"),
+        (&broken, "connection", "jsonrpc"),
         (&hangs, "mcp_start", "within 1.0 s"),
-        (&unauthorised, "login_required", "log in"),
+        (&unauthorised, "login_required", "login"),
         (&failing, "connection", "500"),
         (&elsewhere, "connection", "307"),
         ("${NOWHERE:-not an address}", "connection", "URL"),
     ] {
-        let server = world.configured("x", &json!({"url": url, "start_timeout": 1}));
-        let error = world.fails(&server, "echo").await;
+        let server = fixture.configured("x", &json!({"url": url, "start_timeout": 1}));
+        let error = fixture.call_error(&server, "echo").await;
         let text = error.to_string();
         assert_eq!(error.code(), code, "{text}");
         assert!(
-            text.to_lowercase().contains(&word.to_lowercase()),
-            "{word}: {text}"
+            text.to_lowercase().contains(&expected.to_lowercase()),
+            "{expected}: {text}"
         );
     }
 }
 
 #[tokio::test]
-async fn headers_are_sent_and_their_secrets_are_not_shown() {
-    let world = World::new();
+async fn headers_are_sent_and_their_secrets_are_redacted() {
+    let fixture = Fixture::new();
     let seen = Arc::new(Mutex::new(String::new()));
     let url = {
         let seen = Arc::clone(&seen);
-        unwell(move |headers| {
+        serve_faulty(move |headers| {
             let value = headers.get("x-api-key").unwrap().to_str().unwrap();
             value.clone_into(&mut seen.lock().unwrap());
             (StatusCode::BAD_REQUEST, format!("no such key: {value}")).into_response()
@@ -237,58 +243,61 @@ async fn headers_are_sent_and_their_secrets_are_not_shown() {
         .await
     };
     let config = json!({"url": url, "headers": {"X-Api-Key": "open-sesame"}});
-    let server = world.configured("x", &config);
-    let text = world.fails(&server, "echo").await.to_string();
+    let server = fixture.configured("x", &config);
+    let text = fixture.call_error(&server, "echo").await.to_string();
     assert_eq!(*seen.lock().unwrap(), "open-sesame");
     assert!(text.contains("no such key: [redacted]"), "{text}");
 }
 
-/// A server whose answers to calls are as long as they say, and come in one of three ways.
-async fn long_winded(sent: Arc<AtomicUsize>) -> String {
+/// A server whose responses have the requested length, as JSON with or without a content length
+/// or as an event stream.
+async fn serve_long_responses(sent: Arc<AtomicUsize>) -> String {
     let answer = move |uri: Uri, body: Bytes| {
         let sent = Arc::clone(&sent);
         async move {
-            let asked: Value = serde_json::from_slice(&body).unwrap_or_default();
-            let id = &asked["id"];
-            let result = match asked["method"].as_str() {
+            let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let id = &request["id"];
+            let result = match request["method"].as_str() {
                 Some("initialize") => json!({
                     "protocolVersion": "2025-11-25",
                     "capabilities": { "tools": {} },
                     "serverInfo": { "name": "long", "version": "1" },
                 }),
                 Some("tools/call") => {
-                    let mebibytes = asked["params"]["arguments"]["mebibytes"].as_u64().unwrap();
-                    let begin = format!(
+                    let mebibytes = request["params"]["arguments"]["mebibytes"]
+                        .as_u64()
+                        .unwrap();
+                    let start = format!(
                         r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":""#
                     );
-                    let pieces = (0..mebibytes).map(|_| Bytes::from(vec![b'x'; 1 << 20]));
-                    let pieces = [Bytes::from(begin)].into_iter().chain(pieces);
-                    let pieces = pieces.chain([Bytes::from(r#""}]}}"#)]);
+                    let chunks = (0..mebibytes).map(|_| Bytes::from(vec![b'x'; 1 << 20]));
+                    let chunks = [Bytes::from(start)].into_iter().chain(chunks);
+                    let chunks = chunks.chain([Bytes::from(r#""}]}}"#)]);
                     let is_stream = uri.path() == "/stream";
-                    let begin = if is_stream { "data: " } else { "" };
+                    let start = if is_stream { "data: " } else { "" };
                     let end = if is_stream { "\n\n" } else { "" };
-                    let pieces = [Bytes::from(begin)].into_iter().chain(pieces);
-                    let pieces = pieces.chain([Bytes::from(end)]);
-                    let pieces = pieces.inspect(move |piece| {
-                        sent.fetch_add(piece.len(), Ordering::Relaxed);
+                    let chunks = [Bytes::from(start)].into_iter().chain(chunks);
+                    let chunks = chunks.chain([Bytes::from(end)]);
+                    let chunks = chunks.inspect(move |chunk| {
+                        sent.fetch_add(chunk.len(), Ordering::Relaxed);
                     });
-                    let kind = match uri.path() {
+                    let content_type = match uri.path() {
                         "/stream" => "text/event-stream",
                         _ => "application/json",
                     };
-                    let kind = [(header::CONTENT_TYPE, kind)];
+                    let content_type = [(header::CONTENT_TYPE, content_type)];
                     if uri.path() == "/counted" {
-                        let whole: Vec<u8> = pieces.flatten().collect();
-                        return (kind, whole).into_response();
+                        let whole: Vec<u8> = chunks.flatten().collect();
+                        return (content_type, whole).into_response();
                     }
-                    let pieces = tokio_stream::iter(pieces.map(Ok::<_, std::io::Error>));
-                    return (kind, Body::from_stream(pieces)).into_response();
+                    let chunks = tokio_stream::iter(chunks.map(Ok::<_, std::io::Error>));
+                    return (content_type, Body::from_stream(chunks)).into_response();
                 }
                 _ => return StatusCode::ACCEPTED.into_response(),
             };
             let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result });
-            let kind = [(header::CONTENT_TYPE, "application/json")];
-            (kind, answer.to_string()).into_response()
+            let content_type = [(header::CONTENT_TYPE, "application/json")];
+            (content_type, answer.to_string()).into_response()
         }
     };
     let url = serve(Router::new().fallback(any(answer))).await;
@@ -296,27 +305,29 @@ async fn long_winded(sent: Arc<AtomicUsize>) -> String {
 }
 
 #[tokio::test]
-async fn an_answer_over_http_is_bounded_however_it_comes() {
-    let world = World::new();
+async fn oversized_http_response_is_rejected() {
+    let fixture = Fixture::new();
     let sent = Arc::new(AtomicUsize::new(0));
-    let url = long_winded(Arc::clone(&sent)).await;
-    for way in ["plain", "counted", "stream"] {
-        let url = format!("{url}/{way}");
-        let server = world.configured(way, &json!({ "url": url }));
-        let short = world.text(&server, "x", json!({ "mebibytes": 15 })).await;
-        assert_eq!(short.len(), 15 << 20, "{way}");
+    let url = serve_long_responses(Arc::clone(&sent)).await;
+    for variant in ["plain", "counted", "stream"] {
+        let url = format!("{url}/{variant}");
+        let server = fixture.configured(variant, &json!({ "url": url }));
+        let short = fixture.text(&server, "x", json!({ "mebibytes": 15 })).await;
+        assert_eq!(short.len(), 15 << 20, "{variant}");
         sent.store(0, Ordering::Relaxed);
-        let long = world.call(&server, "x", json!({ "mebibytes": 100 })).await;
+        let long = fixture
+            .call(&server, "x", json!({ "mebibytes": 100 }))
+            .await;
         let error = long.unwrap_err();
-        assert_eq!(error.code(), "mcp_too_long", "{way}: {error}");
-        assert!(error.hint().unwrap().contains("max_message"), "{way}");
-        // It is not even read: what is on its way is all that was sent.
-        if way != "counted" {
+        assert_eq!(error.code(), "mcp_too_long", "{variant}: {error}");
+        assert!(error.hint().unwrap().contains("max_message"), "{variant}");
+        // The client stops reading, so only part of the response is sent.
+        if variant != "counted" {
             let sent = sent.load(Ordering::Relaxed);
-            assert!(sent < 60 << 20, "{way}: {sent} bytes");
+            assert!(sent < 60 << 20, "{variant}: {sent} bytes");
         }
-        // And the connection is as good as before.
-        let short = world.text(&server, "x", json!({ "mebibytes": 1 })).await;
-        assert_eq!(short.len(), 1 << 20, "{way}");
+        // The connection stays usable.
+        let short = fixture.text(&server, "x", json!({ "mebibytes": 1 })).await;
+        assert_eq!(short.len(), 1 << 20, "{variant}");
     }
 }

@@ -1,4 +1,4 @@
-//! Tools of a server through the executor: verified, pinned, and with results like the rest.
+//! Tools of a server called through the executor: verification, pins, and result mapping.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,17 +16,18 @@ use rye_mcp::client::Pool;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-struct Signed {
-    folder: TempDir,
+/// A project with signed items and an executor.
+struct SignedProject {
+    dir: TempDir,
     key: SigningKey,
     executor: Executor,
 }
 
-impl Signed {
-    /// A project with a server and a tool `mcp/s/TOOL` for each of its tools named.
+impl SignedProject {
+    /// Creates a project with a server and an item `mcp/s/TOOL` for each of `tools`.
     fn new(tools: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let (project, user) = (folder.path().join("project"), folder.path().join("user"));
+        let dir = tempfile::tempdir().unwrap();
+        let (project, user) = (dir.path().join("project"), dir.path().join("user"));
         fs::create_dir_all(project.join(".ai")).unwrap();
         let key = UserKeys::new(&user)
             .generate("Ada", IfExists::Fail)
@@ -35,37 +36,33 @@ impl Signed {
         let pool = Pool::new(&supervisor);
         let roots = Roots {
             user: Some(user.clone()),
-            ..Roots::new(&project, folder.path().join("cache"))
+            ..Roots::new(&project, dir.path().join("cache"))
         };
         let mut executor = Executor::new(roots, supervisor);
         let mcp = McpPrimitive::new(pool, &project, Some(user));
         let primitives = executor.primitives_mut();
         primitives.register(McpPrimitive::ID.parse().unwrap(), Vec::new(), Arc::new(mcp));
-        let signed = Self {
-            folder,
-            key,
-            executor,
-        };
+        let project = Self { dir, key, executor };
         let server = fault_server();
-        signed.write(
+        project.write(
             "mcp/servers/s",
             &json!({"tool_type": "mcp_server", "config": {
-                "command": "python3", "args": [server, "well"],
+                "command": "python3", "args": [server, "healthy"],
                 "env": {"API_TOKEN": {"vault": "S_TOKEN"}},
             }}),
         );
         for tool in tools {
-            signed.tool(tool, &json!({}));
+            project.tool(tool, &json!({}));
         }
-        signed
+        project
     }
 
     fn project(&self) -> PathBuf {
-        self.folder.path().join("project")
+        self.dir.path().join("project")
     }
 
     fn user(&self) -> PathBuf {
-        self.folder.path().join("user")
+        self.dir.path().join("user")
     }
 
     fn secret(&self, value: &str) {
@@ -76,7 +73,7 @@ impl Signed {
             .unwrap();
     }
 
-    /// Writes an item and signs it. JSON is YAML.
+    /// Writes an item as JSON, which is valid YAML, and signs it.
     fn write(&self, id: &str, fields: &Value) {
         let path = self.project().join(format!(".ai/tools/{id}.yaml"));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -93,7 +90,7 @@ impl Signed {
         })
         .unwrap();
         let (PathItem::Items(items), _) = library.items_at_path(path).unwrap() else {
-            panic!("{} is no item", path.display());
+            panic!("{} is not an item", path.display());
         };
         for (_, found) in items {
             library.sign(&found, &self.key, None).unwrap();
@@ -123,32 +120,32 @@ fn code(envelope: &Envelope) -> &str {
 }
 
 #[tokio::test]
-async fn results_are_mapped_and_failures_have_their_codes() {
-    let world = Signed::new(&["structured", "image", "failed", "error", "echo", "secret"]);
-    world.secret("open-sesame");
-    let structured = world
+async fn results_are_mapped_and_failures_have_codes() {
+    let project = SignedProject::new(&["structured", "image", "failed", "error", "echo", "secret"]);
+    project.secret("open-sesame");
+    let structured = project
         .run("structured", json!({"timeout": 1, "server": "x"}))
         .await;
     assert_eq!(structured.status, Status::Success, "{structured:?}");
-    // Parameters are the tool's, whatever they are called.
+    // Parameter names cannot clash with configuration keys.
     assert_eq!(
         structured.data,
         json!({"got": {"timeout": 1, "server": "x"}})
     );
     assert_eq!(structured.metadata["server"], "mcp/servers/s");
-    let image = world.run("image", json!({})).await;
+    let image = project.run("image", json!({})).await;
     assert_eq!(image.data["content"][0]["mimeType"], "image/png");
-    let failed = world.run("failed", json!({})).await;
+    let failed = project.run("failed", json!({})).await;
     assert_eq!(code(&failed), "tool_failed");
-    let error = world.run("error", json!({})).await;
+    let error = project.run("error", json!({})).await;
     assert_eq!(code(&error), "mcp_error");
     assert_eq!(error.metadata["rpc_code"], -32042);
     assert_eq!(error.metadata["rpc_data"], json!({"city": "X"}));
-    let literal = world
+    let literal = project
         .run("echo", json!({"text": "${HOME} {tool_path}"}))
         .await;
     assert_eq!(literal.data, json!({"text": "${HOME} {tool_path}"}));
-    let secret = world.run("secret", json!({})).await;
+    let secret = project.run("secret", json!({})).await;
     let shown = serde_json::to_string(&secret).unwrap();
     assert!(
         shown.contains("the token is [redacted]") && !shown.contains("sesame"),
@@ -157,43 +154,46 @@ async fn results_are_mapped_and_failures_have_their_codes() {
 }
 
 #[tokio::test]
-async fn what_is_missing_or_changed_is_told_and_nothing_runs() {
-    let world = Signed::new(&["echo"]);
-    let unset = world.run("echo", json!({})).await;
+async fn missing_or_changed_items_are_reported_and_nothing_runs() {
+    let project = SignedProject::new(&["echo"]);
+    let unset = project.run("echo", json!({})).await;
     assert_eq!(code(&unset), "mcp_config", "{unset:?}");
     assert!(unset.error.unwrap().message.contains("S_TOKEN"));
-    world.secret("x");
-    let hash = world.run("echo", json!({})).await.metadata["chain_hash"].clone();
-    world.write(
+    project.secret("x");
+    let hash = project.run("echo", json!({})).await.metadata["chain_hash"].clone();
+    project.write(
         "mcp/servers/s",
         &json!({"tool_type": "mcp_server", "config": {"command": "python3", "args": [fault_server()]}}),
     );
-    let other = world.run("echo", json!({})).await;
+    let other = project.run("echo", json!({})).await;
     assert_ne!(
         other.metadata["chain_hash"], hash,
         "the configuration is part of what runs"
     );
-    let file = world.project().join(".ai/tools/mcp/servers/s.yaml");
+    let file = project.project().join(".ai/tools/mcp/servers/s.yaml");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, text.replace("python3", "python4")).unwrap();
-    assert_eq!(code(&world.run("echo", json!({})).await), "content_changed");
+    assert_eq!(
+        code(&project.run("echo", json!({})).await),
+        "content_changed"
+    );
     fs::remove_file(&file).unwrap();
-    let gone = world.run("echo", json!({})).await;
-    assert_eq!(code(&gone), "item_not_found", "{gone:?}");
-    world.tool(
+    let removed = project.run("echo", json!({})).await;
+    assert_eq!(code(&removed), "item_not_found", "{removed:?}");
+    project.tool(
         "drifted",
         &json!({"tool_name": "echo", "pin": "0".repeat(64)}),
     );
     fs::write(&file, text).unwrap();
-    let drifted = world.run("drifted", json!({})).await;
+    let drifted = project.run("drifted", json!({})).await;
     assert_eq!(code(&drifted), "mcp_drift", "{drifted:?}");
 }
 
 #[tokio::test]
-async fn a_long_result_goes_to_the_store() {
-    let world = Signed::new(&["long"]);
-    world.secret("x");
-    let long = world.run("long", json!({"mebibytes": 3})).await;
+async fn long_result_is_stored_in_the_cas() {
+    let project = SignedProject::new(&["long"]);
+    project.secret("x");
+    let long = project.run("long", json!({"mebibytes": 3})).await;
     assert_eq!(long.status, Status::Success, "{:?}", long.error);
     assert_eq!(long.data["truncated"], true);
     assert_eq!(long.data["text"].as_str().unwrap().len(), 1 << 20);
@@ -202,7 +202,7 @@ async fn a_long_result_goes_to_the_store() {
         .unwrap()
         .parse()
         .unwrap();
-    let store = lillux::cas::Cas::open(world.folder.path().join("cache/output")).unwrap();
+    let store = lillux::cas::Cas::open(project.dir.path().join("cache/output")).unwrap();
     let whole: Value = serde_json::from_slice(&store.get(&hash).unwrap()).unwrap();
     assert_eq!(whole["text"].as_str().unwrap().len(), 3 << 20);
 }

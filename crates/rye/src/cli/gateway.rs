@@ -71,7 +71,7 @@ impl ItemGateway {
         Self {
             options: options.clone(),
             bounds: ProjectBounds {
-                project: project.value.clone(),
+                default_project: project.value.clone(),
                 is_fixed: matches!(project.origin, Origin::Option(_) | Origin::Variable(_)),
                 private_dirs: execute::protected(context).private,
             },

@@ -1,12 +1,11 @@
 //! Fills in the forms of MCP servers (elicitation) on the terminal.
 
 use std::io::{self, IsTerminal as _};
-use std::pin::Pin;
 use std::sync::Arc;
 
 use lillux::process::Supervisor;
 use lillux::quote_block;
-use rye_mcp::client::{Elicitation, ElicitationHandler, ElicitationReply, Pool};
+use rye_mcp::client::{Elicitation, ElicitationFuture, ElicitationHandler, ElicitationReply, Pool};
 use serde_json::{Map, Number, Value};
 
 use super::gate_render;
@@ -30,10 +29,7 @@ pub(crate) fn pool(supervisor: &Supervisor, printer: Printer) -> Pool {
 }
 
 impl ElicitationHandler for Terminal {
-    fn elicit(
-        &self,
-        question: Elicitation,
-    ) -> Pin<Box<dyn Future<Output = ElicitationReply> + Send + '_>> {
+    fn elicit(&self, question: Elicitation) -> ElicitationFuture<'_> {
         let printer = self.0;
         Box::pin(async move {
             let reply = tokio::task::spawn_blocking(move || fill_form(printer, &question));

@@ -1,5 +1,4 @@
-//! Servers that are reached over a network: with headers of theirs, or the tokens of whoever
-//! logged in.
+//! Connecting over HTTP, with configured headers or with OAuth tokens from a login.
 
 use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr as _;
@@ -15,34 +14,38 @@ use rmcp::transport::streamable_http_client::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::super::ask::Asks;
-use super::super::connection::{Client, Connection, does_not_know, lifecycle};
+use super::super::connection::{Client, Connection, is_unsupported_revision, lifecycle_mode};
+use super::super::diagnostics::DiagnosticsLog;
+use super::super::elicitation::ElicitationSettings;
 use super::super::error::{ClientError, ClientErrorKind};
-use super::super::http::Http;
-use super::super::login::{self, LoginGrant, LoginRequest, Tokens};
-use super::super::said::Heard;
-use super::{Attempt, Connector, ServerSpec, Values, open, parts, transport_words, words};
+use super::super::http::BoundedHttpClient;
+use super::super::login::{self, LoginGrant, LoginRequest, TokenStore};
+use super::{
+    ConnectError, Connector, ResolvedValues, ServerSpec, connection_parts,
+    describe_transport_error, error_chain, resolve_values,
+};
 
-/// How many redirects are followed, within the same origin.
-const REDIRECTS: usize = 5;
+/// Maximum number of redirects to follow, all within the same origin.
+const MAX_REDIRECTS: usize = 5;
 
 impl Connector {
-    pub(super) async fn http(
+    pub(super) async fn connect_http(
         &self,
         server: &ServerSpec,
-        values: &Values,
-        heard: &Heard,
-        is_modern: bool,
-    ) -> Result<Connection, Attempt> {
-        let failed = |kind| Attempt::Failed(kind);
+        values: &ResolvedValues,
+        log: &DiagnosticsLog,
+        use_discover: bool,
+    ) -> Result<Connection, ConnectError> {
+        let failed = |kind| ConnectError::Failed(kind);
         let http = self.http_client().map_err(failed)?;
         let headers = headers(&values.named).map_err(|why| failed(ClientErrorKind::Config(why)))?;
         let mut config = StreamableHttpClientTransportConfig::with_uri(values.url.as_str());
         config.max_sse_event_size = server.config.max_message;
-        // Who gives a token by hand is not logged in for.
-        let has_own = headers.contains_key(&http::header::AUTHORIZATION);
+        // A configured `Authorization` header replaces the tokens of a login.
+        let has_authorization = headers.contains_key(&http::header::AUTHORIZATION);
         let config = config.custom_headers(headers);
-        let tokens = Tokens::of(server, &values.url, heard.redactor()).filter(|_| !has_own);
+        let tokens = TokenStore::for_server(server, &values.url, log.redactor())
+            .filter(|_| !has_authorization);
         let manager = match &tokens {
             Some(tokens) => tokens.manager().await,
             None => Ok(None),
@@ -50,94 +53,97 @@ impl Connector {
         match manager.map_err(|why| failed(ClientErrorKind::Config(why)))? {
             Some(manager) => {
                 let http = AuthClient::new(http, manager);
-                converse(server, http, config, heard, is_modern, &self.asks).await
+                handshake(server, http, config, log, use_discover, &self.elicitation).await
             }
-            None => converse(server, http, config, heard, is_modern, &self.asks).await,
+            None => handshake(server, http, config, log, use_discover, &self.elicitation).await,
         }
     }
 
-    fn http_client(&self) -> Result<Http, ClientErrorKind> {
+    fn http_client(&self) -> Result<BoundedHttpClient, ClientErrorKind> {
         let http = self.http.get_or_init(http_client).clone();
-        http.map(Http).map_err(ClientErrorKind::Unreachable)
+        http.map(BoundedHttpClient)
+            .map_err(ClientErrorKind::Unreachable)
     }
 
-    /// Lets a person log in to a server, and keeps the tokens.
+    /// Logs the user in to a server and stores the tokens.
     pub(in crate::client) async fn log_in(
         &self,
         server: &ServerSpec,
-        ask: &LoginRequest,
+        request: &LoginRequest,
         show: impl FnOnce(&str) + Send,
     ) -> Result<LoginGrant, ClientError> {
-        let values = open(server)?;
-        let tokens = tokens(server, &values)?;
-        // It sees to the certificates.
+        let values = resolve_values(server)?;
+        let tokens = token_store(server, &values)?;
+        // Installs the crypto provider that the SDK's OAuth client needs.
         self.http_client().map_err(|kind| server.error(kind))?;
-        ask.run(server, &values.url, &values.oauth, &tokens, show)
+        request
+            .run(server, &values.url, &values.oauth, &tokens, show)
             .await
     }
 }
-/// Forgets a server's tokens, and says whether there were any.
+
+/// Deletes the tokens of a server; false if there were none.
 pub(in crate::client) fn log_out(server: &ServerSpec) -> Result<bool, ClientError> {
-    let tokens = tokens(server, &open(server)?)?;
-    let forgotten = tokens.forget();
-    forgotten.map_err(|error| server.error(ClientErrorKind::Config(error.to_string())))
+    let tokens = token_store(server, &resolve_values(server)?)?;
+    let deleted = tokens.delete();
+    deleted.map_err(|error| server.error(ClientErrorKind::Config(error.to_string())))
 }
 
-fn tokens(server: &ServerSpec, values: &Values) -> Result<Tokens, ClientError> {
+fn token_store(server: &ServerSpec, values: &ResolvedValues) -> Result<TokenStore, ClientError> {
     let wrong = |why: &str| server.error(ClientErrorKind::Config(why.to_owned()));
     if values.url.is_empty() {
-        return Err(wrong("nobody logs in to a process of this machine"));
+        return Err(wrong("a server that runs as a local process has no login"));
     }
-    let tokens = Tokens::of(server, &values.url, &values.redactor);
-    tokens.ok_or_else(|| wrong("there is no user space, so there is no vault for tokens"))
+    let tokens = TokenStore::for_server(server, &values.url, &values.redactor);
+    tokens.ok_or_else(|| wrong("no vault for tokens: there is no user space"))
 }
 
-/// Begins the conversation over HTTP.
-async fn converse(
+/// Performs the handshake over HTTP.
+async fn handshake(
     server: &ServerSpec,
     http: impl StreamableHttpClient<Error = reqwest::Error> + Sync,
     config: StreamableHttpClientTransportConfig,
-    heard: &Heard,
-    is_modern: bool,
-    asks: &Asks,
-) -> Result<Connection, Attempt> {
+    log: &DiagnosticsLog,
+    use_discover: bool,
+    elicitation: &ElicitationSettings,
+) -> Result<Connection, ConnectError> {
     let transport = StreamableHttpClientTransport::with_client(http, config);
-    let client = Arc::new(Client::new(&server.id, asks, heard.redactor()));
+    let client = Arc::new(Client::new(&server.id, elicitation, log.redactor()));
     let closing = CancellationToken::new();
     let served = serve_client_with_lifecycle_and_ct(
         Arc::clone(&client),
         transport,
-        lifecycle(is_modern),
-        // The SDK cancels what it is given when it ends for whatever reason.
+        lifecycle_mode(use_discover),
+        // A child token, because the SDK cancels its token whenever it ends.
         closing.child_token(),
     );
     let error = match served.await {
         Ok(running) => {
-            let parts = parts(server, Arc::default(), heard, client, None);
-            return Ok(Connection::keep(running, closing, parts));
+            let parts = connection_parts(server, Arc::default(), log, client, None);
+            return Ok(Connection::spawn(running, closing, parts));
         }
         Err(error) => error,
     };
-    if does_not_know(&error) {
-        return Err(Attempt::OtherRevision);
+    if is_unsupported_revision(&error) {
+        return Err(ConnectError::UnsupportedRevision);
     }
     let kind = match &error {
-        ClientInitializeError::TransportError { error, .. } => login::wanted(error),
+        ClientInitializeError::TransportError { error, .. } => login::login_needed(error),
         _ => None,
     };
     if let Some(kind) = kind {
-        return Err(Attempt::Failed(kind));
+        return Err(ConnectError::Failed(kind));
     }
-    let words = match &error {
-        // Of all that is said, its cause is what helps.
-        ClientInitializeError::TransportError { error, .. } => transport_words(error),
-        error => words(error),
+    let error_chain = match &error {
+        // Only the cause is informative.
+        ClientInitializeError::TransportError { error, .. } => describe_transport_error(error),
+        error => error_chain(error),
     };
-    let words = heard.redactor().redact(&words).into_owned();
-    Err(Attempt::Failed(match error {
+    let error_chain = log.redactor().redact(&error_chain).into_owned();
+    Err(ConnectError::Failed(match error {
         ClientInitializeError::TransportError { .. }
-        | ClientInitializeError::ConnectionClosed(_) => ClientErrorKind::Unreachable(words),
-        _ => ClientErrorKind::Handshake(words),
+        | ClientInitializeError::ConnectionClosed(_) => ClientErrorKind::Unreachable(error_chain),
+        _ => ClientErrorKind::Handshake(error_chain),
     }))
 }
 
@@ -145,9 +151,9 @@ fn headers(named: &BTreeMap<String, String>) -> Result<HashMap<HeaderName, Heade
     let mut headers = HashMap::new();
     for (name, value) in named {
         let header = HeaderName::from_str(name)
-            .map_err(|_| format!("`headers`: {name:?} is no name of a header"))?;
+            .map_err(|_| format!("`headers`: invalid header name {name:?}"))?;
         let mut value = HeaderValue::from_str(value)
-            .map_err(|_| format!("`headers.{name}` holds what a header cannot"))?;
+            .map_err(|_| format!("`headers.{name}`: invalid header value"))?;
         value.set_sensitive(true);
         headers.insert(header, value);
     }
@@ -155,13 +161,13 @@ fn headers(named: &BTreeMap<String, String>) -> Result<HashMap<HeaderName, Heade
 }
 
 fn http_client() -> Result<reqwest::Client, String> {
-    // Another part of the program may have installed it already.
+    // Fails if another part of the program has installed a provider, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // Headers may hold secrets, which are nobody's but this server's.
+    // Headers may hold secrets, so they must not be sent to another origin.
     let same_origin = Policy::custom(|attempt| {
         let first = attempt.previous().first().map(reqwest::Url::origin);
-        if attempt.previous().len() > REDIRECTS {
-            attempt.error("it was sent on too often")
+        if attempt.previous().len() > MAX_REDIRECTS {
+            attempt.error("too many redirects")
         } else if first == Some(attempt.url().origin()) {
             attempt.follow()
         } else {
@@ -174,5 +180,5 @@ fn http_client() -> Result<reqwest::Client, String> {
         .user_agent(concat!("rye/", env!("CARGO_PKG_VERSION")));
     builder
         .build()
-        .map_err(|error| format!("no HTTP client can be made: {}", words(&error)))
+        .map_err(|error| format!("cannot create an HTTP client: {}", error_chain(&error)))
 }

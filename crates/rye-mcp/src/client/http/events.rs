@@ -1,4 +1,4 @@
-//! A stream of events, none of them longer than a message may be.
+//! Server-sent events with a limited size per event.
 
 use std::fmt;
 use std::pin::Pin;
@@ -10,20 +10,24 @@ use rmcp::model::RequestId;
 use sse_stream::{Error, Sse, SseStream};
 use tokio_stream::StreamExt as _;
 
-use super::too_long;
+use super::too_long_error;
 
-/// What the SDK reads.
-pub(super) type Stream =
+/// Event stream type of the SDK.
+pub(super) type EventStream =
     Pin<Box<dyn tokio_stream::Stream<Item = Result<Sse, Error>> + Send + 'static>>;
 
-/// The events of an answer. One that is too long ends them, and is told as the answer to
-/// the request.
-pub(super) fn bounded(response: Response, limit: usize, request: Option<RequestId>) -> Stream {
-    let mut length = Length::default();
+/// The events of a response. An event that exceeds the limit ends the stream, with an error as
+/// the answer to the request.
+pub(super) fn bounded_events(
+    response: Response,
+    limit: usize,
+    request: Option<RequestId>,
+) -> EventStream {
+    let mut length = EventLength::default();
     let bytes = response.bytes_stream().map(move |chunk| {
-        let chunk: Bytes = chunk.map_err(Broken::Off)?;
-        if length.longest_with(&chunk) > limit {
-            return Err(Broken::TooLong);
+        let chunk: Bytes = chunk.map_err(BodyError::Transport)?;
+        if length.add(&chunk) > limit {
+            return Err(BodyError::TooLong);
         }
         Ok(chunk)
     });
@@ -34,7 +38,7 @@ pub(super) fn bounded(response: Response, limit: usize, request: Option<RequestI
 }
 
 struct Events<S> {
-    /// None once they have ended.
+    /// `None` once the stream has ended.
     events: Option<Pin<Box<S>>>,
     request: Option<RequestId>,
 }
@@ -53,9 +57,9 @@ where
         match &event {
             Some(Err(Error::Body(error))) if is_too_long(&**error) => {
                 self.events = None;
-                let told = self.request.take().map(too_long);
-                let told = told.and_then(|told| serde_json::to_string(&told).ok());
-                Poll::Ready(told.map(|told| Ok(Sse::default().data(told))))
+                let error = self.request.take().map(too_long_error);
+                let error = error.and_then(|error| serde_json::to_string(&error).ok());
+                Poll::Ready(error.map(|error| Ok(Sse::default().data(error))))
             }
             Some(_) => Poll::Ready(event),
             None => {
@@ -66,47 +70,47 @@ where
     }
 }
 
-/// Why no more bytes come.
+/// Why the body of a response ended early.
 #[derive(Debug)]
-enum Broken {
-    Off(reqwest::Error),
+enum BodyError {
+    Transport(reqwest::Error),
     TooLong,
 }
 
-impl std::error::Error for Broken {
+impl std::error::Error for BodyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Off(error) => Some(error),
+            Self::Transport(error) => Some(error),
             Self::TooLong => None,
         }
     }
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Off(error) => error.fmt(f),
-            Self::TooLong => f.write_str("an event is too long"),
+            Self::Transport(error) => error.fmt(f),
+            Self::TooLong => f.write_str("an event exceeds the size limit"),
         }
     }
 }
 
 fn is_too_long(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    matches!(error.downcast_ref(), Some(Broken::TooLong))
+    matches!(error.downcast_ref(), Some(BodyError::TooLong))
 }
 
-/// How long the event is that is being read.
+/// Length of the event that is being read.
 #[derive(Debug, Default)]
-struct Length {
+struct EventLength {
     event: usize,
     line: usize,
     is_comment: bool,
     after_cr: bool,
 }
 
-impl Length {
-    /// The greatest length that it has had once these bytes are read.
-    fn longest_with(&mut self, bytes: &[u8]) -> usize {
+impl EventLength {
+    /// Adds bytes and returns the greatest length of an event in them.
+    fn add(&mut self, bytes: &[u8]) -> usize {
         let mut longest = 0;
         for byte in bytes {
             let is_second = std::mem::take(&mut self.after_cr) && *byte == b'\n';
@@ -128,7 +132,7 @@ impl Length {
         longest
     }
 
-    /// An empty line ends the event; a comment is no part of it.
+    /// An empty line ends the event; comments do not count.
     fn end_line(&mut self) {
         if self.line == 0 {
             self.event = 0;
@@ -143,16 +147,16 @@ impl Length {
 mod tests {
     use super::*;
 
-    /// The greatest length, read in pieces of any size.
-    fn longest(text: &str, piece: usize) -> usize {
-        let mut length = Length::default();
-        let pieces = text.as_bytes().chunks(piece);
-        let all = pieces.map(|piece| length.longest_with(piece));
+    /// The greatest length if the text arrives in chunks of this size.
+    fn longest(text: &str, chunk: usize) -> usize {
+        let mut length = EventLength::default();
+        let chunks = text.as_bytes().chunks(chunk);
+        let all = chunks.map(|chunk| length.add(chunk));
         all.max().unwrap_or_default()
     }
 
     #[test]
-    fn an_event_is_as_long_as_its_lines_and_comments_do_not_count() {
+    fn event_length_is_the_sum_of_its_lines_without_comments() {
         let cases = [
             ("data: ab\n\ndata: c\n\n", 8),
             ("data: ab\ndata: c\n\n", 16),
@@ -162,8 +166,8 @@ mod tests {
             ("data: a\n: a long comment line\ndata: b\n\n", 29),
         ];
         for (text, expected) in cases {
-            for piece in 1..text.len() {
-                assert_eq!(longest(text, piece), expected, "{text:?} by {piece}");
+            for chunk in 1..text.len() {
+                assert_eq!(longest(text, chunk), expected, "{text:?} by {chunk}");
             }
         }
     }

@@ -1,65 +1,73 @@
-//! Where a browser brings the code: an address of this machine, for as long as it takes.
+//! Local HTTP server that receives the OAuth redirect of the browser.
 
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The path of the address.
+/// Path of the redirect URI.
 const PATH: &str = "/callback";
-/// The longest request.
-const LONGEST: usize = 16 * 1024;
-/// How long one may take to come.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum size of a request head, in bytes.
+const MAX_HEAD: usize = 16 * 1024;
+/// How long a request may take to arrive.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-const THANKS: &str = "You are logged in. This page can be closed.\n";
-const REFUSED: &str = "You are not logged in. The terminal says why.\n";
+const SUCCESS_PAGE: &str = "You are logged in. You can close this page.\n";
+const REFUSED_PAGE: &str = "You are not logged in. The terminal shows the reason.\n";
 
+/// Listens on the loopback interface for the redirect.
 pub(super) struct Loopback {
     listener: TcpListener,
-    address: String,
+    redirect_uri: String,
 }
 
 impl Loopback {
-    /// Listens on a port, or on any if it is 0.
+    /// Listens on a port; 0 means any free port.
     pub(super) async fn open(port: u16) -> Result<Self, String> {
-        let opened = async {
+        let bound = async {
             let listener = TcpListener::bind(("127.0.0.1", port)).await?;
-            let address = format!("http://{}{PATH}", listener.local_addr()?);
-            Ok::<_, std::io::Error>(Self { listener, address })
+            let redirect_uri = format!("http://{}{PATH}", listener.local_addr()?);
+            Ok::<_, std::io::Error>(Self {
+                listener,
+                redirect_uri,
+            })
         };
-        let opened = opened.await;
-        opened.map_err(|error| format!("cannot listen for the browser: {error}"))
+        let bound = bound.await;
+        bound.map_err(|error| format!("cannot listen for the browser: {error}"))
     }
 
-    pub(super) fn address(&self) -> &str {
-        &self.address
+    pub(super) fn redirect_uri(&self) -> &str {
+        &self.redirect_uri
     }
 
-    /// Waits for the browser, and gives the whole address that it came with.
-    pub(super) async fn called(&self) -> Result<String, String> {
+    /// Waits for the browser and returns the redirect URL with its query.
+    pub(super) async fn wait_for_redirect(&self) -> Result<String, String> {
         loop {
             let accepted = self.listener.accept().await;
             let (mut stream, _) = accepted.map_err(|error| error.to_string())?;
             let Some(query) = query(&mut stream).await else {
                 continue;
             };
-            let refusal = query
+            let refused = query
                 .split('&')
                 .find_map(|pair| pair.strip_prefix("error="));
-            let words = if refusal.is_none() { THANKS } else { REFUSED };
-            answer(&mut stream, "200 OK", words).await;
-            return match refusal {
-                None => Ok(format!("{}?{query}", self.address)),
-                Some(why) => Err(format!("the login was refused: {}", plain(why))),
+            let body = if refused.is_none() {
+                SUCCESS_PAGE
+            } else {
+                REFUSED_PAGE
+            };
+            respond(&mut stream, "200 OK", body).await;
+            return match refused {
+                None => Ok(format!("{}?{query}", self.redirect_uri)),
+                Some(why) => Err(format!("the login was refused: {}", sanitize(why))),
             };
         }
     }
 }
 
-/// What a request for the path asks with; any other request is turned away.
+/// Query of a request for the redirect path. Answers other requests with 404.
 async fn query(stream: &mut TcpStream) -> Option<String> {
-    let head = tokio::time::timeout(PATIENCE, head(stream)).await;
+    let head = tokio::time::timeout(REQUEST_TIMEOUT, head(stream)).await;
     let head = head.ok()??;
     let line = head.lines().next().unwrap_or_default();
     let target = line.strip_prefix("GET ")?.split(' ').next()?;
@@ -67,7 +75,7 @@ async fn query(stream: &mut TcpStream) -> Option<String> {
         .strip_prefix(PATH)
         .and_then(|it| it.strip_prefix('?'))
     else {
-        answer(stream, "404 Not Found", "There is nothing here.\n").await;
+        respond(stream, "404 Not Found", "Not found.\n").await;
         return None;
     };
     Some(query.to_owned())
@@ -76,33 +84,33 @@ async fn query(stream: &mut TcpStream) -> Option<String> {
 async fn head(stream: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        let mut piece = [0; 1024];
-        let count = stream.read(&mut piece).await.ok()?;
-        if count == 0 || head.len() + count > LONGEST {
+        let mut chunk = [0; 1024];
+        let count = stream.read(&mut chunk).await.ok()?;
+        if count == 0 || head.len() + count > MAX_HEAD {
             return None;
         }
-        head.extend_from_slice(&piece[..count]);
+        head.extend_from_slice(&chunk[..count]);
     }
     String::from_utf8(head).ok()
 }
 
-/// A browser that is gone has to be told nothing.
-async fn answer(stream: &mut TcpStream, status: &str, words: &str) {
+/// Sends a response; errors are ignored because the browser may be gone.
+async fn respond(stream: &mut TcpStream, status: &str, body: &str) {
     let text = format!(
         "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n{words}",
-        words.len()
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
     );
     let _ = stream.write_all(text.as_bytes()).await;
     let _ = stream.shutdown().await;
 }
 
-/// A word that came with an address, without what a terminal would take for a command.
-fn plain(word: &str) -> String {
-    let good = |c: &char| c.is_ascii_alphanumeric() || "_-. ".contains(*c);
+/// Removes characters of a query value that could steer a terminal.
+fn sanitize(word: &str) -> String {
+    let is_allowed = |c: &char| c.is_ascii_alphanumeric() || "_-. ".contains(*c);
     word.replace('+', " ")
         .chars()
-        .filter(good)
+        .filter(is_allowed)
         .take(200)
         .collect()
 }
@@ -111,8 +119,8 @@ fn plain(word: &str) -> String {
 mod tests {
     use super::*;
 
-    async fn ask(address: &str, target: &str) -> String {
-        let host = address.strip_prefix("http://").unwrap();
+    async fn get(redirect_uri: &str, target: &str) -> String {
+        let host = redirect_uri.strip_prefix("http://").unwrap();
         let host = host.split('/').next().unwrap();
         let mut stream = TcpStream::connect(host).await.unwrap();
         let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
@@ -123,26 +131,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_the_path_that_was_given_is_taken() {
+    async fn only_the_redirect_path_is_accepted() {
         let loopback = Loopback::open(0).await.unwrap();
-        let address = loopback.address().to_owned();
-        let asking = async {
-            assert!(ask(&address, "/favicon.ico").await.contains("404"));
-            assert!(ask(&address, "/callback").await.contains("404"));
-            ask(&address, "/callback?code=a&state=b").await
+        let redirect_uri = loopback.redirect_uri().to_owned();
+        let request = async {
+            assert!(get(&redirect_uri, "/favicon.ico").await.contains("404"));
+            assert!(get(&redirect_uri, "/callback").await.contains("404"));
+            get(&redirect_uri, "/callback?code=a&state=b").await
         };
-        let (called, answer) = tokio::join!(loopback.called(), asking);
-        assert_eq!(called.unwrap(), format!("{address}?code=a&state=b"));
+        let (redirect, answer) = tokio::join!(loopback.wait_for_redirect(), request);
+        assert_eq!(redirect.unwrap(), format!("{redirect_uri}?code=a&state=b"));
         assert!(answer.contains("You are logged in."), "{answer}");
     }
 
     #[tokio::test]
-    async fn a_refusal_is_told() {
+    async fn refused_login_is_an_error() {
         let loopback = Loopback::open(0).await.unwrap();
-        let address = loopback.address().to_owned();
-        let asking = ask(&address, "/callback?error=access_denied%1b[2J&state=b");
-        let (called, answer) = tokio::join!(loopback.called(), asking);
-        let error = called.unwrap_err();
+        let redirect_uri = loopback.redirect_uri().to_owned();
+        let request = get(&redirect_uri, "/callback?error=access_denied%1b[2J&state=b");
+        let (redirect, answer) = tokio::join!(loopback.wait_for_redirect(), request);
+        let error = redirect.unwrap_err();
         assert_eq!(error, "the login was refused: access_denied1b2J");
         assert!(answer.contains("You are not logged in."), "{answer}");
     }

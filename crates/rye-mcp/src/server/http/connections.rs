@@ -29,8 +29,8 @@ use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// The most connections that are open at once, where the process may open enough files.
-const MOST: usize = 1024;
+/// Upper bound for the number of open connections.
+const MAX_CONNECTIONS: usize = 1024;
 
 /// Pause after a failed `accept`, for example because the process has too many open files.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
@@ -38,20 +38,19 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// Bounds on what clients may hold open.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Connections that are open at once.
+    /// Maximum number of open connections.
     pub(super) connections: usize,
-    /// How long a client may take to send the head of a request or the next part of its body,
-    /// and how long a connection stays open between requests.
+    /// Limit for the head of a request, for each part of its body, and for an idle connection.
     pub(super) read_timeout: Duration,
 }
 
 impl Limits {
-    /// Half of the files that the process may open; tools need the rest.
+    /// Limits the connections to half of the file descriptors; tools need the rest.
     pub(super) fn with_timeout(read_timeout: Duration) -> Self {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let half = usize::try_from(files / 2).unwrap_or(usize::MAX);
         Self {
-            connections: half.clamp(8, MOST),
+            connections: half.clamp(8, MAX_CONNECTIONS),
             read_timeout,
         }
     }
@@ -80,14 +79,14 @@ pub(super) async fn serve(
             tokio::time::sleep(ACCEPT_RETRY).await;
             continue;
         };
-        // Without it a small answer waits for an acknowledgement, some 40 ms.
+        // Otherwise a small response waits about 40 ms for an acknowledgement.
         let _ = stream.set_nodelay(true);
-        let (entry, service) = (Entry::new(&connections), service.clone());
+        let (registration, service) = (Registration::new(&connections), service.clone());
         let stop = stop.clone();
         tasks.spawn(async move {
-            let connection = Arc::clone(&entry.connection);
+            let connection = Arc::clone(&registration.connection);
             handle(stream, address, service, connection, limits, stop).await;
-            drop(entry);
+            drop(registration);
         });
     }
     drop(listener);
@@ -108,14 +107,14 @@ async fn handle(
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(address));
         let request = request.map(|body| ReceivedBody::new(body, &connection, limits));
-        let answer = service.call(request.map(Body::new));
-        let waits = WaitsAgain(Arc::clone(&connection));
+        let response = service.call(request.map(Body::new));
+        let mark_waiting = MarkWaiting(Arc::clone(&connection));
         async move {
-            let answer = answer.await?;
-            Ok::<Response, std::convert::Infallible>(answer.map(|body| {
+            let response = response.await?;
+            Ok::<Response, std::convert::Infallible>(response.map(|body| {
                 Body::new(SentBody {
                     body,
-                    _waits: waits,
+                    _mark_waiting: mark_waiting,
                 })
             }))
         }
@@ -126,7 +125,7 @@ async fn handle(
             .header_read_timeout(limits.read_timeout)
             .serve_connection(TokioIo::new(stream), service)
     );
-    // A connection that fails concerns its own client only.
+    // Errors of one connection are ignored; they only affect its client.
     tokio::select! {
         _ = served.as_mut() => return,
         () = closed.cancelled() => return,
@@ -142,7 +141,7 @@ async fn handle(
 struct Connections {
     limit: usize,
     open: Mutex<OpenConnections>,
-    /// A connection was closed, or waits.
+    /// Notified when a connection closes or begins to wait.
     changed: Notify,
 }
 
@@ -180,14 +179,14 @@ impl Connections {
     /// Closes the connection that has waited longest; false if none waits.
     fn close_longest_waiting(&self) -> bool {
         let mut open = self.open();
-        let waiting = open.all.iter().filter_map(|(number, connection)| {
+        let waiting = open.all.iter().filter_map(|(id, connection)| {
             let since = (*connection.waiting_since())?;
-            Some((since, *number))
+            Some((since, *id))
         });
-        let Some((_, number)) = waiting.min() else {
+        let Some((_, id)) = waiting.min() else {
             return false;
         };
-        if let Some(connection) = open.all.remove(&number) {
+        if let Some(connection) = open.all.remove(&id) {
             connection.closed.cancel();
         }
         true
@@ -197,7 +196,7 @@ impl Connections {
 /// One connection.
 struct Connection {
     connections: Arc<Connections>,
-    /// Since when the client owes something; none while a request is being served.
+    /// Since when the connection waits for its client; `None` while a request is served.
     waiting_since: Mutex<Option<Instant>>,
     closed: CancellationToken,
 }
@@ -209,14 +208,14 @@ impl Connection {
     }
 }
 
-/// A connection's entry among all, removed when dropped.
-struct Entry {
+/// Registration of a connection, removed when dropped.
+struct Registration {
     connections: Arc<Connections>,
-    number: u64,
+    id: u64,
     connection: Arc<Connection>,
 }
 
-impl Entry {
+impl Registration {
     fn new(connections: &Arc<Connections>) -> Self {
         let connection = Arc::new(Connection {
             connections: Arc::clone(connections),
@@ -224,21 +223,21 @@ impl Entry {
             closed: CancellationToken::new(),
         });
         let mut open = connections.open();
-        let number = open.next;
+        let id = open.next;
         open.next += 1;
-        open.all.insert(number, Arc::clone(&connection));
+        open.all.insert(id, Arc::clone(&connection));
         drop(open);
         Self {
             connections: Arc::clone(connections),
-            number,
+            id,
             connection,
         }
     }
 }
 
-impl Drop for Entry {
+impl Drop for Registration {
     fn drop(&mut self) {
-        self.connections.open().all.remove(&self.number);
+        self.connections.open().all.remove(&self.id);
         self.connections.changed.notify_one();
     }
 }
@@ -303,20 +302,20 @@ impl HttpBody for ReceivedBody {
     }
 }
 
-/// Marks a connection as waiting when its answer was sent.
-struct WaitsAgain(Arc<Connection>);
+/// Marks a connection as waiting when its response was sent.
+struct MarkWaiting(Arc<Connection>);
 
-impl Drop for WaitsAgain {
+impl Drop for MarkWaiting {
     fn drop(&mut self) {
         *self.0.waiting_since() = Some(Instant::now());
         self.0.connections.changed.notify_one();
     }
 }
 
-/// The body of an answer.
+/// Body of a response.
 struct SentBody {
     body: Body,
-    _waits: WaitsAgain,
+    _mark_waiting: MarkWaiting,
 }
 
 impl HttpBody for SentBody {
@@ -380,9 +379,9 @@ mod tests {
         String::from_utf8(text).unwrap()
     }
 
-    const HALF_HEAD: &str = "POST / HTTP/1.1\r\nHost: x\r\n";
-    const HALF_BODY: &str = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf";
-    const WHOLE: &str =
+    const PARTIAL_HEAD: &str = "POST / HTTP/1.1\r\nHost: x\r\n";
+    const PARTIAL_BODY: &str = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhalf";
+    const COMPLETE: &str =
         "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 5\r\n\r\nwhole";
 
     #[tokio::test]
@@ -392,12 +391,12 @@ mod tests {
             read_timeout: Duration::from_millis(100),
         })
         .await;
-        for request in ["", HALF_HEAD, HALF_BODY] {
-            let answer = received(send(&server, request).await).await;
-            assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
+        for request in ["", PARTIAL_HEAD, PARTIAL_BODY] {
+            let response = received(send(&server, request).await).await;
+            assert!(!response.starts_with("HTTP/1.1 200"), "{response}");
         }
-        let answer = received(send(&server, WHOLE).await).await;
-        assert!(answer.ends_with("whole"), "{answer}");
+        let response = received(send(&server, COMPLETE).await).await;
+        assert!(response.ends_with("whole"), "{response}");
     }
 
     #[tokio::test]
@@ -407,18 +406,18 @@ mod tests {
             read_timeout: Duration::from_hours(1),
         })
         .await;
-        let mut half = Vec::new();
-        for number in 0..40 {
-            let request = if number % 2 == 0 {
-                HALF_HEAD
+        let mut partial = Vec::new();
+        for id in 0..40 {
+            let request = if id % 2 == 0 {
+                PARTIAL_HEAD
             } else {
-                HALF_BODY
+                PARTIAL_BODY
             };
-            half.push(send(&server, request).await);
+            partial.push(send(&server, request).await);
         }
-        let answer = received(send(&server, WHOLE).await).await;
-        assert!(answer.ends_with("whole"), "{answer}");
-        // The oldest had to go.
-        received(half.swap_remove(0)).await;
+        let response = received(send(&server, COMPLETE).await).await;
+        assert!(response.ends_with("whole"), "{response}");
+        // The oldest connection was closed.
+        received(partial.swap_remove(0)).await;
     }
 }

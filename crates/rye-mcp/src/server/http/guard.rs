@@ -1,4 +1,4 @@
-//! Who may call over HTTP.
+//! Bearer authentication and rate limiting of HTTP requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,46 +10,47 @@ use axum::response::{IntoResponse as _, Response};
 use lillux::Hash;
 
 use super::Options;
-use super::answers::Answers;
-use super::rate::Rate;
+use super::rate_limit::RateLimiter;
+use super::responses::ResponseTracker;
 
-/// BearerTokens, of which only the hashes are kept: to compare them tells nothing about them.
+/// Accepted bearer tokens, stored as hashes so that comparing them leaks no timing information.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BearerTokens(Vec<Hash>);
 
 impl BearerTokens {
-    /// The tokens of a text, one a line; empty lines and what begins with `#` do not count.
+    /// Parses one token per line. Ignores blank lines and lines that start with `#`.
     pub fn parse(text: &str) -> Self {
         let lines = text.lines().map(str::trim);
         let tokens = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
         Self(tokens.map(Hash::digest).collect())
     }
 
-    /// Whether there are none, so that anybody may call.
+    /// Whether there are no tokens, so that requests need none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    fn has(&self, token: &str) -> bool {
+    fn contains(&self, token: &str) -> bool {
         self.0.contains(&Hash::digest(token))
     }
 }
 
+/// Checks requests before they reach the MCP service.
 #[derive(Clone)]
 pub(super) struct Guard {
     tokens: Arc<BearerTokens>,
-    rate: Option<Arc<Rate>>,
+    rate: Option<Arc<RateLimiter>>,
 }
 
 impl Guard {
     pub(super) fn new(options: &Options) -> Self {
         Self {
             tokens: Arc::new(options.tokens.clone()),
-            rate: options.rate.map(|rate| Arc::new(Rate::new(rate))),
+            rate: options.rate.map(|rate| Arc::new(RateLimiter::new(rate))),
         }
     }
 
-    fn lets_in(&self, request: &Request) -> bool {
+    fn is_authorized(&self, request: &Request) -> bool {
         if self.tokens.is_empty() {
             return true;
         }
@@ -57,37 +58,37 @@ impl Guard {
         let value = value.and_then(|value| value.to_str().ok());
         let parts = value.and_then(|value| value.split_once(' '));
         parts.is_some_and(|(scheme, token)| {
-            scheme.eq_ignore_ascii_case("bearer") && self.tokens.has(token.trim())
+            scheme.eq_ignore_ascii_case("bearer") && self.tokens.contains(token.trim())
         })
     }
 }
 
-/// Lets a request in, or says why not, and follows its answer. One layer for both: each
-/// that a request passes costs it some microseconds.
+/// Middleware that checks a request and tracks its response. One layer does both, because each
+/// layer costs some microseconds per request.
 pub(super) async fn check(
-    State((guard, answers)): State<(Guard, Answers)>,
+    State((guard, responses)): State<(Guard, ResponseTracker)>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
     request: Request,
     next: Next,
 ) -> Response {
-    // Guesses at tokens count, too.
-    if let Some(wait) = guard.rate.as_ref().and_then(|rate| rate.take(from.ip())) {
+    // Checked first, so that it also limits guessing of tokens.
+    if let Some(wait) = guard.rate.as_ref().and_then(|rate| rate.check(from.ip())) {
         let seconds = wait.as_secs().max(1);
         let mut response = (StatusCode::TOO_MANY_REQUESTS, "too many requests\n").into_response();
         let headers = response.headers_mut();
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         return response;
     }
-    if guard.lets_in(&request) {
-        let is_end = request.method() == Method::DELETE;
-        let mut response = answers.follow(request, next).await;
-        // A session is ended at once. That it was only accepted, clients complain about.
-        if is_end && response.status() == StatusCode::ACCEPTED {
+    if guard.is_authorized(&request) {
+        let is_delete = request.method() == Method::DELETE;
+        let mut response = responses.track(request, next).await;
+        // The session has ended, but the SDK answers 202, about which some clients complain.
+        if is_delete && response.status() == StatusCode::ACCEPTED {
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
         return response;
     }
-    let message = "a bearer token is needed; `rye mcp serve --help` says where it is from\n";
+    let message = "bearer token required; see `rye mcp serve --help`\n";
     let mut response = (StatusCode::UNAUTHORIZED, message).into_response();
     let headers = response.headers_mut();
     headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -99,10 +100,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_are_lines_without_comments() {
+    fn tokens_are_parsed_from_lines_without_comments() {
         let tokens = BearerTokens::parse("# of the team\n  abc  \n\nxyz\n");
-        assert!(tokens.has("abc") && tokens.has("xyz"));
-        assert!(!tokens.has("") && !tokens.has("# of the team"));
+        assert!(tokens.contains("abc") && tokens.contains("xyz"));
+        assert!(!tokens.contains("") && !tokens.contains("# of the team"));
         assert!(BearerTokens::parse("\n#\n").is_empty());
     }
 }

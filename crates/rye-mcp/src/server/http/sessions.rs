@@ -1,11 +1,11 @@
-//! Sessions, in which a message goes straight from who has it to who waits for it.
+//! HTTP sessions that deliver messages directly to the event stream of a request.
 //!
-//! The SDK's own sessions have a task each, through which every message passes three times;
-//! here it is put where its listener finds it. And they forget an answer once it is given,
-//! whether or not somebody was there to take it; here it is kept for a while, for whoever
-//! was cut off and comes back.
+//! The SDK's session manager runs a task per session, which every message passes three times,
+//! and drops a response once it is sent, even if the client was disconnected. This one writes
+//! messages to the stream directly and keeps finished streams for a while, so that a client can
+//! resume them.
 
-mod line;
+mod event_stream;
 mod session;
 
 use std::collections::{HashMap, VecDeque};
@@ -19,75 +19,80 @@ use rmcp::transport::streamable_http_server::session::{
 };
 use tokio_stream::{Stream, StreamExt as _};
 
-use line::{Line, Listener};
-use session::{End, Session};
+use event_stream::{EventStream, Subscriber};
+use session::{Session, SessionTransport};
 
-/// How long an answer is kept, and how many are.
-const KEPT_FOR: Duration = Duration::from_mins(1);
-const KEPT: usize = 32;
+/// How long a finished stream can be resumed.
+const RETENTION: Duration = Duration::from_mins(1);
+/// Maximum number of finished streams to keep.
+const MAX_FINISHED: usize = 32;
 
-/// How long the head of an answer waits for what it says, so that a short call has both in
-/// one piece: every further piece costs the machine more than the call itself.
-const TOGETHER: Duration = Duration::from_millis(2);
+/// How long to delay the head of a response, so that a short call sends head and body in one
+/// packet: a second packet costs more than the call itself.
+const COALESCE_DELAY: Duration = Duration::from_millis(2);
 
-/// Why a message of a client went nowhere.
+/// Errors of the session manager.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionError {
-    #[error("there is no session `{0}`")]
+    #[error("unknown session `{0}`")]
     Unknown(SessionId),
     #[error("the session has ended")]
     Ended,
-    #[error("`{0}` is not the last event of a stream that is still there")]
-    Event(String),
+    #[error("event `{0}` belongs to no stream that can be resumed")]
+    UnknownEvent(String),
 }
 
-/// All sessions, and the last answers that were given in them.
+/// All sessions and their recently finished streams.
 #[derive(Default)]
 pub(super) struct Sessions {
     sessions: RwLock<HashMap<SessionId, Arc<Session>>>,
-    given: Arc<Given>,
+    finished: Arc<FinishedStreams>,
 }
 
-/// Streams that have ended with their answers.
+/// Streams that have ended with a response.
 #[derive(Default)]
-struct Given(Mutex<VecDeque<Ended>>);
+struct FinishedStreams(Mutex<VecDeque<FinishedStream>>);
 
-struct Ended {
+struct FinishedStream {
     at: Instant,
     session: SessionId,
-    line: Arc<Line>,
+    stream: Arc<EventStream>,
 }
 
-impl Given {
-    fn keep(&self, session: SessionId, line: Arc<Line>) {
-        let given = self.0.lock();
-        let mut given = given.unwrap_or_else(PoisonError::into_inner);
-        let is_old = |ended: &Ended| ended.at.elapsed() > KEPT_FOR;
-        while given.len() >= KEPT || given.front().is_some_and(is_old) {
-            given.pop_front();
+impl FinishedStreams {
+    fn add(&self, session: SessionId, stream: Arc<EventStream>) {
+        let finished = self.0.lock();
+        let mut finished = finished.unwrap_or_else(PoisonError::into_inner);
+        let is_expired = |ended: &FinishedStream| ended.at.elapsed() > RETENTION;
+        while finished.len() >= MAX_FINISHED || finished.front().is_some_and(is_expired) {
+            finished.pop_front();
         }
         let at = Instant::now();
-        given.push_back(Ended { at, session, line });
+        finished.push_back(FinishedStream {
+            at,
+            session,
+            stream,
+        });
     }
 
-    fn find(&self, session: &SessionId, number: u64) -> Option<Arc<Line>> {
-        let given = self.0.lock();
-        let given = given.unwrap_or_else(PoisonError::into_inner);
-        let is_it = |ended: &&Ended| {
-            ended.line.number() == Some(number)
+    fn find(&self, session: &SessionId, number: u64) -> Option<Arc<EventStream>> {
+        let finished = self.0.lock();
+        let finished = finished.unwrap_or_else(PoisonError::into_inner);
+        let matches = |ended: &&FinishedStream| {
+            ended.stream.number() == Some(number)
                 && ended.session == *session
-                && ended.at.elapsed() <= KEPT_FOR
+                && ended.at.elapsed() <= RETENTION
         };
-        given
+        finished
             .iter()
-            .find(is_it)
-            .map(|ended| Arc::clone(&ended.line))
+            .find(matches)
+            .map(|ended| Arc::clone(&ended.stream))
     }
 
-    fn forget(&self, session: &SessionId) {
-        let given = self.0.lock();
-        let mut given = given.unwrap_or_else(PoisonError::into_inner);
-        given.retain(|ended| ended.session != *session);
+    fn remove_session(&self, session: &SessionId) {
+        let finished = self.0.lock();
+        let mut finished = finished.unwrap_or_else(PoisonError::into_inner);
+        finished.retain(|ended| ended.session != *session);
     }
 }
 
@@ -100,8 +105,8 @@ impl Sessions {
     }
 }
 
-/// Where an event is, by its id: `INDEX/STREAM`, or `INDEX` on what all listen to.
-fn place(id: &str) -> Option<(u64, Option<u64>)> {
+/// Parses an event id: `INDEX/STREAM`, or `INDEX` for the standalone stream.
+fn parse_event_id(id: &str) -> Option<(u64, Option<u64>)> {
     match id.split_once('/') {
         Some((index, stream)) => Some((index.parse().ok()?, Some(stream.parse().ok()?))),
         None => Some((id.parse().ok()?, None)),
@@ -110,15 +115,15 @@ fn place(id: &str) -> Option<(u64, Option<u64>)> {
 
 impl SessionManager for Sessions {
     type Error = SessionError;
-    type Transport = End;
+    type Transport = SessionTransport;
 
-    async fn create_session(&self) -> Result<(SessionId, End), SessionError> {
+    async fn create_session(&self) -> Result<(SessionId, SessionTransport), SessionError> {
         let id = session_id();
-        let (session, end) = Session::new(id.clone(), Arc::clone(&self.given));
+        let (session, transport) = Session::new(id.clone(), Arc::clone(&self.finished));
         let sessions = self.sessions.write();
         let mut sessions = sessions.unwrap_or_else(PoisonError::into_inner);
         sessions.insert(id.clone(), session);
-        Ok((id, end))
+        Ok((id, transport))
     }
 
     async fn initialize_session(
@@ -126,8 +131,11 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, SessionError> {
-        let mut listener = self.session(id)?.ask(message, Line::begin).await?;
-        let answer = listener.next().await.and_then(|event| event.message);
+        let mut subscriber = self
+            .session(id)?
+            .send_request(message, EventStream::for_request)
+            .await?;
+        let answer = subscriber.next().await.and_then(|event| event.message);
         let answer = answer.ok_or(SessionError::Ended)?;
         Ok(Arc::unwrap_or_clone(answer))
     }
@@ -145,9 +153,9 @@ impl SessionManager for Sessions {
             sessions.remove(id)
         };
         if let Some(session) = session {
-            session.end();
+            session.close();
         }
-        self.given.forget(id);
+        self.finished.remove_session(id);
         Ok(())
     }
 
@@ -156,9 +164,12 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
-        let listener = self.session(id)?.ask(message, Line::primed).await?;
-        let _ = tokio::time::timeout(TOGETHER, listener.ended()).await;
-        Ok(listener)
+        let subscriber = self
+            .session(id)?
+            .send_request(message, EventStream::with_retry_event)
+            .await?;
+        let _ = tokio::time::timeout(COALESCE_DELAY, subscriber.wait_end()).await;
+        Ok(subscriber)
     }
 
     async fn accept_message(
@@ -168,16 +179,16 @@ impl SessionManager for Sessions {
     ) -> Result<(), SessionError> {
         let session = self.session(id)?;
         if let JsonRpcMessage::Notification(notification) = &message {
-            session.notice(&notification.notification);
+            session.on_notification(&notification.notification);
         }
-        session.say(message).await
+        session.send(message).await
     }
 
     async fn create_standalone_stream(
         &self,
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
-        Ok(self.session(id)?.listen(None))
+        Ok(self.session(id)?.subscribe(None))
     }
 
     async fn resume(
@@ -186,15 +197,17 @@ impl SessionManager for Sessions {
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionError> {
         let session = self.session(id)?;
-        let Some((index, stream)) = place(&last_event_id) else {
-            return Err(SessionError::Event(last_event_id));
+        let Some((index, number)) = parse_event_id(&last_event_id) else {
+            return Err(SessionError::UnknownEvent(last_event_id));
         };
-        let Some(number) = stream else {
-            return Ok(session.listen(Some(index)));
+        let Some(number) = number else {
+            return Ok(session.subscribe(Some(index)));
         };
-        let line = session.line(number).or_else(|| self.given.find(id, number));
-        let line = line.ok_or(SessionError::Event(last_event_id))?;
-        Ok(Listener::after(line, index))
+        let stream = session
+            .request_stream(number)
+            .or_else(|| self.finished.find(id, number));
+        let stream = stream.ok_or(SessionError::UnknownEvent(last_event_id))?;
+        Ok(Subscriber::resume(stream, index))
     }
 }
 

@@ -1,7 +1,6 @@
-//! Messages as lines of JSON.
+//! Server transport with one JSON message per line.
 //!
-//! A request is answered whatever is wrong with it: who waits for an answer to a request
-//! that was dropped, waits for ever.
+//! Every request is answered, even a malformed one, because the client would wait for ever.
 
 use std::io;
 use std::pin::Pin;
@@ -15,25 +14,25 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::plain;
+use super::fast_call;
 
-/// The longest message. The client started this process; still it may be mistaken.
-const LONGEST: usize = 64 * 1024 * 1024;
+/// Maximum size of a message, in bytes.
+const MAX_MESSAGE: usize = 64 * 1024 * 1024;
 
-/// How much room is kept between messages.
-const ROOM: usize = 1024 * 1024;
+/// Capacity of the line buffer to keep between messages, in bytes.
+const KEPT_CAPACITY: usize = 1024 * 1024;
 
-/// What a line is read from and written to.
-pub(super) struct Lines<R, W> {
+/// Reads and writes messages as lines.
+pub(super) struct LineTransport<R, W> {
     input: BufReader<R>,
-    /// The line so far. Reading may be broken off at any time and goes on with it.
+    /// The line so far. Kept here because the future that reads it may be dropped.
     line: Vec<u8>,
-    /// Whether the line is too long, and what is still to come of it is not kept.
+    /// The line exceeds the limit, so the rest of it is discarded.
     is_too_long: bool,
     output: Arc<Mutex<Option<W>>>,
 }
 
-impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
+impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTransport<R, W> {
     pub(super) fn new(input: R, output: W) -> Self {
         Self {
             input: BufReader::new(input),
@@ -43,8 +42,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         }
     }
 
-    /// Reads on to the end of a line; false at the end of everything.
-    async fn read(&mut self) -> bool {
+    /// Reads to the end of a line; false at the end of the stream.
+    async fn read_line(&mut self) -> bool {
         loop {
             let Ok(bytes) = self.input.fill_buf().await else {
                 return false;
@@ -54,7 +53,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             }
             let end = bytes.iter().position(|byte| *byte == b'\n');
             let length = end.map_or(bytes.len(), |end| end + 1);
-            if self.line.len() + length > LONGEST {
+            if self.line.len() + length > MAX_MESSAGE {
                 self.is_too_long = true;
                 self.line.clear();
             }
@@ -68,21 +67,21 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         }
     }
 
-    /// What the line says that was read.
-    fn take(&mut self) -> Line {
+    /// Parses the line and clears the buffer.
+    fn take_line(&mut self) -> ParsedLine {
         let is_too_long = std::mem::take(&mut self.is_too_long);
         let line = if is_too_long {
-            Line::Refused(Refused::too_long())
+            ParsedLine::Rejected(Rejection::too_long())
         } else {
-            Line::read(&self.line)
+            ParsedLine::parse(&self.line)
         };
         self.line.clear();
-        self.line.shrink_to(ROOM);
+        self.line.shrink_to(KEPT_CAPACITY);
         line
     }
 }
 
-impl<R, W> Transport<RoleServer> for Lines<R, W>
+impl<R, W> Transport<RoleServer> for LineTransport<R, W>
 where
     R: AsyncRead + Send + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,
@@ -93,12 +92,12 @@ where
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        // What waits for nobody is written now: the client reads it while the rest of the
-        // call is put away here, and what is left over is small.
-        let sent = line_of(&message).and_then(|line| Sending::begin(&self.output, line));
+        // Write at once if possible, so that the client reads the response while this side
+        // finishes the call.
+        let sent = to_line(&message).and_then(|line| PendingWrite::start(&self.output, line));
         async move {
             match sent? {
-                Some(sending) => sending.finish().await,
+                Some(write) => write.finish().await,
                 None => Ok(()),
             }
         }
@@ -106,13 +105,13 @@ where
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
-            if !self.read().await {
+            if !self.read_line().await {
                 return None;
             }
-            match self.take() {
-                Line::Message(message) => return Some(message),
-                Line::Nothing => {}
-                Line::Refused(Refused { id, error }) => {
+            match self.take_line() {
+                ParsedLine::Message(message) => return Some(message),
+                ParsedLine::Ignored => {}
+                ParsedLine::Rejected(Rejection { id, error }) => {
                     let error = ServerJsonRpcMessage::error(error, id);
                     self.send(error).await.ok()?;
                 }
@@ -126,50 +125,50 @@ where
     }
 }
 
-fn line_of(message: &ServerJsonRpcMessage) -> io::Result<Vec<u8>> {
+fn to_line(message: &ServerJsonRpcMessage) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     Ok(line)
 }
 
-/// A line that could not be written at once.
-struct Sending<W> {
+/// A line that was not written completely yet.
+struct PendingWrite<W> {
     output: Arc<Mutex<Option<W>>>,
-    /// Who has begun a line ends it before anybody writes another.
-    begun: Option<OwnedMutexGuard<Option<W>>>,
+    /// Held from the first byte of a line, so that lines do not mix.
+    guard: Option<OwnedMutexGuard<Option<W>>>,
     line: Vec<u8>,
     written: usize,
 }
 
-impl<W: AsyncWrite + Unpin> Sending<W> {
-    /// Writes as much of a line as goes without waiting; none where that is all of it.
-    fn begin(output: &Arc<Mutex<Option<W>>>, line: Vec<u8>) -> io::Result<Option<Self>> {
-        let mut sending = Self {
+impl<W: AsyncWrite + Unpin> PendingWrite<W> {
+    /// Writes as much as possible without waiting; `None` if the line is complete.
+    fn start(output: &Arc<Mutex<Option<W>>>, line: Vec<u8>) -> io::Result<Option<Self>> {
+        let mut write = Self {
             output: Arc::clone(output),
-            begun: None,
+            guard: None,
             line,
             written: 0,
         };
         let Ok(mut output) = Arc::clone(output).try_lock_owned() else {
-            return Ok(Some(sending));
+            return Ok(Some(write));
         };
-        let to = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        // Who finishes it asks to be woken.
+        let writer = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        // `finish` registers the real waker.
         let mut context = Context::from_waker(Waker::noop());
-        if let Poll::Ready(written) = Pin::new(&mut *to).poll_write(&mut context, &sending.line) {
-            sending.written = written?;
+        if let Poll::Ready(written) = Pin::new(&mut *writer).poll_write(&mut context, &write.line) {
+            write.written = written?;
         }
-        if sending.written == sending.line.len()
-            && let Poll::Ready(flushed) = Pin::new(to).poll_flush(&mut context)
+        if write.written == write.line.len()
+            && let Poll::Ready(flushed) = Pin::new(writer).poll_flush(&mut context)
         {
             return flushed.map(|()| None);
         }
-        sending.begun = Some(output);
-        Ok(Some(sending))
+        write.guard = Some(output);
+        Ok(Some(write))
     }
 
     async fn finish(self) -> io::Result<()> {
-        let mut output = match self.begun {
+        let mut output = match self.guard {
             Some(output) => output,
             None => self.output.lock_owned().await,
         };
@@ -179,44 +178,44 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
     }
 }
 
-/// Why a line is no message, and whose request it was.
+/// Error response to a line that is not a valid message.
 #[derive(Debug, PartialEq)]
-struct Refused {
+struct Rejection {
     id: Option<RequestId>,
     error: ErrorData,
 }
 
-impl Refused {
+impl Rejection {
     fn new(id: Option<RequestId>, code: ErrorCode, message: String) -> Self {
         let error = ErrorData::new(code, message, None);
         Self { id, error }
     }
 
-    /// Whose it is cannot be told without reading all of it.
+    /// The id is unknown because the line was not kept.
     fn too_long() -> Self {
-        let most = LONGEST / 1024 / 1024;
-        let message = format!("a message has at most {most} MiB");
+        let limit = MAX_MESSAGE / 1024 / 1024;
+        let message = format!("the message exceeds {limit} MiB");
         Self::new(None, ErrorCode::INVALID_REQUEST, message)
     }
 }
 
-/// What a line says.
+/// A parsed line.
 #[expect(
     clippy::large_enum_variant,
-    reason = "there is one at a time, and nearly always a message"
+    reason = "only one exists at a time, and almost always a message"
 )]
-enum Line {
+enum ParsedLine {
     Message(ClientJsonRpcMessage),
-    Refused(Refused),
-    /// Nothing that anybody waits for an answer to. What is no JSON at all is passed over,
-    /// as everybody does: two that complain of each other's complaints would never end.
-    Nothing,
+    Rejected(Rejection),
+    /// Needs no response. Invalid JSON is ignored as well: two peers that report each other's
+    /// error reports would never stop.
+    Ignored,
 }
 
-impl Line {
-    fn read(line: &[u8]) -> Self {
+impl ParsedLine {
+    fn parse(line: &[u8]) -> Self {
         let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
-        if let Some(call) = plain::call(line) {
+        if let Some(call) = fast_call::parse_call(line) {
             return Self::Message(call);
         }
         let error = match serde_json::from_slice(line) {
@@ -224,22 +223,22 @@ impl Line {
             Err(error) => error,
         };
         let Ok(value) = serde_json::from_slice::<Value>(line) else {
-            return Self::Nothing;
+            return Self::Ignored;
         };
         let method = value.get("method").and_then(Value::as_str);
         let id = value.get("id");
         if id.is_none() && method.is_some() {
-            return Self::Nothing;
+            return Self::Ignored;
         }
         let id: Option<RequestId> = id.and_then(|id| serde_json::from_value(id.clone()).ok());
-        Self::Refused(match (id, method) {
+        Self::Rejected(match (id, method) {
             (Some(id), Some(method)) => {
-                let message = format!("the parameters do not fit `{method}`: {error}");
-                Refused::new(Some(id), ErrorCode::INVALID_PARAMS, message)
+                let message = format!("invalid parameters for `{method}`: {error}");
+                Rejection::new(Some(id), ErrorCode::INVALID_PARAMS, message)
             }
             (id, _) => {
-                let message = format!("this is no message of the protocol: {error}");
-                Refused::new(id, ErrorCode::INVALID_REQUEST, message)
+                let message = format!("invalid message: {error}");
+                Rejection::new(id, ErrorCode::INVALID_REQUEST, message)
             }
         })
     }
@@ -251,52 +250,52 @@ mod tests {
     use rmcp::model::ServerResult;
     use tokio::io::AsyncReadExt as _;
 
-    fn refused(line: &str) -> Option<(Option<RequestId>, i32)> {
-        match Line::read(line.as_bytes()) {
-            Line::Refused(refused) => Some((refused.id, refused.error.code.0)),
-            Line::Nothing => None,
-            Line::Message(message) => panic!("{message:?}"),
+    fn rejected(line: &str) -> Option<(Option<RequestId>, i32)> {
+        match ParsedLine::parse(line.as_bytes()) {
+            ParsedLine::Rejected(rejected) => Some((rejected.id, rejected.error.code.0)),
+            ParsedLine::Ignored => None,
+            ParsedLine::Message(message) => panic!("{message:?}"),
         }
     }
 
     #[test]
-    fn a_request_that_does_not_fit_is_refused_by_its_id() {
+    fn malformed_request_is_answered_with_its_id() {
         let line = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":[]}"#;
-        assert_eq!(refused(line), Some((Some(RequestId::Number(7)), -32602)));
+        assert_eq!(rejected(line), Some((Some(RequestId::Number(7)), -32602)));
         let line = r#"{"jsonrpc":"1.0","id":"x","method":"ping"}"#;
         let id = RequestId::String("x".into());
-        assert_eq!(refused(line), Some((Some(id), -32602)));
+        assert_eq!(rejected(line), Some((Some(id), -32602)));
         for line in ["[]", "42", r#"{"id":7}"#] {
-            assert_eq!(refused(line).unwrap().1, -32600, "{line}");
+            assert_eq!(rejected(line).unwrap().1, -32600, "{line}");
         }
     }
 
     #[test]
-    fn what_is_no_json_or_wants_no_answer_is_passed_over() {
+    fn invalid_json_and_notifications_are_ignored() {
         let lines = [
             "",
             "{not json",
             r#"{"jsonrpc":"1.0","method":"notifications/initialized"}"#,
         ];
         for line in lines {
-            assert_eq!(refused(line), None, "{line}");
+            assert_eq!(rejected(line), None, "{line}");
         }
     }
 
     #[tokio::test]
-    async fn a_line_that_is_too_long_is_refused_and_the_next_one_read() {
-        let long = "x".repeat(LONGEST + 1);
+    async fn oversized_line_is_rejected_and_the_next_is_read() {
+        let long = "x".repeat(MAX_MESSAGE + 1);
         let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
         let input = format!("{long}\n{ping}\n");
         let (output, mut answers) = tokio::io::duplex(4096);
-        let mut lines = Lines::new(input.as_bytes(), output);
+        let mut lines = LineTransport::new(input.as_bytes(), output);
         let message = lines.receive().await.unwrap();
         assert!(matches!(message, ClientJsonRpcMessage::Request(_)));
         assert!(lines.receive().await.is_none());
         lines.close().await.unwrap();
         let mut answer = String::new();
         answers.read_to_string(&mut answer).await.unwrap();
-        assert!(answer.contains("at most 64 MiB"), "{answer}");
+        assert!(answer.contains("-32600"), "{answer}");
     }
 
     fn pong(id: i64) -> ServerJsonRpcMessage {
@@ -304,9 +303,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_is_written_before_anybody_waits_for_it() {
+    async fn response_is_written_before_the_future_is_polled() {
         let (output, mut answers) = tokio::io::duplex(4096);
-        let mut lines = Lines::new(tokio::io::empty(), output);
+        let mut lines = LineTransport::new(tokio::io::empty(), output);
         let sent = lines.send(pong(1));
         let mut answer = [0; 512];
         let length = answers.read(&mut answer).await.unwrap();
@@ -318,9 +317,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_that_have_to_wait_are_written_whole_one_after_the_other() {
+    async fn blocked_responses_are_written_one_after_the_other() {
         let (output, mut answers) = tokio::io::duplex(7);
-        let mut lines = Lines::new(tokio::io::empty(), output);
+        let mut lines = LineTransport::new(tokio::io::empty(), output);
         let sent: Vec<_> = (0..5)
             .map(|id| tokio::spawn(lines.send(pong(id))))
             .collect();

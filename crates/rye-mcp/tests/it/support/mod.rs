@@ -1,4 +1,4 @@
-//! Servers that go wrong as told, and a pool to call them from.
+//! A client pool and the scriptable fault server.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,46 +11,47 @@ use rye_mcp::client::{ClientError, Pool, ServerConfig, ServerSpec, ToolCall};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// More than any bounded time of the client, and far less than a server that hangs.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+/// Longer than any limit of the client, but much shorter than a hanging server.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A pool, and a folder in which its servers run.
-pub(crate) struct World {
-    folder: TempDir,
+/// A pool and the directory in which its servers run.
+pub(crate) struct Fixture {
+    dir: TempDir,
     pub(crate) pool: Pool,
 }
 
-impl World {
+impl Fixture {
     pub(crate) fn new() -> Self {
         Self {
-            folder: tempfile::tempdir().unwrap(),
+            dir: tempfile::tempdir().unwrap(),
             pool: Pool::new(&Supervisor::start().unwrap()),
         }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.folder.path()
+        self.dir.path()
     }
 
-    /// The fault server, started in a way, with a limit of 2 s on everything.
-    pub(crate) fn server(&self, start: &str) -> ServerSpec {
-        self.server_with(start, &json!({}))
+    /// The fault server in this mode, with limits of 20 s.
+    pub(crate) fn server(&self, mode: &str) -> ServerSpec {
+        self.server_with(mode, &json!({}))
     }
 
-    /// The same, with more of a configuration.
-    pub(crate) fn server_with(&self, start: &str, more: &Value) -> ServerSpec {
+    /// The fault server in this mode, with additional configuration.
+    pub(crate) fn server_with(&self, mode: &str, overrides: &Value) -> ServerSpec {
         let mut config = json!({
             "command": "python3",
-            "args": [fault_server(), start],
-            "env": {"MARK": self.mark()},
+            "args": [fault_server(), mode],
+            "env": {"EVENT_LOG": self.event_log()},
             "start_timeout": 20,
             "call_timeout": 20,
         });
         let fields = config.as_object_mut().unwrap();
-        fields.extend(more.as_object().unwrap().clone());
-        self.configured(start, &config)
+        fields.extend(overrides.as_object().unwrap().clone());
+        self.configured(mode, &config)
     }
 
+    /// A server with this configuration.
     pub(crate) fn configured(&self, name: &str, config: &Value) -> ServerSpec {
         ServerSpec {
             id: format!("mcp/servers/{name}"),
@@ -62,9 +63,9 @@ impl World {
         }
     }
 
-    /// A file that servers write to.
-    pub(crate) fn mark(&self) -> PathBuf {
-        self.path().join("mark")
+    /// File in which the fault server records events.
+    pub(crate) fn event_log(&self) -> PathBuf {
+        self.path().join("events")
     }
 
     pub(crate) async fn call(
@@ -78,54 +79,59 @@ impl World {
         self.pool.call(server, &call).await
     }
 
-    /// The text that a call gives.
+    /// The text of a successful call.
     pub(crate) async fn text(&self, server: &ServerSpec, tool: &str, arguments: Value) -> String {
         let answer = self.call(server, tool, arguments).await.unwrap();
         answer["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
-    /// How a call fails, and that it does soon.
-    pub(crate) async fn fails(&self, server: &ServerSpec, tool: &str) -> ClientError {
-        self.fails_with(server, &ToolCall::new(tool, serde_json::Map::new()))
+    /// The error of a call without arguments, which must come before the timeout.
+    pub(crate) async fn call_error(&self, server: &ServerSpec, tool: &str) -> ClientError {
+        self.call_error_with(server, &ToolCall::new(tool, serde_json::Map::new()))
             .await
     }
 
-    pub(crate) async fn fails_with(&self, server: &ServerSpec, call: &ToolCall) -> ClientError {
-        let outcome = tokio::time::timeout(SOON, self.pool.call(server, call)).await;
+    pub(crate) async fn call_error_with(
+        &self,
+        server: &ServerSpec,
+        call: &ToolCall,
+    ) -> ClientError {
+        let outcome = tokio::time::timeout(TIMEOUT, self.pool.call(server, call)).await;
         outcome.unwrap().unwrap_err()
     }
 
-    /// The processes that are in the folder: servers, and what they started.
+    /// Processes whose working directory is the fixture's: servers and their children.
     pub(crate) fn processes(&self) -> Vec<i32> {
         let all = fs::read_dir("/proc").unwrap().flatten();
-        let inside = all.filter(|process| {
+        let in_dir = all.filter(|process| {
             let cwd = fs::read_link(process.path().join("cwd"));
             cwd.is_ok_and(|cwd| cwd.starts_with(self.path()))
         });
-        inside
+        in_dir
             .filter_map(|process| process.file_name().to_str()?.parse().ok())
             .collect()
     }
 
-    /// Waits until there are so many processes.
+    /// Waits until there are exactly `count` processes.
     pub(crate) async fn until_processes(&self, count: usize) {
         until(
             || self.processes().len() == count,
-            || format!("{:?} are not {count}", self.processes()),
+            || format!("expected {count} processes, found {:?}", self.processes()),
         )
         .await;
     }
 }
 
-/// Waits until something is so, for a bounded time.
-pub(crate) async fn until(is: impl Fn() -> bool, what: impl Fn() -> String) {
+/// Waits until `condition` holds; panics with `message` after the timeout.
+pub(crate) async fn until(condition: impl Fn() -> bool, message: impl Fn() -> String) {
     let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < SOON, "{}", what());
+    while !condition() {
+        assert!(start.elapsed() < TIMEOUT, "{}", message());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
+/// Path of the fault server.
 pub(crate) fn fault_server() -> String {
     format!("{}/tests/fault_server.py", env!("CARGO_MANIFEST_DIR"))
 }

@@ -98,7 +98,8 @@ pub(crate) fn for_models(name: Option<&str>) -> GatewayResult {
         Some(name) => {
             let topic = topic(name).ok_or_else(|| {
                 let message = format!("unknown topic `{name}`");
-                GatewayError::new("not_found", message).hint(format!("one of {}", names.join(", ")))
+                GatewayError::new("not_found", message)
+                    .with_hint(format!("one of {}", names.join(", ")))
             })?;
             topic.text.to_owned()
         }

@@ -1,5 +1,5 @@
-//! One client's session: its requests go to the server, and what the server says goes to
-//! the stream of the request that it is about.
+//! One client session: passes requests to the server, and messages of the server to the event
+//! stream of the request they belong to.
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -19,269 +19,275 @@ use rmcp::transport::streamable_http_server::session::SessionId;
 use tokio::sync::mpsc::{self, OwnedPermit};
 use tokio::time::{Instant, Sleep};
 
-use super::line::{Line, Listener};
-use super::{Given, SessionError};
+use super::event_stream::{EventStream, Subscriber};
+use super::{FinishedStreams, SessionError};
 
-/// How long a session is kept in which nothing runs and nobody listens.
-const IDLE: Duration = Duration::from_mins(5);
+/// How long a session without requests and subscribers is kept.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// How many messages may wait for the server.
-const WAITING: usize = 16;
+/// Maximum number of queued messages to the server.
+const QUEUE_LEN: usize = 16;
 
-/// How many may listen beside the one who hears.
-const IDLERS: usize = 32;
+/// Maximum number of additional standalone streams, which receive no events.
+const MAX_EXTRA_STREAMS: usize = 32;
 
+/// A session of an HTTP client.
 pub(super) struct Session {
     id: SessionId,
-    lines: Mutex<Lines>,
-    given: Arc<Given>,
+    state: Mutex<SessionState>,
+    finished: Arc<FinishedStreams>,
 }
 
-struct Lines {
-    /// None once the session has ended.
+struct SessionState {
+    /// `None` once the session has ended.
     to_server: Option<mpsc::Sender<ClientJsonRpcMessage>>,
-    /// The number of the next request's stream.
-    next: u64,
+    /// Number of the next request stream.
+    next_stream: u64,
     requests: HashMap<RequestId, Request>,
     progress: HashMap<ProgressToken, RequestId>,
-    /// For what is about no request.
-    common: Arc<Line>,
-    idlers: VecDeque<Arc<Line>>,
-    /// When something was last said.
-    last: Instant,
+    /// Receives messages that belong to no request.
+    standalone: Arc<EventStream>,
+    extra_streams: VecDeque<Arc<EventStream>>,
+    /// Time of the last message or subscription.
+    last_activity: Instant,
 }
 
 struct Request {
-    line: Arc<Line>,
+    stream: Arc<EventStream>,
     progress: Option<ProgressToken>,
 }
 
-impl Lines {
-    /// Forgets a request, and gives its stream.
-    fn take(&mut self, id: &RequestId) -> Option<Arc<Line>> {
+impl SessionState {
+    /// Removes a request and returns its stream.
+    fn remove_request(&mut self, id: &RequestId) -> Option<Arc<EventStream>> {
         let request = self.requests.remove(id)?;
         if let Some(token) = request.progress {
             self.progress.remove(&token);
         }
-        Some(request.line)
+        Some(request.stream)
     }
 
-    fn of_request(&self, id: &RequestId) -> Option<&Arc<Line>> {
-        self.requests.get(id).map(|request| &request.line)
+    fn request_stream(&self, id: &RequestId) -> Option<&Arc<EventStream>> {
+        self.requests.get(id).map(|request| &request.stream)
     }
 
-    /// The stream of what is no answer.
-    fn about(&self, message: &ServerJsonRpcMessage) -> &Arc<Line> {
-        let line = match message {
-            JsonRpcMessage::Request(asked) => {
-                let origin = asked.request.extensions().get::<OriginatingRequestId>();
-                origin.and_then(|origin| self.of_request(&origin.0))
+    /// The stream for a request or notification of the server.
+    fn stream_for(&self, message: &ServerJsonRpcMessage) -> &Arc<EventStream> {
+        let stream = match message {
+            JsonRpcMessage::Request(request) => {
+                let origin = request.request.extensions().get::<OriginatingRequestId>();
+                origin.and_then(|origin| self.request_stream(&origin.0))
             }
-            JsonRpcMessage::Notification(told) => match &told.notification {
+            JsonRpcMessage::Notification(notification) => match &notification.notification {
                 ServerNotification::ProgressNotification(progress) => {
                     let request = self.progress.get(&progress.params.progress_token);
-                    request.and_then(|id| self.of_request(id))
+                    request.and_then(|id| self.request_stream(id))
                 }
                 ServerNotification::CancelledNotification(cancelled) => {
                     let request = cancelled.params.request_id.as_ref();
-                    request.and_then(|id| self.of_request(id))
+                    request.and_then(|id| self.request_stream(id))
                 }
                 _ => None,
             },
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => None,
         };
-        line.unwrap_or(&self.common)
+        stream.unwrap_or(&self.standalone)
     }
 }
 
 impl Session {
-    /// A session, and the end of it that the server holds.
-    pub(super) fn new(id: SessionId, given: Arc<Given>) -> (Arc<Self>, End) {
-        let (to_server, incoming) = mpsc::channel(WAITING);
-        let lines = Lines {
+    /// Creates a session and its transport for the server.
+    pub(super) fn new(
+        id: SessionId,
+        finished: Arc<FinishedStreams>,
+    ) -> (Arc<Self>, SessionTransport) {
+        let (to_server, incoming) = mpsc::channel(QUEUE_LEN);
+        let state = SessionState {
             to_server: Some(to_server),
-            next: 0,
+            next_stream: 0,
             requests: HashMap::new(),
             progress: HashMap::new(),
-            common: Arc::new(Line::common()),
-            idlers: VecDeque::new(),
-            last: Instant::now(),
+            standalone: Arc::new(EventStream::standalone()),
+            extra_streams: VecDeque::new(),
+            last_activity: Instant::now(),
         };
         let session = Arc::new(Self {
             id,
-            lines: Mutex::new(lines),
-            given,
+            state: Mutex::new(state),
+            finished,
         });
-        let end = End {
+        let transport = SessionTransport {
             session: Arc::clone(&session),
             incoming,
-            idle: Box::pin(tokio::time::sleep(IDLE)),
+            idle: Box::pin(tokio::time::sleep(IDLE_TIMEOUT)),
         };
-        (session, end)
+        (session, transport)
     }
 
-    fn lines(&self) -> MutexGuard<'_, Lines> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, SessionState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Room for a message to the server.
-    async fn room(&self) -> Result<OwnedPermit<ClientJsonRpcMessage>, SessionError> {
+    /// Reserves a place in the queue to the server.
+    async fn reserve(&self) -> Result<OwnedPermit<ClientJsonRpcMessage>, SessionError> {
         let to_server = {
-            let mut lines = self.lines();
-            lines.last = Instant::now();
-            lines.to_server.clone()
+            let mut state = self.state();
+            state.last_activity = Instant::now();
+            state.to_server.clone()
         };
         let to_server = to_server.ok_or(SessionError::Ended)?;
-        let room = to_server.reserve_owned().await;
-        room.map_err(|_| SessionError::Ended)
+        let permit = to_server.reserve_owned().await;
+        permit.map_err(|_| SessionError::Ended)
     }
 
-    /// Hands a message to the server.
-    pub(super) async fn say(&self, message: ClientJsonRpcMessage) -> Result<(), SessionError> {
-        self.room().await?.send(message);
+    /// Passes a message to the server.
+    pub(super) async fn send(&self, message: ClientJsonRpcMessage) -> Result<(), SessionError> {
+        self.reserve().await?.send(message);
         Ok(())
     }
 
-    /// Hands a request to the server, and listens for what it says about it.
+    /// Passes a request to the server and subscribes to its stream.
     ///
-    /// It is written down only when there is room for it: whoever is gone before that has
-    /// left nothing that would wait for an answer.
-    pub(super) async fn ask(
+    /// The request is registered after a place in the queue is reserved, so that a client that
+    /// disconnects before that leaves nothing behind.
+    pub(super) async fn send_request(
         &self,
         message: ClientJsonRpcMessage,
-        begin: impl FnOnce(u64) -> Line,
-    ) -> Result<Listener, SessionError> {
-        let room = self.room().await?;
-        let mut lines = self.lines();
-        let line = Arc::new(begin(lines.next));
-        lines.next += 1;
-        if lines.to_server.is_none() {
+        new_stream: impl FnOnce(u64) -> EventStream,
+    ) -> Result<Subscriber, SessionError> {
+        let permit = self.reserve().await?;
+        let mut state = self.state();
+        let stream = Arc::new(new_stream(state.next_stream));
+        state.next_stream += 1;
+        if state.to_server.is_none() {
             return Err(SessionError::Ended);
         }
         if let JsonRpcMessage::Request(request) = &message {
-            // An id that is used again is nobody else's.
-            if let Some(before) = lines.take(&request.id) {
-                before.end();
+            // A reused id replaces the earlier request.
+            if let Some(previous) = state.remove_request(&request.id) {
+                previous.close();
             }
             let progress = request.request.get_meta().get_progress_token();
             if let Some(token) = &progress {
-                lines.progress.insert(token.clone(), request.id.clone());
+                state.progress.insert(token.clone(), request.id.clone());
             }
-            let asked = Request {
-                line: Arc::clone(&line),
+            let entry = Request {
+                stream: Arc::clone(&stream),
                 progress,
             };
-            lines.requests.insert(request.id.clone(), asked);
+            state.requests.insert(request.id.clone(), entry);
         }
-        drop(lines);
-        room.send(message);
-        Ok(Listener::of(line))
+        drop(state);
+        permit.send(message);
+        Ok(Subscriber::new(stream))
     }
 
-    /// Ends the stream of a request that the client no longer wants.
-    pub(super) fn notice(&self, notification: &ClientNotification) {
+    /// Ends the stream of a request that the client cancels.
+    pub(super) fn on_notification(&self, notification: &ClientNotification) {
         if let ClientNotification::CancelledNotification(cancelled) = notification
             && let Some(id) = &cancelled.params.request_id
-            && let Some(line) = self.lines().take(id)
+            && let Some(stream) = self.state().remove_request(id)
         {
-            line.end();
+            stream.close();
         }
     }
 
-    /// The stream of a request that has not been answered.
-    pub(super) fn line(&self, number: u64) -> Option<Arc<Line>> {
-        let lines = self.lines();
-        let mut running = lines.requests.values().map(|request| &request.line);
-        running.find(|line| line.number() == Some(number)).cloned()
+    /// The stream of a request in progress.
+    pub(super) fn request_stream(&self, number: u64) -> Option<Arc<EventStream>> {
+        let state = self.state();
+        let mut running = state.requests.values().map(|request| &request.stream);
+        running
+            .find(|stream| stream.number() == Some(number))
+            .cloned()
     }
 
-    /// Listens to what is about no request. One hears it; clients that open more such
-    /// streams would else cut each other off, again and again.
-    pub(super) fn listen(&self, after: Option<u64>) -> Listener {
-        let mut lines = self.lines();
-        lines.last = Instant::now();
-        if lines.to_server.is_some() && lines.common.is_heard() {
-            let idler = Arc::new(Line::common());
-            if lines.idlers.len() == IDLERS
-                && let Some(oldest) = lines.idlers.pop_front()
+    /// Subscribes to the standalone stream. If it has a subscriber, returns an empty stream
+    /// instead, because clients that open several would keep disconnecting each other.
+    pub(super) fn subscribe(&self, after: Option<u64>) -> Subscriber {
+        let mut state = self.state();
+        state.last_activity = Instant::now();
+        if state.to_server.is_some() && state.standalone.has_subscriber() {
+            let extra = Arc::new(EventStream::standalone());
+            if state.extra_streams.len() == MAX_EXTRA_STREAMS
+                && let Some(oldest) = state.extra_streams.pop_front()
             {
-                oldest.end();
+                oldest.close();
             }
-            lines.idlers.push_back(Arc::clone(&idler));
-            return Listener::of(idler);
+            state.extra_streams.push_back(Arc::clone(&extra));
+            return Subscriber::new(extra);
         }
-        let common = Arc::clone(&lines.common);
+        let standalone = Arc::clone(&state.standalone);
         match after {
-            Some(index) => Listener::after(common, index),
-            None => Listener::of(common),
+            Some(index) => Subscriber::resume(standalone, index),
+            None => Subscriber::new(standalone),
         }
     }
 
-    /// Puts what the server says where its listener finds it.
-    fn tell(&self, message: ServerJsonRpcMessage) {
-        let mut lines = self.lines();
-        lines.last = Instant::now();
+    /// Delivers a message of the server to its stream.
+    fn deliver(&self, message: ServerJsonRpcMessage) {
+        let mut state = self.state();
+        state.last_activity = Instant::now();
         let answered = match &message {
             JsonRpcMessage::Response(response) => Some(&response.id),
             JsonRpcMessage::Error(error) => error.id.as_ref(),
             JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
         };
         let Some(id) = answered else {
-            lines.about(&message).say(message);
+            state.stream_for(&message).push(message);
             return;
         };
-        // Of a request that the client no longer wants there is none.
-        let Some(line) = lines.take(id) else {
+        // A cancelled request has no stream.
+        let Some(stream) = state.remove_request(id) else {
             return;
         };
-        drop(lines);
-        line.say(message);
-        line.end();
-        self.given.keep(self.id.clone(), line);
+        drop(state);
+        stream.push(message);
+        stream.close();
+        self.finished.add(self.id.clone(), stream);
     }
 
-    /// Ends all streams, and the server's work for this client.
-    pub(super) fn end(&self) {
-        let mut lines = self.lines();
-        lines.to_server = None;
-        lines.progress.clear();
-        for (_, request) in lines.requests.drain() {
-            request.line.end();
+    /// Ends all streams and the transport of the server.
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        state.to_server = None;
+        state.progress.clear();
+        for (_, request) in state.requests.drain() {
+            request.stream.close();
         }
-        for idler in lines.idlers.drain(..) {
-            idler.end();
+        for extra in state.extra_streams.drain(..) {
+            extra.close();
         }
-        lines.common.end();
+        state.standalone.close();
     }
 
-    /// When it is to be ended, should nothing happen until then.
-    fn idle_at(&self) -> Instant {
-        let lines = self.lines();
-        let since = if lines.requests.is_empty() && !lines.common.is_heard() {
-            lines.last
+    /// When the session times out if nothing happens until then.
+    fn idle_deadline(&self) -> Instant {
+        let state = self.state();
+        let since = if state.requests.is_empty() && !state.standalone.has_subscriber() {
+            state.last_activity
         } else {
             Instant::now()
         };
-        since + IDLE
+        since + IDLE_TIMEOUT
     }
 }
 
-/// The server's end of a session.
-pub(in crate::server::http) struct End {
+/// Transport of the server in a session.
+pub(in crate::server::http) struct SessionTransport {
     session: Arc<Session>,
     incoming: mpsc::Receiver<ClientJsonRpcMessage>,
-    /// One timer for all messages: it looks back when it rings.
+    /// One timer for all messages; it checks the last activity when it fires.
     idle: Pin<Box<Sleep>>,
 }
 
-impl Transport<RoleServer> for End {
+impl Transport<RoleServer> for SessionTransport {
     type Error = Infallible;
 
     fn send(
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Infallible>> + Send + 'static {
-        self.session.tell(message);
+        self.session.deliver(message);
         ready(Ok(()))
     }
 
@@ -291,24 +297,24 @@ impl Transport<RoleServer> for End {
                 biased;
                 message = self.incoming.recv() => return message,
                 () = &mut self.idle => {
-                    let at = self.session.idle_at();
-                    if at <= Instant::now() {
+                    let deadline = self.session.idle_deadline();
+                    if deadline <= Instant::now() {
                         return None;
                     }
-                    self.idle.as_mut().reset(at);
+                    self.idle.as_mut().reset(deadline);
                 }
             }
         }
     }
 
     async fn close(&mut self) -> Result<(), Infallible> {
-        self.session.end();
+        self.session.close();
         Ok(())
     }
 }
 
-impl Drop for End {
+impl Drop for SessionTransport {
     fn drop(&mut self) {
-        self.session.end();
+        self.session.close();
     }
 }

@@ -1,7 +1,7 @@
-//! A server's tokens, sealed in the vault of whoever logged in.
+//! OAuth tokens of a server, sealed in the user's vault.
 //!
-//! They are kept under the server's name and the hash of its address: a project that gives
-//! a server another address does not get them.
+//! The name of the secret contains the server's name and a hash of its URL, so a project that
+//! changes the URL of a server does not get the tokens.
 
 use std::fs::File;
 use std::io;
@@ -25,51 +25,51 @@ use super::super::connect::ServerSpec;
 use super::super::import::secret_name;
 use super::LoginGrant;
 
-/// The tokens of one server.
+/// Stored tokens and client registration of one server. Clones share them.
 #[derive(Clone)]
-pub(in crate::client) struct Tokens(Arc<Kept>);
+pub(in crate::client) struct TokenStore(Arc<Inner>);
 
-struct Kept {
+struct Inner {
     vault: Vault,
     name: SecretName,
     url: String,
     redactor: Redactor,
-    registered: Mutex<Option<Registered>>,
+    registration: Mutex<Option<ClientRegistration>>,
 }
 
-/// As what we are known to who gives the tokens.
+/// Registration of this client at the authorization server.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(in crate::client) struct Registered {
+pub(in crate::client) struct ClientRegistration {
     pub(in crate::client) metadata: AuthorizationMetadata,
     pub(in crate::client) client_secret: Option<String>,
     pub(in crate::client) redirect_uri: String,
 }
 
-/// What is sealed.
+/// Contents of the sealed secret.
 #[derive(Serialize, Deserialize)]
-struct Record {
+struct TokenRecord {
     url: String,
-    registered: Registered,
+    registration: ClientRegistration,
     credentials: StoredCredentials,
 }
 
-type Later<'a, T> = Pin<Box<dyn Future<Output = Result<T, AuthError>> + Send + 'a>>;
+type AuthFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, AuthError>> + Send + 'a>>;
 
-impl Tokens {
-    /// Those of a server at an address; none where there is no vault.
-    pub(in crate::client) fn of(
+impl TokenStore {
+    /// The tokens of a server at a URL; `None` without a vault.
+    pub(in crate::client) fn for_server(
         server: &ServerSpec,
         url: &str,
         redactor: &Redactor,
     ) -> Option<Self> {
-        let word = server.id.rsplit('/').next().unwrap_or(&server.id);
+        let name = server.id.rsplit('/').next().unwrap_or(&server.id);
         let hash = Hash::digest(url).to_hex();
-        Some(Self(Arc::new(Kept {
+        Some(Self(Arc::new(Inner {
             vault: server.vault.clone()?,
-            name: secret_name(word, &format!("OAUTH_{}", &hash[..8]))?,
+            name: secret_name(name, &format!("OAUTH_{}", &hash[..8]))?,
             url: url.to_owned(),
             redactor: redactor.clone(),
-            registered: Mutex::default(),
+            registration: Mutex::default(),
         })))
     }
 
@@ -77,19 +77,19 @@ impl Tokens {
         &self.0.redactor
     }
 
-    /// As what we are known from now on.
-    pub(in crate::client) fn register(&self, registered: Registered) {
-        if let Some(secret) = &registered.client_secret {
+    /// Sets the registration to store with the next tokens.
+    pub(in crate::client) fn set_registration(&self, registration: ClientRegistration) {
+        if let Some(secret) = &registration.client_secret {
             self.0.redactor.add(secret);
         }
-        *self.registered() = Some(registered);
+        *self.registration() = Some(registration);
     }
 
-    /// Who gives the tokens that there are, ready to make them new; none if there are none.
+    /// An authorization manager with the stored tokens; `None` if there are none.
     pub(in crate::client) async fn manager(&self) -> Result<Option<AuthorizationManager>, String> {
-        let record = self.read().map_err(|error| error.to_string())?;
-        let Some(Record {
-            registered,
+        let record = self.load_record().map_err(|error| error.to_string())?;
+        let Some(TokenRecord {
+            registration,
             credentials,
             ..
         }) = record
@@ -99,23 +99,23 @@ impl Tokens {
         let manage = async {
             let mut manager = AuthorizationManager::new(self.0.url.as_str()).await?;
             manager.set_credential_store(self.clone());
-            manager.set_metadata(registered.metadata.clone());
+            manager.set_metadata(registration.metadata.clone());
             let id = credentials.client_id.as_str();
-            let client = OAuthClientConfig::new(id, registered.redirect_uri.as_str());
-            manager.configure_client(match &registered.client_secret {
+            let client = OAuthClientConfig::new(id, registration.redirect_uri.as_str());
+            manager.configure_client(match &registration.client_secret {
                 Some(secret) => client.with_client_secret(secret),
                 None => client,
             })?;
-            self.register(registered);
+            self.set_registration(registration);
             Ok::<_, AuthError>(manager)
         };
         let manager = manage.await.map_err(|error| error.to_string())?;
         Ok(Some(manager))
     }
 
-    /// What the tokens that there are are for.
-    pub(in crate::client) fn granted(&self) -> LoginGrant {
-        let record = self.read().ok().flatten();
+    /// Issuer and scopes of the stored tokens.
+    pub(in crate::client) fn grant(&self) -> LoginGrant {
+        let record = self.load_record().ok().flatten();
         let credentials = record.map(|record| record.credentials);
         LoginGrant {
             issuer: credentials.as_ref().and_then(|it| it.issuer.clone()),
@@ -123,8 +123,8 @@ impl Tokens {
         }
     }
 
-    /// Forgets them, and says whether there were any.
-    pub(in crate::client) fn forget(&self) -> Result<bool, VaultError> {
+    /// Deletes the tokens; false if there were none.
+    pub(in crate::client) fn delete(&self) -> Result<bool, VaultError> {
         match self.0.vault.remove(Some(Space::User), &self.0.name) {
             Ok(_) => Ok(true),
             Err(VaultError::NoSecret { .. }) => Ok(false),
@@ -132,14 +132,14 @@ impl Tokens {
         }
     }
 
-    fn read(&self) -> Result<Option<Record>, VaultError> {
+    fn load_record(&self) -> Result<Option<TokenRecord>, VaultError> {
         let opened = match self.0.vault.get(Some(Space::User), &self.0.name) {
             Ok(opened) => opened,
             Err(VaultError::NoSecret { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        // What another version wrote is as good as nothing: somebody logs in again.
-        let record: Option<Record> = serde_json::from_slice(opened.secret.expose()).ok();
+        // An unreadable record counts as missing: the user logs in again.
+        let record: Option<TokenRecord> = serde_json::from_slice(opened.secret.expose()).ok();
         let record = record.filter(|record| record.url == self.0.url);
         if let Some(tokens) = record
             .as_ref()
@@ -150,7 +150,7 @@ impl Tokens {
         Ok(record)
     }
 
-    /// Nobody is to see them, whatever the server says.
+    /// Adds the tokens to the secrets to redact.
     fn redact(&self, tokens: &OAuthTokenResponse) {
         let tokens = serde_json::to_value(tokens).unwrap_or_default();
         for key in ["access_token", "refresh_token", "id_token"] {
@@ -160,77 +160,77 @@ impl Tokens {
         }
     }
 
-    fn registered(&self) -> MutexGuard<'_, Option<Registered>> {
-        let registered = self.0.registered.lock();
-        registered.unwrap_or_else(PoisonError::into_inner)
+    fn registration(&self) -> MutexGuard<'_, Option<ClientRegistration>> {
+        let registration = self.0.registration.lock();
+        registration.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
+    fn save_record(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
         if let Some(tokens) = &credentials.token_response {
             self.redact(tokens);
         }
-        let registered = self.registered().clone();
-        let record = Record {
+        let registration = self.registration().clone();
+        let record = TokenRecord {
             url: self.0.url.clone(),
-            registered: registered.ok_or(AuthError::AuthorizationRequired)?,
+            registration: registration.ok_or(AuthError::AuthorizationRequired)?,
             credentials,
         };
-        let text = serde_json::to_vec(&record).map_err(|error| unkept(&error))?;
+        let text = serde_json::to_vec(&record).map_err(|error| store_error(&error))?;
         let sealed = self
             .0
             .vault
             .set(Space::User, &self.0.name, &Secret::new(text));
-        sealed.map(drop).map_err(|error| unkept(&error))
+        sealed.map(drop).map_err(|error| store_error(&error))
     }
 }
 
-/// Locks the file of a path. One that was replaced while it was waited for is another.
-fn locked(path: &Path) -> io::Result<File> {
+/// Locks the file at a path. Tries again if the file was replaced while waiting for the lock.
+fn lock_file(path: &Path) -> io::Result<File> {
     loop {
         let file = File::open(path)?;
         file.lock()?;
-        let (held, there) = (file.metadata()?, std::fs::metadata(path)?);
-        if (held.dev(), held.ino()) == (there.dev(), there.ino()) {
+        let (locked, current) = (file.metadata()?, std::fs::metadata(path)?);
+        if (locked.dev(), locked.ino()) == (current.dev(), current.ino()) {
             return Ok(file);
         }
     }
 }
 
-fn unkept(error: &impl ToString) -> AuthError {
+fn store_error(error: &impl ToString) -> AuthError {
     AuthError::CredentialStoreError(error.to_string())
 }
 
-impl CredentialStore for Tokens {
-    fn load<'s, 'f>(&'s self) -> Later<'f, Option<StoredCredentials>>
+impl CredentialStore for TokenStore {
+    fn load<'s, 'f>(&'s self) -> AuthFuture<'f, Option<StoredCredentials>>
     where
         's: 'f,
         Self: 'f,
     {
         Box::pin(async move {
-            let record = self.read().map_err(|error| unkept(&error))?;
+            let record = self.load_record().map_err(|error| store_error(&error))?;
             Ok(record.map(|record| record.credentials))
         })
     }
 
-    fn save<'s, 'f>(&'s self, credentials: StoredCredentials) -> Later<'f, ()>
+    fn save<'s, 'f>(&'s self, credentials: StoredCredentials) -> AuthFuture<'f, ()>
     where
         's: 'f,
         Self: 'f,
     {
-        Box::pin(async move { self.write(credentials) })
+        Box::pin(async move { self.save_record(credentials) })
     }
 
-    fn clear<'s, 'f>(&'s self) -> Later<'f, ()>
+    fn clear<'s, 'f>(&'s self) -> AuthFuture<'f, ()>
     where
         's: 'f,
         Self: 'f,
     {
-        Box::pin(async move { self.forget().map(drop).map_err(|error| unkept(&error)) })
+        Box::pin(async move { self.delete().map(drop).map_err(|error| store_error(&error)) })
     }
 
-    /// One process at a time makes tokens new: who gives them may take each old one once.
-    /// Who waited finds what the other has kept.
-    fn acquire_refresh_guard<'s, 'f>(&'s self) -> Later<'f, Option<CredentialRefreshGuard>>
+    /// Locks the secret, so that one process at a time refreshes the tokens: an authorization
+    /// server may accept each refresh token once. A process that waited finds the new tokens.
+    fn acquire_refresh_guard<'s, 'f>(&'s self) -> AuthFuture<'f, Option<CredentialRefreshGuard>>
     where
         's: 'f,
         Self: 'f,
@@ -241,9 +241,9 @@ impl CredentialStore for Tokens {
                 return Ok(None);
             };
             let path = opened.sealed.path;
-            let locked = tokio::task::spawn_blocking(move || locked(&path));
-            let file = locked.await.map_err(|error| unkept(&error))?;
-            let file = file.map_err(|error| unkept(&error))?;
+            let locking = tokio::task::spawn_blocking(move || lock_file(&path));
+            let file = locking.await.map_err(|error| store_error(&error))?;
+            let file = file.map_err(|error| store_error(&error))?;
             Ok(Some(CredentialRefreshGuard::new(file)))
         })
     }

@@ -1,4 +1,4 @@
-//! Where a value of a server's configuration comes from.
+//! Configuration values: text with environment variables, or a reference to a vault secret.
 
 use std::collections::BTreeMap;
 
@@ -7,56 +7,56 @@ use rye_executor::redact::is_secret_name;
 use rye_items::vault::{SecretName, Vault};
 use serde_json::Value;
 
-/// What only its name makes a secret and is shorter may be a word that stands anywhere.
-const SHORTEST: usize = 6;
+/// Shorter values are not treated as secrets because of their name alone: redacting a short
+/// word would garble unrelated output.
+const MIN_SECRET_LEN: usize = 6;
 
-/// A value as the configuration has it: a text in which `${VAR}` stands for a
-/// variable, or a reference to a secret of the vault.
+/// A value of a server's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigValue {
-    /// A text, with `${VAR}` and `${VAR:-default}` in it.
+    /// Text that may contain `${VAR}` and `${VAR:-default}`.
     Text(String),
-    /// A secret, and what stands before it: `Bearer `, for one.
+    /// A secret of the vault.
     Vault {
-        /// What stands before the secret.
+        /// Text to put before the secret, such as `Bearer `.
         prefix: String,
-        /// The secret.
+        /// Name of the secret.
         name: SecretName,
     },
 }
 
-/// A value that can be used, and what of it must not be seen.
+/// A resolved value and the secrets in it.
 #[derive(Default)]
-pub(super) struct Opened {
+pub(super) struct ResolvedValue {
     pub(super) text: String,
     pub(super) secrets: Vec<Secret>,
 }
 
 impl ConfigValue {
-    /// Reads a value: a text, a number, a truth value, or `{vault: NAME}`. The
-    /// error is a sentence.
-    pub(super) fn read(value: &Value) -> Result<Self, String> {
+    /// Parses a string, a number, a boolean, or `{vault: NAME}`. The error is a message for the
+    /// user.
+    pub(super) fn parse(value: &Value) -> Result<Self, String> {
         match value {
             Value::String(text) => Ok(Self::Text(text.clone())),
             Value::Number(_) | Value::Bool(_) => Ok(Self::Text(value.to_string())),
             Value::Object(fields) => {
                 let known = |key: &String| key == "vault" || key == "prefix";
                 if let Some(other) = fields.keys().find(|key| !known(key)) {
-                    return Err(format!("`{other}` is not known beside `vault`"));
+                    return Err(format!("unknown key `{other}`; known keys: vault, prefix"));
                 }
                 let name = fields.get("vault").and_then(Value::as_str);
-                let name = name.ok_or("`vault` is missing: the name of a secret")?;
+                let name = name.ok_or("`vault` is missing; it names a secret")?;
                 let prefix = fields.get("prefix").and_then(Value::as_str);
                 Ok(Self::Vault {
                     prefix: prefix.unwrap_or_default().to_owned(),
                     name: name.parse().map_err(|error| format!("{error}"))?,
                 })
             }
-            _ => Err("it is neither a text nor `{vault: NAME}`".to_owned()),
+            _ => Err("expected a string or `{vault: NAME}`".to_owned()),
         }
     }
 
-    /// The value as the configuration has it.
+    /// Formats the value as in a configuration.
     pub fn to_value(&self) -> Value {
         match self {
             Self::Text(text) => Value::String(text.clone()),
@@ -71,59 +71,60 @@ impl ConfigValue {
         }
     }
 
-    /// The variables that it takes from the environment.
+    /// Names of the environment variables in the value.
     pub(super) fn variables(&self) -> Vec<&str> {
         match self {
-            Self::Text(text) => pieces(text)
-                .filter_map(|piece| match piece {
-                    Piece::Variable { name, .. } => Some(name),
-                    Piece::Literal(_) => None,
+            Self::Text(text) => segments(text)
+                .filter_map(|segment| match segment {
+                    Segment::Variable { name, .. } => Some(name),
+                    Segment::Literal(_) => None,
                 })
                 .collect(),
             Self::Vault { .. } => Vec::new(),
         }
     }
 
-    /// The value to use. `shown_as` is what it is the value of: that of an
-    /// `API_KEY` is a secret wherever it comes from. The error is a sentence.
-    pub(super) fn open(
+    /// Fills in variables and secrets. The value of a key such as `API_KEY` is treated as a
+    /// secret wherever it comes from. The error is a message for the user.
+    pub(super) fn resolve(
         &self,
-        shown_as: &str,
+        key: &str,
         environment: &BTreeMap<String, String>,
         vault: Option<&Vault>,
-    ) -> Result<Opened, String> {
+    ) -> Result<ResolvedValue, String> {
         match self {
             Self::Text(text) => {
-                let mut opened = Opened::default();
-                for piece in pieces(text) {
-                    match piece {
-                        Piece::Literal(text) => opened.text += text,
-                        Piece::Variable { name, default } => {
+                let mut resolved = ResolvedValue::default();
+                for segment in segments(text) {
+                    match segment {
+                        Segment::Literal(text) => resolved.text += text,
+                        Segment::Variable { name, default } => {
                             let value = environment.get(name).map(String::as_str).or(default);
-                            let value = value.ok_or_else(|| {
-                                format!("it needs the variable {name}, which is not set")
-                            })?;
-                            opened.text += value;
-                            if is_secret_name(name) && value.len() >= SHORTEST {
-                                opened.secrets.push(Secret::new(value.into()));
+                            let value = value
+                                .ok_or_else(|| format!("environment variable {name} is not set"))?;
+                            resolved.text += value;
+                            if is_secret_name(name) && value.len() >= MIN_SECRET_LEN {
+                                resolved.secrets.push(Secret::new(value.into()));
                             }
                         }
                     }
                 }
-                if is_secret_name(shown_as) && opened.text.len() >= SHORTEST {
-                    opened.secrets.push(Secret::new(opened.text.clone().into()));
+                if is_secret_name(key) && resolved.text.len() >= MIN_SECRET_LEN {
+                    resolved
+                        .secrets
+                        .push(Secret::new(resolved.text.clone().into()));
                 }
-                Ok(opened)
+                Ok(resolved)
             }
             Self::Vault { prefix, name } => {
-                let vault = vault.ok_or("there is no user space, so there is no vault")?;
+                let vault = vault.ok_or("no vault: there is no user space")?;
                 let secret = vault.get(None, name).map_err(|error| error.to_string())?;
                 let secret = secret.secret;
                 let text = std::str::from_utf8(secret.expose());
-                let text = text.map_err(|_| format!("the secret {name} is not text"))?;
-                // A file that was piped in ends with one.
+                let text = text.map_err(|_| format!("secret {name} is not UTF-8"))?;
+                // A secret that was piped in from a file ends with a line break.
                 let text = text.trim_end_matches(['\r', '\n']);
-                Ok(Opened {
+                Ok(ResolvedValue {
                     text: format!("{prefix}{text}"),
                     secrets: vec![Secret::new(text.into())],
                 })
@@ -132,8 +133,8 @@ impl ConfigValue {
     }
 }
 
-/// A piece of a text.
-enum Piece<'t> {
+/// Part of a text with variables.
+enum Segment<'t> {
     Literal(&'t str),
     Variable {
         name: &'t str,
@@ -141,31 +142,31 @@ enum Piece<'t> {
     },
 }
 
-/// Cuts a text at its variables. What only looks like one stays as it is.
-fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
+/// Splits a text at its variables. Malformed variables stay literal.
+fn segments(text: &str) -> impl Iterator<Item = Segment<'_>> {
     let mut rest = text;
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
-        let mut from = 0;
-        while let Some(at) = rest[from..].find("${").map(|at| at + from) {
+        let mut start = 0;
+        while let Some(at) = rest[start..].find("${").map(|at| at + start) {
             if let Some((name, default, length)) = variable(&rest[at..]) {
                 if at > 0 {
                     let (before, after) = rest.split_at(at);
                     rest = after;
-                    return Some(Piece::Literal(before));
+                    return Some(Segment::Literal(before));
                 }
                 rest = &rest[length..];
-                return Some(Piece::Variable { name, default });
+                return Some(Segment::Variable { name, default });
             }
-            from = at + 2;
+            start = at + 2;
         }
-        Some(Piece::Literal(std::mem::take(&mut rest)))
+        Some(Segment::Literal(std::mem::take(&mut rest)))
     })
 }
 
-/// The variable that a text begins with, and how long its writing is.
+/// Name, default and total length of the variable at the start of a text.
 fn variable(text: &str) -> Option<(&str, Option<&str>, usize)> {
     let inner = text.strip_prefix("${")?;
     let end = inner.find('}')?;
@@ -186,15 +187,18 @@ mod tests {
 
     use super::*;
 
-    fn open(value: &Value) -> Result<String, String> {
+    fn resolve(value: &Value) -> Result<String, String> {
         let environment = BTreeMap::from([("HOST".to_owned(), "example.org".to_owned())]);
-        let source = ConfigValue::read(value)?;
-        assert_eq!(ConfigValue::read(&source.to_value()).as_ref(), Ok(&source));
-        Ok(source.open("X", &environment, None)?.text)
+        let config_value = ConfigValue::parse(value)?;
+        assert_eq!(
+            ConfigValue::parse(&config_value.to_value()).as_ref(),
+            Ok(&config_value)
+        );
+        Ok(config_value.resolve("X", &environment, None)?.text)
     }
 
     #[test]
-    fn variables_are_filled_in_and_all_else_stays() {
+    fn variables_are_resolved_and_other_text_is_literal() {
         for (value, expected) in [
             (json!("plain"), "plain"),
             (json!(""), ""),
@@ -211,36 +215,36 @@ mod tests {
             ),
             (json!("ä${HOST}ö"), "äexample.orgö"),
         ] {
-            assert_eq!(open(&value).as_deref(), Ok(expected), "{value}");
+            assert_eq!(resolve(&value).as_deref(), Ok(expected), "{value}");
         }
-        let error = open(&json!("${NOT_SET}")).unwrap_err();
+        let error = resolve(&json!("${NOT_SET}")).unwrap_err();
         assert!(error.contains("NOT_SET"), "{error}");
     }
 
     #[test]
-    fn a_reference_that_is_none_is_told() {
-        for (value, word) in [
+    fn invalid_references_are_rejected() {
+        for (value, expected) in [
             (json!({"vault": "A/B"}), "name"),
             (json!({"value": "A"}), "`value`"),
-            (json!({}), "`vault` is missing"),
-            (json!(["a"]), "neither"),
-            (json!(null), "neither"),
+            (json!({}), "`vault`"),
+            (json!(["a"]), "vault"),
+            (json!(null), "vault"),
         ] {
-            let error = ConfigValue::read(&value).unwrap_err();
-            assert!(error.contains(word), "{value}: {error}");
+            let error = ConfigValue::parse(&value).unwrap_err();
+            assert!(error.contains(expected), "{value}: {error}");
         }
     }
 
     #[test]
-    fn secrets_are_known_by_where_they_come_from_and_by_their_name() {
+    fn secrets_are_detected_by_variable_name_and_by_key() {
         let environment = BTreeMap::from([
             ("API_TOKEN".to_owned(), "sesame".to_owned()),
             ("HOST".to_owned(), "example.org".to_owned()),
         ]);
-        let secrets = |shown_as: &str, text: &str| {
-            let source = ConfigValue::Text(text.to_owned());
-            let opened = source.open(shown_as, &environment, None).unwrap();
-            let texts = opened.secrets.iter();
+        let secrets = |key: &str, text: &str| {
+            let config_value = ConfigValue::Text(text.to_owned());
+            let resolved = config_value.resolve(key, &environment, None).unwrap();
+            let texts = resolved.secrets.iter();
             texts
                 .map(|secret| String::from_utf8_lossy(secret.expose()).into_owned())
                 .collect::<Vec<_>>()

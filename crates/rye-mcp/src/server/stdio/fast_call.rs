@@ -1,8 +1,7 @@
-//! A call of a tool as clients write it, read in one pass.
+//! Fast path that parses `tools/call` requests in one pass.
 //!
-//! What a message is can be told only when all of it is known, so in general it is read into
-//! a tree first and then tried as one thing after the other. Nearly all messages are calls,
-//! and of those a reader that takes nothing else makes half the work.
+//! The SDK parses a message into a tree and then tries one message type after the other. Almost
+//! all messages are tool calls; a parser for these alone takes half the time.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,10 +14,10 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-/// A call with these fields, each once, and no others.
+/// A `tools/call` request with exactly these fields.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PlainCall {
+struct CallMessage {
     jsonrpc: JsonRpcVersion2_0,
     id: RequestId,
     #[serde(rename = "method")]
@@ -26,7 +25,7 @@ struct PlainCall {
     params: Object<CallToolRequestParams>,
 }
 
-/// What is written as an object. By itself a reader of fields also takes a list of them.
+/// Accepts only JSON objects. A derived `Deserialize` also accepts arrays.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -47,11 +46,11 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-/// The call that a line is; none where it must be read in the general way.
-pub(super) fn call(line: &[u8]) -> Option<ClientJsonRpcMessage> {
-    let Object::<PlainCall>(call) = serde_json::from_slice(line).ok()?;
+/// Parses a line as a tool call; `None` if the general parser must handle it.
+pub(super) fn parse_call(line: &[u8]) -> Option<ClientJsonRpcMessage> {
+    let Object::<CallMessage>(call) = serde_json::from_slice(line).ok()?;
     let mut request = CallToolRequest::new(call.params.0);
-    // What is said about a request is with the request, not with the tool.
+    // The SDK keeps `_meta` in the extensions of the request.
     if let Some(meta) = request.params.meta.take() {
         request.extensions.insert(meta);
     }
@@ -71,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_call_says_what_it_says_in_general() {
+    fn fast_parse_matches_the_general_parser() {
         for fields in [
             r#""id":1,"method":"tools/call","params":{"name":"execute"}"#,
             r#""id":"a\"b","method":"tools/call","params":{"name":"x","arguments":{"é":[1,2.50,-3e9,18446744073709551615,null,{"a":"\u00e9"}]}}"#,
@@ -82,16 +81,16 @@ mod tests {
             r#""id":1,"method":"tools/call","params":{"name":"x","requestState":"s","inputResponses":{"approval":{"action":"accept","content":{"approve":true}}}}"#,
         ] {
             let line = line(fields);
-            let plain = call(line.as_bytes()).expect(fields);
+            let fast = parse_call(line.as_bytes()).expect(fields);
             let general: ClientJsonRpcMessage = serde_json::from_str(&line).unwrap();
-            assert_eq!(format!("{plain:?}"), format!("{general:?}"));
-            let written = |message| serde_json::to_string(message).unwrap();
-            assert_eq!(written(&plain), written(&general));
+            assert_eq!(format!("{fast:?}"), format!("{general:?}"));
+            let to_json = |message| serde_json::to_string(message).unwrap();
+            assert_eq!(to_json(&fast), to_json(&general));
         }
     }
 
     #[test]
-    fn what_is_no_plain_call_is_read_in_general() {
+    fn other_messages_are_left_to_the_general_parser() {
         for fields in [
             r#""id":1,"method":"ping""#,
             r#""id":1,"method":"tools/list","params":{}"#,
@@ -106,14 +105,14 @@ mod tests {
             r#""id":1,"method":"tools/call""#,
             r#""id":1,"result":{}"#,
         ] {
-            assert!(call(line(fields).as_bytes()).is_none(), "{fields}");
+            assert!(parse_call(line(fields).as_bytes()).is_none(), "{fields}");
         }
         for line in [
             r#"{"jsonrpc":"1.0","id":1,"method":"tools/call","params":{"name":"x"}}"#,
             r#"["2.0",1,"tools/call",{"name":"x"}]"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}} {}"#,
         ] {
-            assert!(call(line.as_bytes()).is_none(), "{line}");
+            assert!(parse_call(line.as_bytes()).is_none(), "{line}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Answers that are on their way, so that none is cut off when the server ends.
+//! Tracks responses that are being sent, so that a shutdown does not cut them off.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,30 +13,30 @@ use http_body::{Frame, SizeHint};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-/// How long is waited for clients that do not take their answers.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a shutdown waits for clients that do not read their responses.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The answers to all requests that have not been sent to their end.
+/// Tracks responses that are not sent completely. Clones share the state.
 #[derive(Clone, Default)]
-pub(super) struct Answers(TaskTracker);
+pub(super) struct ResponseTracker(TaskTracker);
 
-impl Answers {
-    /// Waits until all are sent.
-    pub(super) async fn sent(&self) {
+impl ResponseTracker {
+    /// Waits until all responses are sent.
+    pub(super) async fn drain(&self) {
         self.0.close();
-        let _ = tokio::time::timeout(PATIENCE, self.0.wait()).await;
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, self.0.wait()).await;
     }
 
-    /// Follows the answer to a request to its end. The stream that a client listens to
-    /// with `GET` has none, and nothing on it is awaited.
-    pub(super) async fn follow(&self, request: Request, next: Next) -> Response {
+    /// Runs a request and tracks its response. The event stream of a `GET` request has no end and
+    /// is not tracked.
+    pub(super) async fn track(&self, request: Request, next: Next) -> Response {
         if request.method() != Method::POST {
             return next.run(request).await;
         }
         let token = self.0.token();
         let response = next.run(request).await;
         response.map(|body| {
-            Body::new(Followed {
+            Body::new(TrackedBody {
                 body,
                 _token: token,
             })
@@ -44,13 +44,13 @@ impl Answers {
     }
 }
 
-/// A body that is known to be on its way as long as it is there.
-struct Followed {
+/// Body of a tracked response.
+struct TrackedBody {
     body: Body,
     _token: TaskTrackerToken,
 }
 
-impl HttpBody for Followed {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

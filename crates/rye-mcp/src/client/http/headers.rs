@@ -1,4 +1,4 @@
-//! What is not sent, and what a server says to whom it does not know.
+//! Reserved request headers and authorization challenges.
 
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderMap, HeaderName, StatusCode};
@@ -9,8 +9,8 @@ use rmcp::transport::streamable_http_client::{
 
 use super::Error;
 
-/// What the transport itself says nobody else may.
-pub(super) fn refuse_reserved(name: &HeaderName) -> Result<(), Error> {
+/// Rejects a configured header that only the transport may set.
+pub(super) fn reject_reserved_header(name: &HeaderName) -> Result<(), Error> {
     let reserved = ["accept", HEADER_SESSION_ID, HEADER_LAST_EVENT_ID];
     let is_reserved = |other: &str| name.as_str().eq_ignore_ascii_case(other);
     if reserved.into_iter().any(is_reserved) {
@@ -20,8 +20,8 @@ pub(super) fn refuse_reserved(name: &HeaderName) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a server wants to know about who calls, as the SDK's authorization reads it.
-pub(super) fn refuse_unauthorized(status: StatusCode, headers: &HeaderMap) -> Result<(), Error> {
+/// Converts a 401 or 403 response with a challenge to the SDK's errors.
+pub(super) fn check_authorization(status: StatusCode, headers: &HeaderMap) -> Result<(), Error> {
     let Some(challenge) = headers.get(WWW_AUTHENTICATE) else {
         return Ok(());
     };
@@ -39,7 +39,7 @@ pub(super) fn refuse_unauthorized(status: StatusCode, headers: &HeaderMap) -> Re
     }
 }
 
-/// The scope that a challenge names, quoted or not.
+/// The `scope` of a challenge, quoted or not.
 fn scope(challenge: &str) -> Option<String> {
     let at = challenge.to_ascii_lowercase().find("scope=")?;
     let value = &challenge[at + "scope=".len()..];
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_scope_of_a_challenge_is_found_quoted_or_not() {
+    fn challenge_scope_is_parsed_quoted_or_not() {
         let cases = [
             (
                 r#"Bearer error="insufficient_scope", scope="a b""#,
