@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use rusqlite::Connection;
 use rye_engine::store::{Claim, SessionStore as _};
 use rye_protocol::{Batch, SessionId};
-use rye_store::Sqlite;
+use rye_store::SqliteStore;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
@@ -87,7 +87,7 @@ fn sequential(sizes: &[usize]) -> Result<Row> {
         anyhow::Ok(())
     };
     let runtime = runtime()?;
-    let store = Sqlite::open(directory.path().join("sessions.db"))?;
+    let store = SqliteStore::open(directory.path().join("sessions.db"))?;
     let (engine, mut session) = runtime.block_on(async {
         let engine = engine(store, "look")?;
         let session = BenchSession::start(&engine).await?;
@@ -137,7 +137,7 @@ fn concurrent() -> Result<Row> {
 
 async fn time_store(commits: &BTreeMap<SessionId, Vec<Batch>>) -> Result<f64> {
     let directory = TempDir::new()?;
-    let store = Arc::new(Sqlite::open(directory.path().join("sessions.db"))?);
+    let store = Arc::new(SqliteStore::open(directory.path().join("sessions.db"))?);
     let mut leases = Vec::new();
     for (session, batches) in commits {
         let lease = store.claim(session, Claim::IfFree).await?;
@@ -167,7 +167,10 @@ async fn time_store(commits: &BTreeMap<SessionId, Vec<Batch>>) -> Result<f64> {
 
 async fn time_sessions() -> Result<f64> {
     let directory = TempDir::new()?;
-    let engine = engine(Sqlite::open(directory.path().join("sessions.db"))?, "look")?;
+    let engine = engine(
+        SqliteStore::open(directory.path().join("sessions.db"))?,
+        "look",
+    )?;
     let mut sessions = Vec::new();
     for _ in 0..SESSIONS {
         sessions.push(BenchSession::start(&engine).await?);

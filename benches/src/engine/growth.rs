@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use rusqlite::Connection;
-use rye_store::Sqlite;
+use rye_store::SqliteStore;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -45,8 +45,12 @@ pub(super) fn run() -> Result<Vec<Row>> {
 fn time() -> Result<Row> {
     let directory = TempDir::new()?;
     let runtime = runtime()?;
-    let engine = runtime
-        .block_on(async { engine(Sqlite::open(directory.path().join("sessions.db"))?, "look") })?;
+    let engine = runtime.block_on(async {
+        engine(
+            SqliteStore::open(directory.path().join("sessions.db"))?,
+            "look",
+        )
+    })?;
     let mut late = session_after(&runtime, &engine, LATE - 1)?;
     let early = (0..=ROUNDS).map(|_| session_after(&runtime, &engine, EARLY - 1));
     let mut early = early.collect::<Result<Vec<_>>>()?.into_iter();
@@ -82,7 +86,7 @@ fn file_size(turns: usize) -> Result<(f64, f64)> {
     let directory = TempDir::new()?;
     let file = directory.path().join("sessions.db");
     let runtime = runtime()?;
-    let engine = runtime.block_on(async { engine(Sqlite::open(&file)?, "look") })?;
+    let engine = runtime.block_on(async { engine(SqliteStore::open(&file)?, "look") })?;
     drop(session_after(&runtime, &engine, turns)?);
     runtime.block_on(engine.shutdown())?;
     drop(engine);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use rye_engine::NewSession;
 use rye_protocol::EventKind;
-use rye_store::Sqlite;
+use rye_store::SqliteStore;
 use tempfile::TempDir;
 
 use super::against_budget;
@@ -86,7 +86,7 @@ fn wait_at_gates(directory: &Path) -> Result<()> {
         .enable_all()
         .build()?;
     let engine = runtime.block_on(async {
-        let engine = engine(Sqlite::open(directory.join("sessions.db"))?, "ask")?;
+        let engine = engine(SqliteStore::open(directory.join("sessions.db"))?, "ask")?;
         for _ in 0..SESSIONS {
             let session = engine.create_session(NewSession::default()).await?;
             let mut events = session.subscribe(0);

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use rye_store::Memory;
+use rye_store::MemoryStore;
 use tokio::task::JoinSet;
 
 use super::fixture::{BenchSession, engine};
@@ -50,7 +50,7 @@ pub(super) fn run() -> Result<Vec<Row>> {
 
 fn turns(sessions: u32) -> Result<f64> {
     runtime()?.block_on(async {
-        let engine = engine(Memory::new(), "look")?;
+        let engine = engine(MemoryStore::new(), "look")?;
         let start = Instant::now();
         let mut all = JoinSet::new();
         for _ in 0..sessions {

@@ -14,7 +14,7 @@ use rye_engine::tool::Tool;
 use rye_executor::{Executor, Request, Roots, Status};
 use rye_items::UserKeys;
 use rye_protocol::Archive;
-use rye_store::Memory;
+use rye_store::MemoryStore;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -156,7 +156,7 @@ async fn start_session(
     bridge: &[Arc<dyn Tool>],
 ) -> Result<BenchSession> {
     let engine = builder_calling(tool, args).tools(bridge.to_vec());
-    BenchSession::start(&engine.store(Memory::new()).build()?).await
+    BenchSession::start(&engine.store(MemoryStore::new()).build()?).await
 }
 
 async fn time_turn(session: &mut BenchSession) -> Result<f64> {
@@ -224,7 +224,7 @@ async fn hash_entries() -> Result<f64> {
 /// The export of a session with `turns` turns.
 async fn export(turns: usize, key: &SigningKey) -> Result<Archive> {
     let own = SigningKey::from_pem(key.to_pem().as_bytes())?;
-    let engine = builder_calling("look", json!({ "at": "it" })).store(Memory::new());
+    let engine = builder_calling("look", json!({ "at": "it" })).store(MemoryStore::new());
     let engine = engine.sign_with(own).build()?;
     let mut session = BenchSession::start(&engine).await?;
     for _ in 0..turns {

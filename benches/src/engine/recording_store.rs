@@ -10,7 +10,7 @@ use rye_engine::store::{
 use rye_protocol::{
     Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Op, Session, SessionId, ThreadId,
 };
-use rye_store::Memory;
+use rye_store::MemoryStore;
 use serde::Serialize;
 use tokio::sync::broadcast;
 
@@ -20,7 +20,7 @@ pub(super) type Commits = Arc<Mutex<Vec<(SessionId, Batch)>>>;
 /// An in-memory store that records the commits.
 #[derive(Default)]
 pub(super) struct RecordingStore {
-    store: Memory,
+    store: MemoryStore,
     pub(super) commits: Commits,
 }
 

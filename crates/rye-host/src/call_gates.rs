@@ -20,7 +20,7 @@ use rye_engine::protocol::{
 };
 use rye_engine::store::{Claim, SessionStore as _, StoreError};
 use rye_mcp::{CallDecision, GatedCall};
-use rye_store::Sqlite;
+use rye_store::SqliteStore;
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 
@@ -62,7 +62,7 @@ pub enum CallGateError {
 /// The calls of MCP clients that wait for a person, or were decided about.
 #[derive(Debug)]
 pub struct CallGates {
-    store: Sqlite,
+    store: SqliteStore,
     trust: Trusted,
     /// Seals the records, and signs what the person at a client decided.
     key: Option<SigningKey>,
@@ -72,7 +72,7 @@ pub struct CallGates {
 
 impl CallGates {
     /// Those in a store. A decision counts with a receipt of a key that this trusts.
-    pub fn new(store: Sqlite, trust: Trusted, key: Option<SigningKey>) -> Self {
+    pub fn new(store: SqliteStore, trust: Trusted, key: Option<SigningKey>) -> Self {
         Self {
             store,
             trust,
@@ -174,7 +174,7 @@ impl CallGates {
     /// The gates of all calls, the oldest first.
     async fn gates(&self) -> Result<Vec<Gate>, StoreError> {
         let prefix = format!("gate:{CALL}");
-        let mut gates = self.store.gates_with(&prefix).await?;
+        let mut gates = self.store.gates_matching(&prefix).await?;
         gates.retain(|gate| gate.id.as_str().starts_with(&prefix));
         Ok(gates)
     }

@@ -34,7 +34,7 @@
 //! let script = "steps: [{ tool_calls: [{ name: deploy }] }, { text: '${last_tool_result}' }]";
 //! let deploy = ToolDef::new("deploy", "Puts it into production.", json!({ "type": "object" }));
 //! let engine = Engine::builder()
-//!     .store(rye_store::Memory::new())
+//!     .store(rye_store::MemoryStore::new())
 //!     .models(rye_model::Catalogue::new(".").with("scripted:demo", script.parse()?))
 //!     .sandbox(Arc::new(rye_sandbox::Virtual::new()))
 //!     .tool(Deploy(deploy))
@@ -105,7 +105,7 @@ pub use items::Items;
 pub use models::{MODELS, ModelsError, models};
 pub use oauth::HttpRefresher;
 pub use rye_model::{Catalogue, ModelSummary, Overrides, Script, ScriptCall, ScriptedAnswer, Step};
-pub use rye_store::{Condition, Soundness, Sqlite, examine};
+pub use rye_store::{FileReport, Integrity, SqliteStore, diagnose};
 pub use script::script;
 pub use servers::{Servers, server_environment};
 
@@ -159,8 +159,8 @@ pub enum HostError {
 
 /// The file with all sessions, opened once for all that a process does with it; only to be
 /// read where nothing can be written.
-pub fn store(database: &Path) -> Result<Sqlite, StoreError> {
-    Sqlite::open_or_read(database)
+pub fn store(database: &Path) -> Result<SqliteStore, StoreError> {
+    SqliteStore::open_or_read_only(database)
 }
 
 /// An engine to be, with these [models] and the built-in tools; more can be added. Must be
@@ -186,7 +186,7 @@ fn records(database: &Path) -> impl Iterator<Item = PathBuf> {
 
 /// The same on a [store] that is open already, which is that of the options.
 pub fn builder_on(
-    store: Sqlite,
+    store: SqliteStore,
     options: &Options,
     models: Catalogue,
     supervisor: Arc<Supervisor>,

@@ -25,7 +25,7 @@ use rye_engine::store::{Claim, StoreError};
 use rye_engine::tool::Tool;
 use rye_engine::{BuildError, Engine, NewSession, Prompt, Session};
 use rye_sandbox::Virtual;
-use rye_store::Memory;
+use rye_store::MemoryStore;
 use tokio::sync::mpsc;
 
 pub use compare::Difference;
@@ -264,7 +264,7 @@ fn role(archive: &Archive) -> Option<String> {
 fn engine(stage: &Arc<Stage>, clock: &Arc<Ahead>, today: &Today) -> Result<Engine, BuildError> {
     let sandbox: Arc<dyn Sandbox> = Arc::new(Virtual::new());
     let mut builder = Engine::builder()
-        .store(Memory::new())
+        .store(MemoryStore::new())
         .clock(Shared(Arc::clone(clock)))
         .models(Answers(Arc::clone(stage)))
         .sandbox(sandbox)

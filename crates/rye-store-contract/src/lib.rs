@@ -5,7 +5,7 @@
 //! use rye_store_contract::Subject;
 //!
 //! fn fresh() -> Subject {
-//!     Subject::new(Arc::new(rye_store::Memory::new()))
+//!     Subject::new(Arc::new(rye_store::MemoryStore::new()))
 //! }
 //!
 //! # // In a test file this is all there is to write.

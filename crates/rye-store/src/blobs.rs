@@ -1,4 +1,4 @@
-//! Blob stores: files under their hash, or in memory.
+//! Blob stores: content-addressed files, or memory.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use lillux::cas::{Cas, CasError, DEFAULT_GRACE, GcOptions};
 use rye_engine::blob::{BlobError, BlobFuture, BlobStore};
 use tokio::task::spawn_blocking;
 
-/// Blobs in a folder, one file each, which is made when there is something to keep. Any
-/// number of processes may use one folder.
+/// Blobs in a directory, one file each. The directory is created with the first blob. Several
+/// processes can share it.
 #[derive(Debug, Clone)]
 pub struct FileBlobs {
     root: Arc<Path>,
@@ -19,38 +19,38 @@ pub struct FileBlobs {
 }
 
 impl FileBlobs {
-    /// Those in this folder, which need not be there yet.
+    /// A blob store in this directory, which need not exist yet.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         let root = root.into().into();
         let grace = DEFAULT_GRACE;
         Self { root, grace }
     }
 
-    /// What was put within this time is never collected; an hour unless given.
+    /// Sets the minimum age of a blob before it can be collected. The default is an hour.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Does what waits for a disk where nobody else waits.
+    /// Runs disk I/O on a blocking thread.
     fn blocking<'a, T: Send + 'static>(
         &self,
         work: impl FnOnce(&Path) -> Result<T, CasError> + Send + 'static,
     ) -> BlobFuture<'a, T> {
         let root = Arc::clone(&self.root);
         Box::pin(async move {
-            let done = spawn_blocking(move || work(&root)).await;
-            let done = done.map_err(|error| BlobError(error.to_string()))?;
-            done.map_err(|error| BlobError(error.to_string()))
+            let result = spawn_blocking(move || work(&root)).await;
+            let result = result.map_err(|error| BlobError(error.to_string()))?;
+            result.map_err(|error| BlobError(error.to_string()))
         })
     }
 }
 
-/// What is not there is not there, also where nothing was ever kept.
-fn found<T>(outcome: Result<T, CasError>) -> Result<Option<T>, CasError> {
-    match outcome {
-        Ok(it) => Ok(Some(it)),
+/// Turns a missing blob or a missing store into `None`.
+fn optional<T>(result: Result<T, CasError>) -> Result<Option<T>, CasError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
         Err(CasError::NotFound { .. } | CasError::NoStore { .. }) => Ok(None),
         Err(error) => Err(error),
     }
@@ -63,7 +63,7 @@ impl BlobStore for FileBlobs {
 
     fn get<'a>(&'a self, hash: &'a Hash) -> BlobFuture<'a, Option<Vec<u8>>> {
         let hash = *hash;
-        self.blocking(move |root| found(Cas::open_existing(root).and_then(|cas| cas.get(&hash))))
+        self.blocking(move |root| optional(Cas::open_existing(root).and_then(|cas| cas.get(&hash))))
     }
 
     fn collect_garbage(&self, used: Vec<Hash>) -> BlobFuture<'_, ()> {
@@ -76,14 +76,14 @@ impl BlobStore for FileBlobs {
                 Err(CasError::NoStore { .. }) => return Ok(()),
                 cas => cas?,
             };
-            // What is gone already cannot be kept.
-            let mut there = Vec::new();
+            // The garbage collector rejects roots that do not exist.
+            let mut roots = Vec::new();
             for hash in used {
                 if cas.has(&hash)? {
-                    there.push(hash);
+                    roots.push(hash);
                 }
             }
-            cas.gc(there, options).map(drop)
+            cas.gc(roots, options).map(drop)
         })
     }
 
@@ -91,49 +91,49 @@ impl BlobStore for FileBlobs {
         let hash = *hash;
         self.blocking(move |root| {
             let has = Cas::open_existing(root).and_then(|cas| cas.has(&hash));
-            Ok(found(has)?.unwrap_or_default())
+            Ok(optional(has)?.unwrap_or_default())
         })
     }
 }
 
-/// Blobs in memory, gone with the process. Cheap to clone: all clones are one store.
+/// Blobs in memory. All clones share one store.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryBlobs {
-    all: Arc<Mutex<HashMap<Hash, Vec<u8>>>>,
+    blobs: Arc<Mutex<HashMap<Hash, Vec<u8>>>>,
 }
 
 impl MemoryBlobs {
-    /// One that holds nothing.
+    /// An empty store.
     pub fn new() -> Self {
         Self::default()
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<Hash, Vec<u8>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<Hash, Vec<u8>>> {
+        self.blobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn now<'a, T: Send + 'a>(it: T) -> BlobFuture<'a, T> {
-    Box::pin(std::future::ready(Ok(it)))
+fn ready<'a, T: Send + 'a>(value: T) -> BlobFuture<'a, T> {
+    Box::pin(std::future::ready(Ok(value)))
 }
 
 impl BlobStore for MemoryBlobs {
     fn put(&self, bytes: Vec<u8>) -> BlobFuture<'_, Hash> {
         let hash = Hash::digest(&bytes);
-        self.all().insert(hash, bytes);
-        now(hash)
+        self.lock().insert(hash, bytes);
+        ready(hash)
     }
 
     fn get<'a>(&'a self, hash: &'a Hash) -> BlobFuture<'a, Option<Vec<u8>>> {
-        now(self.all().get(hash).cloned())
+        ready(self.lock().get(hash).cloned())
     }
 
     fn collect_garbage(&self, used: Vec<Hash>) -> BlobFuture<'_, ()> {
-        self.all().retain(|hash, _| used.contains(hash));
-        now(())
+        self.lock().retain(|hash, _| used.contains(hash));
+        ready(())
     }
 
     fn contains<'a>(&'a self, hash: &'a Hash) -> BlobFuture<'a, bool> {
-        now(self.all().contains_key(hash))
+        ready(self.lock().contains_key(hash))
     }
 }

@@ -1,4 +1,4 @@
-//! Credentials in the file of the sessions, each sealed to the user's own key.
+//! Encrypted credentials in the session database.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,64 +6,66 @@ use std::sync::Arc;
 use lillux::envelope::{Envelope, OpeningKey, Secret, seal};
 use rusqlite::{OptionalExtension as _, params};
 use rye_engine::clock::{Clock as _, SystemClock};
-use rye_engine::credential::{
-    Credential, CredentialError, CredentialFuture, CredentialStore, Owner,
-};
+use rye_engine::credential::{Credential, CredentialError, CredentialStore, CredentialFuture, Owner};
 use tokio::task::spawn_blocking;
 use zeroize::Zeroizing;
 
 use crate::sqlite::Connection;
 
-/// Gives the key that seals and opens, and makes one where there is none if it is told to.
-pub type KeyOf = Arc<dyn Fn(bool) -> Result<Option<OpeningKey>, String> + Send + Sync>;
+/// Returns the key that encrypts and decrypts credentials. With `true`, creates a missing key.
+pub type KeyProvider = Arc<dyn Fn(bool) -> Result<Option<OpeningKey>, String> + Send + Sync>;
 
-/// Credentials in a file of sessions. Whoever has the file and not the key has nothing.
+/// Credentials in a session database, each sealed to the user's key. The file is useless
+/// without the key.
 #[derive(Clone)]
 pub struct SealedCredentials {
     path: Arc<Path>,
-    key: KeyOf,
+    key: KeyProvider,
 }
 
 impl SealedCredentials {
-    /// Those in this file, opened with this key.
-    pub fn new(path: impl Into<PathBuf>, key: KeyOf) -> Self {
+    /// The credentials in this database, sealed with the provided key.
+    pub fn new(path: impl Into<PathBuf>, key: KeyProvider) -> Self {
         let path = path.into().into();
         Self { path, key }
     }
 
-    /// Does what waits for a disk where nobody else waits.
+    /// Runs disk I/O on a blocking thread.
     fn blocking<'a, T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection, &KeyOf) -> Result<T, CredentialError> + Send + 'static,
+        work: impl FnOnce(&Connection, &KeyProvider) -> Result<T, CredentialError> + Send + 'static,
     ) -> CredentialFuture<'a, T> {
         let (path, key) = (Arc::clone(&self.path), Arc::clone(&self.key));
         Box::pin(async move {
-            let done = spawn_blocking(move || {
+            let result = spawn_blocking(move || {
                 let db = Connection::open(&path).map_err(unusable)?;
                 work(&db, &key)
             });
-            done.await.map_err(unusable)?
+            result.await.map_err(unusable)?
         })
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "signature required by `map_err`"
+)]
 fn unusable(error: impl ToString) -> CredentialError {
     CredentialError(error.to_string())
 }
 
-/// What the envelope is labelled: one that was put in another's place is noticed.
+/// The envelope's label, so that a swapped envelope is detected.
 fn label(owner: &str, service: &str) -> String {
     format!("rye credential {owner} {service}")
 }
 
 fn get(
     db: &Connection,
-    key: &KeyOf,
+    key: &KeyProvider,
     owner: &str,
     service: &str,
 ) -> Result<Option<Credential>, CredentialError> {
-    let text = "SELECT sealed FROM engine_credentials WHERE owner = ?1 AND service = ?2";
+    let text = "SELECT envelope FROM engine_credentials WHERE owner = ?1 AND service = ?2";
     let sealed = db
         .db
         .query_row(text, [owner, service], |row| row.get::<_, String>(0));
@@ -75,38 +77,35 @@ fn get(
     let key = key.ok_or_else(|| unusable("the vault's private key is missing"))?;
     let opened = envelope.open(&key, Some(&label(owner, service)));
     let opened = opened.map_err(|error| unusable(format!("{service} of {owner}: {error}")))?;
-    // What a parser says of it would show it.
+    // The parser's error could contain the secret.
     let credential = serde_json::from_slice(opened.expose());
-    let credential = credential.map_err(|_| unusable(format!("{service} is no credential")))?;
+    let credential = credential
+        .map_err(|_| unusable(format!("{service} of {owner} is not a valid credential")))?;
     Ok(Some(credential))
 }
 
 fn put(
     db: &Connection,
-    key: &KeyOf,
+    key: &KeyProvider,
     owner: &str,
     service: &str,
     secret: &Secret,
 ) -> Result<(), CredentialError> {
     let key = key(true).map_err(CredentialError)?;
-    let key = key.ok_or_else(|| unusable("there is no key to seal with"))?;
+    let key = key.ok_or_else(|| unusable("there is no key to encrypt with"))?;
     let recipient = key.public().clone();
     let envelope = seal(secret, &[recipient], &label(owner, service)).map_err(unusable)?;
     let sealed = String::from_utf8(envelope.to_bytes()).map_err(unusable)?;
     let now = SystemClock::default().now().0.cast_signed();
-    let text = "INSERT INTO engine_credentials (owner, service, updated_at, sealed)
+    let text = "INSERT INTO engine_credentials (owner, service, updated_at, envelope)
                 VALUES (?1, ?2, ?3, ?4)
-                ON CONFLICT (owner, service) DO UPDATE SET updated_at = ?3, sealed = ?4";
+                ON CONFLICT (owner, service) DO UPDATE SET updated_at = ?3, envelope = ?4";
     let put = db.write(|db| db.execute(text, params![owner, service, now, sealed]));
     put.map(drop).map_err(unusable)
 }
 
 impl CredentialStore for SealedCredentials {
-    fn get<'a>(
-        &'a self,
-        owner: &'a Owner,
-        service: &'a str,
-    ) -> CredentialFuture<'a, Option<Credential>> {
+    fn get<'a>(&'a self, owner: &'a Owner, service: &'a str) -> CredentialFuture<'a, Option<Credential>> {
         let (owner, service) = (owner.to_string(), service.to_owned());
         self.blocking(move |db, key| get(db, key, &owner, &service))
     }
@@ -129,8 +128,8 @@ impl CredentialStore for SealedCredentials {
         let (owner, service) = (owner.to_string(), service.to_owned());
         self.blocking(move |db, _| {
             let text = "DELETE FROM engine_credentials WHERE owner = ?1 AND service = ?2";
-            let gone = db.write(|db| db.execute(text, [owner, service]));
-            gone.map(|rows| rows > 0).map_err(unusable)
+            let removed = db.write(|db| db.execute(text, [owner, service]));
+            removed.map(|rows| rows > 0).map_err(unusable)
         })
     }
 
@@ -143,7 +142,7 @@ impl CredentialStore for SealedCredentials {
             });
             let rows: Result<Vec<_>, _> = rows.map_err(unusable)?.collect();
             let rows = rows.map_err(unusable)?.into_iter();
-            let known = rows.filter_map(|(owner, service)| Some((Owner::parse(&owner)?, service)));
+            let known = rows.filter_map(|(owner, service)| Some((Owner::read(&owner)?, service)));
             Ok(known.collect())
         })
     }

@@ -1,17 +1,34 @@
-//! Stores of the engine: where the record is kept.
+//! Stores for the engine: sessions, blobs and credentials.
 //!
-//! [`Sqlite`] is one file, durable, for any number of processes of a machine. [`Memory`] is
-//! gone with the process. Both do what `rye-store-contract` tries, as any other must.
-//! Beside them, [`FileBlobs`] and [`MemoryBlobs`] keep what is too long for the record, and
-//! [`SealedCredentials`] what nobody is to see.
+//! - [`SqliteStore`] keeps sessions in one durable SQLite file that several processes of a
+//!   machine can use at once.
+//! - [`MemoryStore`] keeps sessions until the process ends.
+//! - [`FileBlobs`] and [`MemoryBlobs`] keep data that is too long for a session's history.
+//! - [`SealedCredentials`] keeps encrypted credentials in the SQLite file.
+//!
+//! Both session stores pass the tests of `rye-store-contract`; run them against any other
+//! implementation of [`SessionStore`](rye_engine::store::SessionStore).
+//!
+//! ```
+//! use rye_engine::store::{Claim, SessionStore};
+//! use rye_store::MemoryStore;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = MemoryStore::new();
+//! let lease = store.claim(&"my-session".parse()?, Claim::IfFree).await?;
+//! assert!(store.claim(&lease.session, Claim::IfFree).await.is_err());
+//! # Ok(())
+//! # }
+//! ```
 
 mod blobs;
 mod credentials;
+mod invariants;
 mod memory;
-mod rules;
 mod sqlite;
 
 pub use blobs::{FileBlobs, MemoryBlobs};
-pub use credentials::{KeyOf, SealedCredentials};
-pub use memory::Memory;
-pub use sqlite::{Closing, Condition, Soundness, Sqlite, examine};
+pub use credentials::{KeyProvider, SealedCredentials};
+pub use memory::MemoryStore;
+pub use sqlite::{CloseHandle, FileReport, Integrity, SqliteStore, diagnose};

@@ -1,109 +1,102 @@
-//! A store that forgets everything when the process ends: for tests, and for work that
-//! nobody wants kept.
+//! A session store in memory, for tests and for sessions that need not survive the process.
 
-mod shelf;
-mod world;
+mod state;
+mod undo_map;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::future::ready;
+use std::future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::store::{
-    Claim, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter, SessionSnapshot,
-    SessionStore, StoreError, StoreFuture,
+    Claim, SessionCommand, Lease, InboxMessage, PostOutcome, SessionSnapshot, SessionFilter, SessionStore, StoreError, StoreFuture,
 };
 use rye_protocol::{
     Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
 };
 use tokio::sync::broadcast;
 
-use crate::rules::{ENTRY, SESSION, not_found};
-use world::{Held, World};
+use crate::invariants::{ENTRY, SESSION, not_found};
+use state::{SessionState, State};
 
-/// How many posts a listener may be behind before it is told that it lagged.
-const POSTS: usize = 1024;
+/// Capacity of the channel that announces posts. A slower subscriber gets a lag error.
+const POSTS_CAPACITY: usize = 1024;
 
-/// A store in memory.
+/// A session store in memory.
 ///
-/// What is written is there when the call returns; the future that it gives is only there
-/// because other stores need one.
-pub struct Memory {
-    world: Mutex<World>,
+/// All work is done when a method returns; the returned future is ready.
+pub struct MemoryStore {
+    state: Mutex<State>,
     posts: broadcast::Sender<SessionId>,
     clock: Arc<dyn Clock>,
 }
 
-impl Default for Memory {
+impl Default for MemoryStore {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl fmt::Debug for Memory {
+impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").finish_non_exhaustive()
     }
 }
 
-impl Memory {
-    /// An empty one.
+impl MemoryStore {
+    /// An empty store.
     pub fn new() -> Self {
         Self::with_clock(Arc::new(SystemClock::default()))
     }
 
-    /// An empty one that dates its events by this clock.
+    /// An empty store that takes the time of its events from this clock.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         Self {
-            world: Mutex::default(),
-            posts: broadcast::channel(POSTS).0,
+            state: Mutex::default(),
+            posts: broadcast::channel(POSTS_CAPACITY).0,
             clock,
         }
     }
 
-    fn world(&self) -> MutexGuard<'_, World> {
-        // Whoever panicked within had changed nothing half: what fails is taken back.
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic leaves no partial change: failed batches are undone before they return.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read<'a, T: Send + 'a>(
         &self,
-        read: impl FnOnce(&World) -> Result<T, StoreError>,
+        read: impl FnOnce(&State) -> Result<T, StoreError>,
     ) -> StoreFuture<'a, T> {
-        now(read(&self.world()))
+        ready(read(&self.lock()))
     }
 }
 
-fn now<'a, T: Send + 'a>(result: Result<T, StoreError>) -> StoreFuture<'a, T> {
-    Box::pin(ready(result))
+fn ready<'a, T: Send + 'a>(result: Result<T, StoreError>) -> StoreFuture<'a, T> {
+    Box::pin(future::ready(result))
 }
 
-impl SessionStore for Memory {
+impl SessionStore for MemoryStore {
     fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> StoreFuture<'a, Lease> {
-        now(self.world().claim(session, claim))
+        ready(self.lock().claim(session, claim))
     }
 
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
-        self.world().release(lease);
-        now(Ok(()))
+        self.lock().release(lease);
+        ready(Ok(()))
     }
 
     fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> StoreFuture<'a, u64> {
-        now(self.world().commit(lease, batch, self.clock.now()))
+        ready(self.lock().commit(lease, batch, self.clock.now()))
     }
 
-    fn post<'a>(
-        &'a self,
-        session: &'a SessionId,
-        post: InboxMessage,
-    ) -> StoreFuture<'a, PostOutcome> {
-        let posted = self.world().post(session, post);
+    fn post<'a>(&'a self, session: &'a SessionId, post: InboxMessage) -> StoreFuture<'a, PostOutcome> {
+        let posted = self.lock().post(session, post);
         if let Ok((_, true)) = posted {
-            // Nobody may be listening.
+            // An error means that there is no subscriber.
             let _ = self.posts.send(session.clone());
         }
-        now(posted.map(|(posted, _)| posted))
+        ready(posted.map(|(posted, _)| posted))
     }
 
     fn subscribe_posts(&self) -> broadcast::Receiver<SessionId> {
@@ -111,55 +104,54 @@ impl SessionStore for Memory {
     }
 
     fn pending_commands<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Vec<SessionCommand>> {
-        self.read(|world| world.pending_commands(lease))
+        self.read(|state| state.pending_commands(lease))
     }
 
     fn snapshot<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<SessionSnapshot>> {
-        self.read(|world| {
-            let held = world.sessions.get(session);
-            Ok(held.map(|held| record(world, held)))
+        self.read(|state| {
+            let session_state = state.sessions.get(session);
+            Ok(session_state.map(|session_state| snapshot(state, session_state)))
         })
     }
 
     fn archive<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Archive>> {
-        self.read(|world| {
-            let held = world.sessions.get(session);
-            Ok(held.map(|held| archive(world, held)))
+        self.read(|state| {
+            let session_state = state.sessions.get(session);
+            Ok(session_state.map(|session_state| archive(state, session_state)))
         })
     }
 
     fn sessions(&self, filter: SessionFilter) -> StoreFuture<'_, Vec<Session>> {
-        self.read(|world| {
+        self.read(|state| {
             let end = match &filter.before {
                 None => None,
                 Some(id) => {
-                    let place = world.sessions.place(id);
-                    Some(place.ok_or_else(|| not_found(SESSION, id))?)
+                    let position = state.sessions.position(id);
+                    Some(position.ok_or_else(|| not_found(SESSION, id))?)
                 }
             };
-            let older = world.sessions.before(end).map(|held| &held.session);
-            let wanted = older.filter(|session| {
+            let older = state
+                .sessions
+                .before(end)
+                .map(|session_state| &session_state.session);
+            let matching = older.filter(|session| {
                 let (user, parent) = (filter.user.as_ref(), filter.parent.as_ref());
-                let above = session.parent.as_ref().map(|parent| &parent.session);
+                let own_parent = session.parent.as_ref().map(|parent| &parent.session);
                 user.is_none_or(|user| session.user_id.as_ref() == Some(user))
-                    && parent.is_none_or(|parent| above == Some(parent))
+                    && parent.is_none_or(|parent| own_parent == Some(parent))
             });
-            Ok(wanted.take(filter.limit).cloned().collect())
+            Ok(matching.take(filter.limit).cloned().collect())
         })
     }
 
-    fn path<'a>(
-        &'a self,
-        session: &'a SessionId,
-        leaf: &'a EntryId,
-    ) -> StoreFuture<'a, Vec<Entry>> {
-        self.read(|world| {
-            let held = world.sessions.get(session);
-            let entries = held.map(|held| &held.entries);
+    fn path<'a>(&'a self, session: &'a SessionId, leaf: &'a EntryId) -> StoreFuture<'a, Vec<Entry>> {
+        self.read(|state| {
+            let session_state = state.sessions.get(session);
+            let entries = session_state.map(|session_state| &session_state.entries);
             let find = |id: &EntryId| entries.and_then(|entries| entries.get(id));
             let leaf = find(leaf).ok_or_else(|| not_found(ENTRY, leaf))?;
             let up = |entry: &&Arc<Entry>| entry.parent.as_ref().and_then(find);
-            let mut path = copies(std::iter::successors(Some(leaf), up));
+            let mut path = clone_all(std::iter::successors(Some(leaf), up));
             path.reverse();
             Ok(path)
         })
@@ -172,43 +164,44 @@ impl SessionStore for Memory {
         after: Option<&'a EntryId>,
         limit: usize,
     ) -> StoreFuture<'a, Vec<Entry>> {
-        self.read(|world| {
-            let held = world.sessions.get(session);
-            let place = |id| held.and_then(|held| held.entries.place(id));
+        self.read(|state| {
+            let session_state = state.sessions.get(session);
+            let position =
+                |id| session_state.and_then(|session_state| session_state.entries.position(id));
             let start = match after {
                 None => None,
-                Some(id) => Some(place(id).ok_or_else(|| not_found(ENTRY, id))?),
+                Some(id) => Some(position(id).ok_or_else(|| not_found(ENTRY, id))?),
             };
-            let Some(held) = held else {
+            let Some(session_state) = session_state else {
                 return Ok(Vec::new());
             };
-            let behind = held.entries.after(start);
-            let own = behind.filter(|entry| entry.thread == *thread);
-            Ok(copies(own.take(limit)))
+            let later = session_state.entries.after(start);
+            let own = later.filter(|entry| entry.thread == *thread);
+            Ok(clone_all(own.take(limit)))
         })
     }
 
     fn gate<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Option<Gate>> {
-        self.read(|world| Ok(world.gates.get(gate).map(|gate| Gate::clone(gate))))
+        self.read(|state| Ok(state.gates.get(gate).map(|gate| Gate::clone(gate))))
     }
 
     fn gate_refs<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Vec<GateRef>> {
-        self.read(|world| {
-            let session = world.gates.get(gate).map(|gate| &gate.origin.session);
-            let held = session.and_then(|session| world.sessions.get(session));
-            let refs = held.map_or(&[][..], |held| &held.refs);
-            let own = refs.iter().filter(|shown| shown.gate == *gate);
+        self.read(|state| {
+            let session = state.gates.get(gate).map(|gate| &gate.origin.session);
+            let session_state = session.and_then(|session| state.sessions.get(session));
+            let refs = session_state.map_or(&[][..], |session_state| &session_state.gate_refs);
+            let own = refs.iter().filter(|gate_ref| gate_ref.gate == *gate);
             Ok(own.cloned().collect())
         })
     }
 
     fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Gate>> {
-        self.read(|world| {
-            let pending = world.gates.values().filter(|gate| {
-                let wanted = session.is_none_or(|session| gate.origin.session == *session);
-                wanted && gate.status.is_pending()
+        self.read(|state| {
+            let pending = state.gates.values().filter(|gate| {
+                let matches = session.is_none_or(|session| gate.origin.session == *session);
+                matches && gate.status.is_pending()
             });
-            Ok(copies(pending))
+            Ok(clone_all(pending))
         })
     }
 
@@ -218,56 +211,63 @@ impl SessionStore for Memory {
         after: u64,
         limit: usize,
     ) -> StoreFuture<'a, Vec<Event>> {
-        self.read(|world| {
-            let held = world.sessions.get(session);
-            let events = held.map(|held| held.events(after).take(limit).collect());
+        self.read(|state| {
+            let session_state = state.sessions.get(session);
+            let events = session_state
+                .map(|session_state| session_state.events_after(after).take(limit).collect());
             Ok(events.unwrap_or_default())
         })
     }
 
     fn remove<'a>(&'a self, leases: &'a [Lease]) -> StoreFuture<'a, ()> {
-        now(self.world().remove(leases))
+        ready(self.lock().remove(leases))
     }
 }
 
-fn copies<'a, T: Clone + 'a>(things: impl Iterator<Item = &'a Arc<T>>) -> Vec<T> {
-    things.map(|thing| T::clone(thing)).collect()
+fn clone_all<'a, T: Clone + 'a>(values: impl Iterator<Item = &'a Arc<T>>) -> Vec<T> {
+    values.map(|value| T::clone(value)).collect()
 }
 
-fn archive(world: &World, held: &Held) -> Archive {
-    let gates = world.gates.values();
-    let gates = copies(gates.filter(|gate| gate.origin.session == held.session.id));
-    // Gate by gate.
-    let mut refs = Vec::new();
+fn archive(state: &State, session_state: &SessionState) -> Archive {
+    let gates = state.gates.values();
+    let gates = clone_all(gates.filter(|gate| gate.origin.session == session_state.session.id));
+    // Grouped by gate.
+    let mut gate_refs = Vec::new();
     for Gate { id, .. } in &gates {
-        refs.extend(held.refs.iter().filter(|shown| shown.gate == *id).cloned());
+        gate_refs.extend(
+            session_state
+                .gate_refs
+                .iter()
+                .filter(|gate_ref| gate_ref.gate == *id)
+                .cloned(),
+        );
     }
     Archive {
-        session: held.session.clone(),
-        threads: copies(held.threads.values()),
-        entries: copies(held.entries.values()),
-        prompts: copies(held.prompts.values().map(|asked| &asked.prompt)),
+        session: session_state.session.clone(),
+        threads: clone_all(session_state.threads.values()),
+        entries: clone_all(session_state.entries.values()),
+        prompts: clone_all(session_state.prompts.values().map(|stored| &stored.prompt)),
         gates,
-        gate_refs: refs,
-        suspended_turns: copies(held.suspended.values()),
-        events: held.events(0).collect(),
+        gate_refs,
+        suspended_turns: clone_all(session_state.suspended_turns.values()),
+        events: session_state.events_after(0).collect(),
     }
 }
 
-fn record(world: &World, held: &Held) -> SessionSnapshot {
-    let asked = held.prompts.values().map(|asked| &asked.prompt);
-    let mut prompts = copies(asked.filter(|prompt| !prompt.status.is_finished()));
+fn snapshot(state: &State, session_state: &SessionState) -> SessionSnapshot {
+    let all = session_state.prompts.values().map(|stored| &stored.prompt);
+    let mut prompts = clone_all(all.filter(|prompt| !prompt.status.is_finished()));
     prompts.sort_by_key(|prompt| prompt.order);
     let active: HashSet<_> = prompts.iter().map(|prompt| &prompt.id).collect();
-    let gates = world.gates.values().filter(|gate| {
-        gate.origin.session == held.session.id && active.contains(&gate.origin.prompt)
+    let gates = state.gates.values().filter(|gate| {
+        gate.origin.session == session_state.session.id && active.contains(&gate.origin.prompt)
     });
     SessionSnapshot {
-        session: held.session.clone(),
-        threads: copies(held.threads.values()),
-        gates: copies(gates),
-        suspended: copies(held.suspended.values()),
-        sequence: held.told.len() as u64,
+        session: session_state.session.clone(),
+        threads: clone_all(session_state.threads.values()),
+        gates: clone_all(gates),
+        suspended: clone_all(session_state.suspended_turns.values()),
+        sequence: session_state.events.len() as u64,
         prompts,
     }
 }

@@ -1,29 +1,29 @@
-//! A store in one SQLite file, which several processes may use at once.
+//! A session store in a SQLite file that several processes can use at once.
 
-mod book;
-mod changes;
 mod commit;
-mod damage;
+mod commit_cache;
+mod diagnose;
 mod document;
 mod error;
-mod examine;
+mod events;
 mod file;
-mod holder;
+mod file_stamp;
+mod inbox;
+mod integrity;
+mod lease;
 mod listing;
 mod log;
-mod news;
-mod post;
+mod notifier;
+mod prepared_batch;
 mod prompts;
-mod queue;
-mod read;
-mod readers;
-mod reading;
+mod queries;
+mod read_only;
+mod read_pool;
 mod rows;
-mod seen;
 mod threads;
-mod wake;
 mod wal;
 mod writer;
+mod writer_queue;
 
 use std::fmt;
 use std::future::ready;
@@ -34,152 +34,155 @@ use std::time::Duration;
 
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::store::{
-    Claim, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter, SessionSnapshot,
-    SessionStore, StoreError, StoreFuture,
+    Claim, SessionCommand, Lease, InboxMessage, PostOutcome, SessionSnapshot, SessionFilter, SessionStore, StoreError, StoreFuture,
 };
 use rye_protocol::{
     Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
 };
 use tokio::sync::broadcast;
 
-use changes::Changes;
-use damage::Health;
-use error::Failure;
-use holder::Holder;
-use post::Letter;
-use queue::Queue;
-use readers::Readers;
-use wake::Bell;
-use writer::{Writer, Written};
+use error::DbError;
+use inbox::PreparedPost;
+use integrity::FileHealth;
+use lease::LeaseHolder;
+use notifier::Notifier;
+use prepared_batch::PreparedBatch;
+use read_pool::ReadPool;
+use writer::{JobOutput, Writer};
+use writer_queue::WriterQueue;
 
-pub use damage::Soundness;
-pub use examine::{Condition, examine};
+pub use diagnose::{FileReport, diagnose};
+pub use integrity::Integrity;
 
-/// A connection to the file for what is no session.
+/// A connection to the database for data other than sessions.
 pub(crate) struct Connection {
     pub(crate) db: rusqlite::Connection,
-    queue: Queue,
+    queue: WriterQueue,
     path: PathBuf,
 }
 
 impl Connection {
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
-        let opened = file::writer(path).map_err(|failure| failure.explain(path));
+        let opened = file::open_writer(path).map_err(|failure| failure.explain(path));
         let (db, queue) = opened?;
         let path = path.to_owned();
         Ok(Self { db, queue, path })
     }
 
-    /// Writes, when it is this connection's turn.
+    /// Runs a write when the queue of writers permits it.
     pub(crate) fn write<T>(
         &self,
         work: impl FnOnce(&rusqlite::Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        let turn = self.queue.turn();
-        let written = turn.and_then(|_turn| Ok(work(&self.db)?));
-        written.map_err(|failure| failure.explain(&self.path))
+        let permit = self.queue.acquire();
+        let result = permit.and_then(|_permit| Ok(work(&self.db)?));
+        result.map_err(|failure| failure.explain(&self.path))
     }
 }
 
-/// A store in a file.
+/// A session store in a SQLite file.
 ///
-/// What a commit acknowledges is on the disk, also after a power cut. All writing is done
-/// by one thread, which writes at once whatever waits; reading never waits for it. Another
-/// process may open the same file: who holds a session is written there too, and a holder
-/// that has died is known to have.
+/// An acknowledged commit survives a power failure. One thread writes, and groups waiting
+/// commits; reads never wait for it. Several processes can open the same file: leases are stored
+/// in it, and the lease of a process that has died counts as free. Writers of all processes are
+/// served in order; a writer fails if none of them makes progress for a minute.
 ///
-/// Beside `NAME` lie `NAME-wal` and `NAME-shm`, which are SQLite's and belong to it, and
-/// `NAME-wake`, `NAME-seen`, `NAME-queue` and `NAME-lock`, which may go.
+/// SQLite creates `NAME-wal` and `NAME-shm` next to the file; they are part of the database.
+/// `NAME-wake`, `NAME-stamp`, `NAME-queue` and `NAME-lock` can be deleted when no process has the
+/// file open.
 ///
-/// Writers of all processes take turns. One that waits fails only after a minute in which no
-/// other has made progress.
+/// If a process crashed or another program has modified the file, the store checks the file
+/// before it writes. It never writes to a file that it knows to be damaged.
 ///
-/// A file that a crash left, or that somebody else has written to, is checked before anything
-/// is added to it. Once it is found damaged nothing more is.
-///
-/// Dropping it waits until all that was asked for is written, and gives back every session
-/// that was claimed through it.
+/// Dropping the store waits until all commits are written, and releases all its leases.
 ///
 /// ```
 /// use rye_engine::store::{Claim, SessionStore};
-/// use rye_store::Sqlite;
+/// use rye_store::SqliteStore;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let folder = tempfile::tempdir()?;
-/// let store = Sqlite::open(folder.path().join("sessions.db"))?;
+/// # let dir = tempfile::tempdir()?;
+/// let store = SqliteStore::open(dir.path().join("sessions.db"))?;
 /// let lease = store.claim(&"my-session".parse()?, Claim::IfFree).await?;
 /// assert_eq!(store.snapshot(&lease.session).await?, None);
 /// # Ok(())
 /// # }
 /// ```
-pub struct Sqlite {
-    // In this order they are closed: the writer last, since only it may tidy up.
-    readers: Readers,
-    way: Way,
+pub struct SqliteStore {
+    // Dropped in this order: the last connection, the writer, copies the log into the file.
+    reads: ReadPool,
+    access: Access,
     clock: Arc<dyn Clock>,
     path: PathBuf,
-    /// After all of that: its end says that the file is closed.
+    /// Dropped last; signals `CloseHandle`.
     open: Option<mpsc::Sender<()>>,
 }
 
-/// Tells when a store is closed, whoever had it last.
+/// Waits until a store is closed.
 #[derive(Debug)]
-pub struct Closing(mpsc::Receiver<()>);
+pub struct CloseHandle(mpsc::Receiver<()>);
 
-impl Closing {
-    /// Waits until it is, and at most so long.
-    pub fn wait(self, longest: Duration) {
-        // Nothing is ever sent: it ends with the store.
-        let _ = self.0.recv_timeout(longest);
+impl CloseHandle {
+    /// Waits until the last owner has dropped the store, or until the timeout.
+    pub fn wait(self, timeout: Duration) {
+        // Nothing is ever sent; the channel disconnects when the store is dropped.
+        let _ = self.0.recv_timeout(timeout);
     }
 }
 
-/// What can be done with the file.
-enum Way {
-    /// All.
-    Writes(Writing),
-    /// It is only read, and nobody posts.
-    Reads {
-        why: StoreError,
+/// How the file was opened.
+enum Access {
+    ReadWrite(WriteHandle),
+    ReadOnly {
+        reason: StoreError,
+        /// Never used; `posts` must return a receiver.
         posts: broadcast::Sender<SessionId>,
     },
 }
 
-struct Writing {
+struct WriteHandle {
     writer: Writer,
-    bell: Arc<Bell>,
-    holder: Arc<Holder>,
+    notifier: Arc<Notifier>,
+    holder: Arc<LeaseHolder>,
 }
 
-impl fmt::Debug for Sqlite {
+impl fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut this = f.debug_struct("Sqlite");
+        let mut this = f.debug_struct("SqliteStore");
         this.field("path", &self.path).finish_non_exhaustive()
     }
 }
 
-impl Sqlite {
-    /// Opens a file, or makes it. Its folder must be there.
+impl SqliteStore {
+    /// Opens a file, and creates it if it does not exist. The directory must exist.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        Self::open_with(path, Arc::new(SystemClock::default()))
+        Self::open_with_clock(path, Arc::new(SystemClock::default()))
     }
 
-    /// The same, with a clock that dates the events.
-    pub fn open_with(path: impl AsRef<Path>, clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+    /// Opens a file like [`open`](Self::open), and takes the time of events from a clock.
+    pub fn open_with_clock(
+        path: impl AsRef<Path>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StoreError> {
         let path = absolute(&path).map_err(|error| unavailable(path.as_ref(), &error))?;
         let failed = |error: io::Error| unavailable(&path, &error);
-        let (db, queue) = file::writer(&path).map_err(|failure| failure.explain(&path))?;
-        let holder = Arc::new(Holder::new(&path)?);
-        let bell = Arc::new(Bell::new(&path, holder.source())?);
-        let health: Arc<Health> = Arc::default();
-        let (own, its) = (Arc::clone(&holder), Arc::clone(&health));
-        let writer = Writer::start((db, queue), path.clone(), own, Arc::clone(&bell), its);
+        let (db, queue) = file::open_writer(&path).map_err(|failure| failure.explain(&path))?;
+        let holder = Arc::new(LeaseHolder::new(&path)?);
+        let notifier = Arc::new(Notifier::new(&path, holder.source())?);
+        let health: Arc<FileHealth> = Arc::default();
+        let writer = Writer::start(
+            (db, queue),
+            path.clone(),
+            Arc::clone(&holder),
+            Arc::clone(&notifier),
+            Arc::clone(&health),
+        );
         Ok(Self {
-            readers: Readers::new(&path, health),
-            way: Way::Writes(Writing {
+            reads: ReadPool::new(&path, health),
+            access: Access::ReadWrite(WriteHandle {
                 writer: writer.map_err(failed)?,
-                bell,
+                notifier,
                 holder,
             }),
             clock,
@@ -188,31 +191,30 @@ impl Sqlite {
         })
     }
 
-    /// Opens a file; one that cannot be written to, or should not be, is [only
-    /// read](Self::only_read), as far as it can be.
-    pub fn open_or_read(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+    /// Opens a file. If it cannot be written or is damaged, opens it
+    /// [read-only](Self::read_only_reason).
+    pub fn open_or_read_only(path: impl AsRef<Path>) -> Result<Self, StoreError> {
         let path = absolute(&path).map_err(|error| unavailable(path.as_ref(), &error))?;
-        damage::is_missing(&path).map_err(|failure| failure.explain(&path))?;
-        let why = match Self::open(&path) {
-            Err(why) if path.exists() => why,
+        integrity::check_not_missing(&path).map_err(|failure| failure.explain(&path))?;
+        let reason = match Self::open(&path) {
+            Err(reason) if path.exists() => reason,
             opened => return opened,
         };
-        match reading::try_to_read(&path) {
+        match read_only::check_readable(&path) {
             Ok(()) => {}
-            Err(Failure::Store(error)) => return Err(error),
-            Err(_) => return Err(why),
+            Err(DbError::Store(error)) => return Err(error),
+            Err(_) => return Err(reason),
         }
-        let why = match reading::is_read_only(&path) {
-            None => why,
-            Some(error) => StoreError::Unavailable(format!(
-                "{} can only be read here: {error}",
-                path.display()
-            )),
+        let reason = match read_only::read_only_reason(&path) {
+            None => reason,
+            Some(error) => {
+                StoreError::Unavailable(format!("{} is read-only: {error}", path.display()))
+            }
         };
         Ok(Self {
-            readers: Readers::alone(&path),
-            way: Way::Reads {
-                why,
+            reads: ReadPool::read_only(&path),
+            access: Access::ReadOnly {
+                reason,
                 posts: broadcast::channel(1).0,
             },
             clock: Arc::new(SystemClock::default()),
@@ -221,48 +223,44 @@ impl Sqlite {
         })
     }
 
-    /// Why nothing can be written, where the file is only read.
-    pub fn only_read(&self) -> Option<&StoreError> {
-        match &self.way {
-            Way::Writes(_) => None,
-            Way::Reads { why, .. } => Some(why),
+    /// Why the store is read-only, if it is.
+    pub fn read_only_reason(&self) -> Option<&StoreError> {
+        match &self.access {
+            Access::ReadWrite(_) => None,
+            Access::ReadOnly { reason, .. } => Some(reason),
         }
     }
 
-    /// To wait for the end of the store, which may be shared by then. A process that ends
-    /// before leaves its log behind, as if it had been killed.
-    pub fn closing(&mut self) -> Closing {
-        let (open, closing) = mpsc::channel();
+    /// A handle to wait until the store, which may be shared by then, is closed. A process that
+    /// ends earlier leaves a write-ahead log like a killed one.
+    pub fn close_handle(&mut self) -> CloseHandle {
+        let (open, closed) = mpsc::channel();
         self.open = Some(open);
-        Closing(closing)
+        CloseHandle(closed)
     }
 
-    /// The ids of all gates, open or closed, oldest first.
-    pub async fn gate_ids(&self) -> Result<Vec<GateId>, StoreError> {
-        self.readers.read(read::gate_ids).await
-    }
-
-    /// Gates whose id has a part in it, ended or not, the oldest first.
-    pub async fn gates_with(&self, part: &str) -> Result<Vec<Gate>, StoreError> {
-        let part = part.to_owned();
-        let read = self.readers.read(move |db| read::gates_with(db, &part));
+    /// Gates whose id contains a text, open or closed, oldest first.
+    pub async fn gates_matching(&self, text: &str) -> Result<Vec<Gate>, StoreError> {
+        let text = text.to_owned();
+        let read = self
+            .reads
+            .read(move |db| queries::gates_matching(db, &text));
         read.await
     }
 
-    /// Who writes, if anybody does.
-    fn writing(&self) -> Result<&Writing, StoreError> {
-        match &self.way {
-            Way::Writes(writing) => Ok(writing),
-            Way::Reads { why, .. } => Err(why.clone()),
+    fn write_handle(&self) -> Result<&WriteHandle, StoreError> {
+        match &self.access {
+            Access::ReadWrite(handle) => Ok(handle),
+            Access::ReadOnly { reason, .. } => Err(reason.clone()),
         }
     }
 }
 
-impl Drop for Sqlite {
+impl Drop for SqliteStore {
     fn drop(&mut self) {
-        // The listener reads, and so it goes before the writer, who tidies up.
-        if let Way::Writes(Writing { bell, .. }) = &self.way {
-            bell.hush();
+        // The listener closes its connection before the writer.
+        if let Access::ReadWrite(WriteHandle { notifier, .. }) = &self.access {
+            notifier.stop();
         }
     }
 }
@@ -275,99 +273,95 @@ fn refused<'a, T: Send + 'a>(error: StoreError) -> StoreFuture<'a, T> {
     Box::pin(ready(Err(error)))
 }
 
-/// Who writes, or that nobody does.
-macro_rules! writing {
+/// Returns early if the store is read-only.
+macro_rules! write_handle {
     ($store:ident) => {
-        match $store.writing() {
-            Ok(writing) => writing,
-            Err(why) => return refused(why),
+        match $store.write_handle() {
+            Ok(handle) => handle,
+            Err(reason) => return refused(reason),
         }
     };
 }
 
-impl SessionStore for Sqlite {
+impl SessionStore for SqliteStore {
     fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> StoreFuture<'a, Lease> {
-        let Writing { writer, holder, .. } = writing!(self);
+        let WriteHandle { writer, holder, .. } = write_handle!(self);
         let (holder, id) = (Arc::clone(holder), session.clone());
         writer.write(session, move |db| Ok(holder.claim(db, &id, claim)?.into()))
     }
 
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
-        let mine = lease.clone();
-        let writer = &writing!(self).writer;
+        let own = lease.clone();
+        let writer = &write_handle!(self).writer;
         writer.write(&lease.session, move |db| {
-            Ok(holder::release(db, &mine)?.into())
+            Ok(lease::release(db, &own)?.into())
         })
     }
 
     fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> StoreFuture<'a, u64> {
-        let mine = lease.clone();
-        let writer = &writing!(self).writer;
-        match Changes::of(batch, self.clock.now()) {
-            Ok(changes) => writer.write(&lease.session, move |db| {
-                Ok(commit::commit(db, &mine, changes)?.into())
+        let own = lease.clone();
+        let writer = &write_handle!(self).writer;
+        match PreparedBatch::new(batch, self.clock.now()) {
+            Ok(batch) => writer.write(&lease.session, move |db| {
+                Ok(commit::commit(db, &own, batch)?.into())
             }),
             Err(error) => refused(error),
         }
     }
 
-    fn post<'a>(
-        &'a self,
-        session: &'a SessionId,
-        post: InboxMessage,
-    ) -> StoreFuture<'a, PostOutcome> {
-        let Writing { writer, bell, .. } = writing!(self);
-        let (id, bell) = (session.clone(), Arc::clone(bell));
-        let letter = match Letter::of(post) {
-            Ok(letter) => letter,
+    fn post<'a>(&'a self, session: &'a SessionId, post: InboxMessage) -> StoreFuture<'a, PostOutcome> {
+        let WriteHandle {
+            writer, notifier, ..
+        } = write_handle!(self);
+        let (id, notifier) = (session.clone(), Arc::clone(notifier));
+        let post = match PreparedPost::new(post) {
+            Ok(post) => post,
             Err(error) => return refused(error),
         };
         writer.write(session, move |db| {
-            let (answer, changed) = post::post(db, &id, &letter)?;
+            let (value, changed) = inbox::post(db, &id, &post)?;
             if changed {
-                bell.note(db, &id)?;
+                notifier.record_post(db, &id)?;
             }
-            Ok(Written {
-                answer,
-                wakes: changed.then_some(id),
+            Ok(JobOutput {
+                value,
+                notify: changed.then_some(id),
             })
         })
     }
 
     fn subscribe_posts(&self) -> broadcast::Receiver<SessionId> {
-        match &self.way {
-            Way::Writes(Writing { writer, bell, .. }) => bell.listen(|| writer.look(wake::last)),
-            Way::Reads { posts, .. } => posts.subscribe(),
+        match &self.access {
+            Access::ReadWrite(WriteHandle {
+                writer, notifier, ..
+            }) => notifier.subscribe(|| writer.query(notifier::last_post)),
+            Access::ReadOnly { posts, .. } => posts.subscribe(),
         }
     }
 
     fn pending_commands<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Vec<SessionCommand>> {
-        let mine = lease.clone();
-        self.readers
-            .read(move |db| post::pending_commands(db, &mine))
+        let own = lease.clone();
+        self.reads.read(move |db| inbox::pending_commands(db, &own))
     }
 
     fn snapshot<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<SessionSnapshot>> {
         let session = session.clone();
-        self.readers.read(move |db| read::record(db, &session))
+        self.reads.read(move |db| queries::snapshot(db, &session))
     }
 
     fn archive<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Archive>> {
         let session = session.clone();
-        self.readers.read(move |db| read::archive(db, &session))
+        self.reads.read(move |db| queries::archive(db, &session))
     }
 
     fn sessions(&self, filter: SessionFilter) -> StoreFuture<'_, Vec<Session>> {
-        self.readers.read(move |db| listing::sessions(db, &filter))
+        self.reads.read(move |db| listing::sessions(db, &filter))
     }
 
-    fn path<'a>(
-        &'a self,
-        session: &'a SessionId,
-        leaf: &'a EntryId,
-    ) -> StoreFuture<'a, Vec<Entry>> {
+    fn path<'a>(&'a self, session: &'a SessionId, leaf: &'a EntryId) -> StoreFuture<'a, Vec<Entry>> {
         let (session, leaf) = (session.clone(), leaf.clone());
-        self.readers.read(move |db| read::path(db, &session, &leaf))
+        self.reads
+            .read(move |db| queries::path(db, &session, &leaf))
     }
 
     fn entries<'a>(
@@ -378,24 +372,24 @@ impl SessionStore for Sqlite {
         limit: usize,
     ) -> StoreFuture<'a, Vec<Entry>> {
         let (session, thread, after) = (session.clone(), thread.clone(), after.cloned());
-        self.readers
-            .read(move |db| read::entries(db, &session, &thread, after.as_ref(), limit))
+        self.reads
+            .read(move |db| queries::entries(db, &session, &thread, after.as_ref(), limit))
     }
 
     fn gate<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Option<Gate>> {
         let gate = gate.clone();
-        self.readers.read(move |db| read::gate(db, &gate))
+        self.reads.read(move |db| queries::gate(db, &gate))
     }
 
     fn gate_refs<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Vec<GateRef>> {
         let gate = gate.clone();
-        self.readers.read(move |db| read::gate_refs(db, &gate))
+        self.reads.read(move |db| queries::gate_refs(db, &gate))
     }
 
     fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Gate>> {
         let session = session.cloned();
-        self.readers
-            .read(move |db| read::pending_gates(db, session.as_ref()))
+        self.reads
+            .read(move |db| queries::pending_gates(db, session.as_ref()))
     }
 
     fn events<'a>(
@@ -405,18 +399,20 @@ impl SessionStore for Sqlite {
         limit: usize,
     ) -> StoreFuture<'a, Vec<Event>> {
         let session = session.clone();
-        self.readers
-            .read(move |db| read::events(db, &session, after, limit))
+        self.reads
+            .read(move |db| queries::events(db, &session, after, limit))
     }
 
     fn remove<'a>(&'a self, leases: &'a [Lease]) -> StoreFuture<'a, ()> {
         let Some(first) = leases.first() else {
             return Box::pin(ready(Ok(())));
         };
-        let mine = leases.to_vec();
-        let writer = &writing!(self).writer;
+        let leases = leases.to_vec();
+        let writer = &write_handle!(self).writer;
         writer.write(&first.session, move |db| {
-            mine.iter().try_for_each(|lease| post::remove(db, lease))?;
+            leases
+                .iter()
+                .try_for_each(|lease| inbox::remove_session(db, lease))?;
             Ok(().into())
         })
     }

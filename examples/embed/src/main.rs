@@ -32,7 +32,7 @@ impl Tool for Deploy {
 async fn main() -> anyhow::Result<()> {
     let deploy = ToolDef::new("deploy", "Deploys it.", json!({ "type": "object" }));
     let engine = Engine::builder()
-        .store(rye_store::Sqlite::open("sessions.db")?)
+        .store(rye_store::SqliteStore::open("sessions.db")?)
         .models(rye_model::Catalogue::new(".").with("scripted:demo", SCRIPT.parse()?))
         .sandbox(Arc::new(rye_sandbox::Virtual::new()))
         .tool(Deploy(deploy))

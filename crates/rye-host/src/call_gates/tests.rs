@@ -30,7 +30,7 @@ fn copy(key: &SigningKey) -> SigningKey {
 fn open(folder: &Path, key: Option<SigningKey>) -> CallGates {
     let mut roots = Roots::new(folder.join("project"), folder.join("cache"));
     roots.user = Some(folder.join("user"));
-    let store = Sqlite::open(folder.join("sessions.db")).unwrap();
+    let store = SqliteStore::open(folder.join("sessions.db")).unwrap();
     CallGates::new(store, Trusted::of(&roots), key)
 }
 
@@ -247,7 +247,12 @@ async fn the_decision_of_a_person_at_the_client_is_recorded_and_not_used_again()
         let recorded = gates.record(project, &call, is_approved, "ada");
         recorded.await.unwrap();
     }
-    let gates = world.gates.store.gates_with("gate:form-").await.unwrap();
+    let gates = world
+        .gates
+        .store
+        .gates_matching("gate:form-")
+        .await
+        .unwrap();
     let resolutions: Vec<_> = gates
         .iter()
         .map(|gate| match &gate.status {

@@ -13,7 +13,7 @@ use rye_engine::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Engine, NewSession, Prompt};
 use rye_host::{Catalogue, Options, SandboxKind, builder};
 use rye_sandbox::Virtual;
-use rye_store::{FileBlobs, Memory};
+use rye_store::{FileBlobs, MemoryStore};
 use serde_json::{Value, json};
 
 /// Has a model do what a script says, and gives its last words.
@@ -74,7 +74,7 @@ steps:
   - text: done
 ";
     let engine = Engine::builder()
-        .store(Memory::new())
+        .store(MemoryStore::new())
         .blobs(blobs.clone())
         .models(Catalogue::new(".").with("scripted:test", script.parse().unwrap()))
         .sandbox(Arc::new(Virtual::new()))
@@ -124,7 +124,7 @@ async fn what_a_tool_makes_is_kept_as_long_as_its_session() {
     let script = "{ steps: [{ tool_calls: [{ name: reports }] }, { text: done }] }";
     let def = ToolDef::new("reports", "Reports.", json!({ "type": "object" }));
     let engine = Engine::builder()
-        .store(Memory::new())
+        .store(MemoryStore::new())
         .blobs(blobs.clone())
         .models(Catalogue::new(".").with("scripted:test", script.parse().unwrap()))
         .sandbox(Arc::new(Virtual::new()))

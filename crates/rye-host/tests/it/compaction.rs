@@ -19,7 +19,7 @@ use rye_engine::tool::{
 use rye_engine::{Compaction, Decision, Engine, NewSession, Prompt, Session, audit};
 use rye_model::{Script, Scripted};
 use rye_sandbox::Virtual;
-use rye_store::Sqlite;
+use rye_store::SqliteStore;
 use serde_json::{Value, json};
 
 /// A script, and all that was asked of it.
@@ -113,7 +113,7 @@ fn engine(folder: &Path, model: &Heard, settings: Settings) -> Engine {
     let schema = json!({ "type": "object", "properties": { "bytes": { "type": "integer" } } });
     let much = ToolDef::new("much", "Gives much.", schema).effect(Effect::Pure);
     Engine::builder()
-        .store(Sqlite::open(folder.join("sessions.db")).unwrap())
+        .store(SqliteStore::open(folder.join("sessions.db")).unwrap())
         .models(model.clone())
         .sandbox(Arc::new(Virtual::new()))
         .tool(Much(much))
@@ -512,7 +512,7 @@ async fn an_image_that_is_kept_as_a_blob_is_shown_to_a_model_that_sees() {
         let blobs = rye_store::FileBlobs::new(folder.path().join("blobs"));
         let hash = blobs.put(b"a picture".to_vec()).await.unwrap();
         let engine = Engine::builder()
-            .store(rye_store::Memory::new())
+            .store(rye_store::MemoryStore::new())
             .blobs(blobs)
             .models(model.clone())
             .sandbox(Arc::new(Virtual::new()))

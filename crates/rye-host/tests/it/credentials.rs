@@ -19,7 +19,7 @@ use rye_items::Space;
 use rye_items::vault::Vault;
 use rye_model::Catalogue;
 use rye_sandbox::Virtual;
-use rye_store::Memory;
+use rye_store::MemoryStore;
 use zeroize::Zeroizing;
 
 const SCRIPT: &str = "
@@ -69,7 +69,7 @@ impl World {
         self.sandbox = Arc::new(Virtual::new());
         let sandbox: Arc<dyn Sandbox> = Arc::<Virtual>::clone(&self.sandbox);
         Engine::builder()
-            .store(Memory::new())
+            .store(MemoryStore::new())
             .models(Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap()))
             .sandbox(sandbox)
             .credentials(Arc::new(self.credentials()))

@@ -13,7 +13,7 @@ use rye_engine::{Engine, NewSession, Session, Subscription};
 use rye_model::{Catalogue, Config, ConfigFile};
 use rye_model_wire::{Api, Completion, MockProvider, Reply};
 use rye_sandbox::Virtual;
-use rye_store::Sqlite;
+use rye_store::SqliteStore;
 use serde_json::{Value, json};
 
 struct Weather(ToolDef);
@@ -44,7 +44,7 @@ fn engine(file: &Path, one: &MockProvider, two: &MockProvider, more: &str) -> En
     let config = Config::merge(&[ConfigFile { path, text }]).unwrap();
     let weather = ToolDef::new("weather", "The weather.", json!({ "type": "object" }));
     Engine::builder()
-        .store(Sqlite::open(file).unwrap())
+        .store(SqliteStore::open(file).unwrap())
         .models(Catalogue::new(".").with_config(config))
         .sandbox(Arc::new(Virtual::new()))
         .tool(Weather(weather))

@@ -6,7 +6,7 @@ use rye_engine::protocol::{EventKind, SessionId};
 use rye_engine::{Engine, Feed, Filter, NewSession};
 use rye_model::Catalogue;
 use rye_sandbox::Virtual;
-use rye_store::Memory;
+use rye_store::MemoryStore;
 
 /// The sessions and types of the next events.
 async fn hear(feed: &mut Feed, count: usize) -> Vec<(SessionId, &'static str)> {
@@ -22,7 +22,7 @@ async fn hear(feed: &mut Feed, count: usize) -> Vec<(SessionId, &'static str)> {
 async fn a_feed_is_of_a_session_a_user_or_some_types_alone() {
     let script = "steps: [{ text: hello }, { text: again }]";
     let engine = Engine::builder()
-        .store(Memory::new())
+        .store(MemoryStore::new())
         .models(Catalogue::new(".").with("scripted:demo", script.parse().unwrap()))
         .sandbox(Arc::new(Virtual::new()))
         .build()

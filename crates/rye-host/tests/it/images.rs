@@ -9,7 +9,7 @@ use rye_engine::protocol::{Part, TurnEnd};
 use rye_engine::{Engine, NewSession, Prompt};
 use rye_model::{Script, Scripted};
 use rye_sandbox::Virtual;
-use rye_store::Memory;
+use rye_store::MemoryStore;
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n and nothing more";
 
@@ -69,7 +69,7 @@ async fn ends(why: &'static str) -> (Vec<TurnEnd>, Vec<ModelRequest>) {
         asked: Arc::default(),
     };
     let engine = Engine::builder()
-        .store(Memory::new())
+        .store(MemoryStore::new())
         .models(model.clone())
         .sandbox(Arc::new(Virtual::new()))
         .build()

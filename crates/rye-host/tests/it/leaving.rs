@@ -12,7 +12,7 @@ use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, T
 use rye_engine::{Decision, Engine, NewSession, Session};
 use rye_model::Catalogue;
 use rye_sandbox::Virtual;
-use rye_store::{Closing, Sqlite};
+use rye_store::{CloseHandle, SqliteStore};
 use serde_json::{Value, json};
 
 /// How many tasks there are, and how often a host leaves them: in which order it does is
@@ -55,9 +55,9 @@ impl Tool for Ask {
 }
 
 /// A host, and what tells that it has left for good.
-fn engine(folder: &Path) -> (Engine, Closing) {
-    let mut store = Sqlite::open(folder.join("sessions.db")).unwrap();
-    let closing = store.closing();
+fn engine(folder: &Path) -> (Engine, CloseHandle) {
+    let mut store = SqliteStore::open(folder.join("sessions.db")).unwrap();
+    let closing = store.close_handle();
     let models = Catalogue::new(".")
         .with("scripted:parent", PARENT.parse().unwrap())
         .with("scripted:child", CHILD.parse().unwrap());

@@ -8,7 +8,7 @@ use rye_engine::store::Claim;
 use rye_engine::{Answer, Decision, Engine, NewSession, Prompt, Session};
 use rye_model::Catalogue;
 use rye_sandbox::Virtual;
-use rye_store::Sqlite;
+use rye_store::SqliteStore;
 use serde_json::{Value, json};
 
 const SCRIPT: &str = "
@@ -21,7 +21,7 @@ after_last: { text: more }
 
 fn engine(folder: &Path) -> Engine {
     Engine::builder()
-        .store(Sqlite::open(folder.join("sessions.db")).unwrap())
+        .store(SqliteStore::open(folder.join("sessions.db")).unwrap())
         .models(Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap()))
         .sandbox(Arc::new(Virtual::new()))
         .tools(rye_engine::builtin::tools())

@@ -11,7 +11,7 @@ use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, T
 use rye_engine::{Decision, Engine, NewSession};
 use rye_model::{Catalogue, Config, ConfigFile, Script, Step};
 use rye_sandbox::Virtual;
-use rye_store::Memory;
+use rye_store::MemoryStore;
 use serde_json::{Value, json};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -93,7 +93,7 @@ fn what_an_engine_does_is_counted_and_told_as_spans() {
         .unwrap();
     let text = runtime.block_on(async {
         let engine = Engine::builder()
-            .store(Memory::new())
+            .store(MemoryStore::new())
             .models(models().default_model("scripted:busy"))
             .sandbox(Arc::new(Virtual::new()))
             .tools(rye_engine::builtin::tools())

@@ -14,7 +14,7 @@ use rye_engine::tool::{Approval, Tool, ToolContext, ToolDef, ToolError, ToolOutp
 use rye_engine::{Decision, Engine, NewSession, Session};
 use rye_model::{Catalogue, Script, Step};
 use rye_sandbox::{Local, Virtual};
-use rye_store::Memory;
+use rye_store::MemoryStore;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -67,7 +67,7 @@ impl World {
             ..Policy::default()
         };
         let engine = Engine::builder()
-            .store(Memory::new())
+            .store(MemoryStore::new())
             .models(Catalogue::new(".").with("scripted:test", script))
             .sandbox(Arc::new(self.sandbox(supervisor)))
             .tools(rye_engine::builtin::tools())
@@ -222,7 +222,7 @@ async fn deploying(def: ToolDef, rules: Vec<Rule>, to: &[&str]) -> (Engine, Sess
         ..Policy::default()
     };
     let engine = Engine::builder()
-        .store(Memory::new())
+        .store(MemoryStore::new())
         .models(Catalogue::new(".").with("scripted:test", Script::new(steps)))
         .sandbox(Arc::new(Virtual::new()))
         .tool(Deploy(def))

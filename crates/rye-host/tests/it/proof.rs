@@ -14,7 +14,7 @@ use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
 use rye_host::transfer;
 use rye_model::Catalogue;
 use rye_sandbox::Virtual;
-use rye_store::Memory;
+use rye_store::MemoryStore;
 use serde_json::{Value, json};
 
 /// Runs once a person has let it, and says what ran.
@@ -56,7 +56,7 @@ after_last: { text: 'and again' }
 fn engine(key: &SigningKey) -> Engine {
     let def = ToolDef::new("approved", "asks", json!({ "type": "object" }));
     Engine::builder()
-        .store(Memory::new())
+        .store(MemoryStore::new())
         .models(Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap()))
         .sandbox(Arc::new(Virtual::new()))
         .tools(rye_engine::builtin::tools())

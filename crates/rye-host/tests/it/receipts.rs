@@ -12,7 +12,7 @@ use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, T
 use rye_engine::{Decision, Engine, NewSession};
 use rye_model::Catalogue;
 use rye_sandbox::Virtual;
-use rye_store::{Memory, Sqlite};
+use rye_store::{MemoryStore, SqliteStore};
 use serde_json::{Value, json};
 
 /// Asks which colour.
@@ -40,7 +40,7 @@ const SCRIPT: &str = "steps: [{ tool_calls: [{ name: paint, args: {} }] }, { tex
 async fn told(key: &SigningKey) -> Archive {
     let def = ToolDef::new("paint", "asks", json!({ "type": "object" }));
     let engine = Engine::builder()
-        .store(Memory::new())
+        .store(MemoryStore::new())
         .models(Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap()))
         .sandbox(Arc::new(Virtual::new()))
         .tool(Asks(def))
@@ -191,7 +191,7 @@ async fn decision_without_a_trusted_signature_is_not_acted_on() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         let engine = |key: Option<&SigningKey>| {
-            let store = Sqlite::open(folder.path().join("sessions.db")).unwrap();
+            let store = SqliteStore::open(folder.path().join("sessions.db")).unwrap();
             let def = ToolDef::new("paint", "asks", json!({ "type": "object" }));
             let models = Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap());
             let builder = Engine::builder()

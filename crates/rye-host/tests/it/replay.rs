@@ -19,7 +19,7 @@ use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
 use rye_host::replay::{Replayed, Today, replay};
 use rye_model::{Script, Scripted};
 use rye_sandbox::Virtual;
-use rye_store::Memory;
+use rye_store::MemoryStore;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -141,7 +141,7 @@ impl World {
     async fn new(scripts: &[(&str, &str)]) -> Self {
         let (models, let_go) = (Scripts::of(scripts), <[Arc<Notify>; 2]>::default());
         let engine = Engine::builder()
-            .store(Memory::new())
+            .store(MemoryStore::new())
             .models(models.clone())
             .sandbox(Arc::new(Virtual::new()))
             .tools(tools(&let_go))

@@ -13,13 +13,13 @@ use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, T
 use rye_engine::{Decision, Engine, NewSession, Prompt, ThreadChange};
 use rye_model::{Catalogue, Script};
 use rye_sandbox::Virtual;
-use rye_store::Sqlite;
+use rye_store::SqliteStore;
 use serde_json::{Value, json};
 
 fn engine(file: &Path) -> Engine {
     let script: Script = "steps: [{ text: hello }]".parse().unwrap();
     Engine::builder()
-        .store(Sqlite::open(file).unwrap())
+        .store(SqliteStore::open(file).unwrap())
         .models(Catalogue::new(".").with("scripted:test", script))
         .sandbox(Arc::new(Virtual::new()))
         .build()
@@ -59,7 +59,7 @@ async fn two_prompts_at_once_make_one_thread_and_it_is_told_first() {
 async fn a_prompt_that_does_not_say_is_taken_as_its_thread_does() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sessions.db");
-    let store = Sqlite::open(&file).unwrap();
+    let store = SqliteStore::open(&file).unwrap();
     let id: SessionId = "s".parse().unwrap();
     collecting_thread(&store, &id).await;
     let engine = engine(&file);
@@ -83,7 +83,7 @@ async fn a_prompt_that_does_not_say_is_taken_as_its_thread_does() {
 }
 
 /// Writes a session down whose thread collects.
-async fn collecting_thread(store: &Sqlite, id: &SessionId) {
+async fn collecting_thread(store: &SqliteStore, id: &SessionId) {
     let lease = store.claim(id, Claim::IfFree).await.unwrap();
     let at = Millis(1);
     let session: SessionData = serde_json::from_value(json!({
@@ -111,7 +111,7 @@ async fn collecting_thread(store: &Sqlite, id: &SessionId) {
 async fn a_thread_is_changed_and_stays_so() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sessions.db");
-    let store = Sqlite::open(&file).unwrap();
+    let store = SqliteStore::open(&file).unwrap();
     let first = engine(&file);
     let session = first.create_session(NewSession::default()).await.unwrap();
     let id = session.id().clone();
@@ -180,7 +180,7 @@ async fn a_gate_that_is_withdrawn_is_gone_and_where_it_was_shown_is_known() {
     let script = "{ steps: [{ tool_calls: [{ name: asks }] }, { text: '${last_tool_result}' }] }";
     let def = ToolDef::new("asks", "Asks.", json!({ "type": "object" }));
     let engine = Engine::builder()
-        .store(rye_store::Memory::new())
+        .store(rye_store::MemoryStore::new())
         .models(Catalogue::new(".").with("scripted:test", script.parse().unwrap()))
         .sandbox(Arc::new(Virtual::new()))
         .tool(Asks(def))

@@ -12,14 +12,14 @@ use rye_protocol::{
     Entry, EntryKind, ErrorCode, EventKind, Gate, Message, Part, ResultStatus, Role, TurnEnd,
 };
 use rye_sandbox::{Local, Virtual};
-use rye_store::Memory;
+use rye_store::MemoryStore;
 use tokio::time::timeout;
 
 fn engine(script: &str, sandbox: Arc<dyn Sandbox>) -> Engine {
     let script: Script = script.parse().unwrap();
     assert!(Scripted::from(script.clone()).info().context_window > 0);
     Engine::builder()
-        .store(Memory::new())
+        .store(MemoryStore::new())
         .models(Catalogue::new(".").with("scripted:test", script))
         .sandbox(sandbox)
         .tools(builtin::tools())

@@ -1,4 +1,4 @@
-//! What a batch does to the database.
+//! Commits a batch.
 
 use lillux::Hash;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -8,210 +8,210 @@ use rye_protocol::{
     SuspendedTurn, Thread, ThreadId, Usage,
 };
 
-use super::book::{Book, Place};
-use super::changes::{Change, Changes};
-use super::document::Text;
-use super::error::Outcome;
+use super::commit_cache::{CommitState, WriteConnection};
+use super::document::JsonText;
+use super::error::DbResult;
+use super::events::EventBatch;
 use super::log::Log;
-use super::news::News;
-use super::threads::Known;
-use super::{document, holder, prompts, rows, threads};
-use crate::rules::{self, ENTRY, GATE, PROMPT, SESSION, THREAD, conflict, not_found};
+use super::prepared_batch::{PreparedBatch, PreparedOp};
+use super::threads::ThreadRow;
+use super::{document, lease, prompts, rows, threads};
+use crate::invariants::{self, ENTRY, GATE, PROMPT, SESSION, THREAD, conflict, not_found};
 
-/// Writes a batch and gives the number of the session's last event.
-pub(super) fn commit(book: &Book, lease: &Lease, changes: Changes) -> Outcome<u64> {
+/// Writes a batch and returns the sequence number of the session's last event.
+pub(super) fn commit(db: &WriteConnection, lease: &Lease, batch: PreparedBatch) -> DbResult<u64> {
     let mut commit = Commit {
-        db: book,
-        place: place(book, lease)?,
-        usage: Some(changes.usage).filter(|usage| !usage.is_zero()),
-        news: changes.news,
+        db,
+        state: load_state(db, lease)?,
+        usage: Some(batch.usage).filter(|usage| !usage.is_zero()),
+        events: batch.events,
     };
-    for (at, change) in changes.all.into_iter().enumerate() {
-        commit.apply(change, changes.bearer == Some(at))?;
+    for (index, op) in batch.ops.into_iter().enumerate() {
+        commit.apply(op, batch.events_op == Some(index))?;
     }
     commit.finish()?;
-    let Some(log) = commit.place.log else {
+    let Some(log) = commit.state.log else {
         return Ok(0);
     };
-    book.leave_off(commit.place);
+    db.store_state(commit.state);
     Ok(log.sequence.cast_unsigned())
 }
 
-/// Where a lease's last commit has left off, which is remembered or looked up.
-fn place(book: &Book, lease: &Lease) -> Outcome<Place> {
-    if let Some(place) = book.take_up(lease) {
-        return Ok(place);
+/// The state of the lease's session, from the cache or the database.
+fn load_state(db: &WriteConnection, lease: &Lease) -> DbResult<CommitState> {
+    if let Some(state) = db.take_state(lease) {
+        return Ok(state);
     }
-    Ok(Place {
+    Ok(CommitState {
         lease: lease.clone(),
-        log: holder::holds(book, lease)?,
+        log: lease::check_lease(db, lease)?,
         thread: None,
         entry: None,
         prompt: None,
     })
 }
 
-/// A commit under way.
+/// A commit in progress.
 struct Commit<'a> {
     db: &'a Connection,
-    place: Place,
-    /// What is used up, until it is written.
+    state: CommitState,
+    /// Usage that is not written yet.
     usage: Option<Usage>,
-    /// What is told, until it is written.
-    news: Option<News>,
+    /// Events that are not written yet.
+    events: Option<EventBatch>,
 }
 
 impl Commit<'_> {
-    /// Makes a change; an entry that is the `bearer` has with it what is told.
-    fn apply(&mut self, change: Change, bearer: bool) -> Outcome<()> {
-        match change {
-            Change::PutSession(session, doc) => self.put_session(&session, &doc),
-            Change::PutThread(thread, doc) => self.put_thread(&thread, doc),
-            Change::AppendEntry(entry, doc) => self.append_entry(&entry, &doc, bearer),
-            Change::ReplaceEntry(entry, doc) => self.replace_entry(&entry, &doc),
-            Change::PutPrompt(prompt, asked, doc) => self.put_prompt(&prompt, asked, &doc),
-            Change::RemovePrompt(prompt) => self.remove_prompt(&prompt),
-            Change::PutGate(gate, doc) => self.put_gate(&gate, &doc),
-            Change::PutGateRef(shown) => self.put_gate_ref(&shown),
-            Change::PutSuspendedTurn(turn, doc) => self.put_suspended(&turn, &doc),
-            Change::RemoveSuspendedTurn(gate) => self.clear_suspended(&gate),
-            Change::CompleteCommand(order) => self.end_order(&order),
-            Change::Together => Ok(self.number().map(drop)?),
+    /// Applies one operation. `with_events` writes the events in the row of the entry.
+    fn apply(&mut self, op: PreparedOp, with_events: bool) -> DbResult<()> {
+        match op {
+            PreparedOp::PutSession(session, doc) => self.put_session(&session, &doc),
+            PreparedOp::PutThread(thread, doc) => self.put_thread(&thread, doc),
+            PreparedOp::AppendEntry(entry, doc) => self.append_entry(&entry, &doc, with_events),
+            PreparedOp::ReplaceEntry(entry, doc) => self.replace_entry(&entry, &doc),
+            PreparedOp::PutPrompt(prompt, hash, doc) => self.put_prompt(&prompt, hash, &doc),
+            PreparedOp::RemovePrompt(prompt) => self.remove_prompt(&prompt),
+            PreparedOp::PutGate(gate, doc) => self.put_gate(&gate, &doc),
+            PreparedOp::PutGateRef(gate_ref) => self.put_gate_ref(&gate_ref),
+            PreparedOp::PutSuspendedTurn(turn, doc) => self.put_suspended_turn(&turn, &doc),
+            PreparedOp::RemoveSuspendedTurn(gate) => self.remove_suspended_turn(&gate),
+            PreparedOp::CompleteCommand(command) => self.complete_command(&command),
+            PreparedOp::Merged => Ok(self.session_number().map(drop)?),
         }
     }
 
-    /// Writes what was written with nothing else.
-    fn finish(&mut self) -> Outcome<()> {
+    /// Writes usage and events that no other row has taken.
+    fn finish(&mut self) -> DbResult<()> {
         if let Some(usage) = self.usage.take() {
             self.add_usage(usage)?;
         }
-        if let Some(thread) = &mut self.place.thread {
+        if let Some(thread) = &mut self.state.thread {
             thread.write(self.db)?;
         }
-        if let (Some(news), Some(log)) = (self.news.take(), &mut self.place.log) {
-            log.tell(self.db, &news)?;
+        if let (Some(events), Some(log)) = (self.events.take(), &mut self.state.log) {
+            log.append_events(self.db, &events)?;
         }
         Ok(())
     }
 
     fn log(&self) -> Result<Log, StoreError> {
-        let session = &self.place.lease.session;
-        self.place.log.ok_or_else(|| not_found(SESSION, session))
+        let session = &self.state.lease.session;
+        self.state.log.ok_or_else(|| not_found(SESSION, session))
     }
 
-    fn number(&self) -> Result<i64, StoreError> {
+    fn session_number(&self) -> Result<i64, StoreError> {
         Ok(self.log()?.session)
     }
 
-    /// A thread, if there is one.
-    fn known_thread(&mut self, id: &ThreadId) -> Outcome<Option<&mut Known>> {
-        if self.place.thread.as_ref().is_none_or(|last| last.id != *id) {
-            return match threads::known(self.db, self.number()?, id)? {
-                Some(found) => self.remember(found).map(Some),
+    /// Finds a thread and makes it the current one.
+    fn find_thread(&mut self, id: &ThreadId) -> DbResult<Option<&mut ThreadRow>> {
+        if self.state.thread.as_ref().is_none_or(|last| last.id != *id) {
+            return match threads::find(self.db, self.session_number()?, id)? {
+                Some(found) => self.set_thread(found).map(Some),
                 None => Ok(None),
             };
         }
-        Ok(self.place.thread.as_mut())
+        Ok(self.state.thread.as_mut())
     }
 
-    /// Goes on with another thread; what was put of the last is written.
-    fn remember(&mut self, thread: Known) -> Outcome<&mut Known> {
-        if let Some(mut last) = self.place.thread.take() {
+    /// Makes a thread the current one, and writes the changes of the previous one.
+    fn set_thread(&mut self, thread: ThreadRow) -> DbResult<&mut ThreadRow> {
+        if let Some(mut last) = self.state.thread.take() {
             last.write(self.db)?;
         }
-        Ok(self.place.thread.insert(thread))
+        Ok(self.state.thread.insert(thread))
     }
 
-    fn thread(&mut self, id: &ThreadId) -> Outcome<&mut Known> {
-        let found = self.known_thread(id)?;
+    fn thread(&mut self, id: &ThreadId) -> DbResult<&mut ThreadRow> {
+        let found = self.find_thread(id)?;
         Ok(found.ok_or_else(|| not_found(THREAD, id))?)
     }
 
-    /// An entry's row.
-    fn entry(&self, id: &EntryId) -> Outcome<i64> {
-        if let Some(newest) = &self.place.entry
-            && newest.id == *id
+    /// The row number of an entry.
+    fn entry_number(&self, id: &EntryId) -> DbResult<i64> {
+        if let Some(last) = &self.state.entry
+            && last.id == *id
         {
-            return Ok(newest.number);
+            return Ok(last.number);
         }
-        let found = self.log()?.entry(self.db, id)?;
+        let found = self.log()?.find_entry(self.db, id)?;
         Ok(found.ok_or_else(|| not_found(ENTRY, id))?)
     }
 
-    fn put_session(&mut self, session: &Session, doc: &Text) -> Outcome<()> {
-        rules::own(&self.place.lease.session, &session.id)?;
+    fn put_session(&mut self, session: &Session, doc: &JsonText) -> DbResult<()> {
+        invariants::check_session(&self.state.lease.session, &session.id)?;
         let mut put = self.db.prepare_cached(
-            "INSERT INTO engine_sessions (id, user_id, fixed, usage, doc)
+            "INSERT INTO engine_sessions (id, user_id, identity, usage, doc)
              VALUES (?1, ?2, ?3, ?4, ?5)
-             ON CONFLICT (id) DO UPDATE SET doc = excluded.doc WHERE fixed = excluded.fixed
+             ON CONFLICT (id) DO UPDATE SET doc = excluded.doc WHERE identity = excluded.identity
              RETURNING number",
         )?;
-        let fixed = rules::session_fixed(session).to_string();
-        let usage = document::write(&session.usage)?;
-        let row = params![session.id.as_str(), session.user_id, fixed, usage, doc];
+        let identity = invariants::session_identity(session).to_string();
+        let usage = document::encode(&session.usage)?;
+        let row = params![session.id.as_str(), session.user_id, identity, usage, doc];
         let number = put.query_row(row, |row| row.get(0)).optional()?;
         let number = number.ok_or_else(|| conflict(SESSION, &session.id))?;
-        self.place.log.get_or_insert_with(|| Log::empty(number));
+        self.state.log.get_or_insert_with(|| Log::empty(number));
         Ok(())
     }
 
-    fn put_thread(&mut self, thread: &Thread, doc: Text) -> Outcome<()> {
-        rules::own(&self.place.lease.session, &thread.session)?;
-        let (db, session, usage) = (self.db, self.number()?, self.usage.take());
-        let known = if let Some(known) = self.known_thread(&thread.id)? {
-            if !known.put(thread, doc) {
+    fn put_thread(&mut self, thread: &Thread, doc: JsonText) -> DbResult<()> {
+        invariants::check_session(&self.state.lease.session, &thread.session)?;
+        let (db, session, usage) = (self.db, self.session_number()?, self.usage.take());
+        let row = if let Some(row) = self.find_thread(&thread.id)? {
+            if !row.update(thread, doc) {
                 return Err(conflict(THREAD, &thread.id).into());
             }
-            known
+            row
         } else {
-            self.remember(threads::insert(db, session, thread, &doc)?)?
+            self.set_thread(threads::insert(db, session, thread, &doc)?)?
         };
         if let Some(usage) = usage {
-            known.add(usage);
+            row.add_usage(usage);
         }
         Ok(())
     }
 
-    fn append_entry(&mut self, entry: &Entry, doc: &Text, bearer: bool) -> Outcome<()> {
-        rules::own(&self.place.lease.session, &entry.session)?;
+    fn append_entry(&mut self, entry: &Entry, doc: &JsonText, with_events: bool) -> DbResult<()> {
+        invariants::check_session(&self.state.lease.session, &entry.session)?;
         let thread = self.thread(&entry.thread)?.number;
         let parent = entry.parent.as_ref();
-        let parent = parent.map(|parent| self.entry(parent)).transpose()?;
+        let parent = parent.map(|parent| self.entry_number(parent)).transpose()?;
         let (db, mut log) = (self.db, self.log()?);
-        if self.place.entry.is_none() {
-            self.place.entry = log.newest(db)?;
+        if self.state.entry.is_none() {
+            self.state.entry = log.last_entry(db)?;
         }
-        let newest = self.place.entry.as_ref();
-        let news = self.news.as_ref().filter(|_| bearer);
-        let place = (thread, parent);
-        if let Some(newest) = log.append_entry(db, newest, place, &entry.id, (news, doc))? {
-            self.place.entry = Some(newest);
-            self.place.log = Some(log);
-            if bearer {
-                self.news = None;
+        let last = self.state.entry.as_ref();
+        let events = self.events.as_ref().filter(|_| with_events);
+        let position = (thread, parent);
+        if let Some(last) = log.append_entry(db, last, position, &entry.id, (events, doc))? {
+            self.state.entry = Some(last);
+            self.state.log = Some(log);
+            if with_events {
+                self.events = None;
             }
             return Ok(());
         }
-        if self.known_entry(self.entry(&entry.id)?)? == *entry {
+        if self.read_entry(self.entry_number(&entry.id)?)? == *entry {
             Ok(())
         } else {
             Err(conflict(ENTRY, &entry.id).into())
         }
     }
 
-    /// An entry that is there.
-    fn known_entry(&self, number: i64) -> Outcome<Entry> {
-        let mut find = self
+    /// Reads the entry of a row.
+    fn read_entry(&self, number: i64) -> DbResult<Entry> {
+        let mut query = self
             .db
             .prepare_cached("SELECT doc FROM engine_log WHERE number = ?1")?;
-        let doc: String = find.query_row([number], |row| row.get(0))?;
-        Ok(document::read(&doc)?)
+        let doc: String = query.query_row([number], |row| row.get(0))?;
+        Ok(document::decode(&doc)?)
     }
 
-    fn replace_entry(&self, entry: &Entry, doc: &Text) -> Outcome<()> {
-        rules::own(&self.place.lease.session, &entry.session)?;
-        let number = self.entry(&entry.id)?;
-        rules::entry_follows(&self.known_entry(number)?, entry)?;
+    fn replace_entry(&self, entry: &Entry, doc: &JsonText) -> DbResult<()> {
+        invariants::check_session(&self.state.lease.session, &entry.session)?;
+        let number = self.entry_number(&entry.id)?;
+        invariants::check_entry_update(&self.read_entry(number)?, entry)?;
         let mut replace = self
             .db
             .prepare_cached("UPDATE engine_log SET doc = ?2 WHERE number = ?1")?;
@@ -219,58 +219,58 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// A prompt's row, if there is one.
-    fn prompt(&mut self, id: &PromptId) -> Outcome<Option<i64>> {
+    /// The row number of a prompt.
+    fn find_prompt(&mut self, id: &PromptId) -> DbResult<Option<i64>> {
         let log = self.log()?;
-        if self.place.prompt.is_none() {
-            self.place.prompt = log.last_prompt(self.db)?;
+        if self.state.prompt.is_none() {
+            self.state.prompt = log.read_last_prompt(self.db)?;
         }
-        log.prompt(self.db, self.place.prompt.as_ref(), id)
+        log.find_prompt(self.db, self.state.prompt.as_ref(), id)
     }
 
     fn put_prompt(
         &mut self,
         prompt: &QueuedPrompt,
-        asked: Option<Hash>,
-        doc: &Text,
-    ) -> Outcome<()> {
-        rules::own(&self.place.lease.session, &prompt.session)?;
+        hash: Option<Hash>,
+        doc: &JsonText,
+    ) -> DbResult<()> {
+        invariants::check_session(&self.state.lease.session, &prompt.session)?;
         let (db, thread) = (self.db, self.thread(&prompt.thread)?.number);
-        let number = if let Some(number) = self.prompt(&prompt.id)? {
+        let number = if let Some(number) = self.find_prompt(&prompt.id)? {
             if !prompts::update(db, number, thread, doc)? {
                 return Err(conflict(PROMPT, &prompt.id).into());
             }
             number
         } else {
-            let asked = asked.unwrap_or_else(|| rules::asked(prompt));
-            let (mut log, last) = (self.log()?, self.place.prompt.as_ref());
-            let texts = (&asked.as_bytes()[..], doc);
+            let hash = hash.unwrap_or_else(|| invariants::content_hash(prompt));
+            let (mut log, last) = (self.log()?, self.state.prompt.as_ref());
+            let texts = (&hash.as_bytes()[..], doc);
             let new = log.append_prompt(db, last, thread, prompt, texts)?;
-            self.place.log = Some(log);
-            self.place.prompt.insert(new).number
+            self.state.log = Some(log);
+            self.state.prompt.insert(new).number
         };
         let open = !prompt.status.is_finished();
-        self.thread(&prompt.thread)?.keep(number, open);
+        self.thread(&prompt.thread)?.set_open(number, open);
         Ok(())
     }
 
-    fn remove_prompt(&mut self, id: &PromptId) -> Outcome<()> {
-        let Some(number) = self.prompt(id)? else {
+    fn remove_prompt(&mut self, id: &PromptId) -> DbResult<()> {
+        let Some(number) = self.find_prompt(id)? else {
             return Ok(());
         };
         let thread = self.log()?.remove_prompt(self.db, number, id)?;
-        self.place.prompt = None;
-        if let Some(mut last) = self.place.thread.take() {
+        self.state.prompt = None;
+        if let Some(mut last) = self.state.thread.take() {
             last.write(self.db)?;
         }
-        threads::close(self.db, thread, number)
+        threads::remove_open_prompt(self.db, thread, number)
     }
 
-    fn put_gate(&mut self, gate: &Gate, doc: &Text) -> Outcome<()> {
-        rules::own(&self.place.lease.session, &gate.origin.session)?;
-        let session = self.number()?;
+    fn put_gate(&mut self, gate: &Gate, doc: &JsonText) -> DbResult<()> {
+        invariants::check_session(&self.state.lease.session, &gate.origin.session)?;
+        let session = self.session_number()?;
         if let Some((number, before)) = rows::gate(self.db, &gate.id)? {
-            rules::gate_follows(&before, gate)?;
+            invariants::check_gate_update(&before, gate)?;
             return rows::update_gate(self.db, number, gate, doc);
         }
         self.thread(&gate.origin.thread)?;
@@ -284,64 +284,66 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// A gate of this session.
-    fn gate(&self, gate: &GateId) -> Outcome<i64> {
-        let mut find = self.db.prepare_cached(
+    /// The row number of a gate of this session.
+    fn gate_number(&self, gate: &GateId) -> DbResult<i64> {
+        let mut query = self.db.prepare_cached(
             "SELECT number FROM engine_decision_gates WHERE id = ?1 AND session = ?2",
         )?;
-        let found = find.query_row(params![gate.as_str(), self.number()?], |row| row.get(0));
+        let found = query.query_row(params![gate.as_str(), self.session_number()?], |row| {
+            row.get(0)
+        });
         Ok(found.optional()?.ok_or_else(|| not_found(GATE, gate))?)
     }
 
-    fn put_gate_ref(&self, shown: &GateRef) -> Outcome<()> {
-        let gate = self.gate(&shown.gate)?;
+    fn put_gate_ref(&self, gate_ref: &GateRef) -> DbResult<()> {
+        let gate = self.gate_number(&gate_ref.gate)?;
         let mut put = self.db.prepare_cached(
             "INSERT INTO engine_decision_gate_refs (gate, channel, message)
              VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
         )?;
-        put.execute(params![gate, shown.channel, shown.message])?;
+        put.execute(params![gate, gate_ref.channel, gate_ref.message])?;
         Ok(())
     }
 
-    fn put_suspended(&self, turn: &SuspendedTurn, doc: &Text) -> Outcome<()> {
-        rules::own(&self.place.lease.session, &turn.session)?;
-        self.gate(&turn.gate)?;
+    fn put_suspended_turn(&self, turn: &SuspendedTurn, doc: &JsonText) -> DbResult<()> {
+        invariants::check_session(&self.state.lease.session, &turn.session)?;
+        self.gate_number(&turn.gate)?;
         let mut put = self.db.prepare_cached(
             "INSERT INTO engine_suspended_turns (gate, session, doc) VALUES (?1, ?2, ?3)
              ON CONFLICT (gate) DO UPDATE SET doc = excluded.doc",
         )?;
-        put.execute(params![turn.gate.as_str(), self.number()?, doc])?;
+        put.execute(params![turn.gate.as_str(), self.session_number()?, doc])?;
         Ok(())
     }
 
-    fn clear_suspended(&self, gate: &GateId) -> Outcome<()> {
+    fn remove_suspended_turn(&self, gate: &GateId) -> DbResult<()> {
         let mut clear = self.db.prepare_cached(
             "DELETE FROM engine_suspended_turns WHERE gate = ?1 AND session = ?2",
         )?;
-        clear.execute(params![gate.as_str(), self.number()?])?;
+        clear.execute(params![gate.as_str(), self.session_number()?])?;
         Ok(())
     }
 
-    fn end_order(&self, order: &CommandId) -> Outcome<()> {
+    fn complete_command(&self, command: &CommandId) -> DbResult<()> {
         let mut end = self
             .db
             .prepare_cached("DELETE FROM engine_inbox WHERE session = ?1 AND id = ?2")?;
-        end.execute(params![self.number()?, order.as_str()])?;
+        end.execute(params![self.session_number()?, command.as_str()])?;
         Ok(())
     }
 
-    /// What no thread was written with.
-    fn add_usage(&self, usage: Usage) -> Outcome<()> {
-        let session = self.number()?;
-        let mut find = self
+    /// Adds usage to the session itself.
+    fn add_usage(&self, usage: Usage) -> DbResult<()> {
+        let session = self.session_number()?;
+        let mut query = self
             .db
             .prepare_cached("SELECT usage FROM engine_sessions WHERE number = ?1")?;
-        let before: String = find.query_row([session], |row| row.get(0))?;
-        let now = document::read::<Usage>(&before)?.plus(usage);
+        let before: String = query.query_row([session], |row| row.get(0))?;
+        let now = document::decode::<Usage>(&before)?.plus(usage);
         let mut put = self
             .db
             .prepare_cached("UPDATE engine_sessions SET usage = ?2 WHERE number = ?1")?;
-        put.execute(params![session, document::write(&now)?])?;
+        put.execute(params![session, document::encode(&now)?])?;
         Ok(())
     }
 }

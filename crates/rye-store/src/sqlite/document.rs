@@ -1,4 +1,4 @@
-//! Things as JSON text, and back.
+//! Conversion between records and their JSON text.
 
 use rusqlite::ToSql;
 use rusqlite::types::{ToSqlOutput, ValueRef};
@@ -6,54 +6,55 @@ use rye_engine::store::StoreError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What nests deeper is not written, since reading it takes stack for every level. Parsers
-/// of JSON stop at half of it, so only a program can make such a thing.
-const DEEPEST: usize = 256;
+/// Maximum nesting depth of a document, because parsing needs stack for every level. JSON
+/// parsers usually stop at half of it, so only programs can exceed it.
+const MAX_DEPTH: usize = 256;
 
-/// Things as text, for the database.
+/// JSON for a text column.
 #[derive(Debug, Default)]
-pub(super) struct Text(pub(super) Vec<u8>);
+pub(super) struct JsonText(pub(super) Vec<u8>);
 
-impl ToSql for Text {
+impl ToSql for JsonText {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(ValueRef::Text(&self.0)))
     }
 }
 
-impl Text {
-    /// An empty one.
+impl JsonText {
+    /// An empty text.
     pub(super) fn new() -> Self {
-        // Room for most: a text that grows is copied time and again.
+        // Most documents fit, so that the buffer need not grow.
         Self(Vec::with_capacity(1000))
     }
 
-    /// Writes a thing at its end.
-    pub(super) fn append(&mut self, thing: &impl Serialize) -> Result<(), StoreError> {
+    /// Serialises a value to the end of the text.
+    pub(super) fn append(&mut self, value: &impl Serialize) -> Result<(), StoreError> {
         let Self(text) = self;
         let before = text.len();
-        serde_json::to_writer(&mut *text, thing)
-            .map_err(|error| StoreError::Unreadable(format!("it has no JSON form: {error}")))?;
+        serde_json::to_writer(&mut *text, value).map_err(|error| {
+            StoreError::Unreadable(format!("cannot serialise the record: {error}"))
+        })?;
         let written = text.get(before..).unwrap_or_default();
-        // Most have fewer brackets than may be nested, and to count them is quick.
-        if brackets(written) > DEEPEST && depth(written) > DEEPEST {
-            let message = format!("it nests deeper than {DEEPEST} levels; nothing was written");
+        // Counting brackets is fast and rules out excessive depth for most documents.
+        if count_brackets(written) > MAX_DEPTH && depth(written) > MAX_DEPTH {
+            let message = format!("the record nests deeper than {MAX_DEPTH} levels");
             return Err(StoreError::Unreadable(message));
         }
         Ok(())
     }
 }
 
-/// The text of a thing.
-pub(super) fn write(thing: &impl Serialize) -> Result<Text, StoreError> {
-    let mut text = Text::new();
-    text.append(thing)?;
+/// Serialises a value.
+pub(super) fn encode(value: &impl Serialize) -> Result<JsonText, StoreError> {
+    let mut text = JsonText::new();
+    text.append(value)?;
     Ok(text)
 }
 
-/// The thing of a text.
-pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
+/// Parses a value.
+pub(super) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     let mut parser = serde_json::Deserializer::from_str(text);
-    // What a parser let through elsewhere lies deeper in here; `write` has set the limit.
+    // `encode` has enforced `MAX_DEPTH`.
     parser.disable_recursion_limit();
     T::deserialize(&mut parser).map_err(|error| {
         let start: String = text.chars().take(120).collect();
@@ -61,15 +62,17 @@ pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     })
 }
 
-/// How many brackets open, within texts too. Counted in bytes, many of which are added at once.
-fn brackets(json: &[u8]) -> usize {
+/// Counts opening brackets and braces, including those in strings. The sum of a chunk fits into
+/// a byte, which the compiler vectorises.
+fn count_brackets(json: &[u8]) -> usize {
     let opens = |byte: &u8| u8::from(byte | 0x20 == b'{');
-    let parts = json.chunks(usize::from(u8::MAX));
-    parts
-        .map(|part| usize::from(part.iter().map(opens).sum::<u8>()))
+    let chunks = json.chunks(usize::from(u8::MAX));
+    chunks
+        .map(|chunk| usize::from(chunk.iter().map(opens).sum::<u8>()))
         .sum()
 }
 
+/// Nesting depth of valid JSON.
 fn depth(json: &[u8]) -> usize {
     let (mut level, mut deepest) = (0usize, 0);
     let (mut quoted, mut escaped) = (false, false);
@@ -96,25 +99,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn brackets_within_texts_do_not_nest() {
+    fn brackets_in_strings_do_not_count_as_depth() {
         assert_eq!(depth(br#"{"a":["[[[[","\"[["]}"#), 2);
         assert_eq!(depth(b"7"), 0);
         assert_eq!(depth(b"[[],[[]]]"), 3);
     }
 
     #[test]
-    fn all_brackets_that_open_are_counted() {
-        assert_eq!(brackets(br#"{"a":["[[[[","\"[["],"{":"}"}"#), 9);
-        assert_eq!(brackets("[[]}{;Z{|".repeat(300).as_bytes()), 4 * 300);
-        assert_eq!(brackets(&[b'['; 1_000]), 1_000);
+    fn all_opening_brackets_are_counted() {
+        assert_eq!(count_brackets(br#"{"a":["[[[[","\"[["],"{":"}"}"#), 9);
+        assert_eq!(count_brackets("[[]}{;Z{|".repeat(300).as_bytes()), 4 * 300);
+        assert_eq!(count_brackets(&[b'['; 1_000]), 1_000);
     }
 
     #[test]
-    fn what_could_not_be_read_again_is_not_written() {
+    fn values_that_nest_too_deep_are_not_written() {
         let nested = |levels| (0..levels).fold(json!(1), |inner, _| json!([inner]));
-        let Text(fits) = write(&nested(DEEPEST)).unwrap();
+        let JsonText(fits) = encode(&nested(MAX_DEPTH)).unwrap();
         let fits = String::from_utf8(fits).unwrap();
-        assert_eq!(read::<serde_json::Value>(&fits).unwrap(), nested(DEEPEST));
-        assert!(write(&nested(DEEPEST + 1)).is_err());
+        assert_eq!(
+            decode::<serde_json::Value>(&fits).unwrap(),
+            nested(MAX_DEPTH)
+        );
+        assert!(encode(&nested(MAX_DEPTH + 1)).is_err());
     }
 }

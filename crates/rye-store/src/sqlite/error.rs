@@ -1,42 +1,42 @@
-//! What SQLite says, in the store's words.
+//! Errors of database operations, and their translation to store errors.
 
 use std::path::Path;
 
 use rusqlite::{Error, ErrorCode};
 use rye_engine::store::StoreError;
 
-use super::{damage, queue};
+use super::{integrity, writer_queue};
 
-/// Why a piece of work on the database ended.
+/// Why a database operation failed.
 #[derive(Debug)]
-pub(super) enum Failure {
-    /// As the work decided.
+pub(super) enum DbError {
+    /// The operation violates a rule of the store.
     Store(StoreError),
-    /// As SQLite did.
+    /// SQLite reported an error.
     Sql(Error),
 }
 
-pub(super) type Outcome<T> = Result<T, Failure>;
+pub(super) type DbResult<T> = Result<T, DbError>;
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for DbError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for DbError {
     fn from(error: Error) -> Self {
         Self::Sql(error)
     }
 }
 
-impl Failure {
-    /// Whether the file itself is at fault.
+impl DbError {
+    /// Whether the file is damaged.
     pub(super) fn is_damage(&self) -> bool {
         matches!(self, Self::Sql(error) if is_damage(error))
     }
 
-    /// For those who use the store of this file.
+    /// The error for users of the store.
     pub(super) fn explain(self, path: &Path) -> StoreError {
         if self.is_damage() {
             return self.explain_damage(path, false);
@@ -45,37 +45,37 @@ impl Failure {
             Self::Store(error) => return error,
             Self::Sql(error) => error,
         };
-        let place = path.display();
+        let file = path.display();
         match error.sqlite_error_code() {
-            // What it was asked makes no sense to it: another has changed the tables.
             Some(ErrorCode::DatabaseBusy | ErrorCode::FileLockingProtocolFailed) => {
-                queue::locked(path)
+                writer_queue::stalled_error(path)
             }
-            Some(ErrorCode::Unknown) | None => StoreError::Unreadable(format!("{place}: {error}")),
-            Some(_) => StoreError::Unavailable(format!("{place}: {error}")),
+            // SQLite rejects a statement if another program has changed the tables.
+            Some(ErrorCode::Unknown) | None => StoreError::Unreadable(format!("{file}: {error}")),
+            Some(_) => StoreError::Unavailable(format!("{file}: {error}")),
         }
     }
 
-    /// The same of a file that is at fault, to which something was or was not written before
-    /// that was found.
+    /// The error for a damaged file. `written` says whether this process has already written to
+    /// the file.
     pub(super) fn explain_damage(self, path: &Path, written: bool) -> StoreError {
         let error = match self {
             Self::Store(error) => return error,
             Self::Sql(error) => error,
         };
-        let place = path.display();
+        let file = path.display();
         if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
-            return StoreError::Unreadable(format!("{place} is no database: {error}"));
+            return StoreError::Unreadable(format!("{file} is not a database: {error}"));
         }
         let changed = if written {
-            "Nothing more is written to it."
+            "Rye no longer writes to it."
         } else {
             "Nothing was changed."
         };
-        let findings = damage::findings(path);
+        let findings = integrity::describe_damage(path);
         StoreError::Unreadable(format!(
-            "{place} is damaged: {error}. {findings} {changed} Keep a copy with the files beside \
-             it, then try `sqlite3 {place} .recover`"
+            "{file} is damaged: {error}. {findings} {changed} Copy the file and the ones \
+             next to it, then try `sqlite3 {file} .recover`"
         ))
     }
 }

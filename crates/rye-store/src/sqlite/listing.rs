@@ -1,23 +1,23 @@
-//! Sessions, listed: also those that cannot be read, since they must hide no other.
+//! Lists sessions. An unreadable session is listed with its error and does not hide the others.
 
 use rusqlite::{Connection, params};
 use rye_engine::store::{SessionFilter, StoreError, UNREADABLE};
 use rye_protocol::{Limits, Millis, Purpose, Session, SessionId, SessionStatus, Usage};
 use serde_json::Map;
 
-use super::error::{Failure, Outcome};
-use super::read::{at_most, session, used};
+use super::error::{DbError, DbResult};
+use super::queries::{session, sql_limit, thread_usage};
 use super::rows;
-use crate::rules::{SESSION, not_found};
+use crate::invariants::{SESSION, not_found};
 
-pub(super) fn sessions(db: &Connection, filter: &SessionFilter) -> Outcome<Vec<Session>> {
+pub(super) fn sessions(db: &Connection, filter: &SessionFilter) -> DbResult<Vec<Session>> {
     let before = match &filter.before {
         None => i64::MAX,
         Some(id) => rows::session(db, id)?.ok_or_else(|| not_found(SESSION, id))?,
     };
-    let limit = at_most(filter.limit);
-    // A question of its own for each, so that each finds its index.
-    let mut question = db.prepare_cached(match (&filter.user, &filter.parent) {
+    let limit = sql_limit(filter.limit);
+    // Separate statements, so that each can use its index.
+    let mut statement = db.prepare_cached(match (&filter.user, &filter.parent) {
         (None, None) => {
             "SELECT number, usage, doc, id FROM engine_sessions
              WHERE number < ?1 AND ?3 IS NULL AND ?4 IS NULL ORDER BY number DESC LIMIT ?2"
@@ -33,27 +33,28 @@ pub(super) fn sessions(db: &Connection, filter: &SessionFilter) -> Outcome<Vec<S
         }
     })?;
     let parent = filter.parent.as_ref().map(SessionId::as_str);
-    let rows = question.query_map(params![before, limit, filter.user, parent], |row| {
+    let rows = statement.query_map(params![before, limit, filter.user, parent], |row| {
         let texts: (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
         Ok((row.get::<_, i64>(0)?, texts))
     })?;
     let mut sessions = Vec::new();
     for row in rows {
         let (number, (usage, doc, id)) = row?;
-        let found = used(db, number).and_then(|used| Ok(session(&usage, &doc, used)?));
-        sessions.push(match found {
-            // The others can be, and must be found.
-            Err(Failure::Store(StoreError::Unreadable(why))) => unreadable(&id, why)?,
-            found => found?,
+        let result =
+            thread_usage(db, number).and_then(|threads| Ok(session(&usage, &doc, threads)?));
+        sessions.push(match result {
+            Err(DbError::Store(StoreError::Unreadable(reason))) => unreadable(&id, reason)?,
+            result => result?,
         });
     }
     Ok(sessions)
 }
 
-/// What is known of a session whose row cannot be read.
-fn unreadable(id: &str, why: String) -> Result<Session, StoreError> {
+/// Stands for a session that cannot be read.
+fn unreadable(id: &str, reason: String) -> Result<Session, StoreError> {
     let id = id.parse();
-    let id = id.map_err(|_| StoreError::Unreadable(format!("the id of a session: {why}")))?;
+    let id =
+        id.map_err(|_| StoreError::Unreadable(format!("a session has an invalid id: {reason}")))?;
     Ok(Session {
         id,
         user_id: None,
@@ -68,7 +69,7 @@ fn unreadable(id: &str, why: String) -> Result<Session, StoreError> {
         model: None,
         limits: Limits::default(),
         usage: Usage::default(),
-        metadata: Map::from_iter([(UNREADABLE.to_owned(), why.into())]),
+        metadata: Map::from_iter([(UNREADABLE.to_owned(), reason.into())]),
         created_at: Millis(0),
         updated_at: Millis(0),
     })

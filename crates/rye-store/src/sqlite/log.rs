@@ -1,5 +1,4 @@
-//! A session's log: what was written, in the order of writing, and where in it the things are
-//! that have an id.
+//! A session's log: entries, prompts and events in the order of writing, and lookups by id.
 
 use std::str::FromStr;
 
@@ -7,96 +6,96 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use rye_engine::store::StoreError;
 use rye_protocol::EntryId;
 
-use super::document::Text;
-use super::error::Outcome;
-use super::news::News;
+use super::document::JsonText;
+use super::error::DbResult;
+use super::events::EventBatch;
 
-/// How many rows a log may have: all rows are numbered through, session by session.
-const ROWS: i64 = 1 << 36;
+/// Maximum number of rows in a log. The session number times this is the first row number.
+const MAX_ROWS: i64 = 1 << 36;
 
-/// A log, and where it ends.
+/// The end of a log.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Log {
-    /// The session's row.
+    /// The session's row number.
     pub(super) session: i64,
-    /// The last row, or the one that would be before the first.
+    /// The last row, or the number before the first row if the log is empty.
     pub(super) last: i64,
-    /// The number of the last event.
+    /// Sequence number of the last event.
     pub(super) sequence: i64,
-    /// The last row that is a prompt, or was one.
-    pub(super) prompt: Option<i64>,
+    /// The last row that is or was a prompt.
+    pub(super) last_prompt: Option<i64>,
 }
 
 /// The entry or the prompt that was appended last.
 #[derive(Debug, Clone)]
-pub(super) struct Newest<I> {
+pub(super) struct LastAppended<I> {
     pub(super) id: I,
     pub(super) number: i64,
-    /// Whether its id is in the index. Ids are in the order of their making, so that things
-    /// are found without it; from the first on that is not, all of a session and kind are.
-    pub(super) named: bool,
+    /// Whether its id is in `engine_ids`. Ids are usually ascending and found by binary search;
+    /// from the first one that is not, all ids of this kind in the session are indexed.
+    pub(super) indexed: bool,
 }
 
-/// Between these two numbers lie all rows of a session.
-pub(super) fn around(session: i64) -> [i64; 2] {
-    [session * ROWS, (session + 1) * ROWS]
+/// The row numbers of a session are between these two, exclusively.
+pub(super) fn row_range(session: i64) -> [i64; 2] {
+    [session * MAX_ROWS, (session + 1) * MAX_ROWS]
 }
 
 impl Log {
-    /// One in which nothing is.
+    /// The log of a new session.
     pub(super) fn empty(session: i64) -> Self {
         Self {
             session,
-            last: around(session)[0],
+            last: row_range(session)[0],
             sequence: 0,
-            prompt: None,
+            last_prompt: None,
         }
     }
 
-    pub(super) fn of(db: &Connection, session: i64) -> Outcome<Self> {
+    pub(super) fn load(db: &Connection, session: i64) -> DbResult<Self> {
         let mut find = db.prepare_cached(
-            "SELECT number, sequence, prompt FROM engine_log WHERE number > ?1 AND number < ?2
+            "SELECT number, sequence, last_prompt FROM engine_log WHERE number > ?1 AND number < ?2
              ORDER BY number DESC LIMIT 1",
         )?;
-        let found = find.query_row(around(session), |row| {
+        let found = find.query_row(row_range(session), |row| {
             Ok(Self {
                 session,
                 last: row.get(0)?,
                 sequence: row.get(1)?,
-                prompt: row.get(2)?,
+                last_prompt: row.get(2)?,
             })
         });
         let found = found.optional()?;
         Ok(found.unwrap_or_else(|| Self::empty(session)))
     }
 
-    /// The entry that was appended last, if there is any.
-    pub(super) fn newest(self, db: &Connection) -> Outcome<Option<Newest<EntryId>>> {
-        let [before, _] = around(self.session);
-        entry_within(db, before, self.last)
+    /// The entry that was appended last.
+    pub(super) fn last_entry(self, db: &Connection) -> DbResult<Option<LastAppended<EntryId>>> {
+        let [before, _] = row_range(self.session);
+        last_entry_in(db, before, self.last)
     }
 
-    /// The row of an entry.
-    pub(super) fn entry(self, db: &Connection, id: &EntryId) -> Outcome<Option<i64>> {
-        match named(db, self.session, id.as_str(), "entry")? {
+    /// The row number of an entry.
+    pub(super) fn find_entry(self, db: &Connection, id: &EntryId) -> DbResult<Option<i64>> {
+        match find_indexed(db, self.session, id.as_str(), "entry")? {
             Some(number) => Ok(Some(number)),
-            None => self.halve(id, |low, high| entry_within(db, low, high)),
+            None => self.binary_search(id, |low, high| last_entry_in(db, low, high)),
         }
     }
 
-    /// The row of what is not in the index, given how to find the last of its kind behind one
-    /// row and up to another: each has a higher id than those before it.
-    pub(super) fn halve<I: Ord>(
+    /// Finds an id that is not in the index. `last_within(low, high)` returns the last object of
+    /// the kind with `low < number <= high`.
+    pub(super) fn binary_search<I: Ord>(
         self,
         id: &I,
-        last_within: impl Fn(i64, i64) -> Outcome<Option<Newest<I>>>,
-    ) -> Outcome<Option<i64>> {
-        let [mut low, _] = around(self.session);
+        last_within: impl Fn(i64, i64) -> DbResult<Option<LastAppended<I>>>,
+    ) -> DbResult<Option<i64>> {
+        let [mut low, _] = row_range(self.session);
         let mut high = self.last;
         while low < high {
             let middle = high - (high - low) / 2;
             match last_within(low, middle)? {
-                Some(it) if it.named || it.id > *id => high = it.number - 1,
+                Some(it) if it.indexed || it.id > *id => high = it.number - 1,
                 Some(it) if it.id == *id => return Ok(Some(it.number)),
                 _ => low = middle,
             }
@@ -104,66 +103,65 @@ impl Log {
         Ok(None)
     }
 
-    /// Appends an entry behind the newest, with what its commit tells if that is given; none
-    /// if there is one of its id.
+    /// Appends an entry, with the events of its commit if given. Returns none if the id exists.
     pub(super) fn append_entry(
         &mut self,
         db: &Connection,
-        newest: Option<&Newest<EntryId>>,
+        last: Option<&LastAppended<EntryId>>,
         (thread, parent): (i64, Option<i64>),
         id: &EntryId,
-        (told, doc): (Option<&News>, &Text),
-    ) -> Outcome<Option<Newest<EntryId>>> {
+        (events, doc): (Option<&EventBatch>, &JsonText),
+    ) -> DbResult<Option<LastAppended<EntryId>>> {
         let number = self.last + 1;
-        let named = newest.is_some_and(|it| it.named || it.id >= *id);
-        if named {
-            if self.entry(db, id)?.is_some() {
+        let indexed = last.is_some_and(|it| it.indexed || it.id >= *id);
+        if indexed {
+            if self.find_entry(db, id)?.is_some() {
                 return Ok(None);
             }
-            name(db, self.session, id.as_str(), "entry", number)?;
+            index_id(db, self.session, id.as_str(), "entry", number)?;
         }
-        let sequence = self.sequence + told.map_or(0, |it| it.count);
+        let sequence = self.sequence + events.map_or(0, |it| it.count);
         let mut append = db.prepare_cached(
             "INSERT INTO engine_log
-             (number, kind, sequence, named, prompt, thread, parent, id, told, doc)
+             (number, kind, sequence, indexed, last_prompt, thread, parent, id, events, doc)
              VALUES (?1, 'entry', ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?;
         append.execute(params![
             number,
             sequence,
-            named,
-            self.prompt,
+            indexed,
+            self.last_prompt,
             thread,
             parent,
             id.as_str(),
-            told.map(|it| &it.list),
+            events.map(|it| &it.json),
             doc
         ])?;
         self.last = number;
         self.sequence = sequence;
-        Ok(Some(Newest {
+        Ok(Some(LastAppended {
             id: id.clone(),
             number,
-            named,
+            indexed,
         }))
     }
 
-    /// Writes down what is told, where no entry is written with it.
-    pub(super) fn tell(&mut self, db: &Connection, told: &News) -> Outcome<()> {
-        let (number, sequence) = (self.last + 1, self.sequence + told.count);
-        let mut tell = db.prepare_cached(
-            "INSERT INTO engine_log (number, kind, sequence, named, prompt, told)
+    /// Appends events in a row of their own.
+    pub(super) fn append_events(&mut self, db: &Connection, events: &EventBatch) -> DbResult<()> {
+        let (number, sequence) = (self.last + 1, self.sequence + events.count);
+        let mut append = db.prepare_cached(
+            "INSERT INTO engine_log (number, kind, sequence, indexed, last_prompt, events)
              VALUES (?1, 'events', ?2, 0, ?3, ?4)",
         )?;
-        tell.execute(params![number, sequence, self.prompt, told.list])?;
+        append.execute(params![number, sequence, self.last_prompt, events.json])?;
         self.last = number;
         self.sequence = sequence;
         Ok(())
     }
 
-    /// The last row up to which nothing was told after an event of this number.
-    pub(super) fn behind(self, db: &Connection, sequence: i64) -> Outcome<i64> {
-        let [before, _] = around(self.session);
+    /// The last row that has no event after this sequence number, and no row before it has.
+    pub(super) fn last_row_up_to(self, db: &Connection, sequence: i64) -> DbResult<i64> {
+        let [before, _] = row_range(self.session);
         if sequence >= self.sequence {
             return Ok(self.last);
         }
@@ -171,7 +169,7 @@ impl Log {
             "SELECT sequence FROM engine_log WHERE number > ?1 AND number <= ?2
              ORDER BY number DESC LIMIT 1",
         )?;
-        // It grows from row to row, so that half of them can be left out each time.
+        // Binary search: the sequence number grows from row to row.
         let (mut low, mut high) = (before, self.last);
         while low < high {
             let middle = high - (high - low) / 2;
@@ -186,8 +184,13 @@ impl Log {
     }
 }
 
-/// The row of what is in the index.
-pub(super) fn named(db: &Connection, session: i64, id: &str, kind: &str) -> Outcome<Option<i64>> {
+/// The row number of an indexed id.
+pub(super) fn find_indexed(
+    db: &Connection,
+    session: i64,
+    id: &str,
+    kind: &str,
+) -> DbResult<Option<i64>> {
     let mut find = db.prepare_cached(
         "SELECT number FROM engine_ids WHERE session = ?1 AND id = ?2 AND kind = ?3",
     )?;
@@ -195,14 +198,14 @@ pub(super) fn named(db: &Connection, session: i64, id: &str, kind: &str) -> Outc
     Ok(found.optional()?)
 }
 
-/// Puts an id into the index.
-pub(super) fn name(
+/// Adds an id to the index.
+pub(super) fn index_id(
     db: &Connection,
     session: i64,
     id: &str,
     kind: &str,
     number: i64,
-) -> Outcome<()> {
+) -> DbResult<()> {
     let mut name = db.prepare_cached(
         "INSERT INTO engine_ids (session, id, kind, number) VALUES (?1, ?2, ?3, ?4)",
     )?;
@@ -210,17 +213,19 @@ pub(super) fn name(
     Ok(())
 }
 
-/// The id of a row that was found.
-pub(super) fn id_of<I: FromStr>(row: &Row<'_>, column: usize, number: i64) -> Outcome<I> {
+/// Parses the id in a column of a row.
+pub(super) fn parse_id<I: FromStr>(row: &Row<'_>, column: usize, number: i64) -> DbResult<I> {
     let text = row.get_ref(column)?.as_str().ok();
     let id = text.and_then(|text| text.parse().ok());
-    Ok(id.ok_or_else(|| StoreError::Unreadable(format!("the id in row {number} of the log")))?)
+    Ok(id.ok_or_else(|| {
+        StoreError::Unreadable(format!("row {number} of the log has an invalid id"))
+    })?)
 }
 
-/// The last entry behind one row and up to another.
-fn entry_within(db: &Connection, low: i64, high: i64) -> Outcome<Option<Newest<EntryId>>> {
+/// The last entry with `low < number <= high`.
+fn last_entry_in(db: &Connection, low: i64, high: i64) -> DbResult<Option<LastAppended<EntryId>>> {
     let mut find = db.prepare_cached(
-        "SELECT number, named, id FROM engine_log
+        "SELECT number, indexed, id FROM engine_log
          WHERE number > ?1 AND number <= ?2 AND kind = 'entry' ORDER BY number DESC LIMIT 1",
     )?;
     let mut rows = find.query([low, high])?;
@@ -228,9 +233,9 @@ fn entry_within(db: &Connection, low: i64, high: i64) -> Outcome<Option<Newest<E
         return Ok(None);
     };
     let number = row.get(0)?;
-    Ok(Some(Newest {
-        id: id_of(row, 2, number)?,
+    Ok(Some(LastAppended {
+        id: parse_id(row, 2, number)?,
         number,
-        named: row.get(1)?,
+        indexed: row.get(1)?,
     }))
 }

@@ -1,118 +1,123 @@
-//! The prompts in a session's log. Many rows may lie between two of them, so each row says
-//! where the last one up to it is.
+//! The prompts in a session's log. They are far apart, so each row stores the number of the last
+//! prompt up to it.
 
 use rusqlite::{Connection, params};
 use rye_protocol::{PromptId, QueuedPrompt};
 
-use super::document::Text;
-use super::error::Outcome;
-use super::log::{self, Log, Newest};
+use super::document::JsonText;
+use super::error::DbResult;
+use super::log::{self, LastAppended, Log};
 
 /// The prompt that was appended last.
-pub(super) type Last = Newest<PromptId>;
+pub(super) type LastPrompt = LastAppended<PromptId>;
 
 impl Log {
-    /// The prompt that was appended last, if there is any.
-    pub(super) fn last_prompt(self, db: &Connection) -> Outcome<Option<Last>> {
-        let [before, _] = log::around(self.session);
-        match self.prompt {
-            Some(number) => prompt_within(db, before, number),
+    /// The prompt that was appended last.
+    pub(super) fn read_last_prompt(self, db: &Connection) -> DbResult<Option<LastPrompt>> {
+        let [before, _] = log::row_range(self.session);
+        match self.last_prompt {
+            Some(number) => last_prompt_in(db, before, number),
             None => Ok(None),
         }
     }
 
-    /// The row of a prompt, whether or not it is over.
-    pub(super) fn prompt(
+    /// The row number of a prompt.
+    pub(super) fn find_prompt(
         self,
         db: &Connection,
-        last: Option<&Last>,
+        last: Option<&LastPrompt>,
         id: &PromptId,
-    ) -> Outcome<Option<i64>> {
+    ) -> DbResult<Option<i64>> {
         let Some(last) = last else {
             return Ok(None);
         };
         if last.id == *id {
             return Ok(Some(last.number));
         }
-        if last.named {
-            let found = log::named(db, self.session, id.as_str(), "prompt")?;
+        if last.indexed {
+            let found = log::find_indexed(db, self.session, id.as_str(), "prompt")?;
             if found.is_some() {
                 return Ok(found);
             }
         } else if last.id < *id {
             return Ok(None);
         }
-        self.halve(id, |low, high| prompt_within(db, low, high))
+        self.binary_search(id, |low, high| last_prompt_in(db, low, high))
     }
 
-    /// Appends a prompt of an id that is not known, behind the last.
+    /// Appends a prompt with a new id.
     pub(super) fn append_prompt(
         &mut self,
         db: &Connection,
-        last: Option<&Last>,
+        last: Option<&LastPrompt>,
         thread: i64,
         prompt: &QueuedPrompt,
-        (asked, doc): (&[u8], &Text),
-    ) -> Outcome<Last> {
+        (content_hash, doc): (&[u8], &JsonText),
+    ) -> DbResult<LastPrompt> {
         let (number, id) = (self.last + 1, prompt.id.as_str());
-        let named = last.is_some_and(|last| last.named || last.id >= prompt.id);
-        if named {
-            log::name(db, self.session, id, "prompt", number)?;
+        let indexed = last.is_some_and(|last| last.indexed || last.id >= prompt.id);
+        if indexed {
+            log::index_id(db, self.session, id, "prompt", number)?;
         }
         let mut append = db.prepare_cached(
             "INSERT INTO engine_log
-             (number, kind, sequence, named, prompt, thread, id, asked, doc)
+             (number, kind, sequence, indexed, last_prompt, thread, id, content_hash, doc)
              VALUES (?1, 'prompt', ?2, ?3, ?1, ?4, ?5, ?6, ?7)",
         )?;
         append.execute(params![
             number,
             self.sequence,
-            named,
+            indexed,
             thread,
             id,
-            asked,
+            content_hash,
             doc
         ])?;
         self.last = number;
-        self.prompt = Some(number);
-        Ok(Last {
+        self.last_prompt = Some(number);
+        Ok(LastPrompt {
             id: prompt.id.clone(),
             number,
-            named,
+            indexed,
         })
     }
 
-    /// Forgets a prompt, and tells of which thread it was. Its row stays, since others say
-    /// that it is there.
-    pub(super) fn remove_prompt(self, db: &Connection, number: i64, id: &PromptId) -> Outcome<i64> {
+    /// Removes a prompt and returns its thread's row number. The row itself stays, because later
+    /// rows refer to it.
+    pub(super) fn remove_prompt(
+        self,
+        db: &Connection,
+        number: i64,
+        id: &PromptId,
+    ) -> DbResult<i64> {
         let mut thread = db.prepare_cached("SELECT thread FROM engine_log WHERE number = ?1")?;
         let thread = thread.query_row([number], |row| row.get(0))?;
         let mut remove = db.prepare_cached(
-            "UPDATE engine_log SET kind = 'removed_prompt', named = 0, thread = NULL, id = NULL,
-                 asked = NULL, doc = NULL
+            "UPDATE engine_log SET kind = 'removed_prompt', indexed = 0, thread = NULL, id = NULL,
+                 content_hash = NULL, doc = NULL
              WHERE number = ?1",
         )?;
         remove.execute([number])?;
-        let mut forget = db.prepare_cached(
+        let mut unindex = db.prepare_cached(
             "DELETE FROM engine_ids WHERE session = ?1 AND id = ?2 AND kind = 'prompt'",
         )?;
-        forget.execute(params![self.session, id.as_str()])?;
+        unindex.execute(params![self.session, id.as_str()])?;
         Ok(thread)
     }
 }
 
-/// Puts a prompt that is known. Tells whether it could: not if it is another thread's.
-pub(super) fn update(db: &Connection, number: i64, thread: i64, doc: &Text) -> Outcome<bool> {
+/// Updates a prompt. Returns false if it belongs to another thread.
+pub(super) fn update(db: &Connection, number: i64, thread: i64, doc: &JsonText) -> DbResult<bool> {
     let mut update =
         db.prepare_cached("UPDATE engine_log SET doc = ?3 WHERE number = ?1 AND thread = ?2")?;
     Ok(update.execute(params![number, thread, doc])? > 0)
 }
 
-/// The last prompt behind one row and up to another.
-fn prompt_within(db: &Connection, low: i64, mut high: i64) -> Outcome<Option<Last>> {
+/// The last prompt with `low < number <= high`.
+fn last_prompt_in(db: &Connection, low: i64, mut high: i64) -> DbResult<Option<LastPrompt>> {
     let mut find = db.prepare_cached(
-        "SELECT number, kind = 'prompt', named, id FROM engine_log WHERE number =
-         (SELECT prompt FROM engine_log WHERE number > ?1 AND number <= ?2
+        "SELECT number, kind = 'prompt', indexed, id FROM engine_log WHERE number =
+         (SELECT last_prompt FROM engine_log WHERE number > ?1 AND number <= ?2
           ORDER BY number DESC LIMIT 1)",
     )?;
     loop {
@@ -121,15 +126,15 @@ fn prompt_within(db: &Connection, low: i64, mut high: i64) -> Outcome<Option<Las
             return Ok(None);
         };
         let number = row.get(0)?;
-        // A damaged file must not send us around in a circle.
+        // Prevents an endless loop in a damaged file.
         if number <= low || number > high {
             return Ok(None);
         }
         if row.get(1)? {
-            return Ok(Some(Last {
-                id: log::id_of(row, 3, number)?,
+            return Ok(Some(LastPrompt {
+                id: log::parse_id(row, 3, number)?,
                 number,
-                named: row.get(2)?,
+                indexed: row.get(2)?,
             }));
         }
         high = number - 1;

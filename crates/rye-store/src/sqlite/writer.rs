@@ -1,12 +1,11 @@
-//! The one desk at which all is written.
+//! The single writer of a store.
 //!
-//! A thread sits at it. What waits when it wakes up is written in one transaction, so that
-//! one wait for the disk serves all. Each piece of work has a savepoint of its own, so that
-//! one that fails takes nothing with it, and each is answered when all of them are on the
-//! disk.
+//! A thread collects the waiting jobs and runs them in one transaction, so that one disk sync
+//! serves all of them. Each job has a savepoint, so that a failed job does not affect the others.
+//! Callers get their reply when the transaction is on the disk.
 //!
-//! Where one session alone writes, and the disk is quick, going to the thread and back would
-//! take longer than to write. So whoever finds the desk free then writes there and then.
+//! If only one session writes and the disk is fast, handing the job to the thread would take
+//! longer than writing. Then the caller writes directly.
 
 use std::future::ready;
 use std::io;
@@ -24,66 +23,65 @@ use rye_engine::store::{StoreError, StoreFuture};
 use rye_protocol::SessionId;
 use tokio::sync::oneshot;
 
-use super::book::Book;
-use super::damage::{self, Health};
-use super::error::{Failure, Outcome};
+use super::commit_cache::WriteConnection;
+use super::error::{DbError, DbResult};
 use super::file;
-use super::holder::Holder;
-use super::queue::{Queue, Turn};
-use super::seen::Note;
-use super::wake::Bell;
+use super::file_stamp::StampOnDrop;
+use super::integrity::{self, FileHealth};
+use super::lease::LeaseHolder;
+use super::notifier::Notifier;
+use super::writer_queue::{WritePermit, WriterQueue};
 
-/// How much is written at once, at most: the first must not wait for too many others.
-const GROUP: usize = 256;
+/// Maximum number of jobs in a transaction, which limits the latency of the first one.
+const MAX_GROUP: usize = 256;
 
-/// How long a thread that has other things to do may be kept by a disk. One that took longer
-/// the last time is waited for elsewhere.
-const QUICK: Duration = Duration::from_millis(1);
+/// If the last write was slower, callers do not write directly, to avoid blocking their thread.
+const FAST_WRITE: Duration = Duration::from_millis(1);
 
-/// Something to write.
+/// A write.
 trait Job: Send {
-    fn run(&mut self, db: &Book) -> Outcome<()>;
+    fn run(&mut self, db: &WriteConnection) -> DbResult<()>;
 
-    /// For whom it is.
+    /// The session that the job writes.
     fn session(&self) -> &SessionId;
 
-    /// Whom to wake once it is written.
-    fn wakes(&self) -> Option<&SessionId>;
+    /// The session whose holder must be notified after the commit.
+    fn notify(&self) -> Option<&SessionId>;
 
-    /// Tells the caller how it ended.
-    fn answer(self: Box<Self>, end: Result<(), StoreError>);
+    /// Completes the future of the caller.
+    fn reply(self: Box<Self>, result: Result<(), StoreError>);
 }
 
-/// What a piece of work gives: an answer, and the session to wake for it.
-pub(super) struct Written<T> {
-    pub(super) answer: T,
-    pub(super) wakes: Option<SessionId>,
+/// The output of a job, and the session whose holder must be notified.
+pub(super) struct JobOutput<T> {
+    pub(super) value: T,
+    pub(super) notify: Option<SessionId>,
 }
 
-impl<T> From<T> for Written<T> {
-    fn from(answer: T) -> Self {
+impl<T> From<T> for JobOutput<T> {
+    fn from(value: T) -> Self {
         Self {
-            answer,
-            wakes: None,
+            value,
+            notify: None,
         }
     }
 }
 
-struct Call<T, F> {
+struct WriteJob<T, F> {
     session: SessionId,
     work: Option<F>,
-    done: Option<Written<T>>,
+    output: Option<JobOutput<T>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T, F> Job for Call<T, F>
+impl<T, F> Job for WriteJob<T, F>
 where
     T: Send,
-    F: FnOnce(&Book) -> Outcome<Written<T>> + Send,
+    F: FnOnce(&WriteConnection) -> DbResult<JobOutput<T>> + Send,
 {
-    fn run(&mut self, db: &Book) -> Outcome<()> {
+    fn run(&mut self, db: &WriteConnection) -> DbResult<()> {
         if let Some(work) = self.work.take() {
-            self.done = Some(work(db)?);
+            self.output = Some(work(db)?);
         }
         Ok(())
     }
@@ -92,15 +90,15 @@ where
         &self.session
     }
 
-    fn wakes(&self) -> Option<&SessionId> {
-        self.done.as_ref()?.wakes.as_ref()
+    fn notify(&self) -> Option<&SessionId> {
+        self.output.as_ref()?.notify.as_ref()
     }
 
-    fn answer(self: Box<Self>, end: Result<(), StoreError>) {
-        let Self { done, reply, .. } = *self;
-        let written = end.and_then(|()| done.ok_or_else(closed));
-        // Whoever asked may not want to know any more; it is written all the same.
-        let _ = reply.send(written.map(|written| written.answer));
+    fn reply(self: Box<Self>, result: Result<(), StoreError>) {
+        let Self { output, reply, .. } = *self;
+        let output = result.and_then(|()| output.ok_or_else(closed));
+        // The caller may have dropped the future.
+        let _ = reply.send(output.map(|output| output.value));
     }
 }
 
@@ -111,97 +109,97 @@ fn closed() -> StoreError {
 pub(super) struct Writer {
     jobs: Option<Sender<Box<dyn Job>>>,
     thread: Option<JoinHandle<()>>,
-    desk: Arc<Mutex<Desk>>,
-    /// How many jobs were sent to the thread and are not written yet.
-    sent: Arc<AtomicUsize>,
+    state: Arc<Mutex<WriterState>>,
+    /// Number of jobs that the thread has not completed.
+    pending: Arc<AtomicUsize>,
 }
 
 impl Writer {
     pub(super) fn start(
-        (db, queue): (Connection, Queue),
+        (db, queue): (Connection, WriterQueue),
         path: PathBuf,
-        holder: Arc<Holder>,
-        bell: Arc<Bell>,
-        health: Arc<Health>,
+        holder: Arc<LeaseHolder>,
+        notifier: Arc<Notifier>,
+        health: Arc<FileHealth>,
     ) -> io::Result<Self> {
-        let (jobs, waiting) = mpsc::channel();
-        let file = Place::of(&path)?;
-        let note = Note::new(&path, Arc::clone(&health));
-        let desk = Arc::new(Mutex::new(Desk {
-            db: Book::new(db),
-            leaving: None,
+        let (jobs, queued) = mpsc::channel();
+        let file = FileIdentity::open(&path)?;
+        let stamp = StampOnDrop::new(&path, Arc::clone(&health));
+        let state = Arc::new(Mutex::new(WriterState {
+            db: WriteConnection::new(db),
+            closing_permit: None,
             queue,
             path,
             file,
-            bell,
+            notifier,
             health,
             last: None,
-            _note: note,
+            _stamp: stamp,
         }));
-        let sent = Arc::new(AtomicUsize::new(0));
-        let (its, done) = (Arc::clone(&desk), Arc::clone(&sent));
+        let pending = Arc::new(AtomicUsize::new(0));
+        let (thread_state, completed) = (Arc::clone(&state), Arc::clone(&pending));
         let thread = thread::Builder::new()
             .name("rye-store-write".to_owned())
-            .spawn(move || serve(&its, &waiting, &done, &holder))?;
+            .spawn(move || run_thread(&thread_state, &queued, &completed, &holder))?;
         Ok(Self {
             jobs: Some(jobs),
             thread: Some(thread),
-            desk,
-            sent,
+            state,
+            pending,
         })
     }
 
-    /// Has something written for a session. Its place in the order is that of this call, and
-    /// it is written whether or not anybody waits for the answer.
+    /// Writes to a session. Jobs run in the order of these calls, even if the future is never
+    /// awaited.
     pub(super) fn write<'a, T, F>(&self, session: &SessionId, work: F) -> StoreFuture<'a, T>
     where
         T: Send + 'static,
-        F: FnOnce(&Book) -> Outcome<Written<T>> + Send + 'static,
+        F: FnOnce(&WriteConnection) -> DbResult<JobOutput<T>> + Send + 'static,
     {
-        let work = match self.free_for(session) {
+        let work = match self.lock_if_idle(session) {
             None => work,
-            Some(mut desk) => match desk.write_now(session, work) {
-                Ok(end) => return Box::pin(ready(end)),
+            Some(mut state) => match state.write_now(session, work) {
+                Ok(result) => return Box::pin(ready(result)),
                 Err(work) => work,
             },
         };
         let (reply, answer) = oneshot::channel();
-        let call = Call {
+        let job = WriteJob {
             session: session.clone(),
             work: Some(work),
-            done: None,
+            output: None,
             reply,
         };
         if let Some(jobs) = &self.jobs {
-            self.sent.fetch_add(1, Ordering::SeqCst);
-            // If there is nobody to take it, the answer says so.
-            let _ = jobs.send(Box::new(call));
+            self.pending.fetch_add(1, Ordering::SeqCst);
+            // If the thread has ended, the reply channel is closed.
+            let _ = jobs.send(Box::new(job));
         }
         Box::pin(async move { answer.await.unwrap_or_else(|_| Err(closed())) })
     }
 
-    /// Looks at what is written, from the desk.
-    pub(super) fn look<T>(
+    /// Runs a query on the writing connection.
+    pub(super) fn query<T>(
         &self,
-        look: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Option<T> {
-        let desk = self.desk.lock().unwrap_or_else(PoisonError::into_inner);
-        look(&desk.db).ok()
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        query(&state.db).ok()
     }
 
-    /// The desk, if nobody is at it or on the way to it, and its last work was quick and for
-    /// this session. If it was for another, several are at work, and one wait for the disk
-    /// is to serve all.
-    fn free_for(&self, session: &SessionId) -> Option<MutexGuard<'_, Desk>> {
-        let desk = match self.desk.try_lock() {
-            Ok(desk) => desk,
+    /// Locks the state if no job is pending and the last write was fast and to the same session.
+    /// If several sessions write, grouping their jobs saves disk syncs.
+    fn lock_if_idle(&self, session: &SessionId) -> Option<MutexGuard<'_, WriterState>> {
+        let state = match self.state.try_lock() {
+            Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        let last = desk.last.as_ref();
-        let fits = last.is_some_and(|(of, took)| of == session && *took < QUICK);
-        let nobody = self.sent.load(Ordering::SeqCst) == 0;
-        (fits && nobody).then_some(desk)
+        let last = state.last.as_ref();
+        let is_fast =
+            last.is_some_and(|(last, duration)| last == session && *duration < FAST_WRITE);
+        let is_idle = self.pending.load(Ordering::SeqCst) == 0;
+        (is_fast && is_idle).then_some(state)
     }
 }
 
@@ -214,86 +212,92 @@ impl Drop for Writer {
     }
 }
 
-/// A file, by itself: to look whether it still has a name.
-struct Place(OwnedFd);
+/// The inode of the database file, to detect that it was removed or replaced.
+struct FileIdentity(OwnedFd);
 
-impl Place {
-    fn of(path: &Path) -> io::Result<Self> {
-        // It is not opened, but for its name: closing what is open takes away the locks that
-        // SQLite has on it in this process.
+impl FileIdentity {
+    fn open(path: &Path) -> io::Result<Self> {
+        // With `O_PATH`, because closing an ordinary descriptor would release SQLite's locks.
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         Ok(Self(rustix::fs::open(path, flags, Mode::empty())?))
     }
 
-    fn has_a_name(&self) -> bool {
-        rustix::fs::fstat(&self.0).is_ok_and(|it| it.st_nlink > 0)
+    fn is_linked(&self) -> bool {
+        rustix::fs::fstat(&self.0).is_ok_and(|stat| stat.st_nlink > 0)
     }
 }
 
-/// What is worked with.
-struct Desk {
-    db: Book,
-    /// After the database: that is closed in this turn.
-    leaving: Option<Turn>,
-    queue: Queue,
+/// The connection and its files. The fields are dropped in this order.
+struct WriterState {
+    db: WriteConnection,
+    /// Held while the database is closed.
+    closing_permit: Option<WritePermit>,
+    queue: WriterQueue,
     path: PathBuf,
-    /// Which file that was.
-    file: Place,
-    bell: Arc<Bell>,
-    health: Arc<Health>,
-    /// For which session the last work was, and how long it took.
+    file: FileIdentity,
+    notifier: Arc<Notifier>,
+    health: Arc<FileHealth>,
+    /// Session and duration of the last write.
     last: Option<(SessionId, Duration)>,
-    /// After the database: made when that is closed.
-    _note: Note,
+    /// Written after the database is closed.
+    _stamp: StampOnDrop,
 }
 
-fn serve(desk: &Mutex<Desk>, jobs: &Receiver<Box<dyn Job>>, sent: &AtomicUsize, holder: &Holder) {
-    let sit_down = || desk.lock().unwrap_or_else(PoisonError::into_inner);
+fn run_thread(
+    state: &Mutex<WriterState>,
+    jobs: &Receiver<Box<dyn Job>>,
+    pending: &AtomicUsize,
+    holder: &LeaseHolder,
+) {
+    let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
     while let Ok(first) = jobs.recv() {
-        let mut desk = sit_down();
+        let mut state = lock();
         let mut group = vec![first];
-        group.extend(jobs.try_iter().take(GROUP - 1));
+        group.extend(jobs.try_iter().take(MAX_GROUP - 1));
         let start = Instant::now();
-        let ends = desk.write(&mut group);
+        let results = state.write(&mut group);
         let last = group.last().map(|job| job.session().clone());
-        desk.last = last.map(|session| (session, start.elapsed()));
-        let written = group.iter().zip(&ends).filter(|(_, end)| end.is_ok());
-        let woken: Vec<_> = written.filter_map(|(job, _)| job.wakes()).collect();
-        // Before the answer: with that, whoever posted may end, and their process with it.
-        desk.bell.ring(&woken);
-        drop(desk);
-        sent.fetch_sub(group.len(), Ordering::SeqCst);
-        for (job, end) in group.into_iter().zip(ends) {
-            job.answer(end);
+        state.last = last.map(|session| (session, start.elapsed()));
+        let written = group
+            .iter()
+            .zip(&results)
+            .filter(|(_, result)| result.is_ok());
+        let sessions: Vec<_> = written.filter_map(|(job, _)| job.notify()).collect();
+        // Before the reply, because the process that posted may end afterwards.
+        state.notifier.notify(&sessions);
+        drop(state);
+        pending.fetch_sub(group.len(), Ordering::SeqCst);
+        for (job, result) in group.into_iter().zip(results) {
+            job.reply(result);
         }
     }
-    sit_down().leave(holder);
+    lock().close(holder);
 }
 
-impl Desk {
-    /// Writes a group, and tells how each ended.
+impl WriterState {
+    /// Runs a group of jobs, and returns the result of each.
     fn write(&self, group: &mut [Box<dyn Job>]) -> Vec<Result<(), StoreError>> {
         if let Some(damage) = self.health.damage() {
             return vec![Err(damage.clone()); group.len()];
         }
-        let _turn = match self.queue.turn() {
-            Ok(turn) => turn,
+        let _permit = match self.queue.acquire() {
+            Ok(permit) => permit,
             Err(failure) => return vec![Err(self.explain(failure)); group.len()],
         };
-        let written = begin(&self.db).and_then(|()| self.is_there());
-        match written.and_then(|()| transact(&self.db, &self.path, group)) {
-            Ok(ends) => {
-                if ends.iter().any(Result::is_ok) {
-                    self.health.wrote();
+        let started = begin(&self.db).and_then(|()| self.check_linked());
+        match started.and_then(|()| run_group(&self.db, &self.path, group)) {
+            Ok(results) => {
+                if results.iter().any(Result::is_ok) {
+                    self.health.set_written();
                 }
-                let ends = ends.into_iter();
-                ends.map(|end| end.map_err(|failure| self.explain(failure)))
+                let results = results.into_iter();
+                results
+                    .map(|result| result.map_err(|failure| self.explain(failure)))
                     .collect()
             }
             Err(failure) => {
                 if !self.db.is_autocommit() {
-                    // It is about to be told that nothing was written; that this fails too
-                    // only means that it was rolled back already.
+                    // An error means that SQLite has already rolled back.
                     let _ = self.db.execute_batch("ROLLBACK");
                 }
                 let error = self.explain(failure);
@@ -302,120 +306,129 @@ impl Desk {
         }
     }
 
-    /// Writes one thing now, or gives it back where that would mean to wait for another
-    /// process.
+    /// Runs one job directly, or returns it if another process holds the lock.
     fn write_now<T, F>(&mut self, session: &SessionId, work: F) -> Result<Result<T, StoreError>, F>
     where
-        F: FnOnce(&Book) -> Outcome<Written<T>>,
+        F: FnOnce(&WriteConnection) -> DbResult<JobOutput<T>>,
     {
         if let Some(damage) = self.health.damage() {
             return Ok(Err(damage.clone()));
         }
         let start = Instant::now();
-        let Some(turn) = self.queue.try_turn() else {
+        let Some(permit) = self.queue.try_acquire() else {
             return Err(work);
         };
-        if file::without_waiting(&self.db, || begin(&self.db)).is_err() {
+        if file::without_busy_timeout(&self.db, || begin(&self.db)).is_err() {
             return Err(work);
         }
-        let end = self.write_one(work);
+        let result = self.write_one(work);
         if !self.db.is_autocommit() {
-            // As in `write`.
+            // An error means that SQLite has already rolled back.
             let _ = self.db.execute_batch("ROLLBACK");
         }
-        drop(turn);
+        drop(permit);
         self.last = Some((session.clone(), start.elapsed()));
-        let end = match end {
-            Ok(written) => {
-                self.health.wrote();
-                self.bell.ring(&Vec::from_iter(&written.wakes));
-                Ok(written.answer)
+        let result = match result {
+            Ok(output) => {
+                self.health.set_written();
+                self.notifier.notify(&Vec::from_iter(&output.notify));
+                Ok(output.value)
             }
             Err(failure) => {
-                self.bell.ring(&[]);
+                self.notifier.notify(&[]);
                 Err(self.explain(failure))
             }
         };
-        Ok(end)
+        Ok(result)
     }
 
-    fn write_one<T>(&self, work: impl FnOnce(&Book) -> Outcome<Written<T>>) -> Outcome<Written<T>> {
-        self.is_there()?;
-        self.db.still_ours(&self.path)?;
-        let written = work(&self.db)?;
-        run(&self.db, "COMMIT")?;
-        Ok(written)
+    fn write_one<T>(
+        &self,
+        work: impl FnOnce(&WriteConnection) -> DbResult<JobOutput<T>>,
+    ) -> DbResult<JobOutput<T>> {
+        self.check_linked()?;
+        self.db.check_format(&self.path)?;
+        let output = work(&self.db)?;
+        execute(&self.db, "COMMIT")?;
+        Ok(output)
     }
 
-    /// What is written to a file that has no name any more is lost when it is closed.
-    fn is_there(&self) -> Outcome<()> {
-        if self.file.has_a_name() {
+    /// Fails if the file was deleted: writes to it would be lost.
+    fn check_linked(&self) -> DbResult<()> {
+        if self.file.is_linked() {
             return Ok(());
         }
         let message = format!(
-            "{} was removed or replaced while it was in use. Nothing more is written: put it \
-             back from a copy, with the files beside it, and begin again",
+            "{} was removed or replaced while it was in use. Rye no longer writes to it: restore \
+             it from a backup, with the files next to it, and start again",
             self.path.display()
         );
         Err(StoreError::Unreadable(message).into())
     }
 
-    fn explain(&self, failure: Failure) -> StoreError {
-        self.db.forget();
+    fn explain(&self, failure: DbError) -> StoreError {
+        self.db.clear_cache();
         self.health.explain(failure, &self.path)
     }
 
-    /// Whoever closes the store has done with its sessions. Should it fail, the end of the
-    /// process says the same.
-    fn leave(&mut self, holder: &Holder) {
-        // Whoever cannot wait for the turn leaves the log as it is.
-        self.leaving = self.queue.turn().ok();
+    /// Releases all leases. If this fails, the leases end with the process.
+    fn close(&mut self, holder: &LeaseHolder) {
+        // Without the permit, SQLite does not copy the log into the file.
+        self.closing_permit = self.queue.acquire().ok();
         if self.health.damage().is_none() {
             let _ = holder.release_all(&self.db);
-        } else if damage::has_log(&self.path) {
-            let _ = file::keep_log(&self.db, true);
+        } else if integrity::has_wal(&self.path) {
+            let _ = file::keep_wal(&self.db, true);
         }
     }
 }
 
-fn begin(db: &Connection) -> Outcome<()> {
-    Ok(run(db, "BEGIN IMMEDIATE")?)
+fn begin(db: &Connection) -> DbResult<()> {
+    Ok(execute(db, "BEGIN IMMEDIATE")?)
 }
 
-/// All in one transaction, which has begun. An error is that of all.
-fn transact(db: &Book, path: &Path, group: &mut [Box<dyn Job>]) -> Outcome<Vec<Outcome<()>>> {
-    db.still_ours(path)?;
-    let alone = group.len() == 1;
-    let mut ends = Vec::with_capacity(group.len());
+/// Runs the jobs in the current transaction and commits. An error concerns all of them.
+fn run_group(
+    db: &WriteConnection,
+    path: &Path,
+    group: &mut [Box<dyn Job>],
+) -> DbResult<Vec<DbResult<()>>> {
+    db.check_format(path)?;
+    let is_single = group.len() == 1;
+    let mut results = Vec::with_capacity(group.len());
     for job in group {
-        ends.push(if alone { job.run(db) } else { apart(db, job)? });
+        results.push(if is_single {
+            job.run(db)
+        } else {
+            run_in_savepoint(db, job)?
+        });
     }
-    if ends.iter().any(Result::is_ok) {
-        run(db, "COMMIT")?;
+    if results.iter().any(Result::is_ok) {
+        execute(db, "COMMIT")?;
     } else if !db.is_autocommit() {
-        run(db, "ROLLBACK")?;
+        execute(db, "ROLLBACK")?;
     }
-    Ok(ends)
+    Ok(results)
 }
 
-/// One of several: what it did is undone if it fails, and only that.
-fn apart(db: &Book, job: &mut Box<dyn Job>) -> Outcome<Outcome<()>> {
-    run(db, "SAVEPOINT job")?;
-    let end = job.run(db);
-    if let Err(failure) = end {
+/// Runs a job so that it is undone alone if it fails.
+fn run_in_savepoint(db: &WriteConnection, job: &mut Box<dyn Job>) -> DbResult<DbResult<()>> {
+    execute(db, "SAVEPOINT job")?;
+    let result = job.run(db);
+    if let Err(failure) = result {
         if db.is_autocommit() {
-            // SQLite has given up the whole transaction, as it does when the disk is full.
+            // SQLite has rolled back the whole transaction, for instance because the disk is full.
             return Err(failure);
         }
-        run(db, "ROLLBACK TO job")?;
-        run(db, "RELEASE job")?;
+        execute(db, "ROLLBACK TO job")?;
+        execute(db, "RELEASE job")?;
         return Ok(Err(failure));
     }
-    run(db, "RELEASE job")?;
+    execute(db, "RELEASE job")?;
     Ok(Ok(()))
 }
 
-fn run(db: &Connection, sql: &str) -> rusqlite::Result<()> {
+fn execute(db: &Connection, sql: &str) -> rusqlite::Result<()> {
     db.prepare_cached(sql)?.execute([])?;
     Ok(())
 }

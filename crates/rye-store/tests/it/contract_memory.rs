@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rye_store_contract::Subject;
 
 fn fresh() -> Subject {
-    Subject::new(Arc::new(rye_store::Memory::new()))
+    Subject::new(Arc::new(rye_store::MemoryStore::new()))
 }
 
 rye_store_contract::store_contract!(fresh());

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use rye_store::Sqlite;
+use rye_store::SqliteStore;
 use rye_store_contract::Subject;
 
 fn fresh() -> Subject {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sessions.db");
-    let open = || Arc::new(Sqlite::open(&file).unwrap());
+    let open = || Arc::new(SqliteStore::open(&file).unwrap());
     Subject::new(open()).and(open()).keeping(folder)
 }
 

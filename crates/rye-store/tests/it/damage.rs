@@ -8,7 +8,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rye_engine::store::{Claim, SessionFilter, SessionStore, StoreError, UNREADABLE};
 use rye_protocol::Batch;
-use rye_store::{Soundness, Sqlite, examine};
+use rye_store::{Integrity, SqliteStore, diagnose};
 use rye_store_contract::run;
 use rye_store_contract::sample::{append, begin, chain, entry, sid, told, write};
 use tempfile::TempDir;
@@ -21,7 +21,7 @@ fn filled(entries: usize) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("s.db");
     run(async {
-        let store = Sqlite::open(&file).unwrap();
+        let store = SqliteStore::open(&file).unwrap();
         for session in ["s", "t"] {
             let lease = begin(&store, session).await;
             let ops = chain(session, entries).into_iter().map(append).collect();
@@ -39,7 +39,7 @@ fn is_damage(error: &StoreError) -> bool {
 
 /// Reads all there is, and then writes; gives each error.
 async fn use_it(file: &Path) -> Vec<StoreError> {
-    let store = match Sqlite::open_or_read(file) {
+    let store = match SqliteStore::open_or_read_only(file) {
         Ok(store) => store,
         Err(error) => return vec![error],
     };
@@ -202,7 +202,7 @@ fn a_log_that_is_damaged_in_its_middle_stays_as_it_is_and_is_told_of() {
     assert!(now == before, "{errors:?}");
     let told = errors.last().unwrap().to_string();
     assert!(told.contains("frame 2 of the log is damaged"), "{told}");
-    let found = examine(&file, LONG).unwrap_err().to_string();
+    let found = diagnose(&file, LONG).unwrap_err().to_string();
     assert!(found.contains("frame 2 of the log is damaged"), "{found}");
 }
 
@@ -216,9 +216,9 @@ fn the_log_of_a_file_that_is_not_there_or_empty_is_not_thrown_away() {
     fs::rename(&file, &away).unwrap();
     for what in ["is not there", "is empty"] {
         for told in [
-            Sqlite::open(&file).unwrap_err(),
-            Sqlite::open_or_read(&file).unwrap_err(),
-            examine(&file, LONG).unwrap_err(),
+            SqliteStore::open(&file).unwrap_err(),
+            SqliteStore::open_or_read_only(&file).unwrap_err(),
+            diagnose(&file, LONG).unwrap_err(),
         ] {
             assert!(told.to_string().contains(what), "{told}");
         }
@@ -229,11 +229,13 @@ fn the_log_of_a_file_that_is_not_there_or_empty_is_not_thrown_away() {
     assert_eq!(run(use_it(&file)), []);
     // Where there is no log either, how it was left says that something was in it.
     fs::write(&file, "").unwrap();
-    let told = Sqlite::open_or_read(&file).unwrap_err().to_string();
+    let told = SqliteStore::open_or_read_only(&file)
+        .unwrap_err()
+        .to_string();
     assert!(told.contains("is empty, though it was not"), "{told}");
     // Whoever wants to begin anew can.
     fs::remove_file(&file).unwrap();
-    run(async { drop(begin(&Sqlite::open(&file).unwrap(), "s").await) });
+    run(async { drop(begin(&SqliteStore::open(&file).unwrap(), "s").await) });
 }
 
 /// What is written to a file that has no name any more would be lost when it is closed.
@@ -241,7 +243,7 @@ fn the_log_of_a_file_that_is_not_there_or_empty_is_not_thrown_away() {
 fn nothing_is_acknowledged_that_is_written_to_a_file_that_was_removed() {
     let (_folder, file) = filled(150);
     run(async {
-        let store = Sqlite::open(&file).unwrap();
+        let store = SqliteStore::open(&file).unwrap();
         let lease = store.claim(&sid("s"), Claim::IfFree).await.unwrap();
         let copy = file.with_extension("copy");
         fs::copy(&file, &copy).unwrap();
@@ -283,8 +285,8 @@ fn a_damaged_file_with_a_log_is_only_read() {
     broken.write_all_at(&[0x77; PAGE], offset).unwrap();
     let before = (fs::read(&file).unwrap(), log);
     run(async {
-        let store = Sqlite::open_or_read(&file).unwrap();
-        let why = store.only_read().unwrap().to_string();
+        let store = SqliteStore::open_or_read_only(&file).unwrap();
+        let why = store.read_only_reason().unwrap().to_string();
         assert!(why.contains("is damaged, together with"), "{why}");
         let filter = SessionFilter {
             limit: 9,
@@ -297,7 +299,7 @@ fn a_damaged_file_with_a_log_is_only_read() {
     });
     let now = (fs::read(&file).unwrap(), fs::read(&log_file).unwrap());
     assert!(now == before);
-    let found = examine(&file, LONG).unwrap_err().to_string();
+    let found = diagnose(&file, LONG).unwrap_err().to_string();
     assert!(found.contains("is damaged, together with"), "{found}");
 }
 
@@ -305,12 +307,12 @@ fn a_damaged_file_with_a_log_is_only_read() {
 fn a_sound_file_is_said_to_be_and_left_alone() {
     let (folder, file) = filled(150);
     let before = names(folder.path());
-    let found = examine(&file, LONG).unwrap().unwrap();
-    assert_eq!(found.soundness, Soundness::Sound);
+    let found = diagnose(&file, LONG).unwrap().unwrap();
+    assert_eq!(found.integrity, Integrity::Intact);
     assert_eq!(found.version, found.newest);
     assert_eq!(found.read_only, None);
     assert_eq!(names(folder.path()), before);
-    assert_eq!(examine(&folder.path().join("none"), LONG), Ok(None));
+    assert_eq!(diagnose(&folder.path().join("none"), LONG), Ok(None));
 }
 
 /// What one session has used up cannot be read; the other is listed all the same.
@@ -325,7 +327,7 @@ fn a_thread_that_makes_no_sense_hides_no_session() {
         );
         db.execute(&broken, []).unwrap();
         run(async {
-            let store = Sqlite::open(&file).unwrap();
+            let store = SqliteStore::open(&file).unwrap();
             let filter = SessionFilter {
                 limit: 9,
                 ..SessionFilter::default()

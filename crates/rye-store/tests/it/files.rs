@@ -8,7 +8,7 @@ use std::process::Command;
 
 use rusqlite::Connection;
 use rye_engine::store::{Claim, SessionStore, StoreError};
-use rye_store::Sqlite;
+use rye_store::SqliteStore;
 use rye_store_contract::run;
 use rye_store_contract::sample::{
     append, begin, chain, eid, entry, put_session, session, sid, told, write,
@@ -24,14 +24,14 @@ fn place() -> (TempDir, PathBuf) {
 /// A file with a session of some length, closed.
 fn filled(file: &Path, entries: usize) {
     run(async {
-        let store = Sqlite::open(file).unwrap();
+        let store = SqliteStore::open(file).unwrap();
         let lease = begin(&store, "s").await;
         let ops = chain("s", entries).into_iter().map(append).collect();
         write(&store, &lease, ops).await.unwrap();
     });
 }
 
-fn unreadable(result: Result<Sqlite, StoreError>) -> String {
+fn unreadable(result: Result<SqliteStore, StoreError>) -> String {
     match result {
         Err(StoreError::Unreadable(why)) => why,
         other => unreachable!("{other:?}"),
@@ -60,7 +60,7 @@ fn file_of_another_format_is_refused_and_left_alone() {
     db.pragma_update(None, "user_version", 99).unwrap();
     drop(db);
     let before = lies_in(folder.path());
-    let why = unreadable(Sqlite::open(&file));
+    let why = unreadable(SqliteStore::open(&file));
     assert!(why.contains("format 99"), "{why}");
     assert_eq!(lies_in(folder.path()), before);
 }
@@ -69,7 +69,7 @@ fn file_of_another_format_is_refused_and_left_alone() {
 fn a_file_that_becomes_newer_while_it_is_open_is_not_written_any_more() {
     let (_folder, file) = place();
     run(async {
-        let store = Sqlite::open(&file).unwrap();
+        let store = SqliteStore::open(&file).unwrap();
         let lease = begin(&store, "s").await;
         let db = Connection::open(&file).unwrap();
         db.pragma_update(None, "user_version", 99).unwrap();
@@ -90,7 +90,7 @@ fn what_is_no_database_is_refused_and_left_alone() {
     let (folder, file) = place();
     fs::write(&file, "dear diary\n".repeat(1_000)).unwrap();
     let before = lies_in(folder.path());
-    let why = unreadable(Sqlite::open(&file));
+    let why = unreadable(SqliteStore::open(&file));
     assert!(why.contains("is no database"), "{why}");
     assert_eq!(lies_in(folder.path()), before);
 }
@@ -102,7 +102,7 @@ fn the_database_of_another_program_is_refused_and_left_alone() {
     db.execute_batch("CREATE TABLE songs (title TEXT)").unwrap();
     drop(db);
     let before = lies_in(folder.path());
-    let why = unreadable(Sqlite::open(&file));
+    let why = unreadable(SqliteStore::open(&file));
     assert!(why.contains("another program's"), "{why}");
     assert_eq!(lies_in(folder.path()), before);
 }
@@ -117,7 +117,7 @@ fn damage_is_diagnosed_and_nothing_more_is_written() {
         // Open to the end: to close it would take away the locks of the store.
         let broken = fs::OpenOptions::new().write(true).open(&file).unwrap();
         let before = run(async {
-            let store = Sqlite::open(&file).unwrap();
+            let store = SqliteStore::open(&file).unwrap();
             let mut lease = None;
             if writes {
                 lease = Some(store.claim(&sid("s"), Claim::IfFree).await.unwrap());
@@ -149,7 +149,7 @@ fn damage_is_diagnosed_and_nothing_more_is_written() {
         });
         // What was written before it was found is in the log, and stays there.
         assert!(fs::read(&file).unwrap() == before);
-        assert!(unreadable(Sqlite::open(&file)).contains("Nothing was changed"));
+        assert!(unreadable(SqliteStore::open(&file)).contains("Nothing was changed"));
         assert!(fs::read(&file).unwrap() == before);
     }
 }
@@ -162,7 +162,7 @@ fn a_document_that_makes_no_sense_is_named() {
     db.execute("UPDATE engine_log SET doc = '{\"half' WHERE id = 'e1'", [])
         .unwrap();
     run(async {
-        let store = Sqlite::open(&file).unwrap();
+        let store = SqliteStore::open(&file).unwrap();
         let read = store.path(&sid("s"), &eid("e1")).await;
         let Err(StoreError::Unreadable(why)) = read else {
             unreachable!("{read:?}");
@@ -177,7 +177,7 @@ fn a_document_that_makes_no_sense_is_named() {
 fn a_place_that_is_not_there_is_unavailable() {
     let (folder, _) = place();
     for path in [folder.path().join("missing/s.db"), folder.path().to_owned()] {
-        let refused = Sqlite::open(path);
+        let refused = SqliteStore::open(path);
         assert!(
             matches!(refused, Err(StoreError::Unavailable(_))),
             "{refused:?}"
@@ -188,7 +188,7 @@ fn a_place_that_is_not_there_is_unavailable() {
 #[test]
 fn the_file_is_for_its_owner_alone() {
     let (folder, file) = place();
-    let store = Sqlite::open(&file).unwrap();
+    let store = SqliteStore::open(&file).unwrap();
     for entry in fs::read_dir(folder.path()).unwrap() {
         let mode = entry.unwrap().metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0);
@@ -200,14 +200,14 @@ fn the_file_is_for_its_owner_alone() {
 fn what_was_asked_for_is_written_though_nobody_waits_and_leases_end_with_the_store() {
     let (_folder, file) = place();
     run(async {
-        let store = Sqlite::open(&file).unwrap();
+        let store = SqliteStore::open(&file).unwrap();
         let lease = begin(&store, "s").await;
         for _ in 0..20 {
             let batch = rye_protocol::Batch { ops: vec![told()] };
             drop(store.commit(&lease, batch));
         }
         drop(store);
-        let store = Sqlite::open(&file).unwrap();
+        let store = SqliteStore::open(&file).unwrap();
         let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
         assert_eq!(record.sequence, 20);
         store.claim(&sid("s"), Claim::IfFree).await.unwrap();
@@ -218,7 +218,7 @@ fn what_was_asked_for_is_written_though_nobody_waits_and_leases_end_with_the_sto
 fn closed_store_leaves_its_database_and_no_log_of_sqlite() {
     let (folder, file) = place();
     run(async {
-        let store = Sqlite::open(&file).unwrap();
+        let store = SqliteStore::open(&file).unwrap();
         begin(&store, "s").await;
         store.snapshot(&sid("s")).await.unwrap();
         drop(store.subscribe_posts());
@@ -237,7 +237,7 @@ fn a_turn_takes_the_same_room_however_many_were_before() {
         let (_folder, file) = place();
         filled(&file, 0);
         run(async {
-            let store = Sqlite::open(&file).unwrap();
+            let store = SqliteStore::open(&file).unwrap();
             let lease = store.claim(&sid("s"), Claim::TakeOver).await.unwrap();
             let mut written = 0;
             for mut entry in chain("s", turns) {
@@ -293,7 +293,7 @@ fn a_disk_that_fills_up_in_mid_commit_leaves_the_record_as_it_was() {
     well(&in_a_scene(scene, "fills_the_disk", &file));
     // There is room again.
     run(async {
-        let store = Sqlite::open(&file).unwrap();
+        let store = SqliteStore::open(&file).unwrap();
         let lease = store.claim(&sid("s"), Claim::IfFree).await.unwrap();
         let sequence = store.snapshot(&sid("s")).await.unwrap().unwrap().sequence;
         assert!(sequence > 0);
@@ -307,7 +307,7 @@ fn a_disk_that_fills_up_in_mid_commit_leaves_the_record_as_it_was() {
 fn fills_the_disk() {
     let Ok(file) = env::var(FILE) else { return };
     run(async {
-        let store = Sqlite::open(file).unwrap();
+        let store = SqliteStore::open(file).unwrap();
         let lease = store.claim(&sid("s"), Claim::IfFree).await.unwrap();
         let mut last = 0;
         let error = loop {
@@ -364,7 +364,7 @@ fn a_disk_that_is_read_only_is_unavailable_and_stays_as_it_is() {
 #[test]
 fn finds_no_room() {
     let Ok(file) = env::var(FILE) else { return };
-    let refused = Sqlite::open(file);
+    let refused = SqliteStore::open(file);
     assert!(
         matches!(refused, Err(StoreError::Unavailable(_))),
         "{refused:?}"

@@ -14,7 +14,7 @@ use rye_engine::store::{
     Claim, InboxMessage, PostOutcome, SessionFilter, SessionStore, StoreError,
 };
 use rye_protocol::Batch;
-use rye_store::Sqlite;
+use rye_store::SqliteStore;
 use rye_store_contract::sample::{
     self, append, begin, eid, prompt, put_prompt, sid, told, told_of,
 };
@@ -109,7 +109,7 @@ fn second_process() {
         return;
     }
     rye_store_contract::run(async {
-        let store = Arc::new(Sqlite::open(file).unwrap());
+        let store = Arc::new(SqliteStore::open(file).unwrap());
         match role.as_str() {
             "hold" => {
                 begin(&*store, "s").await;
@@ -131,7 +131,7 @@ fn second_process() {
 /// What a short-lived process does with the database: it opens it, claims a session, posts to
 /// it, commits, reads, and closes it.
 async fn commit_turn(file: &Path, name: &str) {
-    let store = Sqlite::open(file).unwrap();
+    let store = SqliteStore::open(file).unwrap();
     let lease = begin(&store, name).await;
     let prompt = InboxMessage::Prompt(Box::new(prompt(name, "q1", 1)));
     store.post(&sid(name), prompt).await.unwrap();
@@ -144,7 +144,7 @@ async fn commit_turn(file: &Path, name: &str) {
 }
 
 async fn has_all_turns(file: &Path, count: usize) {
-    let store = Sqlite::open(file).unwrap();
+    let store = SqliteStore::open(file).unwrap();
     let filter = SessionFilter {
         limit: usize::MAX,
         ..SessionFilter::default()
@@ -207,7 +207,7 @@ fn threads_of_one_process_open_and_write_one_database_at_once() {
 const SESSIONS: usize = 8;
 
 /// Several sessions at once; each commit is said when it is acknowledged.
-async fn write_for_ever(store: &Arc<Sqlite>) {
+async fn write_for_ever(store: &Arc<SqliteStore>) {
     let mut writers = Vec::new();
     for session in 0..SESSIONS {
         let store = Arc::clone(store);
@@ -260,7 +260,7 @@ fn what_was_acknowledged_is_there_after_a_kill_in_the_middle() {
 }
 
 async fn hold_against(file: &Path, acknowledged: &BTreeMap<String, u64>) {
-    let store = Sqlite::open(file).unwrap();
+    let store = SqliteStore::open(file).unwrap();
     for (name, n) in acknowledged {
         let session = sid(name);
         let record = store.snapshot(&session).await.unwrap().unwrap();
@@ -289,7 +289,7 @@ fn a_session_of_a_process_that_was_killed_is_free() {
     let mut second = Second::start("hold", &file);
     assert_eq!(second.hear().unwrap(), "held");
     rye_store_contract::run(async {
-        let store = Sqlite::open(&file).unwrap();
+        let store = SqliteStore::open(&file).unwrap();
         let refused = store.claim(&sid("s"), Claim::IfFree).await;
         let Err(StoreError::InUse { holder, .. }) = refused else {
             unreachable!("{refused:?}");
@@ -312,7 +312,7 @@ fn a_process_that_cannot_be_seen_holds_its_session_until_it_is_killed() {
     let mut second = Second::start_unseen("hold", &file);
     assert_eq!(second.hear().unwrap(), "held");
     rye_store_contract::run(async {
-        let store = Sqlite::open(&file).unwrap();
+        let store = SqliteStore::open(&file).unwrap();
         for _ in 0..3 {
             let refused = store.claim(&sid("s"), Claim::IfFree).await;
             let Err(StoreError::InUse { holder, .. }) = refused else {
@@ -337,7 +337,7 @@ fn a_process_hears_what_another_posts() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("s.db");
     rye_store_contract::run(async {
-        let store = Sqlite::open(&file).unwrap();
+        let store = SqliteStore::open(&file).unwrap();
         begin(&store, "s").await;
         let mut posts = store.subscribe_posts();
         for round in 0..2 {

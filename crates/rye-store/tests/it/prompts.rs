@@ -11,7 +11,7 @@ use proptest::sample::select;
 use rye_engine::clock::Clock;
 use rye_engine::store::{Claim, InboxMessage, Lease, SessionStore};
 use rye_protocol::{Millis, Op, PromptStatus, QueuedPrompt};
-use rye_store::{Memory, Sqlite};
+use rye_store::{MemoryStore, SqliteStore};
 use rye_store_contract::sample::{
     append, begin, entry, id, prompt, put_prompt, put_thread, sid, thread, told, write,
 };
@@ -146,12 +146,12 @@ fn at_home(prompt: &QueuedPrompt, session: &str) -> QueuedPrompt {
 /// Two stores on one file, and the leases of the first.
 struct File {
     folder: TempDir,
-    stores: Option<[Sqlite; 2]>,
+    stores: Option<[SqliteStore; 2]>,
     leases: Vec<Lease>,
 }
 
-fn open(file: &Path) -> [Sqlite; 2] {
-    [(), ()].map(|()| Sqlite::open_with(file, Arc::new(Noon)).unwrap())
+fn open(file: &Path) -> [SqliteStore; 2] {
+    [(), ()].map(|()| SqliteStore::open_with_clock(file, Arc::new(Noon)).unwrap())
 }
 
 impl File {
@@ -166,7 +166,7 @@ impl File {
         self.stores = Some(stores);
     }
 
-    fn store(&self, far: bool) -> &Sqlite {
+    fn store(&self, far: bool) -> &SqliteStore {
         &self.stores.as_ref().unwrap()[usize::from(far)]
     }
 }
@@ -194,7 +194,7 @@ async fn records(store: &dyn SessionStore) -> String {
 }
 
 async fn compare(acts: &[Act]) {
-    let memory = Memory::with_clock(Arc::new(Noon));
+    let memory = MemoryStore::with_clock(Arc::new(Noon));
     let folder = tempfile::tempdir().unwrap();
     let leases = prepare(&memory).await;
     let mut file = File {

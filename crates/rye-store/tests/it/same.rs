@@ -14,7 +14,7 @@ use rye_protocol::{
     Batch, CommandId, EntryKind, EventKind, GateRef, GateStatus, Message, Millis, Op, PromptStatus,
     Role, Usage,
 };
-use rye_store::{Memory, Sqlite};
+use rye_store::{MemoryStore, SqliteStore};
 use rye_store_contract::sample;
 
 struct Noon;
@@ -282,8 +282,8 @@ async fn everything(store: &dyn SessionStore) -> Vec<String> {
 
 async fn compare(acts: &[Act]) {
     let folder = tempfile::tempdir().unwrap();
-    let memory = Memory::with_clock(Arc::new(Noon));
-    let sqlite = Sqlite::open_with(folder.path().join("s.db"), Arc::new(Noon)).unwrap();
+    let memory = MemoryStore::with_clock(Arc::new(Noon));
+    let sqlite = SqliteStore::open_with_clock(folder.path().join("s.db"), Arc::new(Noon)).unwrap();
     let (mut here, mut there) = (Vec::new(), Vec::new());
     // Most of what can be done needs a session, so there is one to begin with.
     sample::begin(&memory, "s").await;
@@ -296,7 +296,7 @@ async fn compare(acts: &[Act]) {
     let expected = everything(&memory).await;
     assert_eq!(everything(&sqlite).await, expected);
     drop(sqlite);
-    let again = Sqlite::open(folder.path().join("s.db")).unwrap();
+    let again = SqliteStore::open(folder.path().join("s.db")).unwrap();
     assert_eq!(everything(&again).await, expected, "after closing");
 }
 

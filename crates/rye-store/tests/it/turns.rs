@@ -6,7 +6,7 @@ use std::path::Path;
 use rusqlite::Connection;
 use rye_engine::store::{Claim, InboxMessage, Lease, SessionStore, StoreError};
 use rye_protocol::{EntryId, Op, PromptId, PromptStatus, QueuedPrompt, Usage};
-use rye_store::Sqlite;
+use rye_store::SqliteStore;
 use rye_store_contract::run;
 use rye_store_contract::sample::{
     append, begin, entry, id, prompt, put_prompt, put_thread, sid, thread, told, told_of, write,
@@ -62,7 +62,7 @@ fn an_ordinary_turn_writes_to_the_log_and_to_the_row_of_its_thread() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("s.db");
     run(async {
-        let store = Sqlite::open(&file).unwrap();
+        let store = SqliteStore::open(&file).unwrap();
         let lease = begin(&store, "s").await;
         let before = pages(&file);
         turns(&store, &lease, "s").await;
@@ -94,7 +94,10 @@ fn sessions_in_turns_do_not_get_in_each_others_way() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("s.db");
     run(async {
-        let (store, other) = (Sqlite::open(&file).unwrap(), Sqlite::open(&file).unwrap());
+        let (store, other) = (
+            SqliteStore::open(&file).unwrap(),
+            SqliteStore::open(&file).unwrap(),
+        );
         let names = ["r", "s", "t"];
         let mut leases = Vec::new();
         for name in names {

@@ -16,7 +16,7 @@ use rye_engine::store::{PostOutcome, StoreError};
 use rye_engine::tool::VAULT;
 use rye_engine::{Decision, Engine};
 use rye_host::replay::{Replayed, Today};
-use rye_host::{Bridge, Catalogue, Files, HostError, SandboxKind, Sqlite};
+use rye_host::{Bridge, Catalogue, Files, HostError, SandboxKind, SqliteStore};
 use rye_items::UserKeyError;
 use rye_items::vault::Vault;
 use serde_json::Value;
@@ -77,7 +77,7 @@ pub(crate) fn with_supervisor<T>(
 /// Builds an engine on the store, runs `work` and shuts everything down.
 pub(super) fn run_engine<T>(
     runtime: Runtime,
-    mut store: Sqlite,
+    mut store: SqliteStore,
     context: &Context,
     options: EngineOptions,
     supervisor: Arc<Supervisor>,
@@ -102,7 +102,7 @@ pub(super) fn run_engine<T>(
     if let Some(model) = options.model {
         models = models.default_model(model);
     }
-    let closing = store.closing();
+    let closing = store.close_handle();
     let outcome = runtime.block_on(async {
         let supervised = Arc::clone(&supervisor);
         let mut builder = rye_host::builder_on(store, &host_options, models, supervised)?;
@@ -182,9 +182,9 @@ fn write_metrics(engine: &Engine) -> Result<(), Failure> {
 }
 
 /// Opens the session store. A damaged store is opened read-only, with a warning.
-pub(super) fn open_store(context: &Context) -> Result<Sqlite, Failure> {
+pub(super) fn open_store(context: &Context) -> Result<SqliteStore, Failure> {
     let store = rye_host::store(&database(context)?)?;
-    if let Some(damage @ StoreError::Unreadable(_)) = store.only_read() {
+    if let Some(damage @ StoreError::Unreadable(_)) = store.read_only_reason() {
         context
             .printer
             .warn(&damage.to_string(), Some("rye doctor"));

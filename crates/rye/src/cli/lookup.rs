@@ -5,7 +5,7 @@ use rye_engine::protocol::{
     Gate, GateId, Millis, Session as SessionData, SessionId, matches_id, short_id,
 };
 use rye_engine::store::{SessionFilter, SessionStore as _};
-use rye_host::Sqlite;
+use rye_host::SqliteStore;
 
 use super::context::Context;
 use super::engine::{database, runtime};
@@ -88,7 +88,7 @@ pub(crate) async fn find_session_to_remove(
 
 /// Finds a session, and the session at the top of its tree.
 pub(crate) async fn find_session_and_root(
-    store: &Sqlite,
+    store: &SqliteStore,
     part: &str,
 ) -> Result<(SessionId, SessionData), Failure> {
     // A whole id does not need the list of all sessions.
@@ -105,7 +105,7 @@ pub(crate) async fn find_session_and_root(
 
 /// Finds the id of a session without an engine.
 pub(crate) fn find_session_in_store(context: &Context, part: &str) -> Result<SessionId, Failure> {
-    let store = Sqlite::open(database(context)?)?;
+    let store = SqliteStore::open(database(context)?)?;
     let all = runtime()?.block_on(store.sessions(all_sessions()))?;
     session_by_id(&all, part).map(|session| session.id.clone())
 }

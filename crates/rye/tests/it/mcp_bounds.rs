@@ -12,7 +12,7 @@ use lillux::keys::SigningKey;
 use rye_engine::audit;
 use rye_engine::protocol::{Batch, Gate, GateId, GateStatus, Millis, Op, Resolution};
 use rye_engine::store::{Claim, InboxMessage, SessionStore as _};
-use rye_host::Sqlite;
+use rye_host::SqliteStore;
 use serde_json::{Value, json};
 
 const STATE: &str = "user/.local/state/rye";
@@ -341,8 +341,8 @@ fn the_command_line_asks_before_it_copies_configuration() {
 }
 
 /// The store that the server and `rye gate` use.
-fn store(env: &TestEnv) -> Sqlite {
-    Sqlite::open(env.path(STATE).join("sessions.db")).unwrap()
+fn store(env: &TestEnv) -> SqliteStore {
+    SqliteStore::open(env.path(STATE).join("sessions.db")).unwrap()
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -451,7 +451,7 @@ fn a_decided_call_is_a_session_that_verifies_and_takes_no_prompts() {
 /// The decisions that were recorded of people at clients.
 fn recorded(env: &TestEnv) -> Vec<(String, bool)> {
     runtime().block_on(async {
-        let gates = store(env).gates_with("gate:form-").await.unwrap();
+        let gates = store(env).gates_matching("gate:form-").await.unwrap();
         let decided = gates.iter().map(|gate| match &gate.status {
             GateStatus::Resolved { resolution } => {
                 assert_eq!(resolution.source, "mcp:elicitation");

@@ -9,7 +9,7 @@ use rye_engine::protocol::{ErrorCode, EventKind, SessionStatus, TurnEnd};
 use rye_engine::store::{Claim, SessionStore as _, StoreError};
 use rye_engine::{Engine, NewSession, Session};
 use rye_sandbox::Virtual;
-use rye_store::Memory;
+use rye_store::MemoryStore;
 
 use super::store::Harm;
 use super::world::{World, said, until_ended};
@@ -133,7 +133,7 @@ impl Models for Buggy {
 #[tokio::test]
 async fn a_model_that_panics_ends_its_prompt_and_not_the_thread() {
     let engine = Engine::builder()
-        .store(Memory::new())
+        .store(MemoryStore::new())
         .models(Buggy)
         .sandbox(Arc::new(Virtual::new()))
         .build()

@@ -11,7 +11,7 @@ use rye_engine::store::{
     Claim, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter, SessionSnapshot,
     SessionStore, StoreError, StoreFuture,
 };
-use rye_store::Sqlite;
+use rye_store::SqliteStore;
 use tokio::sync::broadcast;
 
 /// What goes wrong. Whoever has a clone can change it.
@@ -62,12 +62,12 @@ fn take_one(from: &AtomicU32) -> bool {
 
 /// A store between the engine and another one.
 pub(crate) struct Flaky {
-    store: Sqlite,
+    store: SqliteStore,
     trouble: Trouble,
 }
 
 impl Flaky {
-    pub(crate) fn new(store: Sqlite, trouble: Trouble) -> Self {
+    pub(crate) fn new(store: SqliteStore, trouble: Trouble) -> Self {
         Self { store, trouble }
     }
 

@@ -15,7 +15,7 @@ use rye_engine::store::{SessionFilter, SessionStore as _, StoreError};
 use rye_engine::{Decision, Engine, NewSession, Session};
 use rye_model::Catalogue;
 use rye_sandbox::Virtual;
-use rye_store::Sqlite;
+use rye_store::SqliteStore;
 use serde_json::Value;
 
 use super::store::{Flaky, Trouble};
@@ -102,9 +102,9 @@ impl World {
         self
     }
 
-    pub(crate) fn store(&self) -> Sqlite {
+    pub(crate) fn store(&self) -> SqliteStore {
         let clock = Arc::new(self.clock.clone());
-        Sqlite::open_with(self.path.join("sessions.db"), clock).unwrap()
+        SqliteStore::open_with_clock(self.path.join("sessions.db"), clock).unwrap()
     }
 
     pub(crate) fn engine(&self) -> Engine {

@@ -21,7 +21,7 @@ use rye_engine::tool::Effect;
 use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
 use rye_model::{Catalogue, Config, ConfigFile, Script, Step};
 use rye_sandbox::{Local, Virtual};
-use rye_store::Sqlite;
+use rye_store::SqliteStore;
 use serde_json::{Value, json};
 
 use super::killer::Killer;
@@ -72,7 +72,7 @@ pub(crate) fn main(name: &str) {
 }
 
 /// An engine with tools that leave traces, and with what the scenario needs beside them.
-fn engine(scenario: &Scenario, folder: &Path, store: Sqlite, clock: Ahead) -> Engine {
+fn engine(scenario: &Scenario, folder: &Path, store: SqliteStore, clock: Ahead) -> Engine {
     let tool =
         |name: &str, effect, gates: &[&'static str]| Append::new(folder, name, effect, gates);
     let once = Effect::AtMostOnce;
@@ -111,9 +111,9 @@ async fn live(scenario: &Scenario) -> Vec<String> {
         by: Arc::clone(&ahead),
     };
     let file = folder.join("sessions.db");
-    let store = Sqlite::open_with(&file, Arc::new(clock())).unwrap();
+    let store = SqliteStore::open_with_clock(&file, Arc::new(clock())).unwrap();
     let stranger = Stranger {
-        store: Killer(Sqlite::open_with(&file, Arc::new(clock())).unwrap()),
+        store: Killer(SqliteStore::open_with_clock(&file, Arc::new(clock())).unwrap()),
         ordered: folder.join("ordered"),
     };
     let engine = engine(scenario, &folder, store, clock());

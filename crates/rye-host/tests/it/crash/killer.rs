@@ -9,7 +9,7 @@ use rye_engine::store::{
     Claim, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter, SessionSnapshot,
     SessionStore, StoreFuture,
 };
-use rye_store::Sqlite;
+use rye_store::SqliteStore;
 use tokio::sync::broadcast;
 
 /// The point at which to die.
@@ -31,7 +31,7 @@ pub(crate) fn point() {
     }
 }
 
-pub(crate) struct Killer(pub(crate) Sqlite);
+pub(crate) struct Killer(pub(crate) SqliteStore);
 
 impl SessionStore for Killer {
     fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> StoreFuture<'a, Lease> {

@@ -13,7 +13,7 @@ use rye_engine::store::{
 };
 use rye_engine::{DecideError, Decision, Engine, NewSession, Prompt, Session};
 use rye_sandbox::Virtual;
-use rye_store::Sqlite;
+use rye_store::SqliteStore;
 use serde_json::{Map, Value};
 
 use super::dice::Dice;
@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 pub(crate) struct World {
     engine: Engine,
     /// The same file, as those have it who do not hold a session.
-    stranger: Sqlite,
+    stranger: SqliteStore,
     folder: PathBuf,
 }
 
@@ -44,7 +44,7 @@ impl World {
     fn open(folder: &Path, seed: u64) -> Self {
         let file = folder.join("sessions.db");
         let engine = Engine::builder()
-            .store(Sqlite::open(&file).unwrap())
+            .store(SqliteStore::open(&file).unwrap())
             .models(models(folder, seed))
             .sandbox(Arc::new(Virtual::new()))
             .collect_window(COLLECT)
@@ -53,7 +53,7 @@ impl World {
             .unwrap();
         Self {
             engine,
-            stranger: Sqlite::open(&file).unwrap(),
+            stranger: SqliteStore::open(&file).unwrap(),
             folder: folder.to_owned(),
         }
     }

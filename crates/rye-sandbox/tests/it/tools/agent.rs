@@ -10,7 +10,7 @@ use rye_engine::{Decision, Engine, NewSession, Session, builtin};
 use rye_model::Catalogue;
 use rye_protocol::{EntryKind, EventKind, Part, ResultStatus};
 use rye_sandbox::{Local, Virtual};
-use rye_store::{Memory, MemoryBlobs};
+use rye_store::{MemoryStore, MemoryBlobs};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -109,7 +109,7 @@ pub(crate) async fn outcomes(engine: &Engine, session: &Session) -> Vec<Outcome>
 
 /// Makes the calls, and gives what came of each.
 pub(crate) async fn calls(sandbox: &Arc<dyn Sandbox>, calls: &[(&str, Value)]) -> Vec<Outcome> {
-    let engine = engine(&script(calls), Arc::clone(sandbox), Memory::new());
+    let engine = engine(&script(calls), Arc::clone(sandbox), MemoryStore::new());
     let session = engine.create_session(NewSession::default()).await.unwrap();
     finish(&engine, &session).await;
     let outcomes = outcomes(&engine, &session).await;

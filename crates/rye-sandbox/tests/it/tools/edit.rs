@@ -77,7 +77,7 @@ async fn edits_that_an_agent_wants_at_once_are_all_made() {
         let engine = super::agent::engine(
             &script.to_string(),
             std::sync::Arc::clone(&sandbox),
-            rye_store::Memory::new(),
+            rye_store::MemoryStore::new(),
         );
         let session = engine
             .create_session(rye_engine::NewSession::default())

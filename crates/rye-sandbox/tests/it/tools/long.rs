@@ -8,7 +8,7 @@ use rye_engine::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Engine, NewSession};
 use rye_model::Catalogue;
 use rye_sandbox::Virtual;
-use rye_store::{Memory, MemoryBlobs};
+use rye_store::{MemoryStore, MemoryBlobs};
 use serde_json::{Value, json};
 
 use super::agent::{calls, each, finish, outcomes, script};
@@ -107,7 +107,7 @@ async fn what_any_tool_says_can_be_read_on() {
         ]);
         let def = ToolDef::new("talk", "Talks.", json!({ "type": "object" }));
         let mut builder = Engine::builder()
-            .store(Memory::new())
+            .store(MemoryStore::new())
             .models(Catalogue::new(".").with("scripted:test", script.parse().unwrap()))
             .sandbox(Arc::new(Virtual::new()))
             .tools(rye_engine::builtin::tools())

@@ -9,7 +9,7 @@ use rye_engine::{Engine, NewSession, Prompt, Session};
 use rye_model::Catalogue;
 use rye_protocol::{EntryKind, SessionId};
 use rye_sandbox::Virtual;
-use rye_store::{MemoryBlobs, Sqlite};
+use rye_store::{MemoryBlobs, SqliteStore};
 use serde_json::{Value, json};
 
 use super::agent::{Outcome, finish, outcomes, script};
@@ -21,7 +21,7 @@ fn engine(store: &Path, main: &str, child: &str) -> Engine {
         .with("scripted:test", main.parse().unwrap())
         .with("scripted:child", child.parse().unwrap());
     Engine::builder()
-        .store(Sqlite::open(store).unwrap())
+        .store(SqliteStore::open(store).unwrap())
         .blobs(MemoryBlobs::new())
         .models(models)
         .sandbox(sandbox)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lillux::shell_word;
 use rye_engine::store::StoreError;
-use rye_host::{Condition, Soundness, examine};
+use rye_host::{FileReport, Integrity, diagnose};
 
 use super::DoctorReport;
 use crate::cli::context::Context;
@@ -22,7 +22,7 @@ pub(super) fn check(context: &Context, report: &mut DoctorReport) {
         return report.warn(SESSIONS, detail, fix);
     };
     let path = state.value.join("sessions.db");
-    match examine(&path, CHECK_TIMEOUT) {
+    match diagnose(&path, CHECK_TIMEOUT) {
         Ok(None) => report.ok(SESSIONS, format!("none yet: {}", path.display())),
         Ok(Some(condition)) => add(&path, &condition, report),
         Err(StoreError::Unreadable(why)) => report.fail(SESSIONS, why, move_away(&path)),
@@ -30,9 +30,9 @@ pub(super) fn check(context: &Context, report: &mut DoctorReport) {
     }
 }
 
-fn add(path: &Path, condition: &Condition, report: &mut DoctorReport) {
+fn add(path: &Path, condition: &FileReport, report: &mut DoctorReport) {
     let file = path.display();
-    let Condition {
+    let FileReport {
         version, newest, ..
     } = condition;
     let (unit, size) = match condition.size {
@@ -40,7 +40,7 @@ fn add(path: &Path, condition: &Condition, report: &mut DoctorReport) {
         bytes => ("MB", bytes.div_ceil(1_000_000)),
     };
     let detail = format!("{file}, format {version}, {size} {unit}");
-    if let Soundness::Damaged(faults) = &condition.soundness {
+    if let Integrity::Damaged(faults) = &condition.integrity {
         let detail = format!("{file} is damaged: {}", faults.join("; "));
         return report.fail(SESSIONS, detail, move_away(path));
     }
@@ -55,8 +55,8 @@ fn add(path: &Path, condition: &Condition, report: &mut DoctorReport) {
         let fix = "export RYE_STATE_DIR=/path/to/writable/directory".to_owned();
         return report.warn(SESSIONS, detail, fix);
     }
-    match condition.soundness {
-        Soundness::SoundSoFar => {
+    match condition.integrity {
+        Integrity::Unfinished => {
             let detail = format!("{detail}, checked in part (10 s limit)");
             report.ok(SESSIONS, detail);
         }

@@ -1,5 +1,5 @@
-//! What holds in every store: what may follow what, and what an answer at a gate does.
-//! Pure, so that two stores cannot come to differ in it.
+//! Rules that all session stores share: which updates are valid, and what a decision does to a
+//! gate. Pure functions, so that the stores cannot diverge.
 
 use lillux::{Hash, canonical};
 use rye_engine::store::{PostOutcome, StoreError};
@@ -24,8 +24,8 @@ pub(crate) fn conflict(kind: &'static str, id: &impl ToString) -> StoreError {
     StoreError::Conflict { kind, id }
 }
 
-/// A lease is for one session; with it, no other one is written.
-pub(crate) fn own(lease: &SessionId, named: &SessionId) -> Result<(), StoreError> {
+/// Checks that an object belongs to the session of the lease.
+pub(crate) fn check_session(lease: &SessionId, named: &SessionId) -> Result<(), StoreError> {
     if lease == named {
         Ok(())
     } else {
@@ -33,9 +33,9 @@ pub(crate) fn own(lease: &SessionId, named: &SessionId) -> Result<(), StoreError
     }
 }
 
-/// A session is made once. Whoever writes it with another owner, parent or time of making
-/// is about to make a second one over it.
-pub(crate) fn session_fixed(session: &Session) -> Value {
+/// The immutable fields of a session. If they differ, a batch would overwrite one session with
+/// another.
+pub(crate) fn session_identity(session: &Session) -> Value {
     json!([
         session.user_id,
         session.org_id,
@@ -46,22 +46,22 @@ pub(crate) fn session_fixed(session: &Session) -> Value {
     ])
 }
 
-/// So is a thread.
-pub(crate) fn thread_follows(before: &Thread, now: &Thread) -> Result<(), StoreError> {
+/// Checks that an update does not change the immutable fields of a thread.
+pub(crate) fn check_thread_update(before: &Thread, now: &Thread) -> Result<(), StoreError> {
     let agrees = before.key == now.key && before.created_at == now.created_at;
     agrees
         .then_some(())
         .ok_or_else(|| conflict(THREAD, &now.id))
 }
 
-/// What an entry says may be replaced, but never its place in the graph.
-pub(crate) fn entry_follows(before: &Entry, now: &Entry) -> Result<(), StoreError> {
+/// Checks that an update does not move an entry within the tree.
+pub(crate) fn check_entry_update(before: &Entry, now: &Entry) -> Result<(), StoreError> {
     let agrees = before.thread == now.thread && before.parent == now.parent;
     agrees.then_some(()).ok_or_else(|| conflict(ENTRY, &now.id))
 }
 
-/// A gate stays where it is, and one that has ended stays as it is.
-pub(crate) fn gate_follows(before: &Gate, now: &Gate) -> Result<(), StoreError> {
+/// Checks that an update neither moves a gate nor changes a closed one.
+pub(crate) fn check_gate_update(before: &Gate, now: &Gate) -> Result<(), StoreError> {
     if before.origin != now.origin {
         Err(conflict(GATE, &now.id))
     } else if before.status.is_pending() {
@@ -71,10 +71,10 @@ pub(crate) fn gate_follows(before: &Gate, now: &Gate) -> Result<(), StoreError> 
     }
 }
 
-/// What was asked, in a hash: the same prompt sent again has the same one, whatever has
-/// become of it since, and whenever and in which place it was sent.
-pub(crate) fn asked(prompt: &QueuedPrompt) -> Hash {
-    let fixed = (
+/// Hash of the fields that the sender of a prompt chose. Identifies a prompt that is sent twice,
+/// regardless of its progress, its position and the time of sending.
+pub(crate) fn content_hash(prompt: &QueuedPrompt) -> Hash {
+    let fields = (
         &prompt.thread,
         &prompt.content,
         &prompt.attachments,
@@ -85,65 +85,61 @@ pub(crate) fn asked(prompt: &QueuedPrompt) -> Hash {
         &prompt.mode,
         &prompt.metadata,
     );
-    // A plain text is written the same either way.
+    // The canonical form of plain text is what `serde_json` writes.
     let is_plain =
         prompt.attachments.is_empty() && prompt.author.is_none() && prompt.metadata.is_empty();
     if is_plain
-        && let Ok(text) = serde_json::to_vec(&fixed)
+        && let Ok(text) = serde_json::to_vec(&fields)
         && text.iter().all(|byte| matches!(byte, b' '..=b'~'))
     {
         return Hash::digest(text);
     }
-    // What has no canonical form (it nests too deep) is still the same when it is
-    // written the same.
-    let text = canonical::to_vec(&fixed).unwrap_or_else(|_| json!(fixed).to_string().into_bytes());
+    // Values that nest too deep have no canonical form; their plain JSON is a sufficient substitute.
+    let text =
+        canonical::to_vec(&fields).unwrap_or_else(|_| json!(fields).to_string().into_bytes());
     Hash::digest(text)
 }
 
-/// What an answer does at a gate.
+/// What a decision does to a gate.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Verdict {
-    /// The gate ends so, and this is told.
-    Ends(GateStatus, Box<EventKind>, PostOutcome),
-    /// Nothing.
-    Stands(PostOutcome),
+pub(crate) enum GateOutcome {
+    /// Sets the status, publishes the event and returns the answer to the caller.
+    Closes(GateStatus, Box<EventKind>, PostOutcome),
+    /// Only returns the answer to the caller.
+    Unchanged(PostOutcome),
 }
 
-/// The first answer wins. One that comes after the deadline finds the gate expired, also
-/// when nobody was there to see it expire.
-pub(crate) fn answer(gate: &Gate, resolution: &Resolution) -> Verdict {
+/// Applies a decision: the first one wins. A decision after the deadline expires the gate, even
+/// if no host was running at the deadline.
+pub(crate) fn resolve_gate(gate: &Gate, resolution: &Resolution) -> GateOutcome {
     match &gate.status {
         GateStatus::Pending => match gate.expires_at {
             Some(deadline) if resolution.at >= deadline => {
                 let status = GateStatus::Expired { at: deadline };
-                let told = EventKind::DecisionGateExpired {
+                let event = EventKind::DecisionGateExpired {
                     gate: gate.id.clone(),
                 };
-                Verdict::Ends(
-                    status.clone(),
-                    Box::new(told),
-                    PostOutcome::GateClosed(status),
-                )
+                GateOutcome::Closes(status.clone(), Box::new(event), PostOutcome::GateClosed(status))
             }
             _ => {
                 let status = GateStatus::Resolved {
                     resolution: resolution.clone(),
                 };
-                let told = EventKind::DecisionGateResolved {
+                let event = EventKind::DecisionGateResolved {
                     gate: gate.id.clone(),
                     resolution: resolution.clone(),
                 };
-                Verdict::Ends(status, Box::new(told), PostOutcome::Written)
+                GateOutcome::Closes(status, Box::new(event), PostOutcome::Written)
             }
         },
         GateStatus::Resolved { resolution: first } if first.agrees_with(resolution) => {
-            Verdict::Stands(PostOutcome::Duplicate)
+            GateOutcome::Unchanged(PostOutcome::Duplicate)
         }
         GateStatus::Resolved { resolution: first } => {
-            Verdict::Stands(PostOutcome::Conflict(first.clone()))
+            GateOutcome::Unchanged(PostOutcome::Conflict(first.clone()))
         }
-        over @ (GateStatus::Withdrawn { .. } | GateStatus::Expired { .. }) => {
-            Verdict::Stands(PostOutcome::GateClosed(over.clone()))
+        status @ (GateStatus::Withdrawn { .. } | GateStatus::Expired { .. }) => {
+            GateOutcome::Unchanged(PostOutcome::GateClosed(status.clone()))
         }
     }
 }
@@ -154,9 +150,8 @@ mod tests {
 
     use super::*;
 
-    /// What was written before is compared with what is asked now: both ways must agree.
     #[test]
-    fn a_plain_text_has_the_hash_of_its_canonical_form() {
+    fn shortcut_for_plain_text_matches_the_canonical_hash() {
         for content in [
             "look at it",
             "a \"b\" \\ 1.0 {x:1}",
@@ -170,7 +165,7 @@ mod tests {
                 "created_at": 0,
             }))
             .unwrap();
-            let fixed = json!([
+            let fields = json!([
                 "t",
                 content,
                 [],
@@ -181,8 +176,8 @@ mod tests {
                 QueueMode::Steer,
                 {}
             ]);
-            let text = canonical::to_vec(&fixed).unwrap();
-            assert_eq!(asked(&prompt), Hash::digest(text), "{content:?}");
+            let text = canonical::to_vec(&fields).unwrap();
+            assert_eq!(content_hash(&prompt), Hash::digest(text), "{content:?}");
         }
     }
 }

@@ -1,0 +1,466 @@
+//! The state of the memory store, and how batches change it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use lillux::Hash;
+use rye_engine::store::{Claim, SessionCommand, Lease, InboxMessage, PostOutcome, StoreError};
+use rye_protocol::{
+    Batch, CommandId, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, Millis, Op,
+    PromptId, QueuedPrompt, Session, SessionId, SuspendedTurn, Thread, ThreadId, Usage,
+};
+
+use super::undo_map::{Previous, UndoMap};
+use crate::invariants::{
+    self, ENTRY, GATE, GateOutcome, PROMPT, SESSION, THREAD, conflict, not_found,
+};
+
+/// All sessions, and the leases on them.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) sessions: UndoMap<SessionId, SessionState>,
+    /// The gates of all sessions; gate ids are unique across sessions.
+    pub(super) gates: UndoMap<GateId, Arc<Gate>>,
+    leases: HashMap<SessionId, u64>,
+    epoch: u64,
+}
+
+/// A session with its threads, entries, prompts and events.
+#[derive(Debug)]
+pub(super) struct SessionState {
+    pub(super) session: Session,
+    pub(super) threads: UndoMap<ThreadId, Arc<Thread>>,
+    pub(super) entries: UndoMap<EntryId, Arc<Entry>>,
+    pub(super) prompts: UndoMap<PromptId, StoredPrompt>,
+    pub(super) gate_refs: Vec<GateRef>,
+    pub(super) suspended_turns: UndoMap<GateId, Arc<SuspendedTurn>>,
+    pub(super) events: Vec<StoredEvent>,
+    commands: UndoMap<CommandId, SessionCommand>,
+}
+
+/// A prompt with the hash of its content as first sent.
+#[derive(Debug)]
+pub(super) struct StoredPrompt {
+    pub(super) prompt: Arc<QueuedPrompt>,
+    content_hash: Hash,
+}
+
+/// An event without its session and its sequence number.
+#[derive(Debug)]
+pub(super) struct StoredEvent {
+    thread: Option<ThreadId>,
+    at: Millis,
+    kind: Arc<EventKind>,
+}
+
+/// How to undo one change.
+enum Undo {
+    NewSession,
+    Session(Box<Session>),
+    Thread(Previous<ThreadId, Arc<Thread>>),
+    Entry(Previous<EntryId, Arc<Entry>>),
+    Prompt(Previous<PromptId, StoredPrompt>),
+    Gate(Previous<GateId, Arc<Gate>>),
+    GateRef,
+    SuspendedTurn(Previous<GateId, Arc<SuspendedTurn>>),
+    Command(Previous<CommandId, SessionCommand>),
+    Usage(Usage),
+    Event,
+}
+
+impl SessionState {
+    fn new(session: Session) -> Self {
+        Self {
+            session,
+            threads: UndoMap::default(),
+            entries: UndoMap::default(),
+            prompts: UndoMap::default(),
+            gate_refs: Vec::new(),
+            suspended_turns: UndoMap::default(),
+            events: Vec::new(),
+            commands: UndoMap::default(),
+        }
+    }
+
+    fn check_thread(&self, thread: &ThreadId) -> Result<(), StoreError> {
+        match self.threads.get(thread) {
+            Some(_) => Ok(()),
+            None => Err(not_found(THREAD, thread)),
+        }
+    }
+
+    /// Events after a sequence number.
+    pub(super) fn events_after(&self, after: u64) -> impl Iterator<Item = Event> {
+        let skip = usize::try_from(after).unwrap_or(usize::MAX);
+        let numbered = (1..).zip(&self.events).skip(skip);
+        numbered.map(|(number, event)| Event {
+            sequence: Some(number),
+            session: self.session.id.clone(),
+            thread: event.thread.clone(),
+            at: event.at,
+            kind: EventKind::clone(&event.kind),
+        })
+    }
+
+    fn push_event(&mut self, thread: Option<ThreadId>, at: Millis, kind: Arc<EventKind>) {
+        self.events.push(StoredEvent { thread, at, kind });
+    }
+}
+
+impl State {
+    pub(super) fn claim(&mut self, session: &SessionId, claim: Claim) -> Result<Lease, StoreError> {
+        if claim == Claim::IfFree && self.leases.contains_key(session) {
+            return Err(StoreError::InUse {
+                session: session.clone(),
+                holder: "this process".to_owned(),
+            });
+        }
+        self.epoch += 1;
+        self.leases.insert(session.clone(), self.epoch);
+        Ok(Lease {
+            session: session.clone(),
+            epoch: self.epoch,
+        })
+    }
+
+    pub(super) fn release(&mut self, lease: &Lease) {
+        if self.check_lease(lease).is_ok() {
+            self.leases.remove(&lease.session);
+        }
+    }
+
+    fn check_lease(&self, lease: &Lease) -> Result<(), StoreError> {
+        match self.leases.get(&lease.session) {
+            Some(epoch) if *epoch == lease.epoch => Ok(()),
+            _ => Err(StoreError::Fenced(lease.session.clone())),
+        }
+    }
+
+    pub(super) fn session(&self, session: &SessionId) -> Result<&SessionState, StoreError> {
+        let state = self.sessions.get(session);
+        state.ok_or_else(|| not_found(SESSION, session))
+    }
+
+    fn session_mut(&mut self, session: &SessionId) -> Result<&mut SessionState, StoreError> {
+        let state = self.sessions.get_mut(session);
+        state.ok_or_else(|| not_found(SESSION, session))
+    }
+
+    pub(super) fn commit(
+        &mut self,
+        lease: &Lease,
+        batch: Batch,
+        now: Millis,
+    ) -> Result<u64, StoreError> {
+        self.check_lease(lease)?;
+        let mut applied = Vec::with_capacity(batch.ops.len());
+        for op in batch.ops {
+            match self.apply(&lease.session, op, now) {
+                Ok(undo) => applied.extend(undo),
+                Err(error) => {
+                    self.undo(&lease.session, applied);
+                    return Err(error);
+                }
+            }
+        }
+        let state = self.sessions.get(&lease.session);
+        Ok(state.map_or(0, |state| state.events.len() as u64))
+    }
+
+    fn apply(
+        &mut self,
+        session: &SessionId,
+        op: Op,
+        now: Millis,
+    ) -> Result<Option<Undo>, StoreError> {
+        let undo = match op {
+            Op::PutSession(new) => self.put_session(session, Arc::unwrap_or_clone(new))?,
+            Op::PutThread(thread) => self.put_thread(session, thread)?,
+            Op::AppendEntry(entry) => return self.append_entry(session, entry),
+            Op::ReplaceEntry(entry) => self.replace_entry(session, entry)?,
+            Op::PutPrompt(prompt) => self.put_prompt(session, prompt)?,
+            Op::RemovePrompt(prompt) => {
+                Undo::Prompt(self.session_mut(session)?.prompts.remove(prompt))
+            }
+            Op::PutGate(gate) => self.put_gate(session, gate)?,
+            Op::PutGateRef(gate_ref) => return self.put_gate_ref(session, gate_ref),
+            Op::PutSuspendedTurn(turn) => self.put_suspended_turn(session, turn)?,
+            Op::RemoveSuspendedTurn(gate) => {
+                Undo::SuspendedTurn(self.session_mut(session)?.suspended_turns.remove(gate))
+            }
+            Op::CompleteCommand(command) => {
+                Undo::Command(self.session_mut(session)?.commands.remove(command))
+            }
+            Op::AddUsage(usage) => {
+                let state = self.session_mut(session)?;
+                let was = state.session.usage;
+                state.session.usage = was.plus(usage);
+                Undo::Usage(was)
+            }
+            Op::ImportedEvent(event) => {
+                let Event {
+                    thread, at, kind, ..
+                } = Arc::unwrap_or_clone(event);
+                self.session_mut(session)?
+                    .push_event(thread, at, Arc::new(kind));
+                Undo::Event
+            }
+            Op::Event(thread, kind) => {
+                self.session_mut(session)?.push_event(thread, now, kind);
+                Undo::Event
+            }
+        };
+        Ok(Some(undo))
+    }
+
+    fn put_session(&mut self, session: &SessionId, mut new: Session) -> Result<Undo, StoreError> {
+        invariants::check_session(session, &new.id)?;
+        let Some(state) = self.sessions.get_mut(session) else {
+            self.sessions
+                .insert(session.clone(), SessionState::new(new));
+            return Ok(Undo::NewSession);
+        };
+        if invariants::session_identity(&state.session) != invariants::session_identity(&new) {
+            return Err(conflict(SESSION, &new.id));
+        }
+        new.usage = state.session.usage;
+        let was = std::mem::replace(&mut state.session, new);
+        Ok(Undo::Session(Box::new(was)))
+    }
+
+    fn put_thread(&mut self, session: &SessionId, thread: Arc<Thread>) -> Result<Undo, StoreError> {
+        invariants::check_session(session, &thread.session)?;
+        let state = self.session_mut(session)?;
+        if let Some(before) = state.threads.get(&thread.id) {
+            invariants::check_thread_update(before, &thread)?;
+        }
+        Ok(Undo::Thread(
+            state.threads.insert(thread.id.clone(), thread),
+        ))
+    }
+
+    fn append_entry(
+        &mut self,
+        session: &SessionId,
+        entry: Arc<Entry>,
+    ) -> Result<Option<Undo>, StoreError> {
+        invariants::check_session(session, &entry.session)?;
+        let state = self.session_mut(session)?;
+        state.check_thread(&entry.thread)?;
+        if let Some(parent) = &entry.parent
+            && state.entries.get(parent).is_none()
+        {
+            return Err(not_found(ENTRY, parent));
+        }
+        match state.entries.get(&entry.id) {
+            Some(before) if *before == entry => return Ok(None),
+            Some(_) => return Err(conflict(ENTRY, &entry.id)),
+            None => {}
+        }
+        let before = state.entries.insert(entry.id.clone(), entry);
+        Ok(Some(Undo::Entry(before)))
+    }
+
+    fn replace_entry(
+        &mut self,
+        session: &SessionId,
+        entry: Arc<Entry>,
+    ) -> Result<Undo, StoreError> {
+        invariants::check_session(session, &entry.session)?;
+        let state = self.session_mut(session)?;
+        let before = state.entries.get(&entry.id);
+        let before = before.ok_or_else(|| not_found(ENTRY, &entry.id))?;
+        invariants::check_entry_update(before, &entry)?;
+        Ok(Undo::Entry(state.entries.insert(entry.id.clone(), entry)))
+    }
+
+    fn put_prompt(
+        &mut self,
+        session: &SessionId,
+        prompt: Arc<QueuedPrompt>,
+    ) -> Result<Undo, StoreError> {
+        invariants::check_session(session, &prompt.session)?;
+        let state = self.session_mut(session)?;
+        state.check_thread(&prompt.thread)?;
+        let content_hash = match state.prompts.get(&prompt.id) {
+            Some(before) if before.prompt.thread != prompt.thread => {
+                return Err(conflict(PROMPT, &prompt.id));
+            }
+            Some(before) => before.content_hash,
+            None => invariants::content_hash(&prompt),
+        };
+        let before = state.prompts.insert(
+            prompt.id.clone(),
+            StoredPrompt {
+                prompt,
+                content_hash,
+            },
+        );
+        Ok(Undo::Prompt(before))
+    }
+
+    fn put_gate(&mut self, session: &SessionId, gate: Arc<Gate>) -> Result<Undo, StoreError> {
+        invariants::check_session(session, &gate.origin.session)?;
+        let state = self.session(session)?;
+        match self.gates.get(&gate.id) {
+            Some(before) => invariants::check_gate_update(before, &gate)?,
+            None => state.check_thread(&gate.origin.thread)?,
+        }
+        Ok(Undo::Gate(self.gates.insert(gate.id.clone(), gate)))
+    }
+
+    fn check_gate(&self, session: &SessionId, gate: &GateId) -> Result<(), StoreError> {
+        match self.gates.get(gate) {
+            Some(known) if known.origin.session == *session => Ok(()),
+            _ => Err(not_found(GATE, gate)),
+        }
+    }
+
+    fn put_gate_ref(
+        &mut self,
+        session: &SessionId,
+        gate_ref: GateRef,
+    ) -> Result<Option<Undo>, StoreError> {
+        self.session(session)?;
+        self.check_gate(session, &gate_ref.gate)?;
+        let state = self.session_mut(session)?;
+        if state.gate_refs.contains(&gate_ref) {
+            return Ok(None);
+        }
+        state.gate_refs.push(gate_ref);
+        Ok(Some(Undo::GateRef))
+    }
+
+    fn put_suspended_turn(
+        &mut self,
+        session: &SessionId,
+        turn: Arc<SuspendedTurn>,
+    ) -> Result<Undo, StoreError> {
+        invariants::check_session(session, &turn.session)?;
+        self.session(session)?;
+        self.check_gate(session, &turn.gate)?;
+        let state = self.session_mut(session)?;
+        let before = state.suspended_turns.insert(turn.gate.clone(), turn);
+        Ok(Undo::SuspendedTurn(before))
+    }
+
+    fn undo(&mut self, session: &SessionId, applied: Vec<Undo>) {
+        for undo in applied.into_iter().rev() {
+            match undo {
+                Undo::NewSession => {
+                    self.sessions.remove(session.clone());
+                }
+                Undo::Gate(before) => self.gates.undo(before),
+                undo => {
+                    if let Some(state) = self.sessions.get_mut(session) {
+                        state.undo(undo);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Applies a post. Also returns whether it changed anything.
+    pub(super) fn post(
+        &mut self,
+        session: &SessionId,
+        post: InboxMessage,
+    ) -> Result<(PostOutcome, bool), StoreError> {
+        match post {
+            InboxMessage::Prompt(prompt) => {
+                let state = self.session_mut(session)?;
+                if prompt.session != *session {
+                    return Err(conflict(PROMPT, &prompt.id));
+                }
+                let content_hash = invariants::content_hash(&prompt);
+                match state.prompts.get(&prompt.id) {
+                    Some(known) if known.content_hash == content_hash => {
+                        return Ok((PostOutcome::Duplicate, false));
+                    }
+                    Some(_) => return Err(conflict(PROMPT, &prompt.id)),
+                    None => state.check_thread(&prompt.thread)?,
+                }
+                let prompt: Arc<QueuedPrompt> = Arc::from(prompt);
+                state.prompts.insert(
+                    prompt.id.clone(),
+                    StoredPrompt {
+                        prompt,
+                        content_hash,
+                    },
+                );
+            }
+            InboxMessage::Resolve { gate, resolution } => {
+                let state = self.sessions.get_mut(session);
+                let state = state.ok_or_else(|| not_found(SESSION, session))?;
+                let found = self.gates.get_mut(&gate);
+                let found = found.filter(|found| found.origin.session == *session);
+                let found = found.ok_or_else(|| not_found(GATE, &gate))?;
+                match invariants::resolve_gate(found, &resolution) {
+                    GateOutcome::Closes(status, event, posted) => {
+                        Arc::make_mut(found).status = status;
+                        let thread = found.origin.thread.clone();
+                        state.push_event(Some(thread), resolution.at, Arc::from(event));
+                        return Ok((posted, true));
+                    }
+                    GateOutcome::Unchanged(posted) => return Ok((posted, false)),
+                }
+            }
+            InboxMessage::Command(command) => {
+                let state = self.session_mut(session)?;
+                if let Some(thread) = &command.thread {
+                    state.check_thread(thread)?;
+                }
+                if state.commands.get(&command.id).is_some() {
+                    return Ok((PostOutcome::Duplicate, false));
+                }
+                state.commands.insert(command.id.clone(), command);
+            }
+        }
+        Ok((PostOutcome::Written, true))
+    }
+
+    pub(super) fn pending_commands(&self, lease: &Lease) -> Result<Vec<SessionCommand>, StoreError> {
+        self.check_lease(lease)?;
+        let state = self.sessions.get(&lease.session);
+        Ok(state.map_or_else(Vec::new, |state| state.commands.values().cloned().collect()))
+    }
+
+    pub(super) fn remove(&mut self, leases: &[Lease]) -> Result<(), StoreError> {
+        leases
+            .iter()
+            .try_for_each(|lease| self.check_lease(lease))?;
+        for Lease { session, .. } in leases {
+            let gates = self.gates.values();
+            let own = gates.filter(|gate| gate.origin.session == *session);
+            let own: Vec<_> = own.map(|gate| gate.id.clone()).collect();
+            for gate in own {
+                self.gates.remove(gate);
+            }
+            self.sessions.remove(session.clone());
+            self.leases.remove(session);
+        }
+        Ok(())
+    }
+}
+
+impl SessionState {
+    fn undo(&mut self, undo: Undo) {
+        match undo {
+            Undo::Session(was) => self.session = *was,
+            Undo::Thread(before) => self.threads.undo(before),
+            Undo::Entry(before) => self.entries.undo(before),
+            Undo::Prompt(before) => self.prompts.undo(before),
+            Undo::GateRef => {
+                self.gate_refs.pop();
+            }
+            Undo::SuspendedTurn(before) => self.suspended_turns.undo(before),
+            Undo::Command(before) => self.commands.undo(before),
+            Undo::Usage(was) => self.session.usage = was,
+            Undo::Event => {
+                self.events.pop();
+            }
+            // Undone by `State::undo`.
+            Undo::NewSession | Undo::Gate(_) => {}
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Writes of processes that do not hold the session: prompts, decisions and commands. Also the
+//! removal of sessions.
+
+use lillux::Hash;
+use rusqlite::{Connection, params};
+use rye_engine::store::{SessionCommand, Lease, InboxMessage, PostOutcome, StoreError};
+use rye_protocol::{GateId, QueuedPrompt, Resolution, SessionId};
+
+use super::document::{self, JsonText};
+use super::error::DbResult;
+use super::events::EventBatch;
+use super::log::{self, Log};
+use super::{lease, rows, threads};
+use crate::invariants::{self, GATE, GateOutcome, PROMPT, SESSION, conflict, not_found};
+
+/// A post with its JSON already serialised.
+pub(super) enum PreparedPost {
+    Prompt(Box<QueuedPrompt>, Hash, JsonText),
+    Resolve(GateId, Resolution),
+    Command(SessionCommand, JsonText),
+}
+
+impl PreparedPost {
+    pub(super) fn new(post: InboxMessage) -> Result<Self, StoreError> {
+        Ok(match post {
+            InboxMessage::Prompt(prompt) => {
+                let doc = document::encode(&prompt)?;
+                let hash = invariants::content_hash(&prompt);
+                Self::Prompt(prompt, hash, doc)
+            }
+            InboxMessage::Resolve { gate, resolution } => Self::Resolve(gate, resolution),
+            InboxMessage::Command(command) => {
+                let doc = document::encode(&command)?;
+                Self::Command(command, doc)
+            }
+        })
+    }
+}
+
+/// Applies a post. Also returns whether it changed anything.
+pub(super) fn post(
+    db: &Connection,
+    session: &SessionId,
+    post: &PreparedPost,
+) -> DbResult<(PostOutcome, bool)> {
+    let number = rows::session(db, session)?.ok_or_else(|| not_found(SESSION, session))?;
+    match post {
+        PreparedPost::Prompt(prompt, hash, doc) => {
+            if prompt.session != *session {
+                return Err(conflict(PROMPT, &prompt.id).into());
+            }
+            post_prompt(db, number, prompt, hash, doc)
+        }
+        PreparedPost::Resolve(gate, resolution) => resolve(db, session, number, gate, resolution),
+        PreparedPost::Command(command, doc) => {
+            if let Some(thread) = &command.thread {
+                threads::get(db, number, thread)?;
+            }
+            post_command(db, number, command, doc)
+        }
+    }
+}
+
+fn post_command(
+    db: &Connection,
+    session: i64,
+    command: &SessionCommand,
+    doc: &JsonText,
+) -> DbResult<(PostOutcome, bool)> {
+    let mut put = db.prepare_cached(
+        "INSERT INTO engine_inbox (session, id, doc) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+    )?;
+    match put.execute(params![session, command.id.as_str(), doc])? {
+        0 => Ok((PostOutcome::Duplicate, false)),
+        _ => Ok((PostOutcome::Written, true)),
+    }
+}
+
+fn post_prompt(
+    db: &Connection,
+    session: i64,
+    prompt: &QueuedPrompt,
+    hash: &Hash,
+    doc: &JsonText,
+) -> DbResult<(PostOutcome, bool)> {
+    let mut log = Log::load(db, session)?;
+    let last = log.read_last_prompt(db)?;
+    let Some(existing) = log.find_prompt(db, last.as_ref(), &prompt.id)? else {
+        let mut thread = threads::get(db, session, &prompt.thread)?;
+        let texts = (&hash.as_bytes()[..], doc);
+        let new = log.append_prompt(db, last.as_ref(), thread.number, prompt, texts)?;
+        thread.set_open(new.number, !prompt.status.is_finished());
+        thread.write(db)?;
+        return Ok((PostOutcome::Written, true));
+    };
+    let mut query = db.prepare_cached("SELECT content_hash FROM engine_log WHERE number = ?1")?;
+    let existing_hash: [u8; 32] = query.query_row([existing], |row| row.get(0))?;
+    if *hash.as_bytes() == existing_hash {
+        Ok((PostOutcome::Duplicate, false))
+    } else {
+        Err(conflict(PROMPT, &prompt.id).into())
+    }
+}
+
+fn resolve(
+    db: &Connection,
+    session: &SessionId,
+    number: i64,
+    gate: &GateId,
+    resolution: &Resolution,
+) -> DbResult<(PostOutcome, bool)> {
+    let stored = rows::gate(db, gate)?;
+    let stored = stored.filter(|(_, stored)| stored.origin.session == *session);
+    let (row, mut stored) = stored.ok_or_else(|| not_found(GATE, gate))?;
+    match invariants::resolve_gate(&stored, resolution) {
+        GateOutcome::Closes(status, event, posted) => {
+            stored.status = status;
+            rows::update_gate(db, row, &stored, &document::encode(&stored)?)?;
+            let thread = Some(&stored.origin.thread);
+            let events = EventBatch::append(None, thread, resolution.at, &event)?;
+            Log::load(db, number)?.append_events(db, &events)?;
+            Ok((posted, true))
+        }
+        GateOutcome::Unchanged(posted) => Ok((posted, false)),
+    }
+}
+
+/// Commands that were not carried out yet, oldest first.
+pub(super) fn pending_commands(db: &Connection, lease: &Lease) -> DbResult<Vec<SessionCommand>> {
+    let Some(Log { session, .. }) = lease::check_lease(db, lease)? else {
+        return Ok(Vec::new());
+    };
+    let mut query =
+        db.prepare_cached("SELECT doc FROM engine_inbox WHERE session = ?1 ORDER BY number")?;
+    let docs = query.query_map([session], |row| row.get::<_, String>(0))?;
+    let docs: Vec<_> = docs.collect::<Result<_, _>>()?;
+    let commands: Result<_, _> = docs.iter().map(|doc| document::decode(doc)).collect();
+    Ok(commands?)
+}
+
+/// Deletes a session with everything that belongs to it, including its lease.
+pub(super) fn remove_session(db: &Connection, lease: &Lease) -> DbResult<()> {
+    if let Some(Log { session, .. }) = lease::check_lease(db, lease)? {
+        db.prepare_cached(
+            "DELETE FROM engine_decision_gate_refs WHERE gate IN
+             (SELECT number FROM engine_decision_gates WHERE session = ?1)",
+        )?
+        .execute([session])?;
+        for table in [
+            "engine_threads",
+            "engine_ids",
+            "engine_decision_gates",
+            "engine_suspended_turns",
+            "engine_inbox",
+        ] {
+            db.execute(
+                &format!("DELETE FROM {table} WHERE session = ?1"),
+                [session],
+            )?;
+        }
+        db.execute(
+            "DELETE FROM engine_log WHERE number > ?1 AND number < ?2",
+            log::row_range(session),
+        )?;
+        db.execute("DELETE FROM engine_sessions WHERE number = ?1", [session])?;
+    }
+    lease::release(db, lease)
+}
