@@ -6,7 +6,9 @@ use std::sync::Arc;
 use lillux::envelope::{Envelope, OpeningKey, Secret, seal};
 use rusqlite::{OptionalExtension as _, params};
 use rye_engine::clock::{Clock as _, SystemClock};
-use rye_engine::credential::{Credential, CredentialError, CredentialStore, CredentialFuture, Owner};
+use rye_engine::credential::{
+    Credential, CredentialError, CredentialFuture, CredentialStore, Owner,
+};
 use tokio::task::spawn_blocking;
 use zeroize::Zeroizing;
 
@@ -105,7 +107,11 @@ fn put(
 }
 
 impl CredentialStore for SealedCredentials {
-    fn get<'a>(&'a self, owner: &'a Owner, service: &'a str) -> CredentialFuture<'a, Option<Credential>> {
+    fn get<'a>(
+        &'a self,
+        owner: &'a Owner,
+        service: &'a str,
+    ) -> CredentialFuture<'a, Option<Credential>> {
         let (owner, service) = (owner.to_string(), service.to_owned());
         self.blocking(move |db, key| get(db, key, &owner, &service))
     }
@@ -142,8 +148,8 @@ impl CredentialStore for SealedCredentials {
             });
             let rows: Result<Vec<_>, _> = rows.map_err(unusable)?.collect();
             let rows = rows.map_err(unusable)?.into_iter();
-            let known = rows.filter_map(|(owner, service)| Some((Owner::read(&owner)?, service)));
-            Ok(known.collect())
+            let parsed = rows.filter_map(|(owner, service)| Some((Owner::parse(&owner)?, service)));
+            Ok(parsed.collect())
         })
     }
 }

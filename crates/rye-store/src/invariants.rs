@@ -119,7 +119,11 @@ pub(crate) fn resolve_gate(gate: &Gate, resolution: &Resolution) -> GateOutcome 
                 let event = EventKind::DecisionGateExpired {
                     gate: gate.id.clone(),
                 };
-                GateOutcome::Closes(status.clone(), Box::new(event), PostOutcome::GateClosed(status))
+                GateOutcome::Closes(
+                    status.clone(),
+                    Box::new(event),
+                    PostOutcome::GateClosed(status),
+                )
             }
             _ => {
                 let status = GateStatus::Resolved {

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::store::{
-    Claim, SessionCommand, Lease, InboxMessage, PostOutcome, SessionSnapshot, SessionFilter, SessionStore, StoreError, StoreFuture,
+    Claim, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter, SessionSnapshot,
+    SessionStore, StoreError, StoreFuture,
 };
 use rye_protocol::{
     Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
@@ -90,7 +91,11 @@ impl SessionStore for MemoryStore {
         ready(self.lock().commit(lease, batch, self.clock.now()))
     }
 
-    fn post<'a>(&'a self, session: &'a SessionId, post: InboxMessage) -> StoreFuture<'a, PostOutcome> {
+    fn post<'a>(
+        &'a self,
+        session: &'a SessionId,
+        post: InboxMessage,
+    ) -> StoreFuture<'a, PostOutcome> {
         let posted = self.lock().post(session, post);
         if let Ok((_, true)) = posted {
             // An error means that there is no subscriber.
@@ -144,7 +149,11 @@ impl SessionStore for MemoryStore {
         })
     }
 
-    fn path<'a>(&'a self, session: &'a SessionId, leaf: &'a EntryId) -> StoreFuture<'a, Vec<Entry>> {
+    fn path<'a>(
+        &'a self,
+        session: &'a SessionId,
+        leaf: &'a EntryId,
+    ) -> StoreFuture<'a, Vec<Entry>> {
         self.read(|state| {
             let session_state = state.sessions.get(session);
             let entries = session_state.map(|session_state| &session_state.entries);

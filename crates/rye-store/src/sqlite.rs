@@ -34,7 +34,8 @@ use std::time::Duration;
 
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::store::{
-    Claim, SessionCommand, Lease, InboxMessage, PostOutcome, SessionSnapshot, SessionFilter, SessionStore, StoreError, StoreFuture,
+    Claim, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter, SessionSnapshot,
+    SessionStore, StoreError, StoreFuture,
 };
 use rye_protocol::{
     Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
@@ -239,6 +240,11 @@ impl SqliteStore {
         CloseHandle(closed)
     }
 
+    /// The ids of all gates, open or closed, oldest first.
+    pub async fn gate_ids(&self) -> Result<Vec<GateId>, StoreError> {
+        self.reads.read(queries::gate_ids).await
+    }
+
     /// Gates whose id contains a text, open or closed, oldest first.
     pub async fn gates_matching(&self, text: &str) -> Result<Vec<Gate>, StoreError> {
         let text = text.to_owned();
@@ -309,7 +315,11 @@ impl SessionStore for SqliteStore {
         }
     }
 
-    fn post<'a>(&'a self, session: &'a SessionId, post: InboxMessage) -> StoreFuture<'a, PostOutcome> {
+    fn post<'a>(
+        &'a self,
+        session: &'a SessionId,
+        post: InboxMessage,
+    ) -> StoreFuture<'a, PostOutcome> {
         let WriteHandle {
             writer, notifier, ..
         } = write_handle!(self);
@@ -358,7 +368,11 @@ impl SessionStore for SqliteStore {
         self.reads.read(move |db| listing::sessions(db, &filter))
     }
 
-    fn path<'a>(&'a self, session: &'a SessionId, leaf: &'a EntryId) -> StoreFuture<'a, Vec<Entry>> {
+    fn path<'a>(
+        &'a self,
+        session: &'a SessionId,
+        leaf: &'a EntryId,
+    ) -> StoreFuture<'a, Vec<Entry>> {
         let (session, leaf) = (session.clone(), leaf.clone());
         self.reads
             .read(move |db| queries::path(db, &session, &leaf))

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use lillux::Hash;
-use rye_engine::store::{Claim, SessionCommand, Lease, InboxMessage, PostOutcome, StoreError};
+use rye_engine::store::{Claim, InboxMessage, Lease, PostOutcome, SessionCommand, StoreError};
 use rye_protocol::{
     Batch, CommandId, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, Millis, Op,
     PromptId, QueuedPrompt, Session, SessionId, SuspendedTurn, Thread, ThreadId, Usage,
@@ -419,7 +419,10 @@ impl State {
         Ok((PostOutcome::Written, true))
     }
 
-    pub(super) fn pending_commands(&self, lease: &Lease) -> Result<Vec<SessionCommand>, StoreError> {
+    pub(super) fn pending_commands(
+        &self,
+        lease: &Lease,
+    ) -> Result<Vec<SessionCommand>, StoreError> {
         self.check_lease(lease)?;
         let state = self.sessions.get(&lease.session);
         Ok(state.map_or_else(Vec::new, |state| state.commands.values().cloned().collect()))

@@ -3,7 +3,7 @@
 
 use lillux::Hash;
 use rusqlite::{Connection, params};
-use rye_engine::store::{SessionCommand, Lease, InboxMessage, PostOutcome, StoreError};
+use rye_engine::store::{InboxMessage, Lease, PostOutcome, SessionCommand, StoreError};
 use rye_protocol::{GateId, QueuedPrompt, Resolution, SessionId};
 
 use super::document::{self, JsonText};

@@ -277,6 +277,17 @@ pub(super) fn pending_gates(db: &Connection, session: Option<&SessionId>) -> DbR
     }
 }
 
+/// The ids of all gates, open or closed.
+pub(super) fn gate_ids(db: &Connection) -> DbResult<Vec<GateId>> {
+    let mut query = db.prepare_cached("SELECT id FROM engine_decision_gates ORDER BY number")?;
+    let mut rows = query.query([])?;
+    let mut ids = Vec::new();
+    while let Some(row) = rows.next()? {
+        ids.push(GateId::from(row.get::<_, String>(0)?));
+    }
+    Ok(ids)
+}
+
 /// Gates whose id contains a text, open or closed.
 pub(super) fn gates_matching(db: &Connection, text: &str) -> DbResult<Vec<Gate>> {
     let sql = "SELECT doc FROM engine_decision_gates WHERE instr(id, ?1) > 0 ORDER BY number";

@@ -159,7 +159,7 @@ fn a_log_that_belongs_to_another_file_is_not_put_into_this_one() {
     assert!(now == before, "{errors:?}");
     let told = errors.last().unwrap().to_string();
     assert!(
-        told.contains("is sound: is that the log of another file?"),
+        told.contains("is intact: is that the log of another file?"),
         "{told}"
     );
     // Without it, all is as it was.
@@ -214,7 +214,7 @@ fn the_log_of_a_file_that_is_not_there_or_empty_is_not_thrown_away() {
     let (log_file, away) = (file.with_extension("db-wal"), file.with_extension("away"));
     fs::write(&log_file, &log).unwrap();
     fs::rename(&file, &away).unwrap();
-    for what in ["is not there", "is empty"] {
+    for what in ["is missing", "is empty"] {
         for told in [
             SqliteStore::open(&file).unwrap_err(),
             SqliteStore::open_or_read_only(&file).unwrap_err(),
@@ -232,7 +232,7 @@ fn the_log_of_a_file_that_is_not_there_or_empty_is_not_thrown_away() {
     let told = SqliteStore::open_or_read_only(&file)
         .unwrap_err()
         .to_string();
-    assert!(told.contains("is empty, though it was not"), "{told}");
+    assert!(told.contains("is empty, but had content"), "{told}");
     // Whoever wants to begin anew can.
     fs::remove_file(&file).unwrap();
     run(async { drop(begin(&SqliteStore::open(&file).unwrap(), "s").await) });
@@ -318,7 +318,7 @@ fn a_sound_file_is_said_to_be_and_left_alone() {
 /// What one session has used up cannot be read; the other is listed all the same.
 #[test]
 fn a_thread_that_makes_no_sense_hides_no_session() {
-    for column in ["usage", "open"] {
+    for column in ["usage", "open_prompts"] {
         let (_folder, file) = filled(2);
         let db = Connection::open(&file).unwrap();
         let broken = format!(

@@ -328,7 +328,7 @@ fn a_process_that_cannot_be_seen_holds_its_session_until_it_is_killed() {
     });
     let names = std::fs::read_dir(folder.path()).unwrap();
     let names = names.map(|it| it.unwrap().file_name().into_string().unwrap());
-    let left: Vec<_> = names.filter(|it| it.contains("-held-")).collect();
+    let left: Vec<_> = names.filter(|it| it.contains("-lease-")).collect();
     assert_eq!(left, [""; 0], "what a killed one leaves is tidied up");
 }
 

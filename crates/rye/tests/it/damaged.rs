@@ -98,7 +98,7 @@ fn a_damaged_database_is_told_of_and_stays_as_it_is() {
             );
             assert!(!output.status.success(), "{told}");
             assert!(
-                told.contains("is damaged") || told.contains("is no database"),
+                told.contains("is damaged") || told.contains("is not a database"),
                 "{told}"
             );
             assert!(lies_in(&env.path("state")) == before, "{told}");

@@ -123,7 +123,7 @@ fn what_was_written_can_be_read_where_nothing_can_be() {
         let output = read_only(&env, args);
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
-        assert!(told.contains("sessions.db can only be read here"), "{told}");
+        assert!(told.contains("sessions.db is read-only"), "{told}");
         assert!(told.contains("export RYE_STATE_DIR="), "{told}");
     }
     let health = read_only(&env, &["doctor"]);
