@@ -96,7 +96,7 @@ pub async fn another_prompt_of_the_same_id_is_a_conflict(subject: Subject) {
         .post(&sid("s"), InboxMessage::Prompt(Box::new(other)))
         .await;
     let expected = StoreError::Conflict {
-        kind: "queue prompt",
+        kind: "prompt",
         id: "q1".to_owned(),
     };
     assert_eq!(posted, Err(expected));
