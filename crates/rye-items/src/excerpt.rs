@@ -1,23 +1,23 @@
-//! Places in a file, for errors that show where.
+//! Source positions and excerpts for error messages.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A place in a text: line and column, both from 1, the column in characters.
+/// A position in a text file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Position {
-    /// The line, from 1.
+    /// The line, starting at 1.
     pub line: u32,
-    /// The character in the line, from 1.
+    /// The column in characters, starting at 1.
     pub column: u32,
 }
 
 impl Position {
-    /// The first character of a text.
+    /// Line 1, column 1.
     pub const START: Self = Self { line: 1, column: 1 };
 
-    /// The place of a byte. One beyond the end is the end.
+    /// Converts a byte offset. An offset past the end gives the position of the end.
     pub fn at_offset(text: &[u8], offset: usize) -> Self {
         let before = &text[..offset.min(text.len())];
         let line_start = before
@@ -42,24 +42,24 @@ impl fmt::Display for Position {
     }
 }
 
-/// A place with the line that is there, as much of it as helps.
+/// A position with the source line it points into.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Excerpt {
-    /// The place.
+    /// The position that the excerpt points at.
     #[serde(flatten)]
     pub position: Position,
-    /// The text of the line. A long one is cut to a window around the place.
+    /// The text of the line. A long line is cut to a window around the position.
     pub source: String,
-    /// Where in `source` the place is, in characters from 0.
+    /// The index of the position in `source`, in characters starting at 0.
     #[serde(skip)]
     pub caret: usize,
 }
 
 impl Excerpt {
-    /// How many characters of a line are shown: as many as fit on any terminal.
+    /// The maximum number of characters shown; fits on any terminal.
     const WINDOW: usize = 72;
 
-    /// The line of a place in a text.
+    /// The excerpt at a position.
     pub fn at_position(text: &[u8], position: Position) -> Self {
         let line = usize::try_from(position.line).unwrap_or(usize::MAX);
         let bytes = text.split(|&b| b == b'\n').nth(line.saturating_sub(1));
@@ -79,13 +79,13 @@ impl Excerpt {
         }
     }
 
-    /// The line of a byte in a text.
+    /// The excerpt at a byte offset.
     pub fn at_offset(text: &[u8], offset: usize) -> Self {
         Self::at_position(text, Position::at_offset(text, offset))
     }
 }
 
-/// Two lines: the source with its number, and a caret under the place.
+/// Formats two lines: the source line with its number, and a caret below the position.
 impl fmt::Display for Excerpt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.position.line.to_string();
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_counts_characters_and_survives_any_bytes() {
+    fn position_counts_characters_and_accepts_any_bytes() {
         let text = "a\nä = !\n".as_bytes();
         assert_eq!(Position::at_offset(text, 0), Position::START);
         assert_eq!(
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn an_excerpt_points_at_its_place() {
+    fn excerpt_points_at_its_position() {
         let text = "a\nä = !\n".as_bytes();
         assert_eq!(
             Excerpt::at_offset(text, 7).to_string(),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_shown_around_its_place() {
+    fn long_line_is_cut_around_the_position() {
         let mut text = vec![b'x'; 100_000];
         text[50_000] = b'!';
         let excerpt = Excerpt::at_offset(&text, 50_000);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_excerpt_cannot_move_the_cursor_of_a_terminal() {
+    fn excerpt_replaces_control_characters() {
         let excerpt = Excerpt::at_offset(b"a\x1b[2Jb\r\n", 0);
         assert_eq!(excerpt.source, "a [2Jb");
     }

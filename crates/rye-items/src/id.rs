@@ -1,4 +1,4 @@
-//! Names of items: what kind, and the path under the kind's folder.
+//! Item ids: a kind, and a path inside the directory of that kind.
 //!
 //! ```
 //! use rye_items::{ItemKind, ItemRef};
@@ -16,29 +16,29 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Longer than any path a person would write, and short of what file systems refuse.
-const LONGEST: usize = 1024;
-const LONGEST_SEGMENT: usize = 240;
+/// Limits below those of file systems.
+const MAX_LENGTH: usize = 1024;
+const MAX_SEGMENT_LENGTH: usize = 240;
 
-/// What an item is, and with it the folder it is in.
+/// The kind of an item, which determines its directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ItemKind {
-    /// Something that runs, in any language.
+    /// A program in any language.
     Tool,
     /// Instructions for an agent.
     Directive,
-    /// Something to read.
+    /// A document.
     Knowledge,
-    /// Configuration; behaviour too, so it is signed as well.
+    /// Configuration. It changes behaviour, so it is signed too.
     Config,
 }
 
 impl ItemKind {
-    /// All kinds, in the order in which they are listed.
+    /// All kinds, in listing order.
     pub const ALL: [Self; 4] = [Self::Tool, Self::Directive, Self::Knowledge, Self::Config];
 
-    /// The folder under `.ai/`.
+    /// The name of the directory in `.ai/`.
     pub fn dir(self) -> &'static str {
         match self {
             Self::Tool => "tools",
@@ -48,7 +48,7 @@ impl ItemKind {
         }
     }
 
-    /// The word for one item of this kind, as references write it.
+    /// The prefix in item references.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Tool => "tool",
@@ -76,8 +76,8 @@ impl FromStr for ItemKind {
     }
 }
 
-/// The path of an item under its kind's folder, without the extension:
-/// `rye/bash/bash`. Cannot leave that folder, whatever it was made from.
+/// The path of an item inside its kind's directory, without the extension: `rye/bash/bash`. No
+/// valid id can escape that directory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ItemId(Box<str>);
 
@@ -92,12 +92,12 @@ impl ItemId {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
 
-    /// What is before the last segment; empty at the top.
+    /// The part before the last segment; empty for a single segment.
     pub fn dir(&self) -> &str {
         self.0.rsplit_once('/').map_or("", |(folder, _)| folder)
     }
 
-    /// Whether it has no slash, and so may also be meant as a mere file name.
+    /// Whether the id is a single segment, which may also be a bare tool name.
     pub fn is_bare(&self) -> bool {
         !self.0.contains('/')
     }
@@ -124,7 +124,7 @@ fn problem(text: &str) -> Option<IdProblem> {
     if text.is_empty() {
         return Some(IdProblem::Empty);
     }
-    if text.len() > LONGEST {
+    if text.len() > MAX_LENGTH {
         return Some(IdProblem::TooLong(text.len()));
     }
     if text.starts_with('/') {
@@ -134,7 +134,7 @@ fn problem(text: &str) -> Option<IdProblem> {
         match segment {
             "" => return Some(IdProblem::EmptySegment),
             "." | ".." => return Some(IdProblem::Dots),
-            long if long.len() > LONGEST_SEGMENT => {
+            long if long.len() > MAX_SEGMENT_LENGTH => {
                 return Some(IdProblem::TooLong(long.len()));
             }
             _ => {}
@@ -150,25 +150,25 @@ fn problem(text: &str) -> Option<IdProblem> {
 /// `config:ID`, or a bare id, which is a tool's.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ItemRef {
-    /// What it is.
+    /// The kind of the item.
     pub kind: ItemKind,
-    /// Which one.
+    /// The id within that kind.
     pub id: ItemId,
 }
 
 impl ItemRef {
-    /// A reference from its parts.
+    /// Creates a reference from its parts.
     pub fn new(kind: ItemKind, id: ItemId) -> Self {
         Self { kind, id }
     }
 
-    /// Whether it names a file about keys. Those are no items like others: to sign
-    /// one is to trust or to revoke its key.
+    /// Whether it names a trust or revocation file. Signing such a file would trust or revoke its
+    /// key.
     pub fn is_key_file(&self) -> bool {
         self.kind == ItemKind::Config && self.id.as_str().starts_with("keys/")
     }
 
-    /// Reads a reference in which a bare id is of the kind given.
+    /// Parses a reference; an id without a prefix has the default kind.
     pub fn parse_as(default: ItemKind, text: &str) -> Result<Self, IdError> {
         let (kind, id) = match text.split_once(':') {
             Some((kind, id)) => {
@@ -200,7 +200,7 @@ impl FromStr for ItemRef {
     }
 }
 
-/// Serialises a type by its `Display` and reads it by its `FromStr`.
+/// Implements serde with `Display` and `FromStr`.
 macro_rules! serde_as_text {
     ($($type:ty),*) => {$(
         impl Serialize for $type {
@@ -219,21 +219,24 @@ macro_rules! serde_as_text {
 
 serde_as_text!(ItemId, ItemRef);
 
-/// A text that names no item, and never reached the file system.
+/// An invalid item id. It never reaches the file system.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` is not an item's name: {problem}", shown(text))]
+#[error("`{}` is not an item id: {problem}", escape(text))]
 pub struct IdError {
-    /// What was given.
+    /// The invalid text.
     pub text: String,
-    /// What is wrong with it.
+    /// The cause.
     pub problem: IdProblem,
 }
 
 impl IdError {
-    /// The command that helps: what there is of such a name.
+    /// A search command for the last word of the text.
     pub fn hint(&self) -> String {
-        let of_words = |c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-';
-        let mut words = self.text.split(of_words).filter(|word| !word.is_empty());
+        let is_separator = |c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-';
+        let mut words = self
+            .text
+            .split(is_separator)
+            .filter(|word| !word.is_empty());
         match words.next_back() {
             Some(word) => format!("rye search {}", word.trim_start_matches('-')),
             None => "rye search".to_owned(),
@@ -246,8 +249,8 @@ impl IdError {
     }
 }
 
-/// A hostile name must not fill or steer a terminal.
-fn shown(text: &str) -> String {
+/// Escapes and shortens a hostile name, which must not flood or control a terminal.
+fn escape(text: &str) -> String {
     let mut short: String = text
         .chars()
         .take(100)
@@ -259,29 +262,29 @@ fn shown(text: &str) -> String {
     short
 }
 
-/// What is wrong with a name.
+/// Why a text is not an item id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdProblem {
-    /// Nothing is there.
+    /// The text is empty.
     #[error("it is empty")]
     Empty,
-    /// Longer than any file system takes.
-    #[error("{0} bytes are too long")]
+    /// The id or a segment is too long. Contains the length in bytes.
+    #[error("it is too long ({0} bytes)")]
     TooLong(usize),
-    /// Begins with a slash.
-    #[error("it must not begin with a slash; an id is a path under the folder of its kind")]
+    /// The text starts with a slash.
+    #[error("it must not start with a slash; an id is relative to the directory of its kind")]
     Absolute,
-    /// Two slashes in a row, or one at the end.
-    #[error("a segment between its slashes is empty")]
+    /// Two consecutive slashes, or one at the end.
+    #[error("it contains an empty segment")]
     EmptySegment,
-    /// A `.` or `..` segment.
+    /// The text contains a `.` or `..` segment.
     #[error("it must not contain `.` or `..` as a segment")]
     Dots,
-    /// A character outside the alphabet of ids.
-    #[error("it contains {0:?}; allowed are letters, digits, `.`, `_`, `-` and `/`")]
+    /// The text contains a character that ids cannot have.
+    #[error("it contains {0:?}; allowed are ASCII letters, digits, `.`, `_`, `-` and `/`")]
     Character(char),
-    /// The word before the colon is no kind.
-    #[error("there is no kind `{}`; the kinds are tool, directive, knowledge, config", shown(.0))]
+    /// The prefix before the colon is not a kind.
+    #[error("unknown kind `{}`; the kinds are tool, directive, knowledge, config", escape(.0))]
     Kind(String),
 }
 
@@ -292,37 +295,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hostile_ids_are_refused_and_say_why() {
-        for (text, message) in [
-            ("", "it is empty"),
-            ("/etc/passwd", "it must not begin with a slash"),
-            ("a/../b", "it must not contain `.` or `..` as a segment"),
-            ("..", "it must not contain `.` or `..` as a segment"),
-            ("./a", "it must not contain `.` or `..` as a segment"),
-            ("a//b", "a segment between its slashes is empty"),
-            ("a/", "a segment between its slashes is empty"),
-            ("a\0b", r"it contains '\0'"),
-            (r"a\b", r"it contains '\\'"),
-            ("a b", "it contains ' '"),
-            ("über", "it contains 'ü'"),
-            ("C:/x", "there is no kind `C`"),
-            ("tool:tool:x", "it contains ':'"),
-            ("tool:", "it is empty"),
-            ("tool:/x", "it must not begin with a slash"),
+    fn hostile_ids_are_rejected_with_the_cause() {
+        for (text, problem) in [
+            ("", IdProblem::Empty),
+            ("/etc/passwd", IdProblem::Absolute),
+            ("a/../b", IdProblem::Dots),
+            ("..", IdProblem::Dots),
+            ("./a", IdProblem::Dots),
+            ("a//b", IdProblem::EmptySegment),
+            ("a/", IdProblem::EmptySegment),
+            ("a\0b", IdProblem::Character('\0')),
+            (r"a\b", IdProblem::Character('\\')),
+            ("a b", IdProblem::Character(' ')),
+            ("über", IdProblem::Character('ü')),
+            ("C:/x", IdProblem::Kind("C".to_owned())),
+            ("tool:tool:x", IdProblem::Character(':')),
+            ("tool:", IdProblem::Empty),
+            ("tool:/x", IdProblem::Absolute),
         ] {
-            let error = text.parse::<ItemRef>().unwrap_err().to_string();
-            assert!(error.contains(message), "{text:?}: {error}");
+            let error = text.parse::<ItemRef>().unwrap_err();
+            assert_eq!(error.problem, problem, "{text:?}");
         }
         let long = "a/".repeat(600) + "b";
-        let error = long.parse::<ItemId>().unwrap_err().to_string();
-        assert!(
-            error.contains("1201 bytes are too long") && error.len() < 400,
-            "{error}"
-        );
+        let error = long.parse::<ItemId>().unwrap_err();
+        assert_eq!(error.problem, IdProblem::TooLong(1201));
+        assert!(error.to_string().len() < 400, "{error}");
     }
 
     #[test]
-    fn a_reference_reads_back_as_written() {
+    fn reference_round_trips() {
         for text in [
             "tool:a",
             "directive:a/b.c",
@@ -336,7 +337,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_accepted_stays_inside_its_folder(text in "[a./\\\\\0:_-]{0,12}|\\PC{0,20}") {
+        fn accepted_ids_stay_inside_their_directory(text in "[a./\\\\\0:_-]{0,12}|\\PC{0,20}") {
             if let Ok(id) = text.parse::<ItemId>() {
                 let path = std::path::Path::new(id.as_str());
                 let normal = |c| matches!(c, std::path::Component::Normal(_));

@@ -1,4 +1,4 @@
-//! Why an item is not what it claims to be.
+//! Integrity errors: why an item failed verification.
 
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
@@ -12,78 +12,78 @@ use crate::signature::{self, Binding, Part, SignatureError};
 use crate::space::{Deviation, Space};
 use crate::trust::{IgnoredFile, Revocation, TrustedKey};
 
-/// An item whose bytes are not vouched for: which, where, what was expected and
-/// found, and what to do.
+/// A failed verification, with the item, the position in its file and a fix.
 #[derive(Debug, Clone)]
 pub struct IntegrityError {
-    /// The item, as it is referred to; a path for a file outside the spaces.
+    /// The item's reference, or a path for a file outside all spaces.
     pub item: String,
-    /// The file.
+    /// The path to display.
     pub path: PathBuf,
-    /// Its space, if it is in one.
+    /// The space; none for a file outside all spaces.
     pub space: Option<Space>,
-    /// What is wrong.
+    /// The cause.
     pub problem: IntegrityProblem,
-    /// Where in the file; none for a directory.
+    /// The position in the file; none for a directory.
     pub excerpt: Option<Excerpt>,
-    /// What `rye sign` is to be given, where that is not the item.
-    sign_with: Option<String>,
+    /// The argument for `rye sign` in the hint, where it is not the item.
+    sign_argument: Option<String>,
 }
 
-/// What is wrong with an item's signature.
+/// The cause of a failed verification.
 #[derive(Debug, Clone)]
 pub enum IntegrityProblem {
-    /// There is no signature, or its line cannot be read.
+    /// The signature line is missing, malformed or misplaced.
     Line(SignatureError),
-    /// The bytes are not those that were signed.
+    /// The content differs from the signed content.
     Changed {
-        /// The hash that was signed.
+        /// The signed hash.
         expected: Hash,
-        /// The hash of what is there; unknown where only that it differs was kept.
+        /// The hash of the actual content. None if the search index reported the difference,
+        /// which does not store that hash.
         found: Option<Hash>,
     },
-    /// The key that signed does not count.
+    /// The signer's key is not trusted.
     Untrusted {
-        /// The key.
+        /// The signer's key.
         fingerprint: Fingerprint,
-        /// The keys that do.
+        /// All trusted keys.
         trusted: Vec<Arc<TrustedKey>>,
-        /// Files that would make it count, and do not.
+        /// Invalid trust files for this key.
         ignored: Vec<IgnoredFile>,
     },
-    /// The key that signed was revoked.
+    /// The signer's key was revoked.
     Revoked(Revocation),
-    /// The signature was made for another file.
+    /// The signature is bound to another file.
     Moved {
-        /// What it was made for.
+        /// The binding in the signature.
         signed_for: Binding,
-        /// What this file is.
+        /// The binding of this file.
         expected: Binding,
     },
-    /// The signature does not say what it was made for, and that is required.
+    /// The signature has no binding, and the user's settings require one.
     Unbound,
-    /// A directory that a tool loads from has no manifest: all files in it.
+    /// A directory of dependencies has no manifest. Lists its files.
     NoManifest(Vec<String>),
-    /// A manifest cannot be read, or is one of another directory.
+    /// A manifest is malformed, or was made for another directory.
     Manifest(String),
-    /// A directory is not as its manifest says: all differences.
+    /// A directory differs from its manifest. Lists the differences.
     Files(Vec<(String, Deviation)>),
-    /// The signature is not the key's.
+    /// The signature is cryptographically invalid.
     BadSignature {
-        /// The key that it claims to be of.
+        /// The key that the signature line names.
         fingerprint: Fingerprint,
     },
 }
 
 impl IntegrityProblem {
-    /// A stable word for scripts.
+    /// A stable error code for scripts.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Line(SignatureError::Unsigned) | Self::NoManifest(_) => "unsigned",
             Self::Line(SignatureError::Malformed { .. }) | Self::Manifest(_) => {
                 "malformed_signature"
             }
-            Self::Line(SignatureError::Two { .. }) => "two_signatures",
+            Self::Line(SignatureError::Multiple { .. }) => "multiple_signatures",
             Self::Line(SignatureError::WrongComment { .. }) => "wrong_comment",
             Self::Line(SignatureError::Misplaced { .. }) => "misplaced_signature",
             Self::Changed { .. } | Self::Files(_) => "content_changed",
@@ -95,8 +95,8 @@ impl IntegrityProblem {
         }
     }
 
-    /// How many files it is about.
-    pub(crate) fn files(&self) -> usize {
+    /// The number of affected files.
+    pub(crate) fn file_count(&self) -> usize {
         match self {
             Self::NoManifest(files) => files.len(),
             Self::Files(files) => files.len(),
@@ -125,7 +125,7 @@ impl fmt::Display for IntegrityProblem {
                 ignored,
             } => {
                 write!(f, "signed by {fingerprint}, which is not trusted; ")?;
-                f.write_str(&listed(trusted))?;
+                f.write_str(&format_trusted_keys(trusted))?;
                 for IgnoredFile { path, reason, .. } in ignored {
                     write!(f, "; {} was ignored: {reason}", path.display())?;
                 }
@@ -138,7 +138,7 @@ impl fmt::Display for IntegrityProblem {
             Self::Files(files) => write!(
                 f,
                 "its dependencies do not match their manifest: {}",
-                list(files)
+                format_deviations(files)
             ),
             Self::Revoked(revocation) => write!(f, "signed by a revoked key: {revocation}"),
             Self::Moved {
@@ -155,14 +155,14 @@ impl fmt::Display for IntegrityProblem {
     }
 }
 
-/// `added a.py, changed b.py`.
-pub(crate) fn list(files: &[(String, Deviation)]) -> String {
+/// Formats deviations: `added a.py, changed b.py`.
+pub(crate) fn format_deviations(files: &[(String, Deviation)]) -> String {
     let files = files.iter();
     let files = files.map(|(path, deviation)| format!("{} {path}", deviation.as_str()));
     files.collect::<Vec<_>>().join(", ")
 }
 
-fn listed(trusted: &[Arc<TrustedKey>]) -> String {
+fn format_trusted_keys(trusted: &[Arc<TrustedKey>]) -> String {
     let mut text = String::new();
     for key in trusted {
         let separator = if text.is_empty() {
@@ -176,7 +176,7 @@ fn listed(trusted: &[Arc<TrustedKey>]) -> String {
         }
     }
     if text.is_empty() {
-        "no key is".clone_into(&mut text);
+        "no key is trusted".clone_into(&mut text);
     }
     text
 }
@@ -190,7 +190,7 @@ impl fmt::Display for IntegrityError {
 impl std::error::Error for IntegrityError {}
 
 impl IntegrityError {
-    /// About a file of these bytes, or a directory.
+    /// Creates an error for a file with these bytes, or for a directory without.
     pub fn new(
         item: String,
         path: PathBuf,
@@ -219,18 +219,18 @@ impl IntegrityError {
             space,
             problem,
             excerpt,
-            sign_with: None,
+            sign_argument: None,
         }
     }
 
-    /// The same, with what `rye sign` is to be given to put it right.
+    /// Sets the argument for `rye sign` in the hint.
     #[must_use]
-    pub(crate) fn signed_with(mut self, word: &str) -> Self {
-        self.sign_with = Some(word.to_owned());
+    pub(crate) fn with_sign_argument(mut self, argument: &str) -> Self {
+        self.sign_argument = Some(argument.to_owned());
         self
     }
 
-    /// The command that puts it right, if the content is as it should be.
+    /// The command that fixes it, with the condition as a shell comment.
     pub fn hint(&self) -> String {
         match (self.space, &self.problem) {
             (Some(Space::System), _) => "unset RYE_SYSTEM_SPACE # or reinstall rye".to_owned(),
@@ -256,25 +256,29 @@ impl IntegrityError {
             }
             (None, _) => "ask its author for a good copy".to_owned(),
             (Some(_), IntegrityProblem::NoManifest(_)) => {
-                format!("rye sign {} # after reading them", self.signed_as())
+                format!("rye sign {} # after reading them", self.sign_argument())
             }
             (Some(_), IntegrityProblem::Files(_)) => {
-                format!("rye sign {} # if you want these files", self.signed_as())
+                format!(
+                    "rye sign {} # if you want these files",
+                    self.sign_argument()
+                )
             }
             (Some(_), IntegrityProblem::Line(SignatureError::Unsigned)) => {
-                format!("rye sign {} # after reading it", self.signed_as())
+                format!("rye sign {} # after reading it", self.sign_argument())
             }
             (Some(_), _) => {
-                let item = self.signed_as();
+                let item = self.sign_argument();
                 format!("rye sign {item} # if you want this content")
             }
         }
     }
 
-    /// What to call it so that this file is meant: a project's may have the same name.
-    fn signed_as(&self) -> String {
-        match (&self.sign_with, self.space) {
-            (Some(word), _) => word.clone(),
+    /// The argument with which `rye sign` signs exactly this file. A user item is given by its
+    /// path, because a project item may have the same id.
+    fn sign_argument(&self) -> String {
+        match (&self.sign_argument, self.space) {
+            (Some(argument), _) => argument.clone(),
             (None, Some(Space::User)) => shell_word(&self.path),
             (None, _) => self.item.clone(),
         }

@@ -1,4 +1,4 @@
-//! An item whose bytes were verified.
+//! A verified item.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ use crate::signature::SignatureLine;
 use crate::space::{FileIdentity, Space};
 use crate::trust::TrustedKey;
 
-/// Something that was verified. Only this crate makes one, so who holds one
-/// holds what was checked: the bytes, not a path to them.
+/// A value that passed verification. Only this crate can create one, and it holds the verified
+/// bytes rather than a path, so the file cannot be swapped between check and use.
 #[derive(Debug, Clone)]
 pub struct Verified<T>(T);
 
@@ -31,40 +31,39 @@ impl<T> Deref for Verified<T> {
     }
 }
 
-/// How much of the file its signature covers.
+/// How much of a file its signature covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coverage {
-    /// All of it.
+    /// The whole file except the signature line.
     Whole,
-    /// A published directive: its `<directive>` element alone. Nothing else of
-    /// the file is here.
+    /// Only the `<directive>` element of a published directive. The rest of the file is dropped.
     Partial,
 }
 
-/// An item, read once.
+/// An item's bytes and where they come from. The file is read only once.
 #[derive(Debug, Clone)]
 pub struct Item {
-    /// Its name.
+    /// The item's full reference.
     pub reference: ItemRef,
-    /// Where it was found.
+    /// The space that contains it.
     pub space: Space,
-    /// The bundle, in the system space.
+    /// The bundle's name; only in the system space.
     pub bundle: Option<String>,
-    /// Its file, for people; the bytes may no longer be what is there.
+    /// The path to display. The file may have changed since it was read.
     pub path: PathBuf,
-    /// With its dot: `.py`.
+    /// The extension with its dot: `.py`.
     pub extension: String,
-    /// How much of the file is here.
+    /// How much of the file the signature covers.
     pub coverage: Coverage,
-    /// The state of the file when it was read; none for what is embedded.
+    /// The state of the file when it was read; none for an embedded item.
     pub identity: Option<FileIdentity>,
     /// The hash of the covered bytes.
     pub hash: Hash,
-    /// What its signature line says; none only where verification was waived.
+    /// The signature line; none only where verification was waived.
     pub signature: Option<SignatureLine>,
     /// The key that signed; none only where verification was waived.
     pub signer: Option<Arc<TrustedKey>>,
-    /// Set in development mode: what is wrong, and was let pass with a warning.
+    /// The verification failure that development mode turned into a warning.
     pub waived: Option<IntegrityError>,
     pub(crate) bytes: Arc<[u8]>,
     /// The bytes without the signature line.
@@ -72,8 +71,8 @@ pub struct Item {
 }
 
 impl Item {
-    /// The bytes to run or show: the file with its signature line, so that line
-    /// numbers are those of the file; of a partial item the covered element.
+    /// The bytes to run or show: the file including its signature line, so that line numbers match
+    /// the file. For partial coverage, only the covered element.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

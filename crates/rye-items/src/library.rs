@@ -1,4 +1,4 @@
-//! The items of a project, the user and the system, as one library.
+//! The item library: finds, loads, verifies and signs the items of all spaces.
 //!
 //! ```no_run
 //! use rye_items::{EmbeddedBundle, Library, Options};
@@ -50,28 +50,27 @@ pub use verify_batch::{FileVerification, VerifiedSignature};
 /// Where the extractor table is, relative to `.ai/`.
 const EXTRACTORS: &str = "tools/rye/core/extractors/tool_extractor.yaml";
 
-/// Which spaces, and how strictly.
+/// Options of [`Library::open`].
 #[derive(Debug, Clone, Copy)]
 pub struct Options<'a> {
-    /// The folder of the project.
+    /// The project directory, which contains `.ai/`.
     pub project: Option<&'a Path>,
-    /// The folder that has the user's space: their home.
+    /// The directory that contains the user's `.ai/`, usually the home directory.
     pub user: Option<&'a Path>,
-    /// Folders with further bundles of the system space, before the embedded one.
+    /// Directories of further system bundles, searched before the embedded one.
     pub bundles: &'a [PathBuf],
-    /// The bundle inside the program.
+    /// The bundle embedded in the binary.
     pub embedded: &'static EmbeddedBundle,
-    /// The folder for what is parse_cache from files; without one, or with one that
-    /// others can write to, only slower.
+    /// The cache directory. Without one, or if others can write to it, nothing is cached on disk.
     pub cache: Option<&'a Path>,
-    /// What this process has found out before; without one, it begins anew.
+    /// Results shared between libraries of this process. None starts with an empty cache.
     pub process_cache: Option<&'a Arc<ProcessCache>>,
-    /// Let project and user items pass that do not verify, with a warning on them.
+    /// Development mode: project and user items that fail verification load with a warning.
     pub dev_mode: bool,
 }
 
 impl Options<'_> {
-    /// The system space alone.
+    /// Options for the system space alone.
     pub fn new(embedded: &'static EmbeddedBundle) -> Self {
         Self {
             project: None,
@@ -85,40 +84,42 @@ impl Options<'_> {
     }
 }
 
-/// An item that cannot be had.
+/// Why an item cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ItemError {
-    /// Its name leads nowhere, or to several files.
+    /// No file, or more than one, has this id.
     #[error(transparent)]
     Lookup(#[from] LookupError),
-    /// Its file cannot be read.
+    /// The file cannot be read.
     #[error(transparent)]
     Space(#[from] SpaceError),
-    /// Its bytes are not vouched for.
+    /// Signature verification failed.
     #[error(transparent)]
     Integrity(Box<IntegrityError>),
-    /// What it says about itself cannot be read.
+    /// The metadata is invalid.
     #[error("{}: {source}", path.display())]
     Metadata {
-        /// The file.
+        /// The item's file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The cause, with its position in the file.
         source: Box<MetadataError>,
     },
 }
 
-/// The spaces, and how their files are read. Made for one call: cheap to open,
-/// and what changed on the disk is seen by the next. One that noted what it looked
-/// at serves another call as long as that [is still so](Self::is_fresh).
+/// The items of all spaces.
+///
+/// A library is cheap to open and is meant for one call, so that the next call sees changes on
+/// disk. A library that [recorded](Self::open_recording) its file accesses can be reused while it
+/// [is fresh](Self::is_fresh).
 #[derive(Debug)]
 pub struct Library {
     spaces: Spaces,
     extractors: Arc<Extractors>,
-    /// Of all tables that the extractors were read from.
+    /// The hash of all extractor tables; part of every metadata cache key.
     extractors_hash: Hash,
     ignored: Vec<IgnoredFile>,
-    /// What was found out about keys on the way.
+    /// The keys that were resolved while the library was opened.
     key_statuses: HashMap<Fingerprint, KeyStatus>,
     process_cache: Arc<ProcessCache>,
     parse_cache: ParseCache,
@@ -131,8 +132,8 @@ impl Library {
         Self::open_with(options, false)
     }
 
-    /// The same for a call whose outcome is kept: what it looks at is noted, until it
-    /// is [`settled`](Self::settled).
+    /// Opens a library that records its file accesses until
+    /// [`finish_recording`](Self::finish_recording), so that a later call can reuse it.
     pub fn open_recording(options: &Options<'_>) -> Result<Self, ItemError> {
         Self::open_with(options, true)
     }
@@ -170,7 +171,7 @@ impl Library {
         })
     }
 
-    /// Ends the noting, with what was found out about keys meanwhile.
+    /// Stops recording file accesses, and stores the keys that were resolved meanwhile.
     #[must_use]
     pub fn finish_recording(mut self, key_statuses: HashMap<Fingerprint, KeyStatus>) -> Self {
         self.spaces.finish_recording();
@@ -178,8 +179,8 @@ impl Library {
         self
     }
 
-    /// Whether a library that was settled is as good as one opened now: all that was
-    /// looked at before it settled would be found the same.
+    /// Whether all recorded file accesses would give the same results now, so that this library
+    /// is as good as a newly opened one.
     pub fn is_fresh(&self) -> bool {
         self.spaces.is_unchanged()
     }
@@ -189,50 +190,53 @@ impl Library {
         &self.spaces
     }
 
-    /// Which file goes to which parser.
+    /// The merged extractor tables, which map file extensions to parsers.
     pub fn extractors(&self) -> &Extractors {
         &self.extractors
     }
 
-    /// Files that would have changed how others are read, and do not count.
+    /// Extractor tables that were ignored because they do not verify.
     pub fn ignored(&self) -> &[IgnoredFile] {
         &self.ignored
     }
 
-    /// The keys of the spaces.
+    /// The trust store of the spaces.
     pub fn trust(&self) -> Trust<'_> {
         Trust::with_cache(&self.spaces, Arc::clone(&self.process_cache))
     }
 
-    /// The same for one call that opened the library for itself: a key that was
-    /// looked up then is not looked up again.
+    /// The trust store with the keys that were resolved when this library was opened. Use it only
+    /// in the call that opened the library.
     pub fn trust_with_known_keys(&self) -> Trust<'_> {
         self.trust().with_known_keys(self.key_statuses.clone())
     }
 
-    /// Finds an item's file: project, user, system.
+    /// Finds an item's file in the project, user and system space, in this order.
     pub fn find(&self, reference: &ItemRef) -> Result<ItemFile<'_>, LookupError> {
         lookup::find(&self.spaces, &self.extractors, reference)
     }
 
-    /// What a found item shadows: the files of the same name further down.
-    pub fn shadowed(&self, found: &ItemFile<'_>) -> Vec<ItemFile<'_>> {
+    /// The files with the same id in spaces of lower precedence.
+    pub fn shadowed(&self, item_file: &ItemFile<'_>) -> Vec<ItemFile<'_>> {
         let after = self
             .spaces
             .roots()
-            .skip_while(|root| !std::ptr::eq(*root, found.root));
+            .skip_while(|root| !std::ptr::eq(*root, item_file.root));
         after
             .skip(1)
-            .filter_map(|root| lookup::find_in(root, &self.extractors, &found.reference).ok()?)
+            .filter_map(|root| {
+                lookup::find_in(root, &self.extractors, &item_file.reference).ok()?
+            })
             .collect()
     }
 
-    /// All files of a kind, space by space, shadowed ones included.
+    /// All items of a kind, space by space, including shadowed ones.
     pub fn list(&self, kind: ItemKind) -> Vec<Result<(Entry, ItemFile<'_>), SpaceError>> {
         self.list_within(kind, |_| true)
     }
 
-    /// The same of some spaces: what is wrong with others is not told.
+    /// All items of a kind in the spaces that a filter accepts. Errors of other spaces are not
+    /// reported.
     pub fn list_within(
         &self,
         kind: ItemKind,
@@ -244,47 +248,47 @@ impl Library {
             .collect()
     }
 
-    /// Finds an item, reads it once, and verifies what was read.
+    /// Finds an item, reads its file once, and verifies those bytes.
     pub fn load(&self, reference: &ItemRef) -> Result<Verified<Item>, ItemError> {
-        let found = self.find(reference)?;
-        self.verify(&found, &self.trust())
+        let item_file = self.find(reference)?;
+        self.verify(&item_file, &self.trust())
     }
 
-    /// Reads a found item once, and verifies what was read.
+    /// Reads an item's file once, and verifies those bytes.
     pub fn verify(
         &self,
-        found: &ItemFile<'_>,
+        item_file: &ItemFile<'_>,
         trust: &Trust<'_>,
     ) -> Result<Verified<Item>, ItemError> {
-        let format = self.format_of(found);
-        if let Some(item) = self.verify_embedded(found, &format, trust) {
+        let format = self.format_of(item_file);
+        if let Some(item) = self.verify_embedded(item_file, &format, trust) {
             return Ok(item);
         }
-        let raw = read(found)?;
+        let raw = read(item_file)?;
         let checked = verify::check(&raw.bytes, &format, trust);
-        let space = found.root.space();
+        let space = item_file.root.space();
         match checked {
-            Ok(signed) => Ok(verified(found, raw, signed)),
+            Ok(signed) => Ok(verified(item_file, raw, signed)),
             Err(problem) if self.dev_mode && space != Space::System => {
-                let error = integrity_error(found, problem, &raw.bytes);
-                Ok(waived(found, raw, error))
+                let error = integrity_error(item_file, problem, &raw.bytes);
+                Ok(waived(item_file, raw, error))
             }
             Err(problem) => {
-                let error = integrity_error(found, problem, &raw.bytes);
+                let error = integrity_error(item_file, problem, &raw.bytes);
                 Err(ItemError::Integrity(Box::new(error)))
             }
         }
     }
 
-    /// An item inside the program, whose bytes need be hashed only once; none if it
-    /// is not one, or does not verify.
+    /// Verifies an embedded item with the cached hash of its bytes. None if the item is not
+    /// embedded, or does not verify.
     fn verify_embedded(
         &self,
-        found: &ItemFile<'_>,
+        item_file: &ItemFile<'_>,
         format: &SignatureFormat,
         trust: &Trust<'_>,
     ) -> Option<Verified<Item>> {
-        let file = found.root.as_embedded()?.get(&found.relative)?;
+        let file = item_file.root.as_embedded()?.get(&item_file.relative)?;
         let known = self.process_cache.embedded.get(file, format).ok()?;
         let signer = known.verify(trust).ok()?;
         let (bytes, content) = (Arc::clone(&known.bytes), Arc::clone(&known.content));
@@ -293,19 +297,19 @@ impl Library {
             coverage: known.claim.coverage,
             signature: Some(known.claim.line.clone()),
             signer: Some(signer),
-            ..unverified(found, None, hash, bytes, content)
+            ..unverified(item_file, None, hash, bytes, content)
         }))
     }
 
-    /// What an item says about itself.
+    /// The metadata of an item, from the caches if its content was parsed before.
     pub fn metadata(&self, item: &Verified<Item>) -> Result<Arc<Metadata>, ItemError> {
         let Item {
             extension,
             reference,
             ..
         } = &**item;
-        // The bytes are those of the hash and one line more, which is where it always
-        // is: a file of the same hash and length has every value at the same place.
+        // The hash excludes the signature line. Together with the length it determines the
+        // position of every value, because the line's place in the file is fixed.
         let content = match item.waived {
             None => item.hash,
             Some(_) => Hash::digest(item.bytes()),
@@ -318,18 +322,18 @@ impl Library {
         hasher.update(extension.as_bytes());
         let (hash, _) = hasher.finish();
         let read = || metadata::extract(item.bytes(), extension, reference.kind, &self.extractors);
-        let kept = || self.parse_cache.get("metadata", &hash, read).map(Arc::new);
+        let cached = || self.parse_cache.get("metadata", &hash, read).map(Arc::new);
         self.process_cache
             .metadata
-            .get(hash, kept)
+            .get(hash, cached)
             .map_err(|source| ItemError::Metadata {
                 path: item.path.clone(),
                 source: Box::new(source),
             })
     }
 
-    /// A file of configuration, if it is there and counts. The user's own counts
-    /// as it is; in another space it must verify, and what does not is told.
+    /// Reads a configuration file; none if it does not exist. The user's own files need no
+    /// signature. In other spaces a file that does not verify is an error.
     pub fn read_config(
         &self,
         root: &Root,
@@ -347,8 +351,12 @@ impl Library {
         Ok(Some(raw.bytes))
     }
 
-    fn format_of(&self, found: &ItemFile<'_>) -> SignatureFormat {
-        self.signature_format(&found.extension, found.reference.kind, &found.relative)
+    fn format_of(&self, item_file: &ItemFile<'_>) -> SignatureFormat {
+        self.signature_format(
+            &item_file.extension,
+            item_file.reference.kind,
+            &item_file.relative,
+        )
     }
 
     fn signature_format(&self, extension: &str, kind: ItemKind, relative: &str) -> SignatureFormat {
@@ -361,26 +369,26 @@ impl Library {
     }
 }
 
-/// A problem gets its item and its place.
+/// Adds the item and the position in its file to a problem.
 fn integrity_error(
-    found: &ItemFile<'_>,
+    item_file: &ItemFile<'_>,
     problem: IntegrityProblem,
     bytes: &[u8],
 ) -> IntegrityError {
-    let space = Some(found.root.space());
+    let space = Some(item_file.root.space());
     IntegrityError::new(
-        found.reference.to_string(),
-        found.path(),
+        item_file.reference.to_string(),
+        item_file.path(),
         space,
         problem,
         Some(bytes),
     )
 }
 
-fn read(found: &ItemFile<'_>) -> Result<RawFile, ItemError> {
-    let raw = found.root.read(&found.relative)?;
-    // It was there a moment ago.
-    Ok(raw.ok_or_else(|| SpaceError::ChangedWhileReading(found.path()))?)
+fn read(item_file: &ItemFile<'_>) -> Result<RawFile, ItemError> {
+    let raw = item_file.root.read(&item_file.relative)?;
+    // The lookup found it, so it was removed since.
+    Ok(raw.ok_or_else(|| SpaceError::ChangedWhileReading(item_file.path()))?)
 }
 
 fn check_config(
@@ -391,8 +399,8 @@ fn check_config(
     verify::check(&raw.bytes, &SignatureFormat::config(ITEM, relative), trust)
 }
 
-/// The tables of all spaces, the more specific over the more general. One that
-/// does not verify is not used, wherever it is.
+/// Merges the extractor tables of all spaces; project overrides user, user overrides system. A
+/// table that does not verify is ignored in every space.
 fn read_extractors(
     spaces: &Spaces,
     trust: &Trust<'_>,
@@ -421,7 +429,7 @@ fn read_extractors(
         let raw = match root.read(EXTRACTORS) {
             Ok(Some(raw)) => raw,
             Ok(None) => continue,
-            // A project cannot make a pipe of it and so stop every command.
+            // A project must not stop every command by making the table unreadable.
             Err(error) if root.space() == Space::Project => {
                 ignored.push(IgnoredFile::new(path(), error.to_string()));
                 continue;
@@ -455,7 +463,7 @@ fn read_extractors(
     Ok((all, hasher.finish().0))
 }
 
-/// The table that a file holds, whose content has this hash.
+/// Parses an extractor table, or returns the cached one for this content hash.
 fn table_of(
     bytes: &[u8],
     hash: Hash,
@@ -464,12 +472,12 @@ fn table_of(
 ) -> Result<Arc<Extractors>, String> {
     let make = || Extractors::from_yaml(bytes).map_err(|e| e.to_string());
     let (read, write) = (Extractors::decode, Extractors::encode);
-    let kept = || parse_cache.get_as("extractors", &hash, read, write, make);
-    let kept = || kept().map(Arc::new);
-    trust.cache().extractors.get(hash, kept)
+    let load = || parse_cache.get_as("extractors", &hash, read, write, make);
+    let cached = || load().map(Arc::new);
+    trust.cache().extractors.get(hash, cached)
 }
 
-fn verified(found: &ItemFile<'_>, raw: RawFile, signed: VerifiedLine) -> Verified<Item> {
+fn verified(item_file: &ItemFile<'_>, raw: RawFile, signed: VerifiedLine) -> Verified<Item> {
     let (bytes, content): (Arc<[u8]>, Arc<[u8]>) = match signed.element {
         None => {
             let content = signature::strip_signature(&raw.bytes).into();
@@ -485,32 +493,32 @@ fn verified(found: &ItemFile<'_>, raw: RawFile, signed: VerifiedLine) -> Verifie
         coverage: signed.coverage,
         signature: Some(signed.line),
         signer: Some(signed.key),
-        ..unverified(found, raw.identity, hash, bytes, content)
+        ..unverified(item_file, raw.identity, hash, bytes, content)
     })
 }
 
-fn waived(found: &ItemFile<'_>, raw: RawFile, error: IntegrityError) -> Verified<Item> {
+fn waived(item_file: &ItemFile<'_>, raw: RawFile, error: IntegrityError) -> Verified<Item> {
     let content: Arc<[u8]> = signature::strip_signature(&raw.bytes).into();
     let hash = Hash::digest(&content);
     Verified::new(Item {
         waived: Some(error),
-        ..unverified(found, raw.identity, hash, raw.bytes.into(), content)
+        ..unverified(item_file, raw.identity, hash, raw.bytes.into(), content)
     })
 }
 
 fn unverified(
-    found: &ItemFile<'_>,
+    item_file: &ItemFile<'_>,
     identity: Option<crate::space::FileIdentity>,
     hash: Hash,
     bytes: Arc<[u8]>,
     content: Arc<[u8]>,
 ) -> Item {
     Item {
-        reference: found.reference.clone(),
-        space: found.root.space(),
-        bundle: found.root.bundle().map(str::to_owned),
-        path: found.path(),
-        extension: found.extension.clone(),
+        reference: item_file.reference.clone(),
+        space: item_file.root.space(),
+        bundle: item_file.root.bundle().map(str::to_owned),
+        path: item_file.path(),
+        extension: item_file.extension.clone(),
         coverage: Coverage::Whole,
         identity,
         hash,

@@ -1,4 +1,5 @@
-//! From a name to a file: project, user, system; the first hit wins.
+//! Resolves item ids to files. Spaces are searched in the order project, user, system; the first
+//! match wins.
 
 use std::path::PathBuf;
 
@@ -8,63 +9,63 @@ use crate::id::{ItemId, ItemKind, ItemRef};
 use crate::metadata::Extractors;
 use crate::space::{Entry, Root, SpaceError, Spaces};
 
-/// A file that an item's name leads to. Not read yet.
+/// The file of an item. It has not been read yet.
 #[derive(Debug, Clone)]
 pub struct ItemFile<'a> {
-    /// The tree it is in.
+    /// The space or bundle that contains it.
     pub root: &'a Root,
-    /// Its name, in full.
+    /// The item's full reference.
     pub reference: ItemRef,
     /// Relative to the root's `.ai/`.
     pub relative: String,
-    /// With its dot: `.py`.
+    /// The extension with its dot: `.py`.
     pub extension: String,
 }
 
 impl ItemFile<'_> {
-    /// Where the file is, for people.
+    /// The path to display.
     pub fn path(&self) -> PathBuf {
         self.root.path_to(&self.relative)
     }
 }
 
-/// A name that leads to no file, or to more than one.
+/// An id that resolves to no file, or to more than one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LookupError {
-    /// There is nothing of that name.
+    /// No item has this id.
     #[error("{reference} not found")]
     NotFound {
-        /// The name.
+        /// The id that was looked up.
         reference: ItemRef,
-        /// The folders looked through.
+        /// The directories that were searched.
         searched: Vec<PathBuf>,
-        /// Names that resemble it, the nearest first.
+        /// IfExists ids that are similar, the most similar first.
         near: Vec<ItemRef>,
     },
-    /// Two files of one id in the same space.
+    /// Two files in the same space have this id.
     #[error("{reference} has more than one file: {}; remove all but one", joined(.paths))]
     Duplicate {
-        /// The name.
+        /// The id that was looked up.
         reference: ItemRef,
-        /// The files.
+        /// The files with this id.
         paths: Vec<PathBuf>,
     },
-    /// A mere file name that several tools of a space have.
+    /// A bare name that several tools of a space have.
     #[error("`{name}` is ambiguous: {}", .candidates.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or "))]
     Ambiguous {
-        /// The name.
+        /// The bare name.
         name: String,
-        /// The tools of that name.
+        /// The tools with this name.
         candidates: Vec<ItemRef>,
     },
-    /// A file on the way cannot be used.
+    /// A file or directory cannot be read.
     #[error(transparent)]
     Space(#[from] SpaceError),
 }
 
 impl LookupError {
-    /// The command that helps.
+    /// A command that helps to fix it.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotFound {
@@ -92,28 +93,28 @@ fn joined(paths: &[PathBuf]) -> String {
     shown.join(" and ")
 }
 
-/// Finds the file of an item.
+/// Finds the file of an item. A tool may also be given by its bare file name.
 pub(crate) fn find<'a>(
     spaces: &'a Spaces,
     extractors: &Extractors,
     reference: &ItemRef,
 ) -> Result<ItemFile<'a>, LookupError> {
     for root in spaces.roots() {
-        if let Some(found) = find_in(root, extractors, reference)? {
-            return Ok(found);
+        if let Some(item_file) = find_in(root, extractors, reference)? {
+            return Ok(item_file);
         }
     }
     if reference.kind == ItemKind::Tool && reference.id.is_bare() {
         for root in spaces.roots() {
-            if let Some(found) = find_by_name(root, extractors, reference.id.name())? {
-                return Ok(found);
+            if let Some(item_file) = find_by_name(root, extractors, reference.id.name())? {
+                return Ok(item_file);
             }
         }
     }
     Err(not_found(spaces, extractors, reference))
 }
 
-/// Finds the file of an item in one tree.
+/// Finds the file of an item in one space or bundle.
 pub(crate) fn find_in<'a>(
     root: &'a Root,
     extractors: &Extractors,
@@ -152,20 +153,22 @@ fn find_by_name<'a>(
     let mut hits: Vec<_> = list(root, ItemKind::Tool, extractors)
         .into_iter()
         .filter_map(Result::ok)
-        .filter(|(_, found)| found.reference.id.name() == name)
-        .map(|(_, found)| found)
+        .filter(|(_, item_file)| item_file.reference.id.name() == name)
+        .map(|(_, item_file)| item_file)
         .collect();
     if hits.len() > 1 {
         return Err(LookupError::Ambiguous {
             name: name.to_owned(),
-            candidates: hits.into_iter().map(|found| found.reference).collect(),
+            candidates: hits
+                .into_iter()
+                .map(|item_file| item_file.reference)
+                .collect(),
         });
     }
     Ok(hits.pop())
 }
 
-/// The files of a kind in one tree, ordered by path. Whether two of them have
-/// the same id is not looked at.
+/// The items of a kind in one space or bundle, sorted by path. Duplicate ids are not detected.
 pub(crate) fn list<'a>(
     root: &'a Root,
     kind: ItemKind,
@@ -175,16 +178,16 @@ pub(crate) fn list<'a>(
         .into_iter()
         .filter_map(|entry| match entry {
             Ok(entry) => {
-                let found = name_of(root, kind, &entry.path, extractors)?;
-                Some(Ok((entry, found)))
+                let item_file = item_at(root, kind, &entry.path, extractors)?;
+                Some(Ok((entry, item_file)))
             }
             Err(error) => Some(Err(error)),
         })
         .collect()
 }
 
-/// The name of the item that a file is; none if it is no item.
-pub(crate) fn name_of<'a>(
+/// Derives the item from a file's path; none if the path is not that of an item.
+pub(crate) fn item_at<'a>(
     root: &'a Root,
     kind: ItemKind,
     relative: &str,
@@ -200,7 +203,7 @@ pub(crate) fn name_of<'a>(
     })
 }
 
-/// The id and the extension of a file, told from its path below the folder of its kind.
+/// Splits a path inside the directory of a kind into id and extension.
 pub(crate) fn split_name<'p>(
     kind: ItemKind,
     path: &'p str,
@@ -234,18 +237,18 @@ fn not_found(spaces: &Spaces, extractors: &Extractors, reference: &ItemRef) -> L
     }
 }
 
-/// How far one id is from another; none if they have nothing to do with each other.
+/// The edit distance between two ids; none if they are not similar.
 fn distance(wanted: &ItemId, other: &ItemId) -> Option<usize> {
-    let whole = edits(wanted.as_str(), other.as_str());
-    let names = edits(wanted.name(), other.name()) + 1;
-    let written_with_extension = wanted.name().split('.').next() == Some(other.name());
+    let whole = levenshtein(wanted.as_str(), other.as_str());
+    let names = levenshtein(wanted.name(), other.name()) + 1;
+    let has_extra_extension = wanted.name().split('.').next() == Some(other.name());
     let distance = whole.min(names);
-    let close = distance * 2 <= wanted.name().len() || written_with_extension;
+    let close = distance * 2 <= wanted.name().len() || has_extra_extension;
     close.then_some(distance)
 }
 
-/// Levenshtein's distance.
-fn edits(one: &str, other: &str) -> usize {
+/// The Levenshtein distance.
+fn levenshtein(one: &str, other: &str) -> usize {
     let other: Vec<_> = other.bytes().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (i, a) in one.bytes().enumerate() {

@@ -1,7 +1,7 @@
-//! Signed lists of a directory's content.
+//! Manifests: signed lists of a directory's files.
 //!
-//! A manifest is the file `rye.manifest` in the directory that it lists. Its first line
-//! carries the signature, the rest is what the signature covers:
+//! A manifest is the file `rye.manifest` in the directory that it lists. The first line contains
+//! the signature, which covers the remaining lines:
 //!
 //! ```text
 //! rye-manifest:v1:dependencies:<fingerprint>:<signature>
@@ -10,9 +10,8 @@
 //! link lib/latest<TAB>v2
 //! ```
 //!
-//! The directory is relative to the `.ai/` that it belongs to, so that a manifest is worth
-//! nothing in another place. Its purpose tells what a tool brings along from an interpreter's
-//! environment.
+//! The directory is relative to its `.ai/`, so that a manifest is not valid for another
+//! directory. The purpose distinguishes a tool's dependencies from an interpreter's environment.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,29 +23,29 @@ use lillux::keys::{Fingerprint, Purpose, Signature, SigningKey};
 use crate::integrity::IntegrityProblem;
 use crate::trust::{DistrustReason, Trust, TrustedKey};
 
-/// The name of a manifest in the directory that it lists.
+/// The file name of a manifest.
 pub const MANIFEST: &str = "rye.manifest";
 
-/// What a tool brings along: the files beside it that it can load.
+/// Purpose of a manifest for the files that a tool can load from its own directory.
 pub(crate) const DEPENDENCIES: Purpose = Purpose::new("dependencies");
-/// An interpreter's environment, such as `.venv` or `node_modules`.
+/// Purpose of a manifest for an interpreter's environment, such as `.venv` or `node_modules`.
 pub(crate) const ENVIRONMENT: Purpose = Purpose::new("environment");
 
 const MAGIC: &str = "rye-manifest:v1";
 
-/// One name of a directory.
+/// A file or link of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// A regular file, by the SHA-256 of its bytes.
+    /// A regular file with the SHA-256 of its bytes.
     File(Hash),
-    /// A symbolic link, by its target as written.
+    /// A symbolic link with its unresolved target.
     Link(String),
 }
 
-/// The files and links of a directory, by their paths relative to it.
+/// The files and links of a directory by relative path.
 pub(crate) type Entries = BTreeMap<String, Entry>;
 
-/// What a signature covers: a directory and its entries.
+/// Formats the lines that the signature covers.
 pub(crate) fn payload(directory: &str, entries: &Entries) -> String {
     let mut text = format!("directory {directory}\n");
     for (path, entry) in entries {
@@ -58,20 +57,20 @@ pub(crate) fn payload(directory: &str, entries: &Entries) -> String {
     text
 }
 
-/// Whether a path can stand in a manifest: each entry is one line.
+/// Whether a path fits on one line of a manifest.
 pub(crate) fn is_listable(path: &str) -> bool {
     !path.chars().any(char::is_control)
 }
 
-/// The text of a manifest, signed.
-pub(crate) fn signed(payload: &str, purpose: Purpose, key: &SigningKey) -> String {
+/// Formats a manifest with its signature.
+pub(crate) fn sign(payload: &str, purpose: Purpose, key: &SigningKey) -> String {
     let signature = key.sign_for(purpose, &Hash::digest(payload));
     let fingerprint = key.public().fingerprint();
     let purpose = purpose.name();
     format!("{MAGIC}:{purpose}:{fingerprint}:{signature}\n{payload}")
 }
 
-/// A manifest as read; nothing in it counts before [`verify`](Self::verify).
+/// A parsed manifest. Call [`verify`](Self::verify) before you use its entries.
 #[derive(Debug)]
 pub(crate) struct Manifest<'b> {
     purpose: &'b str,
@@ -105,7 +104,7 @@ impl<'b> Manifest<'b> {
         })
     }
 
-    /// Whether it was made for a purpose; says nothing about the signature.
+    /// Whether its header names this purpose. Does not check the signature.
     pub(crate) fn is_for(&self, purpose: Purpose) -> bool {
         self.purpose == purpose.name()
     }
@@ -145,16 +144,16 @@ impl<'b> Manifest<'b> {
         Ok(key)
     }
 
-    /// What it lists, if it is the manifest of this directory.
+    /// The listed entries. Fails if the manifest was made for another directory.
     pub(crate) fn entries(&self, directory: &str) -> Result<Entries, IntegrityProblem> {
         let mut lines = self.payload.lines();
-        let of = lines
+        let listed_dir = lines
             .next()
             .and_then(|line| line.strip_prefix("directory "));
-        if of != Some(directory) {
-            let of = of.unwrap_or_default();
+        if listed_dir != Some(directory) {
+            let listed_dir = listed_dir.unwrap_or_default();
             return Err(IntegrityProblem::Manifest(format!(
-                "it lists the directory `{of}`, not `{directory}`"
+                "it lists the directory `{listed_dir}`, not `{directory}`"
             )));
         }
         let entry = |line: &str| -> Option<(String, Entry)> {
@@ -179,14 +178,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manifest_lists_its_own_directory_for_its_own_purpose() {
+    fn manifest_is_valid_only_for_its_directory_and_purpose() {
         let key = SigningKey::generate().unwrap();
         let entries = Entries::from([
             ("a b.py".to_owned(), Entry::File(Hash::digest("x"))),
             ("lib/latest".to_owned(), Entry::Link("v 2".to_owned())),
         ]);
         let payload = payload("tools/pack", &entries);
-        let text = signed(&payload, DEPENDENCIES, &key);
+        let text = sign(&payload, DEPENDENCIES, &key);
         let manifest = Manifest::parse(text.as_bytes()).unwrap();
         assert!(manifest.is_signed_by(&key, DEPENDENCIES));
         assert!(!manifest.is_signed_by(&key, ENVIRONMENT));
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_manifest_is_an_error() {
+    fn malformed_manifest_is_rejected() {
         for text in [
             "",
             "\n",

@@ -1,9 +1,8 @@
-//! Verified bytes as something a process can open.
+//! Writes verified bytes to files that a process can open.
 //!
-//! A path to the item's own file would let it be swapped between check and use,
-//! and an embedded item has none. So a process gets a private copy of what was
-//! verified: a file that only its owner can replace, or an anonymous one that
-//! nobody can.
+//! With the path of the item's own file, the file could be swapped between check and use, and an
+//! embedded item has no path. So a process gets a private copy of the verified bytes: a file that
+//! only its owner can replace, or a sealed memfd that cannot be modified at all.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
@@ -17,27 +16,26 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use crate::item::{Item, Verified};
 use crate::owner_only_dir::ensure_owner_only_dir;
 
-/// A copy of bytes below a folder, under a name and with a mode, that only its
-/// owner can replace. One that is there already is used again if it holds
-/// exactly these bytes.
+/// Writes bytes to `{cache}/materialised/{hash}/{name}`, which only the owner can replace. An
+/// existing file with exactly these bytes is reused.
 pub fn write_private_copy(
     bytes: &[u8],
     name: &OsStr,
     mode: u32,
-    folder: &Path,
+    cache: &Path,
 ) -> Result<PathBuf, PathError> {
-    let folder = folder
+    let dir = cache
         .join("materialised")
         .join(Hash::digest(bytes).to_hex());
-    let path = folder.join(name);
-    ensure_owner_only_dir(&folder)?;
-    if fs::read(&path).is_ok_and(|there| there == bytes) {
+    let path = dir.join(name);
+    ensure_owner_only_dir(&dir)?;
+    if fs::read(&path).is_ok_and(|existing| existing == bytes) {
         return Ok(path);
     }
     let mut copy = tempfile::Builder::new()
         .prefix(".copy-")
-        .tempfile_in(&folder)
-        .at("write to", &folder)?;
+        .tempfile_in(&dir)
+        .at("write to", &dir)?;
     copy.write_all(bytes).at("write", &path)?;
     copy.as_file()
         .set_permissions(Permissions::from_mode(mode))
@@ -49,20 +47,19 @@ pub fn write_private_copy(
 }
 
 impl Verified<Item> {
-    /// A read-only copy below a folder, under the item's own file name. The copy
-    /// of earlier calls is used again if it still holds exactly these bytes.
-    pub fn materialise(&self, folder: &Path) -> Result<PathBuf, PathError> {
+    /// Writes a read-only copy with the item's file name to the cache. See
+    /// [`write_private_copy`].
+    pub fn materialise(&self, cache: &Path) -> Result<PathBuf, PathError> {
         let name = self.path.file_name().unwrap_or_else(|| "item".as_ref());
-        write_private_copy(self.bytes(), name, 0o400, folder)
+        write_private_copy(self.bytes(), name, 0o400, cache)
     }
 
-    /// An anonymous file with the bytes, sealed: it can be read, and neither
-    /// changed nor unsealed, by whoever gets it.
-    pub fn sealed(&self) -> Result<File, PathError> {
+    /// Copies the bytes to a memfd with all write seals, which no process can modify or unseal.
+    pub fn to_memfd(&self) -> Result<File, PathError> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let name = self.reference.to_string();
         let short = &name[..name.len().min(200)];
-        let fd = memfd_create(short, flags).at("make a copy in memory of", &self.path)?;
+        let fd = memfd_create(short, flags).at("create a memfd for", &self.path)?;
         let mut file = File::from(fd);
         file.write_all(self.bytes()).at("copy", &self.path)?;
         let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;

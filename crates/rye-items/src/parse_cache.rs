@@ -1,9 +1,8 @@
-//! What was derived from a file, kept by the hash of the file's content.
+//! On-disk cache of parsed files, keyed by content hash.
 //!
-//! Parsing costs more than reading. The same content parses to the same, so
-//! what it gave is kept in the cache folder under the hash of the content and
-//! of the code's version, and can never be out of date. Nothing that a
-//! signature decides is kept here.
+//! Parsing costs more than reading, and the same content always parses to the same value. The
+//! key includes the version of the parsing code, so an entry can never be stale. Nothing that
+//! depends on a signature is cached here.
 
 use std::fs;
 use std::io::Write as _;
@@ -17,96 +16,94 @@ use serde::de::DeserializeOwned;
 
 use crate::owner_only_dir::{create_owner_only_dir, is_owner_only_dir};
 
-/// Goes up when the same content gives something else.
-const VERSION: &str = concat!("derived ", env!("CARGO_PKG_VERSION"), " 2");
-/// How many entries a folder may have before old ones go.
-const CROWDED: usize = 256;
-/// How long an entry stays in a crowded folder.
-const OLD: Duration = Duration::from_hours(24 * 30);
+/// Increase the number when the same content parses to another value.
+const VERSION: &str = concat!("parsed ", env!("CARGO_PKG_VERSION"), " 2");
+/// A directory with more entries is cleaned of old ones.
+const MAX_DIR_ENTRIES: usize = 256;
+/// The age at which cleaning removes an entry.
+const MAX_AGE: Duration = Duration::from_hours(24 * 30);
 
-/// A folder of derived values, if there is one and nobody else can write to it.
+/// The cache directory, if there is one that only the user can write to.
 #[derive(Debug)]
 pub(crate) struct ParseCache {
     cache: Option<PathBuf>,
-    /// Looked at when it is needed: a process that has run for a while needs nothing of it.
-    is_own: OnceLock<bool>,
+    /// Checked on first use, because a long-running process rarely needs the disk cache.
+    is_owner_only: OnceLock<bool>,
 }
 
 impl ParseCache {
     pub(crate) fn new(cache: Option<&Path>) -> Self {
         Self {
             cache: cache.map(Path::to_owned),
-            is_own: OnceLock::new(),
+            is_owner_only: OnceLock::new(),
         }
     }
 
-    /// The folder around it, which may hold more that is believed.
-    pub(crate) fn cache(&self) -> Option<&Path> {
+    /// The cache directory, if only the user can write to it.
+    pub(crate) fn dir(&self) -> Option<&Path> {
         let cache = self.cache.as_deref()?;
-        let is_own = self.is_own.get_or_init(|| is_owner_only_dir(cache));
-        is_own.then_some(cache)
+        let is_owner_only = self.is_owner_only.get_or_init(|| is_owner_only_dir(cache));
+        is_owner_only.then_some(cache)
     }
 
-    /// What content of this hash gave before, or gives now. Neither a damaged
-    /// entry nor a folder that cannot be written is a failure.
+    /// Returns the cached value for a content hash, or computes it and stores it as JSON. A
+    /// damaged entry is computed again; failure to write is ignored.
     pub(crate) fn get<T: Serialize + DeserializeOwned, E>(
         &self,
-        what: &str,
+        kind: &str,
         content: &Hash,
-        make: impl FnOnce() -> Result<T, E>,
+        compute: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        let read = |bytes: &[u8]| serde_json::from_slice(bytes).ok();
-        let write = |made: &T| serde_json::to_vec(made).ok();
-        self.get_as(what, content, read, write, make)
+        let decode = |bytes: &[u8]| serde_json::from_slice(bytes).ok();
+        let encode = |value: &T| serde_json::to_vec(value).ok();
+        self.get_as(kind, content, decode, encode, compute)
     }
 
-    /// The same of what has a form of its own.
+    /// Like [`get`](Self::get), with a custom encoding.
     pub(crate) fn get_as<T, E>(
         &self,
-        what: &str,
+        kind: &str,
         content: &Hash,
-        read: impl FnOnce(&[u8]) -> Option<T>,
-        write: impl FnOnce(&T) -> Option<Vec<u8>>,
-        make: impl FnOnce() -> Result<T, E>,
+        decode: impl FnOnce(&[u8]) -> Option<T>,
+        encode: impl FnOnce(&T) -> Option<Vec<u8>>,
+        compute: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        let Some(path) = self.path(what, content) else {
-            return make();
+        let Some(path) = self.path(kind, content) else {
+            return compute();
         };
-        let kept = fs::read(&path).ok();
-        if let Some(kept) = kept.and_then(|bytes| read(&bytes)) {
-            return Ok(kept);
+        let cached = fs::read(&path).ok();
+        if let Some(value) = cached.and_then(|bytes| decode(&bytes)) {
+            return Ok(value);
         }
-        let made = make()?;
-        if let Some(bytes) = write(&made) {
-            let _ = keep(&path, &bytes);
+        let value = compute()?;
+        if let Some(bytes) = encode(&value) {
+            let _ = store(&path, &bytes);
         }
-        Ok(made)
+        Ok(value)
     }
 
-    fn path(&self, what: &str, content: &Hash) -> Option<PathBuf> {
-        let name = Hash::digest(format!("{VERSION}\0{what}\0{content}")).to_hex();
-        let folder = self.cache()?.join("derived");
-        Some(folder.join(&name[..2]).join(&name[2..]))
+    fn path(&self, kind: &str, content: &Hash) -> Option<PathBuf> {
+        let name = Hash::digest(format!("{VERSION}\0{kind}\0{content}")).to_hex();
+        let dir = self.dir()?.join("parsed");
+        Some(dir.join(&name[..2]).join(&name[2..]))
     }
 }
 
-fn keep(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or(path);
-    create_owner_only_dir(folder)?;
-    let mut temporary = tempfile::Builder::new()
-        .prefix(".new-")
-        .tempfile_in(folder)?;
+fn store(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let dir = path.parent().unwrap_or(path);
+    create_owner_only_dir(dir)?;
+    let mut temporary = tempfile::Builder::new().prefix(".new-").tempfile_in(dir)?;
     temporary.write_all(bytes)?;
     temporary.persist(path)?;
-    let entries: Vec<_> = fs::read_dir(folder)?.flatten().collect();
-    if entries.len() > CROWDED {
+    let entries: Vec<_> = fs::read_dir(dir)?.flatten().collect();
+    if entries.len() > MAX_DIR_ENTRIES {
         let now = SystemTime::now();
         for entry in entries {
-            let written = entry.metadata().and_then(|about| about.modified());
-            let age = written
+            let modified = entry.metadata().and_then(|metadata| metadata.modified());
+            let age = modified
                 .ok()
-                .and_then(|written| now.duration_since(written).ok());
-            if age.is_some_and(|age| age > OLD) {
+                .and_then(|modified| now.duration_since(modified).ok());
+            if age.is_some_and(|age| age > MAX_AGE) {
                 fs::remove_file(entry.path())?;
             }
         }
@@ -121,14 +118,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_made_once_is_not_made_again_until_the_content_differs() {
-        let folder = tempfile::tempdir().unwrap();
-        let derived = ParseCache::new(Some(folder.path()));
-        let made = Cell::new(0);
-        let get = |what: &str, content: &str| {
-            derived.get::<String, ()>(what, &Hash::digest(content), || {
-                made.set(made.get() + 1);
-                Ok(format!("{what} of {content}"))
+    fn value_is_computed_once_per_kind_and_content() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = ParseCache::new(Some(dir.path()));
+        let computed = Cell::new(0);
+        let get = |kind: &str, content: &str| {
+            cache.get::<String, ()>(kind, &Hash::digest(content), || {
+                computed.set(computed.get() + 1);
+                Ok(format!("{kind} of {content}"))
             })
         };
         for _ in 0..3 {
@@ -136,30 +133,27 @@ mod tests {
             assert_eq!(get("b", "x").unwrap(), "b of x");
             assert_eq!(get("a", "y").unwrap(), "a of y");
         }
-        assert_eq!(made.get(), 3);
-        // A damaged entry is made anew.
-        for shard in fs::read_dir(folder.path().join("derived"))
-            .unwrap()
-            .flatten()
-        {
+        assert_eq!(computed.get(), 3);
+        // A damaged entry is computed again.
+        for shard in fs::read_dir(dir.path().join("parsed")).unwrap().flatten() {
             for entry in fs::read_dir(shard.path()).unwrap().flatten() {
                 fs::write(entry.path(), b"\"torn").unwrap();
             }
         }
         assert_eq!(get("a", "x").unwrap(), "a of x");
-        assert_eq!(made.get(), 4);
+        assert_eq!(computed.get(), 4);
     }
 
     #[test]
-    fn a_failure_is_not_kept_and_without_a_folder_all_works() {
-        let folder = tempfile::tempdir().unwrap();
-        let derived = ParseCache::new(Some(folder.path()));
+    fn errors_are_not_cached_and_the_directory_is_optional() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = ParseCache::new(Some(dir.path()));
         let content = Hash::digest("x");
-        assert_eq!(derived.get::<u8, _>("a", &content, || Err("no")), Err("no"));
-        assert_eq!(derived.get::<u8, &str>("a", &content, || Ok(1)), Ok(1));
-        for nowhere in [None, Some(Path::new("/proc/none"))] {
-            let derived = ParseCache::new(nowhere);
-            assert_eq!(derived.get::<u8, ()>("a", &content, || Ok(2)), Ok(2));
+        assert_eq!(cache.get::<u8, _>("a", &content, || Err("no")), Err("no"));
+        assert_eq!(cache.get::<u8, &str>("a", &content, || Ok(1)), Ok(1));
+        for missing in [None, Some(Path::new("/proc/none"))] {
+            let cache = ParseCache::new(missing);
+            assert_eq!(cache.get::<u8, ()>("a", &content, || Ok(2)), Ok(2));
         }
     }
 }

@@ -1,11 +1,10 @@
-//! What a process that keeps running need not find out twice.
+//! Caches verification and parsing results for the lifetime of the process.
 //!
-//! Everything here is a pure function of bytes, and is kept by their hash: that
-//! a signature is a key's, what a trust file says, what a table or a file's
-//! metadata parses to. Whether a key counts, and which file an id means, is
-//! asked anew in every call, or everything that told is looked at again
-//! ([`Library::is_fresh`](crate::Library::is_fresh)). The
-//! files inside the program cannot change while it runs.
+//! Every entry is a pure function of bytes and is keyed by their hash: valid signatures, parsed
+//! trust files, extractor tables and metadata. Whether a key is trusted, and which file an id
+//! resolves to, is not cached here: each call determines it again, or checks that the recorded
+//! file accesses still hold ([`Library::is_fresh`](crate::Library::is_fresh)). Embedded files
+//! cannot change while the process runs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -21,72 +20,79 @@ use crate::system;
 use crate::trust::{Trust, TrustFile, TrustedKey};
 use crate::verify::{self, Claim, SignatureFormat};
 
-/// How many entries of a kind are kept; when there are more, all go.
-const MOST: usize = 20_000;
+/// The maximum number of entries per cache. A full cache is cleared.
+const MAX_ENTRIES: usize = 20_000;
 
-/// The memory of a process, shared by its calls. One that was just made is empty.
+/// A cache that all calls of a process share.
 #[derive(Debug, Default)]
 pub struct ProcessCache {
-    signatures: Kept<()>,
-    pub(crate) trust_files: Kept<Arc<TrustFile>>,
-    pub(crate) extractors: Kept<Arc<Extractors>>,
-    pub(crate) metadata: Kept<Arc<Metadata>>,
+    signatures: HashCache<()>,
+    pub(crate) trust_files: HashCache<Arc<TrustFile>>,
+    pub(crate) extractors: HashCache<Arc<Extractors>>,
+    pub(crate) metadata: HashCache<Arc<Metadata>>,
     pub(crate) embedded: EmbeddedFiles,
 }
 
 impl ProcessCache {
-    /// Checks a signature, or knows that it is good: from before, or from when
-    /// this program was built, if it is one of the files inside it.
+    /// Verifies a signature, unless it was verified before or, for an embedded file, at build
+    /// time.
     pub(crate) fn verify(&self, key: &PublicKey, line: &SignatureLine) -> Result<(), BadSignature> {
-        let name = signature::cache_key(key, line);
-        if system::SIGNATURES.binary_search(name.as_bytes()).is_ok() {
+        let cache_key = signature::cache_key(key, line);
+        if system::SIGNATURES
+            .binary_search(cache_key.as_bytes())
+            .is_ok()
+        {
             return Ok(());
         }
-        self.signatures.get(name, || line.verify(key))
+        self.signatures.get(cache_key, || line.verify(key))
     }
 }
 
-/// Values by the hash of what they were made from.
+/// Values by the hash of their input.
 #[derive(Debug)]
-pub(crate) struct Kept<T>(Mutex<HashMap<Hash, T>>);
+pub(crate) struct HashCache<T>(Mutex<HashMap<Hash, T>>);
 
-impl<T> Default for Kept<T> {
+impl<T> Default for HashCache<T> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<T: Clone> Kept<T> {
-    /// The value of a hash, made if it is not there. A failure is not kept.
-    pub(crate) fn get<E>(&self, hash: Hash, make: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(value) = kept().get(&hash) {
+impl<T: Clone> HashCache<T> {
+    /// Returns the cached value, or computes and caches it. Errors are not cached.
+    pub(crate) fn get<E>(
+        &self,
+        hash: Hash,
+        compute: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(value) = lock().get(&hash) {
             return Ok(value.clone());
         }
-        let value = make()?;
-        let mut kept = kept();
-        if kept.len() >= MOST {
-            kept.clear();
+        let value = compute()?;
+        let mut entries = lock();
+        if entries.len() >= MAX_ENTRIES {
+            entries.clear();
         }
-        kept.insert(hash, value.clone());
+        entries.insert(hash, value.clone());
         Ok(value)
     }
 }
 
-/// A file inside the program whose hash is that of its signature line.
+/// An embedded file whose content matches the hash in its signature line.
 #[derive(Debug)]
 pub(crate) struct CachedEmbeddedFile {
-    form: SignatureFormat,
+    format: SignatureFormat,
     pub(crate) claim: Claim,
     pub(crate) bytes: Arc<[u8]>,
     /// The bytes without the signature line.
     pub(crate) content: Arc<[u8]>,
-    /// The key whose signature it was found to have.
+    /// The key for which the signature was found valid.
     signed_by: OnceLock<[u8; 32]>,
 }
 
 impl CachedEmbeddedFile {
-    /// Whether its key counts now, and the signature is that key's.
+    /// Checks that the signer's key is trusted now, and that the signature is valid.
     pub(crate) fn verify(&self, trust: &Trust<'_>) -> Result<Arc<TrustedKey>, IntegrityProblem> {
         let line = &self.claim.line;
         let key = verify::trusted_key(line, trust)?;
@@ -98,24 +104,27 @@ impl CachedEmbeddedFile {
     }
 }
 
-/// What was found out about the files inside the program, by where they are.
+/// Embedded files by their address in the binary.
 #[derive(Debug, Default)]
 pub(crate) struct EmbeddedFiles(Mutex<HashMap<usize, Arc<CachedEmbeddedFile>>>);
 
 impl EmbeddedFiles {
-    /// What a file claims, if its hash is right. Whether the key counts is asked elsewhere.
+    /// Checks hash and binding of a file. Does not check whether the key is trusted.
     pub(crate) fn get(
         &self,
         file: &'static EmbeddedFile,
-        form: &SignatureFormat,
+        format: &SignatureFormat,
     ) -> Result<Arc<CachedEmbeddedFile>, IntegrityProblem> {
-        let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = std::ptr::from_ref(file).addr();
-        if let Some(known) = kept().get(&place).filter(|known| known.form == *form) {
-            return Ok(Arc::clone(known));
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let address = std::ptr::from_ref(file).addr();
+        if let Some(cached) = lock()
+            .get(&address)
+            .filter(|cached| cached.format == *format)
+        {
+            return Ok(Arc::clone(cached));
         }
-        let claim = verify::claim(file.bytes, form)?;
-        verify::check_binding(&claim.line, form.binding.as_ref())?;
+        let claim = verify::claim(file.bytes, format)?;
+        verify::check_binding(&claim.line, format.binding.as_ref())?;
         let (bytes, content): (Arc<[u8]>, Arc<[u8]>) = match claim.element.clone() {
             None => (
                 file.bytes.into(),
@@ -126,15 +135,15 @@ impl EmbeddedFiles {
                 (Arc::clone(&element), element)
             }
         };
-        let known = Arc::new(CachedEmbeddedFile {
-            form: form.clone(),
+        let cached = Arc::new(CachedEmbeddedFile {
+            format: format.clone(),
             claim,
             bytes,
             content,
             signed_by: OnceLock::new(),
         });
-        kept().insert(place, Arc::clone(&known));
-        Ok(known)
+        lock().insert(address, Arc::clone(&cached));
+        Ok(cached)
     }
 }
 
@@ -146,8 +155,8 @@ mod tests {
     use crate::signature::Binding;
 
     #[test]
-    fn only_good_signatures_are_remembered_and_only_for_their_own_key_and_hash() {
-        let memory = ProcessCache::default();
+    fn only_valid_signatures_are_cached_per_key_and_content() {
+        let cache = ProcessCache::default();
         let (one, other) = (
             SigningKey::generate().unwrap(),
             SigningKey::generate().unwrap(),
@@ -178,40 +187,40 @@ mod tests {
             },
         ];
         for _ in 0..2 {
-            assert!(memory.verify(one.public(), &good).is_ok());
-            assert!(memory.verify(other.public(), &good).is_err());
+            assert!(cache.verify(one.public(), &good).is_ok());
+            assert!(cache.verify(other.public(), &good).is_err());
             for line in &wrong {
-                assert!(memory.verify(one.public(), line).is_err(), "{line}");
+                assert!(cache.verify(one.public(), line).is_err(), "{line}");
             }
         }
     }
 
     #[test]
-    fn remembered_bound_signature_is_no_unbound_one_over_the_text_it_covers() {
-        let memory = ProcessCache::default();
+    fn cached_bound_signature_does_not_validate_an_unbound_one() {
+        let cache = ProcessCache::default();
         let key = SigningKey::generate().unwrap();
         let time = "2026-04-10T03:28:17Z";
         let binding = Binding::item("tools/a.py");
         let hash = Hash::digest("x");
         let bound = SignatureLine::sign(hash, binding.clone(), &key, time, None);
-        assert!(memory.verify(key.public(), &bound).is_ok());
-        // A file whose bytes are the text that the bound signature's hash was taken of.
+        assert!(cache.verify(key.public(), &bound).is_ok());
+        // A file that contains the text which the bound signature covers.
         let text = format!("rye-signed-file:v1\n{binding}\n{time}\n{hash}\n");
         let unbound = SignatureLine {
             hash: Hash::digest(text),
             binding: None,
             ..bound
         };
-        assert!(memory.verify(key.public(), &unbound).is_err());
+        assert!(cache.verify(key.public(), &unbound).is_err());
     }
 
     #[test]
-    fn what_is_kept_has_an_end() {
-        let kept = Kept::default();
-        for number in 0..=MOST {
-            let made = kept.get(Hash::digest(number.to_string()), || Ok::<_, ()>(number));
-            assert_eq!(made, Ok(number));
+    fn full_cache_is_cleared() {
+        let cache = HashCache::default();
+        for number in 0..=MAX_ENTRIES {
+            let value = cache.get(Hash::digest(number.to_string()), || Ok::<_, ()>(number));
+            assert_eq!(value, Ok(number));
         }
-        assert_eq!(kept.0.lock().unwrap().len(), 1);
+        assert_eq!(cache.0.lock().unwrap().len(), 1);
     }
 }

@@ -1,17 +1,16 @@
-//! The line that signs a file: what it says, where it stands, what it covers.
+//! Signature lines: format, position in the file, and the bytes they cover.
 //!
 //! ```text
 //! # rye:signed:2026-04-10T03:28:17Z:<sha256 hex>:<base64url signature>:<16 hex>;item=tools/a.py
 //! ```
 //!
-//! It is the file's first line, or the second where the first is `#!`, as a
-//! comment of the file's language. The hash covers every byte of the file but the line
-//! and its newline.
+//! The line is a comment in the file's language. It is the first line of the file, or the second
+//! after `#!`. The hash covers every byte of the file except the line and its newline.
 //!
 //! A line with a [`Binding`] (`;item=PATH`) is a *bound* signature: it covers the purpose,
 //! the path, the time, the hash, and the provenance (`|provider@user`) that may follow. It
-//! does not verify for a file with another path. A line without one is the published form:
-//! its signature covers the hash alone.
+//! does not verify for a file with another path. A line without a binding covers only the hash;
+//! published items have this form.
 
 mod binding;
 mod error;

@@ -1,11 +1,10 @@
-//! Private copies of what a tool can load.
+//! Snapshots: private copies of a tool's dependencies.
 //!
-//! An interpreter that loads from the directory in which a tool lies loads whatever is there
-//! at that moment. So it gets a copy: a directory in the cache that holds exactly the verified
-//! bytes and nothing else, named by the hash of its content. What cannot be in the copy,
-//! such as a file that is not listed or a pipe, cannot be loaded; a file that is swapped after
-//! the check changes nothing; and bytecode that an interpreter keeps by path is bytecode of
-//! this content.
+//! An interpreter that imports from a tool's directory would load whatever is there at that
+//! moment. So it gets a copy in the cache that contains exactly the verified bytes, named by the
+//! hash of its content. Unlisted files and pipes are not in the copy, so they cannot be loaded. A
+//! file that is swapped after the check has no effect. Bytecode that an interpreter caches by path
+//! always belongs to this content.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, Permissions};
@@ -24,14 +23,14 @@ use crate::owner_only_dir::ensure_owner_only_dir;
 use crate::parse_cache::ParseCache;
 use crate::space::{Directory, Filter, Links, SpaceError};
 
-/// Verified files, and the signed environments beside them.
+/// Verified files and signed environments.
 #[derive(Debug, Default)]
 pub struct Snapshot {
-    /// Where the entries are read from.
+    /// The directory that the entries are copied from.
     source: Option<Directory>,
     entries: Entries,
-    /// Entries whose bytes are at hand.
-    own: BTreeMap<String, Arc<[u8]>>,
+    /// Bytes of entries that are not read from `source`.
+    in_memory: BTreeMap<String, Arc<[u8]>>,
     environments: BTreeMap<String, LockedEnvironment>,
     waived: usize,
 }
@@ -46,34 +45,34 @@ impl Snapshot {
         }
     }
 
-    /// Adds a file that was verified by itself, such as the tool.
+    /// Adds a separately verified file, such as the tool itself.
     pub fn add_file(&mut self, path: &str, bytes: Arc<[u8]>) {
         let entry = Entry::File(Hash::digest(&bytes));
         self.entries.insert(path.to_owned(), entry);
-        self.own.insert(path.to_owned(), bytes);
+        self.in_memory.insert(path.to_owned(), bytes);
     }
 
-    /// Adds a signed environment, which is linked to and not copied.
+    /// Adds a signed environment as a symbolic link.
     pub fn add_environment(&mut self, name: &str, environment: LockedEnvironment) {
         self.environments.insert(name.to_owned(), environment);
     }
 
-    /// Adds an environment that is not signed, in development mode.
+    /// Adds an unsigned environment, in development mode.
     pub fn add_unsigned_environment(&mut self, name: &str, path: PathBuf) {
         let hash = Hash::digest("unsigned");
         self.add_environment(name, LockedEnvironment { path, hash });
         self.waived += 1;
     }
 
-    /// The directories that were verified and are loaded from where they are.
+    /// The verified directories that are linked rather than copied.
     pub fn environments(&self) -> impl Iterator<Item = &LockedEnvironment> {
         self.environments.values()
     }
 
-    /// What was verified beside the tool itself.
+    /// Summary of the verified files, without the tool itself.
     pub fn dependencies(&self) -> Dependencies {
         Dependencies {
-            files: self.entries.len() - self.own.len() + self.environments.len(),
+            files: self.entries.len() - self.in_memory.len() + self.environments.len(),
             waived: self.waived,
             hash: self.hash(),
         }
@@ -90,8 +89,8 @@ impl Snapshot {
         hasher.finish().0
     }
 
-    /// The copy, made if it is not there or not intact: `{cache}/materialised/{hash}/{name}`.
-    /// `name` may have several segments.
+    /// Returns the copy at `{cache}/materialised/{hash}/{name}`, and creates it if it is missing
+    /// or damaged. `name` may have several segments.
     pub fn materialise(&self, cache: &Path, name: &str) -> Result<PathBuf, ItemError> {
         let path = cache
             .join("materialised")
@@ -109,7 +108,7 @@ impl Snapshot {
             .map_err(SpaceError::from)?;
         let copy = temporary.path().join("copy");
         self.write(&copy)?;
-        // In the place of one that was damaged; processes that run from that one keep it.
+        // Replaces a damaged copy. Processes that run from the damaged copy keep it open.
         let exchanged = renameat_with(CWD, &copy, CWD, &path, RenameFlags::EXCHANGE);
         if exchanged.is_err()
             && let Err(error) = fs::rename(&copy, &path)
@@ -141,8 +140,8 @@ impl Snapshot {
             recursive: true,
             exclude_dirs: &[],
             nested_manifests: false,
-            // Nothing is in a directory of this name.
-            links: Links::OutOf(path),
+            // Links may point anywhere, because the copy contains no real path.
+            links: Links::NotInto(path),
         };
         let scan = copy.scan(&filter)?;
         let parse_cache = ParseCache::new(Some(cache));
@@ -150,41 +149,43 @@ impl Snapshot {
     }
 
     fn write(&self, to: &Path) -> Result<(), ItemError> {
-        let mut folders = vec![to.to_owned()];
-        let folder = |folder: &Path| {
-            let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-            made.at("create the directory", folder)
+        let mut dirs = vec![to.to_owned()];
+        let create = |dir: &Path| {
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+            made.at("create the directory", dir)
                 .map_err(SpaceError::from)
         };
-        folder(to)?;
+        create(to)?;
         for (path, entry) in &self.expected() {
-            let place = to.join(path);
-            let parent = place.parent().unwrap_or(to);
+            let target_path = to.join(path);
+            let parent = target_path.parent().unwrap_or(to);
             if !parent.is_dir() {
-                folder(parent)?;
+                create(parent)?;
                 let new = parent.ancestors().take_while(|it| *it != to);
-                folders.extend(new.map(Path::to_owned));
+                dirs.extend(new.map(Path::to_owned));
             }
             let written = match entry {
-                Entry::Link(target) => symlink(target, &place),
-                Entry::File(hash) => self.write_file(path, *hash, &place),
+                Entry::Link(target) => symlink(target, &target_path),
+                Entry::File(hash) => self.write_file(path, *hash, &target_path),
             };
-            written.at("write", &place).map_err(SpaceError::from)?;
+            written
+                .at("write", &target_path)
+                .map_err(SpaceError::from)?;
         }
-        // A tool that writes beside itself fails rather than changes what is loaded next. The
-        // outermost directory stays writable until it is in its place: moving a directory to
-        // another parent writes to it.
-        for folder in folders.into_iter().skip(1) {
-            fs::set_permissions(&folder, Permissions::from_mode(0o500))
-                .at("set the mode of", &folder)
+        // A tool that writes to its own directory fails instead of changing what the next call
+        // loads. The top directory stays writable until it is moved to its final path, because
+        // moving a directory to another parent modifies it.
+        for dir in dirs.into_iter().skip(1) {
+            fs::set_permissions(&dir, Permissions::from_mode(0o500))
+                .at("set the mode of", &dir)
                 .map_err(SpaceError::from)?;
         }
         Ok(())
     }
 
-    fn write_file(&self, path: &str, hash: Hash, place: &Path) -> io::Result<()> {
+    fn write_file(&self, path: &str, hash: Hash, to: &Path) -> io::Result<()> {
         let read;
-        let bytes: &[u8] = match (self.own.get(path), &self.source) {
+        let bytes: &[u8] = match (self.in_memory.get(path), &self.source) {
             (Some(bytes), _) => bytes,
             (None, Some(source)) => {
                 read = source.bytes(path)?;
@@ -200,12 +201,12 @@ impl Snapshot {
             .write(true)
             .create_new(true)
             .mode(0o500)
-            .open(place)?;
+            .open(to)?;
         file.write_all(bytes)
     }
 }
 
-/// Makes a tree of read-only directories removable for who owns it.
+/// Makes a tree of read-only directories removable for its owner.
 fn make_removable(path: &Path) {
     let _ = fs::set_permissions(path, Permissions::from_mode(0o700));
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {

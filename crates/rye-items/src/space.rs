@@ -1,9 +1,8 @@
-//! The three spaces, and the folders and bundles they are made of.
+//! The three spaces (project, user, system), and access to their files.
 //!
-//! A lookup goes project, user, system; the first hit wins, and that a project
-//! shadows what the system ships is intended. Nothing is read before it is asked
-//! for, and a change on the disk is seen at the next call: what is kept for one is
-//! kept with all that was looked at, which must be found the same.
+//! A lookup searches project, user, system; the first match wins, so a project can shadow a
+//! system item. Files are read only on demand, and each call sees changes on disk. A reused
+//! [`Library`](crate::Library) checks its recorded file accesses first.
 
 mod access_log;
 mod confined_dir;
@@ -21,30 +20,30 @@ use serde::{Deserialize, Serialize};
 
 pub use confined_dir::{FileIdentity, LARGEST_FILE, RawFile};
 pub use directory::Deviation;
-pub(crate) use directory::{Directory, Filter, Links, Name, Scan};
+pub(crate) use directory::{DirEntry, Directory, Filter, Links, Scan};
 pub use embedded::{EmbeddedBundle, EmbeddedFile};
 pub use error::SpaceError;
 pub use root::Root;
 pub use walk::Entry;
-pub(crate) use walk::{Observer, is_passed_by};
+pub(crate) use walk::{Observer, is_skipped};
 
-/// One of the three, from the least to the most specific.
+/// A space. The order is from the least to the most specific.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Space {
-    /// What ships with the binary, and bundles beside it. Read only.
+    /// The embedded bundle and further bundles. Read-only.
     System,
-    /// The person's own.
+    /// The user's `.ai/`.
     User,
-    /// The project's.
+    /// The project's `.ai/`.
     Project,
 }
 
 impl Space {
-    /// In the order in which they are looked through.
+    /// The lookup order.
     pub const LOOKUP: [Self; 3] = [Self::Project, Self::User, Self::System];
 
-    /// Its name.
+    /// The name in references, options and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::System => "system",
@@ -53,7 +52,7 @@ impl Space {
         }
     }
 
-    /// An item may depend on items of its own precedence or a lower one.
+    /// An item may depend only on items of the same or lower precedence.
     pub fn precedence(self) -> u8 {
         match self {
             Self::System => 1,
@@ -85,27 +84,27 @@ impl FromStr for Space {
     }
 }
 
-/// A word that names no space.
+/// The text is not the name of a space.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the spaces are project, user and system")]
 pub struct UnknownSpace;
 
-/// Where the spaces are. Cheap to make: each folder is opened once, nothing is listed.
+/// The open spaces of a call. Opening is cheap: each directory is opened once and not listed.
 #[derive(Debug)]
 pub struct Spaces {
     roots: Vec<Root>,
-    /// Where a space would be, and is none.
+    /// Paths of `.ai` directories that do not exist.
     missing: Vec<PathBuf>,
-    /// Whether a later call can tell that it would find the same.
-    is_noted: bool,
+    /// Whether all file accesses of the call were recorded.
+    is_recorded: bool,
 }
 
 impl Spaces {
-    /// The spaces of a project: `{project}/.ai`, `{user}/.ai`, and the bundles
-    /// of the system space in the order of their precedence.
+    /// Opens `{project}/.ai`, `{user}/.ai`, and the bundles of the system space in order of
+    /// precedence.
     ///
-    /// A folder without `.ai` is a space without items. Where user and project
-    /// are the same folder, it is the user's space, and the project has none.
+    /// A directory without `.ai` is an empty space. If user and project are the same directory, it
+    /// is the user space, and there is no project space.
     pub fn open(
         project: Option<&Path>,
         user: Option<&Path>,
@@ -114,28 +113,28 @@ impl Spaces {
     ) -> Result<Self, SpaceError> {
         let mut roots = Vec::new();
         let mut missing = Vec::new();
-        let mut root = |space, folder: &Path| {
-            let root = Root::folder(space, folder)?;
+        let mut root = |space, dir: &Path| {
+            let root = Root::open(space, dir)?;
             if root.is_none() {
-                missing.push(folder.join(".ai"));
+                missing.push(dir.join(".ai"));
             }
             Ok::<_, SpaceError>(root)
         };
         let user = user
-            .map(|folder| root(Space::User, folder))
+            .map(|dir| root(Space::User, dir))
             .transpose()?
             .flatten();
         let project = project
-            .map(|folder| root(Space::Project, folder))
+            .map(|dir| root(Space::Project, dir))
             .transpose()?
             .flatten();
         let is_user = |project: &Root| user.as_ref().is_some_and(|user| user.is_same(project));
         roots.extend(project.filter(|project| !is_user(project)));
         roots.extend(user);
         let mut replaced = false;
-        for folder in bundles {
-            let root = Root::folder(Space::System, folder)?
-                .ok_or_else(|| SpaceError::NoBundle(folder.clone()))?;
+        for dir in bundles {
+            let root =
+                Root::open(Space::System, dir)?.ok_or_else(|| SpaceError::NoBundle(dir.clone()))?;
             replaced |= root.bundle() == Some(embedded.name);
             roots.push(root);
         }
@@ -145,41 +144,43 @@ impl Spaces {
         Ok(Self {
             roots,
             missing,
-            is_noted: false,
+            is_recorded: false,
         })
     }
 
-    /// Notes what is looked at from now on, for a later call. What was looked at to
-    /// open bundles was not, so with bundles there is nothing to be noted.
+    /// Starts recording file accesses. With bundles on disk nothing is recorded, because the
+    /// accesses that opened them are already missing.
     pub(crate) fn start_recording(&self) {
-        let folders = |root: &&Root| root.as_dir().is_some();
+        let is_on_disk = |root: &&Root| root.as_dir().is_some();
         let is_bundle = |root: &Root| root.space() == Space::System;
-        if !self.roots().filter(folders).any(is_bundle) {
+        if !self.roots().filter(is_on_disk).any(is_bundle) {
             self.roots().for_each(Root::start_recording);
         }
     }
 
-    /// Notes no more. With all noted, [`is_unchanged`](Self::is_unchanged) can tell.
+    /// Stops recording. [`is_unchanged`](Self::is_unchanged) works only if the record is complete.
     pub(crate) fn finish_recording(&mut self) {
-        let unnoted = self.roots().filter(|root| !root.finish_recording());
-        self.is_noted = unnoted.count() == 0;
+        let incomplete = self.roots().filter(|root| !root.finish_recording());
+        self.is_recorded = incomplete.count() == 0;
     }
 
-    /// Whether all that was noted is as it was found.
+    /// Whether all recorded file accesses would have the same result now.
     pub(crate) fn is_unchanged(&self) -> bool {
         let is_missing = |path: &PathBuf| {
             let found = path.symlink_metadata();
             found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
         };
-        self.is_noted && self.missing.iter().all(is_missing) && self.roots().all(Root::is_unchanged)
+        self.is_recorded
+            && self.missing.iter().all(is_missing)
+            && self.roots().all(Root::is_unchanged)
     }
 
-    /// All roots, in the order in which they are looked through.
+    /// All roots in lookup order.
     pub fn roots(&self) -> impl Iterator<Item = &Root> {
         self.roots.iter()
     }
 
-    /// The roots of one space: one folder, or the bundles of the system.
+    /// The roots of one space: a directory, or the bundles of the system space.
     pub fn roots_in(&self, space: Space) -> impl Iterator<Item = &Root> {
         self.roots.iter().filter(move |root| root.space() == space)
     }

@@ -1,16 +1,15 @@
-//! Which keys count, and reason.
+//! The trust store: which keys are trusted, and which are revoked.
 //!
-//! A key is trusted by a file `config/keys/trusted/{fingerprint}.toml` in one of
-//! the spaces. The file is signed, by the key itself or by another trusted one:
+//! A trust file `config/keys/trusted/{fingerprint}.toml` in one of the spaces makes a key trusted.
+//! The file is signed, either by the key itself or by another trusted key:
 //!
-//! - In the user's and the system's space a self-signed file is a root of trust.
-//! - A **project** cannot add trust on its own: its files count only when they
-//!   are signed by a key that the user or the system trusts. Else a cloned
-//!   repository could trust itself.
-//! - A revoked key counts nowhere, and neither does what only it vouched for.
+//! - In the user and system space, a self-signed file is a root of trust.
+//! - A **project** cannot add trust on its own: its trust files must be signed by a key that the
+//!   user or the system trusts. Otherwise a cloned repository could trust itself.
+//! - A revoked key is not trusted, and neither are keys that only it vouched for.
 //!
-//! A [`Trust`] is made for one call and remembers what it found out; the next
-//! call makes a new one and so sees what has changed.
+//! A [`Trust`] caches the status of keys and is meant for one call, so that the next call sees
+//! changes on disk.
 
 mod file;
 mod revocation;
@@ -32,134 +31,135 @@ use crate::verify;
 pub use file::TrustFile;
 pub use revocation::Revocation;
 
-/// Relative to `.ai/`.
+/// Directories of trust and revocation files, relative to `.ai/`.
 pub(crate) const TRUSTED: &str = "config/keys/trusted";
 pub(crate) const REVOKED: &str = "config/keys/revoked";
-/// How many keys may vouch for each other in a row.
-const LONGEST_CHAIN: usize = 8;
+/// The maximum number of keys that vouch for each other in a chain.
+const MAX_CHAIN: usize = 8;
 
-/// A key that counts.
+/// A trusted key.
 #[derive(Debug, Clone)]
 pub struct TrustedKey {
-    /// The key.
+    /// The public key.
     pub key: PublicKey,
-    /// Whose it is, in the words of its file.
+    /// The owner's name in the trust file.
     pub owner: Option<String>,
-    /// The space that trusts it.
+    /// The space that contains the trust file.
     pub space: Space,
-    /// The file that says so.
+    /// The path of the trust file.
     pub path: PathBuf,
-    /// The key that signed the file.
+    /// The key that signed the trust file.
     pub vouched_by: Fingerprint,
 }
 
-/// A file about a key that does not count, and reason.
+/// A trust or configuration file that is ignored because it is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct IgnoredFile {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// The reason, as a sentence.
+    /// The cause, as a fragment.
     pub reason: String,
-    /// The command that makes it count, where that is not to sign it.
+    /// A command that fixes it, if that is not `rye sign`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
 impl IgnoredFile {
-    /// A file that would count if it were signed as it should be.
+    /// An ignored file without its own hint.
     pub fn new(path: PathBuf, reason: String) -> Self {
         let hint = None;
         Self { path, reason, hint }
     }
 }
 
-/// Why a key does not count.
+/// Why a key is not trusted.
 #[derive(Debug, Clone)]
 pub enum DistrustReason {
-    /// No file that counts speaks for it.
+    /// The key has no valid trust file.
     Unknown {
-        /// Files that would, and do not count.
+        /// Invalid trust files for this key.
         ignored: Vec<IgnoredFile>,
     },
-    /// It was revoked.
+    /// The key was revoked.
     Revoked(Revocation),
 }
 
-/// What the spaces say about a key.
+/// Whether a key is trusted.
 pub type KeyStatus = Result<Arc<TrustedKey>, DistrustReason>;
 
-/// The keys of the spaces, looked up when asked for.
+/// The trust store of all spaces. Keys are looked up on demand.
 #[derive(Debug)]
 pub struct Trust<'a> {
     spaces: &'a Spaces,
     cache: Arc<ProcessCache>,
-    known: Mutex<HashMap<Fingerprint, KeyStatus>>,
-    /// Each of a thousand files with an untrusted key names the trusted ones.
+    statuses: Mutex<HashMap<Fingerprint, KeyStatus>>,
+    /// All trusted keys; listed once, because every error about an untrusted key contains them.
     trusted: OnceLock<Vec<Arc<TrustedKey>>>,
 }
 
 impl<'a> Trust<'a> {
-    /// Nothing is read yet.
+    /// Creates a trust store without reading any file.
     pub fn new(spaces: &'a Spaces) -> Self {
         Self::with_cache(spaces, Arc::default())
     }
 
-    /// The same, with what a process has found out before.
+    /// Creates a trust store that uses the process cache.
     pub fn with_cache(spaces: &'a Spaces, cache: Arc<ProcessCache>) -> Self {
         Self {
             spaces,
             cache,
-            known: Mutex::default(),
+            statuses: Mutex::default(),
             trusted: OnceLock::new(),
         }
     }
 
-    /// The same, with what was found out about keys a moment ago.
-    pub(crate) fn with_known_keys(self, known: HashMap<Fingerprint, KeyStatus>) -> Self {
+    /// Sets the status of keys that were resolved before.
+    pub(crate) fn with_known_keys(self, statuses: HashMap<Fingerprint, KeyStatus>) -> Self {
         Self {
-            known: Mutex::new(known),
+            statuses: Mutex::new(statuses),
             ..self
         }
     }
 
-    /// What was found out about keys.
+    /// The status of all keys that were looked up.
     pub fn into_key_statuses(self) -> HashMap<Fingerprint, KeyStatus> {
-        let known = self.known.into_inner();
-        known.unwrap_or_else(PoisonError::into_inner)
+        let statuses = self.statuses.into_inner();
+        statuses.unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn cache(&self) -> &ProcessCache {
         &self.cache
     }
 
-    /// Whether a key counts.
+    /// The status of a key.
     pub fn key_status(&self, fingerprint: Fingerprint) -> KeyStatus {
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(status) = known().get(&fingerprint) {
+        let statuses = || self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(status) = statuses().get(&fingerprint) {
             return status.clone();
         }
         let status = self.resolve_status(fingerprint);
-        known().insert(fingerprint, status.clone());
+        statuses().insert(fingerprint, status.clone());
         status
     }
 
-    /// Every key that some file speaks about, trusted or not, in the order of
-    /// the fingerprints.
+    /// All keys with a trust or revocation file, sorted by fingerprint.
     pub fn list(&self) -> Vec<(Fingerprint, KeyStatus)> {
         let mut fingerprints: Vec<Fingerprint> = self
             .spaces
             .roots()
-            .flat_map(|root| [TRUSTED, REVOKED].map(|folder| root.walk(folder)))
+            .flat_map(|root| [TRUSTED, REVOKED].map(|dir| root.walk(dir)))
             .flatten()
             .filter_map(|entry| entry.ok()?.name().strip_suffix(".toml")?.parse().ok())
             .collect();
         fingerprints.sort_unstable();
         fingerprints.dedup();
-        let judged = fingerprints.into_iter();
-        judged.map(|key| (key, self.key_status(key))).collect()
+        let fingerprints = fingerprints.into_iter();
+        fingerprints
+            .map(|key| (key, self.key_status(key)))
+            .collect()
     }
 
-    /// The keys that count.
+    /// All trusted keys.
     pub fn trusted(&self) -> Vec<Arc<TrustedKey>> {
         let all = || self.list().into_iter();
         let trusted = || all().filter_map(|(_, status)| status.ok()).collect();
@@ -172,7 +172,12 @@ impl<'a> Trust<'a> {
         }
         let mut ignored = Vec::new();
         for root in self.spaces.roots() {
-            match self.read_trust_file(root, fingerprint, &mut vec![fingerprint], Revoked::Fail) {
+            match self.read_trust_file(
+                root,
+                fingerprint,
+                &mut vec![fingerprint],
+                RevokedVoucher::Refuse,
+            ) {
                 Ok(None) => {}
                 Ok(Some(key)) => return Ok(Arc::new(key)),
                 Err(reason) => ignored.push(reason),
@@ -181,13 +186,13 @@ impl<'a> Trust<'a> {
         Err(DistrustReason::Unknown { ignored })
     }
 
-    /// The key that a root's file speaks for; none where it has no such file.
+    /// Reads and verifies the trust file for a key in one root; none if it does not exist.
     fn read_trust_file(
         &self,
         root: &Root,
         fingerprint: Fingerprint,
         chain: &mut Vec<Fingerprint>,
-        revoked: Revoked,
+        revoked: RevokedVoucher,
     ) -> Result<Option<TrustedKey>, IgnoredFile> {
         let relative = format!("{TRUSTED}/{fingerprint}.toml");
         let path = || root.path_to(&relative);
@@ -203,7 +208,7 @@ impl<'a> Trust<'a> {
             .map_err(&ignored)?;
         if file.key.fingerprint() != fingerprint {
             let found = file.key.fingerprint();
-            return Err(ignored(format!("it holds another key, {found}")));
+            return Err(ignored(format!("it contains another key, {found}")));
         }
         let signed =
             signature::split(&raw, &CommentStyle::HASH).map_err(|e| ignored(e.to_string()))?;
@@ -234,23 +239,21 @@ impl<'a> Trust<'a> {
         }))
     }
 
-    /// A key whose signature under another key's file counts: one that the user
-    /// or the system trusts.
+    /// The key that signed another key's trust or revocation file. The user or the system must
+    /// trust it.
     fn voucher(
         &self,
         fingerprint: Fingerprint,
         chain: &mut Vec<Fingerprint>,
-        revoked: Revoked,
+        revoked: RevokedVoucher,
     ) -> Result<PublicKey, String> {
         if chain.contains(&fingerprint) {
             return Err(format!("{fingerprint} vouches for itself through others"));
         }
-        if chain.len() >= LONGEST_CHAIN {
-            return Err(format!(
-                "more than {LONGEST_CHAIN} keys vouch for each other"
-            ));
+        if chain.len() >= MAX_CHAIN {
+            return Err(format!("more than {MAX_CHAIN} keys vouch for each other"));
         }
-        if revoked == Revoked::Fail
+        if revoked == RevokedVoucher::Refuse
             && let Some(revocation) = self.revocation(fingerprint)
         {
             return Err(format!("signed by a revoked key: {revocation}"));
@@ -274,22 +277,22 @@ impl<'a> Trust<'a> {
         chain.pop();
         let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
         Err(format!(
-            "it is signed by {fingerprint}, which neither the user nor the system trusts{reason}"
+            "signed by {fingerprint}, which neither the user nor the system trusts{reason}"
         ))
     }
 }
 
-/// Whether a text would trust or revoke a key, if it were signed and in its place.
+/// Whether a text is a trust or revocation file, signed or not.
 pub(crate) fn is_key_file(text: &[u8]) -> bool {
     TrustFile::parse(text).is_ok() || Revocation::is_text(text)
 }
 
-/// Whether a revoked key still counts: only where the question is whether its
-/// own revocations do, which must not end in a circle.
+/// Whether a revoked key may vouch. Allowed only to verify revocations, which would otherwise
+/// recurse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Revoked {
-    Fail,
-    Count,
+enum RevokedVoucher {
+    Refuse,
+    Allow,
 }
 
 fn read(root: &Root, relative: &str) -> Result<Option<Vec<u8>>, SpaceError> {

@@ -1,4 +1,4 @@
-//! The user's own key, and what is signed with it: whom they trust and no longer trust.
+//! The user's signing key, and the trust and revocation files that it signs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,74 +11,74 @@ use crate::comment::CommentStyle;
 use crate::signature::{self, Binding, REVOCATION, TRUST};
 use crate::trust::{REVOKED, Revocation, TRUSTED, TrustFile};
 
-/// The keys in the user's space.
+/// The key directory in the user's space.
 #[derive(Debug, Clone)]
 pub struct UserKeys {
     ai: PathBuf,
 }
 
-/// A key of the user's that cannot be had, or a file about a key that cannot be written.
+/// The user's key cannot be loaded, or a trust or revocation file cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UserKeyError {
-    /// There is no key yet.
+    /// The user has no key yet.
     #[error("no signing key at {}", .0.display())]
     Missing(PathBuf),
-    /// There is one, and it was not to be replaced.
+    /// The user already has a key.
     #[error("a signing key already exists: {}", .0.display())]
     Exists(PathBuf),
-    /// The key cannot be used.
+    /// The key file is invalid or has the wrong permissions.
     #[error(transparent)]
     Key(KeyError),
     /// A file cannot be read.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// A file about a key cannot be written.
+    /// A file cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// The file named holds no public key.
-    #[error("{} is neither a public key nor a trust file: {why}", path.display())]
+    /// The file contains no public key.
+    #[error("{} is neither a public key nor a trust file: {reason}", path.display())]
     NoKey {
-        /// The file.
+        /// The file that was read.
         path: PathBuf,
-        /// What is wrong with it.
-        why: String,
+        /// The cause.
+        reason: String,
     },
 }
 
 impl UserKeyError {
-    /// The command that helps.
+    /// A command that helps to fix it.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Path(_) | Self::Write(_) | Self::Key(KeyError::Path(_)) => None,
             Self::Missing(_) => Some("rye keys generate".to_owned()),
-            // Only the public half is there.
+            // Only the public key exists.
             Self::Exists(path) if path.ends_with("public_key.pem") => {
-                Some("put its private half back, or: rye keys generate --force".to_owned())
+                Some("rye keys generate --force # or restore the private key".to_owned())
             }
             Self::Exists(_) => Some("rye keys show".to_owned()),
             Self::Key(error) => error
                 .hint()
-                .or_else(|| Some("put a good copy back, or: rye keys generate --force".to_owned())),
+                .or_else(|| Some("rye keys generate --force # or restore the key".to_owned())),
             Self::NoKey { .. } => Some("rye keys show # run by the key's owner".to_owned()),
         }
     }
 }
 
 impl UserKeys {
-    /// In the space of the user whose folder this is.
+    /// The keys of a user, given by the directory that contains their `.ai/`.
     pub fn new(user: &Path) -> Self {
         Self {
             ai: user.join(".ai"),
         }
     }
 
-    /// The files of the pair.
+    /// The paths of the private and the public key.
     pub fn pair_files(&self) -> KeyPairFiles {
-        KeyPairFiles::in_dir(&self.folder())
+        KeyPairFiles::in_dir(&self.signing_dir())
     }
 
-    /// Reads the signing key.
+    /// Loads the signing key.
     pub fn load_signing_key(&self) -> Result<SigningKey, UserKeyError> {
         SigningKey::read_pair(&self.pair_files()).map_err(|error| match error {
             KeyError::Missing(path) => UserKeyError::Missing(path),
@@ -86,13 +86,13 @@ impl UserKeys {
         })
     }
 
-    /// Makes a pair, and the file that trusts it.
-    pub fn generate(&self, owner: &str, existing: IfExists) -> Result<SigningKey, UserKeyError> {
+    /// Generates a key pair and the trust file for it.
+    pub fn generate(&self, owner: &str, if_exists: IfExists) -> Result<SigningKey, UserKeyError> {
         let key = SigningKey::generate().map_err(|e| UserKeyError::Key(e.into()))?;
-        // Trusted before it is there to be used: a crash in between leaves a
-        // trusted key that nobody has.
+        // The trust file comes first: a crash in between leaves only a trusted key whose private
+        // half does not exist.
         self.trust_own(&key, owner)?;
-        let written = key.write_pair(&self.folder(), existing);
+        let written = key.write_pair(&self.signing_dir(), if_exists);
         if let Err(error) = written {
             let _ = fs::remove_file(self.trust_path(key.public().fingerprint()));
             return Err(match error {
@@ -103,7 +103,7 @@ impl UserKeys {
         Ok(key)
     }
 
-    /// Writes the self-signed file that trusts the user's own key.
+    /// Writes the self-signed trust file for the user's own key.
     pub fn trust_own(&self, key: &SigningKey, owner: &str) -> Result<PathBuf, UserKeyError> {
         let file = TrustFile {
             key: key.public().clone(),
@@ -113,13 +113,13 @@ impl UserKeys {
         self.trust(&file, key)
     }
 
-    /// Writes the file that trusts a key, signed with the user's.
+    /// Writes a trust file, signed with the user's key.
     pub fn trust(&self, file: &TrustFile, signer: &SigningKey) -> Result<PathBuf, UserKeyError> {
         let relative = trust_path(file.key.fingerprint());
         self.write_signed(&Binding::new(TRUST, relative), &file.to_text(), signer)
     }
 
-    /// Writes the file that revokes a key, signed with the user's.
+    /// Writes a revocation file, signed with the user's key.
     pub fn revoke(
         &self,
         fingerprint: Fingerprint,
@@ -129,16 +129,16 @@ impl UserKeys {
     ) -> Result<PathBuf, UserKeyError> {
         let relative = format!("{REVOKED}/{fingerprint}.toml");
         let since = lillux::time::now_rfc3339();
-        let text = Revocation::text(fingerprint, &since, reason, key);
+        let text = Revocation::to_text(fingerprint, &since, reason, key);
         self.write_signed(&Binding::new(REVOCATION, relative), &text, signer)
     }
 
-    /// Where the file is that trusts a key.
+    /// The path of the trust file for a key.
     pub fn trust_path(&self, fingerprint: Fingerprint) -> PathBuf {
         self.ai.join(trust_path(fingerprint))
     }
 
-    /// Signs a text and writes it where its binding says that it is.
+    /// Signs a text and writes it to the path in its binding.
     pub(crate) fn write_signed(
         &self,
         binding: &Binding,
@@ -155,30 +155,30 @@ impl UserKeys {
         Ok(path)
     }
 
-    fn folder(&self) -> PathBuf {
+    fn signing_dir(&self) -> PathBuf {
         self.ai.join("config/keys/signing")
     }
 }
 
-/// The directories of a user that no tool, client or agent may use: their keys, whom they
-/// trust, and their secrets.
+/// The user's directories that no tool, client or agent may access: the keys, the trust store and
+/// the vault.
 pub fn private_directories(user: &Path) -> [PathBuf; 2] {
     ["config/keys", "vault"].map(|name| user.join(".ai").join(name))
 }
 
-/// Reads a public key from a PEM file or a trust file.
+/// Reads a public key from a PEM file or a trust file. Text before the PEM block is skipped.
 pub fn read_key_file(path: &Path) -> Result<TrustFile, UserKeyError> {
-    const LARGEST: u64 = 64 << 10;
-    let about = fs::metadata(path).at("read the metadata of", path)?;
-    let no_key = |why: &str| UserKeyError::NoKey {
+    const MAX_SIZE: u64 = 64 << 10;
+    let metadata = fs::metadata(path).at("read the metadata of", path)?;
+    let no_key = |reason: &str| UserKeyError::NoKey {
         path: path.to_owned(),
-        why: why.to_owned(),
+        reason: reason.to_owned(),
     };
-    if !about.is_file() || about.len() > LARGEST {
-        return Err(no_key("it is not a small regular file"));
+    if !metadata.is_file() || metadata.len() > MAX_SIZE {
+        return Err(no_key("not a regular file of at most 64 KiB"));
     }
     let bytes = fs::read(path).at("read", path)?;
-    // Words may stand before a PEM block, as `rye keys show` writes them.
+    // `rye keys show` writes text before the PEM block.
     let mut lines = bytes.split(|&b| b == b'\n');
     let first = lines.find(|line| line.starts_with(b"-----BEGIN") || line.starts_with(b"["));
     if first.is_some_and(|line| line.starts_with(b"-")) {
@@ -189,7 +189,7 @@ pub fn read_key_file(path: &Path) -> Result<TrustFile, UserKeyError> {
             attestation: None,
         });
     }
-    TrustFile::parse(&bytes).map_err(|why| no_key(&why))
+    TrustFile::parse(&bytes).map_err(|reason| no_key(&reason))
 }
 
 fn trust_path(fingerprint: Fingerprint) -> String {

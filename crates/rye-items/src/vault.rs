@@ -1,12 +1,12 @@
-//! Secrets, sealed to the user's own key, one file each.
+//! The vault: secrets encrypted with the user's key, one file each.
 //!
-//! `{space}/.ai/vault/NAME.json` is a [`lillux::envelope`]; what opens it is the X25519
-//! key in `{user}/.ai/config/keys/vault/`, made when the first secret is kept. Secrets
-//! of a project are sealed to the same key: the project holds them, its user reads them.
+//! `{space}/.ai/vault/NAME.json` is a [`lillux::envelope`]. The X25519 key in
+//! `{user}/.ai/config/keys/vault/` decrypts it; the key is generated with the first secret. Secrets
+//! in a project are encrypted with the same key, so only this user can read them.
 //!
-//! The envelope's label says the name and the space, and is authentic, so that a file
-//! under another name or in the other space is noticed. Anyone who has the public
-//! key can seal, though: an envelope does not say who did.
+//! The authenticated label of an envelope contains the name and the space, so a file that was
+//! renamed or moved to the other space is detected. Anyone with the public key can encrypt,
+//! though: an envelope does not prove who created it.
 //!
 //! ```
 //! use lillux::envelope::Secret;
@@ -40,45 +40,45 @@ pub use name::{SecretName, SecretNameError};
 
 use dir::SecretDir;
 
-/// The largest secret: keys, tokens and certificates are far below.
+/// The maximum size of a secret in bytes.
 pub const LARGEST_SECRET: usize = 1 << 20;
 
-/// The two spaces that hold secrets, the more specific first.
+/// The spaces that can contain secrets, in lookup order.
 const SPACES: [Space; 2] = [Space::Project, Space::User];
 
-/// The secrets of a user, in the user space and in a project.
+/// The secrets of a user in the user space and in a project.
 #[derive(Debug, Clone)]
 pub struct Vault {
     user: PathBuf,
     project: Option<PathBuf>,
 }
 
-/// What is known of a secret without opening it, as its envelope claims.
+/// Unauthenticated information about a secret, read without decrypting it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretInfo {
-    /// What it is called.
+    /// The name of the secret.
     pub name: SecretName,
-    /// Where it is kept.
+    /// The space that contains it.
     pub space: Space,
-    /// Its file.
+    /// The path of its file.
     pub path: PathBuf,
-    /// When it was sealed, UTC to the second.
+    /// The time of encryption in UTC, to the second.
     pub created: String,
-    /// The keys that open it.
+    /// The keys that can decrypt it.
     pub recipients: Vec<Fingerprint>,
 }
 
-/// A secret that was opened.
+/// A decrypted secret.
 #[derive(Debug)]
 pub struct OpenedSecret {
-    /// The secret.
+    /// The decrypted value.
     pub secret: Secret,
-    /// Where it was.
-    pub sealed: SecretInfo,
+    /// Name, space and file of the secret.
+    pub info: SecretInfo,
 }
 
 impl Vault {
-    /// The vault of a user, by the folder that holds their `.ai/`, and of a project.
+    /// The vault of a user and a project, each given by the directory that contains its `.ai/`.
     pub fn new(user: &Path, project: Option<&Path>) -> Self {
         Self {
             user: user.to_owned(),
@@ -86,7 +86,7 @@ impl Vault {
         }
     }
 
-    /// Seals a secret under a name, in place of the one it had.
+    /// Encrypts and stores a secret, replacing an existing one with this name.
     pub fn set(
         &self,
         space: Space,
@@ -98,25 +98,26 @@ impl Vault {
             1..=LARGEST_SECRET => {}
             _ => return Err(VaultError::TooLarge(name.clone())),
         }
-        // The folder first: a key is made only when the secret can be kept.
+        // Creates the directory first: no key is generated if the secret cannot be stored.
         let dir = SecretDir::create(self, space)?;
-        let key = key::read_or_make(&self.user)?;
+        let key = key::load_or_generate(&self.user)?;
         let recipient = key.public().clone();
         let envelope = seal(secret, &[recipient], &label(space, name))?;
         dir.write(name, &envelope)?;
         Ok(describe(space, name, dir.path_to(name), &envelope))
     }
 
-    /// The key that all secrets are sealed to, for what is kept elsewhere; none where there is
-    /// none and none is to be made.
-    pub fn key(&self, make: bool) -> Result<Option<OpeningKey>, VaultError> {
-        if make {
-            return key::read_or_make(&self.user).map(Some);
+    /// The key that encrypts all secrets, for secrets that are stored outside the vault. If there
+    /// is none, `create` decides whether one is generated.
+    pub fn key(&self, create: bool) -> Result<Option<OpeningKey>, VaultError> {
+        if create {
+            return key::load_or_generate(&self.user).map(Some);
         }
         key::find(&self.user)
     }
 
-    /// Opens a secret: of the space given, or of the project and else the user.
+    /// Decrypts a secret of the given space. Without a space, the project is searched before the
+    /// user.
     pub fn get(&self, space: Option<Space>, name: &SecretName) -> Result<OpenedSecret, VaultError> {
         for space in SPACES.into_iter().filter(|s| space.is_none_or(|o| o == *s)) {
             let Some(dir) = SecretDir::open(self, space)? else {
@@ -126,15 +127,15 @@ impl Vault {
                 continue;
             };
             let path = dir.path_to(name);
-            let key = key::read(&self.user, name)?;
+            let key = key::load(&self.user, name)?;
             let secret = envelope
                 .open(&key, Some(&label(space, name)))
                 .map_err(|source| VaultError::Open {
                     path: path.clone(),
                     source,
                 })?;
-            let sealed = describe(space, name, path, &envelope);
-            return Ok(OpenedSecret { secret, sealed });
+            let info = describe(space, name, path, &envelope);
+            return Ok(OpenedSecret { secret, info });
         }
         Err(VaultError::NoSecret {
             name: name.clone(),
@@ -142,8 +143,8 @@ impl Vault {
         })
     }
 
-    /// All secrets, the project's before the user's, each ordered by name. One
-    /// whose file is not as it should be comes as an error in its place.
+    /// All secrets, the project's before the user's, sorted by name. A damaged file is returned as
+    /// an error.
     pub fn list(
         &self,
         space: Option<Space>,
@@ -163,7 +164,7 @@ impl Vault {
         Ok(all.into_iter().flatten().collect())
     }
 
-    /// Removes a secret and says where it was.
+    /// Removes a secret. Returns the path of its file.
     pub fn remove(&self, space: Option<Space>, name: &SecretName) -> Result<PathBuf, VaultError> {
         let mut found = Vec::new();
         for space in SPACES.into_iter().filter(|s| space.is_none_or(|o| o == *s)) {
@@ -183,7 +184,7 @@ impl Vault {
         }
     }
 
-    fn folder(&self, space: Space) -> Option<&Path> {
+    fn space_dir(&self, space: Space) -> Option<&Path> {
         match space {
             Space::User => Some(&self.user),
             Space::Project => self.project.as_deref(),
@@ -192,7 +193,7 @@ impl Vault {
     }
 }
 
-/// What the envelope of a secret is labelled.
+/// The envelope label of a secret.
 fn label(space: Space, name: &SecretName) -> String {
     format!("rye vault {space} {name}")
 }
@@ -202,7 +203,7 @@ fn describe_file(
     space: Space,
     name: &SecretName,
 ) -> Result<Option<SecretInfo>, VaultError> {
-    // Gone since the folder was listed.
+    // Removed since the directory was listed.
     let Some(envelope) = dir.read(name)? else {
         return Ok(None);
     };
@@ -217,13 +218,13 @@ fn describe_file(
 }
 
 fn describe(space: Space, name: &SecretName, path: PathBuf, envelope: &Envelope) -> SecretInfo {
-    let shown = envelope.inspect();
+    let header = envelope.inspect();
     SecretInfo {
         name: name.clone(),
         space,
         path,
-        created: shown.created,
-        recipients: shown.recipients,
+        created: header.created,
+        recipients: header.recipients,
     }
 }
 

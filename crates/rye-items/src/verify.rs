@@ -1,4 +1,5 @@
-//! Verification: from bytes to a signature that holds, by a key that counts.
+//! Signature verification: checks the signature line, the hash, the binding, the key and the
+//! signature of a file.
 
 mod cache;
 
@@ -17,19 +18,20 @@ use crate::trust::{DistrustReason, Trust, TrustedKey};
 
 pub use cache::{CachedVerification, CoarseInstant, VerificationCache};
 
-/// What a file's bytes are checked as.
+/// How a file must be signed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SignatureFormat {
-    /// The comment that carries the signature line.
+    /// The comment style of the signature line.
     pub comment: CommentStyle,
     /// Whether the signature may cover the `<directive>` element alone.
     pub partial: bool,
-    /// What a bound signature must have been made for; none for a file in no space.
+    /// The binding that a bound signature must have; none for a file outside all spaces.
     pub binding: Option<Binding>,
 }
 
 impl SignatureFormat {
-    /// A YAML or TOML file that is signed for a purpose, with its path below `.ai/`.
+    /// The format of a YAML or TOML file that is signed for a purpose. The path is relative to
+    /// `.ai/`.
     pub fn config(purpose: Purpose, path: &str) -> Self {
         Self {
             comment: CommentStyle::HASH,
@@ -39,12 +41,11 @@ impl SignatureFormat {
     }
 }
 
-/// Whether this process refuses signatures in the published format, which say nothing about
-/// what they were made for.
+/// Whether this process refuses unbound signatures.
 static REQUIRE_BOUND: AtomicBool = AtomicBool::new(false);
 
-/// Refuses unbound signatures from now on, in all of this process. The user's own setting
-/// turns it on before the first file is verified; nothing turns it off again.
+/// Refuses unbound signatures in the whole process. Called before the first file is verified if
+/// the user's settings require it; cannot be undone.
 pub fn require_bound_signatures() {
     REQUIRE_BOUND.store(true, Ordering::Relaxed);
 }
@@ -54,30 +55,30 @@ pub fn requires_bound_signatures() -> bool {
     REQUIRE_BOUND.load(Ordering::Relaxed)
 }
 
-/// A signature that holds.
+/// A verified signature line.
 #[derive(Debug, Clone)]
 pub struct VerifiedLine {
-    /// The line.
+    /// The signature line.
     pub line: SignatureLine,
-    /// The key.
+    /// The signer's key.
     pub key: Arc<TrustedKey>,
-    /// How much it covers.
+    /// How much of the file the signature covers.
     pub coverage: Coverage,
-    /// Where in the file the covered element is, if that is all.
+    /// The byte range of the covered element, for partial coverage.
     pub(crate) element: Option<Range<usize>>,
 }
 
-/// A signature that is the named key's over the bytes, if that key is the one
-/// its fingerprint means. Whether the key counts is another question.
+/// A signature line whose hash matches the file. Neither the signature nor the trust in the key is
+/// checked yet.
 #[derive(Debug, Clone)]
 pub(crate) struct Claim {
     pub(crate) line: SignatureLine,
     pub(crate) coverage: Coverage,
-    /// Where in the file the covered element is, if that is all.
+    /// The byte range of the covered element, for partial coverage.
     pub(crate) element: Option<Range<usize>>,
 }
 
-/// Checks bytes: the line, the hash, the key, the signature, in this order.
+/// Verifies a file: its signature line, hash, binding, key and signature, in this order.
 pub fn check(
     bytes: &[u8],
     format: &SignatureFormat,
@@ -94,7 +95,7 @@ pub fn check(
     })
 }
 
-/// Judges the key and the signature of a line whose hash and binding fit its file.
+/// Verifies the key and the signature of a line whose hash and binding were checked.
 pub(crate) fn verify_line(
     line: &SignatureLine,
     trust: &Trust<'_>,
@@ -109,7 +110,7 @@ pub(crate) fn verify_line(
     Ok(key)
 }
 
-/// Checks that a line was made for the file it is in.
+/// Checks that a signature line is bound to its file.
 pub(crate) fn check_binding(
     line: &SignatureLine,
     expected: Option<&Binding>,
@@ -124,7 +125,7 @@ pub(crate) fn check_binding(
     }
 }
 
-/// The line of a file whose hash is that of its bytes.
+/// Parses the signature line of a file and compares its hash with the content.
 pub(crate) fn claim(bytes: &[u8], format: &SignatureFormat) -> Result<Claim, IntegrityProblem> {
     let split = signature::split(bytes, &format.comment).map_err(IntegrityProblem::Line)?;
     let found = split.hash();
@@ -145,9 +146,8 @@ pub(crate) fn claim(bytes: &[u8], format: &SignatureFormat) -> Result<Claim, Int
     })
 }
 
-/// Where the directive element behind the signature line is, if that is what
-/// was signed. Who uses a partial file uses this range of it and no other: what
-/// stands before the line may hold an element too.
+/// The byte range of the `<directive>` element after the signature line, if its hash was signed.
+/// Callers must use only this range, because the text before the line may contain an element too.
 fn covered_element(file: &[u8], split: &SignedFile<'_>) -> Option<Range<usize>> {
     let start = file.len() - split.after.len();
     let range = element(split.after)?;
@@ -155,7 +155,7 @@ fn covered_element(file: &[u8], split: &SignedFile<'_>) -> Option<Range<usize>> 
     covered.then(|| start + range.start..start + range.end)
 }
 
-/// The key of a line, if it counts.
+/// The signer's key of a line, if it is trusted.
 pub(crate) fn trusted_key(
     line: &SignatureLine,
     trust: &Trust<'_>,
@@ -173,8 +173,8 @@ pub(crate) fn trusted_key(
         })
 }
 
-/// Where the directive element of a text is: from the first `<directive` tag to the last
-/// `</directive>`, as publishers hash it. An element may contain others of the same name.
+/// The byte range of the `<directive>` element, as publishers hash it: from the first `<directive`
+/// tag to the last `</directive>`. Elements may be nested.
 fn element(text: &[u8]) -> Option<Range<usize>> {
     const OPEN: &[u8] = b"<directive";
     const CLOSE: &[u8] = b"</directive>";

@@ -182,7 +182,7 @@ fn neighbours(
         let (id, sign) = (item.reference.to_string(), sign_word(item));
         let owner = Owner {
             item: &id,
-            sign: &sign,
+            sign_argument: &sign,
             file: Some((&tool, item.bytes())),
         };
         library
@@ -240,7 +240,7 @@ fn verify_lib(
     let (id, sign) = (link.item.reference.to_string(), sign_word(&link.item));
     let owner = Owner {
         item: &id,
-        sign: &sign,
+        sign_argument: &sign,
         file: None,
     };
     let snapshot = library

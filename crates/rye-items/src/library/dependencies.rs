@@ -1,4 +1,5 @@
-//! What a tool can load beside itself: verified as a whole, by the manifest of its directory.
+//! Verifies and signs a tool's dependencies: the files it can load from its own directory, and
+//! interpreter environments. A manifest covers each directory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,28 +20,28 @@ use crate::manifest::{
 use crate::metadata;
 use crate::parse_cache::ParseCache;
 use crate::snapshot::Snapshot;
-use crate::space::{Deviation, Directory, Filter, Links, Name, Root, Scan, Space, SpaceError};
+use crate::space::{Deviation, DirEntry, Directory, Filter, Links, Root, Scan, Space, SpaceError};
 use crate::trust::Trust;
 
-/// A directory with fewer bytes and files is hashed by every call; of a larger one, the state
-/// in which it was verified is kept.
+/// A directory that reaches one of these limits is hashed only when the state of its files
+/// changes; a smaller one is hashed by every call.
 const CACHED_BYTES: u64 = 1 << 20;
 const CACHED_FILES: usize = 64;
 
-/// Directories that are passed over where a runtime does not say which.
+/// Names of excluded directories, unless a runtime gives its own list.
 pub const EXCLUDED_DIRS: [&str; 4] = [".git", "__pycache__", "node_modules", ".venv"];
 
-/// The file that makes a directory a Python environment.
+/// The file that marks a Python virtual environment.
 const PYVENV: &str = "pyvenv.cfg";
 
 /// The directory from which a tool can load code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
-    /// Relative to the root's `.ai/`; within `tools`.
+    /// Relative to the root's `.ai/`, inside `tools`.
     pub dir: String,
-    /// Whether directories in it are loaded from.
+    /// Whether code can also be loaded from subdirectories.
     pub recursive: bool,
-    /// Names of directories that are never loaded from.
+    /// Names of subdirectories that are never loaded from.
     pub exclude_dirs: Vec<String>,
 }
 
@@ -54,58 +55,58 @@ impl Scope {
         }
     }
 
-    /// Whether a path relative to the directory is in the scope.
+    /// Whether the scope contains a path, which is relative to its directory.
     fn covers(&self, path: &str) -> bool {
-        let (folders, _) = path.rsplit_once('/').unwrap_or(("", path));
+        let (parent, _) = path.rsplit_once('/').unwrap_or(("", path));
         let excluded = path
             .split('/')
             .any(|name| self.exclude_dirs.iter().any(|dir| dir == name));
-        !excluded && (self.recursive || folders.is_empty())
+        !excluded && (self.recursive || parent.is_empty())
     }
 }
 
-/// What is verified, for messages.
+/// The item whose dependencies are verified.
 #[derive(Debug, Clone, Copy)]
 pub struct Owner<'a> {
-    /// The item that loads the files.
+    /// The item's reference, for error messages.
     pub item: &'a str,
-    /// What `rye sign` is to be given so that it signs them.
-    pub sign: &'a str,
-    /// The item's own file in the directory and its bytes, verified by themselves.
+    /// The argument with which `rye sign` signs the dependencies.
+    pub sign_argument: &'a str,
+    /// The item's own file in the directory and its bytes, which were verified separately.
     pub file: Option<(&'a str, &'a [u8])>,
 }
 
-/// What was verified.
+/// Summary of verified dependencies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dependencies {
-    /// How many files.
+    /// The number of files.
     pub files: usize,
-    /// How many of them do not verify and were let pass, in development mode.
+    /// The number of files that failed verification but are allowed in development mode.
     pub waived: usize,
-    /// The hash over all their paths and hashes.
+    /// The hash over all paths and file hashes.
     pub hash: Hash,
 }
 
-/// A signed environment of an interpreter.
+/// A verified interpreter environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockedEnvironment {
-    /// The directory.
+    /// The directory of the environment.
     pub path: PathBuf,
-    /// The hash of its content.
+    /// The hash of its manifest's entries.
     pub hash: Hash,
 }
 
 impl Library {
-    /// Whether items that do not verify pass with a warning.
+    /// Whether items that fail verification load with a warning.
     pub fn dev_mode(&self) -> bool {
         self.dev_mode
     }
 
-    /// Verifies everything in a scope against its manifest. In development mode, what is there
-    /// is taken as it is, outside the system space.
+    /// Verifies all files of a scope against its manifest. In development mode, deviations outside
+    /// the system space are allowed.
     ///
-    /// A bundle of the system space may do without a manifest if every file in the scope
-    /// carries a signature line that verifies.
+    /// A bundle of the system space needs no manifest if every file in the scope has a valid
+    /// signature line.
     pub fn verify_dependencies(
         &self,
         root: &Root,
@@ -114,7 +115,7 @@ impl Library {
         trust: &Trust<'_>,
     ) -> Result<Snapshot, ItemError> {
         let missing = || SpaceError::ChangedWhileReading(root.path_to(&scope.dir));
-        let directory = Directory::of(root, &scope.dir)?.ok_or_else(missing)?;
+        let directory = Directory::open_in(root, &scope.dir)?.ok_or_else(missing)?;
         let scan = directory.scan(&scope.filter())?;
         let manifest = directory.read(MANIFEST)?;
         let is_own = |path: &str| owner.file.is_some_and(|(own, _)| own == path);
@@ -124,11 +125,11 @@ impl Library {
                 self.check_lines(root, &scan, &scope.dir, trust)?
             }
             None => match all_names(&scan) {
-                alone if alone.iter().all(|path| is_own(path)) => Ok(Entries::new()),
+                names if names.iter().all(|path| is_own(path)) => Ok(Entries::new()),
                 names => Err(IntegrityProblem::NoManifest(names)),
             },
         };
-        // The manifest must list the bytes that were verified as the item.
+        // The manifest must list the same bytes that were verified as the item.
         let verified = verified.and_then(|entries| match owner.file {
             Some((path, bytes)) if differs(entries.get(path), bytes) => {
                 let changed = (path.to_owned(), Deviation::Changed);
@@ -139,14 +140,14 @@ impl Library {
         let (entries, waived) = match verified {
             Ok(entries) => (entries, 0),
             Err(problem) if self.dev_mode && root.space() != Space::System => {
-                let waived = problem.files();
-                (present(&directory, &scan), waived)
+                let waived = problem.file_count();
+                (current_entries(&directory, &scan), waived)
             }
             Err(problem) => {
                 let path = root.path_to(&format!("{}/{MANIFEST}", scope.dir));
                 let space = Some(root.space());
                 let error = IntegrityError::new(owner.item.to_owned(), path, space, problem, None)
-                    .signed_with(owner.sign);
+                    .with_sign_argument(owner.sign_argument);
                 return Err(ItemError::Integrity(Box::new(error)));
             }
         };
@@ -157,7 +158,8 @@ impl Library {
         Ok(snapshot)
     }
 
-    /// What a valid manifest lists of a scope, if that is exactly what is there.
+    /// The entries of a scope from its manifest, if the manifest is valid and the directory
+    /// matches it.
     fn check_manifest(
         &self,
         directory: &Directory,
@@ -178,21 +180,23 @@ impl Library {
         }
     }
 
-    /// The entries of a directory in which every file carries a signature line that verifies.
+    /// The entries of a directory without a manifest, if every file has a valid signature line.
     fn check_lines(
         &self,
         root: &Root,
         scan: &Scan,
-        folder: &str,
+        dir: &str,
         trust: &Trust<'_>,
     ) -> Result<Result<Entries, IntegrityProblem>, ItemError> {
         let mut deviations = scan.refused.clone();
         let mut entries = Entries::new();
-        for (path, name) in &scan.names {
-            let relative = format!("{folder}/{path}");
+        for (path, name) in &scan.entries {
+            let relative = format!("{dir}/{path}");
             let found = match name {
-                Name::File(_) => lookup::name_of(root, ItemKind::Tool, &relative, &self.extractors),
-                Name::Link(_) => None,
+                DirEntry::File(_) => {
+                    lookup::item_at(root, ItemKind::Tool, &relative, &self.extractors)
+                }
+                DirEntry::Link(_) => None,
             };
             match found.map(|found| self.verify(&found, trust)) {
                 Some(Ok(item)) => {
@@ -211,15 +215,15 @@ impl Library {
         })
     }
 
-    /// What the manifest of a scope would say, signed with this key: its path, and its payload.
-    /// None if this key has signed exactly that.
+    /// The path and payload of the manifest that signing a scope would write. None if this key
+    /// has already signed exactly this payload.
     pub fn pending_manifest(
         &self,
         root: &Root,
         scope: &Scope,
         key: &SigningKey,
     ) -> Result<Option<(PathBuf, String)>, SignError> {
-        let (directory, payload) = manifest_of(root, scope)?;
+        let (directory, payload) = unsigned_manifest(root, scope)?;
         let path = directory.real_path()?.join(MANIFEST);
         let there = directory.read(MANIFEST)?.unwrap_or_default();
         let is_signed = Manifest::parse(&there)
@@ -227,14 +231,14 @@ impl Library {
         Ok((!is_signed).then_some((path, payload)))
     }
 
-    /// Signs everything in a scope: writes its manifest. With `shown`, only if what it lists
-    /// has this hash.
+    /// Signs all files of a scope by writing its manifest. With `approved`, fails unless the
+    /// payload has this hash.
     pub fn sign_manifest(
         &self,
         root: &Root,
         scope: &Scope,
         key: &SigningKey,
-        shown: Option<Hash>,
+        approved: Option<Hash>,
     ) -> Result<SignOutcome, SignError> {
         if root.space() == Space::System {
             return Err(SignError::SystemSpace(scope.dir.clone()));
@@ -242,17 +246,17 @@ impl Library {
         let Some((path, payload)) = self.pending_manifest(root, scope, key)? else {
             return Ok(SignOutcome::Unchanged);
         };
-        if shown.is_some_and(|shown| shown != Hash::digest(&payload)) {
+        if approved.is_some_and(|approved| approved != Hash::digest(&payload)) {
             return Err(SignError::ChangedSinceApproval(path));
         }
-        if let Some(directory) = Directory::of(root, &scope.dir)? {
+        if let Some(directory) = Directory::open_in(root, &scope.dir)? {
             self.check_encodings(&directory, scope)?;
         }
         write_manifest(path, &payload, DEPENDENCIES, key)
     }
 
-    /// Signs everything in a directory: as what its tools can load if there are tools in it,
-    /// else as an environment. Gives the path of the manifest.
+    /// Signs all files in a directory: as dependencies if it contains tools, otherwise as an
+    /// environment. Returns the path of the manifest.
     pub fn sign_directory(
         &self,
         path: &Path,
@@ -267,7 +271,7 @@ impl Library {
         let is_excluded = path
             .file_name()
             .is_some_and(|name| EXCLUDED_DIRS.iter().any(|dir| name == *dir));
-        let Some(Place { root, name, .. }) = self.place_of(path) else {
+        let Some(DirLocation { root, name, .. }) = self.locate_dir(path) else {
             return Err(SignError::NotSignable(path.to_owned()));
         };
         if is_excluded || !is_tools(&name) || !self.has_tools(path)? {
@@ -282,7 +286,7 @@ impl Library {
         Ok((path.join(MANIFEST), outcome))
     }
 
-    /// Whether something in a directory can be called.
+    /// Whether a directory contains a runnable tool.
     fn has_tools(&self, path: &Path) -> Result<bool, SpaceError> {
         let (PathItem::Items(items), _) = self.items_at_path(path)? else {
             return Ok(false);
@@ -292,43 +296,43 @@ impl Library {
             let bytes = bytes.map(|raw| raw.bytes).unwrap_or_default();
             let kind = found.reference.kind;
             metadata::extract(&bytes, &found.extension, kind, &self.extractors)
-                .is_ok_and(|about| about.executor_id().is_some())
+                .is_ok_and(|metadata| metadata.executor_id().is_some())
         }))
     }
 
-    /// Refuses sources that declare another encoding than UTF-8, as for items.
+    /// Refuses source files that declare an encoding other than UTF-8, as for items.
     fn check_encodings(&self, directory: &Directory, scope: &Scope) -> Result<(), SignError> {
-        for (path, name) in &directory.scan(&scope.filter())?.names {
+        for (path, name) in &directory.scan(&scope.filter())?.entries {
             let extension = path.rfind('.').map_or("", |dot| &path[dot..]);
             let is_source = self.extractors.rule(extension).is_some();
-            if !is_source || !matches!(name, Name::File(_)) {
+            if !is_source || !matches!(name, DirEntry::File(_)) {
                 continue;
             }
-            let place = directory.path().join(path);
-            let bytes = directory.bytes(path).at("read", &place);
+            let file = directory.path().join(path);
+            let bytes = directory.bytes(path).at("read", &file);
             let bytes = bytes.map_err(SpaceError::from)?;
             metadata::check_encoding(&bytes, extension).map_err(|source| ItemError::Metadata {
-                path: place,
+                path: file,
                 source: Box::new(source),
             })?;
         }
         Ok(())
     }
 
-    /// Signs an environment of an interpreter, or any other directory of a project outside its
-    /// space: writes its manifest.
+    /// Signs an interpreter environment, or any other directory of a project outside `.ai/`, by
+    /// writing its manifest.
     pub fn sign_environment(
         &self,
         path: &Path,
         key: &SigningKey,
     ) -> Result<(PathBuf, SignOutcome), SignError> {
         let not_signable = || SignError::NotSignable(path.to_owned());
-        let Place { name, boundary, .. } = self.place_of(path).ok_or_else(not_signable)?;
+        let DirLocation { name, boundary, .. } = self.locate_dir(path).ok_or_else(not_signable)?;
         let directory = Directory::open(path)?;
         let directory = directory.ok_or_else(|| SignError::NoDirectory(path.to_owned()))?;
         let excluded = environment_excludes(&directory);
         let filter = environment_filter(&excluded, &boundary);
-        let payload = listed(&directory, &filter, &name)?;
+        let payload = current_payload(&directory, &filter, &name)?;
         let manifest = path.join(MANIFEST);
         let there = directory.read(MANIFEST)?.unwrap_or_default();
         let is_signed = Manifest::parse(&there)
@@ -340,15 +344,14 @@ impl Library {
         Ok((manifest, outcome))
     }
 
-    /// The environment that a directory is in, or is, verified; none if it is in none that was
-    /// signed.
+    /// Verifies the nearest signed environment that contains a directory. None if there is none.
     pub fn verify_environment(
         &self,
         inside: &Path,
         trust: &Trust<'_>,
     ) -> Result<Option<LockedEnvironment>, ItemError> {
         for path in inside.ancestors() {
-            let Some(Place { name, boundary, .. }) = self.place_of(path) else {
+            let Some(DirLocation { name, boundary, .. }) = self.locate_dir(path) else {
                 return Ok(None);
             };
             if !path.join(MANIFEST).is_file() {
@@ -382,7 +385,7 @@ impl Library {
             });
             let hash = checked.map_err(|problem| {
                 let item = path.display().to_string();
-                let word = format!("--manifest {}", shell_word(path));
+                let argument = format!("--manifest {}", shell_word(path));
                 let error = IntegrityError::new(
                     item,
                     path.join(MANIFEST),
@@ -390,7 +393,7 @@ impl Library {
                     problem,
                     None,
                 );
-                ItemError::Integrity(Box::new(error.signed_with(&word)))
+                ItemError::Integrity(Box::new(error.with_sign_argument(&argument)))
             })?;
             let path = path.to_owned();
             return Ok(Some(LockedEnvironment { path, hash }));
@@ -398,9 +401,9 @@ impl Library {
         Ok(None)
     }
 
-    /// The place of a directory in a project or a space. None for what is in neither, for a
-    /// directory that holds a space, and for `.ai` itself.
-    fn place_of(&self, path: &Path) -> Option<Place<'_>> {
+    /// Locates a directory in a project or a space. None for a directory outside both, for one
+    /// that contains a space, and for `.ai` itself.
+    fn locate_dir(&self, path: &Path) -> Option<DirLocation<'_>> {
         let path = std::path::absolute(path).ok()?;
         let real = path.parent()?.canonicalize().ok()?.join(path.file_name()?);
         for root in self.spaces.roots() {
@@ -420,7 +423,7 @@ impl Library {
                     (Err(_), Err(_)) => continue,
                 };
                 let boundary = real_space.parent()?.to_owned();
-                return Some(Place {
+                return Some(DirLocation {
                     root,
                     name,
                     boundary,
@@ -431,27 +434,28 @@ impl Library {
     }
 }
 
-/// Where a directory is, for its manifest.
-struct Place<'l> {
+/// The location of a directory that has a manifest.
+struct DirLocation<'l> {
     root: &'l Root,
-    /// Relative to `.ai/`: with `../` in front outside of it.
+    /// Relative to `.ai/`; starts with `../` outside of it.
     name: String,
-    /// The directory around `.ai/`, without links on the way.
+    /// The resolved parent directory of `.ai/`.
     boundary: PathBuf,
 }
 
-/// Whether a directory is one of tools.
+/// Whether a directory is `tools` or inside it.
 fn is_tools(name: &str) -> bool {
     name == "tools" || name.starts_with("tools/")
 }
 
-/// Whether a file is listed with other content. An item may also be reached through a link.
+/// Whether a manifest lists a file with other content. An item that is reached through a link is
+/// not listed as a file.
 fn differs(listed: Option<&Entry>, bytes: &[u8]) -> bool {
     matches!(listed, Some(Entry::File(hash)) if *hash != Hash::digest(bytes))
 }
 
-/// Bytecode beside the sources of a Python environment is written whenever Python runs, and
-/// never read by the runtimes that ship.
+/// Excludes bytecode from Python environments: Python rewrites it on every run, and the built-in
+/// runtimes never read it.
 fn environment_excludes(directory: &Directory) -> Vec<String> {
     let is_python = directory.path().join(PYVENV).is_file();
     let excluded = is_python.then(|| "__pycache__".to_owned());
@@ -463,16 +467,16 @@ fn environment_filter<'a>(exclude_dirs: &'a [String], boundary: &'a Path) -> Fil
         recursive: true,
         exclude_dirs,
         nested_manifests: false,
-        links: Links::OutOf(boundary),
+        links: Links::NotInto(boundary),
     }
 }
 
-/// The directory of a scope, and what its manifest is to say.
-fn manifest_of(root: &Root, scope: &Scope) -> Result<(Directory, String), SignError> {
+/// Opens the directory of a scope and computes the payload of its manifest.
+fn unsigned_manifest(root: &Root, scope: &Scope) -> Result<(Directory, String), SignError> {
     let missing = || SpaceError::ChangedWhileReading(root.path_to(&scope.dir));
-    let directory = Directory::of(root, &scope.dir)?.ok_or_else(missing)?;
-    // Tools of several runtimes may share the directory: what an earlier manifest lists
-    // stays listed.
+    let directory = Directory::open_in(root, &scope.dir)?.ok_or_else(missing)?;
+    // Tools of several runtimes may share the directory, so entries of an existing manifest
+    // stay listed.
     let before = directory.read(MANIFEST)?.unwrap_or_default();
     let before = Manifest::parse(&before).and_then(|before| before.entries(&scope.dir));
     let before = before.unwrap_or_default();
@@ -483,12 +487,16 @@ fn manifest_of(root: &Root, scope: &Scope) -> Result<(Directory, String), SignEr
     let mut scope = scope.clone();
     scope.recursive |= before.keys().any(|path| path.contains('/'));
     scope.exclude_dirs.retain(|dir| !is_listed(dir));
-    let payload = listed(&directory, &scope.filter(), &scope.dir)?;
+    let payload = current_payload(&directory, &scope.filter(), &scope.dir)?;
     Ok((directory, payload))
 }
 
-/// The payload of a manifest of what is in a directory now.
-fn listed(directory: &Directory, filter: &Filter<'_>, name: &str) -> Result<String, SignError> {
+/// The payload of a manifest for the current content of a directory.
+fn current_payload(
+    directory: &Directory,
+    filter: &Filter<'_>,
+    name: &str,
+) -> Result<String, SignError> {
     let scan = directory.scan(filter)?;
     if !scan.refused.is_empty() {
         return Err(SignError::Unlistable {
@@ -496,27 +504,31 @@ fn listed(directory: &Directory, filter: &Filter<'_>, name: &str) -> Result<Stri
             refused: scan.refused,
         });
     }
-    let entries = present(directory, &scan);
-    if let Some(path) = scan.names.keys().find(|path| !entries.contains_key(*path)) {
+    let entries = current_entries(directory, &scan);
+    if let Some(path) = scan
+        .entries
+        .keys()
+        .find(|path| !entries.contains_key(*path))
+    {
         Err(SpaceError::ChangedWhileReading(directory.path().join(path)))?;
     }
     Ok(payload(name, &entries))
 }
 
-/// What is in a directory now. What cannot be read is left out.
-fn present(directory: &Directory, scan: &Scan) -> Entries {
-    let names: Vec<_> = scan.names.iter().collect();
+/// The current entries of a directory. Unreadable files are left out.
+fn current_entries(directory: &Directory, scan: &Scan) -> Entries {
+    let names: Vec<_> = scan.entries.iter().collect();
     let entries = parallel(&names, &|_| (), |(path, name)| {
         let entry = match name {
-            Name::File(state) => Entry::File(directory.hash(path, state, false).ok()?.0),
-            Name::Link(target) => Entry::Link(target.clone()),
+            DirEntry::File(state) => Entry::File(directory.hash(path, state, false).ok()?.0),
+            DirEntry::Link(target) => Entry::Link(target.clone()),
         };
         Some(((*path).clone(), entry))
     });
     entries.into_iter().flatten().collect()
 }
 
-/// How a directory differs from what is expected of it: everything, sorted by path.
+/// All differences between a directory and the expected entries, sorted by path.
 pub(crate) fn compare(
     directory: &Directory,
     scan: &Scan,
@@ -526,9 +538,9 @@ pub(crate) fn compare(
     let mut deviations: BTreeMap<_, _> = scan.refused.iter().cloned().collect();
     let mut files = Vec::new();
     let (mut bytes, mut state) = (0, Hasher::default());
-    for (path, name) in &scan.names {
+    for (path, name) in &scan.entries {
         match (name, expected.get(path)) {
-            (Name::File(identity), Some(Entry::File(hash))) => {
+            (DirEntry::File(identity), Some(Entry::File(hash))) => {
                 bytes += identity.size;
                 state.update(path.as_bytes());
                 state.update(&[0]);
@@ -536,7 +548,7 @@ pub(crate) fn compare(
                 state.update(&identity.to_bytes());
                 files.push((path, identity, *hash));
             }
-            (Name::Link(target), Some(Entry::Link(listed))) if target == listed => {}
+            (DirEntry::Link(target), Some(Entry::Link(listed))) if target == listed => {}
             (_, Some(_)) => {
                 deviations.insert(path.clone(), Deviation::Changed);
             }
@@ -546,24 +558,24 @@ pub(crate) fn compare(
         }
     }
     for path in expected.keys() {
-        if !scan.names.contains_key(path) && !deviations.contains_key(path) {
+        if !scan.entries.contains_key(path) && !deviations.contains_key(path) {
             deviations.insert(path.clone(), Deviation::Missing);
         }
     }
-    // What could change without a new state is not kept: it counts as a failure without
-    // deviations.
+    // The cache stores only `Ok`. If a file could still change without a new state, the result is
+    // an error without deviations, which is not cached.
     let is_cached = bytes >= CACHED_BYTES || files.len() >= CACHED_FILES;
     let hash_all = || {
         let outcomes = parallel(&files, &|_| (), |(path, identity, listed)| match directory
             .hash(path, identity, is_cached)
         {
-            Ok((hash, is_settled)) if hash == *listed => Ok(is_settled),
+            Ok((hash, is_stable)) if hash == *listed => Ok(is_stable),
             Ok(_) => Err(((*path).clone(), Deviation::Changed)),
             Err(_) => Err(((*path).clone(), Deviation::Unreadable)),
         });
-        let are_settled = outcomes.iter().all(|outcome| *outcome == Ok(true));
+        let are_stable = outcomes.iter().all(|outcome| *outcome == Ok(true));
         let changed: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
-        if are_settled { Ok(()) } else { Err(changed) }
+        if are_stable { Ok(()) } else { Err(changed) }
     };
     let hashed = if is_cached {
         parse_cache.get("directory", &state.finish().0, hash_all)
@@ -576,7 +588,7 @@ pub(crate) fn compare(
 
 fn all_names(scan: &Scan) -> Vec<String> {
     let refused = scan.refused.iter().map(|(path, _)| path);
-    scan.names.keys().chain(refused).cloned().collect()
+    scan.entries.keys().chain(refused).cloned().collect()
 }
 
 fn write_manifest(
@@ -585,7 +597,7 @@ fn write_manifest(
     purpose: Purpose,
     key: &SigningKey,
 ) -> Result<SignOutcome, SignError> {
-    let text = manifest::signed(payload, purpose, key);
+    let text = manifest::sign(payload, purpose, key);
     durable::write(&path, text.as_bytes(), 0o644, IfExists::Replace)
         .map_err(|source| SignError::Write { path, source })?;
     Ok(SignOutcome::Signed)

@@ -1,4 +1,4 @@
-//! Items named by the path of their file.
+//! Finds items by file system path.
 
 use std::path::{Path, PathBuf};
 
@@ -15,33 +15,33 @@ use crate::space::{Entry, LARGEST_FILE, SpaceError};
 use crate::trust::Trust;
 use crate::verify::{self, SignatureFormat, VerifiedLine};
 
-/// What a path turned out to be.
+/// The items at a path.
 #[derive(Debug)]
 pub enum PathItem<'a> {
-    /// Items of a space: the file, or all files below the folder.
+    /// Items of a space: one file, or all files below a directory.
     Items(Vec<(Entry, ItemFile<'a>)>),
-    /// A regular file in no space.
+    /// A regular file outside all spaces.
     External(PathBuf),
 }
 
 impl Library {
-    /// The items at a path: one, or those below a folder. What could not be
-    /// looked at comes as an error of its own.
+    /// The item at a path, or the items below a directory. Files that cannot be read are returned
+    /// as separate errors.
     pub fn items_at_path(
         &self,
         path: &Path,
     ) -> Result<(PathItem<'_>, Vec<SpaceError>), SpaceError> {
         let absolute = std::path::absolute(path).at("read the metadata of", path)?;
-        let there = absolute
+        let metadata = absolute
             .symlink_metadata()
             .at("read the metadata of", path)?;
-        let place = without_links_above(&absolute);
+        let resolved = resolve_parent(&absolute);
         for root in self.spaces.roots() {
-            let Some(folder) = root.as_dir() else {
+            let Some(dir) = root.as_dir() else {
                 continue;
             };
-            let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-            let Ok(inner) = place.strip_prefix(&real) else {
+            let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+            let Ok(inner) = resolved.strip_prefix(&real) else {
                 continue;
             };
             let Some(inner) = inner.to_str() else {
@@ -51,8 +51,8 @@ impl Library {
             for kind in ItemKind::ALL {
                 for listed in lookup::list(root, kind, &self.extractors) {
                     match listed {
-                        Ok((entry, found)) if is_at_or_below(&entry.path, inner) => {
-                            items.push((entry, found));
+                        Ok((entry, item_file)) if is_at_or_below(&entry.path, inner) => {
+                            items.push((entry, item_file));
                         }
                         Err(error) if error.path().starts_with(root.path_to(inner)) => {
                             errors.push(error);
@@ -61,8 +61,8 @@ impl Library {
                     }
                 }
             }
-            if items.is_empty() && errors.is_empty() && !there.is_dir() {
-                // A link may lead nowhere.
+            if items.is_empty() && errors.is_empty() && !metadata.is_dir() {
+                // Fails for a dangling link.
                 let is_file = absolute
                     .metadata()
                     .at("read the metadata of", path)?
@@ -81,7 +81,8 @@ impl Library {
         Ok((PathItem::External(absolute), Vec::new()))
     }
 
-    /// Verifies a file that is in no space, whatever its comment style is.
+    /// Verifies a file outside all spaces. If its extension is unknown, all comment styles are
+    /// tried.
     pub fn verify_external_file(
         &self,
         path: &Path,
@@ -109,8 +110,8 @@ impl Library {
     }
 }
 
-/// The style of the file's extension; where that is unknown, the one its
-/// signature line is written in.
+/// Verifies with the comment style of the extension, or with all known styles if the extension is
+/// unknown.
 fn check_any_style(
     bytes: &[u8],
     path: &Path,
@@ -141,9 +142,8 @@ fn check_any_style(
     outcome
 }
 
-/// The path with all links resolved but the last step: whether that one may
-/// be followed is for the space to say.
-fn without_links_above(path: &Path) -> PathBuf {
+/// Resolves all links but the last component. The space decides whether that one may be followed.
+fn resolve_parent(path: &Path) -> PathBuf {
     let real = path.parent().and_then(|parent| parent.canonicalize().ok());
     match (real, path.file_name()) {
         (Some(parent), Some(name)) => parent.join(name),
@@ -151,9 +151,9 @@ fn without_links_above(path: &Path) -> PathBuf {
     }
 }
 
-fn is_at_or_below(path: &str, folder: &str) -> bool {
-    folder.is_empty()
+fn is_at_or_below(path: &str, dir: &str) -> bool {
+    dir.is_empty()
         || path
-            .strip_prefix(folder)
+            .strip_prefix(dir)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -1,4 +1,4 @@
-//! What search reads of an item, and what may be said of its signature.
+//! Reads items for the search index, and verifies search hits.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::signature::{self, Binding, SignatureError};
 use crate::trust::{Trust, TrustedKey};
 use crate::verify;
 
-/// Goes up when the same file gives another document.
-const READING: &str = concat!("items ", env!("CARGO_PKG_VERSION"), " 2");
+/// Increase the number when the same file gives another document.
+const READER_VERSION: &str = concat!("items ", env!("CARGO_PKG_VERSION"), " 2");
 
 impl Library {
-    /// Whether what search found carries a signature that holds, by a key that counts.
+    /// Verifies the indexed signature of a search hit. Returns the signer's trusted key.
     pub fn verify_hit(
         &self,
         hit: &Hit,
@@ -43,12 +43,12 @@ impl Library {
 
 impl Reader for Library {
     fn version(&self) -> Hash {
-        Hash::digest(format!("{READING} {}", self.extractors_hash))
+        Hash::digest(format!("{READER_VERSION} {}", self.extractors_hash))
     }
 
     fn identify(&self, kind: ItemKind, path: &str) -> Option<ItemId> {
         let (id, _) = lookup::split_name(kind, path, &self.extractors)?;
-        // What makes a folder a package is no tool.
+        // A package marker is not a tool.
         (id.name() != "__init__").then_some(id)
     }
 
@@ -59,9 +59,9 @@ impl Reader for Library {
             .map_or("", |dot| &candidate.path[dot..]);
         let format = self.signature_format(extension, candidate.kind, candidate.path);
         let claim = verify::claim(bytes, &format);
-        // Of a partial item only what is covered is ever looked at.
+        // Only the covered element of a partially signed item is indexed.
         let element = claim.as_ref().ok().and_then(|claim| claim.element.clone());
-        let shown = element.map_or(bytes, |range| &bytes[range]);
+        let covered = element.map_or(bytes, |range| &bytes[range]);
         let signature = match claim {
             Ok(claim) => Some(SignatureClaim {
                 line: claim.line,
@@ -78,10 +78,10 @@ impl Reader for Library {
         };
         let document = Document {
             signature,
-            body: String::from_utf8_lossy(&signature::strip_signature(shown)).into_owned(),
+            body: String::from_utf8_lossy(&signature::strip_signature(covered)).into_owned(),
             ..Document::default()
         };
-        match metadata::extract(shown, extension, candidate.kind, &self.extractors) {
+        match metadata::extract(covered, extension, candidate.kind, &self.extractors) {
             Ok(metadata) => Document {
                 title: metadata.title().unwrap_or_default().to_owned(),
                 description: metadata.description().unwrap_or_default().to_owned(),

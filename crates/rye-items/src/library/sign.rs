@@ -1,4 +1,4 @@
-//! Signing items where they are.
+//! Signs items in place.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use lillux::keys::SigningKey;
 use super::verify_batch::parallel;
 use super::{ItemError, Library, read};
 use crate::acceptance::Acceptance;
-use crate::integrity::list;
+use crate::integrity::format_deviations;
 use crate::lookup::ItemFile;
 use crate::metadata;
 use crate::signature::{self, Binding, ITEM};
@@ -18,74 +18,73 @@ use crate::trust;
 use crate::user_keys::{UserKeyError, UserKeys};
 use crate::verify::{self, SignatureFormat};
 
-/// How often signing is begun again of a file that changed meanwhile.
+/// How often signing is retried if the file changes meanwhile.
 const ATTEMPTS: usize = 8;
 
-/// What signing did.
+/// The result of signing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignOutcome {
-    /// The file has a new signature line.
+    /// A new signature was written.
     Signed,
-    /// This key had signed exactly this content; nothing was written.
+    /// The same key had already signed this content; nothing was written.
     Unchanged,
 }
 
-/// An item that cannot be signed.
+/// Why an item cannot be signed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignError {
-    /// The system space is signed when it is built.
+    /// The item is in the system space, which is signed at build time.
     #[error("{0} is in the system space, which is read-only")]
     SystemSpace(String),
-    /// It speaks of a key: signing it would be to trust or to revoke that key, wherever
-    /// the file stands now.
+    /// The file is a trust or revocation file, by its path or by its content.
     #[error("{file} is a trust or revocation file; signing it would trust or revoke its key")]
     KeyFile {
-        /// The item, or the file of one.
+        /// The item's reference.
         file: String,
-        /// The file.
+        /// The path to display.
         path: PathBuf,
     },
-    /// It records a decision, which only that decision signs.
+    /// The file records a decision and is signed only when the decision is made.
     #[error("{} records a decision and is signed when the decision is made", .0.display())]
     Decision(PathBuf),
-    /// It was signed, and that it is accepted for this project cannot be recorded.
+    /// The file was signed, but its acceptance for this project could not be written.
     #[error("{} is signed but not accepted: {source}", path.display())]
     Accept {
-        /// The file.
+        /// The signed file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: UserKeyError,
     },
-    /// It cannot be found, read or understood.
+    /// The item cannot be found or read, or its metadata is invalid.
     #[error(transparent)]
     Item(#[from] ItemError),
-    /// `provider@user` is malformed.
+    /// The provenance is not of the form `provider@user`.
     #[error("{0}")]
     Provenance(String),
-    /// A directory is not there.
-    #[error("there is no directory {}", .0.display())]
+    /// The path is not a directory.
+    #[error("{} is not a directory", .0.display())]
     NoDirectory(PathBuf),
-    /// A directory is in no project, or holds a space.
+    /// The directory is outside the project, or contains a space.
     #[error("{} cannot be signed: the directory is outside the project, or contains a space", .0.display())]
     NotSignable(PathBuf),
-    /// A directory holds what no manifest can list.
-    #[error("cannot sign {}: {}", directory.display(), list(refused))]
+    /// The directory contains files that a manifest cannot list.
+    #[error("cannot sign {}: {}", directory.display(), format_deviations(refused))]
     Unlistable {
-        /// The directory.
+        /// The directory to sign.
         directory: PathBuf,
-        /// What cannot be listed, and why.
+        /// The files that cannot be listed, with the reason.
         refused: Vec<(String, Deviation)>,
     },
-    /// It is not what somebody was shown who wanted it signed.
-    #[error("{} is not what was approved: it has changed since", .0.display())]
+    /// The content is not the content that the user approved.
+    #[error("{} changed after it was approved", .0.display())]
     ChangedSinceApproval(PathBuf),
-    /// It cannot be written.
+    /// The signed file cannot be written.
     #[error("cannot sign {}: {source}", path.display())]
     Write {
-        /// The file.
+        /// The file to sign.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: WriteError,
     },
 }
@@ -97,7 +96,7 @@ impl From<SpaceError> for SignError {
 }
 
 impl Library {
-    /// Signs many items, in parallel; the outcomes are in the order of the items.
+    /// Signs items in parallel. Returns the results in the order of the items.
     pub fn sign_batch(
         &self,
         items: &[ItemFile<'_>],
@@ -105,150 +104,156 @@ impl Library {
         provenance: Option<&str>,
         progress: &(dyn Fn(usize) + Sync),
     ) -> Vec<Result<SignOutcome, SignError>> {
-        parallel(items, progress, |found| self.sign(found, key, provenance))
+        parallel(items, progress, |item_file| {
+            self.sign(item_file, key, provenance)
+        })
     }
 
-    /// Signs an item: its file is replaced in one step, with its mode kept. An
-    /// item whose metadata cannot be read is not signed, and neither is a file
-    /// about a key: by its name, or by what it says, since links lead to files by
-    /// other names.
+    /// Signs an item. Its file is replaced atomically and keeps its mode.
+    ///
+    /// Refuses items with invalid metadata, and trust and revocation files. The latter are
+    /// recognised by path and by content, because a link can give them another path.
     pub fn sign(
         &self,
-        found: &ItemFile<'_>,
+        item_file: &ItemFile<'_>,
         key: &SigningKey,
         provenance: Option<&str>,
     ) -> Result<SignOutcome, SignError> {
-        self.sign_what(found, key, provenance, None)
+        self.sign_with_retry(item_file, key, provenance, None)
     }
 
-    /// Signs an item if what would be signed is what somebody was shown, and has this hash.
+    /// Signs an item if its content has the hash that the user approved.
     pub fn sign_approved(
         &self,
-        found: &ItemFile<'_>,
+        item_file: &ItemFile<'_>,
         key: &SigningKey,
-        shown: Hash,
+        approved: Hash,
     ) -> Result<SignOutcome, SignError> {
-        self.sign_what(found, key, None, Some(shown))
+        self.sign_with_retry(item_file, key, None, Some(approved))
     }
 
-    /// What signing an item would sign, if there is anything to sign.
+    /// The content that signing would cover; none if this key has already signed it.
     pub fn unsigned_content(
         &self,
-        found: &ItemFile<'_>,
+        item_file: &ItemFile<'_>,
         key: &SigningKey,
     ) -> Result<Option<Vec<u8>>, SignError> {
-        let raw = read(found)?;
+        let raw = read(item_file)?;
         Ok(self
-            .to_sign(found, &raw.bytes, key, None)?
+            .unsigned_parts(item_file, &raw.bytes, key, None)?
             .map(|(content, _)| content))
     }
 
-    fn sign_what(
+    fn sign_with_retry(
         &self,
-        found: &ItemFile<'_>,
+        item_file: &ItemFile<'_>,
         key: &SigningKey,
         provenance: Option<&str>,
-        shown: Option<Hash>,
+        approved: Option<Hash>,
     ) -> Result<SignOutcome, SignError> {
-        // Somebody else may be signing it, or saving it in an editor.
+        // Another process may sign the file or save it in an editor.
         for _ in 0..ATTEMPTS {
-            if let Some(outcome) = self.try_sign(found, key, provenance, shown)? {
-                self.accept(found, key)?;
+            if let Some(outcome) = self.try_sign(item_file, key, provenance, approved)? {
+                self.accept(item_file, key)?;
                 return Ok(outcome);
             }
         }
-        Err(SpaceError::ChangedWhileReading(found.path()))?
+        Err(SpaceError::ChangedWhileReading(item_file.path()))?
     }
 
-    /// Accepts configuration that this key has just signed for the project that it is in.
-    fn accept(&self, found: &ItemFile<'_>, key: &SigningKey) -> Result<(), SignError> {
-        if !Acceptance::is_needed(found.root, &found.relative) {
+    /// Records the user's acceptance of project configuration that this key has just signed.
+    fn accept(&self, item_file: &ItemFile<'_>, key: &SigningKey) -> Result<(), SignError> {
+        if !Acceptance::is_needed(item_file.root, &item_file.relative) {
             return Ok(());
         }
-        let claim = verify::claim(&read(found)?.bytes, &self.format_of(found));
+        let claim = verify::claim(&read(item_file)?.bytes, &self.format_of(item_file));
         let claim = claim.ok().filter(|it| it.line.verify(key.public()).is_ok());
         let user = self.spaces.roots_in(Space::User).next();
         let user = user.and_then(|root| root.as_dir()?.parent());
         let (Some(claim), Some(user)) = (claim, user) else {
             return Ok(());
         };
-        let Some(acceptance) = Acceptance::new(found.root, &found.relative, claim.line.hash) else {
+        let Some(acceptance) =
+            Acceptance::new(item_file.root, &item_file.relative, claim.line.hash)
+        else {
             return Ok(());
         };
         let recorded = acceptance.record(&UserKeys::new(user), key);
         recorded.map(drop).map_err(|source| SignError::Accept {
-            path: found.path(),
+            path: item_file.path(),
             source,
         })
     }
 
-    /// Signs what is there, unless it is no longer what was read: then none.
+    /// Signs the file once. None if it changed between reading and writing.
     fn try_sign(
         &self,
-        found: &ItemFile<'_>,
+        item_file: &ItemFile<'_>,
         key: &SigningKey,
         provenance: Option<&str>,
-        shown: Option<Hash>,
+        approved: Option<Hash>,
     ) -> Result<Option<SignOutcome>, SignError> {
-        let raw = read(found)?;
-        let Some((content, format)) = self.to_sign(found, &raw.bytes, key, provenance)? else {
+        let raw = read(item_file)?;
+        let Some((content, format)) =
+            self.unsigned_parts(item_file, &raw.bytes, key, provenance)?
+        else {
             return Ok(Some(SignOutcome::Unchanged));
         };
-        if shown.is_some_and(|shown| shown != Hash::digest(&content)) {
-            return Err(SignError::ChangedSinceApproval(found.path()));
+        if approved.is_some_and(|approved| approved != Hash::digest(&content)) {
+            return Err(SignError::ChangedSinceApproval(item_file.path()));
         }
         let time = lillux::time::now_rfc3339();
-        let binding = Binding::item(&found.relative);
+        let binding = Binding::item(&item_file.relative);
         let signed = signature::sign(&content, &format.comment, &binding, key, &time, provenance)
             .map_err(|e| SignError::Provenance(e.what))?;
-        // Links are followed, as reading did, and stay links.
-        let Some(path) = found.root.real_path(&found.relative)? else {
+        // Writes to the target of a link, as reading did, so that the link remains.
+        let Some(path) = item_file.root.real_path(&item_file.relative)? else {
             return Ok(None);
         };
-        if found.root.stat(&found.relative)? != Some(raw.identity) {
+        if item_file.root.stat(&item_file.relative)? != Some(raw.identity) {
             return Ok(None);
         }
         durable::rewrite(&path, &signed).map_err(|source| SignError::Write { path, source })?;
         Ok(Some(SignOutcome::Signed))
     }
 
-    /// What of a file is to be signed, and as which comment the signature is written; none
-    /// if this key has signed exactly that for this file.
-    fn to_sign(
+    /// The content to sign and the signature format; none if this key has already signed exactly
+    /// this content for this file.
+    fn unsigned_parts(
         &self,
-        found: &ItemFile<'_>,
+        item_file: &ItemFile<'_>,
         bytes: &[u8],
         key: &SigningKey,
         provenance: Option<&str>,
     ) -> Result<Option<(Vec<u8>, SignatureFormat)>, SignError> {
-        if found.root.space() == Space::System {
-            return Err(SignError::SystemSpace(found.reference.to_string()));
+        if item_file.root.space() == Space::System {
+            return Err(SignError::SystemSpace(item_file.reference.to_string()));
         }
         let content = signature::strip_signature(bytes);
-        if found.reference.is_key_file() || trust::is_key_file(&content) {
+        if item_file.reference.is_key_file() || trust::is_key_file(&content) {
             return Err(SignError::KeyFile {
-                file: found.reference.to_string(),
-                path: found.path(),
+                file: item_file.reference.to_string(),
+                path: item_file.path(),
             });
         }
-        let format = self.format_of(found);
+        let format = self.format_of(item_file);
         if format
             .binding
             .as_ref()
             .is_some_and(|it| it.purpose() != ITEM)
         {
-            return Err(SignError::Decision(found.path()));
+            return Err(SignError::Decision(item_file.path()));
         }
-        let kind = found.reference.kind;
-        let readable = signature::normalize_comments(bytes, &format.comment);
-        metadata::extract(&readable, &found.extension, kind, &self.extractors).map_err(
+        let kind = item_file.reference.kind;
+        let text = signature::normalize_comments(bytes, &format.comment);
+        metadata::extract(&text, &item_file.extension, kind, &self.extractors).map_err(
             |source| ItemError::Metadata {
-                path: found.path(),
+                path: item_file.path(),
                 source: Box::new(source),
             },
         )?;
-        let present = verify::claim(bytes, &format).ok();
-        let is_signed = present.is_some_and(|claim| {
+        let existing = verify::claim(bytes, &format).ok();
+        let is_signed = existing.is_some_and(|claim| {
             claim.coverage == crate::item::Coverage::Whole
                 && (provenance.is_none() || claim.line.provenance.as_deref() == provenance)
                 && claim.line.fingerprint == key.public().fingerprint()

@@ -1,4 +1,4 @@
-//! Verifying thousands of files, on all cores, remembering those that hold.
+//! Verifies many files in parallel, and caches the results by file state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,44 +14,44 @@ use crate::space::Entry;
 use crate::trust::{Trust, TrustedKey};
 use crate::verify::{self, CachedVerification, CoarseInstant, VerificationCache};
 
-/// A file whose signature holds.
+/// A valid signature of a file, possibly from the verification cache.
 #[derive(Debug, Clone)]
 pub struct VerifiedSignature {
     /// The hash of the covered bytes.
     pub hash: Hash,
-    /// The key that signed.
+    /// The signer's key.
     pub signer: Arc<TrustedKey>,
     /// How much the signature covers.
     pub coverage: Coverage,
 }
 
-/// A file and what was found out about it.
+/// A file and the result of its verification.
 pub type FileVerification<'a> = (ItemFile<'a>, Result<VerifiedSignature, ItemError>);
 
-/// Below this, opening the cache costs more than it saves.
-const WORTH_A_CACHE: usize = 32;
-/// How many files a thread takes at a time.
+/// With fewer files, opening the cache costs more than it saves.
+const MIN_FILES_FOR_CACHE: usize = 32;
+/// The number of files a worker thread claims at a time.
 const BATCH: usize = 64;
 
 impl Library {
-    /// Verifies files, in parallel. A file that is in the state in which it was
-    /// verified before is not read again: only its key is looked at anew.
-    /// `progress` is called now and then with the number of those done.
+    /// Verifies files in parallel. A file whose state is unchanged since an earlier verification
+    /// is not read again; only the trust in its key is checked. `progress` is called after each
+    /// batch with the number of files done.
     pub fn verify_batch<'a>(
         &'a self,
         files: Vec<(Entry, ItemFile<'a>)>,
         progress: &(dyn Fn(usize) + Sync),
     ) -> Vec<FileVerification<'a>> {
         let trust = &self.trust();
-        let worth_it = files.len() >= WORTH_A_CACHE;
-        let cache = VerificationCache::open(self.parse_cache.cache().filter(|_| worth_it));
-        let outcomes = parallel(&files, progress, |(entry, found)| {
-            self.verify_one(entry, found, trust, &cache)
+        let use_cache = files.len() >= MIN_FILES_FOR_CACHE;
+        let cache = VerificationCache::open(self.parse_cache.dir().filter(|_| use_cache));
+        let outcomes = parallel(&files, progress, |(entry, item_file)| {
+            self.verify_one(entry, item_file, trust, &cache)
         });
         cache.save();
         files
             .into_iter()
-            .map(|(_, found)| found)
+            .map(|(_, item_file)| item_file)
             .zip(outcomes)
             .collect()
     }
@@ -59,40 +59,40 @@ impl Library {
     fn verify_one(
         &self,
         entry: &Entry,
-        found: &ItemFile<'_>,
+        item_file: &ItemFile<'_>,
         trust: &Trust<'_>,
         cache: &VerificationCache,
     ) -> Result<VerifiedSignature, ItemError> {
-        let format = self.format_of(found);
-        let tick = CoarseInstant::now();
+        let format = self.format_of(item_file);
+        let started = CoarseInstant::now();
         if let Some(state) = entry.identity
-            && let Some(seen) = cache.get(&state, &format)
-            && let Ok(signer) = trust.key_status(seen.fingerprint())
-            && CachedVerification::key_hash(&signer.key) == seen.key
+            && let Some(cached) = cache.get(&state, &format)
+            && let Ok(signer) = trust.key_status(cached.fingerprint())
+            && CachedVerification::key_hash(&signer.key) == cached.key
         {
             return Ok(VerifiedSignature {
-                hash: seen.hash,
+                hash: cached.hash,
                 signer,
-                coverage: seen.coverage,
+                coverage: cached.coverage,
             });
         }
-        let settled = cache
+        let stable = cache
             .is_open()
-            .then(|| found.root.settled_state(&found.relative));
-        let raw = read(found)?;
+            .then(|| item_file.root.stable_identity(&item_file.relative));
+        let raw = read(item_file)?;
         let signed =
             verify::check(&raw.bytes, &format, trust).map_err(|problem: IntegrityProblem| {
-                ItemError::Integrity(Box::new(integrity_error(found, problem, &raw.bytes)))
+                ItemError::Integrity(Box::new(integrity_error(item_file, problem, &raw.bytes)))
             })?;
         if let Some(identity) = raw.identity
-            && settled.flatten() == Some(identity)
+            && stable.flatten() == Some(identity)
         {
-            let seen = CachedVerification {
+            let cached = CachedVerification {
                 hash: signed.line.hash,
                 key: CachedVerification::key_hash(&signed.key.key),
                 coverage: signed.coverage,
             };
-            cache.put(&identity, &format, tick, &seen);
+            cache.put(&identity, &format, started, &cached);
         }
         Ok(VerifiedSignature {
             hash: signed.line.hash,
@@ -102,8 +102,7 @@ impl Library {
     }
 }
 
-/// Does something with each of many, on all cores; the outcomes are in the
-/// order of the inputs.
+/// Applies a function to all inputs on all cores. Returns the results in input order.
 pub(crate) fn parallel<T: Sync, R: Send>(
     inputs: &[T],
     progress: &(dyn Fn(usize) + Sync),
@@ -125,7 +124,7 @@ pub(crate) fn parallel<T: Sync, R: Send>(
     let mut outcomes = if batches.len() <= 1 {
         worker()
     } else {
-        // Asking how many costs some twenty system calls.
+        // `available_parallelism` costs about twenty system calls, so a single batch skips it.
         let threads = thread::available_parallelism().map_or(1, usize::from);
         thread::scope(|scope| {
             let others: Vec<_> = (1..threads).map(|_| scope.spawn(worker)).collect();

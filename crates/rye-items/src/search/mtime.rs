@@ -18,7 +18,7 @@ pub(super) fn tick() -> i128 {
 /// Whether any change after `tick` must alter the timestamps of a file that was read
 /// then.
 pub(super) fn timestamps(identity: &FileIdentity, tick: i128) -> Timestamps {
-    if identity.is_settled(tick) {
+    if identity.has_reliable_times(tick) {
         Timestamps::Reliable
     } else {
         Timestamps::Racy

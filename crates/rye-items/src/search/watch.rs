@@ -15,7 +15,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
 use super::scan::KINDS;
-use crate::space::{Observer, is_passed_by};
+use crate::space::{Observer, is_skipped};
 
 /// File systems that only this kernel changes, so that inotify reports every change:
 /// ext2 to ext4, XFS, Btrfs, tmpfs, ramfs, F2FS, ZFS, bcachefs, overlayfs, JFS,
@@ -180,7 +180,7 @@ impl FolderRole {
         };
         match self {
             Self::SpaceRoot => KINDS.iter().any(|kind| kind.dir() == name),
-            Self::Below => !is_passed_by(name),
+            Self::Below => !is_skipped(name),
         }
     }
 }
@@ -241,7 +241,7 @@ impl<'a> WatchingObserver<'a> {
 }
 
 impl Observer for WatchingObserver<'_> {
-    fn folder(&mut self, folder: BorrowedFd<'_>) {
+    fn directory(&mut self, folder: BorrowedFd<'_>) {
         self.watch(folder, FolderRole::Below);
     }
 

@@ -1,32 +1,32 @@
-//! What a signature is bound to: a purpose and the path of one file.
+//! Bindings: the purpose and the file path that a signature is valid for.
 
 use std::fmt::{self, Write as _};
 
 use lillux::keys::Purpose;
 
-/// The signature of a tool, a directive, a knowledge entry or a configuration file.
+/// Purpose of the signature of an item.
 pub const ITEM: Purpose = Purpose::new("item");
-/// The signature of a file that trusts a key.
+/// Purpose of the signature of a trust file.
 pub const TRUST: Purpose = Purpose::new("trust");
-/// The signature of a file that revokes a key.
+/// Purpose of the signature of a revocation file.
 pub const REVOCATION: Purpose = Purpose::new("revocation");
-/// The signature of an answer that is remembered for a project.
+/// Purpose of the signature of a stored project approval.
 pub const APPROVAL: Purpose = Purpose::new("approval");
-/// The signature of the record that a user accepts a project's configuration.
+/// Purpose of the signature of an accepted project configuration.
 pub const ACCEPTANCE: Purpose = Purpose::new("acceptance");
 
 /// The purposes that a signature line can name.
 const PURPOSES: [Purpose; 5] = [ITEM, TRUST, REVOCATION, APPROVAL, ACCEPTANCE];
-/// The folders below `.ai/` whose files are signed for a purpose of their own.
+/// The directories in `.ai/` whose files are not signed as items.
 const PURPOSE_DIRS: [(&str, Purpose); 4] = [
     ("config/keys/trusted", TRUST),
     ("config/keys/revoked", REVOCATION),
     ("config/agent/approved", APPROVAL),
     ("config/accepted", ACCEPTANCE),
 ];
-const LONGEST_PATH: usize = 4096;
+const MAX_PATH_LENGTH: usize = 4096;
 
-/// The purpose of a signature, and the file it was made for: `item=tools/my/deploy.py`.
+/// The purpose and the file of a signature: `item=tools/my/deploy.py`.
 ///
 /// The path is relative to the space's `.ai/`, so it names the kind, the id and the
 /// extension, but not the space: a copy of an item in another space still verifies.
@@ -37,7 +37,7 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// The binding of a file with this path below `.ai/`.
+    /// Creates a binding. The path is relative to `.ai/`.
     pub fn new(purpose: Purpose, path: impl Into<String>) -> Self {
         Self {
             purpose,
@@ -45,11 +45,11 @@ impl Binding {
         }
     }
 
-    /// The binding that a file of a space must have: its path says what it is for.
+    /// The binding that a file of a space must have. The path determines the purpose.
     pub fn for_path(path: impl Into<String>) -> Self {
         let path = path.into();
-        let is_in = |(folder, _): &&(&str, Purpose)| {
-            let inner = path.strip_prefix(*folder);
+        let is_in = |(dir, _): &&(&str, Purpose)| {
+            let inner = path.strip_prefix(*dir);
             inner.is_some_and(|inner| inner.starts_with('/'))
         };
         let purpose = PURPOSE_DIRS
@@ -64,7 +64,7 @@ impl Binding {
         Self::new(ITEM, path)
     }
 
-    /// What the signature is for.
+    /// The purpose of the signature.
     pub fn purpose(&self) -> Purpose {
         self.purpose
     }
@@ -74,18 +74,18 @@ impl Binding {
         &self.path
     }
 
-    /// Reads `item=tools/my/deploy.py`, exactly as [`Display`](fmt::Display) writes it.
+    /// Parses `item=tools/my/deploy.py`. Accepts only the canonical form that
+    /// [`Display`](fmt::Display) writes.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (purpose, path) = text.split_once('=')?;
         let purpose = PURPOSES.into_iter().find(|known| known.name() == purpose)?;
         let binding = Self::new(purpose, decode(path)?);
-        let is_valid = !path.is_empty() && path.len() <= LONGEST_PATH;
+        let is_valid = !path.is_empty() && path.len() <= MAX_PATH_LENGTH;
         (is_valid && binding.to_string() == text).then_some(binding)
     }
 }
 
-/// Bytes that could end a comment, or that a line's other parts are separated by, are
-/// percent-encoded.
+/// Percent-encodes bytes that could end the comment, and the separators of the line.
 impl fmt::Display for Binding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}=", self.purpose.name())?;
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn binding_reads_back_as_written() {
+    fn binding_round_trips() {
         for path in ["tools/a.py", "tools/[page] -->.ts", "config/ä|;=%.yaml"] {
             let binding = Binding::item(path);
             let text = binding.to_string();

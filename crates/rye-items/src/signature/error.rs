@@ -1,60 +1,60 @@
-//! What can be wrong with a signature line, before any key comes into play.
+//! Errors in a signature line that are detected without any key.
 
 use crate::excerpt::Excerpt;
 
-/// A signature line that cannot be read. The offset is into the line's text.
+/// A malformed signature line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct LineError {
-    /// What is wrong, as a fragment.
+    /// The cause, as a fragment.
     pub what: String,
-    /// Where, in bytes from the beginning of `rye:signed:`.
+    /// The byte offset from the start of `rye:signed:`.
     pub offset: usize,
 }
 
-/// Why no signature was found where one must be.
+/// Why a file has no usable signature line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// There is none.
+    /// The file has no signature line.
     #[error("not signed")]
     Unsigned,
-    /// There is a line, and it cannot be read.
+    /// The line cannot be parsed.
     #[error("malformed signature line: {what}")]
     Malformed {
-        /// What is wrong.
+        /// The cause, as a fragment.
         what: String,
-        /// Where.
+        /// The position of the error.
         excerpt: Excerpt,
     },
-    /// Two lines: which one counts would be a guess.
+    /// The file has more than one signature line.
     #[error("more than one signature line")]
-    Two {
-        /// The second one.
+    Multiple {
+        /// The second line.
         excerpt: Excerpt,
     },
-    /// The line is a comment of another language.
+    /// The line uses the comment style of another language.
     #[error("the signature line must be a comment that starts with `{expected}`")]
     WrongComment {
-        /// What such a line begins with here.
+        /// The expected start of the line.
         expected: String,
-        /// The line.
+        /// The position of the line.
         excerpt: Excerpt,
     },
-    /// The line is further down.
+    /// The line is not at the start of the file.
     #[error("the signature line must be the first line, or the second after `#!`")]
     Misplaced {
-        /// The line.
+        /// The position of the line.
         excerpt: Excerpt,
     },
 }
 
 impl SignatureError {
-    /// The place, where there is one.
+    /// The position of the error; none if there is no signature line.
     pub fn excerpt(&self) -> Option<&Excerpt> {
         match self {
             Self::Unsigned => None,
             Self::Malformed { excerpt, .. }
-            | Self::Two { excerpt }
+            | Self::Multiple { excerpt }
             | Self::WrongComment { excerpt, .. }
             | Self::Misplaced { excerpt } => Some(excerpt),
         }

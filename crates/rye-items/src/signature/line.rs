@@ -1,4 +1,4 @@
-//! The text of a signature line.
+//! Parses, formats, creates and verifies signature lines.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,27 +10,27 @@ use lillux::keys::{BadSignature, Fingerprint, PublicKey, Signature, SigningKey};
 use super::binding::Binding;
 use super::error::LineError;
 
-/// What every signature line begins with.
+/// The start of every signature line.
 pub(super) const MARK: &str = "rye:signed:";
-/// `2026-04-10T03:28:17Z`.
+/// Pattern of `2026-04-10T03:28:17Z`; `d` is a digit.
 pub(super) const TIME_PATTERN: &[u8] = b"dddd-dd-ddTdd:dd:ddZ";
-const LONGEST_PROVENANCE: usize = 200;
+const MAX_PROVENANCE_LENGTH: usize = 200;
 const FINGERPRINT_LENGTH: usize = 16;
 
-/// A signature line, read. Says nothing about whether it is true.
+/// A parsed signature line. Nothing in it is verified yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignatureLine {
-    /// When it was signed, in the signer's words: `2026-04-10T03:28:17Z`.
+    /// The signing time according to the signer: `2026-04-10T03:28:17Z`.
     pub time: String,
     /// The hash of the covered bytes.
     pub hash: Hash,
-    /// The signature over the hash, or over all parts of a bound line.
+    /// The signature of the hash, or of all fields if the line is bound.
     pub signature: Signature,
-    /// The key that signed.
+    /// The signer's key.
     pub fingerprint: Fingerprint,
-    /// The purpose and the file that the signature was made for; none in the published form.
+    /// The purpose and file that the signature is bound to; none for an unbound signature.
     pub binding: Option<Binding>,
-    /// `provider@user`, where the signer said so.
+    /// `provider@user`, if the signer added it.
     pub provenance: Option<String>,
 }
 
@@ -62,10 +62,10 @@ impl FromStr for SignatureLine {
         let fail = |offset: usize, what: String| LineError { what, offset };
         let rest = text
             .strip_prefix(MARK)
-            .ok_or_else(|| fail(0, format!("it does not begin with `{MARK}`")))?;
+            .ok_or_else(|| fail(0, format!("it does not start with `{MARK}`")))?;
         let at = |part: &str| text.len() - part.len();
 
-        let (time, rest) = take(rest, TIME_PATTERN.len());
+        let (time, rest) = split_prefix(rest, TIME_PATTERN.len());
         if !is_time(time) {
             let what = "the time is not of the form 2026-04-10T03:28:17Z".to_owned();
             return Err(fail(MARK.len(), what));
@@ -97,7 +97,7 @@ impl FromStr for SignatureLine {
             .map_err(|e| fail(at(rest), format!("the key's fingerprint: {e}")))?;
         let binding = binding
             .map(|text| {
-                let what = "what the signature is for is not of the form item=PATH";
+                let what = "the binding is not of the form item=PATH";
                 let offset = at(rest) + FINGERPRINT_LENGTH + 1;
                 Binding::parse(text).ok_or_else(|| fail(offset, what.to_owned()))
             })
@@ -117,7 +117,7 @@ impl FromStr for SignatureLine {
 }
 
 impl SignatureLine {
-    /// Signs a file's hash, bound to a purpose and a path.
+    /// Signs the hash of a file, bound to a purpose and a path.
     pub fn sign(
         hash: Hash,
         binding: Binding,
@@ -137,7 +137,7 @@ impl SignatureLine {
         }
     }
 
-    /// Checks that the signature is this key's over what the line says.
+    /// Verifies the signature with a key.
     pub fn verify(&self, key: &PublicKey) -> Result<(), BadSignature> {
         match &self.binding {
             Some(binding) => {
@@ -147,7 +147,7 @@ impl SignatureLine {
         }
     }
 
-    /// The hash that the signature is over.
+    /// The hash that the signature covers.
     fn covered_hash(&self) -> Hash {
         match &self.binding {
             Some(binding) => {
@@ -181,9 +181,9 @@ fn covered_hash(binding: &Binding, time: &str, hash: &Hash, provenance: Option<&
     ))
 }
 
-/// The first bytes of a text and the rest; all of it where it is shorter or
-/// the cut would split a character.
-fn take(text: &str, length: usize) -> (&str, &str) {
+/// Splits a text at a byte length. Returns the whole text if it is shorter, or if the split would
+/// be inside a character.
+fn split_prefix(text: &str, length: usize) -> (&str, &str) {
     text.split_at_checked(length).unwrap_or((text, ""))
 }
 
@@ -215,14 +215,14 @@ fn is_time(text: &str) -> bool {
         && number(17, 19) <= 60
 }
 
-/// What is wrong with a `provider@user`, if something is.
+/// Describes why a text is not a valid `provider@user`; none if it is valid.
 pub fn provenance_problem(text: &str) -> Option<String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "@._-+/".contains(c);
     let shape = text
         .split_once('@')
         .is_some_and(|(provider, user)| !provider.is_empty() && !user.is_empty());
-    let good = shape && text.len() <= LONGEST_PROVENANCE && text.chars().all(allowed);
-    (!good).then(|| "what follows the fingerprint is not of the form provider@user".to_owned())
+    let good = shape && text.len() <= MAX_PROVENANCE_LENGTH && text.chars().all(allowed);
+    (!good).then(|| "the provenance is not of the form provider@user".to_owned())
 }
 
 #[cfg(test)]
@@ -234,7 +234,7 @@ mod tests {
     const GOOD: &str = "rye:signed:2026-04-10T03:28:17Z:765c9e4c3631c1e76b0383691005d92a25cd9d598fd4e1aec509899901ea2cdd:UllOnPErqDGGEoj1eiKdg8b2smCCmKsHFebDncF-grTll41zRaGQ5e78eiSLKRy2aEDRXkxdqn21BjRHoDBDDw:6ea18199041a1ea8";
 
     #[test]
-    fn a_line_reads_back_as_written_with_and_without_provenance() {
+    fn line_round_trips_with_and_without_provenance() {
         for text in [
             GOOD.to_owned(),
             format!("{GOOD}|github@leo"),
@@ -249,10 +249,10 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_line_says_what_and_where() {
+    fn malformed_line_reports_cause_and_offset() {
         let colons: Vec<_> = GOOD.match_indices(':').map(|(i, _)| i).collect();
         for (text, what, offset) in [
-            ("signed".to_owned(), "it does not begin with", 0),
+            ("signed".to_owned(), "it does not start with", 0),
             (MARK.to_owned(), "the time is not of the form", 11),
             (
                 GOOD.replace("T03", " 03"),
@@ -290,15 +290,11 @@ mod tests {
                 "the key's fingerprint: ",
                 184,
             ),
-            (format!("{GOOD};"), "what the signature is for", 201),
-            (format!("{GOOD};item=a b"), "what the signature is for", 201),
-            (
-                format!("{GOOD};other=a|x@y"),
-                "what the signature is for",
-                201,
-            ),
-            (format!("{GOOD}|leo"), "what follows the fingerprint", 201),
-            (format!("{GOOD}|a@b c"), "what follows the fingerprint", 201),
+            (format!("{GOOD};"), "the binding is not", 201),
+            (format!("{GOOD};item=a b"), "the binding is not", 201),
+            (format!("{GOOD};other=a|x@y"), "the binding is not", 201),
+            (format!("{GOOD}|leo"), "the provenance is not", 201),
+            (format!("{GOOD}|a@b c"), "the provenance is not", 201),
         ] {
             let error = text.parse::<SignatureLine>().unwrap_err();
             assert!(error.what.starts_with(what), "{text}: {error}");
@@ -308,7 +304,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "rye:signed:\\PC*") {
+        fn any_text_parses_or_fails(text in "rye:signed:\\PC*") {
             if let Ok(line) = text.parse::<SignatureLine>() {
                 prop_assert_eq!(line.to_string().parse::<SignatureLine>(), Ok(line));
             }

@@ -1,4 +1,4 @@
-//! Files with a signature line: taking it out, putting one in.
+//! Finds, removes and inserts the signature line of a file.
 
 use std::borrow::Cow;
 
@@ -12,20 +12,20 @@ use super::line::{MARK, SignatureLine, TIME_PATTERN, provenance_problem};
 use crate::comment::CommentStyle;
 use crate::excerpt::Excerpt;
 
-/// A hash in hex.
+/// The length of a SHA-256 hash in hex.
 const HASH_LENGTH: usize = 64;
 const BOM: &[u8] = b"\xef\xbb\xbf";
-/// How far down a line that stands in the wrong place is looked for.
-const LOOK: usize = 10;
+/// The number of lines that are searched for a misplaced signature line.
+const SEARCHED_LINES: usize = 10;
 
-/// A signed file, taken apart. The covered bytes are `before` and `after`, in a row.
+/// The parts of a signed file. The covered bytes are `before` followed by `after`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedFile<'a> {
-    /// What the line says.
+    /// The parsed signature line.
     pub line: SignatureLine,
-    /// What stands before the line: a byte order mark, a `#!` line, or nothing.
+    /// The bytes before the line: a byte order mark, a `#!` line, or nothing.
     pub before: &'a [u8],
-    /// What stands behind it.
+    /// The bytes after the line.
     pub after: &'a [u8],
 }
 
@@ -44,7 +44,7 @@ impl SignedFile<'_> {
     }
 }
 
-/// Finds the signature line of a file in its place and reads it.
+/// Splits a file at its signature line and parses the line.
 pub fn split<'a>(file: &'a [u8], comment: &CommentStyle) -> Result<SignedFile<'a>, SignatureError> {
     let start = start_of_line(file);
     let (line, newline) = first_line(&file[start..]);
@@ -53,7 +53,7 @@ pub fn split<'a>(file: &'a [u8], comment: &CommentStyle) -> Result<SignedFile<'a
         .strip(line)
         .filter(|text| text.starts_with(MARK.as_bytes()))
     else {
-        return Err(why_none(file, start, line, comment));
+        return Err(missing_line_error(file, start, line, comment));
     };
     let offset = line.len() - comment.suffix.as_ref().map_or(0, |s| s.len() + 1) - text.len();
     let malformed = |what: String, at: usize| SignatureError::Malformed {
@@ -67,7 +67,7 @@ pub fn split<'a>(file: &'a [u8], comment: &CommentStyle) -> Result<SignedFile<'a
         .map_err(|e: super::LineError| malformed(e.what, offset + e.offset))?;
     let after = &file[start + line.len() + newline..];
     if carries_mark(first_line(after).0) {
-        return Err(SignatureError::Two {
+        return Err(SignatureError::Multiple {
             excerpt: excerpt(line.len() + newline),
         });
     }
@@ -78,7 +78,7 @@ pub fn split<'a>(file: &'a [u8], comment: &CommentStyle) -> Result<SignedFile<'a
     })
 }
 
-/// The file with a bound signature line of this key, in place of those it had.
+/// Signs a file: replaces all existing signature lines by a bound one.
 pub fn sign(
     file: &[u8],
     comment: &CommentStyle,
@@ -97,7 +97,7 @@ pub fn sign(
         "\n"
     };
     let start = start_of_line(&covered);
-    // A lone `#!` line gets the newline that must separate it from ours.
+    // A `#!` line without a newline needs one before the signature line.
     if start > BOM.len() && !covered[..start].ends_with(b"\n") {
         covered.extend(newline.bytes());
     }
@@ -108,8 +108,7 @@ pub fn sign(
     Ok([&covered[..start], line.as_bytes(), &covered[start..]].concat())
 }
 
-/// The file without the signature lines at its beginning, in whatever comment
-/// style and however many.
+/// Removes all signature lines at the start of a file, in any comment style.
 pub fn strip_signature(file: &[u8]) -> Vec<u8> {
     let start = start_of_line(file);
     let mut rest = &file[start..];
@@ -122,22 +121,23 @@ pub fn strip_signature(file: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A part of a signature line.
+/// A field of a signature line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// All of it.
+    /// The whole line.
     Line,
     /// The hash of the covered bytes.
     Hash,
-    /// The signature over the hash.
+    /// The signature.
     Signature,
-    /// The key that signed.
+    /// The signer's key.
     Fingerprint,
-    /// What the signature is bound to.
+    /// The purpose and path.
     Binding,
 }
 
-/// The byte at which a part of the signature line is; where it belongs if there is none.
+/// The byte offset of a field of the signature line, or of the place for the line if it is
+/// missing.
 pub(crate) fn part_offset(file: &[u8], part: Part) -> usize {
     let start = start_of_line(file);
     let line = first_line(&file[start..]).0;
@@ -156,8 +156,8 @@ pub(crate) fn part_offset(file: &[u8], part: Part) -> usize {
     start + offset
 }
 
-/// The file with its signature lines written as comments of its language, so that
-/// it can be read although they are not; all else is where it was.
+/// Replaces signature lines in another language's comment style by comments of this one, so that
+/// the file can be parsed. Line numbers stay the same.
 pub(crate) fn normalize_comments<'a>(file: &'a [u8], comment: &CommentStyle) -> Cow<'a, [u8]> {
     let start = start_of_line(file);
     let mut written = file[..start].to_vec();
@@ -185,7 +185,7 @@ pub(crate) fn normalize_comments<'a>(file: &'a [u8], comment: &CommentStyle) -> 
     Cow::Owned(written)
 }
 
-/// Where the signature line belongs: behind a byte order mark or a `#!` line.
+/// The byte offset where the signature line belongs: after a byte order mark or a `#!` line.
 fn start_of_line(file: &[u8]) -> usize {
     if file.starts_with(b"#!") {
         let (line, newline) = first_line(file);
@@ -212,15 +212,19 @@ fn first_newline_is_crlf(text: &[u8]) -> bool {
     first_line(text).1 == 2
 }
 
-/// Whether a line is a signature line in some language's comment: punctuation
-/// and blanks, then the mark.
+/// Whether a line is a signature line in any comment style: punctuation and blanks, then the mark.
 fn carries_mark(line: &[u8]) -> bool {
     let opening = |b: &u8| b.is_ascii_punctuation() || *b == b' ' || *b == b'\t';
     let from = line.iter().position(|b| !opening(b)).unwrap_or(line.len());
     line[from..].starts_with(MARK.as_bytes())
 }
 
-fn why_none(file: &[u8], start: usize, line: &[u8], comment: &CommentStyle) -> SignatureError {
+fn missing_line_error(
+    file: &[u8],
+    start: usize,
+    line: &[u8],
+    comment: &CommentStyle,
+) -> SignatureError {
     if carries_mark(line) {
         return SignatureError::WrongComment {
             expected: comment.wrap(MARK).trim_end().to_owned(),
@@ -228,7 +232,7 @@ fn why_none(file: &[u8], start: usize, line: &[u8], comment: &CommentStyle) -> S
         };
     }
     let mut offset = 0;
-    for _ in 0..LOOK {
+    for _ in 0..SEARCHED_LINES {
         let (line, newline) = first_line(&file[offset..]);
         if carries_mark(line) {
             return SignatureError::Misplaced {

@@ -1,10 +1,10 @@
-//! What a call looked at in a folder, so that a later one can tell that it would find
-//! the same.
+//! Records the file accesses of a call, so that a later call can check whether it would see the
+//! same files.
 //!
-//! A file that was read is read again and compared byte by byte: that it was not changed
-//! is never a matter of times. What was not there is asked for again. Of a folder whose
-//! names were listed, the kernel tells when one came or went; a state is noted only if
-//! its time was past when it was looked at, as for the cache of what was verified.
+//! A file that was read is read again and compared byte by byte; timestamps are not trusted for
+//! that. A path that did not exist is looked up again. For a directory that was listed, the
+//! recorded state tells whether an entry was added or removed. A state is recorded only if its
+//! timestamps are reliable, as in the verification cache.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,120 +14,123 @@ use rustix::io::Errno;
 use super::confined_dir::{ConfinedDir, FileIdentity};
 use crate::verify::CoarseInstant;
 
-/// More than this is not kept for a later call.
-const MOST_BYTES: usize = 1 << 20;
+/// A log with more file content is discarded.
+const MAX_BYTES: usize = 1 << 20;
 
-/// What was found at a path.
+/// The result of accessing a path.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Look {
-    Nothing,
-    /// A file with these bytes.
-    File(Box<[u8]>),
-    /// A file or folder in this state.
+pub(super) enum Access {
+    NotFound,
+    /// A file with this content was read.
+    Content(Box<[u8]>),
+    /// A file or directory had this state.
     State(FileIdentity),
 }
 
-/// What was looked at so far.
+/// The recorded accesses below one directory.
 #[derive(Debug, Default)]
-pub(super) struct AccessLog(Mutex<Noting>);
+pub(super) struct AccessLog(Mutex<Recording>);
 
 #[derive(Debug, Default)]
-enum Noting {
-    /// Nobody wants to know, or something cannot be noted.
+enum Recording {
+    /// Recording was not started, or an access could not be recorded.
     #[default]
     Off,
-    On(Vec<(Box<str>, Look)>),
-    /// The call is over; this is what it found.
-    Done(Vec<(Box<str>, Look)>),
+    Active(Vec<(Box<str>, Access)>),
+    Finished(Vec<(Box<str>, Access)>),
 }
 
 impl AccessLog {
-    pub(super) fn begin(&self) {
-        *self.noting() = Noting::On(Vec::new());
+    pub(super) fn start(&self) {
+        *self.lock() = Recording::Active(Vec::new());
     }
 
-    /// Notes no more; tells whether all was noted, and that is not too much.
-    pub(super) fn end(&self) -> bool {
-        let mut noting = self.noting();
-        let Noting::On(looks) = std::mem::take(&mut *noting) else {
+    /// Stops recording. Returns whether the log is complete and within the size limit.
+    pub(super) fn finish(&self) -> bool {
+        let mut recording = self.lock();
+        let Recording::Active(accesses) = std::mem::take(&mut *recording) else {
             return false;
         };
-        let lengths = looks.iter().map(|(_, look)| match look {
-            Look::File(bytes) => bytes.len(),
-            Look::Nothing | Look::State(_) => 0,
+        let lengths = accesses.iter().map(|(_, access)| match access {
+            Access::Content(bytes) => bytes.len(),
+            Access::NotFound | Access::State(_) => 0,
         });
-        if lengths.sum::<usize>() > MOST_BYTES {
+        if lengths.sum::<usize>() > MAX_BYTES {
             return false;
         }
-        *noting = Noting::Done(looks);
+        *recording = Recording::Finished(accesses);
         true
     }
 
-    /// Something was looked at that cannot be told from what it may become.
-    pub(super) fn give_up(&self) {
-        let mut noting = self.noting();
-        if matches!(*noting, Noting::On(_)) {
-            *noting = Noting::Off;
+    /// Discards the log, because an access cannot be recorded reliably.
+    pub(super) fn discard(&self) {
+        let mut recording = self.lock();
+        if matches!(*recording, Recording::Active(_)) {
+            *recording = Recording::Off;
         }
     }
 
-    pub(super) fn note(&self, path: &str, look: impl FnOnce() -> Look) {
-        if let Noting::On(looks) = &mut *self.noting()
-            && !looks.iter().any(|(noted, _)| **noted == *path)
+    /// Records the first access of a path.
+    pub(super) fn record(&self, path: &str, access: impl FnOnce() -> Access) {
+        if let Recording::Active(accesses) = &mut *self.lock()
+            && !accesses.iter().any(|(recorded, _)| **recorded == *path)
         {
-            looks.push((path.into(), look()));
+            accesses.push((path.into(), access()));
         }
     }
 
-    /// Notes a state that was looked at after this moment.
-    pub(super) fn note_state(&self, path: &str, state: FileIdentity, tick: CoarseInstant) {
-        if tick.is_after(&state) {
-            self.note(path, || Look::State(state));
+    /// Records a state that was read after `started`. Discards the log if the file could change
+    /// again without a new state.
+    pub(super) fn record_state(&self, path: &str, state: FileIdentity, started: CoarseInstant) {
+        if started.is_after(&state) {
+            self.record(path, || Access::State(state));
         } else {
-            self.give_up();
+            self.discard();
         }
     }
 
-    pub(super) fn are_noted(&self) -> bool {
-        matches!(*self.noting(), Noting::On(_))
+    pub(super) fn is_active(&self) -> bool {
+        matches!(*self.lock(), Recording::Active(_))
     }
 
-    fn noting(&self) -> MutexGuard<'_, Noting> {
+    fn lock(&self) -> MutexGuard<'_, Recording> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ConfinedDir {
-    /// Whether the folder is where it was, and everything in it that was looked at is as
-    /// it was found.
+    /// Whether the path still refers to this directory, and all recorded accesses would have the
+    /// same result.
     pub(super) fn is_unchanged(&self) -> bool {
-        let there = statat(CWD, &self.path, AtFlags::empty());
-        let there = there.ok().map(|stat| (stat.st_dev, stat.st_ino));
-        if there.is_none() || self.identity() != there {
+        let current = statat(CWD, &self.path, AtFlags::empty());
+        let current = current.ok().map(|stat| (stat.st_dev, stat.st_ino));
+        if current.is_none() || self.identity() != current {
             return false;
         }
-        let noting = self.looks.noting();
-        match &*noting {
-            Noting::Done(looks) => looks.iter().all(|(path, look)| self.is_so(path, look)),
-            Noting::Off | Noting::On(_) => false,
+        let recording = self.access_log.lock();
+        match &*recording {
+            Recording::Finished(accesses) => accesses
+                .iter()
+                .all(|(path, access)| self.has_same_result(path, access)),
+            Recording::Off | Recording::Active(_) => false,
         }
     }
 
-    fn is_so(&self, path: &str, look: &Look) -> bool {
-        let state = || statat(&self.fd, path, AtFlags::empty());
-        match look {
-            Look::Nothing => matches!(state(), Err(Errno::NOENT | Errno::NOTDIR)),
-            Look::State(noted) => {
-                state().is_ok_and(|stat| FileIdentity::from_stat(&stat) == *noted)
+    fn has_same_result(&self, path: &str, access: &Access) -> bool {
+        let stat = || statat(&self.fd, path, AtFlags::empty());
+        match access {
+            Access::NotFound => matches!(stat(), Err(Errno::NOENT | Errno::NOTDIR)),
+            Access::State(recorded) => {
+                stat().is_ok_and(|stat| FileIdentity::from_stat(&stat) == *recorded)
             }
-            Look::File(noted) => {
+            Access::Content(recorded) => {
                 let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
                 let Ok(file) = self.open_once(path, flags) else {
                     return false;
                 };
-                let mut bytes = vec![0; noted.len() + 1];
+                let mut bytes = vec![0; recorded.len() + 1];
                 let read = rustix::io::read(&file, &mut bytes);
-                read.is_ok_and(|length| bytes.get(..length) == Some(noted))
+                read.is_ok_and(|length| bytes.get(..length) == Some(recorded))
             }
         }
     }

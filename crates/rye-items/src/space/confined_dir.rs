@@ -1,7 +1,7 @@
-//! A folder from which no path leads out, whatever links are in it.
+//! A directory that no path can escape, whatever links it contains.
 //!
-//! The kernel sees to that: `openat2` with `RESOLVE_BENEATH` refuses every step
-//! that would leave the folder, also when links change while it walks.
+//! The kernel enforces this: `openat2` with `RESOLVE_BENEATH` refuses every path component that
+//! would leave the directory, even if links change during resolution.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,35 +15,35 @@ use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, o
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::access_log::{AccessLog, Look};
+use super::access_log::{Access, AccessLog};
 use super::error::SpaceError;
 use crate::verify::CoarseInstant;
 
-/// Far above any source file, far below what would hurt to hold in memory.
+/// The maximum size of an item in bytes.
 pub const LARGEST_FILE: u64 = 16 << 20;
 
-/// How often a walk is begun again that a concurrent rename disturbed, or a
-/// read during which the file changed.
+/// How often path resolution is retried after a concurrent rename, and reading after a concurrent
+/// write.
 const ATTEMPTS: usize = 8;
 
-/// What tells one state of a file from another without reading it. The change
-/// time is the kernel's own: nobody can set it back.
+/// The state of a file, which detects changes without reading it. Programs cannot set the change
+/// time (ctime).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileIdentity {
-    /// The device.
+    /// The device number.
     pub device: u64,
-    /// The inode.
+    /// The inode number.
     pub inode: u64,
     /// The size in bytes.
     pub size: u64,
-    /// When the content changed last, in nanoseconds since 1970.
+    /// Time of the last content change (mtime), in nanoseconds since 1970.
     pub modified: i128,
-    /// When anything about the file changed last, in nanoseconds since 1970.
+    /// Time of the last inode change (ctime), in nanoseconds since 1970.
     pub changed: i128,
 }
 
 impl FileIdentity {
-    /// From what the kernel says about a file.
+    /// Converts the result of `stat`.
     pub fn from_stat(stat: &Stat) -> Self {
         let time =
             |seconds: i64, nanos: u64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
@@ -60,7 +60,7 @@ impl FileIdentity {
         }
     }
 
-    /// All of it, for hashing.
+    /// All fields as bytes, for hashing.
     pub(crate) fn to_bytes(self) -> [u8; 56] {
         let mut bytes = [0; 56];
         bytes[..8].copy_from_slice(&self.device.to_le_bytes());
@@ -71,22 +71,20 @@ impl FileIdentity {
         bytes
     }
 
-    /// Whether a file that was read after this tick of the clock, and looked so,
-    /// would look different after any later change.
+    /// Whether every change after `tick` must alter this state.
     ///
-    /// The kernel stamps a change with a clock that advances in ticks, and some
-    /// file systems keep only whole seconds of it. A file that was read in the
-    /// tick in which it changed may change once more in that tick, at the same
-    /// size, and look as before.
-    pub(crate) fn is_settled(&self, tick: i128) -> bool {
+    /// The kernel takes timestamps from a clock that advances in ticks, and some file systems
+    /// store only whole seconds. A file that changed in the current tick can change again in the
+    /// same tick, with the same size, and keep the same state.
+    pub(crate) fn has_reliable_times(&self, tick: i128) -> bool {
         let latest = self.changed.max(self.modified);
-        latest + grain(latest) < tick
+        latest + granularity(latest) < tick
     }
 }
 
-/// How coarse the times of the file system may be, judged by one of them: FAT
-/// has steps of two seconds, others of one, exFAT of ten milliseconds.
-fn grain(time: i128) -> i128 {
+/// The timestamp granularity of the file system, guessed from one timestamp: FAT has 2 s, others
+/// 1 s, exFAT 10 ms.
+fn granularity(time: i128) -> i128 {
     const SECOND: i128 = 1_000_000_000;
     if time % SECOND == 0 {
         2 * SECOND
@@ -97,26 +95,26 @@ fn grain(time: i128) -> i128 {
     }
 }
 
-/// The bytes of a file, read once, and what the file was when they were.
+/// The bytes of a file and its state when they were read.
 #[derive(Debug, Clone)]
 pub struct RawFile {
-    /// All bytes.
+    /// The whole content.
     pub bytes: Vec<u8>,
-    /// The state they belong to; none for what is embedded.
+    /// The state of the file; none for an embedded file.
     pub identity: Option<FileIdentity>,
 }
 
-/// An open folder. It lives for a call, and what it once found missing stays so.
+/// An open directory. It lives for one call, and caches which subdirectories do not exist.
 #[derive(Debug)]
 pub(super) struct ConfinedDir {
     pub(super) path: PathBuf,
     pub(super) fd: OwnedFd,
-    /// Which folder it is; as long as it is open, no other can be the same.
+    /// Device and inode, which stay unique while the directory is open.
     identity: OnceLock<(u64, u64)>,
-    /// Folders two steps down, such as `config/keys`, and whether they are there.
-    /// Most are not, and then nothing in them need be asked for.
-    below: Mutex<Vec<(Box<str>, bool)>>,
-    pub(super) looks: AccessLog,
+    /// Whether directories of the second level, such as `config/keys`, exist. Most do not, which
+    /// saves lookups inside them.
+    subdirs: Mutex<Vec<(Box<str>, bool)>>,
+    pub(super) access_log: AccessLog,
 }
 
 impl ConfinedDir {
@@ -125,12 +123,12 @@ impl ConfinedDir {
             path,
             fd,
             identity: OnceLock::new(),
-            below: Mutex::default(),
-            looks: AccessLog::default(),
+            subdirs: Mutex::default(),
+            access_log: AccessLog::default(),
         }
     }
 
-    /// Its device and inode, wherever its path leads by now.
+    /// Device and inode of the open directory, even if its path now refers to another one.
     pub(super) fn identity(&self) -> Option<(u64, u64)> {
         if let Some(known) = self.identity.get() {
             return Some(*known);
@@ -139,12 +137,12 @@ impl ConfinedDir {
         Some(*self.identity.get_or_init(|| (stat.st_dev, stat.st_ino)))
     }
 
-    /// Begins another call: what was missing may be there by now.
-    pub(super) fn forget_what_is_missing(&self) {
-        self.below().clear();
+    /// Forgets which subdirectories do not exist, because another call begins.
+    pub(super) fn clear_missing_cache(&self) {
+        self.subdirs().clear();
     }
 
-    /// None where there is nothing of that name.
+    /// Opens a directory; none if it does not exist.
     pub(super) fn open(path: &Path) -> Result<Option<Self>, SpaceError> {
         let path = std::path::absolute(path).at("open", path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -152,7 +150,7 @@ impl ConfinedDir {
             Ok(fd) => Ok(Some(Self::new(path, fd))),
             Err(Errno::NOENT | Errno::NOTDIR) => match path.symlink_metadata() {
                 Err(_) => Ok(None),
-                // It was made in between.
+                // It was created in between.
                 Ok(_) if path.is_dir() => match open(&path, flags, Mode::empty()) {
                     Ok(fd) => Ok(Some(Self::new(path, fd))),
                     Err(error) => Err(error).at("open the directory", path)?,
@@ -164,8 +162,7 @@ impl ConfinedDir {
         }
     }
 
-    /// The folder of this name in another; a link in its place must not lead out
-    /// of that one.
+    /// Opens a subdirectory; none if it does not exist. A link must not leave the parent.
     pub(super) fn open_inside(parent: &Path, name: &str) -> Result<Option<Self>, SpaceError> {
         let path = std::path::absolute(parent).at("open", parent)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -183,64 +180,64 @@ impl ConfinedDir {
         if path.symlink_metadata().is_err() {
             return Ok(None);
         }
-        // It may have been made in between.
+        // It may have been created in between.
         match parent.open_below(name, flags)? {
             Some(fd) => Ok(Some(Self::new(path, fd))),
             None => Err(SpaceError::NotADirectory(path)),
         }
     }
 
-    /// A folder in this one, confined to itself; none where there is none.
+    /// Opens a subdirectory that is confined to itself; none if it does not exist.
     pub(super) fn subdir(&self, relative: &str) -> Result<Option<Self>, SpaceError> {
         let fd = self.open_below(relative, OFlags::RDONLY | OFlags::DIRECTORY)?;
         Ok(fd.map(|fd| Self::new(self.join(relative), fd)))
     }
 
-    /// Where a path in the folder is.
+    /// The path of a file in this directory, to display.
     pub(super) fn join(&self, relative: &str) -> PathBuf {
         self.path.join(relative)
     }
 
-    /// What is there: its state, if it is a regular file; none if there is nothing.
+    /// The state of a regular file; none if the path does not exist or is not a regular file.
     pub(super) fn stat(&self, relative: &str) -> Result<Option<FileIdentity>, SpaceError> {
-        let tick = CoarseInstant::now();
+        let started = CoarseInstant::now();
         let Some(fd) = self.open_to_read(relative, OFlags::PATH)? else {
             return Ok(None);
         };
         let stat = fstat(&fd).at("read the metadata of", self.join(relative))?;
-        self.looks
-            .note_state(relative, FileIdentity::from_stat(&stat), tick);
+        self.access_log
+            .record_state(relative, FileIdentity::from_stat(&stat), started);
         let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         Ok(regular.then(|| FileIdentity::from_stat(&stat)))
     }
 
-    /// The names in a folder that begin so, and what they are, if the folder has
-    /// few names; none if it has many. What is not there has none.
-    pub(super) fn few_names(
+    /// The entries of a subdirectory whose names start with a prefix. None if the subdirectory has
+    /// too many entries; empty if it does not exist.
+    pub(super) fn list_if_small(
         &self,
         relative: &str,
-        beginning: &str,
+        prefix: &str,
     ) -> Result<Option<Vec<(String, FileType)>>, SpaceError> {
-        const FEW: usize = 200;
+        const MAX_ENTRIES: usize = 200;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let Some(fd) = self.open_to_read(relative, flags)? else {
             return Ok(Some(Vec::new()));
         };
-        if self.looks.are_noted() {
-            let tick = CoarseInstant::now();
+        if self.access_log.is_active() {
+            let started = CoarseInstant::now();
             let stat = fstat(&fd).at("read the metadata of", self.join(relative))?;
-            self.looks
-                .note_state(relative, FileIdentity::from_stat(&stat), tick);
+            self.access_log
+                .record_state(relative, FileIdentity::from_stat(&stat), started);
         }
         let mut names = Vec::new();
         let entries = Dir::new(fd).at("read the directory", self.join(relative))?;
         for (number, entry) in entries.enumerate() {
             let entry = entry.at("read the directory", self.join(relative))?;
-            if number == FEW {
+            if number == MAX_ENTRIES {
                 return Ok(None);
             }
             if let Ok(name) = entry.file_name().to_str()
-                && name.starts_with(beginning)
+                && name.starts_with(prefix)
             {
                 names.push((name.to_owned(), entry.file_type()));
             }
@@ -248,9 +245,9 @@ impl ConfinedDir {
         Ok(Some(names))
     }
 
-    /// Reads a file whole: all of one state of it, or an error.
+    /// Reads a whole file in a consistent state; none if it does not exist.
     pub(super) fn read(&self, relative: &str) -> Result<Option<RawFile>, SpaceError> {
-        // Without O_NONBLOCK a pipe would wait for somebody to write.
+        // Without O_NONBLOCK, opening a pipe waits for a writer.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let path = || self.join(relative);
         for _ in 0..ATTEMPTS {
@@ -271,28 +268,28 @@ impl ConfinedDir {
             let after = FileIdentity::from_stat(&fstat(&file).at("read the metadata of", path())?);
             if before == after && bytes.len() as u64 == before.size {
                 let identity = Some(before);
-                self.looks
-                    .note(relative, || Look::File(bytes.as_slice().into()));
+                self.access_log
+                    .record(relative, || Access::Content(bytes.as_slice().into()));
                 return Ok(Some(RawFile { bytes, identity }));
             }
         }
         Err(SpaceError::ChangedWhileReading(path()))
     }
 
-    /// The state of a file whose content cannot change from now on without a new state; none
-    /// while somebody has it open for writing, and where that cannot be determined.
-    pub(super) fn settled_state(&self, relative: &str) -> Option<FileIdentity> {
+    /// The state of a file, if every later change will give it another state. None while a process
+    /// has it open for writing, or if that cannot be determined.
+    pub(super) fn stable_identity(&self, relative: &str) -> Option<FileIdentity> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let fd = self.open_below(relative, flags).ok()??;
         let state = FileIdentity::from_stat(&fstat(&fd).ok()?);
         updates_times(fd.as_fd()).then_some(state)
     }
 
-    /// Where a file really is, after all links on the way to it. Whoever asks may
-    /// be about to write there.
+    /// The path of a file with all links resolved. Clears the cache of missing subdirectories,
+    /// because the caller may create one.
     pub(super) fn real_path(&self, relative: &str) -> Result<Option<PathBuf>, SpaceError> {
         use std::os::fd::AsRawFd as _;
-        self.below().clear();
+        self.subdirs().clear();
         let Some(fd) = self.open_below(relative, OFlags::PATH)? else {
             return Ok(None);
         };
@@ -301,37 +298,37 @@ impl ConfinedDir {
         Ok(Some(real))
     }
 
-    fn below(&self) -> MutexGuard<'_, Vec<(Box<str>, bool)>> {
-        self.below.lock().unwrap_or_else(PoisonError::into_inner)
+    fn subdirs(&self) -> MutexGuard<'_, Vec<(Box<str>, bool)>> {
+        self.subdirs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn open_to_read(&self, relative: &str, flags: OFlags) -> Result<Option<OwnedFd>, SpaceError> {
-        if self.is_in_nothing(relative) {
+        if self.is_in_missing_dir(relative) {
             return Ok(None);
         }
         let opened = self.open_below(relative, flags)?;
         if opened.is_none() {
-            self.looks.note(relative, || Look::Nothing);
+            self.access_log.record(relative, || Access::NotFound);
         }
         Ok(opened)
     }
 
-    /// Whether a folder on the way to a path is known to be missing.
-    fn is_in_nothing(&self, relative: &str) -> bool {
-        let Some(folder) = two_steps(relative) else {
+    /// Whether the second-level directory of a path does not exist.
+    fn is_in_missing_dir(&self, relative: &str) -> bool {
+        let Some(dir) = second_level_dir(relative) else {
             return false;
         };
-        let mut below = self.below();
-        if let Some((_, is_there)) = below.iter().find(|(known, _)| **known == *folder) {
-            return !is_there;
+        let mut subdirs = self.subdirs();
+        if let Some((_, exists)) = subdirs.iter().find(|(known, _)| **known == *dir) {
+            return !exists;
         }
-        let opened = self.open_once(folder, OFlags::PATH);
-        let is_there = !matches!(opened, Err(Errno::NOENT | Errno::NOTDIR));
-        below.push((folder.into(), is_there));
-        if !is_there {
-            self.looks.note(folder, || Look::Nothing);
+        let opened = self.open_once(dir, OFlags::PATH);
+        let exists = !matches!(opened, Err(Errno::NOENT | Errno::NOTDIR));
+        subdirs.push((dir.into(), exists));
+        if !exists {
+            self.access_log.record(dir, || Access::NotFound);
         }
-        !is_there
+        !exists
     }
 
     pub(super) fn open_once(&self, relative: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -354,7 +351,7 @@ impl ConfinedDir {
                 Err(Errno::LOOP) => return Err(SpaceError::LinkLoop(path())),
                 // A socket, or a device without a driver.
                 Err(Errno::NXIO | Errno::NODEV) => return Err(SpaceError::NotAFile(path())),
-                // Something on the way was renamed meanwhile.
+                // A path component was renamed meanwhile.
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(error) => return Err(error).at("open", path())?,
             }
@@ -363,18 +360,18 @@ impl ConfinedDir {
     }
 }
 
-/// The first two steps of a path that has more.
-fn two_steps(relative: &str) -> Option<&str> {
+/// The first two components of a path that has more.
+fn second_level_dir(relative: &str) -> Option<&str> {
     let (end, _) = relative.match_indices('/').nth(1)?;
     Some(&relative[..end])
 }
 
-/// Reads as much as the expected size and one byte more, if there is one. That it
-/// was all of it is told by the state of the file afterwards.
+/// Reads up to one byte more than the expected size. The caller compares the file's state
+/// afterwards to detect a concurrent write.
 fn read_all(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(size).unwrap_or_default() + 1];
     let mut read = 0;
-    // A regular file gives less than was asked for only at its end.
+    // A regular file returns fewer bytes than requested only at its end.
     while read < bytes.len() - 1 {
         match file.read(&mut bytes[read..]) {
             Ok(0) => break,
@@ -394,13 +391,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_missing_is_there_for_the_next_call_and_for_who_wrote_it() {
-        let place = tempfile::tempdir().unwrap();
-        let open = || ConfinedDir::open(place.path()).unwrap().unwrap();
+    fn missing_directory_is_found_by_the_next_call_and_by_the_writer() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || ConfinedDir::open(dir.path()).unwrap().unwrap();
         let (writer, file) = (open(), "config/keys/a.toml");
         assert!(writer.read(file).unwrap().is_none());
-        fs::create_dir_all(place.path().join("config/keys")).unwrap();
-        fs::write(place.path().join(file), "a").unwrap();
+        fs::create_dir_all(dir.path().join("config/keys")).unwrap();
+        fs::write(dir.path().join(file), "a").unwrap();
         assert_eq!(open().read(file).unwrap().unwrap().bytes, b"a");
         assert!(writer.real_path(file).unwrap().is_some());
         assert_eq!(writer.read(file).unwrap().unwrap().bytes, b"a");

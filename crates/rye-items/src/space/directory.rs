@@ -1,8 +1,7 @@
-//! Everything in a directory: what a process could load from it.
+//! Scans a directory for everything that a process could load from it.
 //!
-//! Unlike [`walk`](super::walk), which lists the items of a space, this leaves nothing out:
-//! hidden files, links, pipes and names that are not text are all reported. Links are never
-//! followed.
+//! Unlike [`walk`](super::walk), which lists the items of a space, the scan reports hidden files,
+//! links, pipes and names that are not UTF-8 too. It never follows links.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,61 +22,61 @@ use super::root::Root;
 use crate::manifest::{MANIFEST, is_listable};
 use crate::verify::CoarseInstant;
 
-/// How deep directories may be nested.
+/// The maximum nesting depth.
 const MAX_DEPTH: usize = 64;
 
-/// Which names of a directory are looked at.
+/// Which entries of a directory a scan includes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Filter<'a> {
-    /// Whether directories in it are entered.
+    /// Whether subdirectories are scanned.
     pub(crate) recursive: bool,
-    /// Names of directories, or links in their place, that are passed over everywhere.
+    /// Names of directories, or of links, that are skipped at every level.
     pub(crate) exclude_dirs: &'a [String],
-    /// Whether manifests of directories further down are passed over, too.
+    /// Whether manifests in subdirectories are skipped, like the one at the top.
     pub(crate) nested_manifests: bool,
-    /// Where links may lead.
+    /// Which link targets are allowed.
     pub(crate) links: Links<'a>,
 }
 
-/// Where the links of a directory may lead.
+/// Allowed targets of the links in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Links<'a> {
-    /// Not out of the directory.
+    /// Only targets inside the directory.
     Inside,
-    /// Not out of the directory into the rest of this one.
-    OutOf(&'a Path),
+    /// Targets inside the directory, or outside this other directory.
+    NotInto(&'a Path),
 }
 
-/// A file or link that was found.
+/// A file or link of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Name {
+pub(crate) enum DirEntry {
     /// A regular file and its state.
     File(FileIdentity),
-    /// A link and its target as written.
+    /// A symbolic link and its unresolved target.
     Link(String),
 }
 
-/// How a directory differs from what was signed.
+/// How an entry of a directory differs from the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Deviation {
-    /// It is not listed.
+    /// The entry is not listed.
     Added,
-    /// It is listed and not there.
+    /// The entry is listed but does not exist.
     Missing,
-    /// Its content, or a link's target, is another one.
+    /// The content, or the target of a link, differs.
     Changed,
-    /// It is neither a regular file, nor a directory, nor a link.
+    /// The entry is neither a regular file, a directory nor a link.
     NotRegular,
-    /// A link leads out of the directory.
+    /// The target of a link is not allowed.
     LeavesDirectory,
-    /// It cannot be read, or its name cannot be listed.
+    /// The entry cannot be read, or its name cannot be listed.
     Unreadable,
-    /// It carries no valid signature line, and there is no manifest.
+    /// The file has no valid signature line, and there is no manifest.
     Unsigned,
 }
 
 impl Deviation {
-    /// A stable word for scripts.
+    /// A stable code for scripts.
     pub fn code(self) -> &'static str {
         match self {
             Self::Added => "added",
@@ -90,7 +89,7 @@ impl Deviation {
         }
     }
 
-    /// For messages: `added helper.py`.
+    /// The label in messages: `added helper.py`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::NotRegular => "not a regular file:",
@@ -100,26 +99,26 @@ impl Deviation {
     }
 }
 
-/// What was found in a directory.
+/// The result of scanning a directory.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
-    pub(crate) names: BTreeMap<String, Name>,
-    /// What can never be listed.
+    pub(crate) entries: BTreeMap<String, DirEntry>,
+    /// Entries that a manifest cannot list.
     pub(crate) refused: Vec<(String, Deviation)>,
 }
 
-/// An open directory, confined to itself.
+/// An open directory. No path resolves to a file outside it.
 #[derive(Debug)]
 pub(crate) struct Directory(ConfinedDir);
 
 impl Directory {
-    /// None where there is no directory.
+    /// Opens a directory; none if it does not exist.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>, SpaceError> {
         Ok(ConfinedDir::open(path)?.map(Self))
     }
 
-    /// A directory of a space that is a folder on the disk.
-    pub(crate) fn of(root: &Root, relative: &str) -> Result<Option<Self>, SpaceError> {
+    /// Opens a directory of a space on disk; none if it does not exist.
+    pub(crate) fn open_in(root: &Root, relative: &str) -> Result<Option<Self>, SpaceError> {
         root.subdir(relative).map(|found| found.map(Self))
     }
 
@@ -127,54 +126,54 @@ impl Directory {
         &self.0.path
     }
 
-    /// Where the directory really is, after all links.
+    /// The path with all links resolved.
     pub(crate) fn real_path(&self) -> Result<PathBuf, SpaceError> {
         let real = self.0.real_path(".")?;
         real.ok_or_else(|| SpaceError::ChangedWhileReading(self.0.path.clone()))
     }
 
-    /// Reads a small file whole.
+    /// Reads a whole file of limited size.
     pub(crate) fn read(&self, relative: &str) -> Result<Option<Vec<u8>>, SpaceError> {
         Ok(self.0.read(relative)?.map(|raw| raw.bytes))
     }
 
-    /// Lists everything that a filter admits.
+    /// Lists all entries that a filter includes.
     pub(crate) fn scan(&self, filter: &Filter<'_>) -> Result<Scan, SpaceError> {
         let mut scan = Scan::default();
         let mut pending = vec![(String::new(), 0)];
-        while let Some((folder, depth)) = pending.pop() {
+        while let Some((dir_path, depth)) = pending.pop() {
             if depth > MAX_DEPTH {
-                return Err(SpaceError::TooDeep(self.0.join(&folder)));
+                return Err(SpaceError::TooDeep(self.0.join(&dir_path)));
             }
-            let place = if folder.is_empty() { "." } else { &folder };
-            let fd = match self.open_inside(place, OFlags::RDONLY | OFlags::DIRECTORY) {
+            let opened = if dir_path.is_empty() { "." } else { &dir_path };
+            let fd = match self.open_inside(opened, OFlags::RDONLY | OFlags::DIRECTORY) {
                 Ok(fd) => fd,
                 // Renamed or removed since its parent was listed.
                 Err(_) if depth > 0 => {
-                    scan.refused.push((folder, Deviation::Unreadable));
+                    scan.refused.push((dir_path, Deviation::Unreadable));
                     continue;
                 }
                 Err(error) => return Err(error).at("open the directory", self.path())?,
             };
-            let mut dir = Dir::new(fd).at("read the directory", self.0.join(place))?;
+            let mut dir = Dir::new(fd).at("read the directory", self.0.join(opened))?;
             while let Some(entry) = dir.read() {
-                let entry = entry.at("read the directory", self.0.join(place))?;
+                let entry = entry.at("read the directory", self.0.join(opened))?;
                 let bytes = entry.file_name().to_bytes();
                 if matches!(bytes, b"." | b"..") {
                     continue;
                 }
                 let name = entry.file_name().to_string_lossy();
-                let path = match folder.as_str() {
+                let path = match dir_path.as_str() {
                     "" => name.clone().into_owned(),
-                    folder => format!("{folder}/{name}"),
+                    parent => format!("{parent}/{name}"),
                 };
-                let fd = dir.fd().at("read the directory", self.0.join(place))?;
+                let fd = dir.fd().at("read the directory", self.0.join(opened))?;
                 let Ok(stat) = statat(fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) else {
                     scan.refused.push((path, Deviation::Unreadable));
                     continue;
                 };
                 let kind = FileType::from_raw_mode(stat.st_mode);
-                if filter.passes_over(&name, depth, kind) {
+                if filter.skips(&name, depth, kind) {
                     continue;
                 }
                 if entry.file_name().to_str().is_err() || !is_listable(&path) {
@@ -183,8 +182,8 @@ impl Directory {
                 }
                 match kind {
                     FileType::RegularFile => {
-                        scan.names
-                            .insert(path, Name::File(FileIdentity::from_stat(&stat)));
+                        scan.entries
+                            .insert(path, DirEntry::File(FileIdentity::from_stat(&stat)));
                     }
                     FileType::Directory => pending.push((path, depth + 1)),
                     FileType::Symlink => {
@@ -192,8 +191,8 @@ impl Directory {
                         let target = target.ok().and_then(|target| target.into_string().ok());
                         match target {
                             Some(target) if is_listable(&target) => {
-                                if self.may_lead(&path, &filter.links) {
-                                    scan.names.insert(path, Name::Link(target));
+                                if self.is_allowed_link(&path, &filter.links) {
+                                    scan.entries.insert(path, DirEntry::Link(target));
                                 } else {
                                     scan.refused.push((path, Deviation::LeavesDirectory));
                                 }
@@ -208,9 +207,9 @@ impl Directory {
         Ok(scan)
     }
 
-    /// Whether a link stays where it may lead. A link to nothing inside does: what it leads to
-    /// cannot be added unnoticed.
-    fn may_lead(&self, path: &str, links: &Links<'_>) -> bool {
+    /// Whether the target of a link is allowed. A dangling link inside the directory is allowed,
+    /// because adding its target would be reported.
+    fn is_allowed_link(&self, path: &str, links: &Links<'_>) -> bool {
         let inside = match self.0.open_once(path, OFlags::PATH) {
             Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => true,
             Err(_) => false,
@@ -218,30 +217,33 @@ impl Directory {
         match links {
             _ if inside => true,
             Links::Inside => false,
-            Links::OutOf(rest) => {
+            Links::NotInto(rest) => {
                 let real = self.0.join(path).canonicalize();
                 real.is_ok_and(|real| !real.starts_with(rest))
             }
         }
     }
 
-    /// The hash of a regular file; with `settle`, also whether the file cannot change from now
-    /// on without getting another state than this one.
+    /// Hashes a regular file. With `check_stable`, also returns whether every later change will
+    /// give the file another state than `state`.
     pub(crate) fn hash(
         &self,
         path: &str,
         state: &FileIdentity,
-        settle: bool,
+        check_stable: bool,
     ) -> io::Result<(Hash, bool)> {
-        let tick = CoarseInstant::now();
+        let started = CoarseInstant::now();
         let file = File::from(self.open_file(path)?);
-        let is_settled = settle && updates_times(file.as_fd());
+        let is_stable = check_stable && updates_times(file.as_fd());
         let (hash, _) = Hash::digest_reader(&file)?;
         let after = FileIdentity::from_stat(&fstat(&file)?);
-        Ok((hash, is_settled && after == *state && tick.is_after(state)))
+        Ok((
+            hash,
+            is_stable && after == *state && started.is_after(state),
+        ))
     }
 
-    /// The bytes of a regular file.
+    /// Reads the bytes of a regular file.
     pub(crate) fn bytes(&self, path: &str) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         io::Read::read_to_end(&mut File::from(self.open_file(path)?), &mut bytes)?;
@@ -273,7 +275,7 @@ impl Directory {
 }
 
 impl Filter<'_> {
-    fn passes_over(&self, name: &str, depth: usize, kind: FileType) -> bool {
+    fn skips(&self, name: &str, depth: usize, kind: FileType) -> bool {
         match kind {
             FileType::Directory | FileType::Symlink
                 if self.exclude_dirs.iter().any(|dir| dir == name) =>

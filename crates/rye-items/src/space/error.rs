@@ -1,61 +1,61 @@
-//! What can be wrong with a space or a file in it, before its bytes matter.
+//! Errors when opening a space or reading a file in it.
 
 use std::path::{Path, PathBuf};
 
 use lillux::{PathError, shell_word};
 
-/// A file or folder of a space that cannot be used.
+/// A file or directory of a space cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpaceError {
-    /// `.ai` is there, and is a file.
+    /// `.ai`, or the directory of a kind, is not a directory.
     #[error("{} is not a directory", .0.display())]
     NotADirectory(PathBuf),
-    /// A bundle was named, and there is no `.ai` in it.
+    /// A bundle directory has no `.ai`.
     #[error("{} is not a bundle: it has no `.ai` directory", .0.display())]
     NoBundle(PathBuf),
-    /// A link on the way leads out of the space.
+    /// A symbolic link in the path leaves the space.
     #[error("{} resolves to a path outside its space", .0.display())]
     LeavesSpace(PathBuf),
-    /// Links that lead to each other.
+    /// The path contains a loop of symbolic links.
     #[error("{} is a loop of symbolic links", .0.display())]
     LinkLoop(PathBuf),
-    /// Nested deeper than any tree that was made on purpose.
+    /// The directory is nested deeper than the limit.
     #[error("{} is nested too deeply; its content is skipped", .0.display())]
     TooDeep(PathBuf),
-    /// Links to folders full of links: there is no end to the paths through them.
-    #[error("links lead to too many files; those from {} on are left out", .0.display())]
+    /// Too many files are reachable through symbolic links.
+    #[error("too many files are reached through symbolic links; {} and later ones are skipped", .0.display())]
     TooManyLinks(PathBuf),
-    /// A folder, a pipe or a device.
+    /// The path is a directory, a pipe or a device.
     #[error("{} is not a regular file", .0.display())]
     NotAFile(PathBuf),
-    /// Larger than an item can be.
+    /// The file exceeds the size limit of items.
     #[error("{} has {size} bytes; the limit for an item is {} MiB", path.display(), super::LARGEST_FILE >> 20)]
     TooLarge {
-        /// The file.
+        /// The path to display.
         path: PathBuf,
-        /// Its size.
+        /// The size in bytes.
         size: u64,
     },
-    /// Somebody is writing to it.
+    /// Another process writes to the file.
     #[error("{} changed while it was read", .0.display())]
     ChangedWhileReading(PathBuf),
-    /// A file of a space that is no item: not in a folder of one, or of an unknown kind.
+    /// The file has an unknown extension, or is not in the directory of a kind.
     #[error("{} is not an item: unknown extension, or not in tools, directives, knowledge or config", .0.display())]
     NotAnItem(PathBuf),
-    /// A folder that belongs to no space.
+    /// The directory is outside all spaces.
     #[error("{} is not in any space", .0.display())]
     OutsideSpaces(PathBuf),
     /// The name of a file is not UTF-8.
     #[error("the name of {} is not UTF-8", .0.display())]
     NonUtf8Name(PathBuf),
-    /// The operating system refused.
+    /// A file operation failed.
     #[error(transparent)]
     Path(#[from] PathError),
 }
 
 impl SpaceError {
-    /// The file or folder.
+    /// The affected file or directory.
     pub fn path(&self) -> &Path {
         match self {
             Self::NotADirectory(path)
@@ -74,7 +74,7 @@ impl SpaceError {
         }
     }
 
-    /// What to do about it, where that is one thing.
+    /// A command that helps to fix it.
     pub fn hint(&self) -> Option<String> {
         let path = shell_word(self.path());
         Some(match self {
@@ -87,13 +87,11 @@ impl SpaceError {
             Self::TooLarge { path: file, .. } => {
                 let above = file
                     .ancestors()
-                    .find(|folder| folder.file_name().is_some_and(|name| name == ".ai"))?;
-                let elsewhere = shell_word(above.parent()?);
-                format!("if it is data, let a tool read it elsewhere: mv {path} {elsewhere}")
+                    .find(|dir| dir.file_name().is_some_and(|name| name == ".ai"))?;
+                let target = shell_word(above.parent()?);
+                format!("mv {path} {target} # if it is data that a tool reads")
             }
-            Self::ChangedWhileReading(_) => {
-                "run the same command again when the writer is done".to_owned()
-            }
+            Self::ChangedWhileReading(_) => "run the command again".to_owned(),
             Self::Path(error) if error.is_permission() => format!("chmod u+rX {path}"),
             _ => return None,
         })

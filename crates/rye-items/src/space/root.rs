@@ -1,4 +1,4 @@
-//! One tree of items: a folder on the disk, or one inside the binary.
+//! One root of items: an `.ai` directory on disk, or a bundle embedded in the binary.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use super::embedded::EmbeddedBundle;
 use super::error::SpaceError;
 use super::walk::{self, Entry, Observer};
 
-/// The file that gives a bundle its name, relative to `.ai/`.
+/// The file that names a bundle, relative to `.ai/`.
 const BUNDLE: &str = "bundle.yaml";
 
-/// A tree of items. All paths are relative to its `.ai/`.
+/// A root of items. All paths are relative to its `.ai/`.
 #[derive(Debug)]
 pub struct Root {
     space: Space,
@@ -24,29 +24,29 @@ pub struct Root {
 
 #[derive(Debug)]
 enum Tree {
-    Folder(ConfinedDir),
+    Dir(ConfinedDir),
     Embedded(&'static EmbeddedBundle),
 }
 
 impl Root {
-    /// The space in `{folder}/.ai`; none where there is no such folder.
-    pub(super) fn folder(space: Space, folder: &Path) -> Result<Option<Self>, SpaceError> {
-        let folder = match space {
-            // Whoever made a project must not be able to pass off another folder as its space.
-            Space::Project => ConfinedDir::open_inside(folder, ".ai")?,
-            Space::User | Space::System => ConfinedDir::open(&folder.join(".ai"))?,
+    /// Opens `{dir}/.ai`; none if it does not exist.
+    pub(super) fn open(space: Space, dir: &Path) -> Result<Option<Self>, SpaceError> {
+        let dir = match space {
+            // The author of a project must not be able to link another directory as its space.
+            Space::Project => ConfinedDir::open_inside(dir, ".ai")?,
+            Space::User | Space::System => ConfinedDir::open(&dir.join(".ai"))?,
         };
-        let Some(folder) = folder else {
+        let Some(dir) = dir else {
             return Ok(None);
         };
         let bundle = match space {
-            Space::System => Some(bundle_name(&folder)?),
+            Space::System => Some(bundle_name(&dir)?),
             _ => None,
         };
         Ok(Some(Self {
             space,
             bundle,
-            tree: Tree::Folder(folder),
+            tree: Tree::Dir(dir),
         }))
     }
 
@@ -58,44 +58,44 @@ impl Root {
         }
     }
 
-    /// The space it belongs to.
+    /// The space that this root belongs to.
     pub fn space(&self) -> Space {
         self.space
     }
 
-    /// The name of the bundle, in the system space.
+    /// The bundle's name; only in the system space.
     pub fn bundle(&self) -> Option<&str> {
         self.bundle.as_deref()
     }
 
-    /// The embedded tree, if it is one.
+    /// The embedded bundle, if this root is one.
     pub fn as_embedded(&self) -> Option<&'static EmbeddedBundle> {
         match self.tree {
             Tree::Embedded(embedded) => Some(embedded),
-            Tree::Folder(_) => None,
+            Tree::Dir(_) => None,
         }
     }
 
-    /// The `.ai` folder on the disk, if there is one.
+    /// The path of `.ai`, if this root is on disk.
     pub fn as_dir(&self) -> Option<&Path> {
         match &self.tree {
-            Tree::Folder(folder) => Some(&folder.path),
+            Tree::Dir(dir) => Some(&dir.path),
             Tree::Embedded(_) => None,
         }
     }
 
-    /// The open `.ai` folder, for what is on the disk.
+    /// The open `.ai` directory, if this root is on disk.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.tree {
-            Tree::Folder(folder) => Some(folder.fd.as_fd()),
+            Tree::Dir(dir) => Some(dir.fd.as_fd()),
             Tree::Embedded(_) => None,
         }
     }
 
-    /// Where a file is, for people: a path, or `embedded:NAME/…` inside the binary.
+    /// The path of a file to display: on disk, or `embedded:NAME/…`.
     pub fn path_to(&self, relative: &str) -> PathBuf {
         match &self.tree {
-            Tree::Folder(folder) => folder.join(relative),
+            Tree::Dir(dir) => dir.join(relative),
             Tree::Embedded(embedded) => format!("embedded:{}/.ai/{relative}", embedded.name).into(),
         }
     }
@@ -103,20 +103,20 @@ impl Root {
     /// Whether there is a regular file, and for one on the disk its state.
     pub fn stat(&self, relative: &str) -> Result<Option<Option<FileIdentity>>, SpaceError> {
         match &self.tree {
-            Tree::Folder(folder) => Ok(folder.stat(relative)?.map(Some)),
+            Tree::Dir(dir) => Ok(dir.stat(relative)?.map(Some)),
             Tree::Embedded(embedded) => Ok(embedded.get(relative).map(|_| None)),
         }
     }
 
-    /// The state of a file whose content cannot change from now on without a new state.
-    pub(crate) fn settled_state(&self, relative: &str) -> Option<FileIdentity> {
+    /// The state of a file, if every later change will give it another state.
+    pub(crate) fn stable_identity(&self, relative: &str) -> Option<FileIdentity> {
         match &self.tree {
-            Tree::Folder(folder) => folder.settled_state(relative),
+            Tree::Dir(dir) => dir.stable_identity(relative),
             Tree::Embedded(_) => None,
         }
     }
 
-    /// The regular files whose paths are this stem and one of the extensions.
+    /// The regular files whose path is the stem plus one of the extensions.
     pub fn files_with_stem<'e>(
         &self,
         stem: &str,
@@ -124,19 +124,19 @@ impl Root {
     ) -> Result<Vec<String>, SpaceError> {
         let extensions: Vec<_> = extensions.collect();
         let path = |extension: &str| format!("{stem}{extension}");
-        let folder = match &self.tree {
+        let dir = match &self.tree {
             Tree::Embedded(embedded) => {
                 let endings = embedded.with_prefix(stem).iter();
                 let endings = endings.filter_map(|file| file.path.strip_prefix(stem));
                 let known = endings.filter(|ending| extensions.contains(ending));
                 return Ok(known.map(path).collect());
             }
-            Tree::Folder(folder) => folder,
+            Tree::Dir(dir) => dir,
         };
         let (parent, name) = stem.rsplit_once('/').unwrap_or((".", stem));
         let mut found = Vec::new();
-        // One look at a folder is less than many at what is not in it.
-        let Some(names) = folder.few_names(parent, name)? else {
+        // Listing a small directory is cheaper than one system call per extension.
+        let Some(names) = dir.list_if_small(parent, name)? else {
             for extension in extensions {
                 if self.stat(&path(extension))?.is_some() {
                     found.push(path(extension));
@@ -144,12 +144,12 @@ impl Root {
             }
             return Ok(found);
         };
-        for (there, kind) in names {
-            let Some(extension) = there.strip_prefix(name) else {
+        for (entry, kind) in names {
+            let Some(extension) = entry.strip_prefix(name) else {
                 continue;
             };
             let is_known = extensions.contains(&extension);
-            // A link may lead to a file, and out of the space.
+            // A link may resolve to a file, or leave the space.
             if is_known && (kind == FileType::RegularFile || self.stat(&path(extension))?.is_some())
             {
                 found.push(path(extension));
@@ -159,10 +159,10 @@ impl Root {
         Ok(found)
     }
 
-    /// Reads a file, once and whole; none where there is nothing.
+    /// Reads a whole file; none if it does not exist.
     pub fn read(&self, relative: &str) -> Result<Option<RawFile>, SpaceError> {
         match &self.tree {
-            Tree::Folder(folder) => folder.read(relative),
+            Tree::Dir(dir) => dir.read(relative),
             Tree::Embedded(embedded) => Ok(embedded.get(relative).map(|file| RawFile {
                 bytes: file.bytes.to_vec(),
                 identity: None,
@@ -170,39 +170,38 @@ impl Root {
         }
     }
 
-    /// The file's own path after all links, for who must write to it.
+    /// The path of a file with all links resolved, for writing to it.
     pub fn real_path(&self, relative: &str) -> Result<Option<PathBuf>, SpaceError> {
         match &self.tree {
-            Tree::Folder(folder) => folder.real_path(relative),
+            Tree::Dir(dir) => dir.real_path(relative),
             Tree::Embedded(_) => Ok(None),
         }
     }
 
-    /// A directory of the tree on the disk, confined to itself; none where there is none.
+    /// Opens a subdirectory on disk, confined to itself; none if it does not exist.
     pub(super) fn subdir(&self, relative: &str) -> Result<Option<ConfinedDir>, SpaceError> {
         match &self.tree {
-            Tree::Folder(folder) => folder.subdir(relative),
+            Tree::Dir(dir) => dir.subdir(relative),
             Tree::Embedded(_) => Ok(None),
         }
     }
 
-    /// All regular files below a folder, ordered by path. Hidden ones and those of
-    /// package managers and caches are left out. What could not be looked at
-    /// comes as an error in its place.
+    /// All regular files below a directory, sorted by path. Skips hidden files and the directories
+    /// of package managers and caches. Unreadable paths are returned as errors.
     pub fn walk(&self, below: &str) -> Vec<Result<Entry, SpaceError>> {
         self.observed_walk(below, &mut ())
     }
 
-    /// The same, with somebody who hears of each folder before it is listed.
+    /// Like [`walk`](Self::walk), with callbacks for a file watcher.
     pub(crate) fn observed_walk(
         &self,
         below: &str,
         observer: &mut dyn Observer,
     ) -> Vec<Result<Entry, SpaceError>> {
         match &self.tree {
-            Tree::Folder(folder) => {
-                folder.looks.give_up();
-                walk::folder(folder, below, observer)
+            Tree::Dir(dir) => {
+                dir.access_log.discard();
+                walk::walk_dir(dir, below, observer)
             }
             Tree::Embedded(embedded) => embedded
                 .with_prefix(&format!("{below}/"))
@@ -212,55 +211,52 @@ impl Root {
         }
     }
 
-    /// Notes what is looked at from now on.
+    /// Starts recording file accesses.
     pub(super) fn start_recording(&self) {
-        if let Tree::Folder(folder) = &self.tree {
-            folder.looks.begin();
+        if let Tree::Dir(dir) = &self.tree {
+            dir.access_log.start();
         }
     }
 
-    /// Notes no more; tells whether all was.
+    /// Stops recording. Returns whether the record is complete.
     pub(super) fn finish_recording(&self) -> bool {
         match &self.tree {
-            Tree::Folder(folder) => folder.looks.end(),
+            Tree::Dir(dir) => dir.access_log.finish(),
             Tree::Embedded(_) => true,
         }
     }
 
-    /// Whether all that was noted is as it was found.
+    /// Whether all recorded file accesses would have the same result now.
     pub(super) fn is_unchanged(&self) -> bool {
         match &self.tree {
-            Tree::Folder(folder) => {
-                folder.forget_what_is_missing();
-                folder.is_unchanged()
+            Tree::Dir(dir) => {
+                dir.clear_missing_cache();
+                dir.is_unchanged()
             }
             Tree::Embedded(_) => true,
         }
     }
 
-    /// Whether both are the same folder, by whatever path.
+    /// Whether both roots are the same directory, even by different paths.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let identity = |root: &Self| match &root.tree {
-            Tree::Folder(folder) => folder.identity(),
+            Tree::Dir(dir) => dir.identity(),
             Tree::Embedded(_) => None,
         };
         identity(self).is_some_and(|mine| Some(mine) == identity(other))
     }
 }
 
-/// `name: …` of the bundle's file, or the name of its folder where it has none.
-/// Only says which bundle this is: nothing in it is used without being verified.
-fn bundle_name(folder: &ConfinedDir) -> Result<String, SpaceError> {
-    let file = folder
-        .read(BUNDLE)?
-        .map(|file| file.bytes)
-        .unwrap_or_default();
+/// The `name:` in the bundle file, or the name of the bundle's directory. The name need not be
+/// verified: it only identifies the bundle.
+fn bundle_name(dir: &ConfinedDir) -> Result<String, SpaceError> {
+    let file = dir.read(BUNDLE)?.map(|file| file.bytes).unwrap_or_default();
     let text = String::from_utf8_lossy(&file);
     let named = text.lines().find_map(|line| line.strip_prefix("name:"));
     let named = named
         .map(|name| name.trim().trim_matches(['"', '\'']))
         .filter(|n| !n.is_empty());
-    let above = folder.path.parent().and_then(Path::file_name);
+    let above = dir.path.parent().and_then(Path::file_name);
     let name = named
         .map(Into::into)
         .or(above.map(std::ffi::OsStr::to_string_lossy));

@@ -1,4 +1,4 @@
-//! All files below a folder of a space.
+//! Lists all files below a directory of a space.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -8,30 +8,30 @@ use rustix::fs::{AtFlags, Dir, FileType, OFlags, fstat, statat};
 use super::confined_dir::{ConfinedDir, FileIdentity};
 use super::error::SpaceError;
 
-/// Folders of package managers and caches: full of files, none of them items.
+/// Directories of package managers and caches, which contain no items.
 const SKIPPED: [&str; 2] = ["node_modules", "__pycache__"];
 
-/// Whether a name is passed by: hidden, or a folder of a package manager or cache.
-pub(crate) fn is_passed_by(name: &str) -> bool {
+/// Whether a name is skipped: hidden, or a directory of a package manager or cache.
+pub(crate) fn is_skipped(name: &str) -> bool {
     name.starts_with('.') || SKIPPED.contains(&name)
 }
 
-/// Deeper than any tree that was made on purpose.
-const DEEPEST: usize = 64;
+/// The maximum nesting depth.
+const MAX_DEPTH: usize = 64;
 
-/// How much of a tree may be reached through links. A few folders with links to
-/// each other have more paths through them than anybody can wait for.
-const MOST_LINKED: usize = 20_000;
+/// The maximum number of files and directories reached through links. A few directories that
+/// link to each other have exponentially many paths.
+const MAX_LINKED: usize = 20_000;
 
 /// A regular file of a space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// Relative to `.ai/`, with slashes.
     pub path: String,
-    /// Its state; none for what is embedded.
+    /// The state of the file; none for an embedded file.
     pub identity: Option<FileIdentity>,
-    /// Whether it has other names or is reached through a link, so that it can
-    /// change without its folder being told.
+    /// Whether the file has several hard links or is reached through a symbolic link. Such a file
+    /// can change without an event for its directory.
     pub linked: bool,
 }
 
@@ -50,29 +50,29 @@ impl Entry {
     }
 }
 
-/// Who wants to hear of a walk while it goes on, so as to watch what it passes.
+/// Callbacks during a walk, with which a file watcher watches what the walk visits.
 pub(crate) trait Observer {
-    /// A folder is about to be listed: what happens in it from now on is either
-    /// in the list or can be heard of by who watches the folder now.
-    fn folder(&mut self, folder: BorrowedFd<'_>);
+    /// Called before a directory is listed. A watch that is added now misses no change: it is
+    /// either in the listing or reported by the watch.
+    fn directory(&mut self, dir: BorrowedFd<'_>);
 
-    /// A link that leads to a folder, to nothing, or nowhere good: what it leads
-    /// to can change without any folder of the walk being told.
+    /// Called for a link to a directory, and for a dangling or invalid link. Its target can change
+    /// without an event for any directory of the walk.
     fn loose_link(&mut self);
 
-    /// Whether a name is not even looked at.
-    fn passes_by(&self, name: &str, kind: FileType) -> bool {
+    /// Whether an entry is skipped.
+    fn skips(&self, name: &str, kind: FileType) -> bool {
         name.starts_with('.') || (kind == FileType::Directory && SKIPPED.contains(&name))
     }
 }
 
-/// Nobody.
+/// The observer that does nothing.
 impl Observer for () {
-    fn folder(&mut self, _: BorrowedFd<'_>) {}
+    fn directory(&mut self, _: BorrowedFd<'_>) {}
     fn loose_link(&mut self) {}
 }
 
-pub(super) fn folder(
+pub(super) fn walk_dir(
     root: &ConfinedDir,
     below: &str,
     observer: &mut dyn Observer,
@@ -81,7 +81,7 @@ pub(super) fn folder(
         root,
         observer,
         above: Vec::new(),
-        links_left: MOST_LINKED,
+        links_left: MAX_LINKED,
         found: Vec::new(),
     };
     match root.open_below(below, OFlags::RDONLY | OFlags::DIRECTORY) {
@@ -109,10 +109,9 @@ pub(super) fn folder(
 struct Walk<'a> {
     root: &'a ConfinedDir,
     observer: &'a mut dyn Observer,
-    /// The folders that are being walked, by device and inode: a link to one of
-    /// them would be walked for ever.
+    /// Device and inode of the directories on the current path, to detect link loops.
     above: Vec<(u64, u64)>,
-    /// How many more files and folders may be reached through links.
+    /// The remaining number of files and directories that may be reached through links.
     links_left: usize,
     found: Vec<(String, Result<Entry, SpaceError>)>,
 }
@@ -130,10 +129,10 @@ impl Walk<'_> {
         if self.above.contains(&here) {
             return Err(SpaceError::LinkLoop(self.root.join(path)));
         }
-        if self.above.len() >= DEEPEST {
+        if self.above.len() >= MAX_DEPTH {
             return Err(SpaceError::TooDeep(self.root.join(path)));
         }
-        self.observer.folder(fd.as_fd());
+        self.observer.directory(fd.as_fd());
         self.above.push(here);
         let outcome = self.entries(fd, path, linked);
         self.above.pop();
@@ -146,12 +145,12 @@ impl Walk<'_> {
             let entry = entry.at("read the directory", self.root.join(path))?;
             let Ok(name) = entry.file_name().to_str() else {
                 let shown = entry.file_name().to_string_lossy().into_owned();
-                let place = self.root.join(path).join(shown);
+                let shown = self.root.join(path).join(shown);
                 self.found
-                    .push((path.to_owned(), Err(SpaceError::NonUtf8Name(place))));
+                    .push((path.to_owned(), Err(SpaceError::NonUtf8Name(shown))));
                 continue;
             };
-            if matches!(name, "." | "..") || self.observer.passes_by(name, entry.file_type()) {
+            if matches!(name, "." | "..") || self.observer.skips(name, entry.file_type()) {
                 continue;
             }
             let inner = format!("{path}/{name}");
@@ -160,12 +159,12 @@ impl Walk<'_> {
                 continue;
             }
             match entry.file_type() {
-                FileType::Directory => self.folder(&inner, linked),
+                FileType::Directory => self.directory(&inner, linked),
                 FileType::RegularFile => {
                     let fd = dir.fd().at("read the directory", self.root.join(path))?;
                     match statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
                         Ok(stat) => self.file(inner, &stat, linked),
-                        // Gone since the folder was read.
+                        // Removed since the directory was read.
                         Err(rustix::io::Errno::NOENT) => {}
                         Err(error) => {
                             let error =
@@ -174,14 +173,15 @@ impl Walk<'_> {
                         }
                     }
                 }
-                // A link, or a file system that does not say.
+                // A link, or the file system does not report the type.
                 _ => self.resolve(inner, linked),
             }
         }
         Ok(())
     }
 
-    /// Whether one more may be reached through a link; the first that may not is told.
+    /// Whether one more path may be reached through a link. Reports an error when the limit is
+    /// reached.
     fn may_follow(&mut self, path: &str) -> bool {
         let left = self.links_left;
         if left == 1 {
@@ -192,7 +192,7 @@ impl Walk<'_> {
         left > 1
     }
 
-    fn folder(&mut self, path: &str, linked: bool) {
+    fn directory(&mut self, path: &str, linked: bool) {
         match self
             .root
             .open_below(path, OFlags::RDONLY | OFlags::DIRECTORY)
@@ -206,7 +206,7 @@ impl Walk<'_> {
     fn resolve(&mut self, path: String, linked: bool) {
         let fd = match self.root.open_below(&path, OFlags::PATH) {
             Ok(Some(fd)) => fd,
-            // A link to nothing is nothing.
+            // A dangling link.
             Ok(None) => return self.observer.loose_link(),
             Err(error) => {
                 self.observer.loose_link();
@@ -218,7 +218,7 @@ impl Walk<'_> {
                 FileType::RegularFile => self.file(path, &stat, linked),
                 FileType::Directory => {
                     self.observer.loose_link();
-                    self.folder(&path, linked);
+                    self.directory(&path, linked);
                 }
                 _ => self.observer.loose_link(),
             },

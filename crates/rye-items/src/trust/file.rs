@@ -1,19 +1,19 @@
-//! The file that trusts a key.
+//! Trust files.
 
 use lillux::keys::PublicKey;
 use serde::{Deserialize, Serialize};
 
-/// Longer than any name.
-const LONGEST_OWNER: usize = 200;
+/// The maximum length of an owner's name in characters.
+const MAX_OWNER_LENGTH: usize = 200;
 
-/// What a trust file says.
+/// The content of a trust file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustFile {
-    /// The key.
+    /// The trusted key.
     pub key: PublicKey,
-    /// Whose it is.
+    /// The name of the key's owner.
     pub owner: Option<String>,
-    /// How one came to believe that.
+    /// How the ownership was verified.
     pub attestation: Option<String>,
 }
 
@@ -33,24 +33,25 @@ struct KeyText {
 }
 
 impl TrustFile {
-    /// Reads a trust file, signed or not. The error is a sentence.
+    /// Parses a trust file, signed or not. The error is the cause, as a fragment.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
         let text: Text =
-            toml::from_str(text).map_err(|e| format!("it cannot be read: {}", one_line(&e)))?;
-        let key = PublicKey::from_pem(&text.public_key.pem).map_err(|e| format!("its key: {e}"))?;
+            toml::from_str(text).map_err(|e| format!("invalid TOML: {}", one_line(&e)))?;
+        let key =
+            PublicKey::from_pem(&text.public_key.pem).map_err(|e| format!("invalid key: {e}"))?;
         if text.fingerprint != key.fingerprint().to_string() {
             let found = key.fingerprint();
             return Err(format!(
-                "its fingerprint is not that of its key, which is {found}"
+                "the fingerprint does not match the key, which is {found}"
             ));
         }
-        // It is shown to the person who is asked whether to trust the key.
+        // The owner is displayed when the user decides whether to trust the key.
         let is_one_line = |owner: &String| {
-            owner.chars().count() <= LONGEST_OWNER && !owner.chars().any(char::is_control)
+            owner.chars().count() <= MAX_OWNER_LENGTH && !owner.chars().any(char::is_control)
         };
         if !text.owner.iter().all(is_one_line) {
-            return Err("its owner is not one short line".to_owned());
+            return Err("the owner must be one short line".to_owned());
         }
         Ok(Self {
             key,
@@ -59,7 +60,7 @@ impl TrustFile {
         })
     }
 
-    /// The file's text, to be signed.
+    /// Formats the file for signing.
     pub fn to_text(&self) -> String {
         let text = Text {
             fingerprint: self.key.fingerprint().to_string(),
@@ -71,12 +72,12 @@ impl TrustFile {
                 pem: self.key.to_pem(),
             },
         };
-        // Strings and tables of strings: there is nothing that could not be written.
+        // Strings and tables of strings always serialize.
         toml::to_string(&text).unwrap_or_default()
     }
 }
 
-/// What is wrong with a TOML text, and where, without its drawing.
+/// Formats a TOML error on one line, without the source excerpt.
 pub(super) fn one_line(error: &toml::de::Error) -> String {
     error.message().lines().collect::<Vec<_>>().join(", ")
 }

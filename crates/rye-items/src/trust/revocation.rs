@@ -1,11 +1,10 @@
-//! Keys that no longer count.
+//! Revoked keys.
 //!
-//! A revocation is a signed file `config/keys/revoked/{fingerprint}.toml`. It
-//! counts when it is signed by the key it revokes or by one that the user or
-//! the system trusts, even if that one was revoked itself meanwhile. In the
-//! user's and the system's space it also counts when its signature does not
-//! hold: whoever could tamper with it could as well have removed it, and a
-//! damaged file must not bring a bad key back.
+//! A revocation is a signed file `config/keys/revoked/{fingerprint}.toml`. It is valid if it is
+//! signed by the revoked key, or by a key that the user or the system trusts, even if that key was
+//! revoked since. In the user and system space a revocation takes effect even if its signature is
+//! invalid: an attacker who can modify the file could also delete it, and a damaged file must not
+//! make a revoked key trusted again.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,22 +12,22 @@ use std::path::PathBuf;
 use lillux::keys::{Fingerprint, PublicKey};
 use serde::{Deserialize, Serialize};
 
-use super::{REVOKED, Revoked, Trust, read};
+use super::{REVOKED, RevokedVoucher, Trust, read};
 use crate::comment::CommentStyle;
 use crate::signature::{self, Binding, REVOCATION};
 use crate::space::{Root, Space};
 use crate::verify;
 
-/// That a key was revoked.
+/// The revocation of a key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Revocation {
-    /// The key.
+    /// The revoked key.
     pub fingerprint: Fingerprint,
-    /// Since when, `2026-04-10T03:28:17Z`; unknown where the file is damaged.
+    /// The time of the revocation, `2026-04-10T03:28:17Z`; none if the file is damaged.
     pub since: Option<String>,
-    /// Why.
+    /// The reason that the user gave.
     pub reason: Option<String>,
-    /// The file that says so.
+    /// The path of the revocation file.
     pub path: PathBuf,
 }
 
@@ -38,7 +37,7 @@ impl fmt::Display for Revocation {
             let (key, path) = (self.fingerprint, self.path.display());
             return write!(
                 f,
-                "{key} counts as revoked: {path} is damaged or cannot be read"
+                "{key} is treated as revoked: {path} is damaged or unreadable"
             );
         };
         write!(f, "{} was revoked on {since}", self.fingerprint)?;
@@ -63,9 +62,9 @@ struct KeyText {
 }
 
 impl Revocation {
-    /// The text of a revocation, to be signed. With the key in it, it can be
-    /// signed by that key.
-    pub fn text(
+    /// Formats a revocation for signing. A revocation that contains the key can be signed by that
+    /// key.
+    pub fn to_text(
         fingerprint: Fingerprint,
         since: &str,
         reason: Option<&str>,
@@ -80,14 +79,14 @@ impl Revocation {
         toml::to_string(&text).unwrap_or_default()
     }
 
-    /// Whether a text is that of a revocation, signed or not.
+    /// Whether a text is a revocation, signed or not.
     pub(super) fn is_text(bytes: &[u8]) -> bool {
         read_text(bytes).is_some()
     }
 }
 
-/// Where the revocation of a key is, relative to `.ai/`.
-fn path_of(fingerprint: Fingerprint) -> String {
+/// The path of the revocation file of a key, relative to `.ai/`.
+fn revocation_path(fingerprint: Fingerprint) -> String {
     format!("{REVOKED}/{fingerprint}.toml")
 }
 
@@ -96,16 +95,18 @@ fn read_text(bytes: &[u8]) -> Option<Text> {
 }
 
 impl Trust<'_> {
-    /// The revocation of a key, if there is one that counts.
+    /// The valid revocation of a key, if there is one.
     pub(super) fn revocation(&self, fingerprint: Fingerprint) -> Option<Revocation> {
         let mut roots = self.spaces.roots();
-        roots.find_map(|root| self.revoked_by(root, fingerprint))
+        roots.find_map(|root| self.revocation_in(root, fingerprint))
     }
 
-    fn revoked_by(&self, root: &Root, fingerprint: Fingerprint) -> Option<Revocation> {
-        let relative = path_of(fingerprint);
+    fn revocation_in(&self, root: &Root, fingerprint: Fingerprint) -> Option<Revocation> {
+        let relative = revocation_path(fingerprint);
         let raw = read(root, &relative).transpose()?;
-        let text = raw.ok().and_then(|raw| self.checked(fingerprint, &raw));
+        let text = raw
+            .ok()
+            .and_then(|raw| self.verified_text(fingerprint, &raw));
         if text.is_none() && root.space() == Space::Project {
             return None;
         }
@@ -117,8 +118,8 @@ impl Trust<'_> {
         })
     }
 
-    /// The text of a revocation whose signature counts.
-    fn checked(&self, fingerprint: Fingerprint, raw: &[u8]) -> Option<Text> {
+    /// Parses and verifies a revocation.
+    fn verified_text(&self, fingerprint: Fingerprint, raw: &[u8]) -> Option<Text> {
         let text = read_text(raw)?;
         let signed = signature::split(raw, &CommentStyle::HASH).ok()?;
         let signer = signed.line.fingerprint;
@@ -126,13 +127,15 @@ impl Trust<'_> {
         let own = own.and_then(|key| PublicKey::from_pem(&key.pem).ok());
         let key = match own.filter(|key| key.fingerprint() == signer && signer == fingerprint) {
             Some(own) => own,
-            None => self.voucher(signer, &mut Vec::new(), Revoked::Count).ok()?,
+            None => self
+                .voucher(signer, &mut Vec::new(), RevokedVoucher::Allow)
+                .ok()?,
         };
-        let binding = Binding::new(REVOCATION, path_of(fingerprint));
-        let holds = text.fingerprint == fingerprint.to_string()
+        let binding = Binding::new(REVOCATION, revocation_path(fingerprint));
+        let is_valid = text.fingerprint == fingerprint.to_string()
             && signed.hash() == signed.line.hash
             && verify::check_binding(&signed.line, Some(&binding)).is_ok()
             && signed.line.verify(&key).is_ok();
-        holds.then_some(text)
+        is_valid.then_some(text)
     }
 }

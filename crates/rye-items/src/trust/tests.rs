@@ -8,22 +8,22 @@ use super::*;
 use crate::signature::REVOCATION;
 use crate::space::EmbeddedBundle;
 
-/// A project and a user, in real folders.
+/// A project and a user, in real directories.
 struct Home {
-    folder: TempDir,
+    dir: TempDir,
 }
 
 impl Home {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         for space in ["project", "user", "bundle"] {
-            fs::create_dir_all(folder.path().join(space).join(".ai")).unwrap();
+            fs::create_dir_all(dir.path().join(space).join(".ai")).unwrap();
         }
-        Self { folder }
+        Self { dir }
     }
 
     fn path(&self, space: &str, relative: &str) -> PathBuf {
-        self.folder.path().join(space).join(".ai").join(relative)
+        self.dir.path().join(space).join(".ai").join(relative)
     }
 
     fn write(&self, space: &str, relative: &str, bytes: &[u8]) {
@@ -46,7 +46,7 @@ impl Home {
 
     fn revoke(&self, space: &str, key: &SigningKey, signer: &SigningKey) {
         let fingerprint = key.public().fingerprint();
-        let text = Revocation::text(
+        let text = Revocation::to_text(
             fingerprint,
             "2026-05-01T00:00:00Z",
             Some("lost"),
@@ -57,8 +57,8 @@ impl Home {
         self.write(space, &name, &signed);
     }
 
-    fn standing(&self, key: &SigningKey) -> Result<Space, String> {
-        let at = |space: &str| self.folder.path().join(space);
+    fn status(&self, key: &SigningKey) -> Result<Space, String> {
+        let at = |space: &str| self.dir.path().join(space);
         let spaces = Spaces::open(
             Some(&at("project")),
             Some(&at("user")),
@@ -66,8 +66,8 @@ impl Home {
             &EmbeddedBundle::EMPTY,
         );
         let spaces = spaces.unwrap();
-        let standing = Trust::new(&spaces).key_status(key.public().fingerprint());
-        standing
+        let status = Trust::new(&spaces).key_status(key.public().fingerprint());
+        status
             .map(|key| key.space)
             .map_err(|distrust| match distrust {
                 DistrustReason::Revoked(revocation) => revocation.to_string(),
@@ -97,13 +97,13 @@ fn key() -> SigningKey {
 }
 
 #[test]
-fn the_user_and_the_system_may_trust_a_key_by_itself() {
+fn user_and_system_accept_self_signed_trust_files() {
     for (space, expected) in [("user", Space::User), ("bundle", Space::System)] {
         let (home, one) = (Home::new(), key());
         home.trust(space, &one, &one);
-        assert_eq!(home.standing(&one), Ok(expected));
+        assert_eq!(home.status(&one), Ok(expected));
         assert_eq!(
-            home.standing(&key()),
+            home.status(&key()),
             Err(String::new()),
             "another key is unknown"
         );
@@ -111,44 +111,44 @@ fn the_user_and_the_system_may_trust_a_key_by_itself() {
 }
 
 #[test]
-fn a_project_cannot_trust_itself() {
+fn project_cannot_trust_itself() {
     let (home, one, friend) = (Home::new(), key(), key());
     home.trust("project", &one, &one);
-    let why = home.standing(&one).unwrap_err();
+    let reason = home.status(&one).unwrap_err();
     assert!(
-        why.starts_with("a project cannot trust a key on its own"),
-        "{why}"
+        reason.starts_with("a project cannot trust a key on its own"),
+        "{reason}"
     );
-    // Nor through a second key of its own.
+    // Nor through a second key in the project.
     home.trust("project", &friend, &friend);
     home.trust("project", &one, &friend);
-    let why = home.standing(&one).unwrap_err();
+    let reason = home.status(&one).unwrap_err();
     assert!(
-        why.contains("which neither the user nor the system trusts"),
-        "{why}"
+        reason.contains("which neither the user nor the system trusts"),
+        "{reason}"
     );
 }
 
 #[test]
-fn a_projects_trust_counts_when_the_user_or_the_system_vouches_for_it() {
+fn project_trust_file_needs_a_signer_trusted_by_user_or_system() {
     for space in ["user", "bundle"] {
         let (home, one, voucher) = (Home::new(), key(), key());
         home.trust(space, &voucher, &voucher);
         home.trust("project", &one, &voucher);
-        assert_eq!(home.standing(&one), Ok(Space::Project));
+        assert_eq!(home.status(&one), Ok(Space::Project));
     }
 }
 
 #[test]
-fn an_ignored_file_does_not_hide_the_one_that_counts() {
+fn invalid_trust_file_does_not_hide_a_valid_one() {
     let (home, one) = (Home::new(), key());
     home.trust("project", &one, &one);
     home.trust("user", &one, &one);
-    assert_eq!(home.standing(&one), Ok(Space::User));
+    assert_eq!(home.status(&one), Ok(Space::User));
 }
 
 #[test]
-fn what_is_wrong_with_a_trust_file_is_said() {
+fn invalid_trust_file_reports_the_cause() {
     let (home, one, other) = (Home::new(), key(), key());
     let file = TrustFile {
         key: one.public().clone(),
@@ -179,7 +179,7 @@ fn what_is_wrong_with_a_trust_file_is_said() {
     let others_line = others_line.lines().next().unwrap();
     let claim = others_line.replace(&other.public().fingerprint().to_string(), &own);
     let forged = good.replace(good.lines().next().unwrap(), &claim);
-    for (bytes, why) in [
+    for (bytes, reason) in [
         (text.clone(), "not signed"),
         (
             good.replace("keys/trusted", "keys/other"),
@@ -187,10 +187,10 @@ fn what_is_wrong_with_a_trust_file_is_said() {
         ),
         (
             String::from_utf8(signed(&wrong_name, &one)).unwrap(),
-            "its fingerprint is not that of its key",
+            "the fingerprint does not match the key",
         ),
-        (as_item, "it was signed as item="),
-        (not_its, "it holds another key"),
+        (as_item, "signed as item="),
+        (not_its, "it contains another key"),
         (forged, "the signature is not one of key"),
         (
             String::from_utf8(signed(
@@ -202,91 +202,94 @@ fn what_is_wrong_with_a_trust_file_is_said() {
                 &one,
             ))
             .unwrap(),
-            "its owner is not one short line",
+            "the owner must be one short line",
         ),
-        ("\u{0}".to_owned(), "it cannot be read: "),
-        (String::new(), "it cannot be read: "),
-        (good.replace("-----BEGIN", "-----END"), "its key: "),
+        ("\u{0}".to_owned(), "invalid TOML: "),
+        (String::new(), "invalid TOML: "),
+        (good.replace("-----BEGIN", "-----END"), "invalid key: "),
     ] {
         home.write("user", &name, bytes.as_bytes());
-        let found = home.standing(&one).unwrap_err();
-        assert!(found.starts_with(why), "{found}\n{bytes}");
+        let found = home.status(&one).unwrap_err();
+        assert!(found.starts_with(reason), "{found}\n{bytes}");
     }
     home.write("user", &name, good.as_bytes());
-    assert_eq!(home.standing(&one), Ok(Space::User));
+    assert_eq!(home.status(&one), Ok(Space::User));
 }
 
 #[test]
-fn keys_that_only_vouch_for_each_other_count_for_nothing() {
+fn circular_vouching_is_not_trusted() {
     let (home, one, two) = (Home::new(), key(), key());
     home.trust("user", &one, &two);
     home.trust("user", &two, &one);
-    let why = home.standing(&one).unwrap_err();
-    assert!(why.contains("vouches for itself through others"), "{why}");
+    let reason = home.status(&one).unwrap_err();
+    assert!(
+        reason.contains("vouches for itself through others"),
+        "{reason}"
+    );
 }
 
 #[test]
-fn a_chain_of_vouchers_has_an_end() {
+fn chain_of_vouchers_is_limited() {
     let home = Home::new();
-    let keys: Vec<_> = (0..=LONGEST_CHAIN).map(|_| key()).collect();
+    let keys: Vec<_> = (0..=MAX_CHAIN).map(|_| key()).collect();
     home.trust("user", &keys[0], &keys[0]);
     for pair in keys.windows(2) {
         home.trust("user", &pair[1], &pair[0]);
     }
-    assert_eq!(home.standing(&keys[LONGEST_CHAIN - 1]), Ok(Space::User));
-    let why = home.standing(&keys[LONGEST_CHAIN]).unwrap_err();
+    assert_eq!(home.status(&keys[MAX_CHAIN - 1]), Ok(Space::User));
+    let reason = home.status(&keys[MAX_CHAIN]).unwrap_err();
     assert!(
-        why.contains("more than 8 keys vouch for each other"),
-        "{why}"
+        reason.contains("more than 8 keys vouch for each other"),
+        "{reason}"
     );
 }
 
 #[test]
-fn a_revoked_key_fails_with_the_date_and_so_does_whom_it_vouched_for() {
+fn revoked_key_and_keys_it_vouched_for_are_not_trusted() {
     let (home, own, one, friend) = (Home::new(), key(), key(), key());
     home.trust("user", &own, &own);
     home.trust("user", &one, &one);
     home.trust("user", &friend, &one);
-    assert_eq!(home.standing(&friend), Ok(Space::User));
+    assert_eq!(home.status(&friend), Ok(Space::User));
     home.revoke("user", &one, &own);
-    let why = home.standing(&one).unwrap_err();
+    let reason = home.status(&one).unwrap_err();
     assert!(
-        why.ends_with("was revoked on 2026-05-01T00:00:00Z (lost)"),
-        "{why}"
+        reason.ends_with("was revoked on 2026-05-01T00:00:00Z (lost)"),
+        "{reason}"
     );
-    let why = home.standing(&friend).unwrap_err();
-    assert!(why.starts_with("signed by a revoked key"), "{why}");
-    assert_eq!(home.standing(&own), Ok(Space::User));
+    let reason = home.status(&friend).unwrap_err();
+    assert!(reason.starts_with("signed by a revoked key"), "{reason}");
+    assert_eq!(home.status(&own), Ok(Space::User));
 }
 
 #[test]
-fn a_key_can_revoke_itself_wherever_the_file_lies() {
+fn key_can_revoke_itself_in_any_space() {
     for space in ["project", "user", "bundle"] {
         let (home, one) = (Home::new(), key());
         home.trust("user", &one, &one);
         home.revoke(space, &one, &one);
         assert!(
-            home.standing(&one).unwrap_err().contains("was revoked on"),
+            home.status(&one).unwrap_err().contains("was revoked on"),
             "{space}"
         );
     }
 }
 
 #[test]
-fn a_project_cannot_revoke_a_key_of_the_users() {
+fn project_cannot_revoke_a_user_key() {
     let (home, own, stranger) = (Home::new(), key(), key());
     home.trust("user", &own, &own);
     home.revoke("project", &own, &stranger);
-    assert_eq!(home.standing(&own), Ok(Space::User));
+    assert_eq!(home.status(&own), Ok(Space::User));
     home.trust("user", &stranger, &own);
     assert!(
-        home.standing(&own).is_err(),
-        "unless the user trusts who says so"
+        home.status(&own).is_err(),
+        "a key that the user trusts may revoke it"
     );
 }
 
 #[test]
-fn a_damaged_revocation_does_not_bring_the_key_back() {
+fn damaged_revocation_still_revokes() {
     let (home, own, one) = (Home::new(), key(), key());
     home.trust("user", &own, &own);
     home.trust("user", &one, &one);
@@ -295,33 +298,33 @@ fn a_damaged_revocation_does_not_bring_the_key_back() {
         &format!("{REVOKED}/{}.toml", one.public().fingerprint()),
         b"garbage",
     );
-    let why = home.standing(&one).unwrap_err();
-    assert!(why.ends_with("is damaged or cannot be read"), "{why}");
+    let reason = home.status(&one).unwrap_err();
+    assert!(reason.ends_with("is damaged or unreadable"), "{reason}");
 }
 
 #[test]
-fn a_trust_file_behind_a_link_out_of_the_space_does_not_count() {
+fn trust_file_linked_from_outside_the_space_is_ignored() {
     let (home, one) = (Home::new(), key());
     home.trust("bundle", &one, &one);
     let name = format!("{TRUSTED}/{}.toml", one.public().fingerprint());
-    let outside: PathBuf = home.folder.path().join("outside.toml");
+    let outside: PathBuf = home.dir.path().join("outside.toml");
     fs::rename(home.path("bundle", &name), &outside).unwrap();
     fs::create_dir_all(home.path("user", TRUSTED)).unwrap();
     std::os::unix::fs::symlink(Path::new(&outside), home.path("user", &name)).unwrap();
-    let why = home.standing(&one).unwrap_err();
-    assert!(why.contains("leads out of its space"), "{why}");
+    let reason = home.status(&one).unwrap_err();
+    assert!(reason.contains("outside its space"), "{reason}");
 }
 
 #[test]
-fn the_trusted_keys_are_listed_once_for_a_call() {
+fn trusted_keys_are_listed_once_per_call() {
     let home = Home::new();
     let key = SigningKey::generate().unwrap();
     home.trust("user", &key, &key);
-    let user = home.folder.path().join("user");
+    let user = home.dir.path().join("user");
     let spaces = Spaces::open(None, Some(&user), &[], &EmbeddedBundle::EMPTY).unwrap();
     let trust = Trust::new(&spaces);
     assert_eq!(trust.trusted().len(), 1);
-    // Were the folder walked for each of many files, this one would be seen.
+    // A second directory walk would find this key.
     let other = SigningKey::generate().unwrap();
     home.trust("user", &other, &other);
     assert_eq!(trust.trusted().len(), 1);

@@ -1,4 +1,4 @@
-//! The folder of a space that its secrets are in.
+//! The directory that contains the secrets of a space.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use super::error::VaultError;
 use super::name::SecretName;
 use crate::space::{EmbeddedBundle, Root, Space, SpaceError, Spaces};
 
-/// Relative to `.ai/`.
-const FOLDER: &str = "vault";
+/// The name of the directory in `.ai/`.
+const DIR: &str = "vault";
 const EXTENSION: &str = ".json";
 
 /// The secrets of one space.
@@ -23,33 +23,33 @@ pub(super) struct SecretDir {
 }
 
 impl SecretDir {
-    /// The secrets of a space; none where it has no `.ai/`.
+    /// Opens the secrets of a space; none if it has no `.ai/`.
     pub(super) fn open(vault: &Vault, space: Space) -> Result<Option<Self>, VaultError> {
         let spaces = open(vault)?;
         let there = spaces.roots_in(space).next().is_some();
         Ok(there.then_some(Self { spaces, space }))
     }
 
-    /// The same, with its folder made where there is none.
+    /// Opens the secrets of a space, and creates the directory if it is missing.
     pub(super) fn create(vault: &Vault, space: Space) -> Result<Self, VaultError> {
-        let folder = vault.folder(space).ok_or(VaultError::NoSpace(space))?;
+        let space_dir = vault.space_dir(space).ok_or(VaultError::NoSpace(space))?;
         let dir = match Self::open(vault, space)? {
             Some(dir) => dir,
-            // A project has a space only where somebody has made it one.
+            // Only the user space is created implicitly; a project needs `rye init`.
             None if space != Space::User => return Err(VaultError::NoSpace(space)),
             None => {
-                durable::create_dir(&folder.join(".ai"), 0o755)?;
+                durable::create_dir(&space_dir.join(".ai"), 0o755)?;
                 Self::open(vault, space)?.ok_or(VaultError::NoSpace(space))?
             }
         };
-        if dir.root()?.real_path(FOLDER)?.is_none() {
-            durable::create_dir(&dir.root()?.path_to(FOLDER), 0o700)?;
+        if dir.root()?.real_path(DIR)?.is_none() {
+            durable::create_dir(&dir.root()?.path_to(DIR), 0o700)?;
         }
-        dir.folder()?;
+        dir.resolve()?;
         Ok(dir)
     }
 
-    /// Where a secret is, for people.
+    /// The path of a secret's file, to display.
     pub(super) fn path_to(&self, name: &SecretName) -> PathBuf {
         let relative = relative(name);
         self.root()
@@ -73,14 +73,14 @@ impl SecretDir {
         }
     }
 
-    /// All names, in their order.
+    /// All names, sorted. A file with another name is an error.
     pub(super) fn names(&self) -> Vec<Result<SecretName, VaultError>> {
         let Ok(root) = self.root() else {
             return Vec::new();
         };
-        let names = root.walk(FOLDER).into_iter().map(|entry| {
+        let names = root.walk(DIR).into_iter().map(|entry| {
             let path = entry?.path;
-            let name = path.strip_prefix(FOLDER).and_then(|path| {
+            let name = path.strip_prefix(DIR).and_then(|path| {
                 path.strip_prefix('/')?
                     .strip_suffix(EXTENSION)?
                     .parse()
@@ -91,26 +91,26 @@ impl SecretDir {
         names.collect()
     }
 
-    /// Writes a secret's file, whole or not at all, for its owner alone.
+    /// Writes a secret's file atomically, with mode 0600.
     pub(super) fn write(&self, name: &SecretName, envelope: &Envelope) -> Result<(), VaultError> {
-        let path = self.folder()?.join(format!("{name}{EXTENSION}"));
+        let path = self.resolve()?.join(format!("{name}{EXTENSION}"));
         let bytes = envelope.to_bytes();
         Ok(durable::write(&path, &bytes, 0o600, IfExists::Replace)?)
     }
 
     pub(super) fn remove(&self, name: &SecretName) -> Result<PathBuf, VaultError> {
-        let folder = self.folder()?;
-        let path = folder.join(format!("{name}{EXTENSION}"));
+        let dir = self.resolve()?;
+        let path = dir.join(format!("{name}{EXTENSION}"));
         fs::remove_file(&path).at("remove", &path)?;
-        durable::sync_dir(&folder)?;
+        durable::sync_dir(&dir)?;
         Ok(path)
     }
 
-    /// The folder itself, after all links, none of which leads out of the space.
-    fn folder(&self) -> Result<PathBuf, VaultError> {
+    /// The path of the directory with all links resolved. No link may leave the space.
+    fn resolve(&self) -> Result<PathBuf, VaultError> {
         let root = self.root()?;
-        let path = root.real_path(FOLDER)?.filter(|path| path.is_dir());
-        Ok(path.ok_or_else(|| SpaceError::NotADirectory(root.path_to(FOLDER)))?)
+        let path = root.real_path(DIR)?.filter(|path| path.is_dir());
+        Ok(path.ok_or_else(|| SpaceError::NotADirectory(root.path_to(DIR)))?)
     }
 
     fn root(&self) -> Result<&Root, VaultError> {
@@ -120,15 +120,15 @@ impl SecretDir {
 }
 
 fn open(vault: &Vault) -> Result<Spaces, VaultError> {
-    let project = vault.folder(Space::Project);
+    let project = vault.space_dir(Space::Project);
     Ok(Spaces::open(
         project,
-        vault.folder(Space::User).map(Path::new),
+        vault.space_dir(Space::User).map(Path::new),
         &[],
         &EmbeddedBundle::EMPTY,
     )?)
 }
 
 fn relative(name: &SecretName) -> String {
-    format!("{FOLDER}/{name}{EXTENSION}")
+    format!("{DIR}/{name}{EXTENSION}")
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with the vault. No message holds anything of a secret.
+//! Errors of the vault. No message contains any part of a secret.
 
 use std::path::PathBuf;
 
@@ -11,76 +11,76 @@ use lillux::shell_word;
 use super::name::SecretName;
 use crate::space::{Space, SpaceError};
 
-/// A secret that could not be kept, opened, listed or removed.
+/// A secret cannot be stored, decrypted, listed or removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VaultError {
-    /// There is none of that name.
+    /// No secret has this name.
     #[error("there is no secret `{name}`{}", space.map(|s| format!(" in the {s} space")).unwrap_or_default())]
     NoSecret {
-        /// What was asked for.
+        /// The name that was looked up.
         name: SecretName,
-        /// Where alone it was looked for.
+        /// The only space that was searched; none for all spaces.
         space: Option<Space>,
     },
-    /// Both spaces have one, and which is meant would be a guess.
+    /// Both spaces contain a secret with this name.
     #[error("the project and the user space both contain a secret `{0}`")]
     InBothSpaces(SecretName),
-    /// The space has no folder, or can hold none.
+    /// The space does not exist, or cannot contain secrets.
     #[error("there is no {0} space to store secrets in")]
     NoSpace(Space),
-    /// Nothing was given to keep.
+    /// The value is empty.
     #[error("the value for `{0}` is empty")]
     Empty(SecretName),
-    /// More than a secret is.
+    /// The value exceeds the size limit.
     #[error("the value for `{0}` is larger than 1 MiB")]
     TooLarge(SecretName),
-    /// The key that opens the vault is not there, and something was sealed to it.
+    /// The vault's private key does not exist, although there are secrets or a public key.
     #[error("the vault's private key {} is missing", path.display())]
     NoKey {
-        /// Where it should be.
+        /// The expected path of the key.
         path: PathBuf,
-        /// The secret that it should open.
+        /// The secret to decrypt; none when storing one.
         name: Option<SecretName>,
     },
-    /// The key cannot be used.
+    /// The key file is invalid or has the wrong permissions.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// A file in the vault's folder that holds no secret.
+    /// A file in the vault whose name is not that of a secret.
     #[error("{} is not a secret: invalid name", .0.display())]
     StrayFile(PathBuf),
-    /// A file of a secret that is not an envelope, or not any more.
+    /// The file of a secret is not a valid envelope.
     #[error("the secret {} cannot be read: {source}", path.display())]
     Envelope {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         source: ParseEnvelopeError,
     },
-    /// An envelope that does not open, or that belongs elsewhere.
+    /// The envelope cannot be decrypted, or was made for another name or space.
     #[error("the secret {} cannot be opened: {source}", path.display())]
     Open {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: OpenError,
     },
-    /// It could not be sealed.
+    /// Encryption failed.
     #[error(transparent)]
     Seal(#[from] SealError),
-    /// The folder leads elsewhere, or is none.
+    /// The space or the vault directory cannot be used.
     #[error(transparent)]
     Space(#[from] SpaceError),
-    /// It could not be written.
+    /// The file cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// The operating system refused.
+    /// A file operation failed.
     #[error(transparent)]
     Path(#[from] PathError),
 }
 
 impl VaultError {
-    /// Whether bytes are not what was once written.
+    /// Whether a file was modified or damaged.
     pub fn is_integrity(&self) -> bool {
         match self {
             Self::Envelope { source, .. } => !matches!(
@@ -93,7 +93,7 @@ impl VaultError {
         }
     }
 
-    /// The next command, where there is one.
+    /// A command that helps to fix it.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NoSecret { .. } => Some("rye vault list".to_owned()),
@@ -103,14 +103,11 @@ impl VaultError {
             Self::NoKey {
                 name: Some(name), ..
             } => Some(format!("rye vault set {name}")),
-            // Nothing opens what was sealed to it; a new pair is made at the next `set`.
+            // The old secrets are lost; the next `set` generates a new key pair.
             Self::NoKey { path, name: None } => {
-                let folder = path.parent()?;
-                let (folder, aside) = (
-                    shell_word(folder),
-                    shell_word(&folder.with_extension("old")),
-                );
-                Some(format!("mv {folder} {aside}"))
+                let dir = path.parent()?;
+                let backup = shell_word(&dir.with_extension("old"));
+                Some(format!("mv {} {backup}", shell_word(dir)))
             }
             Self::Open { path, .. } | Self::Envelope { path, .. } => {
                 let name = path.file_stem()?.to_str()?;

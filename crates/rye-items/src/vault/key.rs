@@ -1,4 +1,4 @@
-//! The one key that all secrets of a user are sealed to.
+//! The key pair that encrypts all secrets of a user.
 
 use std::path::{Path, PathBuf};
 
@@ -8,25 +8,25 @@ use lillux::keys::{IfExists, KeyError, KeyPairFiles};
 use super::error::VaultError;
 use super::name::SecretName;
 
-fn folder(user: &Path) -> PathBuf {
+fn key_dir(user: &Path) -> PathBuf {
     user.join(".ai/config/keys/vault")
 }
 
-/// The key, made if there is none.
+/// Loads the key, or generates one.
 ///
-/// The private half is read also to seal: a public key whose private half is lost
-/// would take secrets that nobody opens.
-pub(super) fn read_or_make(user: &Path) -> Result<OpeningKey, VaultError> {
-    let folder = folder(user);
-    let files = KeyPairFiles::in_dir(&folder);
+/// Encryption needs the private key too: with only a public key, a secret could never be
+/// decrypted.
+pub(super) fn load_or_generate(user: &Path) -> Result<OpeningKey, VaultError> {
+    let dir = key_dir(user);
+    let files = KeyPairFiles::in_dir(&dir);
     match OpeningKey::read_pair(&files) {
         Err(KeyError::Missing(_)) => {}
         outcome => return Ok(outcome?),
     }
     let key = OpeningKey::generate().map_err(KeyError::from)?;
-    match key.write_pair(&folder, IfExists::Fail) {
+    match key.write_pair(&dir, IfExists::Fail) {
         Ok(_) => Ok(key),
-        // Somebody else's first secret came in between, or a public half is left alone.
+        // Another process generated the key meanwhile, or only the public key exists.
         Err(KeyError::Exists(_)) => match OpeningKey::read_pair(&files) {
             Err(KeyError::Missing(path)) => Err(VaultError::NoKey { path, name: None }),
             outcome => Ok(outcome?),
@@ -35,17 +35,17 @@ pub(super) fn read_or_make(user: &Path) -> Result<OpeningKey, VaultError> {
     }
 }
 
-/// The key, if there is one.
+/// Loads the key; none if there is none.
 pub(super) fn find(user: &Path) -> Result<Option<OpeningKey>, VaultError> {
-    match OpeningKey::read_pair(&KeyPairFiles::in_dir(&folder(user))) {
+    match OpeningKey::read_pair(&KeyPairFiles::in_dir(&key_dir(user))) {
         Err(KeyError::Missing(_)) => Ok(None),
         outcome => Ok(Some(outcome?)),
     }
 }
 
-/// The key that opens a secret.
-pub(super) fn read(user: &Path, name: &SecretName) -> Result<OpeningKey, VaultError> {
-    match OpeningKey::read_pair(&KeyPairFiles::in_dir(&folder(user))) {
+/// Loads the key that decrypts a secret.
+pub(super) fn load(user: &Path, name: &SecretName) -> Result<OpeningKey, VaultError> {
+    match OpeningKey::read_pair(&KeyPairFiles::in_dir(&key_dir(user))) {
         Err(KeyError::Missing(path)) => Err(VaultError::NoKey {
             path,
             name: Some(name.clone()),

@@ -1,12 +1,12 @@
-//! Names of secrets, which are names of files and of variables too.
+//! Names of secrets. They are also used as file names and environment variables.
 
 use std::fmt;
 use std::str::FromStr;
 
-const LONGEST: usize = 128;
+const MAX_LENGTH: usize = 128;
 
-/// The name of a secret: `[A-Za-z_][A-Za-z0-9_.-]{0,127}`. It names one file and
-/// cannot leave its folder.
+/// The name of a secret: `[A-Za-z_][A-Za-z0-9_.-]{0,127}`. As a file name it cannot escape its
+/// directory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretName(Box<str>);
 
@@ -29,7 +29,7 @@ impl FromStr for SecretName {
     fn from_str(text: &str) -> Result<Self, SecretNameError> {
         let first = |c: char| c.is_ascii_alphabetic() || c == '_';
         let further = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-        let good = text.starts_with(first) && text.chars().all(further) && text.len() <= LONGEST;
+        let good = text.starts_with(first) && text.chars().all(further) && text.len() <= MAX_LENGTH;
         if good {
             Ok(Self(text.into()))
         } else {
@@ -38,10 +38,10 @@ impl FromStr for SecretName {
     }
 }
 
-/// A text that names no secret. It is not repeated: it may be one.
+/// The text is not a valid name. The message does not repeat it, because it may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a secret's name has 1 to {LONGEST} letters, digits, `_`, `.` and `-`, and begins with a letter or `_`"
+    "a secret's name has 1 to {MAX_LENGTH} letters, digits, `_`, `.` and `-`, and starts with a letter or `_`"
 )]
 pub struct SecretNameError;
 
@@ -50,12 +50,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_one_that_a_file_and_a_variable_can_have() {
-        let longest = "x".repeat(LONGEST);
+    fn only_names_valid_for_files_and_variables_are_accepted() {
+        let longest = "x".repeat(MAX_LENGTH);
         for good in ["A", "_", "API_TOKEN", "db.password-2", longest.as_str()] {
             assert_eq!(good.parse::<SecretName>().unwrap().as_str(), good);
         }
-        let long = "x".repeat(LONGEST + 1);
+        let long = "x".repeat(MAX_LENGTH + 1);
         for bad in [
             "",
             ".",

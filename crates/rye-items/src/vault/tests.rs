@@ -7,22 +7,22 @@ use super::*;
 use crate::space::SpaceError;
 
 struct Home {
-    folder: tempfile::TempDir,
+    dir: tempfile::TempDir,
     vault: Vault,
 }
 
 impl Home {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let (user, project) = (folder.path().join("u"), folder.path().join("p"));
+        let dir = tempfile::tempdir().unwrap();
+        let (user, project) = (dir.path().join("u"), dir.path().join("p"));
         fs::create_dir_all(project.join(".ai")).unwrap();
         fs::create_dir(&user).unwrap();
         let vault = Vault::new(&user, Some(&project));
-        Self { folder, vault }
+        Self { dir, vault }
     }
 
     fn path(&self, relative: &str) -> PathBuf {
-        self.folder.path().join(relative)
+        self.dir.path().join(relative)
     }
 
     fn set(&self, space: Space, text: &str, value: &str) -> Result<SecretInfo, VaultError> {
@@ -45,7 +45,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn a_secret_is_kept_replaced_listed_and_removed() {
+fn secret_is_stored_replaced_listed_and_removed() {
     let home = Home::new();
     home.set(Space::User, "TOKEN", "one").unwrap();
     home.set(Space::User, "TOKEN", "two").unwrap();
@@ -69,7 +69,7 @@ fn a_secret_is_kept_replaced_listed_and_removed() {
 }
 
 #[test]
-fn a_projects_secret_goes_before_the_users() {
+fn project_secret_shadows_the_user_secret() {
     let home = Home::new();
     home.set(Space::User, "T", "user's").unwrap();
     home.set(Space::Project, "T", "project's").unwrap();
@@ -83,7 +83,7 @@ fn a_projects_secret_goes_before_the_users() {
 }
 
 #[test]
-fn a_file_under_another_name_or_in_the_other_space_is_noticed() {
+fn renamed_or_moved_secret_is_detected() {
     let home = Home::new();
     home.set(Space::User, "A", "a").unwrap();
     home.set(Space::User, "B", "b").unwrap();
@@ -115,7 +115,7 @@ fn a_file_under_another_name_or_in_the_other_space_is_noticed() {
 }
 
 #[test]
-fn a_changed_or_shortened_file_is_an_integrity_failure_and_tells_nothing() {
+fn damaged_file_is_an_integrity_error_without_the_secret() {
     let home = Home::new();
     let path = home.set(Space::User, "A", "sesame").unwrap().path;
     let whole = fs::read(&path).unwrap();
@@ -138,7 +138,7 @@ fn a_changed_or_shortened_file_is_an_integrity_failure_and_tells_nothing() {
 }
 
 #[test]
-fn a_lost_or_open_key_is_told_and_never_replaced() {
+fn missing_or_readable_key_is_an_error_and_is_not_replaced() {
     let home = Home::new();
     home.set(Space::User, "A", "a").unwrap();
     let key = home.path("u/.ai/config/keys/vault/private_key.pem");
@@ -153,7 +153,7 @@ fn a_lost_or_open_key_is_told_and_never_replaced() {
 }
 
 #[test]
-fn a_secret_for_another_key_says_for_which() {
+fn secret_for_another_key_cannot_be_opened() {
     let (home, other) = (Home::new(), Home::new());
     home.set(Space::User, "A", "a").unwrap();
     other.set(Space::User, "A", "a").unwrap();
@@ -174,7 +174,7 @@ fn a_secret_for_another_key_says_for_which() {
 }
 
 #[test]
-fn sizes_are_limited_at_both_ends() {
+fn empty_and_oversized_secrets_are_rejected() {
     let home = Home::new();
     assert!(matches!(
         home.set(Space::User, "A", ""),
@@ -189,7 +189,7 @@ fn sizes_are_limited_at_both_ends() {
 }
 
 #[test]
-fn no_link_leads_out_of_the_space() {
+fn links_cannot_leave_the_space() {
     let home = Home::new();
     let outside = home.path("outside");
     fs::create_dir(&outside).unwrap();
@@ -208,7 +208,7 @@ fn no_link_leads_out_of_the_space() {
         "{refused}"
     );
 
-    // The file itself a link, in a folder that is none.
+    // A link as the file, in a real directory.
     fs::remove_file(home.path("p/.ai/vault")).unwrap();
     home.set(Space::Project, "B", "b").unwrap();
     symlink(outside.join("A.json"), home.path("p/.ai/vault/C.json")).unwrap();
@@ -218,7 +218,7 @@ fn no_link_leads_out_of_the_space() {
 }
 
 #[test]
-fn what_stands_in_the_folder_and_is_no_secret_is_named() {
+fn other_files_in_the_vault_are_reported() {
     let home = Home::new();
     home.set(Space::User, "A", "a").unwrap();
     fs::write(home.path("u/.ai/vault/notes.txt"), "x").unwrap();
@@ -233,7 +233,7 @@ fn what_stands_in_the_folder_and_is_no_secret_is_named() {
 }
 
 #[test]
-fn a_project_without_a_space_and_the_system_hold_no_secrets() {
+fn missing_project_space_and_system_cannot_store_secrets() {
     let home = Home::new();
     fs::remove_dir(home.path("p/.ai")).unwrap();
     for space in [Space::Project, Space::System] {
@@ -251,7 +251,7 @@ fn a_project_without_a_space_and_the_system_hold_no_secrets() {
 }
 
 #[test]
-fn many_writers_at_once_leave_one_key_and_whole_secrets() {
+fn concurrent_writers_share_one_key() {
     let home = Home::new();
     std::thread::scope(|scope| {
         for writer in 0..8 {
@@ -272,11 +272,11 @@ fn many_writers_at_once_leave_one_key_and_whole_secrets() {
 }
 
 #[test]
-fn nothing_shows_a_secret() {
+fn debug_output_and_files_do_not_contain_the_secret() {
     let home = Home::new();
     home.set(Space::User, "A", "sesame").unwrap();
     let opened = home.vault.get(None, &name("A")).unwrap();
     assert!(!format!("{opened:?} {:?}", home.vault).contains("sesame"));
-    let file = fs::read_to_string(opened.sealed.path).unwrap();
+    let file = fs::read_to_string(opened.info.path).unwrap();
     assert!(!file.contains("sesame"));
 }

@@ -1,17 +1,15 @@
-//! What was verified before, by the state of the file it was read from.
+//! Cache of verified files, keyed by file state.
 //!
-//! An entry says: a file in exactly this state (device, inode, size, content and
-//! change time) carried a good signature of this key. No write makes it stale.
-//! The kernel sets the change time and nobody can set it back; and a state is
-//! entered only if its change time was already past when the file was read, so
-//! that any later write gives the file another one. Whether the key still
-//! counts is asked anew each time.
+//! An entry says that a file in exactly this state (device, inode, size, mtime and ctime) had a
+//! valid signature of this key. Programs cannot set the ctime, and a state is stored only if its
+//! ctime was in the past when the file was read, so every later write gives the file another
+//! state. Trust in the key is not cached.
 //!
-//! A write through a mapping that was writable before gets no new time; so a state is
-//! entered only if nobody had the file open for writing or mapped writable when it was read
-//! ([`lillux::file_times`]). A disk that was changed elsewhere by somebody who could set its clock
-//! is not noticed: this is for looking over many files, and an item that is loaded is always
-//! read and verified.
+//! A write through an existing writable mapping does not update the timestamps. So a state is
+//! stored only if no process had the file open for writing or mapped it writable
+//! ([`lillux::file_times`]). A disk that was modified on another machine with a manipulated clock is
+//! not detected; therefore only bulk verification uses this cache, while loading an item always
+//! reads and verifies its file.
 
 use std::cmp::Ordering;
 use std::fs;
@@ -32,10 +30,10 @@ const MAGIC: &[u8; 16] = b"rye verified 2\n\0";
 const KEY: usize = 48;
 const RECORD: usize = 120;
 const SUM: usize = 32;
-/// When there are more, those that were seen longest ago go.
-const MOST: usize = 100_000;
+/// The maximum number of entries. The oldest are removed first.
+const MAX_ENTRIES: usize = 100_000;
 
-/// What was found out about a file.
+/// The cached result of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CachedVerification {
     /// The hash of the covered bytes.
@@ -47,23 +45,23 @@ pub struct CachedVerification {
 }
 
 impl CachedVerification {
-    /// What stands for a key in the cache.
+    /// The hash that identifies a key in the cache.
     pub fn key_hash(key: &PublicKey) -> Hash {
         Hash::digest(key.to_pem())
     }
 
-    /// The key's short name.
+    /// The fingerprint of the signer's key.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::from_pem_hash(&self.key)
     }
 }
 
-/// A moment before a file was read: what changed later has a later change time.
+/// The kernel's clock for file timestamps, sampled before a file is read.
 #[derive(Debug, Clone, Copy)]
 pub struct CoarseInstant(i64);
 
 impl CoarseInstant {
-    /// Now, on the clock that file systems stamp with.
+    /// The current time of the coarse clock, which file systems use for timestamps.
     pub fn now() -> Self {
         let now = clock_gettime(ClockId::RealtimeCoarse);
         Self(
@@ -73,26 +71,26 @@ impl CoarseInstant {
         )
     }
 
-    /// Whether a file that was read after this moment, and was in this state,
-    /// would be in another after any later change.
+    /// Whether every later change must alter this state of a file that was read after this
+    /// instant.
     pub(crate) fn is_after(self, state: &FileIdentity) -> bool {
-        state.is_settled(self.0.into())
+        state.has_reliable_times(self.0.into())
     }
 }
 
-/// The entries of earlier runs, and those of this one.
+/// The entries of earlier runs and of this one.
 #[derive(Debug)]
 pub struct VerificationCache {
     file: Option<PathBuf>,
-    /// Records, ordered by their keys.
+    /// Records of earlier runs, sorted by key.
     old: Vec<u8>,
     new: Mutex<Vec<[u8; RECORD]>>,
 }
 
 impl VerificationCache {
-    /// Opens the cache in a folder; one that is not there or damaged is empty.
-    pub fn open(folder: Option<&Path>) -> Self {
-        let file = folder.map(|folder| folder.join("verified"));
+    /// Opens the cache in a directory. A missing or damaged file is an empty cache.
+    pub fn open(dir: Option<&Path>) -> Self {
+        let file = dir.map(|dir| dir.join("verified"));
         let old = file.as_ref().and_then(|file| records(fs::read(file).ok()?));
         Self {
             file,
@@ -101,18 +99,18 @@ impl VerificationCache {
         }
     }
 
-    /// Whether entries are kept at all.
+    /// Whether the cache has a directory to store entries in.
     pub(crate) fn is_open(&self) -> bool {
         self.file.is_some()
     }
 
-    /// What is known of a file in this state.
+    /// The cached result for a file in this state.
     pub fn get(
         &self,
         identity: &FileIdentity,
-        form: &SignatureFormat,
+        format: &SignatureFormat,
     ) -> Option<CachedVerification> {
-        let key = key(identity, form)?;
+        let key = key(identity, format)?;
         let (mut from, mut to) = (0, self.old.len() / RECORD);
         while from < to {
             let middle = usize::midpoint(from, to);
@@ -126,30 +124,29 @@ impl VerificationCache {
         None
     }
 
-    /// Enters what was found out, unless the file could still change unnoticed.
+    /// Stores a result, unless the file could still change without a new state.
     pub fn put(
         &self,
         identity: &FileIdentity,
-        form: &SignatureFormat,
-        tick: CoarseInstant,
-        seen: &CachedVerification,
+        format: &SignatureFormat,
+        started: CoarseInstant,
+        result: &CachedVerification,
     ) {
-        let (Some(key), true) = (key(identity, form), tick.is_after(identity)) else {
+        let (Some(key), true) = (key(identity, format), started.is_after(identity)) else {
             return;
         };
         let mut record = [0; RECORD];
         record[..KEY].copy_from_slice(&key);
-        record[48..80].copy_from_slice(seen.hash.as_bytes());
-        record[80..112].copy_from_slice(seen.key.as_bytes());
-        record[112] = u8::from(seen.coverage == Coverage::Partial);
-        let day = u32::try_from(tick.0 / 86_400_000_000_000).unwrap_or_default();
+        record[48..80].copy_from_slice(result.hash.as_bytes());
+        record[80..112].copy_from_slice(result.key.as_bytes());
+        record[112] = u8::from(result.coverage == Coverage::Partial);
+        let day = u32::try_from(started.0 / 86_400_000_000_000).unwrap_or_default();
         record[116..120].copy_from_slice(&day.to_be_bytes());
         let mut new = self.new.lock().unwrap_or_else(PoisonError::into_inner);
         new.push(record);
     }
 
-    /// Writes the new entries down, if there are any. A cache that cannot be
-    /// written is only slower.
+    /// Writes new entries to disk. Failure to write is ignored.
     pub fn save(self) {
         let new = self
             .new
@@ -161,7 +158,7 @@ impl VerificationCache {
     }
 }
 
-/// The new ones and the old ones, of two with the same key the new one.
+/// Merges records; of two with the same key, the new one wins.
 fn merge(old: &[u8], new: Vec<[u8; RECORD]>) -> Vec<[u8; RECORD]> {
     let mut all = new;
     all.extend(
@@ -170,17 +167,17 @@ fn merge(old: &[u8], new: Vec<[u8; RECORD]>) -> Vec<[u8; RECORD]> {
     );
     all.sort_by(|one, other| one[..KEY].cmp(&other[..KEY]));
     all.dedup_by(|later, earlier| later[..KEY] == earlier[..KEY]);
-    if all.len() > MOST {
+    if all.len() > MAX_ENTRIES {
         all.sort_by(|one, other| other[116..].cmp(&one[116..]));
-        all.truncate(MOST);
+        all.truncate(MAX_ENTRIES);
         all.sort_by(|one, other| one[..KEY].cmp(&other[..KEY]));
     }
     all
 }
 
 fn write(file: &Path, records: Vec<[u8; RECORD]>) -> std::io::Result<()> {
-    let folder = file.parent().unwrap_or(file);
-    create_owner_only_dir(folder)?;
+    let dir = file.parent().unwrap_or(file);
+    create_owner_only_dir(dir)?;
     let mut bytes = Vec::with_capacity(MAGIC.len() + records.len() * RECORD + SUM);
     bytes.extend(MAGIC);
     for record in records {
@@ -188,16 +185,16 @@ fn write(file: &Path, records: Vec<[u8; RECORD]>) -> std::io::Result<()> {
     }
     let sum = Hash::digest(&bytes);
     bytes.extend(sum.as_bytes());
-    // Mode 0600, and never half-written under its name.
+    // Written atomically, with mode 0600.
     let mut temporary = tempfile::Builder::new()
         .prefix(".verified-")
-        .tempfile_in(folder)?;
+        .tempfile_in(dir)?;
     temporary.write_all(&bytes)?;
     temporary.persist(file)?;
     Ok(())
 }
 
-/// The records of a file that is as it was written.
+/// The records of a cache file; none if it is damaged.
 fn records(mut file: Vec<u8>) -> Option<Vec<u8>> {
     let end = file.len().checked_sub(SUM)?;
     let whole = file.starts_with(MAGIC)
@@ -211,18 +208,18 @@ fn records(mut file: Vec<u8>) -> Option<Vec<u8>> {
     Some(file)
 }
 
-/// None for times that no file has.
-fn key(identity: &FileIdentity, form: &SignatureFormat) -> Option<[u8; KEY]> {
-    let suffix = form.comment.suffix.as_deref().unwrap_or_default();
-    let binding = form.binding.as_ref().map(ToString::to_string);
-    let form = format!(
+/// The key of a record; none for timestamps that do not fit.
+fn key(identity: &FileIdentity, format: &SignatureFormat) -> Option<[u8; KEY]> {
+    let suffix = format.comment.suffix.as_deref().unwrap_or_default();
+    let binding = format.binding.as_ref().map(ToString::to_string);
+    let format = format!(
         "{}\0{suffix}\0{}\0{}\0{}",
-        form.comment.prefix,
-        form.partial,
+        format.comment.prefix,
+        format.partial,
         binding.unwrap_or_default(),
         requires_bound_signatures()
     );
-    let form = Hash::digest(form);
+    let format = Hash::digest(format);
     let mut key = [0; KEY];
     let times = [identity.modified, identity.changed].map(i64::try_from);
     let [Ok(modified), Ok(changed)] = times else {
@@ -235,10 +232,10 @@ fn key(identity: &FileIdentity, form: &SignatureFormat) -> Option<[u8; KEY]> {
         modified.to_be_bytes(),
         changed.to_be_bytes(),
     ];
-    for (place, field) in key.chunks_exact_mut(8).zip(fields) {
-        place.copy_from_slice(&field);
+    for (slot, field) in key.chunks_exact_mut(8).zip(fields) {
+        slot.copy_from_slice(&field);
     }
-    key[40..].copy_from_slice(&form.as_bytes()[..8]);
+    key[40..].copy_from_slice(&format.as_bytes()[..8]);
     Some(key)
 }
 

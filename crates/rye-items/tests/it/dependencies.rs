@@ -19,7 +19,7 @@ fn snapshot(library: &Library, scope: &Scope) -> Result<Snapshot, ItemError> {
     let root = library.spaces().roots_in(Space::Project).next().unwrap();
     let owner = Owner {
         item: "pack/main",
-        sign: "pack/main",
+        sign_argument: "pack/main",
         file: None,
     };
     library.verify_dependencies(root, scope, owner, &library.trust())

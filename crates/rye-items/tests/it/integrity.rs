@@ -87,7 +87,7 @@ fn each_failure_has_its_name_and_its_way_out() {
             "signed_for_another_file",
         ),
         (good.replace(time, "yesterday"), "malformed_signature"),
-        (format!("{line}\n{good}"), "two_signatures"),
+        (format!("{line}\n{good}"), "multiple_signatures"),
         (good.replacen("# ", "// ", 1), "wrong_comment"),
         (format!("\n{good}"), "misplaced_signature"),
     ] {
@@ -520,7 +520,7 @@ fn verified_bytes_can_be_opened_by_a_process_and_by_nobody_changed() {
         item.bytes()
     );
 
-    let sealed = item.sealed().unwrap();
+    let sealed = item.to_memfd().unwrap();
     assert_eq!(
         std::io::read_to_string(&sealed).unwrap().as_bytes(),
         item.bytes()

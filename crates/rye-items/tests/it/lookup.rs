@@ -138,7 +138,7 @@ fn a_loop_of_folders_is_walked_once() {
         e.as_ref()
             .unwrap_err()
             .to_string()
-            .contains("loop of links")
+            .contains("loop of symbolic links")
     }));
 }
 

@@ -16,7 +16,7 @@ fn signed(file: &[u8], comment: &CommentStyle, key: &SigningKey) -> Vec<u8> {
 }
 
 #[test]
-fn every_shape_of_file_keeps_its_bytes_around_the_line() {
+fn signing_preserves_the_other_bytes() {
     let key = key();
     for (file, before) in [
         (&b""[..], &b""[..]),
@@ -41,18 +41,14 @@ fn every_shape_of_file_keeps_its_bytes_around_the_line() {
             assert_eq!(parts.covered(), file);
             assert_eq!(parts.hash(), parts.line.hash);
             assert!(parts.line.verify(key.public()).is_ok());
-            assert_eq!(
-                signed(&once, &comment, &key),
-                once,
-                "signing again changes nothing"
-            );
+            assert_eq!(signed(&once, &comment, &key), once, "signing is idempotent");
             assert_eq!(strip_signature(&once), file);
         }
     }
 }
 
 #[test]
-fn the_line_ends_as_the_files_lines_end() {
+fn line_ending_follows_the_file() {
     let key = key();
     let crlf = signed(b"a\r\nb\r\n", &CommentStyle::HASH, &key);
     assert!(crlf.split(|&b| b == b'\n').next().unwrap().ends_with(b"\r"));
@@ -61,7 +57,7 @@ fn the_line_ends_as_the_files_lines_end() {
 }
 
 #[test]
-fn a_lone_interpreter_line_gets_the_newline_it_needs() {
+fn shebang_without_newline_gets_one() {
     let key = key();
     let once = signed(b"#!/bin/true", &CommentStyle::HASH, &key);
     let parts = split(&once, &CommentStyle::HASH).unwrap();
@@ -70,23 +66,15 @@ fn a_lone_interpreter_line_gets_the_newline_it_needs() {
 }
 
 #[test]
-fn what_is_no_signature_in_its_place_says_why() {
+fn unusable_signature_line_is_reported() {
     let key = key();
     let good = String::from_utf8(signed(b"x = 1\n", &CommentStyle::HASH, &key)).unwrap();
     let line = good.lines().next().unwrap();
     let body = line.strip_prefix("# ").unwrap();
-    let text = |file: &str| {
-        split(file.as_bytes(), &CommentStyle::HASH)
-            .unwrap_err()
-            .to_string()
-    };
-    assert_eq!(text("x = 1\n"), "not signed");
-    assert_eq!(text(""), "not signed");
-    assert_eq!(text("# about rye:signed: lines\n"), "not signed");
-    assert_eq!(
-        text(&format!("{line}\n{line}\nx\n")),
-        "more than one signature line"
-    );
+    let error = |file: &str| split(file.as_bytes(), &CommentStyle::HASH).unwrap_err();
+    for unsigned in ["x = 1\n", "", "# about rye:signed: lines\n"] {
+        assert_eq!(error(unsigned), SignatureError::Unsigned, "{unsigned}");
+    }
     for wrong in [
         format!("// {body}"),
         format!("<!-- {body} -->"),
@@ -95,33 +83,40 @@ fn what_is_no_signature_in_its_place_says_why() {
         format!("#\t{body}"),
         format!(" # {body}"),
     ] {
+        let error = error(&wrong);
         assert!(
-            text(&wrong).starts_with("its signature line is not a comment"),
+            matches!(error, SignatureError::WrongComment { .. }),
             "{wrong}"
         );
     }
-    for further_down in [
+    for misplaced in [
         format!("x = 1\n{line}\n"),
         format!("\n{line}\n"),
         format!("#!x\n\n{line}"),
     ] {
-        assert!(text(&further_down).starts_with("its signature line must be the first"));
+        let error = error(&misplaced);
+        assert!(
+            matches!(error, SignatureError::Misplaced { .. }),
+            "{misplaced}"
+        );
     }
-    let tail = format!("{line} \nx");
-    assert!(
-        text(&tail).starts_with("malformed signature line: what the"),
-        "{}",
-        text(&tail)
-    );
-    let error = split(line.replace("2026", "20x6").as_bytes(), &CommentStyle::HASH).unwrap_err();
-    assert_eq!(error.excerpt().unwrap().position.to_string(), "1:14");
-    let two = format!("#!/bin/sh\n{line}\n// {body}\n");
-    let error = split(two.as_bytes(), &CommentStyle::HASH).unwrap_err();
-    assert_eq!(error.excerpt().unwrap().position.to_string(), "3:1");
+    let trailing_space = error(&format!("{line} \nx"));
+    assert!(matches!(trailing_space, SignatureError::Malformed { .. }));
+    let bad_time = error(&line.replace("2026", "20x6"));
+    assert!(matches!(bad_time, SignatureError::Malformed { .. }));
+    assert_eq!(bad_time.excerpt().unwrap().position.to_string(), "1:14");
+    for (two, position) in [
+        (format!("{line}\n{line}\nx\n"), "2:1"),
+        (format!("#!/bin/sh\n{line}\n// {body}\n"), "3:1"),
+    ] {
+        let error = error(&two);
+        assert!(matches!(error, SignatureError::Multiple { .. }), "{two}");
+        assert_eq!(error.excerpt().unwrap().position.to_string(), position);
+    }
 }
 
 #[test]
-fn signing_puts_right_what_was_wrong_with_the_line() {
+fn signing_replaces_unusable_signature_lines() {
     let key = key();
     let good = signed(b"x = 1\n", &CommentStyle::HASH, &key);
     let line = String::from_utf8(good.clone()).unwrap();
@@ -144,7 +139,7 @@ fn signing_puts_right_what_was_wrong_with_the_line() {
 
 proptest! {
     #[test]
-    fn any_bytes_can_be_signed_and_any_changed_byte_shows(
+    fn any_changed_byte_invalidates_the_signature(
         file in proptest::collection::vec(any::<u8>(), 0..200),
         at in any::<prop::sample::Index>(),
         flip in 1..=255_u8,
@@ -156,11 +151,11 @@ proptest! {
         let at = at.index(once.len());
         let mut changed = once.clone();
         changed[at] ^= flip;
-        let holds = split(&changed, &CommentStyle::HASH).is_ok_and(|parts| {
+        let is_valid = split(&changed, &CommentStyle::HASH).is_ok_and(|parts| {
             parts.line.fingerprint == key.public().fingerprint()
                 && parts.hash() == parts.line.hash
                 && parts.line.verify(key.public()).is_ok()
         });
-        prop_assert!(!holds);
+        prop_assert!(!is_valid);
     }
 }

@@ -12,11 +12,11 @@ fn state(inode: u64, changed: i128) -> FileIdentity {
     }
 }
 
-fn form() -> SignatureFormat {
+fn format() -> SignatureFormat {
     SignatureFormat::config(ITEM, "tools/a.py")
 }
 
-fn seen(text: &str) -> CachedVerification {
+fn result(text: &str) -> CachedVerification {
     CachedVerification {
         hash: Hash::digest(text),
         key: Hash::digest("key"),
@@ -25,61 +25,66 @@ fn seen(text: &str) -> CachedVerification {
 }
 
 #[test]
-fn what_was_entered_is_found_in_the_same_state_and_in_no_other() {
-    let folder = tempfile::tempdir().unwrap();
-    let cache = VerificationCache::open(Some(folder.path()));
+fn entry_is_found_only_for_the_same_state_and_format() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = VerificationCache::open(Some(dir.path()));
     for inode in 0..500 {
         cache.put(
             &state(inode, 7),
-            &form(),
+            &format(),
             CoarseInstant(8),
-            &seen(&inode.to_string()),
+            &result(&inode.to_string()),
         );
     }
     cache.save();
-    let cache = VerificationCache::open(Some(folder.path()));
+    let cache = VerificationCache::open(Some(dir.path()));
     for inode in 0..500 {
-        let found = cache.get(&state(inode, 7), &form());
-        assert_eq!(found, Some(seen(&inode.to_string())));
-        assert_eq!(cache.get(&state(inode, 6), &form()), None);
+        let found = cache.get(&state(inode, 7), &format());
+        assert_eq!(found, Some(result(&inode.to_string())));
+        assert_eq!(cache.get(&state(inode, 6), &format()), None);
     }
     let markup = SignatureFormat {
         comment: CommentStyle::MARKUP,
-        ..form()
+        ..format()
     };
     assert_eq!(cache.get(&state(3, 7), &markup), None);
     let elsewhere = SignatureFormat::config(ITEM, "tools/b.py");
     assert_eq!(cache.get(&state(3, 7), &elsewhere), None);
-    cache.put(&state(3, 7), &form(), CoarseInstant(9), &seen("new"));
+    cache.put(&state(3, 7), &format(), CoarseInstant(9), &result("new"));
     cache.save();
-    let cache = VerificationCache::open(Some(folder.path()));
-    assert_eq!(cache.get(&state(3, 7), &form()), Some(seen("new")));
-    assert_eq!(cache.get(&state(4, 7), &form()), Some(seen("4")));
+    let cache = VerificationCache::open(Some(dir.path()));
+    assert_eq!(cache.get(&state(3, 7), &format()), Some(result("new")));
+    assert_eq!(cache.get(&state(4, 7), &format()), Some(result("4")));
 }
 
 #[test]
-fn a_file_that_could_still_change_unnoticed_is_not_entered() {
-    let folder = tempfile::tempdir().unwrap();
-    let cache = VerificationCache::open(Some(folder.path()));
-    cache.put(&state(1, 7), &form(), CoarseInstant(7), &seen("same tick"));
-    cache.put(&state(2, 8), &form(), CoarseInstant(7), &seen("later"));
-    cache.put(&state(3, 6), &form(), CoarseInstant(7), &seen("before"));
+fn file_that_can_change_in_the_same_tick_is_not_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = VerificationCache::open(Some(dir.path()));
+    cache.put(
+        &state(1, 7),
+        &format(),
+        CoarseInstant(7),
+        &result("same tick"),
+    );
+    cache.put(&state(2, 8), &format(), CoarseInstant(7), &result("later"));
+    cache.put(&state(3, 6), &format(), CoarseInstant(7), &result("before"));
     cache.save();
-    let cache = VerificationCache::open(Some(folder.path()));
-    assert_eq!(cache.get(&state(1, 7), &form()), None);
-    assert_eq!(cache.get(&state(2, 8), &form()), None);
-    assert_eq!(cache.get(&state(3, 6), &form()), Some(seen("before")));
+    let cache = VerificationCache::open(Some(dir.path()));
+    assert_eq!(cache.get(&state(1, 7), &format()), None);
+    assert_eq!(cache.get(&state(2, 8), &format()), None);
+    assert_eq!(cache.get(&state(3, 6), &format()), Some(result("before")));
 }
 
 #[test]
-fn a_file_system_with_coarse_times_is_given_the_time_it_needs() {
+fn coarse_timestamps_need_a_longer_wait() {
     const SECOND: i64 = 1_000_000_000;
     let cache = VerificationCache::open(None);
-    for (changed, tick, entered) in [
-        // Whole seconds: FAT has steps of two.
+    for (changed, tick, is_stored) in [
+        // Whole seconds, or 2 s on FAT.
         (1_000 * SECOND, 1_001 * SECOND, false),
         (1_000 * SECOND, 1_003 * SECOND, true),
-        // exFAT: ten milliseconds.
+        // exFAT: 10 ms.
         (
             1_000 * SECOND + 10_000_000,
             1_000 * SECOND + 15_000_000,
@@ -93,27 +98,27 @@ fn a_file_system_with_coarse_times_is_given_the_time_it_needs() {
     ] {
         cache.put(
             &state(1, changed.into()),
-            &form(),
+            &format(),
             CoarseInstant(tick),
-            &seen("x"),
+            &result("x"),
         );
         let new = cache.new.lock().unwrap().drain(..).count();
-        assert_eq!(new == 1, entered, "{changed} at {tick}");
+        assert_eq!(new == 1, is_stored, "{changed} at {tick}");
     }
 }
 
 #[test]
-fn a_damaged_cache_is_an_empty_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let cache = VerificationCache::open(Some(folder.path()));
-    cache.put(&state(1, 7), &form(), CoarseInstant(8), &seen("x"));
+fn damaged_cache_is_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = VerificationCache::open(Some(dir.path()));
+    cache.put(&state(1, 7), &format(), CoarseInstant(8), &result("x"));
     cache.save();
-    let file = folder.path().join("verified");
+    let file = dir.path().join("verified");
     let good = fs::read(&file).unwrap();
     for length in 0..good.len() {
         fs::write(&file, &good[..length]).unwrap();
         assert_eq!(
-            VerificationCache::open(Some(folder.path())).get(&state(1, 7), &form()),
+            VerificationCache::open(Some(dir.path())).get(&state(1, 7), &format()),
             None
         );
     }
@@ -122,17 +127,17 @@ fn a_damaged_cache_is_an_empty_one() {
         bad[at] ^= 1;
         fs::write(&file, &bad).unwrap();
         assert_eq!(
-            VerificationCache::open(Some(folder.path())).get(&state(1, 7), &form()),
+            VerificationCache::open(Some(dir.path())).get(&state(1, 7), &format()),
             None
         );
     }
 }
 
 #[test]
-fn without_a_folder_nothing_is_kept_and_nothing_fails() {
-    for folder in [None, Some(Path::new("/proc/none"))] {
-        let cache = VerificationCache::open(folder);
-        cache.put(&state(1, 7), &form(), CoarseInstant(8), &seen("x"));
+fn cache_directory_is_optional() {
+    for dir in [None, Some(Path::new("/proc/none"))] {
+        let cache = VerificationCache::open(dir);
+        cache.put(&state(1, 7), &format(), CoarseInstant(8), &result("x"));
         cache.save();
     }
 }

@@ -240,7 +240,7 @@ impl CredentialStore for TokenStore {
             let Ok(opened) = opened else {
                 return Ok(None);
             };
-            let path = opened.sealed.path;
+            let path = opened.info.path;
             let locking = tokio::task::spawn_blocking(move || lock_file(&path));
             let file = locking.await.map_err(|error| store_error(&error))?;
             let file = file.map_err(|error| store_error(&error))?;

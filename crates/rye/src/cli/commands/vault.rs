@@ -113,8 +113,8 @@ fn document(opened: &OpenedSecret) -> Result<Zeroizing<String>, Failure> {
     });
     let document = Document {
         status: "success",
-        name: opened.sealed.name.as_str(),
-        space: opened.sealed.space,
+        name: opened.info.name.as_str(),
+        space: opened.info.space,
         value: text,
         value_base64: text.is_none().then_some(&base64),
     };

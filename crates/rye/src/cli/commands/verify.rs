@@ -79,7 +79,7 @@ fn failed_manifests(
             };
             let owner = Owner {
                 item: &item,
-                sign: &sign,
+                sign_argument: &sign,
                 file: None,
             };
             if let Err(error) = library.verify_dependencies(found.root, &scope, owner, trust) {
