@@ -25,7 +25,7 @@ pub struct Gate {
     pub origin: GateOrigin,
     /// When the gate expires.
     pub expires_at: Option<Millis>,
-    /// Additional data for programs, such as the hashes of what is approved.
+    /// Additional data for programs, such as hashes of the approved files.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub context: Map<String, Value>,
     /// Creation time.

@@ -168,7 +168,7 @@ pub enum Effect {
     Pure,
     /// Run it again: repeating it does no harm.
     Idempotent,
-    /// Never run it again: the model is told that the outcome is unknown.
+    /// Never run it again: the model gets a result that says that the outcome is unknown.
     #[default]
     AtMostOnce,
     /// Ask a person.

@@ -1,4 +1,4 @@
-//! What a commit does, and what it refuses.
+//! Commits.
 
 use std::sync::Arc;
 
@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use crate::Subject;
 use crate::sample::{
-    append, begin, chain, eid, entry, gate, id, ids, prompt, put_gate, put_prompt, put_session,
-    put_thread, replace, session, sid, suspended, thread, tid, told, told_of, write,
+    append, chain, create_session, eid, entry, gate, id, ids, message_event, prompt, put_gate,
+    put_prompt, put_session, put_thread, replace, session, sid, status_event, suspended_turn,
+    thread, tid, write,
 };
 
 fn not_found(kind: &'static str, id: &str) -> StoreError {
@@ -22,88 +23,96 @@ fn conflict(kind: &'static str, id: &str) -> StoreError {
     StoreError::Conflict { kind, id }
 }
 
-/// All of it is there, in each way to the record.
-pub async fn a_batch_is_written_whole(subject: Subject) {
-    let lease = begin(&*subject.store, "s").await;
+/// Everything that a batch writes can be read through both handles.
+pub async fn batch_is_written_completely(subject: Subject) {
+    let lease = create_session(&*subject.store, "s").await;
     let mut main = thread("s", "main");
     main.leaf = Some(eid("e0"));
     let first = entry("s", "e0", None);
-    let ask = gate("s", "q1", "deploy");
-    let turn = suspended(&ask);
+    let open = gate("s", "q1", "deploy");
+    let turn = suspended_turn(&open);
     let ops = vec![
         append(first.clone()),
         put_thread(main.clone()),
         put_prompt(prompt("s", "q1", 1)),
-        put_gate(ask.clone()),
+        put_gate(open.clone()),
         Op::PutSuspendedTurn(Arc::new(turn.clone())),
-        told(),
-        told_of(&first),
+        status_event(),
+        message_event(&first),
     ];
     let sequence = write(&*subject.store, &lease, ops).await.unwrap();
     assert_eq!(sequence, 2);
     for store in [&subject.store, &subject.other] {
-        let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
-        assert_eq!(record.session, session("s"));
-        assert_eq!(record.threads, std::slice::from_ref(&main));
-        assert_eq!(record.prompts, [prompt("s", "q1", 1)]);
-        assert_eq!(record.gates, std::slice::from_ref(&ask));
-        assert_eq!(record.suspended, std::slice::from_ref(&turn));
-        assert_eq!(record.sequence, 2);
+        let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
+        assert_eq!(snapshot.session, session("s"));
+        assert_eq!(snapshot.threads, std::slice::from_ref(&main));
+        assert_eq!(snapshot.prompts, [prompt("s", "q1", 1)]);
+        assert_eq!(snapshot.gates, std::slice::from_ref(&open));
+        assert_eq!(snapshot.suspended, std::slice::from_ref(&turn));
+        assert_eq!(snapshot.sequence, 2);
         let path = store.path(&sid("s"), &eid("e0")).await.unwrap();
         assert_eq!(path, std::slice::from_ref(&first));
     }
 }
 
-/// Whatever stands in front of the bad one.
-pub async fn a_batch_with_one_bad_change_writes_nothing(subject: Subject) {
+/// An invalid operation at the end undoes all operations before it.
+pub async fn batch_with_an_invalid_op_writes_nothing(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
-    write(store, &lease, vec![append(entry("s", "e0", None)), told()])
-        .await
-        .unwrap();
+    let lease = create_session(store, "s").await;
+    write(
+        store,
+        &lease,
+        vec![append(entry("s", "e0", None)), status_event()],
+    )
+    .await
+    .unwrap();
     let before = store.snapshot(&sid("s")).await.unwrap();
     let mut changed = session("s");
     changed.updated_at = Millis(9_000);
     let mut elided = entry("s", "e0", None);
     elided.created_at = Millis(9_000);
-    let ask = gate("s", "q1", "deploy");
-    let good = vec![
+    let open = gate("s", "q1", "deploy");
+    let valid = vec![
         put_session(changed),
         put_thread(thread("s", "second")),
         append(entry("s", "e1", Some("e0"))),
         replace(elided),
         put_prompt(prompt("s", "q1", 1)),
-        put_gate(ask.clone()),
-        Op::PutSuspendedTurn(Arc::new(suspended(&ask))),
+        put_gate(open.clone()),
+        Op::PutSuspendedTurn(Arc::new(suspended_turn(&open))),
         Op::AddUsage(Usage {
             turns: 1,
             ..Usage::default()
         }),
         Op::RemovePrompt(id("q1")),
-        told(),
+        status_event(),
     ];
-    let mut ops = good.clone();
+    let mut ops = valid.clone();
     ops.push(replace(entry("s", "nowhere", None)));
     let refused = write(store, &lease, ops).await;
     assert_eq!(refused, Err(not_found("entry", "nowhere")));
     assert_eq!(store.snapshot(&sid("s")).await.unwrap(), before);
-    assert_eq!(store.gate(&ask.id).await.unwrap(), None);
+    assert_eq!(store.gate(&open.id).await.unwrap(), None);
     let all = store.entries(&sid("s"), &tid("main"), None, 9).await;
     assert_eq!(all.unwrap(), [entry("s", "e0", None)]);
     assert_eq!(store.events(&sid("s"), 0, 9).await.unwrap().len(), 1);
-    // And nothing of it is in the way of the same without the bad one.
-    assert_eq!(write(store, &lease, good).await, Ok(2));
+    // The valid operations alone still succeed.
+    assert_eq!(write(store, &lease, valid).await, Ok(2));
 }
 
-/// From one, also across batches that were refused.
+/// Sequence numbers start at 1 and have no gaps, even if batches fail.
 pub async fn events_are_numbered_without_gaps(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     for round in 0..5 {
-        write(store, &lease, vec![told(), told(), told()])
-            .await
-            .unwrap();
-        let bad = vec![told(), replace(entry("s", "nowhere", None))];
+        write(
+            store,
+            &lease,
+            vec![status_event(), status_event(), status_event()],
+        )
+        .await
+        .unwrap();
+        let bad = vec![status_event(), replace(entry("s", "nowhere", None))];
         write(store, &lease, bad).await.unwrap_err();
         let events = store.events(&sid("s"), 0, 99).await.unwrap();
         let numbers: Vec<_> = events.iter().filter_map(|event| event.sequence).collect();
@@ -111,15 +120,15 @@ pub async fn events_are_numbered_without_gaps(subject: Subject) {
     }
 }
 
-/// And still needs the lease.
-pub async fn an_empty_batch_tells_the_last_number(subject: Subject) {
+/// An empty batch also requires a valid lease.
+pub async fn empty_batch_returns_the_last_sequence_number(subject: Subject) {
     let store = &*subject.store;
     let lease = store.claim(&sid("s"), Claim::IfFree).await.unwrap();
     assert_eq!(store.commit(&lease, Batch::default()).await, Ok(0));
     write(
         store,
         &lease,
-        vec![put_session(session("s")), told(), told()],
+        vec![put_session(session("s")), status_event(), status_event()],
     )
     .await
     .unwrap();
@@ -129,10 +138,10 @@ pub async fn an_empty_batch_tells_the_last_number(subject: Subject) {
     assert_eq!(refused, Err(StoreError::Fenced(sid("s"))));
 }
 
-/// Putting it again changes what may change.
-pub async fn a_session_is_made_once(subject: Subject) {
+/// Other fields of a session can be updated.
+pub async fn immutable_session_fields_cannot_change(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let mut moved = session("s");
     moved.workspace = Some("/elsewhere".to_owned());
     moved.updated_at = Millis(2_000);
@@ -147,12 +156,12 @@ pub async fn a_session_is_made_once(subject: Subject) {
         let refused = write(store, &lease, vec![put_session(other)]).await;
         assert_eq!(refused, Err(conflict("session", "s")));
     }
-    let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
-    assert_eq!(record.session, moved);
+    let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
+    assert_eq!(snapshot.session, moved);
 }
 
-/// So two threads of a session cannot forget what the other has used up.
-pub async fn usage_is_only_added_to(subject: Subject) {
+/// Writing the session does not reset its usage, so threads cannot overwrite each other's.
+pub async fn usage_is_added_up(subject: Subject) {
     let store = &*subject.store;
     let lease = store.claim(&sid("s"), Claim::IfFree).await.unwrap();
     let some = Usage {
@@ -172,21 +181,21 @@ pub async fn usage_is_only_added_to(subject: Subject) {
         Op::AddUsage(some),
     ];
     write(store, &lease, ops).await.unwrap();
-    let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
-    assert_eq!(record.session.usage, some.plus(some).plus(some));
+    let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
+    assert_eq!(snapshot.session.usage, some.plus(some).plus(some));
     let listed = store
         .sessions(rye_engine::store::SessionFilter {
             limit: 1,
             ..Default::default()
         })
         .await;
-    assert_eq!(listed.unwrap(), [record.session]);
+    assert_eq!(listed.unwrap(), [snapshot.session]);
 }
 
-/// And its time of making.
-pub async fn a_thread_keeps_its_key(subject: Subject) {
+/// The key and the creation time of a thread are immutable.
+pub async fn immutable_thread_fields_cannot_change(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let mut other = thread("s", "main");
     other.key = "slack:C1".into();
     let refused = write(store, &lease, vec![put_thread(other)]).await;
@@ -196,14 +205,14 @@ pub async fn a_thread_keeps_its_key(subject: Subject) {
     write(store, &lease, vec![put_thread(same.clone())])
         .await
         .unwrap();
-    let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
-    assert_eq!(record.threads, [same]);
+    let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
+    assert_eq!(snapshot.threads, [same]);
 }
 
-/// A retry after an unknown outcome is safe.
-pub async fn the_same_entry_again_is_no_change_and_another_is_a_conflict(subject: Subject) {
+/// A retry after an unknown outcome is safe; a different entry with the same id is a conflict.
+pub async fn appending_the_same_entry_twice_is_idempotent(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let mut first = entry("s", "e0", None);
     let (one, two) = (json!({ "a": 1, "b": 2 }), json!({ "b": 2, "a": 1 }));
     let metadata = |value: &Value| value.as_object().cloned().unwrap();
@@ -227,36 +236,36 @@ pub async fn the_same_entry_again_is_no_change_and_another_is_a_conflict(subject
     assert_eq!(all.unwrap(), [first]);
 }
 
-/// In front of it, in the same batch or before.
-pub async fn an_entry_needs_its_thread_and_its_parent(subject: Subject) {
+/// They must exist before the entry, in the same batch or an earlier one.
+pub async fn entry_requires_its_thread_and_its_parent(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let orphan = append(entry("s", "e1", Some("e0")));
     let refused = write(store, &lease, vec![orphan.clone()]).await;
     assert_eq!(refused, Err(not_found("entry", "e0")));
     let late = vec![orphan.clone(), append(entry("s", "e0", None))];
     let refused = write(store, &lease, late).await;
     assert_eq!(refused, Err(not_found("entry", "e0")));
-    let mut lost = entry("s", "e0", None);
-    lost.thread = id("nowhere");
-    let refused = write(store, &lease, vec![append(lost)]).await;
+    let mut misplaced = entry("s", "e0", None);
+    misplaced.thread = id("nowhere");
+    let refused = write(store, &lease, vec![append(misplaced)]).await;
     assert_eq!(refused, Err(not_found("thread", "nowhere")));
-    let good = vec![append(entry("s", "e0", None)), orphan];
-    write(store, &lease, good).await.unwrap();
+    let valid = vec![append(entry("s", "e0", None)), orphan];
+    write(store, &lease, valid).await.unwrap();
 }
 
-/// Not even appended.
-pub async fn an_unknown_entry_is_not_replaced(subject: Subject) {
+/// An unknown entry is not appended either.
+pub async fn replacing_an_unknown_entry_fails(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let refused = write(store, &lease, vec![replace(entry("s", "e0", None))]).await;
     assert_eq!(refused, Err(not_found("entry", "e0")));
 }
 
-/// In the graph and in the order.
-pub async fn a_replaced_entry_keeps_its_place(subject: Subject) {
+/// The position in the tree and in the order of writing stays the same.
+pub async fn replaced_entry_keeps_its_position(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let entries = chain("s", 3);
     let ops = entries.iter().cloned().map(append).collect();
     write(store, &lease, ops).await.unwrap();
@@ -277,21 +286,25 @@ pub async fn a_replaced_entry_keeps_its_place(subject: Subject) {
     assert_eq!(refused, Err(conflict("entry", "e1")));
 }
 
-/// Also of one that is not there, or was changed since: an event is what was told.
-pub async fn an_event_names_its_entry_whatever_becomes_of_it(subject: Subject) {
+/// The store does not check that the entry of an event exists.
+pub async fn event_keeps_the_id_of_a_missing_or_changed_entry(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let first = entry("s", "e0", None);
     let mut second = first.clone();
     second.kind = EntryKind::Message(Message::text(Role::User, "changed"));
     let update = EventKind::MessageUpdate { entry: eid("e0") };
     let updated = Op::Event(None, Arc::new(update.clone()));
-    let stranger = entry("s", "never-written", None);
-    // Twice, as one who is not sure might.
+    let unwritten = entry("s", "never-written", None);
+    // Appended twice, like after an unknown outcome.
     let twice = [append(first.clone()), append(first.clone())];
-    let ops = [twice.to_vec(), vec![told_of(&first), told_of(&stranger)]].concat();
+    let ops = [
+        twice.to_vec(),
+        vec![message_event(&first), message_event(&unwritten)],
+    ]
+    .concat();
     write(store, &lease, ops).await.unwrap();
-    let ops = vec![updated, replace(second.clone()), told_of(&second)];
+    let ops = vec![updated, replace(second.clone()), message_event(&second)];
     write(store, &lease, ops).await.unwrap();
     let events = store.events(&sid("s"), 0, 9).await.unwrap();
     let kinds: Vec<_> = events.into_iter().map(|event| event.kind).collect();
@@ -299,11 +312,11 @@ pub async fn an_event_names_its_entry_whatever_becomes_of_it(subject: Subject) {
     assert_eq!(kinds, [end("e0"), end("never-written"), update, end("e0")]);
 }
 
-/// The lease is for one.
-pub async fn what_belongs_to_another_session_is_refused(subject: Subject) {
+/// A lease is valid for one session.
+pub async fn objects_of_another_session_are_refused(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
-    begin(store, "t").await;
+    let lease = create_session(store, "s").await;
+    create_session(store, "t").await;
     let foreign = [
         put_session(session("t")),
         put_thread(thread("t", "main")),
@@ -311,10 +324,10 @@ pub async fn what_belongs_to_another_session_is_refused(subject: Subject) {
         replace(entry("t", "e0", None)),
         put_prompt(prompt("t", "q1", 1)),
         put_gate(gate("t", "q1", "deploy")),
-        Op::PutSuspendedTurn(Arc::new(suspended(&gate("t", "q1", "deploy")))),
+        Op::PutSuspendedTurn(Arc::new(suspended_turn(&gate("t", "q1", "deploy")))),
     ];
     for op in foreign {
-        let refused = write(store, &lease, vec![told(), op.clone()]).await;
+        let refused = write(store, &lease, vec![status_event(), op.clone()]).await;
         assert_eq!(refused, Err(StoreError::Fenced(sid("t"))), "{op:?}");
     }
     assert_eq!(
@@ -323,30 +336,30 @@ pub async fn what_belongs_to_another_session_is_refused(subject: Subject) {
     );
 }
 
-/// A lease does not make it.
-pub async fn nothing_is_written_to_a_session_that_is_not_there(subject: Subject) {
+/// A lease does not create the session.
+pub async fn writing_to_a_missing_session_fails(subject: Subject) {
     let store = &*subject.store;
     let lease = store.claim(&sid("s"), Claim::IfFree).await.unwrap();
-    let homeless = [
+    let ops = [
         put_thread(thread("s", "main")),
         append(entry("s", "e0", None)),
         put_prompt(prompt("s", "q1", 1)),
         put_gate(gate("s", "q1", "deploy")),
         Op::AddUsage(Usage::default()),
-        told(),
+        status_event(),
     ];
-    for op in homeless {
+    for op in ops {
         let refused = write(store, &lease, vec![op.clone(), put_session(session("s"))]).await;
         assert_eq!(refused, Err(not_found("session", "s")), "{op:?}");
     }
     assert_eq!(store.snapshot(&sid("s")).await.unwrap(), None);
 }
 
-/// Two sessions may use the same ones.
-pub async fn ids_are_those_of_one_session(subject: Subject) {
+/// Two sessions can use the same ids of entries and prompts.
+pub async fn ids_are_scoped_to_a_session(subject: Subject) {
     let store = &*subject.store;
     for name in ["s", "t"] {
-        let lease = begin(store, name).await;
+        let lease = create_session(store, name).await;
         let ops = vec![
             append(entry(name, "e0", None)),
             put_prompt(prompt(name, "q1", 1)),
@@ -356,20 +369,20 @@ pub async fn ids_are_those_of_one_session(subject: Subject) {
     for name in ["s", "t"] {
         let path = store.path(&sid(name), &eid("e0")).await.unwrap();
         assert_eq!(path, [entry(name, "e0", None)]);
-        let record = store.snapshot(&sid(name)).await.unwrap().unwrap();
-        assert_eq!(record.prompts, [prompt(name, "q1", 1)]);
+        let snapshot = store.snapshot(&sid(name)).await.unwrap().unwrap();
+        assert_eq!(snapshot.prompts, [prompt(name, "q1", 1)]);
     }
 }
 
-/// Not in that of the waiting.
-pub async fn commits_are_made_in_the_order_of_the_calls(subject: Subject) {
+/// The order in which the futures are awaited does not matter.
+pub async fn commits_are_applied_in_the_order_of_the_calls(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let entries = chain("s", 50);
     let mut waiting: Vec<_> = entries
         .iter()
         .map(|entry| {
-            let ops = vec![append(entry.clone()), told()];
+            let ops = vec![append(entry.clone()), status_event()];
             store.commit(&lease, Batch { ops })
         })
         .collect();
@@ -381,42 +394,42 @@ pub async fn commits_are_made_in_the_order_of_the_calls(subject: Subject) {
     assert_eq!(ids(&path), ids(&entries));
 }
 
-/// Whatever they are written together with.
-pub async fn of_many_commits_at_once_the_bad_ones_fail_alone(subject: Subject) {
+/// An invalid batch does not affect batches that are written together with it.
+pub async fn concurrent_commits_fail_independently(subject: Subject) {
     let store = &*subject.store;
     let mut leases = Vec::new();
     for n in 0..4 {
-        leases.push(begin(store, &format!("s{n}")).await);
+        leases.push(create_session(store, &format!("s{n}")).await);
     }
     let waiting: Vec<_> = (0..80)
         .map(|n| {
-            let mut ops = vec![told(), told()];
+            let mut ops = vec![status_event(), status_event()];
             if n % 3 == 0 {
                 ops.push(replace(entry(&format!("s{}", n % 4), "nowhere", None)));
             }
             store.commit(&leases[n % 4], Batch { ops })
         })
         .collect();
-    let mut good = [0; 4];
+    let mut sequences = [0; 4];
     for (n, commit) in waiting.into_iter().enumerate() {
         let expected = if n % 3 == 0 {
             Err(not_found("entry", "nowhere"))
         } else {
-            good[n % 4] += 2;
-            Ok(good[n % 4])
+            sequences[n % 4] += 2;
+            Ok(sequences[n % 4])
         };
         assert_eq!(commit.await, expected);
     }
     for (n, lease) in leases.iter().enumerate() {
         let events = store.events(&lease.session, 0, 99).await.unwrap();
-        assert_eq!(events.len() as u64, good[n]);
+        assert_eq!(events.len() as u64, sequences[n]);
     }
 }
 
-/// As deep as a parser of JSON lets anything be.
-pub async fn deep_arguments_come_back_as_they_were(subject: Subject) {
+/// Arguments can be nested as deep as a JSON parser accepts.
+pub async fn deeply_nested_arguments_are_preserved(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let args = (0..126).fold(json!("deep"), |inner, _| json!([inner]));
     let mut first = entry("s", "e0", None);
     let call = Part::ToolCall {
@@ -425,17 +438,17 @@ pub async fn deep_arguments_come_back_as_they_were(subject: Subject) {
         args,
     };
     first.kind = EntryKind::Message(Message::new(Role::Assistant, vec![call]));
-    let ops = vec![append(first.clone()), told_of(&first)];
+    let ops = vec![append(first.clone()), message_event(&first)];
     write(store, &lease, ops).await.unwrap();
     let path = store.path(&sid("s"), &eid("e0")).await.unwrap();
     assert_eq!(path, [first]);
     assert_eq!(store.events(&sid("s"), 0, 9).await.unwrap().len(), 1);
 }
 
-/// To the last bit, and the largest.
-pub async fn numbers_come_back_as_they_were(subject: Subject) {
+/// Floats keep every bit, and the largest integers are preserved.
+pub async fn numbers_are_preserved_exactly(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let numbers = json!([
         0.1,
         1e-300,
@@ -459,23 +472,23 @@ pub async fn numbers_come_back_as_they_were(subject: Subject) {
     write(store, &lease, ops).await.unwrap();
     let path = store.path(&sid("s"), &eid("e0")).await.unwrap();
     assert_eq!(path, [first]);
-    let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
-    assert_eq!(record.prompts, [last]);
+    let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
+    assert_eq!(snapshot.prompts, [last]);
 }
 
-/// Nor does the lease outlive it; its neighbour stays.
-pub async fn a_session_that_is_removed_leaves_nothing(subject: Subject) {
+/// The lease is removed as well, and other sessions are not affected.
+pub async fn removed_session_leaves_nothing_behind(subject: Subject) {
     let store = &*subject.store;
     let mut kept = None;
     for name in ["s", "t"] {
-        let lease = begin(store, name).await;
-        let ask = gate(name, "q1", "deploy");
+        let lease = create_session(store, name).await;
+        let open = gate(name, "q1", "deploy");
         let ops = vec![
             append(entry(name, "e0", None)),
             put_prompt(prompt(name, "q1", 1)),
-            put_gate(ask.clone()),
-            Op::PutSuspendedTurn(Arc::new(suspended(&ask))),
-            told(),
+            put_gate(open.clone()),
+            Op::PutSuspendedTurn(Arc::new(suspended_turn(&open))),
+            status_event(),
         ];
         write(store, &lease, ops).await.unwrap();
         kept = store.snapshot(&sid("t")).await.unwrap();
@@ -487,14 +500,14 @@ pub async fn a_session_that_is_removed_leaves_nothing(subject: Subject) {
         }
     }
     assert_eq!(store.snapshot(&sid("s")).await.unwrap(), None);
-    let gone = gate("s", "q1", "deploy").id;
-    assert_eq!(store.gate(&gone).await.unwrap(), None);
+    let removed = gate("s", "q1", "deploy").id;
+    assert_eq!(store.gate(&removed).await.unwrap(), None);
     assert_eq!(store.events(&sid("s"), 0, 9).await.unwrap(), []);
     let entries = store.entries(&sid("s"), &tid("main"), None, 9).await;
     assert_eq!(entries.unwrap(), []);
     assert_eq!(store.snapshot(&sid("t")).await.unwrap(), kept);
     assert_eq!(store.pending_gates(None).await.unwrap().len(), 1);
-    // The same id may be used again, and begins anew.
-    let again = begin(store, "s").await;
-    assert_eq!(write(store, &again, vec![told()]).await, Ok(1));
+    // The id can be reused for a new session.
+    let again = create_session(store, "s").await;
+    assert_eq!(write(store, &again, vec![status_event()]).await, Ok(1));
 }

@@ -1,4 +1,4 @@
-//! Decisions.
+//! Gates and decisions.
 
 use std::sync::Arc;
 
@@ -7,39 +7,40 @@ use rye_protocol::{EventKind, Gate, GateRef, GateStatus, Millis, Op, Resolution}
 
 use crate::Subject;
 use crate::sample::{
-    begin, decision, gate, prompt, put_gate, put_prompt, sid, suspended, told, write,
+    create_session, decision, gate, prompt, put_gate, put_prompt, sid, status_event,
+    suspended_turn, write,
 };
 
-fn answer(gate: &Gate, resolution: Resolution) -> InboxMessage {
+fn decide(gate: &Gate, resolution: Resolution) -> InboxMessage {
     InboxMessage::Resolve {
         gate: gate.id.clone(),
         resolution,
     }
 }
 
-async fn ask(store: &dyn SessionStore, gate: &Gate) -> rye_engine::store::Lease {
-    let lease = begin(store, "s").await;
+async fn open_gate(store: &dyn SessionStore, gate: &Gate) -> rye_engine::store::Lease {
+    let lease = create_session(store, "s").await;
     let ops = vec![
         put_prompt(prompt("s", "q1", 1)),
         put_gate(gate.clone()),
-        told(),
+        status_event(),
     ];
     write(store, &lease, ops).await.unwrap();
     lease
 }
 
-/// And the second is told what it was.
-pub async fn the_first_answer_wins(subject: Subject) {
+/// The second decision gets the first one as a conflict.
+pub async fn first_decision_wins(subject: Subject) {
     let store = &*subject.store;
     let open = gate("s", "q1", "deploy");
-    ask(store, &open).await;
+    open_gate(store, &open).await;
     let first = decision("approve");
     let posted = subject
         .other
-        .post(&sid("s"), answer(&open, first.clone()))
+        .post(&sid("s"), decide(&open, first.clone()))
         .await;
     assert_eq!(posted, Ok(PostOutcome::Written));
-    let posted = store.post(&sid("s"), answer(&open, decision("deny"))).await;
+    let posted = store.post(&sid("s"), decide(&open, decision("deny"))).await;
     assert_eq!(posted, Ok(PostOutcome::Conflict(first.clone())));
     let now = store.gate(&open.id).await.unwrap().unwrap();
     let status = GateStatus::Resolved { resolution: first };
@@ -47,20 +48,20 @@ pub async fn the_first_answer_wins(subject: Subject) {
     assert_eq!(store.pending_gates(None).await.unwrap(), []);
 }
 
-/// From every side.
-pub async fn of_many_answers_at_once_one_wins(subject: Subject) {
+/// Decisions come through both handles.
+pub async fn concurrent_decisions_have_one_winner(subject: Subject) {
     let open = gate("s", "q1", "deploy");
-    ask(&*subject.store, &open).await;
+    open_gate(&*subject.store, &open).await;
     let tasks: Vec<_> = (0..16)
         .map(|n| {
-            let way = if n % 2 == 0 {
+            let store = if n % 2 == 0 {
                 &subject.store
             } else {
                 &subject.other
             };
-            let way = Arc::clone(way);
-            let post = answer(&open, decision(&format!("choice-{n}")));
-            tokio::spawn(async move { way.post(&sid("s"), post).await })
+            let store = Arc::clone(store);
+            let post = decide(&open, decision(&format!("choice-{n}")));
+            tokio::spawn(async move { store.post(&sid("s"), post).await })
         })
         .collect();
     let mut won = 0;
@@ -77,76 +78,76 @@ pub async fn of_many_answers_at_once_one_wins(subject: Subject) {
     assert_eq!(winners.len(), 1);
 }
 
-/// Whoever gives it, and whenever.
-pub async fn the_same_answer_again_is_the_same(subject: Subject) {
+/// The person and the time of the decision do not matter.
+pub async fn repeated_decision_is_idempotent(subject: Subject) {
     let store = &*subject.store;
     let open = gate("s", "q1", "deploy");
-    ask(store, &open).await;
+    open_gate(store, &open).await;
     store
-        .post(&sid("s"), answer(&open, decision("approve")))
+        .post(&sid("s"), decide(&open, decision("approve")))
         .await
         .unwrap();
     let mut again = decision("approve");
     again.by = "bob".into();
     again.at = Millis(6_000);
-    let posted = store.post(&sid("s"), answer(&open, again)).await;
+    let posted = store.post(&sid("s"), decide(&open, again)).await;
     assert_eq!(posted, Ok(PostOutcome::Duplicate));
     assert_eq!(store.events(&sid("s"), 0, 9).await.unwrap().len(), 2);
 }
 
-/// It is told how the gate ended.
-pub async fn an_answer_after_the_end_is_too_late(subject: Subject) {
+/// The gate was withdrawn or has expired.
+pub async fn decision_on_a_closed_gate_returns_its_status(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
-    let ends = [
+    let lease = create_session(store, "s").await;
+    let statuses = [
         GateStatus::Withdrawn {
             reason: "steer".to_owned(),
             at: Millis(4_500),
         },
         GateStatus::Expired { at: Millis(4_500) },
     ];
-    for (key, status) in ["one", "two"].iter().zip(ends) {
-        let mut ended = gate("s", "q1", key);
-        write(store, &lease, vec![put_gate(ended.clone())])
+    for (key, status) in ["one", "two"].iter().zip(statuses) {
+        let mut closed = gate("s", "q1", key);
+        write(store, &lease, vec![put_gate(closed.clone())])
             .await
             .unwrap();
-        ended.status = status.clone();
-        write(store, &lease, vec![put_gate(ended.clone())])
+        closed.status = status.clone();
+        write(store, &lease, vec![put_gate(closed.clone())])
             .await
             .unwrap();
         let posted = store
-            .post(&sid("s"), answer(&ended, decision("approve")))
+            .post(&sid("s"), decide(&closed, decision("approve")))
             .await;
         assert_eq!(posted, Ok(PostOutcome::GateClosed(status)));
-        assert_eq!(store.gate(&ended.id).await.unwrap(), Some(ended));
+        assert_eq!(store.gate(&closed.id).await.unwrap(), Some(closed));
     }
 }
 
-/// Also when nobody was there to see it expire.
-pub async fn an_answer_after_the_deadline_finds_the_gate_expired(subject: Subject) {
+/// No host needs to be running at the deadline.
+pub async fn late_decision_expires_the_gate(subject: Subject) {
     let store = &*subject.store;
     let mut open = gate("s", "q1", "deploy");
     open.expires_at = Some(Millis(5_000));
-    ask(store, &open).await;
+    open_gate(store, &open).await;
     let mut late = decision("approve");
     late.at = Millis(5_000);
     let status = GateStatus::Expired { at: Millis(5_000) };
-    let posted = store.post(&sid("s"), answer(&open, late)).await;
+    let posted = store.post(&sid("s"), decide(&open, late)).await;
     assert_eq!(posted, Ok(PostOutcome::GateClosed(status.clone())));
     let now = store.gate(&open.id).await.unwrap().unwrap();
     assert_eq!(now.status, status);
-    let told = store.events(&sid("s"), 1, 9).await.unwrap();
+    let events = store.events(&sid("s"), 1, 9).await.unwrap();
     let expired = EventKind::DecisionGateExpired { gate: open.id };
-    assert_eq!(told[0].kind, expired);
+    assert_eq!(events[0].kind, expired);
 }
 
-/// The whole batch is refused, so that an answer is never overwritten by a withdrawal.
-pub async fn a_gate_that_has_ended_is_not_put_again(subject: Subject) {
+/// The whole batch fails, so that a withdrawal never overwrites a decision.
+pub async fn closed_gate_cannot_be_changed(subject: Subject) {
     let store = &*subject.store;
     let open = gate("s", "q1", "deploy");
-    let lease = ask(store, &open).await;
+    let lease = open_gate(store, &open).await;
     store
-        .post(&sid("s"), answer(&open, decision("approve")))
+        .post(&sid("s"), decide(&open, decision("approve")))
         .await
         .unwrap();
     let before = store.snapshot(&sid("s")).await.unwrap();
@@ -156,25 +157,28 @@ pub async fn a_gate_that_has_ended_is_not_put_again(subject: Subject) {
         at: Millis(6_000),
     };
     for again in [withdrawn, open.clone()] {
-        let ops = vec![Op::RemovePrompt(crate::sample::qid("q1")), put_gate(again)];
+        let ops = vec![
+            Op::RemovePrompt(crate::sample::prompt_id("q1")),
+            put_gate(again),
+        ];
         let refused = write(store, &lease, ops).await;
         assert_eq!(refused, Err(StoreError::GateClosed(open.id.clone())));
     }
     assert_eq!(store.snapshot(&sid("s")).await.unwrap(), before);
 }
 
-/// With the next number, and the time of the answer.
-pub async fn an_answer_is_told_as_an_event(subject: Subject) {
+/// The event has the next sequence number and the time of the decision.
+pub async fn decision_is_published_as_an_event(subject: Subject) {
     let store = &*subject.store;
     let open = gate("s", "q1", "deploy");
-    let lease = ask(store, &open).await;
+    let lease = open_gate(store, &open).await;
     let resolution = decision("approve");
     subject
         .other
-        .post(&sid("s"), answer(&open, resolution.clone()))
+        .post(&sid("s"), decide(&open, resolution.clone()))
         .await
         .unwrap();
-    assert_eq!(write(store, &lease, vec![told()]).await, Ok(3));
+    assert_eq!(write(store, &lease, vec![status_event()]).await, Ok(3));
     let events = store.events(&sid("s"), 1, 9).await.unwrap();
     assert_eq!(events[0].sequence, Some(2));
     assert_eq!(events[0].at, resolution.at);
@@ -186,16 +190,16 @@ pub async fn an_answer_is_told_as_an_event(subject: Subject) {
     assert_eq!(events[0].kind, resolved);
 }
 
-/// Nor is a gate of another session answered here.
-pub async fn an_answer_at_no_gate_is_refused(subject: Subject) {
+/// A gate of another session is unknown.
+pub async fn decision_on_an_unknown_gate_fails(subject: Subject) {
     let store = &*subject.store;
     let open = gate("s", "q1", "deploy");
-    ask(store, &open).await;
-    begin(store, "t").await;
+    open_gate(store, &open).await;
+    create_session(store, "t").await;
     let unknown = gate("s", "q1", "other");
     for (session, gate) in [("s", &unknown), ("t", &open)] {
         let posted = store
-            .post(&sid(session), answer(gate, decision("approve")))
+            .post(&sid(session), decide(gate, decision("approve")))
             .await;
         let expected = StoreError::NotFound {
             kind: "gate",
@@ -206,10 +210,13 @@ pub async fn an_answer_at_no_gate_is_refused(subject: Subject) {
     assert_eq!(store.pending_gates(None).await.unwrap(), [open]);
 }
 
-/// Of one session, or of all.
-pub async fn pending_gates_are_listed_the_oldest_first(subject: Subject) {
+/// Lists the gates of one session or of all sessions.
+pub async fn pending_gates_are_listed_oldest_first(subject: Subject) {
     let store = &*subject.store;
-    let (s, t) = (begin(store, "s").await, begin(store, "t").await);
+    let (s, t) = (
+        create_session(store, "s").await,
+        create_session(store, "t").await,
+    );
     let gates = [
         gate("s", "q1", "zebra"),
         gate("t", "q1", "middle"),
@@ -223,55 +230,55 @@ pub async fn pending_gates_are_listed_the_oldest_first(subject: Subject) {
     assert_eq!(store.pending_gates(None).await.unwrap(), gates);
     let own = store.pending_gates(Some(&sid("s"))).await.unwrap();
     assert_eq!(own, [gates[0].clone(), gates[2].clone()]);
-    let nobody = store.pending_gates(Some(&sid("nobody"))).await;
-    assert_eq!(nobody.unwrap(), []);
+    let none = store.pending_gates(Some(&sid("missing"))).await;
+    assert_eq!(none.unwrap(), []);
 }
 
-/// In each once.
-pub async fn a_gate_is_shown_in_several_places(subject: Subject) {
+/// Recording the same place twice has no effect.
+pub async fn gate_refs_are_stored_once_per_channel(subject: Subject) {
     let store = &*subject.store;
     let open = gate("s", "q1", "deploy");
-    let lease = ask(store, &open).await;
-    let shown = |channel: &str| GateRef {
+    let lease = open_gate(store, &open).await;
+    let gate_ref = |channel: &str| GateRef {
         gate: open.id.clone(),
         channel: channel.to_owned(),
         message: "17".to_owned(),
     };
     for channel in ["web", "slack", "web"] {
-        write(store, &lease, vec![Op::PutGateRef(shown(channel))])
+        write(store, &lease, vec![Op::PutGateRef(gate_ref(channel))])
             .await
             .unwrap();
     }
     let refs = store.gate_refs(&open.id).await.unwrap();
-    assert_eq!(refs, [shown("web"), shown("slack")]);
-    let mut lost = shown("web");
-    lost.gate = gate("s", "q1", "other").id;
+    assert_eq!(refs, [gate_ref("web"), gate_ref("slack")]);
+    let mut unknown = gate_ref("web");
+    unknown.gate = gate("s", "q1", "other").id;
     let expected = StoreError::NotFound {
         kind: "gate",
-        id: lost.gate.to_string(),
+        id: unknown.gate.to_string(),
     };
-    assert_eq!(store.gate_refs(&lost.gate).await.unwrap(), []);
-    let refused = write(store, &lease, vec![Op::PutGateRef(lost)]).await;
+    assert_eq!(store.gate_refs(&unknown.gate).await.unwrap(), []);
+    let refused = write(store, &lease, vec![Op::PutGateRef(unknown)]).await;
     assert_eq!(refused, Err(expected));
 }
 
-/// Clearing what does not wait is no error.
-pub async fn a_turn_that_waits_is_in_the_record_until_it_is_cleared(subject: Subject) {
+/// Removing an unknown turn is not an error.
+pub async fn suspended_turn_is_in_the_snapshot_until_it_is_removed(subject: Subject) {
     let store = &*subject.store;
     let open = gate("s", "q1", "deploy");
-    let lease = ask(store, &open).await;
-    let mut turn = suspended(&open);
+    let lease = open_gate(store, &open).await;
+    let mut turn = suspended_turn(&open);
     for attempt in 1..3 {
         turn.attempt = attempt;
         let put = Op::PutSuspendedTurn(Arc::new(turn.clone()));
         write(store, &lease, vec![put]).await.unwrap();
-        let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
-        assert_eq!(record.suspended, std::slice::from_ref(&turn));
+        let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
+        assert_eq!(snapshot.suspended, std::slice::from_ref(&turn));
     }
     for _ in 0..2 {
         let clear = Op::RemoveSuspendedTurn(open.id.clone());
         write(store, &lease, vec![clear]).await.unwrap();
-        let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
-        assert_eq!(record.suspended, []);
+        let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
+        assert_eq!(snapshot.suspended, []);
     }
 }

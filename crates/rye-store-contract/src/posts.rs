@@ -1,4 +1,4 @@
-//! What those may write who do not hold the session.
+//! Posts: writes without a lease.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,39 +13,41 @@ use tokio::time::timeout;
 
 use crate::Subject;
 use crate::sample::{
-    begin, entry, id, prompt, put_prompt, put_session, put_thread, replace, session, sid, thread,
-    write,
+    create_session, entry, id, prompt, put_prompt, put_session, put_thread, replace, session, sid,
+    thread, write,
 };
 
 fn post_prompt(session: &str, name: &str) -> InboxMessage {
     InboxMessage::Prompt(Box::new(prompt(session, name, 1)))
 }
 
-fn control(order: CommandKind) -> SessionCommand {
-    SessionCommand::new(None, order)
+fn command(kind: CommandKind) -> SessionCommand {
+    SessionCommand::new(None, kind)
 }
 
-/// How long one waits for news that must come. Nothing takes so long; without it a store
-/// that tells nothing would hang the test.
-const NEWS: Duration = Duration::from_secs(20);
+/// Time limit for a notification, so that a silent store fails the test instead of blocking it.
+const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(20);
 
-async fn news(posts: &mut broadcast::Receiver<SessionId>) -> SessionId {
-    timeout(NEWS, posts.recv()).await.unwrap().unwrap()
+async fn next_post(posts: &mut broadcast::Receiver<SessionId>) -> SessionId {
+    timeout(NOTIFICATION_TIMEOUT, posts.recv())
+        .await
+        .unwrap()
+        .unwrap()
 }
 
-/// Whoever holds the session.
-pub async fn anybody_may_post_a_prompt(subject: Subject) {
-    begin(&*subject.store, "s").await;
+/// The holder of the session reads the prompt.
+pub async fn prompt_can_be_posted_without_a_lease(subject: Subject) {
+    create_session(&*subject.store, "s").await;
     let posted = subject.other.post(&sid("s"), post_prompt("s", "q1")).await;
     assert_eq!(posted, Ok(PostOutcome::Written));
-    let record = subject.store.snapshot(&sid("s")).await.unwrap().unwrap();
-    assert_eq!(record.prompts, [prompt("s", "q1", 1)]);
+    let snapshot = subject.store.snapshot(&sid("s")).await.unwrap().unwrap();
+    assert_eq!(snapshot.prompts, [prompt("s", "q1", 1)]);
 }
 
-/// Whenever and in which place it comes.
-pub async fn the_same_prompt_again_is_the_same(subject: Subject) {
+/// The order, the time and the order of JSON keys do not matter.
+pub async fn posting_the_same_prompt_twice_is_idempotent(subject: Subject) {
     let store = &*subject.store;
-    begin(store, "s").await;
+    create_session(store, "s").await;
     let mut first = prompt("s", "q1", 1);
     first.metadata = json!({ "a": 1, "b": 2 }).as_object().cloned().unwrap();
     let posted = store
@@ -60,14 +62,14 @@ pub async fn the_same_prompt_again_is_the_same(subject: Subject) {
         .post(&sid("s"), InboxMessage::Prompt(Box::new(again)))
         .await;
     assert_eq!(posted, Ok(PostOutcome::Duplicate));
-    let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
-    assert_eq!(record.prompts, [first]);
+    let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
+    assert_eq!(snapshot.prompts, [first]);
 }
 
-/// Answered, or joined with others.
-pub async fn a_prompt_is_the_same_whatever_became_of_it(subject: Subject) {
+/// The prompt may be finished or merged with others.
+pub async fn duplicate_prompt_is_detected_after_its_status_changed(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     store.post(&sid("s"), post_prompt("s", "q1")).await.unwrap();
     let mut done = prompt("s", "q1", 1);
     done.content = "q1 and others".into();
@@ -75,9 +77,9 @@ pub async fn a_prompt_is_the_same_whatever_became_of_it(subject: Subject) {
     write(store, &lease, vec![put_prompt(done)]).await.unwrap();
     let posted = store.post(&sid("s"), post_prompt("s", "q1")).await;
     assert_eq!(posted, Ok(PostOutcome::Duplicate));
-    let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
-    assert_eq!(record.prompts, []);
-    // One that the holder wrote is known as well.
+    let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
+    assert_eq!(snapshot.prompts, []);
+    // A prompt that the holder wrote is also detected.
     write(store, &lease, vec![put_prompt(prompt("s", "q2", 2))])
         .await
         .unwrap();
@@ -85,10 +87,10 @@ pub async fn a_prompt_is_the_same_whatever_became_of_it(subject: Subject) {
     assert_eq!(posted, Ok(PostOutcome::Duplicate));
 }
 
-/// And changes nothing.
-pub async fn another_prompt_of_the_same_id_is_a_conflict(subject: Subject) {
+/// The stored prompt does not change.
+pub async fn different_prompt_with_the_same_id_is_a_conflict(subject: Subject) {
     let store = &*subject.store;
-    begin(store, "s").await;
+    create_session(store, "s").await;
     store.post(&sid("s"), post_prompt("s", "q1")).await.unwrap();
     let mut other = prompt("s", "q1", 1);
     other.content = "something else".into();
@@ -100,59 +102,59 @@ pub async fn another_prompt_of_the_same_id_is_a_conflict(subject: Subject) {
         id: "q1".to_owned(),
     };
     assert_eq!(posted, Err(expected));
-    let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
-    assert_eq!(record.prompts, [prompt("s", "q1", 1)]);
+    let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
+    assert_eq!(snapshot.prompts, [prompt("s", "q1", 1)]);
 }
 
-/// So does an order.
-pub async fn a_prompt_needs_a_session_and_a_thread(subject: Subject) {
+/// This applies to prompts and to commands.
+pub async fn post_requires_its_session_and_its_thread(subject: Subject) {
     let store = &*subject.store;
-    let nowhere = store.post(&sid("s"), post_prompt("s", "q1")).await;
+    let posted = store.post(&sid("s"), post_prompt("s", "q1")).await;
     let no_session = StoreError::NotFound {
         kind: "session",
         id: "s".to_owned(),
     };
-    assert_eq!(nowhere, Err(no_session.clone()));
-    let order = InboxMessage::Command(control(CommandKind::Abort));
-    assert_eq!(store.post(&sid("s"), order).await, Err(no_session));
-    begin(store, "s").await;
+    assert_eq!(posted, Err(no_session.clone()));
+    let message = InboxMessage::Command(command(CommandKind::Abort));
+    assert_eq!(store.post(&sid("s"), message).await, Err(no_session));
+    create_session(store, "s").await;
     let no_thread = StoreError::NotFound {
         kind: "thread",
         id: "side".to_owned(),
     };
-    let mut lost = prompt("s", "q1", 1);
-    lost.thread = id("side");
-    let nowhere = store
-        .post(&sid("s"), InboxMessage::Prompt(Box::new(lost)))
+    let mut misplaced = prompt("s", "q1", 1);
+    misplaced.thread = id("side");
+    let posted = store
+        .post(&sid("s"), InboxMessage::Prompt(Box::new(misplaced)))
         .await;
-    assert_eq!(nowhere, Err(no_thread.clone()));
-    let order = InboxMessage::Command(SessionCommand::new(Some(id("side")), CommandKind::Pause));
-    assert_eq!(store.post(&sid("s"), order).await, Err(no_thread));
-    // One session's prompt is not put into another.
-    begin(store, "t").await;
-    let astray = store.post(&sid("t"), post_prompt("s", "q1")).await;
-    assert!(matches!(astray, Err(StoreError::Conflict { .. })));
+    assert_eq!(posted, Err(no_thread.clone()));
+    let message = InboxMessage::Command(SessionCommand::new(Some(id("side")), CommandKind::Pause));
+    assert_eq!(store.post(&sid("s"), message).await, Err(no_thread));
+    // A prompt cannot be posted to another session.
+    create_session(store, "t").await;
+    let posted = store.post(&sid("t"), post_prompt("s", "q1")).await;
+    assert!(matches!(posted, Err(StoreError::Conflict { .. })));
 }
 
-/// The oldest first. Reading one does not carry it out: a host that dies then has not.
-pub async fn controls_stay_until_a_commit_ends_them(subject: Subject) {
+/// Reading a command does not complete it, so a host that dies loses none.
+pub async fn commands_stay_pending_until_a_commit_completes_them(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let to_main = SessionCommand::new(Some(id("main")), CommandKind::Abort);
-    let orders = [
-        control(CommandKind::Pause),
+    let commands = [
+        command(CommandKind::Pause),
         to_main,
-        control(CommandKind::Resume),
+        command(CommandKind::Resume),
     ];
-    for order in &orders {
-        let post = InboxMessage::Command(order.clone());
+    for command in &commands {
+        let post = InboxMessage::Command(command.clone());
         let posted = subject.other.post(&sid("s"), post).await;
         assert_eq!(posted, Ok(PostOutcome::Written));
     }
-    let first = InboxMessage::Command(orders[0].clone());
+    let first = InboxMessage::Command(commands[0].clone());
     let again = subject.other.post(&sid("s"), first).await;
     assert_eq!(again, Ok(PostOutcome::Duplicate));
-    assert_eq!(store.pending_commands(&lease).await.unwrap(), orders);
+    assert_eq!(store.pending_commands(&lease).await.unwrap(), commands);
     let lease = subject
         .other
         .claim(&sid("s"), Claim::TakeOver)
@@ -160,30 +162,34 @@ pub async fn controls_stay_until_a_commit_ends_them(subject: Subject) {
         .unwrap();
     assert_eq!(
         subject.other.pending_commands(&lease).await.unwrap(),
-        orders
+        commands
     );
-    let end = |order: &SessionCommand| Op::CompleteCommand(order.id.clone());
-    write(&*subject.other, &lease, vec![end(&orders[1])])
+    let complete = |command: &SessionCommand| Op::CompleteCommand(command.id.clone());
+    write(&*subject.other, &lease, vec![complete(&commands[1])])
         .await
         .unwrap();
-    let left = [orders[0].clone(), orders[2].clone()];
+    let left = [commands[0].clone(), commands[2].clone()];
     assert_eq!(subject.other.pending_commands(&lease).await.unwrap(), left);
-    // One that is not there any more is no error, and a commit that fails ends none.
-    let ops = vec![end(&orders[0]), end(&orders[1]), end(&orders[1])];
+    // Completing a command twice is not an error, and a failed commit completes none.
+    let ops = vec![
+        complete(&commands[0]),
+        complete(&commands[1]),
+        complete(&commands[1]),
+    ];
     write(&*subject.other, &lease, ops).await.unwrap();
-    let ops = vec![end(&orders[2]), replace(entry("s", "nowhere", None))];
+    let ops = vec![complete(&commands[2]), replace(entry("s", "nowhere", None))];
     assert!(write(&*subject.other, &lease, ops).await.is_err());
-    let left = [orders[2].clone()];
+    let left = [commands[2].clone()];
     assert_eq!(subject.other.pending_commands(&lease).await.unwrap(), left);
 }
 
-/// Who lost it leaves them to the new one.
-pub async fn controls_are_for_the_holder(subject: Subject) {
+/// A previous holder is fenced.
+pub async fn commands_are_returned_to_the_holder_only(subject: Subject) {
     let store = &*subject.store;
-    let old = begin(store, "s").await;
-    let order = control(CommandKind::Abort);
+    let old = create_session(store, "s").await;
+    let pending = command(CommandKind::Abort);
     store
-        .post(&sid("s"), InboxMessage::Command(order.clone()))
+        .post(&sid("s"), InboxMessage::Command(pending.clone()))
         .await
         .unwrap();
     let new = subject
@@ -193,26 +199,29 @@ pub async fn controls_are_for_the_holder(subject: Subject) {
         .unwrap();
     let refused = store.pending_commands(&old).await;
     assert_eq!(refused, Err(StoreError::Fenced(sid("s"))));
-    assert_eq!(subject.other.pending_commands(&new).await.unwrap(), [order]);
+    assert_eq!(
+        subject.other.pending_commands(&new).await.unwrap(),
+        [pending]
+    );
 }
 
-/// Wherever it was posted.
-pub async fn whoever_listens_is_told(subject: Subject) {
+/// Posts of both handles are announced to both handles.
+pub async fn subscribers_are_notified_of_posts(subject: Subject) {
     let Subject { store, other, .. } = &subject;
-    begin(&**store, "s").await;
-    let mut here = store.subscribe_posts();
-    let mut there = other.subscribe_posts();
+    create_session(&**store, "s").await;
+    let mut first = store.subscribe_posts();
+    let mut second = other.subscribe_posts();
     store.post(&sid("s"), post_prompt("s", "q1")).await.unwrap();
-    assert_eq!(news(&mut here).await, sid("s"));
-    assert_eq!(news(&mut there).await, sid("s"));
-    let order = InboxMessage::Command(control(CommandKind::Pause));
-    other.post(&sid("s"), order).await.unwrap();
-    assert_eq!(news(&mut here).await, sid("s"));
-    assert_eq!(news(&mut there).await, sid("s"));
+    assert_eq!(next_post(&mut first).await, sid("s"));
+    assert_eq!(next_post(&mut second).await, sid("s"));
+    let message = InboxMessage::Command(command(CommandKind::Pause));
+    other.post(&sid("s"), message).await.unwrap();
+    assert_eq!(next_post(&mut first).await, sid("s"));
+    assert_eq!(next_post(&mut second).await, sid("s"));
 }
 
-/// Not only of the last.
-pub async fn whoever_listens_hears_of_each_of_many(subject: Subject) {
+/// Posts to many sessions in quick succession are all announced.
+pub async fn subscribers_are_notified_of_every_session(subject: Subject) {
     let Subject { store, other, .. } = &subject;
     let names: Vec<_> = (0..20).map(|n| format!("s{n}")).collect();
     for name in &names {
@@ -227,8 +236,8 @@ pub async fn whoever_listens_hears_of_each_of_many(subject: Subject) {
             .await
             .unwrap();
     }
-    let mut silent: BTreeSet<_> = names.iter().map(|name| sid(name)).collect();
-    while !silent.is_empty() {
-        silent.remove(&news(&mut posts).await);
+    let mut missing: BTreeSet<_> = names.iter().map(|name| sid(name)).collect();
+    while !missing.is_empty() {
+        missing.remove(&next_post(&mut posts).await);
     }
 }

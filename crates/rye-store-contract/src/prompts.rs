@@ -1,34 +1,35 @@
-//! How prompts are found again, by whomever they were given their ids.
+//! Lookup of prompts by id.
 
 use rye_engine::store::{InboxMessage, Lease, PostOutcome, SessionStore, StoreError};
 use rye_protocol::{Op, PromptStatus, QueuedPrompt};
 
 use crate::Subject;
 use crate::sample::{
-    append, begin, entry, id, prompt, put_prompt, put_thread, sid, thread, told, write,
+    append, create_session, entry, id, prompt, put_prompt, put_thread, sid, status_event, thread,
+    write,
 };
 
-/// Sends a prompt from outside.
+/// Posts a prompt.
 async fn post(store: &dyn SessionStore, prompt: &QueuedPrompt) -> Result<PostOutcome, StoreError> {
     let post = InboxMessage::Prompt(Box::new(prompt.clone()));
     store.post(&sid("s"), post).await
 }
 
-/// A prompt of a thread.
-fn of(thread: &str, name: &str, status: PromptStatus) -> QueuedPrompt {
+/// A prompt with a thread and a status.
+fn prompt_in(thread: &str, name: &str, status: PromptStatus) -> QueuedPrompt {
     let mut prompt = prompt("s", name, 1);
     prompt.thread = id(thread);
     prompt.status = status;
     prompt
 }
 
-/// What is in the record and in the archive, in both ways to it.
-async fn holds(subject: &Subject, all: &[QueuedPrompt]) {
+/// Checks the prompts of the snapshot and the archive, through both handles.
+async fn check_prompts(subject: &Subject, all: &[QueuedPrompt]) {
     let open = all.iter().filter(|prompt| !prompt.status.is_finished());
     let open: Vec<_> = open.cloned().collect();
     for store in [&subject.store, &subject.other] {
-        let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
-        assert_eq!(record.prompts, open);
+        let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
+        assert_eq!(snapshot.prompts, open);
         let archive = store.archive(&sid("s")).await.unwrap().unwrap();
         assert_eq!(archive.prompts, all);
     }
@@ -36,29 +37,29 @@ async fn holds(subject: &Subject, all: &[QueuedPrompt]) {
 
 /// A session with two threads.
 async fn two_threads(store: &dyn SessionStore) -> Lease {
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let side = vec![put_thread(thread("s", "side"))];
     write(store, &lease, side).await.unwrap();
     lease
 }
 
-/// Whoever sends them: each is known as long as the session is there, and no other is.
-pub async fn prompts_are_found_whatever_the_order_of_their_ids(subject: Subject) {
+/// Prompts come from the holder and from posts, with ids in any order.
+pub async fn prompts_are_found_regardless_of_the_order_of_their_ids(subject: Subject) {
     let lease = two_threads(&*subject.store).await;
     let names = ["c", "f", "g", "k", "b", "l", "d", "z", "a"];
     let mut all: Vec<QueuedPrompt> = Vec::new();
     for (at, name) in names.into_iter().enumerate() {
         let thread = if at % 3 == 1 { "side" } else { "main" };
-        let new = of(thread, name, PromptStatus::Waiting);
+        let new = prompt_in(thread, name, PromptStatus::Waiting);
         if at % 2 == 0 {
-            let ops = vec![put_prompt(new.clone()), told(), told()];
+            let ops = vec![put_prompt(new.clone()), status_event(), status_event()];
             write(&*subject.store, &lease, ops).await.unwrap();
         } else {
             let posted = post(&*subject.other, &new).await;
             assert_eq!(posted, Ok(PostOutcome::Written));
         }
         all.push(new);
-        holds(&subject, &all).await;
+        check_prompts(&subject, &all).await;
         for store in [&subject.store, &subject.other] {
             for known in &all {
                 let mut again = known.clone();
@@ -69,24 +70,24 @@ pub async fn prompts_are_found_whatever_the_order_of_their_ids(subject: Subject)
                 assert!(matches!(refused, Err(StoreError::Conflict { .. })));
             }
         }
-        // Those before are over one by one, and never in the order in which they came.
-        let over = at * 5 % (at + 1);
-        all[over].status = PromptStatus::Done;
-        let ops = vec![told(), put_prompt(all[over].clone())];
+        // Finishes the prompts in another order than they came.
+        let finished = at * 5 % (at + 1);
+        all[finished].status = PromptStatus::Done;
+        let ops = vec![status_event(), put_prompt(all[finished].clone())];
         write(&*subject.store, &lease, ops).await.unwrap();
-        holds(&subject, &all).await;
+        check_prompts(&subject, &all).await;
     }
 }
 
-/// One that was over and waits once more is in the record again.
-pub async fn a_prompt_may_open_again(subject: Subject) {
+/// A reopened prompt is part of the snapshot again.
+pub async fn finished_prompt_can_be_reopened(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
-    let mut all = ["q1", "q2", "q3"].map(|name| of("main", name, PromptStatus::Done));
+    let lease = create_session(store, "s").await;
+    let mut all = ["q1", "q2", "q3"].map(|name| prompt_in("main", name, PromptStatus::Done));
     write(store, &lease, all.clone().map(put_prompt).to_vec())
         .await
         .unwrap();
-    holds(&subject, &all).await;
+    check_prompts(&subject, &all).await;
     for at in [1, 0, 2] {
         for status in [
             PromptStatus::Waiting,
@@ -97,53 +98,53 @@ pub async fn a_prompt_may_open_again(subject: Subject) {
             write(store, &lease, vec![put_prompt(all[at].clone())])
                 .await
                 .unwrap();
-            holds(&subject, &all).await;
+            check_prompts(&subject, &all).await;
         }
     }
 }
 
-/// And those around it are found as before.
-pub async fn a_prompt_that_was_taken_away_is_a_new_one_when_it_comes_again(subject: Subject) {
+/// Other prompts are still found.
+pub async fn removed_prompt_can_be_posted_again(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let names = ["a", "c", "e", "g", "f", "b"];
-    for gone in names {
+    for removed in names {
         let mut all = Vec::new();
         for name in names {
-            let new = of("main", name, PromptStatus::Waiting);
-            let ops = vec![put_prompt(new.clone()), told()];
+            let new = prompt_in("main", name, PromptStatus::Waiting);
+            let ops = vec![put_prompt(new.clone()), status_event()];
             write(store, &lease, ops).await.unwrap();
             all.push(new);
         }
-        let remove = vec![Op::RemovePrompt(id(gone)), Op::RemovePrompt(id("never"))];
+        let remove = vec![Op::RemovePrompt(id(removed)), Op::RemovePrompt(id("never"))];
         write(store, &lease, remove).await.unwrap();
-        all.retain(|prompt| prompt.id.as_str() != gone);
-        holds(&subject, &all).await;
+        all.retain(|prompt| prompt.id.as_str() != removed);
+        check_prompts(&subject, &all).await;
         for known in &all {
             assert_eq!(post(store, known).await, Ok(PostOutcome::Duplicate));
         }
-        let mut other = of("main", gone, PromptStatus::Waiting);
+        let mut other = prompt_in("main", removed, PromptStatus::Waiting);
         other.content.push_str(", or something else");
         let posted = post(&*subject.other, &other).await;
         assert_eq!(posted, Ok(PostOutcome::Written));
         all.push(other);
-        holds(&subject, &all).await;
+        check_prompts(&subject, &all).await;
         let ops = names.map(|name| Op::RemovePrompt(id(name))).to_vec();
         write(store, &lease, ops).await.unwrap();
-        holds(&subject, &[]).await;
+        check_prompts(&subject, &[]).await;
     }
 }
 
-/// Also where no thread is put with them, or only one of the two.
-pub async fn prompts_of_several_threads_change_in_one_batch(subject: Subject) {
+/// The batch may write all, some or none of the threads.
+pub async fn one_batch_can_change_prompts_of_several_threads(subject: Subject) {
     let store = &*subject.store;
     let lease = two_threads(store).await;
     let mut all = [("main", "a"), ("side", "b"), ("main", "c"), ("side", "d")]
-        .map(|(thread, name)| of(thread, name, PromptStatus::Waiting));
+        .map(|(thread, name)| prompt_in(thread, name, PromptStatus::Waiting));
     write(store, &lease, all.clone().map(put_prompt).to_vec())
         .await
         .unwrap();
-    holds(&subject, &all).await;
+    check_prompts(&subject, &all).await;
     for prompt in &mut all[..2] {
         prompt.status = PromptStatus::Done;
     }
@@ -158,21 +159,21 @@ pub async fn prompts_of_several_threads_change_in_one_batch(subject: Subject) {
     ];
     write(store, &lease, ops).await.unwrap();
     let [first, second, _, last] = all;
-    holds(&subject, &[first, second, last.clone()]).await;
-    // A prompt is of one thread.
+    check_prompts(&subject, &[first, second, last.clone()]).await;
+    // A prompt cannot change its thread.
     let mut moved = last;
     moved.thread = id("main");
     let refused = write(store, &lease, vec![put_prompt(moved)]).await;
     assert!(matches!(refused, Err(StoreError::Conflict { .. })));
 }
 
-/// However much lies between it and the next.
-pub async fn a_prompt_is_found_behind_a_long_turn(subject: Subject) {
+/// Many entries may follow a prompt.
+pub async fn prompt_is_found_after_a_long_turn(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let mut all = Vec::new();
     for name in ["a", "b", "c"] {
-        let new = of("main", name, PromptStatus::Done);
+        let new = prompt_in("main", name, PromptStatus::Done);
         write(store, &lease, vec![put_prompt(new.clone())])
             .await
             .unwrap();
@@ -184,7 +185,7 @@ pub async fn a_prompt_is_found_behind_a_long_turn(subject: Subject) {
         .into_iter()
         .enumerate()
     {
-        let new = of("main", name, PromptStatus::Waiting);
+        let new = prompt_in("main", name, PromptStatus::Waiting);
         let posted = post(&*subject.other, &new).await;
         let known = at < 3;
         let expected = if known {
@@ -197,5 +198,5 @@ pub async fn a_prompt_is_found_behind_a_long_turn(subject: Subject) {
             all.push(new);
         }
     }
-    holds(&subject, &all).await;
+    check_prompts(&subject, &all).await;
 }

@@ -1,4 +1,4 @@
-//! What is read, and in which order.
+//! Read operations.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use rye_protocol::{Entry, GateStatus, Millis, Op, Parent, PromptStatus};
 
 use crate::Subject;
 use crate::sample::{
-    append, begin, chain, eid, entry, gate, id, ids, prompt, put_gate, put_prompt, put_session,
-    put_thread, qid, session, sid, thread, tid, told, write,
+    append, chain, create_session, eid, entry, gate, id, ids, prompt, prompt_id, put_gate,
+    put_prompt, put_session, put_thread, session, sid, status_event, thread, tid, write,
 };
 
 fn not_found(kind: &'static str, id: &str) -> StoreError {
@@ -16,10 +16,10 @@ fn not_found(kind: &'static str, id: &str) -> StoreError {
     StoreError::NotFound { kind, id }
 }
 
-/// What has ended is history.
-pub async fn a_record_holds_what_waits_and_no_more(subject: Subject) {
+/// Finished and removed prompts are not part of a snapshot.
+pub async fn snapshot_contains_open_prompts_only(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let all = [
         PromptStatus::Waiting,
         PromptStatus::Running,
@@ -34,32 +34,32 @@ pub async fn a_record_holds_what_waits_and_no_more(subject: Subject) {
         ops.push(put_prompt(prompt));
     }
     ops.push(put_prompt(prompt("s", "removed", 9)));
-    ops.push(Op::RemovePrompt(qid("removed")));
-    ops.push(Op::RemovePrompt(qid("never-there")));
+    ops.push(Op::RemovePrompt(prompt_id("removed")));
+    ops.push(Op::RemovePrompt(prompt_id("never-there")));
     write(store, &lease, ops).await.unwrap();
-    let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
-    let names: Vec<_> = record
+    let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
+    let names: Vec<_> = snapshot
         .prompts
         .iter()
         .map(|prompt| prompt.id.as_str())
         .collect();
     assert_eq!(names, ["q0", "q1"]);
-    // In the order of making, not of the names.
+    // In order of creation, not of the ids.
     assert_eq!(
-        record.threads,
+        snapshot.threads,
         [thread("s", "main"), thread("s", "a-second")]
     );
 }
 
-/// The lower, the sooner; of equals the first.
-pub async fn items_come_in_their_order(subject: Subject) {
+/// Prompts with the same order are sorted by time of creation.
+pub async fn prompts_are_sorted_by_order(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let orders = [("c", 5), ("b", 5), ("a", 9), ("d", 1), ("e", u64::MAX)];
     let prompts = orders.map(|(name, order)| put_prompt(prompt("s", name, order)));
     write(store, &lease, prompts.to_vec()).await.unwrap();
-    let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
-    let names: Vec<_> = record
+    let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
+    let names: Vec<_> = snapshot
         .prompts
         .iter()
         .map(|prompt| prompt.id.as_str())
@@ -67,10 +67,10 @@ pub async fn items_come_in_their_order(subject: Subject) {
     assert_eq!(names, ["d", "c", "b", "a", "e"]);
 }
 
-/// So that a tool that is run again finds its answers.
-pub async fn gates_of_what_runs_are_in_the_record_ended_or_not(subject: Subject) {
+/// Closed gates are included, so that a repeated tool call finds its decisions.
+pub async fn snapshot_contains_all_gates_of_open_prompts(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let mut ended = gate("s", "running", "one");
     ended.status = GateStatus::Expired { at: Millis(1) };
     let open = gate("s", "running", "two");
@@ -86,15 +86,15 @@ pub async fn gates_of_what_runs_are_in_the_record_ended_or_not(subject: Subject)
         put_gate(open.clone()),
     ];
     write(store, &lease, ops).await.unwrap();
-    let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
-    assert_eq!(record.gates, [ended, open]);
+    let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
+    assert_eq!(snapshot.gates, [ended, open]);
 }
 
-/// A page at a time, of one user or of all.
-pub async fn sessions_are_listed_the_newest_first(subject: Subject) {
+/// Lists pages of the sessions of one user or of all users.
+pub async fn sessions_are_listed_newest_first(subject: Subject) {
     let store = &*subject.store;
     for name in ["c", "a", "b"] {
-        begin(store, name).await;
+        create_session(store, name).await;
     }
     let list = async |user: Option<&str>, before: Option<&str>, limit: usize| {
         let filter = SessionFilter {
@@ -115,17 +115,17 @@ pub async fn sessions_are_listed_the_newest_first(subject: Subject) {
     assert_eq!(unknown, Err(not_found("session", "z")));
 }
 
-/// And of nobody else, however they are called.
-pub async fn children_are_listed_by_their_parent(subject: Subject) {
+/// Child sessions of other parents are not listed.
+pub async fn child_sessions_are_listed_by_parent(subject: Subject) {
     let store = &*subject.store;
-    let parent = begin(store, "s").await;
-    write(store, &parent, vec![put_thread(thread("s", "main"))])
+    let lease = create_session(store, "s").await;
+    write(store, &lease, vec![put_thread(thread("s", "main"))])
         .await
         .unwrap();
-    for (name, above) in [("a", "s"), ("b", "other"), ("c", "s")] {
+    for (name, parent) in [("a", "s"), ("b", "other"), ("c", "s")] {
         let mut child = session(name);
         child.parent = Some(Parent {
-            session: sid(above),
+            session: sid(parent),
             thread: tid("main"),
         });
         let lease = store.claim(&sid(name), Claim::IfFree).await.unwrap();
@@ -143,17 +143,21 @@ pub async fn children_are_listed_by_their_parent(subject: Subject) {
     assert_eq!(names, ["c", "a"]);
 }
 
-/// What has ended too, so that it can be written elsewhere and be the same.
-pub async fn an_archive_is_all_of_a_session(subject: Subject) {
+/// Writing an archive to a store restores the session.
+pub async fn archive_contains_the_complete_session(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
-    begin(store, "other").await;
+    let lease = create_session(store, "s").await;
+    create_session(store, "other").await;
     let mut ops: Vec<_> = chain("s", 3).into_iter().map(append).collect();
     let mut done = prompt("s", "q1", 1);
     done.status = PromptStatus::Done;
-    ops.extend([put_prompt(done), put_prompt(prompt("s", "q2", 2)), told()]);
+    ops.extend([
+        put_prompt(done),
+        put_prompt(prompt("s", "q2", 2)),
+        status_event(),
+    ]);
     let open = gate("s", "q2", "open");
-    ops.extend([put_gate(open.clone()), told()]);
+    ops.extend([put_gate(open.clone()), status_event()]);
     write(store, &lease, ops).await.unwrap();
     let archive = store.archive(&sid("s")).await.unwrap().unwrap();
     assert_eq!(archive.entries, chain("s", 3));
@@ -175,10 +179,10 @@ pub async fn an_archive_is_all_of_a_session(subject: Subject) {
     assert_eq!(store.archive(&sid("s")).await.unwrap(), Some(archive));
 }
 
-/// Whichever leaf.
-pub async fn a_path_goes_from_the_first_entry_to_the_leaf(subject: Subject) {
+/// Every entry can be the leaf.
+pub async fn path_leads_from_the_first_entry_to_the_leaf(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let entries = chain("s", 5);
     let ops = entries.iter().cloned().map(append).collect();
     write(store, &lease, ops).await.unwrap();
@@ -188,10 +192,10 @@ pub async fn a_path_goes_from_the_first_entry_to_the_leaf(subject: Subject) {
     }
 }
 
-/// Also when it is in another thread.
-pub async fn a_branch_has_its_own_path(subject: Subject) {
+/// The branch may be in another thread.
+pub async fn branch_has_its_own_path(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let mut ops: Vec<_> = chain("s", 3).into_iter().map(append).collect();
     ops.push(put_thread(thread("s", "side")));
     ops.push(append(entry("s", "left", Some("e1"))));
@@ -207,10 +211,10 @@ pub async fn a_branch_has_its_own_path(subject: Subject) {
     assert_eq!(ids(&side.unwrap()), ["right"]);
 }
 
-/// In the order in which they were written.
-pub async fn entries_are_read_a_page_at_a_time(subject: Subject) {
+/// Entries are returned in the order of writing.
+pub async fn entries_are_read_in_pages(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let ops = ["z", "a", "m", "b"].map(|name| append(entry("s", name, None)));
     write(store, &lease, ops.to_vec()).await.unwrap();
     let (s, main) = (sid("s"), tid("main"));
@@ -222,11 +226,11 @@ pub async fn entries_are_read_a_page_at_a_time(subject: Subject) {
     assert_eq!(last, []);
 }
 
-/// At most so many.
-pub async fn events_are_read_from_any_number_on(subject: Subject) {
+/// Returns at most `limit` events.
+pub async fn events_are_read_after_any_sequence_number(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
-    write(store, &lease, vec![told(); 5]).await.unwrap();
+    let lease = create_session(store, "s").await;
+    write(store, &lease, vec![status_event(); 5]).await.unwrap();
     let numbers = async |after: u64, limit: usize| {
         let events = store.events(&sid("s"), after, limit).await.unwrap();
         let numbers = events.iter().filter_map(|event| event.sequence);
@@ -238,14 +242,14 @@ pub async fn events_are_read_from_any_number_on(subject: Subject) {
     assert!(numbers(u64::MAX, 9).await.is_empty());
 }
 
-/// One thing that is named and missing is an error; a list of nothing is empty.
-pub async fn what_is_not_there_is_not_found(subject: Subject) {
+/// A missing object that is named is an error; a list without objects is empty.
+pub async fn missing_objects_are_not_found(subject: Subject) {
     let store = &*subject.store;
     let (s, main) = (sid("s"), tid("main"));
     assert_eq!(store.snapshot(&s).await, Ok(None));
     assert_eq!(store.events(&s, 0, 9).await, Ok(vec![]));
     assert_eq!(store.entries(&s, &main, None, 9).await, Ok(vec![]));
-    begin(store, "s").await;
+    create_session(store, "s").await;
     let missing = Err(not_found("entry", "e0"));
     assert_eq!(store.path(&s, &eid("e0")).await, missing);
     let after = store.entries(&s, &main, Some(&eid("e0")), 9).await;
@@ -253,10 +257,10 @@ pub async fn what_is_not_there_is_not_found(subject: Subject) {
     assert_eq!(store.gate(&gate("s", "q1", "x").id).await, Ok(None));
 }
 
-/// Ten thousand steps are no hindrance.
-pub async fn a_long_path_is_read_whole(subject: Subject) {
+/// The path has ten thousand entries.
+pub async fn long_path_is_read_completely(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let entries = chain("s", 10_000);
     let ops = entries.iter().cloned().map(append).collect();
     write(store, &lease, ops).await.unwrap();
@@ -264,29 +268,32 @@ pub async fn a_long_path_is_read_whole(subject: Subject) {
     assert_eq!(path, entries);
 }
 
-/// Ids are in the order of time, most often. Callers may have their own, and clocks go wrong.
-pub async fn entries_are_found_whatever_the_order_of_their_ids(subject: Subject) {
+/// Callers can choose ids, and clocks can be wrong.
+pub async fn entries_are_found_regardless_of_the_order_of_their_ids(subject: Subject) {
     let store = &*subject.store;
-    let lease = begin(store, "s").await;
+    let lease = create_session(store, "s").await;
     let names = ["c", "f", "g", "k", "b", "l", "d", "z", "a"];
     let mut all: Vec<Entry> = Vec::new();
     for name in names {
         let parent = all.last().map(|entry| entry.id.to_string());
         let next = entry("s", name, parent.as_deref());
-        let ops = vec![append(next.clone()), told(), told()];
+        let ops = vec![append(next.clone()), status_event(), status_event()];
         write(store, &lease, ops).await.unwrap();
         all.push(next);
         for store in [&subject.store, &subject.other] {
             for (at, entry) in all.iter().enumerate() {
                 let path = store.path(&sid("s"), &entry.id).await.unwrap();
                 assert_eq!(path, all[..=at]);
-                let (of, thread) = (sid("s"), tid("main"));
-                let rest = store.entries(&of, &thread, Some(&entry.id), 99);
+                let (session, thread) = (sid("s"), tid("main"));
+                let rest = store.entries(&session, &thread, Some(&entry.id), 99);
                 assert_eq!(rest.await.unwrap(), all[at + 1..]);
             }
             for other in ["", "0", "h", "kk", "zz"].map(|it| format!("{name}{it}x")) {
-                let gone = store.path(&sid("s"), &id(&other)).await;
-                assert!(matches!(gone, Err(StoreError::NotFound { .. })), "{gone:?}");
+                let missing = store.path(&sid("s"), &id(&other)).await;
+                assert!(
+                    matches!(missing, Err(StoreError::NotFound { .. })),
+                    "{missing:?}"
+                );
             }
         }
         for entry in &all {

@@ -1,4 +1,4 @@
-//! Things to store.
+//! Sample objects and helpers for the tests.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use rye_protocol::{
 };
 use serde_json::{Map, Value, json};
 
-/// An id of any kind.
+/// Parses an id of any kind.
 pub fn id<T: TryFrom<String>>(text: &str) -> T {
     match T::try_from(text.to_owned()) {
         Ok(id) => id,
-        Err(_) => unreachable!("samples have good ids"),
+        Err(_) => unreachable!("sample ids are valid"),
     }
 }
 
-/// A session.
+/// A session of the user `ada`.
 pub fn session(name: &str) -> Session {
     Session {
         id: id(name),
@@ -41,7 +41,7 @@ pub fn session(name: &str) -> Session {
     }
 }
 
-/// A thread.
+/// A thread with the key `web:NAME`.
 pub fn thread(session: &str, name: &str) -> Thread {
     Thread {
         id: id(name),
@@ -102,7 +102,7 @@ pub fn prompt(session: &str, name: &str, order: u64) -> QueuedPrompt {
     }
 }
 
-/// A gate of the prompt `prompt` in the thread `main`.
+/// A pending gate of a prompt in the thread `main`.
 pub fn gate(session: &str, prompt: &str, key: &str) -> Gate {
     let origin = GateOrigin {
         session: id(session),
@@ -115,8 +115,8 @@ pub fn gate(session: &str, prompt: &str, key: &str) -> Gate {
     Gate {
         id: GateId::new(&origin.session, &origin.thread, &origin.prompt, key),
         kind: GateKind::Approval,
-        title: format!("may it {key}?"),
-        body: "it would".to_owned(),
+        title: format!("Approve {key}?"),
+        body: "details".to_owned(),
         actions: vec![Action {
             id: "approve".to_owned(),
             label: "Yes".to_owned(),
@@ -130,7 +130,7 @@ pub fn gate(session: &str, prompt: &str, key: &str) -> Gate {
 }
 
 /// A turn that waits at a gate.
-pub fn suspended(gate: &Gate) -> SuspendedTurn {
+pub fn suspended_turn(gate: &Gate) -> SuspendedTurn {
     SuspendedTurn {
         gate: gate.id.clone(),
         session: gate.origin.session.clone(),
@@ -147,7 +147,7 @@ pub fn suspended(gate: &Gate) -> SuspendedTurn {
     }
 }
 
-/// A decision.
+/// A decision of `ada`.
 pub fn decision(action: &str) -> Resolution {
     Resolution {
         action: action.to_owned(),
@@ -159,8 +159,8 @@ pub fn decision(action: &str) -> Resolution {
     }
 }
 
-/// Something to tell.
-pub fn told() -> Op {
+/// Appends a status event of the thread `main`.
+pub fn status_event() -> Op {
     Op::Event(
         Some(id("main")),
         Arc::new(EventKind::Status {
@@ -169,52 +169,52 @@ pub fn told() -> Op {
     )
 }
 
-/// That an entry was written.
-pub fn told_of(entry: &Entry) -> Op {
+/// Appends the event that an entry was written.
+pub fn message_event(entry: &Entry) -> Op {
     let thread = Some(entry.thread.clone());
     let entry = entry.id.clone();
     Op::Event(thread, Arc::new(EventKind::MessageEnd { entry }))
 }
 
-/// A change.
+/// Appends an entry.
 pub fn append(entry: Entry) -> Op {
     Op::AppendEntry(Arc::new(entry))
 }
 
-/// A change.
+/// Replaces an entry.
 pub fn replace(entry: Entry) -> Op {
     Op::ReplaceEntry(Arc::new(entry))
 }
 
-/// A change.
+/// Writes a session.
 pub fn put_session(session: Session) -> Op {
     Op::PutSession(Arc::new(session))
 }
 
-/// A change.
+/// Writes a thread.
 pub fn put_thread(thread: Thread) -> Op {
     Op::PutThread(Arc::new(thread))
 }
 
-/// A change.
+/// Writes a prompt.
 pub fn put_prompt(prompt: QueuedPrompt) -> Op {
     Op::PutPrompt(Arc::new(prompt))
 }
 
-/// A change.
+/// Writes a gate.
 pub fn put_gate(gate: Gate) -> Op {
     Op::PutGate(Arc::new(gate))
 }
 
-/// Makes a session with the thread `main`, and keeps it.
-pub async fn begin(store: &dyn SessionStore, name: &str) -> Lease {
+/// Creates a session with the thread `main`, and returns its lease.
+pub async fn create_session(store: &dyn SessionStore, name: &str) -> Lease {
     let lease = store.claim(&id(name), Claim::IfFree).await.unwrap();
     let ops = vec![put_session(session(name)), put_thread(thread(name, "main"))];
     write(store, &lease, ops).await.unwrap();
     lease
 }
 
-/// Writes changes.
+/// Commits operations.
 pub async fn write(
     store: &dyn SessionStore,
     lease: &Lease,
@@ -223,7 +223,7 @@ pub async fn write(
     store.commit(lease, Batch { ops }).await
 }
 
-/// A chain of entries, `e0` the first.
+/// A chain of entries `e0`, `e1` and so on.
 pub fn chain(session: &str, length: usize) -> Vec<Entry> {
     let link = |n: usize| {
         let parent = n.checked_sub(1).map(|before| format!("e{before}"));
@@ -232,27 +232,27 @@ pub fn chain(session: &str, length: usize) -> Vec<Entry> {
     (0..length).map(link).collect()
 }
 
-/// Those of entries.
+/// The ids of entries.
 pub fn ids(entries: &[Entry]) -> Vec<&str> {
     entries.iter().map(|entry| entry.id.as_str()).collect()
 }
 
-/// A session's.
+/// A session id.
 pub fn sid(name: &str) -> SessionId {
     id(name)
 }
 
-/// A thread's.
+/// A thread id.
 pub fn tid(name: &str) -> ThreadId {
     id(name)
 }
 
-/// An entry's.
+/// An entry id.
 pub fn eid(name: &str) -> EntryId {
     id(name)
 }
 
-/// A prompt's.
-pub fn qid(name: &str) -> PromptId {
+/// A prompt id.
+pub fn prompt_id(name: &str) -> PromptId {
     id(name)
 }

@@ -1,11 +1,11 @@
-//! The memory store does what every store must.
+//! The contract tests of the memory store.
 
 use std::sync::Arc;
 
 use rye_store_contract::Subject;
 
-fn fresh() -> Subject {
+fn empty_store() -> Subject {
     Subject::new(Arc::new(rye_store::MemoryStore::new()))
 }
 
-rye_store_contract::store_contract!(fresh());
+rye_store_contract::store_contract!(empty_store());

@@ -1,15 +1,15 @@
-//! The SQLite store does what every store must, and so do two on one file.
+//! The contract tests of the SQLite store, with two handles to one file.
 
 use std::sync::Arc;
 
 use rye_store::SqliteStore;
 use rye_store_contract::Subject;
 
-fn fresh() -> Subject {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("sessions.db");
+fn empty_store() -> Subject {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("sessions.db");
     let open = || Arc::new(SqliteStore::open(&file).unwrap());
-    Subject::new(open()).and(open()).keeping(folder)
+    Subject::new(open()).with_other(open()).with_guard(dir)
 }
 
-rye_store_contract::store_contract!(fresh());
+rye_store_contract::store_contract!(empty_store());

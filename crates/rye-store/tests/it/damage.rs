@@ -1,4 +1,4 @@
-//! A file that is damaged is told of, read as far as it can be, and not made worse.
+//! Damaged files: the store reports the damage, reads what it can, and changes nothing.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -10,35 +10,34 @@ use rye_engine::store::{Claim, SessionFilter, SessionStore, StoreError, UNREADAB
 use rye_protocol::Batch;
 use rye_store::{Integrity, SqliteStore, diagnose};
 use rye_store_contract::run;
-use rye_store_contract::sample::{append, begin, chain, entry, sid, told, write};
+use rye_store_contract::sample::{append, chain, create_session, entry, sid, status_event, write};
 use tempfile::TempDir;
 
 const PAGE: usize = 4096;
-const LONG: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A file with two sessions, closed.
-fn filled(entries: usize) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("s.db");
+/// A closed database with two sessions.
+fn database(entries: usize) -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("s.db");
     run(async {
         let store = SqliteStore::open(&file).unwrap();
         for session in ["s", "t"] {
-            let lease = begin(&store, session).await;
+            let lease = create_session(&store, session).await;
             let ops = chain(session, entries).into_iter().map(append).collect();
             write(&store, &lease, ops).await.unwrap();
         }
     });
-    (folder, file)
+    (dir, file)
 }
 
-/// What is damage, whoever finds it.
+/// Whether the error is about the file as a whole, and not about one of its documents.
 fn is_damage(error: &StoreError) -> bool {
-    let told = error.to_string();
-    told.contains("is damaged") || told.contains("is no database")
+    matches!(error, StoreError::Unreadable(message) if message.contains("s.db"))
 }
 
-/// Reads all there is, and then writes; gives each error.
-async fn use_it(file: &Path) -> Vec<StoreError> {
+/// Reads everything, then writes. Returns all errors.
+async fn read_and_write(file: &Path) -> Vec<StoreError> {
     let store = match SqliteStore::open_or_read_only(file) {
         Ok(store) => store,
         Err(error) => return vec![error],
@@ -55,7 +54,7 @@ async fn use_it(file: &Path) -> Vec<StoreError> {
     errors.extend(store.pending_gates(None).await.err());
     match store.claim(&sid("s"), Claim::TakeOver).await {
         Ok(lease) => {
-            let ops = vec![told(), append(entry("s", "new", Some("e149")))];
+            let ops = vec![status_event(), append(entry("s", "new", Some("e149")))];
             errors.extend(write(&store, &lease, ops).await.err());
         }
         Err(error) => errors.push(error),
@@ -63,14 +62,14 @@ async fn use_it(file: &Path) -> Vec<StoreError> {
     errors
 }
 
-/// What is done to a page.
+/// Damages a page.
 type Damage<'a> = &'a dyn Fn(&mut [u8]);
 
-/// Every kind of damage to every page: what is told of as damage has changed nothing in the
-/// file, and what says so has changed nothing beside it either.
+/// Tries several kinds of damage on every page. If the store reports damage, the file is
+/// unchanged; if it says that nothing was changed, there is no write-ahead log either.
 #[test]
-fn a_damaged_file_stays_as_it_is() {
-    let (_folder, file) = filled(150);
+fn damaged_file_is_not_changed() {
+    let (_dir, file) = database(150);
     let whole = fs::read(&file).unwrap();
     let noise: Vec<u8> = (0..PAGE)
         .map(|at| (at * at / 7 + at * 31).to_le_bytes()[0])
@@ -86,19 +85,19 @@ fn a_damaged_file_stays_as_it_is() {
     let mut found = 0;
     for number in 0..whole.len() / PAGE {
         for (name, damage) in damage {
-            let folder = tempfile::tempdir().unwrap();
-            let file = folder.path().join("s.db");
+            let dir = tempfile::tempdir().unwrap();
+            let file = dir.path().join("s.db");
             let mut bytes = whole.clone();
             damage(&mut bytes[number * PAGE..][..PAGE]);
             fs::write(&file, &bytes).unwrap();
-            let errors = run(use_it(&file));
+            let errors = run(read_and_write(&file));
             if !errors.iter().any(is_damage) {
                 continue;
             }
             found += 1;
             let now = fs::read(&file).unwrap();
             assert!(now == bytes, "page {number}, {name}: {errors:?}");
-            let log = fs::metadata(folder.path().join("s.db-wal")).map_or(0, |it| it.len());
+            let log = fs::metadata(dir.path().join("s.db-wal")).map_or(0, |it| it.len());
             let claims = errors
                 .iter()
                 .any(|it| it.to_string().contains("Nothing was"));
@@ -112,28 +111,28 @@ fn a_damaged_file_stays_as_it_is() {
 }
 
 #[test]
-fn half_a_file_stays_as_it_is() {
-    let (folder, file) = filled(150);
+fn truncated_file_is_not_changed() {
+    let (dir, file) = database(150);
     let whole = fs::read(&file).unwrap();
     let half = &whole[..whole.len() / 2];
     fs::write(&file, half).unwrap();
-    let before = names(folder.path());
-    let errors = run(use_it(&file));
+    let before = names(dir.path());
+    let errors = run(read_and_write(&file));
     assert!(errors.iter().all(is_damage), "{errors:?}");
     assert!(fs::read(&file).unwrap() == half);
-    assert_eq!(names(folder.path()), before);
+    assert_eq!(names(dir.path()), before);
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    let files = fs::read_dir(folder).unwrap();
+fn names(dir: &Path) -> Vec<String> {
+    let files = fs::read_dir(dir).unwrap();
     let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<_> = names.collect();
     names.sort();
     names
 }
 
-/// The log of a process that was killed in the middle of its work on a file.
-fn log_of_a_killed_process(file: &Path, statement: &str) -> Vec<u8> {
+/// The write-ahead log of a process that was killed during a transaction.
+fn log_of_killed_process(file: &Path, statement: &str) -> Vec<u8> {
     let copy = file.with_extension("copy");
     fs::copy(file, &copy).unwrap();
     let db = Connection::open(&copy).unwrap();
@@ -145,35 +144,34 @@ fn log_of_a_killed_process(file: &Path, statement: &str) -> Vec<u8> {
     log
 }
 
-/// As when a file is put back from a backup, and the log beside it is not.
+/// For instance after the file was restored from a backup, but not the log.
 #[test]
-fn a_log_that_belongs_to_another_file_is_not_put_into_this_one() {
-    let (_folder, file) = filled(150);
-    let (_other_folder, other) = filled(20);
-    let log = log_of_a_killed_process(&other, "UPDATE engine_log SET doc = doc || doc");
+fn log_of_another_file_is_not_applied() {
+    let (_dir, file) = database(150);
+    let (_other_dir, other) = database(20);
+    let log = log_of_killed_process(&other, "UPDATE engine_log SET doc = doc || doc");
     let log_file = file.with_extension("db-wal");
     fs::write(&log_file, &log).unwrap();
     let before = (fs::read(&file).unwrap(), log);
-    let errors = run(use_it(&file));
+    let errors = run(read_and_write(&file));
     let now = (fs::read(&file).unwrap(), fs::read(&log_file).unwrap());
     assert!(now == before, "{errors:?}");
-    let told = errors.last().unwrap().to_string();
+    let message = errors.last().unwrap().to_string();
     assert!(
-        told.contains("is intact: is that the log of another file?"),
-        "{told}"
+        message.contains("is intact: is that the log of another file?"),
+        "{message}"
     );
-    // Without it, all is as it was.
+    // The file is intact without the log.
     fs::remove_file(log_file).unwrap();
-    assert_eq!(run(use_it(&file)), []);
+    assert_eq!(run(read_and_write(&file)), []);
 }
 
-/// What a killed process has left is put into the file as before.
 #[test]
-fn the_log_of_a_process_that_was_killed_is_used() {
-    let (_folder, file) = filled(150);
-    let log = log_of_a_killed_process(&file, "UPDATE engine_sessions SET user_id = 'ada'");
+fn log_of_killed_process_is_applied() {
+    let (_dir, file) = database(150);
+    let log = log_of_killed_process(&file, "UPDATE engine_sessions SET user_id = 'ada'");
     fs::write(file.with_extension("db-wal"), log).unwrap();
-    assert_eq!(run(use_it(&file)), []);
+    assert_eq!(run(read_and_write(&file)), []);
     let db = Connection::open(&file).unwrap();
     let owners: i64 = db
         .query_row(
@@ -185,91 +183,96 @@ fn the_log_of_a_process_that_was_killed_is_used() {
     assert_eq!(owners, 2);
 }
 
-/// SQLite takes damage in a log for its end, and would drop what stands behind it.
+/// SQLite would ignore everything after the damage.
 #[test]
-fn a_log_that_is_damaged_in_its_middle_stays_as_it_is_and_is_told_of() {
-    let (_folder, file) = filled(150);
+fn damaged_log_is_reported_and_not_changed() {
+    let (_dir, file) = database(150);
     let names = ["ada", "bob", "eve", "joe", "kim"];
     let updates = names.map(|it| format!("UPDATE engine_sessions SET user_id = '{it}';"));
-    let mut log = log_of_a_killed_process(&file, &updates.concat());
+    let mut log = log_of_killed_process(&file, &updates.concat());
     let frame = PAGE + 24;
     log[32 + frame + 500] ^= 1;
     let log_file = file.with_extension("db-wal");
     fs::write(&log_file, &log).unwrap();
     let before = (fs::read(&file).unwrap(), log);
-    let errors = run(use_it(&file));
+    let errors = run(read_and_write(&file));
     let now = (fs::read(&file).unwrap(), fs::read(&log_file).unwrap());
     assert!(now == before, "{errors:?}");
-    let told = errors.last().unwrap().to_string();
-    assert!(told.contains("frame 2 of the log is damaged"), "{told}");
-    let found = diagnose(&file, LONG).unwrap_err().to_string();
-    assert!(found.contains("frame 2 of the log is damaged"), "{found}");
+    let message = errors.last().unwrap().to_string();
+    assert!(
+        message.contains("frame 2 of the log is damaged"),
+        "{message}"
+    );
+    let report = diagnose(&file, TIMEOUT).unwrap_err().to_string();
+    assert!(report.contains("frame 2 of the log is damaged"), "{report}");
 }
 
-/// As when a disk is not mounted yet, or a file was moved: its log is all that is left here.
+/// For instance if a disk is not mounted yet or the file was moved.
 #[test]
-fn the_log_of_a_file_that_is_not_there_or_empty_is_not_thrown_away() {
-    let (_folder, file) = filled(150);
-    let log = log_of_a_killed_process(&file, "UPDATE engine_sessions SET user_id = 'ada'");
+fn log_of_a_missing_or_empty_file_is_not_deleted() {
+    let (_dir, file) = database(150);
+    let log = log_of_killed_process(&file, "UPDATE engine_sessions SET user_id = 'ada'");
     let (log_file, away) = (file.with_extension("db-wal"), file.with_extension("away"));
     fs::write(&log_file, &log).unwrap();
     fs::rename(&file, &away).unwrap();
-    for what in ["is missing", "is empty"] {
-        for told in [
+    for state in ["is missing", "is empty"] {
+        for error in [
             SqliteStore::open(&file).unwrap_err(),
             SqliteStore::open_or_read_only(&file).unwrap_err(),
-            diagnose(&file, LONG).unwrap_err(),
+            diagnose(&file, TIMEOUT).unwrap_err(),
         ] {
-            assert!(told.to_string().contains(what), "{told}");
+            assert!(error.to_string().contains(state), "{error}");
         }
         assert!(fs::read(&log_file).unwrap() == log);
         fs::write(&file, "").unwrap();
     }
     fs::rename(&away, &file).unwrap();
-    assert_eq!(run(use_it(&file)), []);
-    // Where there is no log either, how it was left says that something was in it.
+    assert_eq!(run(read_and_write(&file)), []);
+    // Without a log, the stamp says that the file had content.
     fs::write(&file, "").unwrap();
-    let told = SqliteStore::open_or_read_only(&file)
+    let message = SqliteStore::open_or_read_only(&file)
         .unwrap_err()
         .to_string();
-    assert!(told.contains("is empty, but had content"), "{told}");
-    // Whoever wants to begin anew can.
+    assert!(message.contains("is empty, but had content"), "{message}");
+    // Removing the file starts with an empty database.
     fs::remove_file(&file).unwrap();
-    run(async { drop(begin(&SqliteStore::open(&file).unwrap(), "s").await) });
+    run(async { drop(create_session(&SqliteStore::open(&file).unwrap(), "s").await) });
 }
 
-/// What is written to a file that has no name any more would be lost when it is closed.
+/// Writes to a deleted file would be lost.
 #[test]
-fn nothing_is_acknowledged_that_is_written_to_a_file_that_was_removed() {
-    let (_folder, file) = filled(150);
+fn commits_to_a_removed_file_fail() {
+    let (_dir, file) = database(150);
     run(async {
         let store = SqliteStore::open(&file).unwrap();
         let lease = store.claim(&sid("s"), Claim::IfFree).await.unwrap();
         let copy = file.with_extension("copy");
         fs::copy(&file, &copy).unwrap();
-        // Elsewhere it is still the same.
+        // A renamed file is still the same file.
         let away = file.with_extension("away");
         fs::rename(&file, &away).unwrap();
-        let ops = vec![told()];
+        let ops = vec![status_event()];
         store.commit(&lease, Batch { ops }).await.unwrap();
         fs::rename(&away, &file).unwrap();
-        // Another takes its place.
+        // Another file replaces it.
         fs::rename(&copy, &file).unwrap();
         for _ in 0..2 {
-            let ops = vec![told()];
-            let told = store.commit(&lease, Batch { ops }).await.unwrap_err();
-            let told = told.to_string();
-            assert!(told.contains("was removed or replaced while"), "{told}");
+            let ops = vec![status_event()];
+            let message = store.commit(&lease, Batch { ops }).await.unwrap_err();
+            let message = message.to_string();
+            assert!(
+                message.contains("was removed or replaced while"),
+                "{message}"
+            );
         }
     });
 }
 
-/// A file that was damaged before is not made worse by what a crash left in its log, and can
-/// still be read.
+/// The store neither applies the log of a crashed process nor writes, but can read.
 #[test]
-fn a_damaged_file_with_a_log_is_only_read() {
-    let (_folder, file) = filled(150);
-    let log = log_of_a_killed_process(&file, "UPDATE engine_sessions SET user_id = 'ada'");
+fn damaged_file_with_a_log_is_opened_read_only() {
+    let (_dir, file) = database(150);
+    let log = log_of_killed_process(&file, "UPDATE engine_sessions SET user_id = 'ada'");
     let log_file = file.with_extension("db-wal");
     fs::write(&log_file, &log).unwrap();
     let root: i64 = Connection::open_with_flags(&file, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)
@@ -286,8 +289,8 @@ fn a_damaged_file_with_a_log_is_only_read() {
     let before = (fs::read(&file).unwrap(), log);
     run(async {
         let store = SqliteStore::open_or_read_only(&file).unwrap();
-        let why = store.read_only_reason().unwrap().to_string();
-        assert!(why.contains("is damaged, together with"), "{why}");
+        let reason = store.read_only_reason().unwrap().to_string();
+        assert!(reason.contains("is damaged, together with"), "{reason}");
         let filter = SessionFilter {
             limit: 9,
             ..SessionFilter::default()
@@ -295,31 +298,31 @@ fn a_damaged_file_with_a_log_is_only_read() {
         let sessions = store.sessions(filter).await.unwrap();
         assert_eq!(sessions.len(), 2);
         let refused = store.claim(&sid("s"), Claim::IfFree).await.unwrap_err();
-        assert_eq!(refused.to_string(), why);
+        assert_eq!(refused.to_string(), reason);
     });
     let now = (fs::read(&file).unwrap(), fs::read(&log_file).unwrap());
     assert!(now == before);
-    let found = diagnose(&file, LONG).unwrap_err().to_string();
-    assert!(found.contains("is damaged, together with"), "{found}");
+    let report = diagnose(&file, TIMEOUT).unwrap_err().to_string();
+    assert!(report.contains("is damaged, together with"), "{report}");
 }
 
 #[test]
-fn a_sound_file_is_said_to_be_and_left_alone() {
-    let (folder, file) = filled(150);
-    let before = names(folder.path());
-    let found = diagnose(&file, LONG).unwrap().unwrap();
-    assert_eq!(found.integrity, Integrity::Intact);
-    assert_eq!(found.version, found.newest);
-    assert_eq!(found.read_only, None);
-    assert_eq!(names(folder.path()), before);
-    assert_eq!(diagnose(&folder.path().join("none"), LONG), Ok(None));
+fn diagnose_reports_an_intact_file_without_changing_it() {
+    let (dir, file) = database(150);
+    let before = names(dir.path());
+    let report = diagnose(&file, TIMEOUT).unwrap().unwrap();
+    assert_eq!(report.integrity, Integrity::Intact);
+    assert_eq!(report.version, report.newest);
+    assert_eq!(report.read_only, None);
+    assert_eq!(names(dir.path()), before);
+    assert_eq!(diagnose(&dir.path().join("none"), TIMEOUT), Ok(None));
 }
 
-/// What one session has used up cannot be read; the other is listed all the same.
+/// One session has an invalid row; the other one is still listed and writable.
 #[test]
-fn a_thread_that_makes_no_sense_hides_no_session() {
+fn unreadable_session_does_not_hide_others() {
     for column in ["usage", "open_prompts"] {
-        let (_folder, file) = filled(2);
+        let (_dir, file) = database(2);
         let db = Connection::open(&file).unwrap();
         let broken = format!(
             "UPDATE engine_threads SET {column} = '{{\"half' WHERE session =
@@ -335,10 +338,10 @@ fn a_thread_that_makes_no_sense_hides_no_session() {
             let sessions = store.sessions(filter).await.unwrap();
             let names: Vec<_> = sessions.iter().map(|it| it.id.as_str()).collect();
             assert_eq!(names, ["t", "s"]);
-            let told = sessions
+            let unreadable = sessions
                 .iter()
                 .map(|it| it.metadata.contains_key(UNREADABLE));
-            assert_eq!(told.collect::<Vec<_>>(), [false, column == "usage"]);
+            assert_eq!(unreadable.collect::<Vec<_>>(), [false, column == "usage"]);
             let lease = store.claim(&sid("s"), Claim::TakeOver).await.unwrap();
             let ops = vec![append(entry("s", "new", None))];
             let refused = write(&store, &lease, ops).await;

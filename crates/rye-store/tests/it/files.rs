@@ -1,4 +1,4 @@
-//! Files that are not as they should be, and disks that do not do as they are told.
+//! Unusual files and failing disks.
 
 use std::env;
 use std::fs;
@@ -11,21 +11,21 @@ use rye_engine::store::{Claim, SessionStore, StoreError};
 use rye_store::SqliteStore;
 use rye_store_contract::run;
 use rye_store_contract::sample::{
-    append, begin, chain, eid, entry, put_session, session, sid, told, write,
+    append, chain, create_session, eid, entry, put_session, session, sid, status_event, write,
 };
 use tempfile::TempDir;
 
-fn place() -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("s.db");
-    (folder, file)
+fn temp_database() -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("s.db");
+    (dir, file)
 }
 
-/// A file with a session of some length, closed.
-fn filled(file: &Path, entries: usize) {
+/// Creates a closed database with a session.
+fn fill(file: &Path, entries: usize) {
     run(async {
         let store = SqliteStore::open(file).unwrap();
-        let lease = begin(&store, "s").await;
+        let lease = create_session(&store, "s").await;
         let ops = chain("s", entries).into_iter().map(append).collect();
         write(&store, &lease, ops).await.unwrap();
     });
@@ -33,14 +33,14 @@ fn filled(file: &Path, entries: usize) {
 
 fn unreadable(result: Result<SqliteStore, StoreError>) -> String {
     match result {
-        Err(StoreError::Unreadable(why)) => why,
+        Err(StoreError::Unreadable(reason)) => reason,
         other => unreachable!("{other:?}"),
     }
 }
 
-/// What lies in a folder, by name and content.
-fn lies_in(folder: &Path) -> Vec<(String, Vec<u8>)> {
-    let mut files: Vec<_> = fs::read_dir(folder)
+/// The files in a directory, with their content.
+fn files_in(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(dir)
         .unwrap()
         .map(|file| {
             let path = file.unwrap().path();
@@ -53,27 +53,27 @@ fn lies_in(folder: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn file_of_another_format_is_refused_and_left_alone() {
-    let (folder, file) = place();
-    filled(&file, 1);
+fn file_of_another_format_is_refused_and_not_changed() {
+    let (dir, file) = temp_database();
+    fill(&file, 1);
     let db = Connection::open(&file).unwrap();
     db.pragma_update(None, "user_version", 99).unwrap();
     drop(db);
-    let before = lies_in(folder.path());
-    let why = unreadable(SqliteStore::open(&file));
-    assert!(why.contains("format 99"), "{why}");
-    assert_eq!(lies_in(folder.path()), before);
+    let before = files_in(dir.path());
+    let reason = unreadable(SqliteStore::open(&file));
+    assert!(reason.contains("format 99"), "{reason}");
+    assert_eq!(files_in(dir.path()), before);
 }
 
 #[test]
-fn a_file_that_becomes_newer_while_it_is_open_is_not_written_any_more() {
-    let (_folder, file) = place();
+fn commit_fails_if_the_format_changes_while_the_file_is_open() {
+    let (_dir, file) = temp_database();
     run(async {
         let store = SqliteStore::open(&file).unwrap();
-        let lease = begin(&store, "s").await;
+        let lease = create_session(&store, "s").await;
         let db = Connection::open(&file).unwrap();
         db.pragma_update(None, "user_version", 99).unwrap();
-        let refused = write(&store, &lease, vec![told()]).await;
+        let refused = write(&store, &lease, vec![status_event()]).await;
         assert!(
             matches!(refused, Err(StoreError::Unreadable(_))),
             "{refused:?}"
@@ -86,35 +86,35 @@ fn a_file_that_becomes_newer_while_it_is_open_is_not_written_any_more() {
 }
 
 #[test]
-fn what_is_no_database_is_refused_and_left_alone() {
-    let (folder, file) = place();
+fn file_that_is_not_a_database_is_refused_and_not_changed() {
+    let (dir, file) = temp_database();
     fs::write(&file, "dear diary\n".repeat(1_000)).unwrap();
-    let before = lies_in(folder.path());
-    let why = unreadable(SqliteStore::open(&file));
-    assert!(why.contains("is not a database"), "{why}");
-    assert_eq!(lies_in(folder.path()), before);
+    let before = files_in(dir.path());
+    let reason = unreadable(SqliteStore::open(&file));
+    assert!(reason.contains("is not a database"), "{reason}");
+    assert_eq!(files_in(dir.path()), before);
 }
 
 #[test]
-fn the_database_of_another_program_is_refused_and_left_alone() {
-    let (folder, file) = place();
+fn database_of_another_program_is_refused_and_not_changed() {
+    let (dir, file) = temp_database();
     let db = Connection::open(&file).unwrap();
     db.execute_batch("CREATE TABLE songs (title TEXT)").unwrap();
     drop(db);
-    let before = lies_in(folder.path());
-    let why = unreadable(SqliteStore::open(&file));
-    assert!(why.contains("database of another program"), "{why}");
-    assert_eq!(lies_in(folder.path()), before);
+    let before = files_in(dir.path());
+    let reason = unreadable(SqliteStore::open(&file));
+    assert!(reason.contains("database of another program"), "{reason}");
+    assert_eq!(files_in(dir.path()), before);
 }
 
-/// A disk that goes wrong below a store that is open.
+/// Damages the file while a store has it open.
 #[test]
-fn damage_is_diagnosed_and_nothing_more_is_written() {
+fn store_stops_writing_after_it_finds_damage() {
     for writes in [false, true] {
-        let (_folder, file) = place();
-        filled(&file, 3_000);
+        let (_dir, file) = temp_database();
+        fill(&file, 3_000);
         let size = fs::metadata(&file).unwrap().len();
-        // Open to the end: to close it would take away the locks of the store.
+        // Kept open, because closing it would release the store's locks.
         let broken = fs::OpenOptions::new().write(true).open(&file).unwrap();
         let before = run(async {
             let store = SqliteStore::open(&file).unwrap();
@@ -122,7 +122,7 @@ fn damage_is_diagnosed_and_nothing_more_is_written() {
             if writes {
                 lease = Some(store.claim(&sid("s"), Claim::IfFree).await.unwrap());
             }
-            // All but the first pages, which say where the tables are.
+            // Keeps the first pages, which describe the tables.
             let garbage = vec![0xa5; usize::try_from(size).unwrap() - 40 * 4096];
             broken.write_all_at(&garbage, 40 * 4096).unwrap();
             let before = fs::read(&file).unwrap();
@@ -133,21 +133,21 @@ fn damage_is_diagnosed_and_nothing_more_is_written() {
                     write(&store, lease, ops).await.map(drop)
                 }
             };
-            let Err(StoreError::Unreadable(why)) = found else {
+            let Err(StoreError::Unreadable(reason)) = found else {
                 unreachable!("{found:?}");
             };
-            assert!(why.contains("is damaged"), "{why}");
-            assert!(why.contains("A check found"), "{why}");
-            assert!(why.contains(".recover"), "{why}");
-            let changed = why.contains("no longer writes");
-            assert_eq!(changed, writes, "{why}");
-            assert_eq!(why.contains("Nothing was changed"), !writes, "{why}");
-            // Damage that is known ends all writing.
+            assert!(reason.contains("is damaged"), "{reason}");
+            assert!(reason.contains("A check found"), "{reason}");
+            assert!(reason.contains(".recover"), "{reason}");
+            let changed = reason.contains("no longer writes");
+            assert_eq!(changed, writes, "{reason}");
+            assert_eq!(reason.contains("Nothing was changed"), !writes, "{reason}");
+            // All later writes fail.
             let refused = store.claim(&sid("other"), Claim::TakeOver).await;
-            assert_eq!(refused, Err(StoreError::Unreadable(why)));
+            assert_eq!(refused, Err(StoreError::Unreadable(reason)));
             before
         });
-        // What was written before it was found is in the log, and stays there.
+        // Earlier writes stay in the log.
         assert!(fs::read(&file).unwrap() == before);
         assert!(unreadable(SqliteStore::open(&file)).contains("Nothing was changed"));
         assert!(fs::read(&file).unwrap() == before);
@@ -155,28 +155,28 @@ fn damage_is_diagnosed_and_nothing_more_is_written() {
 }
 
 #[test]
-fn a_document_that_makes_no_sense_is_named() {
-    let (_folder, file) = place();
-    filled(&file, 2);
+fn invalid_document_is_quoted_in_the_error() {
+    let (_dir, file) = temp_database();
+    fill(&file, 2);
     let db = Connection::open(&file).unwrap();
     db.execute("UPDATE engine_log SET doc = '{\"half' WHERE id = 'e1'", [])
         .unwrap();
     run(async {
         let store = SqliteStore::open(&file).unwrap();
         let read = store.path(&sid("s"), &eid("e1")).await;
-        let Err(StoreError::Unreadable(why)) = read else {
+        let Err(StoreError::Unreadable(reason)) = read else {
             unreachable!("{read:?}");
         };
-        assert!(why.contains("{\"half"), "{why}");
-        // The others are as readable as before.
+        assert!(reason.contains("{\"half"), "{reason}");
+        // Other documents are still readable.
         assert_eq!(store.path(&sid("s"), &eid("e0")).await.unwrap().len(), 1);
     });
 }
 
 #[test]
-fn a_place_that_is_not_there_is_unavailable() {
-    let (folder, _) = place();
-    for path in [folder.path().join("missing/s.db"), folder.path().to_owned()] {
+fn missing_directory_is_unavailable() {
+    let (dir, _) = temp_database();
+    for path in [dir.path().join("missing/s.db"), dir.path().to_owned()] {
         let refused = SqliteStore::open(path);
         assert!(
             matches!(refused, Err(StoreError::Unavailable(_))),
@@ -186,10 +186,10 @@ fn a_place_that_is_not_there_is_unavailable() {
 }
 
 #[test]
-fn the_file_is_for_its_owner_alone() {
-    let (folder, file) = place();
+fn only_the_owner_can_read_the_files() {
+    let (dir, file) = temp_database();
     let store = SqliteStore::open(&file).unwrap();
-    for entry in fs::read_dir(folder.path()).unwrap() {
+    for entry in fs::read_dir(dir.path()).unwrap() {
         let mode = entry.unwrap().metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0);
     }
@@ -197,33 +197,35 @@ fn the_file_is_for_its_owner_alone() {
 }
 
 #[test]
-fn what_was_asked_for_is_written_though_nobody_waits_and_leases_end_with_the_store() {
-    let (_folder, file) = place();
+fn dropping_the_store_writes_pending_commits_and_releases_leases() {
+    let (_dir, file) = temp_database();
     run(async {
         let store = SqliteStore::open(&file).unwrap();
-        let lease = begin(&store, "s").await;
+        let lease = create_session(&store, "s").await;
         for _ in 0..20 {
-            let batch = rye_protocol::Batch { ops: vec![told()] };
+            let batch = rye_protocol::Batch {
+                ops: vec![status_event()],
+            };
             drop(store.commit(&lease, batch));
         }
         drop(store);
         let store = SqliteStore::open(&file).unwrap();
-        let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
-        assert_eq!(record.sequence, 20);
+        let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
+        assert_eq!(snapshot.sequence, 20);
         store.claim(&sid("s"), Claim::IfFree).await.unwrap();
     });
 }
 
 #[test]
-fn closed_store_leaves_its_database_and_no_log_of_sqlite() {
-    let (folder, file) = place();
+fn closed_store_leaves_no_write_ahead_log() {
+    let (dir, file) = temp_database();
     run(async {
         let store = SqliteStore::open(&file).unwrap();
-        begin(&store, "s").await;
+        create_session(&store, "s").await;
         store.snapshot(&sid("s")).await.unwrap();
         drop(store.subscribe_posts());
     });
-    let names: Vec<_> = lies_in(folder.path())
+    let names: Vec<_> = files_in(dir.path())
         .into_iter()
         .map(|file| file.0)
         .collect();
@@ -232,16 +234,16 @@ fn closed_store_leaves_its_database_and_no_log_of_sqlite() {
 }
 
 #[test]
-fn a_turn_takes_the_same_room_however_many_were_before() {
+fn size_of_a_turn_does_not_depend_on_the_number_of_turns() {
     let size = |turns: usize| {
-        let (_folder, file) = place();
-        filled(&file, 0);
+        let (_dir, file) = temp_database();
+        fill(&file, 0);
         run(async {
             let store = SqliteStore::open(&file).unwrap();
             let lease = store.claim(&sid("s"), Claim::TakeOver).await.unwrap();
             let mut written = 0;
             for mut entry in chain("s", turns) {
-                let text = "what a tool has to say ".repeat(100);
+                let text = "output of a tool ".repeat(100);
                 written += text.len() as u64;
                 entry.kind = rye_protocol::EntryKind::Message(rye_protocol::Message::text(
                     rye_protocol::Role::Tool,
@@ -249,8 +251,8 @@ fn a_turn_takes_the_same_room_however_many_were_before() {
                 ));
                 let mut now = session("s");
                 now.updated_at = rye_protocol::Millis(written);
-                let told = rye_store_contract::sample::told_of(&entry);
-                let ops = vec![append(entry), told, put_session(now)];
+                let event = rye_store_contract::sample::message_event(&entry);
+                let ops = vec![append(entry), event, put_session(now)];
                 drop(store.commit(&lease, rye_protocol::Batch { ops }));
             }
             drop(store);
@@ -263,12 +265,12 @@ fn a_turn_takes_the_same_room_however_many_were_before() {
     assert!(long <= 2 * payload, "{payload} bytes take {long}");
 }
 
-/// Where a second process finds the file; without it, it has nothing to do.
+/// The database of a child process.
 const FILE: &str = "RYE_STORE_TEST_FILE";
 
-/// This very program in another role, run by a shell that sets the scene first.
-fn in_a_scene(scene: &str, role: &str, file: &Path) -> std::process::Output {
-    let script = format!("{scene} && exec \"$0\" --exact files::{role} --nocapture");
+/// Runs a test of this program in a child process, after a shell command.
+fn run_child(setup: &str, test: &str, file: &Path) -> std::process::Output {
+    let script = format!("{setup} && exec \"$0\" --exact files::{test} --nocapture");
     Command::new("sh")
         .args(["-c", &script])
         .arg(env::current_exe().unwrap())
@@ -277,34 +279,34 @@ fn in_a_scene(scene: &str, role: &str, file: &Path) -> std::process::Output {
         .unwrap()
 }
 
-fn well(output: &std::process::Output) {
-    let said = String::from_utf8_lossy(&output.stdout);
-    let cried = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}{cried}");
-    assert!(said.contains("1 passed"), "{said}{cried}");
+fn check_child(output: &std::process::Output) {
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stdout}{stderr}");
+    assert!(stdout.contains("1 passed"), "{stdout}{stderr}");
 }
 
 #[test]
-fn a_disk_that_fills_up_in_mid_commit_leaves_the_record_as_it_was() {
-    let (_folder, file) = place();
-    filled(&file, 1);
-    // No file may grow beyond this, as if the disk were full.
-    let scene = "trap '' XFSZ && ulimit -f 2000";
-    well(&in_a_scene(scene, "fills_the_disk", &file));
-    // There is room again.
+fn full_disk_does_not_leave_a_partial_commit() {
+    let (_dir, file) = temp_database();
+    fill(&file, 1);
+    // Limits the size of files to simulate a full disk.
+    let setup = "trap '' XFSZ && ulimit -f 2000";
+    check_child(&run_child(setup, "child_fills_the_disk", &file));
+    // Without the limit.
     run(async {
         let store = SqliteStore::open(&file).unwrap();
         let lease = store.claim(&sid("s"), Claim::IfFree).await.unwrap();
         let sequence = store.snapshot(&sid("s")).await.unwrap().unwrap().sequence;
         assert!(sequence > 0);
-        let next = write(&store, &lease, vec![told()]).await;
+        let next = write(&store, &lease, vec![status_event()]).await;
         assert_eq!(next, Ok(sequence + 1));
     });
 }
 
-/// The second process of the disk that fills up; by itself it has nothing to do.
+/// Child process of `full_disk_does_not_leave_a_partial_commit`.
 #[test]
-fn fills_the_disk() {
+fn child_fills_the_disk() {
     let Ok(file) = env::var(FILE) else { return };
     run(async {
         let store = SqliteStore::open(file).unwrap();
@@ -316,7 +318,7 @@ fn fills_the_disk() {
                 leaf: eid("e0"),
                 summary: "x".repeat(100_000),
             };
-            match write(&store, &lease, vec![told(), append(large)]).await {
+            match write(&store, &lease, vec![status_event(), append(large)]).await {
                 Ok(sequence) => {
                     last += 1;
                     assert_eq!(sequence, last);
@@ -325,27 +327,33 @@ fn fills_the_disk() {
             }
         };
         assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
-        let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
-        assert_eq!(record.sequence, last);
-        let gone = store.path(&sid("s"), &eid(&format!("large{last}"))).await;
-        assert!(matches!(gone, Err(StoreError::NotFound { .. })), "{gone:?}");
+        let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
+        assert_eq!(snapshot.sequence, last);
+        let missing = store.path(&sid("s"), &eid(&format!("large{last}"))).await;
+        assert!(
+            matches!(missing, Err(StoreError::NotFound { .. })),
+            "{missing:?}"
+        );
     });
 }
 
 #[test]
-fn a_disk_that_is_read_only_is_unavailable_and_stays_as_it_is() {
-    let (folder, file) = place();
-    filled(&file, 1);
-    let before = lies_in(folder.path());
-    let place = folder.path().display();
-    // Root may write whatever a file's mode says, so its disk must be read-only in earnest.
+fn read_only_disk_is_unavailable_and_not_changed() {
+    let (dir, file) = temp_database();
+    fill(&file, 1);
+    let before = files_in(dir.path());
+    let dir_path = dir.path().display();
+    // Root ignores file modes, so it needs a read-only mount.
     let output = if rustix::process::geteuid().is_root() {
-        let mount = format!("mount --bind {place} {place} && mount -o remount,ro,bind {place}");
-        let own = "exec unshare -m sh -c";
-        let script = format!("{own} '{mount} && exec \"$0\" --exact files::finds_no_room' \"$0\"");
-        let can = Command::new("unshare").args(["-m", "true"]).status();
-        if !can.is_ok_and(|status| status.success()) {
-            println!("not tried: this root may not mount");
+        let mount =
+            format!("mount --bind {dir_path} {dir_path} && mount -o remount,ro,bind {dir_path}");
+        let unshare = "exec unshare -m sh -c";
+        let script = format!(
+            "{unshare} '{mount} && exec \"$0\" --exact files::child_opens_a_read_only_file' \"$0\""
+        );
+        let can_unshare = Command::new("unshare").args(["-m", "true"]).status();
+        if !can_unshare.is_ok_and(|status| status.success()) {
+            println!("skipped: cannot mount");
             return;
         }
         let mut command = Command::new("sh");
@@ -354,15 +362,15 @@ fn a_disk_that_is_read_only_is_unavailable_and_stays_as_it_is() {
         command.output().unwrap()
     } else {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o400)).unwrap();
-        in_a_scene("true", "finds_no_room", &file)
+        run_child("true", "child_opens_a_read_only_file", &file)
     };
-    well(&output);
-    assert_eq!(lies_in(folder.path()), before);
+    check_child(&output);
+    assert_eq!(files_in(dir.path()), before);
 }
 
-/// The second process of the disk that is read-only; by itself it has nothing to do.
+/// Child process of `read_only_disk_is_unavailable_and_not_changed`.
 #[test]
-fn finds_no_room() {
+fn child_opens_a_read_only_file() {
     let Ok(file) = env::var(FILE) else { return };
     let refused = SqliteStore::open(file);
     assert!(

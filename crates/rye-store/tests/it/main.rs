@@ -6,8 +6,9 @@ mod blobs;
 mod contract_memory;
 mod contract_sqlite;
 mod damage;
+mod equivalence;
 mod files;
 mod processes;
 mod prompts;
-mod same;
+
 mod turns;

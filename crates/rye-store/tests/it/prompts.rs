@@ -1,5 +1,5 @@
-//! Whatever becomes of prompts, whoever writes them and in whichever order of ids: a file holds
-//! them as the memory store does, also when it is closed and opened in between.
+//! Property test: the SQLite store and the memory store treat prompts alike, for any order of
+//! ids, commits, posts and reopened files.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,13 +13,14 @@ use rye_engine::store::{Claim, InboxMessage, Lease, SessionStore};
 use rye_protocol::{Millis, Op, PromptStatus, QueuedPrompt};
 use rye_store::{MemoryStore, SqliteStore};
 use rye_store_contract::sample::{
-    append, begin, entry, id, prompt, put_prompt, put_thread, sid, thread, told, write,
+    append, create_session, entry, id, prompt, put_prompt, put_thread, sid, status_event, thread,
+    write,
 };
 use tempfile::TempDir;
 
-struct Noon;
+struct FixedClock;
 
-impl Clock for Noon {
+impl Clock for FixedClock {
     fn now(&self) -> Millis {
         Millis(43_200_000)
     }
@@ -27,14 +28,14 @@ impl Clock for Noon {
 
 const THREADS: [&str; 3] = ["main", "side", "third"];
 
-/// Something that is done in a session, of which there are two.
+/// An action on one of two sessions.
 #[derive(Debug, Clone)]
-enum Act {
-    /// By its holder, in one batch.
+enum Action {
+    /// A batch of the holder.
     Commit(&'static str, Vec<Change>),
-    /// From outside, and perhaps through another store on the same file.
-    InboxMessage(&'static str, Box<QueuedPrompt>, bool),
-    /// The file is closed, and opened again.
+    /// A post, through the second store of the file if true.
+    Post(&'static str, Box<QueuedPrompt>, bool),
+    /// Closes and reopens the file.
     Reopen,
 }
 
@@ -43,16 +44,16 @@ enum Change {
     Put(Box<QueuedPrompt>),
     Remove(String),
     Thread(&'static str),
-    /// Entries, which lie between prompts, and of which the last is told.
+    /// Appends entries and an event.
     Steps(usize),
-    Tell,
+    Event,
 }
 
 fn session() -> impl Strategy<Value = &'static str> {
     prop_oneof![4 => Just("s"), 1 => Just("t")]
 }
 
-/// Most often later than those before.
+/// Mostly ascending ids.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         3 => (0..40u32).prop_map(|n| format!("q{n:02}")),
@@ -68,10 +69,10 @@ fn any_prompt() -> impl Strategy<Value = Box<QueuedPrompt>> {
         PromptStatus::Aborted,
     ]);
     (name(), status, select(THREADS.to_vec()), 0..3u64).prop_map(|(name, status, thread, order)| {
-        // One of an id is most often of the same thread each time.
-        let own = THREADS[usize::from(name.as_bytes()[1]) % 3];
+        // The same id usually has the same thread.
+        let usual = THREADS[usize::from(name.as_bytes()[1]) % 3];
         let mut prompt = prompt("s", &name, order);
-        prompt.thread = id(if order == 0 { thread } else { own });
+        prompt.thread = id(if order == 0 { thread } else { usual });
         prompt.status = status;
         Box::new(prompt)
     })
@@ -83,45 +84,45 @@ fn change() -> impl Strategy<Value = Change> {
         1 => name().prop_map(Change::Remove),
         2 => select(THREADS.to_vec()).prop_map(Change::Thread),
         2 => (0..5usize).prop_map(Change::Steps),
-        1 => Just(Change::Tell),
+        1 => Just(Change::Event),
     ]
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
-        8 => (session(), vec(change(), 1..5)).prop_map(|(of, all)| Act::Commit(of, all)),
-        3 => (session(), any_prompt(), any::<bool>()).prop_map(|(of, it, far)| Act::InboxMessage(of, it, far)),
-        1 => Just(Act::Reopen),
+        8 => (session(), vec(change(), 1..5)).prop_map(|(session, all)| Action::Commit(session, all)),
+        3 => (session(), any_prompt(), any::<bool>()).prop_map(|(session, prompt, second)| Action::Post(session, prompt, second)),
+        1 => Just(Action::Reopen),
     ]
 }
 
-/// Turns one after the other, as most sessions have them, and then anything.
-fn acts() -> impl Strategy<Value = Vec<Act>> {
+/// Ordinary consecutive turns, followed by any actions.
+fn actions() -> impl Strategy<Value = Vec<Action>> {
     let turns = (0..12usize).prop_map(|turns| {
         let turn = |n: usize| {
-            let mut runs = prompt("s", &format!("q{n:02}"), 1);
-            runs.status = PromptStatus::Running;
-            let mut over = runs.clone();
-            over.status = PromptStatus::Done;
-            [runs, over].map(|put| {
+            let mut running = prompt("s", &format!("q{n:02}"), 1);
+            running.status = PromptStatus::Running;
+            let mut done = running.clone();
+            done.status = PromptStatus::Done;
+            [running, done].map(|prompt| {
                 let main = Change::Thread("main");
-                Act::Commit(
+                Action::Commit(
                     "s",
-                    vec![Change::Steps(2), Change::Put(Box::new(put)), main],
+                    vec![Change::Steps(2), Change::Put(Box::new(prompt)), main],
                 )
             })
         };
         (0..turns).flat_map(turn).collect::<Vec<_>>()
     });
-    (turns, vec(act(), 0..30)).prop_map(|(turns, rest)| [turns, rest].concat())
+    (turns, vec(action(), 0..30)).prop_map(|(turns, rest)| [turns, rest].concat())
 }
 
-/// The batch of changes; entries are numbered through.
+/// The operations of some changes. `entries` counts the entries so far.
 fn batch(session: &str, changes: &[Change], entries: &mut usize) -> Vec<Op> {
     let mut ops = Vec::new();
     for change in changes {
         match change {
-            Change::Put(prompt) => ops.push(put_prompt(at_home(prompt, session))),
+            Change::Put(prompt) => ops.push(put_prompt(in_session(prompt, session))),
             Change::Remove(name) => ops.push(Op::RemovePrompt(id(name))),
             Change::Thread(name) => ops.push(put_thread(thread(session, name))),
             Change::Steps(count) => {
@@ -129,35 +130,35 @@ fn batch(session: &str, changes: &[Change], entries: &mut usize) -> Vec<Op> {
                     *entries += 1;
                     ops.push(append(entry(session, &format!("e{entries:05}"), None)));
                 }
-                ops.push(told());
+                ops.push(status_event());
             }
-            Change::Tell => ops.push(told()),
+            Change::Event => ops.push(status_event()),
         }
     }
     ops
 }
 
-fn at_home(prompt: &QueuedPrompt, session: &str) -> QueuedPrompt {
+fn in_session(prompt: &QueuedPrompt, session: &str) -> QueuedPrompt {
     let mut prompt = prompt.clone();
     prompt.session = sid(session);
     prompt
 }
 
-/// Two stores on one file, and the leases of the first.
-struct File {
-    folder: TempDir,
+/// Two stores of one file, and the leases of the first.
+struct Database {
+    dir: TempDir,
     stores: Option<[SqliteStore; 2]>,
     leases: Vec<Lease>,
 }
 
 fn open(file: &Path) -> [SqliteStore; 2] {
-    [(), ()].map(|()| SqliteStore::open_with_clock(file, Arc::new(Noon)).unwrap())
+    [(), ()].map(|()| SqliteStore::open_with_clock(file, Arc::new(FixedClock)).unwrap())
 }
 
-impl File {
+impl Database {
     async fn reopen(&mut self) {
         self.stores = None;
-        let stores = open(&self.folder.path().join("s.db"));
+        let stores = open(&self.dir.path().join("s.db"));
         self.leases.clear();
         for session in ["s", "t"] {
             let lease = stores[0].claim(&sid(session), Claim::TakeOver).await;
@@ -166,16 +167,16 @@ impl File {
         self.stores = Some(stores);
     }
 
-    fn store(&self, far: bool) -> &SqliteStore {
-        &self.stores.as_ref().unwrap()[usize::from(far)]
+    fn store(&self, second: bool) -> &SqliteStore {
+        &self.stores.as_ref().unwrap()[usize::from(second)]
     }
 }
 
-/// Makes both sessions with their threads.
+/// Creates both sessions with their threads.
 async fn prepare(store: &dyn SessionStore) -> Vec<Lease> {
     let mut leases = Vec::new();
     for session in ["s", "t"] {
-        let lease = begin(store, session).await;
+        let lease = create_session(store, session).await;
         let more = THREADS[1..]
             .iter()
             .map(|name| put_thread(thread(session, name)));
@@ -185,7 +186,7 @@ async fn prepare(store: &dyn SessionStore) -> Vec<Lease> {
     leases
 }
 
-async fn records(store: &dyn SessionStore) -> String {
+async fn snapshots(store: &dyn SessionStore) -> String {
     let mut all = String::new();
     for session in ["s", "t"] {
         writeln!(all, "{:#?}", store.snapshot(&sid(session)).await).unwrap();
@@ -193,36 +194,36 @@ async fn records(store: &dyn SessionStore) -> String {
     all
 }
 
-async fn compare(acts: &[Act]) {
-    let memory = MemoryStore::with_clock(Arc::new(Noon));
-    let folder = tempfile::tempdir().unwrap();
+async fn compare(actions: &[Action]) {
+    let memory = MemoryStore::with_clock(Arc::new(FixedClock));
+    let dir = tempfile::tempdir().unwrap();
     let leases = prepare(&memory).await;
-    let mut file = File {
-        stores: Some(open(&folder.path().join("s.db"))),
-        folder,
+    let mut file = Database {
+        stores: Some(open(&dir.path().join("s.db"))),
+        dir,
         leases: Vec::new(),
     };
     file.leases = prepare(file.store(false)).await;
     let mut entries = 0;
-    for act in acts {
-        match act {
-            Act::Commit(session, changes) => {
+    for action in actions {
+        match action {
+            Action::Commit(session, changes) => {
                 let at = usize::from(*session == "t");
                 let ops = batch(session, changes, &mut entries);
                 let expected = write(&memory, &leases[at], ops.clone()).await;
-                let gave = write(file.store(false), &file.leases[at], ops).await;
-                assert_eq!(gave, expected, "{act:?}");
+                let result = write(file.store(false), &file.leases[at], ops).await;
+                assert_eq!(result, expected, "{action:?}");
             }
-            Act::InboxMessage(session, prompt, far) => {
-                let post = || InboxMessage::Prompt(Box::new(at_home(prompt, session)));
+            Action::Post(session, prompt, second) => {
+                let post = || InboxMessage::Prompt(Box::new(in_session(prompt, session)));
                 let expected = memory.post(&sid(session), post()).await;
-                let gave = file.store(*far).post(&sid(session), post()).await;
-                assert_eq!(gave, expected, "{act:?}");
+                let result = file.store(*second).post(&sid(session), post()).await;
+                assert_eq!(result, expected, "{action:?}");
             }
-            Act::Reopen => file.reopen().await,
+            Action::Reopen => file.reopen().await,
         }
-        let expected = records(&memory).await;
-        assert_eq!(records(file.store(true)).await, expected, "{act:?}");
+        let expected = snapshots(&memory).await;
+        assert_eq!(snapshots(file.store(true)).await, expected, "{action:?}");
     }
     for session in ["s", "t"] {
         let expected = memory.archive(&sid(session)).await;
@@ -235,7 +236,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn prompts_are_held_as_the_memory_store_holds_them(acts in acts()) {
-        rye_store_contract::run(compare(&acts));
+    fn stores_treat_prompts_alike(actions in actions()) {
+        rye_store_contract::run(compare(&actions));
     }
 }

@@ -1,4 +1,4 @@
-//! What a turn costs: how many rows and pages it writes.
+//! Number of rows and pages that a turn writes.
 
 use std::fs;
 use std::path::Path;
@@ -9,15 +9,16 @@ use rye_protocol::{EntryId, Op, PromptId, PromptStatus, QueuedPrompt, Usage};
 use rye_store::SqliteStore;
 use rye_store_contract::run;
 use rye_store_contract::sample::{
-    append, begin, entry, id, prompt, put_prompt, put_thread, sid, thread, told, told_of, write,
+    append, create_session, entry, id, message_event, prompt, put_prompt, put_thread, sid,
+    status_event, thread, write,
 };
 
 const TURNS: i64 = 50;
 const COMMITS: i64 = 4;
 
-/// Turns of a tool call each, as the engine writes them: the thread comes first, and the prompt
-/// runs from the first commit to the last.
-async fn turns(store: &dyn SessionStore, lease: &Lease, session: &str) {
+/// Writes turns with one tool call each, like the engine: the thread first, and the prompt in the
+/// first and last commit.
+async fn write_turns(store: &dyn SessionStore, lease: &Lease, session: &str) {
     let mut leaf: Option<EntryId> = None;
     for _ in 0..TURNS {
         let mut prompt = QueuedPrompt {
@@ -29,7 +30,7 @@ async fn turns(store: &dyn SessionStore, lease: &Lease, session: &str) {
             next.parent = leaf.replace(EntryId::new());
             next.id = leaf.clone().unwrap();
             let mut ops = vec![put_thread(thread(session, "main"))];
-            ops.extend([append(next.clone()), told(), told_of(&next)]);
+            ops.extend([append(next.clone()), status_event(), message_event(&next)]);
             prompt.status = match step {
                 COMMITS => PromptStatus::Done,
                 _ => PromptStatus::Running,
@@ -47,52 +48,54 @@ async fn turns(store: &dyn SessionStore, lease: &Lease, session: &str) {
 }
 
 fn count(db: &Connection, table: &str) -> i64 {
-    let question = format!("SELECT count(*) FROM {table}");
-    db.query_row(&question, [], |row| row.get(0)).unwrap()
+    let query = format!("SELECT count(*) FROM {table}");
+    db.query_row(&query, [], |row| row.get(0)).unwrap()
 }
 
-/// How many pages are in the log that SQLite keeps.
+/// Number of pages in the write-ahead log.
 fn pages(file: &Path) -> i64 {
     let log = fs::metadata(file.with_extension("db-wal")).unwrap().len();
     i64::try_from(log / 4_096).unwrap()
 }
 
 #[test]
-fn an_ordinary_turn_writes_to_the_log_and_to_the_row_of_its_thread() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("s.db");
+fn ordinary_turn_writes_the_log_and_its_thread_row_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("s.db");
     run(async {
         let store = SqliteStore::open(&file).unwrap();
-        let lease = begin(&store, "s").await;
+        let lease = create_session(&store, "s").await;
         let before = pages(&file);
-        turns(&store, &lease, "s").await;
+        write_turns(&store, &lease, "s").await;
         let written = pages(&file) - before;
-        // In each commit the two of them; now and then a new one, and what leads to it.
-        let most = TURNS * (2 * COMMITS + 3);
-        assert!(written <= most, "{written} pages rather than {most}");
+        // Two pages per commit, plus occasionally a new page and its parent.
+        let limit = TURNS * (2 * COMMITS + 3);
+        assert!(
+            written <= limit,
+            "{written} pages, expected at most {limit}"
+        );
         let db = Connection::open(&file).unwrap();
         assert_eq!(count(&db, "engine_ids"), 0);
-        // A prompt, and an entry in each commit; what is told stands with these.
+        // One prompt per turn and one entry per commit; events are in the rows of entries.
         assert_eq!(count(&db, "engine_log"), TURNS * (1 + COMMITS));
         assert_eq!(count(&db, "engine_events"), TURNS * COMMITS);
-        let record = store.snapshot(&sid("s")).await.unwrap().unwrap();
-        assert_eq!(record.prompts, []);
-        let told = u64::try_from(2 * TURNS * COMMITS).unwrap();
-        assert_eq!(record.sequence, told);
-        let usage = record.session.usage;
+        let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
+        assert_eq!(snapshot.prompts, []);
+        let events = u64::try_from(2 * TURNS * COMMITS).unwrap();
+        assert_eq!(snapshot.sequence, events);
+        let usage = snapshot.session.usage;
         assert_eq!(usage.output_tokens, u64::try_from(2 * 7 * TURNS).unwrap());
         let archive = store.archive(&sid("s")).await.unwrap().unwrap();
         let numbers: Vec<_> = archive.events.iter().map(|it| it.sequence).collect();
-        assert_eq!(numbers, (1..=told).map(Some).collect::<Vec<_>>());
+        assert_eq!(numbers, (1..=events).map(Some).collect::<Vec<_>>());
     });
 }
 
-/// Several sessions in turns, as a host has them: none takes what another has left off for its
-/// own, and whoever posts in between is seen by the next commit.
+/// The cache of the writer distinguishes sessions, and posts invalidate it.
 #[test]
-fn sessions_in_turns_do_not_get_in_each_others_way() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("s.db");
+fn interleaved_sessions_do_not_affect_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("s.db");
     run(async {
         let (store, other) = (
             SqliteStore::open(&file).unwrap(),
@@ -101,20 +104,23 @@ fn sessions_in_turns_do_not_get_in_each_others_way() {
         let names = ["r", "s", "t"];
         let mut leases = Vec::new();
         for name in names {
-            leases.push(begin(&store, name).await);
+            leases.push(create_session(&store, name).await);
         }
         for round in 0..12 {
             for (lease, name) in leases.iter().zip(names) {
-                let mut ops = vec![append(entry(name, &format!("e{round:02}"), None)), told()];
+                let mut ops = vec![
+                    append(entry(name, &format!("e{round:02}"), None)),
+                    status_event(),
+                ];
                 if round % 3 == 0 {
                     ops.push(put_prompt(prompt(name, &format!("q{round:02}"), round)));
                 }
                 if round % 4 == 3 {
-                    // One that is refused, and takes what it wrote back with it.
-                    let mut bad = ops.clone();
-                    bad.push(Op::RemovePrompt(id("q00")));
-                    bad.push(append(entry(name, "bad", Some("nowhere"))));
-                    write(&store, lease, bad).await.unwrap_err();
+                    // This batch fails and is rolled back.
+                    let mut invalid = ops.clone();
+                    invalid.push(Op::RemovePrompt(id("q00")));
+                    invalid.push(append(entry(name, "bad", Some("nowhere"))));
+                    write(&store, lease, invalid).await.unwrap_err();
                 }
                 assert_eq!(write(&store, lease, ops).await, Ok(round + 1));
             }
@@ -133,14 +139,20 @@ fn sessions_in_turns_do_not_get_in_each_others_way() {
             assert_eq!(archive.events.len(), 12);
             let prompts: Vec<_> = archive.prompts.iter().map(|it| it.id.as_str()).collect();
             assert_eq!(prompts, ["q00", "p02", "q03", "q06", "p07", "q09"]);
-            let record = other.snapshot(&sid(name)).await.unwrap().unwrap();
-            assert_eq!(record.prompts.len(), prompts.len());
+            let snapshot = other.snapshot(&sid(name)).await.unwrap().unwrap();
+            assert_eq!(snapshot.prompts.len(), prompts.len());
         }
-        // Whoever takes a session over is not taken for the one before.
+        // A fenced holder cannot use the cache.
         let taken = other.claim(&sid("s"), Claim::TakeOver).await;
-        let lost = write(&store, &leases[1], vec![told()]).await;
+        let lost = write(&store, &leases[1], vec![status_event()]).await;
         assert_eq!(lost, Err(StoreError::Fenced(sid("s"))));
-        assert_eq!(write(&other, &taken.unwrap(), vec![told()]).await, Ok(13));
-        assert_eq!(write(&store, &leases[2], vec![told()]).await, Ok(13));
+        assert_eq!(
+            write(&other, &taken.unwrap(), vec![status_event()]).await,
+            Ok(13)
+        );
+        assert_eq!(
+            write(&store, &leases[2], vec![status_event()]).await,
+            Ok(13)
+        );
     });
 }

@@ -1,4 +1,4 @@
-//! Whatever is done, the two stores answer the same and hold the same.
+//! Property test: the SQLite store and the memory store behave alike.
 
 use std::sync::Arc;
 
@@ -17,24 +17,24 @@ use rye_protocol::{
 use rye_store::{MemoryStore, SqliteStore};
 use rye_store_contract::sample;
 
-struct Noon;
+struct FixedClock;
 
-impl Clock for Noon {
+impl Clock for FixedClock {
     fn now(&self) -> Millis {
         Millis(43_200_000)
     }
 }
 
-/// Something that is done to a store.
+/// An action on a store.
 #[derive(Debug, Clone)]
-enum Act {
+enum Action {
     Claim(&'static str, Claim),
-    /// With one of the leases that were ever given, the newest being the last.
+    /// With a lease that was granted earlier; 0 is the latest.
     Commit(usize, Vec<Op>),
     Release(usize),
-    Controls(usize),
+    PendingCommands(usize),
     Remove(usize),
-    InboxMessage(&'static str, InboxMessage),
+    Post(&'static str, InboxMessage),
 }
 
 fn session() -> impl Strategy<Value = &'static str> {
@@ -98,8 +98,8 @@ fn gate() -> impl Strategy<Value = rye_protocol::Gate> {
 
 fn event() -> impl Strategy<Value = Op> {
     prop_oneof![
-        Just(sample::told()),
-        entry().prop_map(|entry| sample::told_of(&entry)),
+        Just(sample::status_event()),
+        entry().prop_map(|entry| sample::message_event(&entry)),
         entry().prop_map(|entry| {
             let entry = entry.id;
             Op::Event(None, Arc::new(EventKind::MessageUpdate { entry }))
@@ -107,7 +107,7 @@ fn event() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Entries are appended and told of in one batch, as the engine does.
+/// Operations of a batch; entries are appended together with their event.
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let usage = Usage {
         turns: 1,
@@ -128,7 +128,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
             let mut thread = sample::thread(session, name);
             match changed {
                 0 => thread.key = "other".into(),
-                1 => thread.summary = Some("a sum".into()),
+                1 => thread.summary = Some("a summary".into()),
                 _ => {}
             }
             sample::put_thread(thread)
@@ -136,8 +136,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     let one = prop_oneof![
         2 => session_op.prop_map(|op| vec![op]),
         2 => thread_op.prop_map(|op| vec![op]),
-        4 => entry().prop_map(|entry| vec![sample::append(entry.clone()), sample::told_of(&entry)]),
-        2 => entry().prop_map(|entry| vec![sample::replace(entry.clone()), sample::told_of(&entry)]),
+        4 => entry().prop_map(|entry| vec![sample::append(entry.clone()), sample::message_event(&entry)]),
+        2 => entry().prop_map(|entry| vec![sample::replace(entry.clone()), sample::message_event(&entry)]),
         2 => prompt().prop_map(|prompt| vec![sample::put_prompt(prompt)]),
         1 => prompt().prop_map(|prompt| vec![Op::RemovePrompt(prompt.id)]),
         2 => gate().prop_map(|gate| vec![sample::put_gate(gate)]),
@@ -147,33 +147,33 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
             message: gate.origin.tool,
         })]),
         1 => gate().prop_map(|gate| {
-            let mut turn = sample::suspended(&gate);
+            let mut turn = sample::suspended_turn(&gate);
             turn.call = sample::id("call-1");
             vec![Op::PutSuspendedTurn(Arc::new(turn))]
         }),
         1 => gate().prop_map(|gate| vec![Op::RemoveSuspendedTurn(gate.id)]),
         1 => Just(vec![Op::AddUsage(usage)]),
-        1 => order_id().prop_map(|id| vec![Op::CompleteCommand(id)]),
+        1 => command_id().prop_map(|id| vec![Op::CompleteCommand(id)]),
         2 => event().prop_map(|op| vec![op]),
     ];
     vec(one, 0..4).prop_map(|ops| ops.concat())
 }
 
-fn order_id() -> impl Strategy<Value = CommandId> {
-    select(vec!["o0", "o1"]).prop_map(sample::id)
+fn command_id() -> impl Strategy<Value = CommandId> {
+    select(vec!["c0", "c1"]).prop_map(sample::id)
 }
 
 fn post() -> impl Strategy<Value = InboxMessage> {
-    let order = select(vec![
+    let kind = select(vec![
         CommandKind::Abort,
         CommandKind::Pause,
         CommandKind::Resume,
     ]);
     let thread = select(vec![None, Some("main"), Some("side")]);
-    let answer = (gate(), select(vec!["approve", "deny"]), 4_999..5_001u64);
+    let decision = (gate(), select(vec!["approve", "deny"]), 4_999..5_001u64);
     prop_oneof![
         prompt().prop_map(|prompt| InboxMessage::Prompt(Box::new(prompt))),
-        answer.prop_map(|(gate, action, at)| {
+        decision.prop_map(|(gate, action, at)| {
             let mut resolution = sample::decision(action);
             resolution.at = Millis(at);
             InboxMessage::Resolve {
@@ -181,130 +181,135 @@ fn post() -> impl Strategy<Value = InboxMessage> {
                 resolution,
             }
         }),
-        (order, thread, order_id()).prop_map(|(kind, thread, id)| {
+        (kind, thread, command_id()).prop_map(|(kind, thread, id)| {
             let thread = thread.map(sample::id);
             InboxMessage::Command(SessionCommand { id, thread, kind })
         }),
     ]
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn action() -> impl Strategy<Value = Action> {
     let claim = prop_oneof![Just(Claim::IfFree), Just(Claim::TakeOver)];
-    // Most often the newest lease.
+    // Usually the latest lease.
     let lease = || prop_oneof![6 => Just(0usize), 1 => 1..3usize];
     prop_oneof![
-        1 => (session(), claim).prop_map(|(session, claim)| Act::Claim(session, claim)),
-        12 => (lease(), ops()).prop_map(|(lease, ops)| Act::Commit(lease, ops)),
-        1 => lease().prop_map(Act::Release),
-        2 => lease().prop_map(Act::Controls),
-        1 => lease().prop_map(Act::Remove),
-        5 => (session(), post()).prop_map(|(session, post)| Act::InboxMessage(session, post)),
+        1 => (session(), claim).prop_map(|(session, claim)| Action::Claim(session, claim)),
+        12 => (lease(), ops()).prop_map(|(lease, ops)| Action::Commit(lease, ops)),
+        1 => lease().prop_map(Action::Release),
+        2 => lease().prop_map(Action::PendingCommands),
+        1 => lease().prop_map(Action::Remove),
+        5 => (session(), post()).prop_map(|(session, post)| Action::Post(session, post)),
     ]
 }
 
-/// What an act gave, in words that both stores can say.
-async fn perform(store: &dyn SessionStore, act: &Act, leases: &mut Vec<Lease>) -> String {
+/// Performs an action and returns the result in a comparable form.
+async fn perform(store: &dyn SessionStore, action: &Action, leases: &mut Vec<Lease>) -> String {
     let lease = |back: &usize| leases.iter().rev().nth(*back).cloned();
-    match act {
-        Act::Claim(session, claim) => match store.claim(&sample::sid(session), *claim).await {
+    match action {
+        Action::Claim(session, claim) => match store.claim(&sample::sid(session), *claim).await {
             Ok(lease) => {
                 leases.push(lease.clone());
                 format!("{lease:?}")
             }
-            Err(StoreError::InUse { session, .. }) => format!("{session} is held"),
+            Err(StoreError::InUse { session, .. }) => format!("{session} in use"),
             Err(error) => error.to_string(),
         },
-        Act::InboxMessage(session, post) => {
+        Action::Post(session, post) => {
             format!(
                 "{:?}",
                 store.post(&sample::sid(session), post.clone()).await
             )
         }
-        Act::Commit(back, ops) => match lease(back) {
+        Action::Commit(back, ops) => match lease(back) {
             Some(lease) => {
                 let batch = Batch { ops: ops.clone() };
                 format!("{:?}", store.commit(&lease, batch).await)
             }
             None => String::new(),
         },
-        Act::Release(back) => match lease(back) {
+        Action::Release(back) => match lease(back) {
             Some(lease) => format!("{:?}", store.release(&lease).await),
             None => String::new(),
         },
-        Act::Controls(back) => match lease(back) {
+        Action::PendingCommands(back) => match lease(back) {
             Some(lease) => format!("{:?}", store.pending_commands(&lease).await),
             None => String::new(),
         },
-        Act::Remove(back) => match lease(back) {
+        Action::Remove(back) => match lease(back) {
             Some(lease) => format!("{:?}", store.remove(&[lease]).await),
             None => String::new(),
         },
     }
 }
 
-/// All that can be read.
-async fn everything(store: &dyn SessionStore) -> Vec<String> {
-    let mut seen = Vec::new();
+/// Everything that can be read.
+async fn read_everything(store: &dyn SessionStore) -> Vec<String> {
+    let mut results = Vec::new();
     let filter = |user: Option<&str>| SessionFilter {
         user: user.map(str::to_owned),
         limit: 9,
         ..SessionFilter::default()
     };
     for user in [None, Some("ada")] {
-        seen.push(format!("{:?}", store.sessions(filter(user)).await));
+        results.push(format!("{:?}", store.sessions(filter(user)).await));
     }
-    seen.push(format!("{:?}", store.pending_gates(None).await));
+    results.push(format!("{:?}", store.pending_gates(None).await));
     for name in ["s", "t"] {
         let session = sample::sid(name);
-        seen.push(format!("{:?}", store.snapshot(&session).await));
-        seen.push(format!("{:?}", store.archive(&session).await));
-        seen.push(format!("{:?}", store.events(&session, 1, 2).await));
-        seen.push(format!("{:?}", store.events(&session, 0, 999).await));
-        seen.push(format!("{:?}", store.pending_gates(Some(&session)).await));
+        results.push(format!("{:?}", store.snapshot(&session).await));
+        results.push(format!("{:?}", store.archive(&session).await));
+        results.push(format!("{:?}", store.events(&session, 1, 2).await));
+        results.push(format!("{:?}", store.events(&session, 0, 999).await));
+        results.push(format!("{:?}", store.pending_gates(Some(&session)).await));
         for thread in ["main", "side"] {
             let entries = store
                 .entries(&session, &sample::tid(thread), None, 99)
                 .await;
-            seen.push(format!("{entries:?}"));
+            results.push(format!("{entries:?}"));
         }
         for leaf in ["e0", "e1", "e2", "e3", "e4"] {
             let leaf = sample::eid(leaf);
-            seen.push(format!("{:?}", store.path(&session, &leaf).await));
+            results.push(format!("{:?}", store.path(&session, &leaf).await));
         }
         for (prompt, key) in [("q0", "k0"), ("q0", "k1"), ("q1", "k0"), ("q1", "k1")] {
             let gate = sample::gate(name, prompt, key).id;
-            seen.push(format!("{:?}", store.gate(&gate).await));
-            seen.push(format!("{:?}", store.gate_refs(&gate).await));
+            results.push(format!("{:?}", store.gate(&gate).await));
+            results.push(format!("{:?}", store.gate_refs(&gate).await));
         }
     }
-    seen
+    results
 }
 
-async fn compare(acts: &[Act]) {
-    let folder = tempfile::tempdir().unwrap();
-    let memory = MemoryStore::with_clock(Arc::new(Noon));
-    let sqlite = SqliteStore::open_with_clock(folder.path().join("s.db"), Arc::new(Noon)).unwrap();
-    let (mut here, mut there) = (Vec::new(), Vec::new());
-    // Most of what can be done needs a session, so there is one to begin with.
-    sample::begin(&memory, "s").await;
-    sample::begin(&sqlite, "s").await;
-    let begin = Act::Claim("s", Claim::TakeOver);
-    for act in std::iter::once(&begin).chain(acts) {
-        let gave = perform(&memory, act, &mut here).await;
-        assert_eq!(perform(&sqlite, act, &mut there).await, gave, "{act:?}");
+async fn compare(actions: &[Action]) {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = MemoryStore::with_clock(Arc::new(FixedClock));
+    let sqlite =
+        SqliteStore::open_with_clock(dir.path().join("s.db"), Arc::new(FixedClock)).unwrap();
+    let (mut memory_leases, mut sqlite_leases) = (Vec::new(), Vec::new());
+    // Most actions need a session.
+    sample::create_session(&memory, "s").await;
+    sample::create_session(&sqlite, "s").await;
+    let claim = Action::Claim("s", Claim::TakeOver);
+    for action in std::iter::once(&claim).chain(actions) {
+        let expected = perform(&memory, action, &mut memory_leases).await;
+        assert_eq!(
+            perform(&sqlite, action, &mut sqlite_leases).await,
+            expected,
+            "{action:?}"
+        );
     }
-    let expected = everything(&memory).await;
-    assert_eq!(everything(&sqlite).await, expected);
+    let expected = read_everything(&memory).await;
+    assert_eq!(read_everything(&sqlite).await, expected);
     drop(sqlite);
-    let again = SqliteStore::open(folder.path().join("s.db")).unwrap();
-    assert_eq!(everything(&again).await, expected, "after closing");
+    let again = SqliteStore::open(dir.path().join("s.db")).unwrap();
+    assert_eq!(read_everything(&again).await, expected, "after reopening");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn the_stores_answer_the_same_and_hold_the_same(acts in vec(act(), 1..24)) {
-        rye_store_contract::run(compare(&acts));
+    fn stores_behave_alike(actions in vec(action(), 1..24)) {
+        rye_store_contract::run(compare(&actions));
     }
 }
