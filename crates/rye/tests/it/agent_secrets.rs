@@ -1,5 +1,5 @@
-//! Secrets are planted wherever an agent can come across one, and everything is searched that
-//! is written or printed afterwards.
+//! Redaction: plants secrets wherever an agent can read one, then searches everything that is
+//! stored or printed.
 
 use std::path::Path;
 use std::process::Output;
@@ -8,7 +8,7 @@ use crate::support::{TestEnv, outcome};
 use rye_model_wire::{MockProvider, Reply};
 use serde_json::json as value;
 
-/// What is planted, and where: in the environment, in the vault, in the credentials of a
+/// Planted secrets: in the environment, in the vault, in the credentials of a
 /// session and of an organisation, in the environment and in a header of an MCP server, in
 /// the project's `.env`.
 const PLANTED: [&str; 7] = [
@@ -21,7 +21,7 @@ const PLANTED: [&str; 7] = [
     "planted-in-a-file",
 ];
 
-/// An MCP server whose tool tells what it must not.
+/// An MCP server whose tools leak their token.
 const SERVER: &str = r#"
 import json, os, sys
 for line in sys.stdin:
@@ -52,7 +52,7 @@ commands:
   ours: { description: tells of all, run: 'echo "$SECRET"', risk: low, credentials: { SECRET: ORG } }
 "#;
 
-/// One call after the other, whatever comes of each.
+/// A script that makes one call after the other.
 fn script(calls: &[(&str, &str)]) -> String {
     let calls = calls
         .iter()
@@ -65,7 +65,7 @@ fn call(id: &str) -> String {
     format!("{{ tool_id: '{id}', summary: look }}")
 }
 
-fn planted() -> TestEnv {
+fn env_with_planted_secrets() -> TestEnv {
     let mut env = TestEnv::new();
     env.set("USER", "ada");
     env.set("LEAKY_API_KEY", PLANTED[0]);
@@ -90,7 +90,7 @@ fn planted() -> TestEnv {
     env
 }
 
-/// Fails if any of what was planted lies in a file of this folder, or of one in it.
+/// Fails if a file in this directory, or below it, contains a planted secret.
 fn search(folder: &Path, searched: &mut usize) {
     for file in std::fs::read_dir(folder).unwrap() {
         let path = file.unwrap().path();
@@ -98,12 +98,12 @@ fn search(folder: &Path, searched: &mut usize) {
             search(&path, searched);
         } else if let Ok(bytes) = std::fs::read(&path) {
             *searched += 1;
-            clean(&bytes, &path.display().to_string());
+            assert_no_secret(&bytes, &path.display().to_string());
         }
     }
 }
 
-fn clean(bytes: &[u8], place: &str) {
+fn assert_no_secret(bytes: &[u8], place: &str) {
     use base64ct::{Base64, Encoding as _};
     for secret in PLANTED {
         let coded = Base64::encode_string(secret.as_bytes());
@@ -115,20 +115,20 @@ fn clean(bytes: &[u8], place: &str) {
     }
 }
 
-fn checked(output: Output) -> Output {
-    clean(&output.stdout, "standard output");
-    clean(&output.stderr, "standard error");
+fn assert_output_has_no_secret(output: Output) -> Output {
+    assert_no_secret(&output.stdout, "standard output");
+    assert_no_secret(&output.stderr, "standard error");
     output
 }
 
-/// A model and MCP servers that say back what they are given, and a tool that leaks.
+/// A model and MCP servers that echo their input, and tools that leak.
 fn plant_servers(env: &TestEnv, url: &str) {
     let models = format!(
         "providers:\n  local:\n    api: openai-chat\n    base_url: {url}/v1\n    api_key_env: LEAKY_API_KEY\n    \
          models: {{ x: {{ context_window: 8000, max_output: 1000 }} }}\n"
     );
     env.write("user/.ai/config/agent/models.yaml", &models);
-    // A server that says back what it was sent.
+    // A server that echoes its headers.
     let header = format!("{url}/mcp");
     let http = format!(
         "version: \"1.0.0\"\ntool_type: mcp_server\ncategory: mcp/servers\ndescription: Over HTTP\n\
@@ -154,8 +154,8 @@ fn plant_servers(env: &TestEnv, url: &str) {
     assert!(signed.status.success(), "{signed:?}");
 }
 
-/// Tools that tell what they must not.
-const LEAKING: [&str; 9] = [
+/// Tools that print a secret.
+const LEAKING_TOOLS: [&str; 9] = [
     "command:tell",
     "command:fail",
     "command:code",
@@ -168,15 +168,15 @@ const LEAKING: [&str; 9] = [
 ];
 
 #[test]
-fn nothing_secret_is_ever_written_or_printed() {
-    let env = planted();
+fn planted_secrets_are_redacted_everywhere() {
+    let env = env_with_planted_secrets();
     let refusing = MockProvider::new(|_, request| {
         let key = request.headers.get("authorization").cloned();
         let message = format!("wrong key: {}", key.unwrap_or_default());
         Reply::json(401, &value!({ "error": { "message": message } }))
     });
     plant_servers(&env, &refusing.url());
-    let args: Vec<_> = LEAKING.iter().map(|id| call(id)).collect();
+    let args: Vec<_> = LEAKING_TOOLS.iter().map(|id| call(id)).collect();
     let mut calls: Vec<_> = args
         .iter()
         .map(|args| ("call_tool", args.as_str()))
@@ -198,19 +198,19 @@ fn nothing_secret_is_ever_written_or_printed() {
         "--yes",
     ];
     let prompt = [&["prompt", "go", "--org", "acme", "--json"][..], &model].concat();
-    let said = outcome(&checked(env.run(&prompt)));
-    let session = said["session"].as_str().unwrap();
+    let reply = outcome(&assert_output_has_no_secret(env.run(&prompt)));
+    let session = reply["session"].as_str().unwrap();
     let own = ["vault", "set", "OWN", "--session", session];
     assert!(env.feed(&own, PLANTED[2].as_bytes()).status.success());
-    // All of it did run, or the search would prove nothing.
-    let shown = checked(env.run(&["session", "show", session, "--json"]));
+    // All calls ran, otherwise the search would prove nothing.
+    let shown = assert_output_has_no_secret(env.run(&["session", "show", session, "--json"]));
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(
-        shown.matches("[redacted]").count() >= LEAKING.len(),
+        shown.matches("[redacted]").count() >= LEAKING_TOOLS.len(),
         "{shown}"
     );
     assert!(!shown.contains("needs a credential"), "{shown}");
-    // Of the session itself, after a prompt more; and of a model that says its key back.
+    // The session's own credential, after another prompt, and a model that echoes its key.
     let mine = call("command:mine");
     let more = script(
         &[
@@ -229,11 +229,11 @@ fn nothing_secret_is_ever_written_or_printed() {
         "--model",
         "scripted:more.yaml",
     ];
-    let said = checked(env.run(&again));
-    // The last call was of the session's own credential, which was found and is redacted.
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    assert_eq!(said.trim(), "it said [redacted]");
-    let refused = checked(env.run(&[
+    let reply = assert_output_has_no_secret(env.run(&again));
+    // The last call printed the session's own credential, which is redacted.
+    let reply = String::from_utf8_lossy(&reply.stdout).into_owned();
+    assert_eq!(reply.trim(), "it said [redacted]");
+    let refused = assert_output_has_no_secret(env.run(&[
         "prompt",
         "hello",
         "--session",
@@ -241,8 +241,11 @@ fn nothing_secret_is_ever_written_or_printed() {
         "--model",
         "local/x",
     ]));
-    let told = String::from_utf8_lossy(&refused.stderr);
-    assert!(told.contains("wrong key: Bearer [redacted]"), "{told}");
+    let output_text = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        output_text.contains("wrong key: Bearer [redacted]"),
+        "{output_text}"
+    );
     assert!(
         refusing
             .requests()
@@ -259,11 +262,11 @@ fn nothing_secret_is_ever_written_or_printed() {
         &["mcp", "list"],
         &["doctor"],
     ] {
-        checked(env.run(args));
+        assert_output_has_no_secret(env.run(args));
     }
-    // What the executor puts into a call does not come back out of it.
+    // Secrets that the executor adds to a call are redacted in its output.
     assert!(shown.contains("it is [redacted]"), "{shown}");
-    // It was in the file that is theirs.
+    // The file itself contains its secret.
     std::fs::remove_file(env.path("project/.env")).unwrap();
     let mut searched = 0;
     search(&env.path(""), &mut searched);
@@ -273,7 +276,7 @@ fn nothing_secret_is_ever_written_or_printed() {
 }
 
 #[test]
-fn what_nobody_asked_for_yet_is_redacted_too() {
+fn unused_credentials_are_redacted() {
     let env = TestEnv::new();
     assert!(env.run(&["init"]).status.success());
     let secret = "nobody-asked-for-it";
@@ -291,16 +294,16 @@ fn what_nobody_asked_for_yet_is_redacted_too() {
     ];
     let output = env.run(&args);
     assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let reply = String::from_utf8_lossy(&output.stdout);
     assert!(
-        said.contains("[redacted]") && !said.contains(secret),
-        "{said}"
+        reply.contains("[redacted]") && !reply.contains(secret),
+        "{reply}"
     );
 }
 
-/// A model that writes back what it read does not write the placeholder in the secret's place.
+/// A model that writes back what it read must not replace the secret by the redaction mark.
 #[test]
-fn a_mask_is_not_written_over_a_secret() {
+fn redaction_mark_is_not_written_over_a_secret() {
     let env = TestEnv::new();
     assert!(env.run(&["init"]).status.success());
     let file = "PORT=80\nAPI_KEY=nobody-else-has-it\n";
@@ -316,11 +319,11 @@ fn a_mask_is_not_written_over_a_secret() {
         let calls = [("read", "{ path: .env }"), (tool, args)];
         env.write("project/agent.yaml", &script(&calls));
         let model = ["--model", "scripted:agent.yaml", "--sandbox", "local"];
-        // A person must approve a change of that file.
+        // Changing that file needs approval.
         let output = env.run(&[&["prompt", "go", "--yes"][..], &model].concat());
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(said.contains(says), "{args}: {output:?}");
-        assert!(!said.contains("nobody-else-has-it"), "{said}");
+        let reply = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(reply.contains(says), "{args}: {output:?}");
+        assert!(!reply.contains("nobody-else-has-it"), "{reply}");
         let now = env.read("project/.env");
         assert_eq!(now != file, changed, "{args}: {now}");
         assert!(now.contains("API_KEY=nobody-else-has-it"), "{now}");

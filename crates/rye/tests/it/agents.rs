@@ -1,4 +1,4 @@
-//! Roles, skills, rules, results, replays and summaries, as a person meets them.
+//! Roles, skills, rules, results, replay and compaction on the command line.
 
 use crate::support::{TestEnv, json, outcome};
 use rye_model_wire::{Api, Completion, MockProvider, Reply};
@@ -13,20 +13,20 @@ fn stdout(output: &std::process::Output) -> String {
 }
 
 /// A `TestEnv` whose user has the models `local/x` and `local/y`.
-fn with_model(wire: &MockProvider) -> TestEnv {
+fn with_model(provider: &MockProvider) -> TestEnv {
     let env = TestEnv::new();
     let text = format!(
         "default: local/x\n\
          retry: {{ tries: 2, first_ms: 1 }}\n\
          providers:\n  \
            local: {{ api: openai-chat, base_url: {}/v1, models: {{ x: {{}}, y: {{}} }} }}\n",
-        wire.url()
+        provider.url()
     );
     env.write("user/.ai/config/agent/models.yaml", &text);
     env
 }
 
-fn says(texts: &[&str]) -> MockProvider {
+fn provider_answering(texts: &[&str]) -> MockProvider {
     let replies = texts.iter().map(|text| {
         let stream = Api::OpenAiChat.stream(&Completion::text(*text));
         Reply::stream(stream)
@@ -34,20 +34,20 @@ fn says(texts: &[&str]) -> MockProvider {
     MockProvider::with_replies(replies.collect::<Vec<_>>())
 }
 
-fn system(wire: &MockProvider, at: usize) -> String {
-    let body = &wire.requests()[at].body;
+fn system_prompt(provider: &MockProvider, at: usize) -> String {
+    let body = &provider.requests()[at].body;
     body["messages"][0]["content"].to_string()
 }
 
-fn sessions(env: &TestEnv) -> usize {
+fn session_count(env: &TestEnv) -> usize {
     let listed = json(&env.run(&["session", "list", "--json"]));
     listed["sessions"].as_array().map_or(0, Vec::len)
 }
 
 #[test]
-fn a_role_its_rules_and_skills_are_told_to_the_model() {
-    let wire = says(&["Fine.", "Fine again."]);
-    let env = with_model(&wire);
+fn role_rules_and_skills_are_in_the_system_prompt() {
+    let provider = provider_answering(&["Fine.", "Fine again."]);
+    let env = with_model(&provider);
     env.write(
         "project/.ai/roles/reviewer.md",
         "---\ndescription: Reviews.\nmodel: local/y\n---\nYou review, and nothing else.\n",
@@ -59,29 +59,33 @@ fn a_role_its_rules_and_skills_are_told_to_the_model() {
     );
     let output = env.run(&["prompt", "review it", "--role", "reviewer"]);
     assert_eq!(stdout(&output), "Fine.\n", "{}", stderr(&output));
-    let told = system(&wire, 0);
+    let output_text = system_prompt(&provider, 0);
     for words in [
         "You review, and nothing else.",
         "Tabs, not spaces.",
         "release: How to release. (needs version)",
     ] {
-        assert!(told.contains(words), "{words}: {told}");
+        assert!(output_text.contains(words), "{words}: {output_text}");
     }
-    assert_eq!(wire.requests()[0].body["model"], "y", "the role's model");
-    let tools = wire.requests()[0].body["tools"].to_string();
+    assert_eq!(
+        provider.requests()[0].body["model"],
+        "y",
+        "the role's model"
+    );
+    let tools = provider.requests()[0].body["tools"].to_string();
     assert!(tools.contains("\"skill\""), "{tools}");
-    // A prompt that names a model has it, whatever the role says.
+    // The prompt's model overrides the role's.
     let args = [
         "prompt", "again", "--role", "reviewer", "--model", "local/x",
     ];
     assert!(env.run(&args).status.success());
-    assert_eq!(wire.requests()[1].body["model"], "x");
+    assert_eq!(provider.requests()[1].body["model"], "x");
 }
 
 #[test]
-fn a_thread_has_a_role_and_a_model_of_its_own() {
-    let wire = says(&["One.", "Two.", "Three.", "Four.", "Five."]);
-    let env = with_model(&wire);
+fn thread_can_have_its_own_role_and_model() {
+    let provider = provider_answering(&["One.", "Two.", "Three.", "Four.", "Five."]);
+    let env = with_model(&provider);
     for (name, text) in [("reviewer", "You review."), ("poet", "You rhyme.")] {
         env.write(&format!("project/.ai/roles/{name}.md"), text);
     }
@@ -91,11 +95,14 @@ fn a_thread_has_a_role_and_a_model_of_its_own() {
     let ask = |args: &[&str]| {
         let output = env.run(&[&["prompt", "go", "--session", id], args].concat());
         assert!(output.status.success(), "{}", stderr(&output));
-        let last = wire.requests().len() - 1;
-        let model = wire.requests()[last].body["model"].clone();
-        (system(&wire, last), model.as_str().unwrap().to_owned())
+        let last = provider.requests().len() - 1;
+        let model = provider.requests()[last].body["model"].clone();
+        (
+            system_prompt(&provider, last),
+            model.as_str().unwrap().to_owned(),
+        )
     };
-    // What cannot hold is not written down.
+    // An unknown role is not stored.
     let unknown = thread(&["--thread", "review", "--role", "critic"]);
     assert_eq!(unknown.status.code(), Some(1));
     assert!(stderr(&unknown).contains("there is no role `critic`"));
@@ -109,17 +116,17 @@ fn a_thread_has_a_role_and_a_model_of_its_own() {
         stdout(&thread(&own)),
         "thread review\n  role   reviewer\n  model  local/y\n  mode   followup\n"
     );
-    let (told, model) = ask(&["--thread", "review"]);
-    assert!(told.contains("You review."), "{told}");
+    let (output_text, model) = ask(&["--thread", "review"]);
+    assert!(output_text.contains("You review."), "{output_text}");
     assert_eq!(model, "y");
-    // Another thread has nothing of it, and a prompt goes before both.
-    let (told, model) = ask(&[]);
-    assert!(!told.contains("You review."), "{told}");
+    // Another thread is not affected, and a prompt overrides both.
+    let (output_text, model) = ask(&[]);
+    assert!(!output_text.contains("You review."), "{output_text}");
     assert_eq!(model, "x");
-    let (told, _) = ask(&["--thread", "review", "--role", "poet"]);
+    let (output_text, _) = ask(&["--thread", "review", "--role", "poet"]);
     assert!(
-        told.contains("You rhyme.") && !told.contains("You review."),
-        "{told}"
+        output_text.contains("You rhyme.") && !output_text.contains("You review."),
+        "{output_text}"
     );
 
     let taken_back = thread(&["--thread", "review", "--role", "none", "--mode", "steer"]);
@@ -127,9 +134,9 @@ fn a_thread_has_a_role_and_a_model_of_its_own() {
         stdout(&taken_back),
         "thread review\n  role   the session's\n  model  local/y\n  mode   steer\n"
     );
-    let (told, _) = ask(&["--thread", "review"]);
-    assert!(!told.contains("You review."), "{told}");
-    // Each prompt is replayed with the role that it had.
+    let (output_text, _) = ask(&["--thread", "review"]);
+    assert!(!output_text.contains("You review."), "{output_text}");
+    // Each prompt is replayed with its own role.
     let same = env.run(&["replay", id]);
     assert_eq!(
         stdout(&same),
@@ -140,9 +147,9 @@ fn a_thread_has_a_role_and_a_model_of_its_own() {
 }
 
 #[test]
-fn a_skill_is_filled_in_or_says_what_is_missing() {
-    let wire = says(&["Released."]);
-    let env = with_model(&wire);
+fn skill_variables_are_filled_in_or_reported_missing() {
+    let provider = provider_answering(&["Released."]);
+    let env = with_model(&provider);
     env.write(
         "project/.ai/skills/release.md",
         "Tag {{version}} on {{branch}}.\n",
@@ -159,7 +166,7 @@ fn a_skill_is_filled_in_or_says_what_is_missing() {
         none.contains("there is no skill `releases`: there are `release`"),
         "{none}"
     );
-    assert_eq!((sessions(&env), wire.requests().len()), (0, 0));
+    assert_eq!((session_count(&env), provider.requests().len()), (0, 0));
     let args = [
         "prompt",
         "go",
@@ -172,14 +179,14 @@ fn a_skill_is_filled_in_or_says_what_is_missing() {
     ];
     let output = env.run(&args);
     assert_eq!(stdout(&output), "Released.\n", "{}", stderr(&output));
-    let asked = wire.requests()[0].body["messages"].to_string();
+    let asked = provider.requests()[0].body["messages"].to_string();
     assert!(asked.contains("Tag 1.2 on main."), "{asked}");
 }
 
 #[test]
-fn what_cannot_be_asked_leaves_no_session_behind() {
-    let wire = says(&[]);
-    let env = with_model(&wire);
+fn invalid_prompt_creates_no_session() {
+    let provider = provider_answering(&[]);
+    let env = with_model(&provider);
     env.write("project/.ai/roles/broken.md", "---\ncolour: x\n---\nBe.\n");
     for (args, words) in [
         (
@@ -197,27 +204,27 @@ fn what_cannot_be_asked_leaves_no_session_behind() {
     ] {
         let output = env.run(&args);
         assert_eq!(output.status.code(), Some(1), "{args:?}");
-        let told = stderr(&output);
-        assert!(told.contains(words), "{args:?}: {told}");
+        let output_text = stderr(&output);
+        assert!(output_text.contains(words), "{args:?}: {output_text}");
     }
-    assert_eq!((sessions(&env), wire.requests().len()), (0, 0));
+    assert_eq!((session_count(&env), provider.requests().len()), (0, 0));
 }
 
 const RESULT: &str = "So:\n---RESULT_START---\n{\"n\": 1}\n---RESULT_END---";
 
 #[test]
-fn a_result_is_validated_and_asked_for_once_more() {
+fn invalid_result_is_requested_once_more() {
     let schema = r#"{"type":"object","required":["n"],"properties":{"n":{"type":"integer"}}}"#;
-    let wire = says(&["One.", RESULT, "One.", "Still one."]);
-    let env = with_model(&wire);
+    let provider = provider_answering(&["One.", RESULT, "One.", "Still one."]);
+    let env = with_model(&provider);
     env.write("project/n.json", schema);
     let file = env.path("project/n.json");
     let file = file.to_str().unwrap();
     let output = env.run(&["prompt", "count", "--schema", file]);
     let printed: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!(printed, value!({ "n": 1 }), "{}", stderr(&output));
-    assert!(system(&wire, 0).contains("---RESULT_START---"));
-    let second = wire.requests()[1].body["messages"].to_string();
+    assert!(system_prompt(&provider, 0).contains("---RESULT_START---"));
+    let second = provider.requests()[1].body["messages"].to_string();
     assert!(
         second.contains("there is no line ---RESULT_START---"),
         "{second}"
@@ -226,16 +233,19 @@ fn a_result_is_validated_and_asked_for_once_more() {
     assert_eq!(failed.status.code(), Some(8));
     let words = stderr(&failed);
     assert!(words.contains("the result is no good, twice"), "{words}");
-    assert_eq!(wire.requests().len(), 4);
+    assert_eq!(provider.requests().len(), 4);
     env.write("project/n.json", r#"{"type": 1}"#);
     let gone = env.run(&["prompt", "count", "--schema", "no-such.json"]);
-    let told = String::from_utf8_lossy(&gone.stderr);
-    assert_eq!(gone.status.code(), Some(2), "{told}");
+    let output_text = String::from_utf8_lossy(&gone.stderr);
+    assert_eq!(gone.status.code(), Some(2), "{output_text}");
     assert!(
-        told.contains("the schema no-such.json cannot be read"),
-        "{told}"
+        output_text.contains("the schema no-such.json cannot be read"),
+        "{output_text}"
     );
-    assert!(told.contains("--schema FILE names a file"), "{told}");
+    assert!(
+        output_text.contains("--schema FILE names a file"),
+        "{output_text}"
+    );
     let wrong = env.run(&["prompt", "count", "--schema", file]);
     assert_eq!(wrong.status.code(), Some(2), "{}", stderr(&wrong));
 }
@@ -246,7 +256,7 @@ const SCRIPT: &str = "steps:\n\
     - text: Bye.\n";
 
 #[test]
-fn a_session_replays_bit_for_bit_until_something_changes() {
+fn session_replays_bit_for_bit_until_something_changes() {
     let env = TestEnv::new();
     env.write("project/demo.yaml", SCRIPT);
     let first = outcome(&env.run(&["prompt", "hi", "--model", "scripted:demo.yaml", "--json"]));
@@ -271,7 +281,7 @@ fn a_session_replays_bit_for_bit_until_something_changes() {
             .success()
     );
     assert!(env.run(&["replay", file]).status.success());
-    // The prompt changes, and the model is gone.
+    // The system prompt changes, and the model is removed.
     env.write("project/AGENTS.md", "Be brief.\n");
     std::fs::remove_file(env.path("project/demo.yaml")).unwrap();
     let changed = env.run(&["replay", file]);
@@ -289,7 +299,7 @@ fn a_session_replays_bit_for_bit_until_something_changes() {
 }
 
 #[test]
-fn a_session_is_a_script_for_another() {
+fn exported_script_reproduces_the_session() {
     let env = TestEnv::new();
     env.write("project/demo.yaml", SCRIPT);
     let first = outcome(&env.run(&["prompt", "hi", "--model", "scripted:demo.yaml", "--json"]));
@@ -310,7 +320,7 @@ fn a_session_is_a_script_for_another() {
 }
 
 #[test]
-fn a_history_is_summed_up_and_taken_back() {
+fn history_is_compacted_and_the_compaction_undone() {
     let env = TestEnv::new();
     let made = env.run(&["keys", "generate", "--owner", "ada"]);
     assert!(made.status.success(), "{}", stderr(&made));

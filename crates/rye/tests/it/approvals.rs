@@ -1,5 +1,5 @@
-//! What people are asked, what of their answers is remembered, and what a mistake in the files
-//! about it does.
+//! Approvals: project approvals, rules of projects, the text of gates, and invalid policy
+//! files.
 
 use std::process::{Command, Output};
 
@@ -13,7 +13,7 @@ const TOOL: &str = "version: \"1.0.0\"\ndescription: Puts it into production\nri
     executor_id: rye/core/runtimes/bash/bash\nconfig:\n  command: 'echo once >> ran.txt'\n\
     config_schema:\n  type: object\n  properties: { to: { type: string } }\n";
 
-fn ready(call: &str) -> TestEnv {
+fn env_with_agent(call: &str) -> TestEnv {
     let mut env = TestEnv::new();
     env.set("USER", "ada");
     let script =
@@ -27,7 +27,7 @@ fn ready(call: &str) -> TestEnv {
 }
 
 /// `rye` in another directory of the environment.
-fn in_folder(env: &TestEnv, folder: &str, args: &[&str]) -> Command {
+fn command_in(env: &TestEnv, folder: &str, args: &[&str]) -> Command {
     let mut command = env.command();
     command.current_dir(env.path(folder)).args(args);
     command
@@ -42,10 +42,10 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A project in which somebody has approved the tool once and for all.
-fn approved() -> TestEnv {
-    let env = ready(DEPLOY);
-    kill_at_gate(&env, in_folder(&env, "project", MODEL).spawn().unwrap());
+/// A project in which the tool was approved `--for project`.
+fn env_with_project_approval() -> TestEnv {
+    let env = env_with_agent(DEPLOY);
+    kill_at_gate(&env, command_in(&env, "project", MODEL).spawn().unwrap());
     let gate = gates(&env).remove(0);
     let id = gate["id"].as_str().unwrap();
     let yes = env.run(&["gate", "approve", id, "--for", "project"]);
@@ -60,20 +60,20 @@ fn approved() -> TestEnv {
     env
 }
 
-/// What is said at the gate that is open in a project to which the answers came.
-fn asked_in(env: &TestEnv, folder: &str) -> String {
-    kill_at_gate(env, in_folder(env, folder, MODEL).spawn().unwrap());
+/// Runs the agent in a directory and returns the text of its gate.
+fn gate_body_in(env: &TestEnv, folder: &str) -> String {
+    kill_at_gate(env, command_in(env, folder, MODEL).spawn().unwrap());
     let gate = gates(env).pop().unwrap();
     gate["body"].as_str().unwrap().to_owned()
 }
 
 #[test]
-fn an_answer_for_a_project_holds_in_its_folder_only() {
-    let env = approved();
+fn project_approval_is_bound_to_its_directory() {
+    let env = env_with_project_approval();
     let [here, there] = ["project", "copy"].map(|it| env.path(it));
     let copied = Command::new("cp").arg("-r").args([&here, &there]).status();
     assert!(copied.unwrap().success());
-    let body = asked_in(&env, "copy");
+    let body = gate_body_in(&env, "copy");
     let why = format!(
         "It was approved for the project in {}, and this one is in {}.\n",
         here.display(),
@@ -82,7 +82,7 @@ fn an_answer_for_a_project_holds_in_its_folder_only() {
     assert!(body.starts_with(&why), "{body}");
     assert_eq!(env.read("copy/ran.txt"), "once\nonce\n");
 
-    // Given there as well, each has its own.
+    // Approved there as well, each project has its own approval.
     let id = gates(&env).pop().unwrap()["id"].clone();
     let yes = ["gate", "approve", id.as_str().unwrap(), "--for", "project"];
     assert!(env.run(&yes).status.success());
@@ -91,17 +91,17 @@ fn an_answer_for_a_project_holds_in_its_folder_only() {
     let there = |it: &&Value| it["workspace"].as_str().unwrap().ends_with("copy");
     let session = sessions.iter().find(there).unwrap();
     let resume = ["session", "resume", session["id"].as_str().unwrap()];
-    let resumed = in_folder(&env, "copy", &resume).output().unwrap();
+    let resumed = command_in(&env, "copy", &resume).output().unwrap();
     assert!(resumed.status.success(), "{resumed:?}");
     for (folder, times) in [("copy", 4), ("project", 3)] {
-        let output = in_folder(&env, folder, MODEL).output().unwrap();
+        let output = command_in(&env, folder, MODEL).output().unwrap();
         assert!(output.status.success(), "{folder}: {output:?}");
         let ran = env.read(&format!("{folder}/ran.txt"));
         assert_eq!(ran.lines().count(), times, "{folder}");
     }
 }
 
-/// Copies the project to `copy`, with all that is signed in it.
+/// Copies the project to `copy`.
 fn copy_project(env: &TestEnv) {
     let [here, there] = ["project", "copy"].map(|it| env.path(it));
     let copied = Command::new("cp").arg("-r").args([&here, &there]).status();
@@ -114,8 +114,8 @@ fn sign(env: &TestEnv, item: &str) {
 }
 
 #[test]
-fn allow_rules_of_a_copied_project_count_once_they_are_accepted_there() {
-    let env = ready(DEPLOY);
+fn allow_rules_of_a_copied_project_must_be_accepted() {
+    let env = env_with_agent(DEPLOY);
     let rules = "rules:\n  - { tool: 'rye:deploy', action: allow }\n";
     env.write("project/.ai/config/agent/approvals.yaml", rules);
     sign(&env, "config:agent/approvals");
@@ -124,45 +124,45 @@ fn allow_rules_of_a_copied_project_count_once_they_are_accepted_there() {
     assert_eq!(env.read("project/ran.txt"), "once\n");
 
     copy_project(&env);
-    kill_at_gate(&env, in_folder(&env, "copy", MODEL).spawn().unwrap());
+    kill_at_gate(&env, command_in(&env, "copy", MODEL).spawn().unwrap());
     assert_eq!(env.read("copy/ran.txt"), "once\n");
 
-    // Nobody is there to be asked.
+    // There is no terminal to ask on.
     let accept = ["config", "accept", "--json"];
-    let refused = in_folder(&env, "copy", &accept).output().unwrap();
+    let refused = command_in(&env, "copy", &accept).output().unwrap();
     assert_eq!(json(&refused)["error"]["code"], "needs_yes");
     let accept = ["config", "accept", "--yes", "--json"];
-    let accepted = in_folder(&env, "copy", &accept).output().unwrap();
+    let accepted = command_in(&env, "copy", &accept).output().unwrap();
     assert_eq!(json(&accepted)["counts"]["accepted"], 1, "{accepted:?}");
-    let again = in_folder(&env, "copy", &accept).output().unwrap();
+    let again = command_in(&env, "copy", &accept).output().unwrap();
     assert_eq!(json(&again)["counts"]["unchanged"], 1, "{again:?}");
-    let there = in_folder(&env, "copy", MODEL).output().unwrap();
+    let there = command_in(&env, "copy", MODEL).output().unwrap();
     assert!(there.status.success(), "{there:?}");
     assert_eq!(env.read("copy/ran.txt"), "once\nonce\n");
 }
 
 #[test]
-fn deny_rules_of_a_project_count_although_nobody_accepted_them() {
-    let env = ready(DEPLOY);
+fn deny_rules_of_a_project_count_without_acceptance() {
+    let env = env_with_agent(DEPLOY);
     let rules = "rules:\n  - { tool: 'rye:deploy', action: deny }\n";
     env.write("project/.ai/config/agent/approvals.yaml", rules);
     sign(&env, "config:agent/approvals");
     copy_project(&env);
-    let there = in_folder(&env, "copy", MODEL).output().unwrap();
+    let there = command_in(&env, "copy", MODEL).output().unwrap();
     assert!(there.status.success(), "{there:?}");
     assert!(!env.path("copy/ran.txt").exists());
     assert!(gates(&env).is_empty());
 }
 
-/// A bare name finds a tool in a folder; the rule is about the tool.
+/// A bare name finds a tool in a subdirectory; the rule names its full id.
 #[test]
-fn rule_holds_for_a_tool_that_is_called_by_its_bare_name() {
+fn rule_applies_to_a_tool_called_by_its_bare_name() {
     let call = "{ name: call_tool, args: { tool_id: 'rye:dropall', summary: tidy up } }";
     for rule in [
         "{ tool: 'rye:db/drop*', action: deny }",
         "{ risk: [low], action: deny }",
     ] {
-        let env = ready(call);
+        let env = env_with_agent(call);
         let tool = TOOL.replace("high", "low");
         env.write("project/.ai/tools/db/dropall.yaml", &tool);
         sign(&env, "db/dropall");
@@ -176,28 +176,28 @@ fn rule_holds_for_a_tool_that_is_called_by_its_bare_name() {
 }
 
 #[test]
-fn models_of_a_copied_project_count_once_they_are_accepted_there() {
-    let env = ready(DEPLOY);
+fn models_of_a_copied_project_must_be_accepted() {
+    let env = env_with_agent(DEPLOY);
     let models = "providers:\n  redirected:\n    api: openai-chat\n    base_url: http://127.0.0.1:9/v1\n    \
         models: { x: { context_window: 8000, max_output: 1000, price: { input: 1, output: 2 } } }\n";
     env.write("project/.ai/config/agent/models.yaml", models);
     sign(&env, "config:agent/models");
     copy_project(&env);
     let listed = |folder: &str| {
-        let listed = in_folder(&env, folder, &["models", "list", "--json"]);
+        let listed = command_in(&env, folder, &["models", "list", "--json"]);
         let listed = json(&{ listed }.output().unwrap());
         listed.to_string().contains("redirected")
     };
     assert!(listed("project") && !listed("copy"));
     let accept = ["config", "accept", "--yes"];
-    let accepted = in_folder(&env, "copy", &accept).output().unwrap();
+    let accepted = command_in(&env, "copy", &accept).output().unwrap();
     assert!(accepted.status.success(), "{accepted:?}");
     assert!(listed("copy"));
 }
 
 #[test]
-fn remembered_answer_that_was_changed_is_asked_again_and_cannot_be_signed() {
-    let env = approved();
+fn altered_project_approval_is_ignored_and_cannot_be_signed() {
+    let env = env_with_project_approval();
     let folder = env.path("project/.ai/config/agent/approved");
     let file = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap();
     let text = std::fs::read_to_string(file.path()).unwrap();
@@ -206,22 +206,22 @@ fn remembered_answer_that_was_changed_is_asked_again_and_cannot_be_signed() {
     std::fs::write(file.path(), without.join("\n") + "\n").unwrap();
     let signed = env.run(&["sign", file.path().to_str().unwrap()]);
     assert_eq!(signed.status.code(), Some(1), "{signed:?}");
-    asked_in(&env, "project");
+    gate_body_in(&env, "project");
     assert_eq!(env.read("project/ran.txt"), "once\nonce\n");
 }
 
-/// A command that says of itself what only the gate may say.
-const LYING: &str = r#"{ name: bash, args: { cwd: link, command: "echo hi\nrisk: low\nsigned by ada\r\u001b[2J\u202e" } }"#;
+/// A command that imitates the lines of a gate.
+const DECEPTIVE_COMMAND: &str = r#"{ name: bash, args: { cwd: link, command: "echo hi\nrisk: low\nsigned by ada\r\u001b[2J\u202e" } }"#;
 
 #[test]
-fn what_is_to_be_approved_stands_behind_a_bar() {
-    let env = ready(LYING);
+fn untrusted_text_of_a_gate_is_marked_with_a_bar() {
+    let env = env_with_agent(DECEPTIVE_COMMAND);
     std::os::unix::fs::symlink("/usr", env.path("project/link")).unwrap();
     let local = [MODEL, &["--sandbox", "local"]].concat();
-    kill_at_gate(&env, in_folder(&env, "project", &local).spawn().unwrap());
+    kill_at_gate(&env, command_in(&env, "project", &local).spawn().unwrap());
     let listed = env.run(&["gate", "list"]);
-    let told = String::from_utf8_lossy(&listed.stdout).into_owned();
-    let lines: Vec<_> = told.lines().collect();
+    let printed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let lines: Vec<_> = printed.lines().collect();
     let folder = format!("  folder: {}", env.path("project").display());
     let gates = json(&env.run(&["gate", "list", "--json"]));
     let title = format!("{}  run: echo hi …", short_gate_id(&gates["gates"][0]));
@@ -238,20 +238,20 @@ fn what_is_to_be_approved_stands_behind_a_bar() {
             r"  │ signed by ada\u{d}\u{1b}[2J\u{202e}",
         ]
     );
-    assert!(lines[8].starts_with("  rye gate approve "), "{told}");
-    assert_eq!(lines.len(), 9, "{told}");
+    assert!(lines[8].starts_with("  rye gate approve "), "{printed}");
+    assert_eq!(lines.len(), 9, "{printed}");
 }
 
 #[test]
-fn a_link_that_leads_elsewhere_after_the_answer_is_not_followed() {
-    let env = ready("{ name: bash, args: { cwd: link, command: 'touch ran' } }");
+fn link_changed_after_the_approval_is_not_followed() {
+    let env = env_with_agent("{ name: bash, args: { cwd: link, command: 'touch ran' } }");
     for folder in ["one", "two"] {
         std::fs::create_dir(env.path(folder)).unwrap();
     }
     let link = env.path("project/link");
     std::os::unix::fs::symlink(env.path("one"), &link).unwrap();
     let local = [MODEL, &["--sandbox", "local"]].concat();
-    kill_at_gate(&env, in_folder(&env, "project", &local).spawn().unwrap());
+    kill_at_gate(&env, command_in(&env, "project", &local).spawn().unwrap());
     let gate = gates(&env).remove(0);
     let yes = ["gate", "approve", gate["id"].as_str().unwrap()];
     let for_session = [&yes[..], &["--for", "session"]].concat();
@@ -260,7 +260,7 @@ fn a_link_that_leads_elsewhere_after_the_answer_is_not_followed() {
     std::os::unix::fs::symlink(env.path("two"), &link).unwrap();
     let session = gate["origin"]["session"].as_str().unwrap();
     let resume = ["session", "resume", session];
-    kill_at_gate(&env, in_folder(&env, "project", &resume).spawn().unwrap());
+    kill_at_gate(&env, command_in(&env, "project", &resume).spawn().unwrap());
     assert!(!env.path("one/ran").exists() && !env.path("two/ran").exists());
     let body = gates(&env)[0]["body"].as_str().unwrap().to_owned();
     let two = env.path("two");
@@ -270,12 +270,12 @@ fn a_link_that_leads_elsewhere_after_the_answer_is_not_followed() {
     );
 }
 
-/// What the files about approvals and commands say wrong keeps agents from running, and
-/// nobody from looking at what they did.
+/// A mistake in `approvals.yaml` or `commands.yaml` stops agents, but not commands that read
+/// sessions.
 #[test]
-fn a_mistake_in_what_agents_go_by_stops_agents_alone() {
-    let env = ready(DEPLOY);
-    kill_at_gate(&env, in_folder(&env, "project", MODEL).spawn().unwrap());
+fn invalid_policy_stops_agents_but_not_queries() {
+    let env = env_with_agent(DEPLOY);
+    kill_at_gate(&env, command_in(&env, "project", MODEL).spawn().unwrap());
     let gate = gates(&env).remove(0);
     let (gate, session) = (&gate["id"], &gate["origin"]["session"]);
     let [gate, session] = [gate, session].map(|it| it.as_str().unwrap());
@@ -308,9 +308,9 @@ fn a_mistake_in_what_agents_go_by_stops_agents_alone() {
             for args in [MODEL, &["session", "resume", session]] {
                 let output = env.run(args);
                 assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
-                let told = stderr(&output);
+                let printed = stderr(&output);
                 for part in [place, word, &fix] {
-                    assert!(told.contains(part), "{args:?}: no {part}: {told}");
+                    assert!(printed.contains(part), "{args:?}: no {part}: {printed}");
                 }
             }
             let checked = json(&env.run(&["doctor", "--json"]));
@@ -329,34 +329,34 @@ fn a_mistake_in_what_agents_go_by_stops_agents_alone() {
 }
 
 #[test]
-fn a_library_beside_tools_is_no_tool() {
+fn library_is_not_listed_as_a_tool() {
     let list =
         "{ name: list_tools, args: { query: 'paths that stay in the project', limit: 200 } }";
-    let env = ready(list);
+    let env = env_with_agent(list);
     let library =
         "__version__ = \"1.0.0\"\n__tool_type__ = \"python_lib\"\n\"\"\"Paths that stay\"\"\"\n";
     env.write("project/.ai/tools/paths_that_stay.py", library);
     let signed = env.run(&["sign", "paths_that_stay"]);
     assert!(signed.status.success(), "{signed:?}");
     let output = env.run(MODEL);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("rye:rye/file-system/read "), "{said}");
+    let reply = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(reply.contains("rye:rye/file-system/read "), "{reply}");
     for library in [
         "rye:paths_that_stay",
         "rye:rye/file-system/project_files",
         "rye:rye/core/extractors/tool_extractor",
     ] {
-        assert!(!said.contains(library), "{said}");
+        assert!(!reply.contains(library), "{reply}");
     }
-    // Whoever knows its name gets no further.
+    // It can't be called by its id either.
     let call = "{ name: call_tool, args: { tool_id: 'rye:paths_that_stay', summary: x } }";
-    let env = ready(call);
+    let env = env_with_agent(call);
     env.write("project/.ai/tools/paths_that_stay.py", library);
     assert!(env.run(&["sign", "paths_that_stay"]).status.success());
     let output = env.run(MODEL);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("names no `executor_id`"), "{said}");
-    // People who look for items find it.
+    let reply = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(reply.contains("names no `executor_id`"), "{reply}");
+    // `rye search` finds it.
     let found = env.run(&["search", "paths_that_stay"]);
     let found = String::from_utf8_lossy(&found.stdout).into_owned();
     assert!(found.contains("tool:paths_that_stay"), "{found}");

@@ -1,11 +1,11 @@
-//! Models that name a call as an earlier one was: each is a call of its own all the same.
+//! Models that reuse call ids: each call is handled separately.
 
 use std::process::Output;
 
 use crate::support::{TestEnv, json, kill_at_gate};
 use serde_json::Value;
 
-fn ready(script: &str) -> TestEnv {
+fn env_with_script(script: &str) -> TestEnv {
     let mut env = TestEnv::new();
     env.set("USER", "ada");
     env.write("project/agent.yaml", script);
@@ -17,23 +17,23 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn pending(env: &TestEnv) -> Value {
+fn first_pending_gate(env: &TestEnv) -> Value {
     let mut listed = json(&env.run(&["gate", "list", "--json"]));
     listed["gates"].as_array_mut().unwrap().remove(0)
 }
 
 #[test]
-fn each_command_is_asked_about_whatever_its_call_is_named() {
+fn commands_with_equal_call_ids_each_need_approval() {
     let pay =
         "  - tool_calls: [{ name: bash, id: call_0, args: { command: 'echo pay >> paid' } }]\n";
-    let env = ready(&format!("steps:\n{}  - text: done\n", pay.repeat(3)));
+    let env = env_with_script(&format!("steps:\n{}  - text: done\n", pay.repeat(3)));
     let mut command = env.command();
     let args = ["prompt", "go", "--sandbox", "local"];
     command.args(args).args(["--model", "scripted:agent.yaml"]);
     kill_at_gate(&env, command.spawn().unwrap());
     let mut session = String::new();
     for times in 1..=3 {
-        let gate = pending(&env);
+        let gate = first_pending_gate(&env);
         session = gate["origin"]["session"].as_str().unwrap().to_owned();
         let yes = env.run(&["gate", "approve", gate["id"].as_str().unwrap()]);
         assert!(yes.status.success(), "{yes:?}");
@@ -55,7 +55,7 @@ fn each_command_is_asked_about_whatever_its_call_is_named() {
 }
 
 #[test]
-fn each_task_is_done_whatever_its_call_is_named() {
+fn tasks_with_equal_call_ids_all_run() {
     let task = |what: &str| {
         format!(
             "  - tool_calls: [{{ name: task, id: call_0, \
@@ -64,16 +64,16 @@ fn each_task_is_done_whatever_its_call_is_named() {
         )
     };
     let calls = ["apples", "pears", "nuts"].map(task).concat();
-    // Two of them in one prompt.
+    // Two of them are in one prompt.
     let script = calls.replacen("  - text: 'apples: ${last_tool_result}'\n", "", 1);
-    let env = ready(&format!("steps:\n{script}"));
+    let env = env_with_script(&format!("steps:\n{script}"));
     for what in ["apples", "pears", "nuts"] {
         let answer = format!("steps:\n  - text: counted {what}\n");
         env.write(&format!("project/{what}.yaml"), &answer);
     }
     let first = env.run(&["prompt", "go", "--model", "scripted:agent.yaml"]);
-    let said = stdout(&first);
-    assert!(said.contains("pears: counted pears"), "{first:?}");
+    let reply = stdout(&first);
+    assert!(reply.contains("pears: counted pears"), "{first:?}");
     let listed = json(&env.run(&["session", "list", "--json"]));
     let mut sessions = listed["sessions"].as_array().unwrap().iter();
     let own = sessions.find(|it| it["parent"].is_null()).unwrap();

@@ -1,9 +1,9 @@
-//! `rye config`: each value and where it is from, and the variables.
+//! `rye config`: values, their origins, and environment variables.
 
 use crate::support::{TestEnv, assert_transcript, json};
 
 #[test]
-fn every_value_knows_its_origin() {
+fn values_are_shown_with_their_origin() {
     let mut env = TestEnv::new();
     let first = env.transcript(&["config show", "config show --json"]);
     env.write(
@@ -19,14 +19,14 @@ fn every_value_knows_its_origin() {
 }
 
 #[test]
-fn without_a_home_there_is_nowhere_for_the_user() {
+fn user_space_needs_a_home() {
     let mut env = TestEnv::new();
     env.unset("HOME");
     assert_transcript!(env.transcript(&["config show", "vault list", "vault list --json"]));
 }
 
 #[test]
-fn a_project_that_is_named_must_be_there() {
+fn named_project_must_exist() {
     let mut env = TestEnv::new();
     let first = env.transcript(&["config show --project ../none"]);
     env.set("RYE_PROJECT", "/none");
@@ -34,7 +34,7 @@ fn a_project_that_is_named_must_be_there() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_or_a_variable_is_told_with_its_place() {
+fn invalid_file_or_variable_is_reported_with_its_location() {
     let mut env = TestEnv::new();
     let mut transcript = String::new();
     for text in [
@@ -56,7 +56,7 @@ fn what_is_wrong_with_a_file_or_a_variable_is_told_with_its_place() {
 }
 
 #[test]
-fn a_projects_file_counts_when_it_is_signed() {
+fn project_file_counts_if_it_is_signed() {
     let env = TestEnv::new();
     env.write("project/.ai/config/rye.yaml", "search:\n  limit: 9\n");
     let mut transcript = env.transcript(&["config show", "config show --json --quiet"]);
@@ -65,41 +65,41 @@ fn a_projects_file_counts_when_it_is_signed() {
     let signed = env.read("project/.ai/config/rye.yaml");
     env.write("project/.ai/config/rye.yaml", &signed.replace('9', "8"));
     transcript += &env.transcript(&["config show"]);
-    // A link out of the project is no reason to stop.
+    // A link out of the project is ignored.
     let file = env.path("project/.ai/config/rye.yaml");
     std::fs::remove_file(&file).ok();
     std::os::unix::fs::symlink("/etc/passwd", &file).ok();
     transcript += &env.transcript(&["config show"]);
-    // The user's own counts as it is.
+    // The user's own file needs no signature.
     env.write("user/.ai/config/rye.yaml", "search:\n  limit: 5\n");
     transcript += &env.transcript(&["config show --quiet"]);
     assert_transcript!(transcript);
 }
 
 #[test]
-fn a_projects_file_that_cannot_be_read_is_ignored_and_stops_nothing() {
+fn unreadable_project_file_is_ignored() {
     let env = TestEnv::new();
     std::fs::create_dir_all(env.path("project/.ai/config/rye.yaml")).unwrap();
     assert_transcript!(env.transcript(&["search zzzzzz"]));
 }
 
 #[test]
-fn the_variables_are_those_that_are_read_and_those_that_runtimes_give() {
+fn variables_are_listed_by_direction() {
     let env = TestEnv::new();
-    let told = json(&env.run(&["config", "variables", "--json"]));
+    let printed = json(&env.run(&["config", "variables", "--json"]));
     let has = |list: &str, name: &str| {
-        let all = told[list].as_array().unwrap().iter();
+        let all = printed[list].as_array().unwrap().iter();
         all.into_iter().any(|row| row["name"] == name)
     };
     assert!(
         has("read", "RYE_DEV_MODE") && has("read", "RYE_STATE_DIR"),
-        "{told}"
+        "{printed}"
     );
     assert!(
         has("passed", "RYE_PYTHON") && has("passed", "NODE_PATH"),
-        "{told}"
+        "{printed}"
     );
-    assert!(!has("passed", "RYE_DEV_MODE"), "{told}");
+    assert!(!has("passed", "RYE_DEV_MODE"), "{printed}");
     let shown = env.transcript(&["config variables"]);
     assert!(
         shown.contains("RYE_DEBUG") && shown.contains("python/script"),

@@ -1,16 +1,16 @@
-//! `rye demo`, on a machine where nothing is set up.
+//! `rye demo` on a machine without any setup.
 
 use crate::support::{TestEnv, json};
 
 #[test]
-fn the_story_is_told_and_leaves_nothing_behind() {
+fn demo_runs_and_leaves_nothing_behind() {
     let mut env = TestEnv::bare();
     let folder = env.path("tmp");
     std::fs::create_dir(&folder).unwrap();
     env.set("TMPDIR", folder.to_str().unwrap());
     let output = env.run(&["demo"]);
     assert!(output.status.success(), "{output:?}");
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     for part in [
         "content does not match its signature",
         "kill -9 $!",
@@ -20,20 +20,20 @@ fn the_story_is_told_and_leaves_nothing_behind() {
         "1 receipt, signed by",
         "the file is damaged",
     ] {
-        assert!(told.contains(part), "{part} was not told:\n{told}");
+        assert!(printed.contains(part), "{part} was not told:\n{printed}");
     }
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
-    // Nor in the home of whoever saw it.
+    // The user's home is untouched.
     assert_eq!(std::fs::read_dir(env.path("user")).unwrap().count(), 0);
 }
 
 #[test]
-fn what_was_kept_can_be_looked_at() {
+fn kept_directory_contains_the_project() {
     let env = TestEnv::bare();
     let output = env.run(&["demo", "--keep", "--json"]);
-    let told = json(&output);
-    assert_eq!(told["scenes"].as_array().unwrap().len(), 5);
-    let folder = std::path::PathBuf::from(told["directory"].as_str().unwrap());
+    let printed = json(&output);
+    assert_eq!(printed["scenes"].as_array().unwrap().len(), 5);
+    let folder = std::path::PathBuf::from(printed["directory"].as_str().unwrap());
     let released = std::fs::read_to_string(folder.join("project/releases.txt")).unwrap();
     assert_eq!(released, "released\nreleased\n");
     std::fs::remove_dir_all(folder).unwrap();

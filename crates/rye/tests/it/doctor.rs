@@ -1,11 +1,11 @@
-//! `rye doctor`: what is wrong, and the command that puts it right.
+//! `rye doctor`: problems and the commands that fix them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::support::{TestEnv, assert_transcript, json};
 
-/// Only programs that are everywhere, so that the outcome is the same everywhere.
+/// A `TestEnv` with stub interpreters, so that the output is the same on every machine.
 fn env() -> TestEnv {
     let mut env = TestEnv::new();
     env.set("USER", "ada");
@@ -19,13 +19,13 @@ fn env() -> TestEnv {
 }
 
 #[test]
-fn a_fresh_machine_is_told_what_to_do_and_is_well_afterwards() {
+fn fresh_machine_is_healthy_after_init() {
     let env = env();
     assert_transcript!(env.transcript(&["doctor", "init --quiet", "doctor", "doctor --json"]));
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_fix() {
+fn problems_are_reported_with_their_fix() {
     let mut env = env();
     env.run(&["init"]);
     let tool = env.read("project/.ai/tools/hello.py");
@@ -38,7 +38,7 @@ fn what_is_wrong_is_told_with_its_fix() {
 }
 
 #[test]
-fn an_open_key_and_work_in_progress() {
+fn world_readable_key_and_unsigned_tool() {
     let env = env();
     env.run(&["init"]);
     env.write("project/.ai/tools/new.sh", "echo\n");
@@ -49,7 +49,7 @@ fn an_open_key_and_work_in_progress() {
 }
 
 #[test]
-fn without_a_home_it_still_answers() {
+fn missing_home_is_reported() {
     let mut env = env();
     env.unset("HOME");
     let document = json(&env.run(&["doctor", "--json"]));

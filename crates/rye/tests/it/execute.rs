@@ -1,4 +1,4 @@
-//! `rye execute`: what runs, what is refused, and what is printed where.
+//! `rye execute`: results, parameters, errors and signals.
 
 use std::fs;
 use std::io::Read as _;
@@ -6,10 +6,10 @@ use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
-use crate::support::{TestEnv, assert_transcript, json, told};
+use crate::support::{TestEnv, assert_transcript, json, transcript_entry};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-/// Gives back its parameters.
+/// A tool that returns its parameters.
 const MIRROR: &str = r#"version: "1.2.0"
 executor_id: rye/core/runtimes/bash/bash
 description: Gives back its parameters
@@ -32,9 +32,9 @@ config_schema:
   additionalProperties: false
 "#;
 
-/// A program beside its tool, which has its hash.
+/// A program next to its tool, which contains its hash.
 #[test]
-fn a_program_that_was_changed_is_refused_as_what_was_changed_is() {
+fn changed_program_is_an_integrity_failure() {
     let mut env = TestEnv::new();
     env.set("USER", "ada");
     assert!(env.run(&["init"]).status.success());
@@ -57,14 +57,14 @@ fn a_program_that_was_changed_is_refused_as_what_was_changed_is() {
     }
 }
 
-/// A tool of one line of bash.
+/// A tool that runs a bash command.
 fn bash(command: &str) -> String {
     format!(
         "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/bash/bash\nconfig:\n  command: '{command}'\n"
     )
 }
 
-/// A `TestEnv` with these tools, signed.
+/// A `TestEnv` with these signed tools.
 fn with_tools(tools: &[(&str, &str)]) -> TestEnv {
     let mut env = TestEnv::new();
     env.set("USER", "ada");
@@ -78,7 +78,7 @@ fn with_tools(tools: &[(&str, &str)]) -> TestEnv {
 }
 
 #[test]
-fn what_a_tool_gives_is_shown() {
+fn results_are_printed() {
     let env = with_tools(&[
         ("words", &bash("echo out; echo aside >&2")),
         ("quoted", &bash("echo \\\"only a text\\\"")),
@@ -97,7 +97,7 @@ fn what_a_tool_gives_is_shown() {
 }
 
 #[test]
-fn a_tool_that_fails_is_told_with_what_it_printed() {
+fn failed_tool_is_reported_with_its_output() {
     let env = with_tools(&[
         ("words", &bash("echo out; echo why >&2; exit 7")),
         ("object", &bash("echo {\\\"a\\\": 1}; echo why >&2; exit 7")),
@@ -117,7 +117,7 @@ fn a_tool_that_fails_is_told_with_what_it_printed() {
 }
 
 #[test]
-fn parameters_are_typed_by_the_tools_schema() {
+fn parameters_are_typed_by_the_schema() {
     let env = with_tools(&[("mirror", MIRROR)]);
     env.write("params.json", r#"{"user_name": "file", "count": 9}"#);
     let mut transcript = env.transcript(&[
@@ -133,13 +133,13 @@ fn parameters_are_typed_by_the_tools_schema() {
     for input in [r#"{"user_name": "stdin"}"#, ""] {
         let call = ["execute", "mirror", "--params", "-"];
         let output = env.feed(&call, input.as_bytes());
-        transcript += &told("rye execute mirror --params -", &output);
+        transcript += &transcript_entry("rye execute mirror --params -", &output);
     }
     assert_transcript!(transcript);
 }
 
 #[test]
-fn parameters_that_do_not_fit_are_all_told_and_nothing_runs() {
+fn all_invalid_parameters_are_reported_and_nothing_runs() {
     let env = with_tools(&[("mirror", MIRROR)]);
     assert_transcript!(env.transcript(&[
         "execute mirror --count many --level middle --tags 1 --filter []",
@@ -153,7 +153,7 @@ fn parameters_that_do_not_fit_are_all_told_and_nothing_runs() {
 }
 
 #[test]
-fn help_is_made_from_the_schema() {
+fn help_comes_from_the_schema() {
     let env = with_tools(&[("mirror", MIRROR), ("plain", &bash("cat"))]);
     assert_transcript!(env.transcript(&[
         "execute mirror --help",
@@ -165,7 +165,7 @@ fn help_is_made_from_the_schema() {
 }
 
 #[test]
-fn a_dry_run_runs_nothing() {
+fn dry_run_runs_nothing() {
     let env = with_tools(&[("touch", &bash("touch touched"))]);
     assert_transcript!(env.transcript(&[
         "execute touch --dry-run",
@@ -176,7 +176,7 @@ fn a_dry_run_runs_nothing() {
 }
 
 #[test]
-fn what_was_tampered_with_is_refused() {
+fn tampered_tools_are_refused() {
     let env = with_tools(&[]);
     let tool = env.read("project/.ai/tools/hello.py");
     env.write("project/.ai/tools/hello.py", &(tool + "# a change\n"));
@@ -193,7 +193,7 @@ fn what_was_tampered_with_is_refused() {
 }
 
 #[test]
-fn what_cannot_run_is_told_with_the_next_command() {
+fn tools_that_cannot_run_are_reported_with_a_hint() {
     let env = with_tools(&[
         ("orphan", "version: \"1.0.0\"\nexecutor_id: nobody/knows\n"),
         ("alone", "version: \"1.0.0\"\n"),
@@ -213,7 +213,7 @@ fn what_cannot_run_is_told_with_the_next_command() {
 }
 
 #[test]
-fn a_tool_that_takes_too_long_is_ended() {
+fn timeout_ends_the_tool() {
     let env = with_tools(&[("slow", &bash("echo begun; exec sleep 600"))]);
     assert_transcript!(env.transcript(&[
         "execute slow --timeout 2.5",
@@ -222,7 +222,7 @@ fn a_tool_that_takes_too_long_is_ended() {
 }
 
 #[test]
-fn a_tool_whose_script_contains_a_parameter_is_not_signed() {
+fn tool_with_a_parameter_in_its_script_is_not_signed() {
     let env = with_tools(&[]);
     for command in ["echo $(( {n} ))", "echo {n}", "{n}"] {
         let text =
@@ -237,7 +237,7 @@ fn a_tool_whose_script_contains_a_parameter_is_not_signed() {
 }
 
 #[test]
-fn the_trace_tells_how_a_tool_comes_to_run_and_no_secrets() {
+fn trace_shows_the_call_without_secrets() {
     let mut env = with_tools(&[("mirror", MIRROR)]);
     env.write(
         "project/.env",
@@ -256,15 +256,15 @@ fn the_trace_tells_how_a_tool_comes_to_run_and_no_secrets() {
     let all = String::from_utf8_lossy(&all.stderr).into_owned();
     assert!(all.contains("HOME="), "{all}");
     assert!(!all.contains("s3cr3t"), "{all}");
-    let mut transcript = told("rye execute mirror --user-name Ada --trace", &output);
+    let mut transcript = transcript_entry("rye execute mirror --user-name Ada --trace", &output);
     env.set("RYE_DEBUG", "1");
     let output = env.run(&["execute", "mirror", "--count", "0", "--json"]);
-    transcript += &told("RYE_DEBUG=1 rye execute mirror --count 0 --json", &output);
+    transcript += &transcript_entry("RYE_DEBUG=1 rye execute mirror --count 0 --json", &output);
     assert_transcript!(transcript);
 }
 
 #[test]
-fn a_link_named_rye_execute_is_that_command() {
+fn link_named_rye_execute_runs_that_command() {
     let env = with_tools(&[]);
     let link = env.path("rye_execute");
     symlink(env!("CARGO_BIN_EXE_rye"), &link).unwrap();
@@ -280,22 +280,22 @@ fn a_link_named_rye_execute_is_that_command() {
 }
 
 #[test]
-fn an_interrupted_call_ends_the_whole_tree() {
+fn interrupt_ends_the_whole_process_tree() {
     let script = "trap \"\" TERM; setsid sleep 600 & echo $! >pid; echo >ready; wait";
-    assert_ended_by(Signal::INT, script);
+    assert_signal_ends_tree(Signal::INT, script);
 }
 
 #[test]
 fn interrupt_and_termination_end_a_tool_that_stops_its_supervisors() {
     let script = "warden=$(cut -d\" \" -f4 /proc/$PPID/stat); setsid sleep 600 & echo $! >pid; \
                   kill -STOP $PPID $warden; echo >ready; wait";
-    assert_ended_by(Signal::INT, script);
-    assert_ended_by(Signal::TERM, script);
+    assert_signal_ends_tree(Signal::INT, script);
+    assert_signal_ends_tree(Signal::TERM, script);
 }
 
-/// Sends a signal to `rye` while it runs a script that writes the number of one of its
+/// Sends a signal to `rye` while it runs a script that writes the id of one of its
 /// processes to `pid`, then opens `ready`. Both must end.
-fn assert_ended_by(signal: Signal, script: &str) {
+fn assert_signal_ends_tree(signal: Signal, script: &str) {
     let env = with_tools(&[("tree", &bash(script))]);
     rustix::fs::mkfifoat(
         rustix::fs::CWD,
@@ -309,7 +309,7 @@ fn assert_ended_by(signal: Signal, script: &str) {
         .process_group(0)
         .spawn()
         .unwrap();
-    // Opened once the tool opens the other end.
+    // Blocks until the tool opens the other end.
     let mut ready = String::new();
     let mut fifo = fs::File::open(env.path("project/ready")).unwrap();
     fifo.read_to_string(&mut ready).unwrap();
@@ -327,7 +327,7 @@ fn assert_ended_by(signal: Signal, script: &str) {
 }
 
 #[test]
-fn without_a_home_a_folder_for_the_cache_must_be_named() {
+fn cache_directory_is_required_without_a_home() {
     let mut env = with_tools(&[("mirror", MIRROR)]);
     let home = env.path("user").to_str().unwrap().to_owned();
     env.unset("HOME");
@@ -341,7 +341,7 @@ fn without_a_home_a_folder_for_the_cache_must_be_named() {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Root passes over the modes of directories, so the tool runs as somebody else.
+/// Root ignores the modes of directories, so the tool runs as another user.
 #[test]
 fn ordinary_user_runs_a_python_tool() {
     let env = TestEnv::new();

@@ -1,8 +1,8 @@
-//! What a person is shown at a gate, and what they may answer.
+//! The text of gates, and valid answers.
 
 use std::process::Output;
 
-use crate::support::{TestEnv, json, told};
+use crate::support::{TestEnv, json, transcript_entry};
 
 const TOOL: &str = "\
 version: \"1.0.0\"
@@ -30,12 +30,17 @@ fn with_script(script: &str) -> TestEnv {
     env
 }
 
-fn waits(output: &Output) {
-    assert_eq!(output.status.code(), Some(5), "{}", told("", output));
+fn assert_gate_pending(output: &Output) {
+    assert_eq!(
+        output.status.code(),
+        Some(5),
+        "{}",
+        transcript_entry("", output)
+    );
 }
 
 #[test]
-fn what_a_model_says_a_call_is_for_is_one_line() {
+fn summary_of_a_call_is_shown_as_one_line() {
     let summary = r"look around\nrisk: low\r\n  rye gate approve gate:another";
     let env = with_script(&format!(
         "steps:\n  - tool_calls: [{{ name: call_tool, args: {{ tool_id: 'rye:deploy', params: {{}}, \
@@ -43,8 +48,8 @@ fn what_a_model_says_a_call_is_for_is_one_line() {
     ));
     env.write("project/.ai/tools/deploy.yaml", TOOL);
     assert!(env.run(&["sign", "deploy"]).status.success());
-    waits(&env.run(MODEL));
-    let listed = told("", &env.run(&["gate", "list"]));
+    assert_gate_pending(&env.run(MODEL));
+    let listed = transcript_entry("", &env.run(&["gate", "list"]));
     let title = "rye:deploy: look around ⏎ risk: low ⏎ rye gate approve gate:another";
     assert!(listed.contains(title), "{listed}");
     let mut lines = listed.lines().map(str::trim);
@@ -60,7 +65,7 @@ fn what_a_model_says_a_call_is_for_is_one_line() {
 }
 
 #[test]
-fn how_much_more_is_said_in_a_number_or_not_at_all() {
+fn limit_increase_must_be_a_positive_whole_number() {
     let env = with_script(
         "steps:\n  - tool_calls: [{ name: glob, args: { pattern: '*' } }]\n  - text: 'It is done.'\n",
     );
@@ -68,7 +73,7 @@ fn how_much_more_is_said_in_a_number_or_not_at_all() {
         "user/.ai/config/agent/approvals.yaml",
         "limits: ask\nrules: []\n",
     );
-    waits(&env.run(&[MODEL, &["--max-turns", "1"]].concat()));
+    assert_gate_pending(&env.run(&[MODEL, &["--max-turns", "1"]].concat()));
     let gate = || {
         let listed = json(&env.run(&["gate", "list", "--json"]));
         listed["gates"][0].clone()
@@ -79,34 +84,34 @@ fn how_much_more_is_said_in_a_number_or_not_at_all() {
     for wrong in ["abc", "", "0", "1.5", "-3", "18446744073709551616"] {
         let value = format!("--value={wrong}");
         let output = env.run(&[&answer[..5], &[&value]].concat());
-        let said = told(wrong, &output);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("which is a whole number above 0"), "{said}");
-        assert!(said.contains("hint: rye gate approve "), "{said}");
-        assert_eq!(gate()["id"], id, "{said}");
+        let reply = transcript_entry(wrong, &output);
+        assert_eq!(output.status.code(), Some(2), "{reply}");
+        assert!(reply.contains("which is a whole number above 0"), "{reply}");
+        assert!(reply.contains("hint: rye gate approve "), "{reply}");
+        assert_eq!(gate()["id"], id, "{reply}");
     }
     let output = env.run(&[&answer[..], &["5"]].concat());
     assert!(output.status.success(), "{output:?}");
-    let said = told("", &env.run(&["session", "resume", session]));
-    assert!(said.contains("It is done."), "{said}");
+    let reply = transcript_entry("", &env.run(&["session", "resume", session]));
+    assert!(reply.contains("It is done."), "{reply}");
 }
 
 #[test]
-fn a_part_that_fits_an_ended_gate_too_is_not_enough_for_the_next_one() {
+fn id_part_must_be_unique_among_closed_gates_too() {
     let env = with_script(
         "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo harmless' } }]\n  \
          - tool_calls: [{ name: bash, args: { command: 'echo more > more.txt' } }]\n  \
          - text: 'It is done.'\n",
     );
-    waits(&env.run(&[MODEL, &["--sandbox", "local"]].concat()));
+    assert_gate_pending(&env.run(&[MODEL, &["--sandbox", "local"]].concat()));
     let gates = || json(&env.run(&["gate", "list", "--json"]))["gates"].clone();
     let gate = gates()[0].clone();
     let session = gate["origin"]["session"].as_str().unwrap();
     let part = &session[..13];
-    // What was decided about is said.
-    let said = told("", &env.run(&["gate", "approve", part]));
-    assert!(said.contains("approved\nrun: echo harmless\n"), "{said}");
-    // As long as nothing else fits, it is the same decision again.
+    // The command prints what was decided.
+    let reply = transcript_entry("", &env.run(&["gate", "approve", part]));
+    assert!(reply.contains("approved\nrun: echo harmless\n"), "{reply}");
+    // If the part is unique, the decision is repeated.
     let again = json(&env.run(&["gate", "approve", part, "--json"]));
     assert_eq!(again["gate"], gate["id"]);
     assert_eq!(again["repeated"], true);
@@ -120,21 +125,24 @@ fn a_part_that_fits_an_ended_gate_too_is_not_enough_for_the_next_one() {
         &["gate", "answer", part, "--action", "approve"],
     ] {
         let output = env.run(args);
-        let said = told(&args.join(" "), &output);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("is ambiguous: 2 match"), "{said}");
-        assert!(said.contains("(approved by ada (cli), "), "{said}");
-        assert!(said.contains("(pending): run: echo more"), "{said}");
+        let reply = transcript_entry(&args.join(" "), &output);
+        assert_eq!(output.status.code(), Some(1), "{reply}");
+        assert!(reply.contains("is ambiguous: 2 match"), "{reply}");
+        assert!(reply.contains("(approved by ada (cli), "), "{reply}");
+        assert!(reply.contains("(pending): run: echo more"), "{reply}");
     }
     let next = gates()[0].clone();
     assert_eq!(next["title"], "run: echo more > more.txt");
-    // Its whole id, and the end of it, mean one.
+    // The full id and its suffix are unique.
     let whole = next["id"].as_str().unwrap();
     let end = &whole[whole.len() - 12..];
-    let said = told("", &env.run(&["gate", "deny", end]));
-    assert!(said.contains("denied\nrun: echo more > more.txt"), "{said}");
+    let reply = transcript_entry("", &env.run(&["gate", "deny", end]));
+    assert!(
+        reply.contains("denied\nrun: echo more > more.txt"),
+        "{reply}"
+    );
     let first = gate["id"].as_str().unwrap();
-    let conflict = told("", &env.run(&["gate", "deny", first]));
+    let conflict = transcript_entry("", &env.run(&["gate", "deny", first]));
     assert!(
         conflict.contains("already closed: approved by ada"),
         "{conflict}"
@@ -142,11 +150,11 @@ fn a_part_that_fits_an_ended_gate_too_is_not_enough_for_the_next_one() {
 }
 
 #[test]
-fn a_gate_whose_time_is_up_does_not_wait_though_nobody_saw_it_expire() {
+fn expired_gate_is_not_pending() {
     let env = with_script(
         "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo ran' } }]\n  - text: 'done'\n",
     );
-    waits(&env.run(&[MODEL, &["--sandbox", "local"]].concat()));
+    assert_gate_pending(&env.run(&[MODEL, &["--sandbox", "local"]].concat()));
     let gates = |args: &[&str]| json(&env.run(args))["pending_gates"].clone();
     let before = gates(&["session", "list", "--json"]);
     let gate = before[0]["id"].as_str().unwrap();
@@ -156,16 +164,16 @@ fn a_gate_whose_time_is_up_does_not_wait_though_nobody_saw_it_expire() {
     let late = "UPDATE engine_decision_gates SET doc = json_set(doc, '$.expires_at', 1)";
     assert_eq!(db.execute(late, []).unwrap(), 1);
     drop(db);
-    let listed = told("", &env.run(&["gate", "list"]));
+    let listed = transcript_entry("", &env.run(&["gate", "list"]));
     assert!(listed.contains("no pending gates"), "{listed}");
     assert_eq!(gates(&["session", "list", "--json"]), serde_json::json!([]));
     assert_eq!(
         gates(&["session", "show", session, "--json"]),
         serde_json::json!([])
     );
-    let listed = told("", &env.run(&["session", "list"]));
+    let listed = transcript_entry("", &env.run(&["session", "list"]));
     assert!(!listed.contains("pending gate"), "{listed}");
     assert!(listed.contains("1 unfinished prompt"), "{listed}");
-    let gone = told("", &env.run(&["gate", "approve", gate]));
+    let gone = transcript_entry("", &env.run(&["gate", "approve", gate]));
     assert!(gone.contains("already closed"), "{gone}");
 }

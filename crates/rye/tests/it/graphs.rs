@@ -1,7 +1,7 @@
-//! `rye graph` and the runs of graphs, on the examples and on whatever can go wrong.
+//! `rye graph` and runs of graphs.
 
-mod bad;
-mod elsewhere;
+mod errors;
+mod other_directories;
 mod runs;
 mod trust;
 
@@ -10,11 +10,11 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
-use crate::support::{TestEnv, assert_transcript, json, told};
+use crate::support::{TestEnv, assert_transcript, json, transcript_entry};
 use serde_json::Value;
 
-/// A `TestEnv` with the examples, signed.
-fn ready() -> TestEnv {
+/// A `TestEnv` with the signed examples.
+fn env_with_examples() -> TestEnv {
     let mut env = TestEnv::new();
     env.set("USER", "ada");
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/graphs/.ai/tools");
@@ -38,8 +38,8 @@ fn sign(env: &TestEnv) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Writes a graph, signed.
-fn graph(env: &TestEnv, name: &str, permissions: &str, config: &str) {
+/// Writes and signs a graph.
+fn write_graph(env: &TestEnv, name: &str, permissions: &str, config: &str) {
     let text = format!(
         "version: \"1.0.0\"\ntool_type: graph\n\
          executor_id: rye/core/runtimes/state-graph/runtime\n\
@@ -50,13 +50,13 @@ fn graph(env: &TestEnv, name: &str, permissions: &str, config: &str) {
 }
 
 /// The newest run.
-fn newest(env: &TestEnv) -> Value {
+fn newest_run(env: &TestEnv) -> Value {
     let document = json(&env.run(&["run", "list", "--json"]));
     document["runs"][0].clone()
 }
 
-/// Waits until a run stands so, at most for some seconds. Two may have begun in one second.
-fn until(env: &TestEnv, state: &str) -> String {
+/// Waits until a run has this state and returns its id. Two runs may have started in one second.
+fn wait_for_state(env: &TestEnv, state: &str) -> String {
     for _ in 0..400 {
         let document = json(&env.run(&["run", "list", "--json"]));
         let runs = document["runs"].as_array().unwrap();
@@ -66,12 +66,12 @@ fn until(env: &TestEnv, state: &str) -> String {
         let graphs = env.path("project/.ai/state/graphs");
         let _ = lillux::watch::wait_for_change(&[graphs], Some(Duration::from_millis(50)));
     }
-    panic!("no run is {state}: {}", newest(env));
+    panic!("no run is {state}: {}", newest_run(env));
 }
 
 #[test]
-fn development_mode_lets_a_graph_and_what_it_calls_pass_with_warnings() {
-    let mut env = ready();
+fn development_mode_runs_unverified_graphs_with_warnings() {
+    let mut env = env_with_examples();
     let graph = "version: \"1.0.0\"\ntool_type: graph\n\
         executor_id: rye/core/runtimes/state-graph/runtime\n\
         permissions: [\"rye.execute.tool.*\"]\nconfig:\n  start: go\n  nodes:\n    go:\n      \
@@ -85,13 +85,16 @@ fn development_mode_lets_a_graph_and_what_it_calls_pass_with_warnings() {
     let output = env.run(&["execute", "draft/go"]);
     assert!(output.status.success(), "{output:?}");
     assert!(env.path("project/ran").exists());
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("tool:draft/go cannot be trusted"), "{told}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        printed.contains("tool:draft/go cannot be trusted"),
+        "{printed}"
+    );
 }
 
 #[test]
-fn every_example_is_sound_and_does_what_it_says() {
-    let env = ready();
+fn examples_are_valid_and_run() {
+    let env = env_with_examples();
     let transcript = env.transcript(&[
         "graph validate workflows/stats workflows/fan_out workflows/release workflows/fallback workflows/report",
         "graph run workflows/stats --directory src",
@@ -105,11 +108,11 @@ fn every_example_is_sound_and_does_what_it_says() {
 }
 
 #[test]
-fn a_person_approves_from_another_terminal_also_when_the_walker_is_gone() {
-    let env = ready();
+fn decision_is_answered_from_another_process_also_after_a_kill() {
+    let env = env_with_examples();
     let walk = |args: &[&str]| -> Child { env.command().args(args).spawn().unwrap() };
     let mut walker = walk(&["graph", "run", "workflows/release", "--version", "1.2"]);
-    let id = until(&env, "waiting");
+    let id = wait_for_state(&env, "waiting");
     let mut transcript = env.transcript(&["gate list", &format!("run status {id}")]);
     walker.kill().unwrap();
     walker.wait().unwrap();
@@ -126,7 +129,7 @@ fn a_person_approves_from_another_terminal_also_when_the_walker_is_gone() {
         &format!("graph run --resume {id}"),
     ]);
     assert_eq!(env.read("project/published.txt"), "build-1.2.txt\n");
-    // Somebody says no while it waits.
+    // The decision is denied while the run waits.
     let walker = walk(&[
         "graph",
         "run",
@@ -135,10 +138,10 @@ fn a_person_approves_from_another_terminal_also_when_the_walker_is_gone() {
         "1.3",
         "--quiet",
     ]);
-    let id = until(&env, "waiting");
+    let id = wait_for_state(&env, "waiting");
     assert!(env.run(&["gate", "deny", &id]).status.success());
     let output = walker.wait_with_output().unwrap();
-    transcript += &told(
+    transcript += &transcript_entry(
         "rye graph run workflows/release --version 1.3 --quiet",
         &output,
     );
@@ -147,8 +150,8 @@ fn a_person_approves_from_another_terminal_also_when_the_walker_is_gone() {
 }
 
 #[test]
-fn single_steps_go_node_by_node() {
-    let env = ready();
+fn step_runs_one_node() {
+    let env = env_with_examples();
     let mut transcript = env.transcript(&[
         "graph step workflows/stats --params {\"directory\":\"src\"}",
         "graph step workflows/stats --node small --state {\"files\":7,\"lines\":8}",
@@ -167,8 +170,8 @@ fn single_steps_go_node_by_node() {
 }
 
 #[test]
-fn graphs_are_drawn_in_three_forms() {
-    let env = ready();
+fn graph_is_drawn_in_three_formats() {
+    let env = env_with_examples();
     let transcript = env.transcript(&[
         "graph show workflows/release",
         "graph show workflows/release --format dot",
@@ -179,9 +182,9 @@ fn graphs_are_drawn_in_three_forms() {
 }
 
 #[test]
-fn a_result_that_was_kept_is_used_until_something_of_it_changes() {
-    let env = ready();
-    graph(
+fn cached_result_is_used_until_something_changes() {
+    let env = env_with_examples();
+    write_graph(
         &env,
         "kept",
         "[\"rye.execute.tool.lib.publish\"]",
@@ -206,9 +209,9 @@ fn a_result_that_was_kept_is_used_until_something_of_it_changes() {
 }
 
 #[test]
-fn items_that_were_kept_are_not_called_again_and_new_ones_are() {
-    let env = ready();
-    graph(
+fn foreach_calls_only_elements_that_are_not_cached() {
+    let env = env_with_examples();
+    write_graph(
         &env,
         "each",
         "[\"rye.execute.tool.lib.publish\"]",
@@ -222,7 +225,7 @@ fn items_that_were_kept_are_not_called_again_and_new_ones_are() {
         "graph run flows/each --params {\"names\":[\"z\",\"y\"]}",
     ]);
     assert_eq!(env.read("project/published.txt"), "x\ny\nz\n");
-    let id = newest(&env)["id"].as_str().unwrap().to_owned();
+    let id = newest_run(&env)["id"].as_str().unwrap().to_owned();
     transcript += &env.transcript(&[&format!("run verify {id}")]);
     assert_transcript!(transcript);
 }

@@ -1,4 +1,4 @@
-//! `rye init`, `sign`, `verify`, `load`, `system export`: what they print and what they refuse.
+//! `rye init`, `sign`, `verify`, `load` and `system export`.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,8 +10,8 @@ const TOOL: &str = "__version__ = \"1.0.0\"\n\
     __tool_description__ = \"Counts words\"\n\
     print(1)\n";
 
-/// A `TestEnv` in which `rye init` was run.
-fn ready() -> TestEnv {
+/// A `TestEnv` after `rye init`.
+fn env_after_init() -> TestEnv {
     let mut env = TestEnv::new();
     env.set("USER", "ada");
     assert!(env.run(&["init"]).status.success());
@@ -19,7 +19,7 @@ fn ready() -> TestEnv {
 }
 
 #[test]
-fn init_makes_what_is_missing_and_keeps_what_is_there() {
+fn init_creates_what_is_missing_and_keeps_the_rest() {
     let mut env = TestEnv::bare();
     env.set("USER", "ada");
     let mut transcript = env.transcript(&["init", "init", "init --json", "verify hello"]);
@@ -31,7 +31,7 @@ fn init_makes_what_is_missing_and_keeps_what_is_there() {
 }
 
 #[test]
-fn many_at_once_make_one_of_each() {
+fn concurrent_inits_create_one_of_each() {
     let env = TestEnv::bare();
     let calls: Vec<_> = (0..6)
         .filter_map(|_| env.command().arg("init").spawn().ok())
@@ -50,7 +50,7 @@ fn many_at_once_make_one_of_each() {
 }
 
 #[test]
-fn init_in_the_home_folder_makes_one_space() {
+fn init_in_the_home_directory_creates_one_space() {
     let env = TestEnv::bare();
     let output = env
         .command()
@@ -67,7 +67,7 @@ fn init_in_the_home_folder_makes_one_space() {
 }
 
 #[test]
-fn init_does_not_write_through_a_link_that_leaves_the_project() {
+fn init_does_not_write_through_a_link_out_of_the_project() {
     let env = TestEnv::new();
     let outside = env.path("outside");
     fs::create_dir(&outside).ok();
@@ -78,8 +78,8 @@ fn init_does_not_write_through_a_link_that_leaves_the_project() {
 }
 
 #[test]
-fn what_verifies_and_what_does_not() {
-    let env = ready();
+fn verification_results() {
+    let env = env_after_init();
     env.write("project/.ai/tools/text/count.py", TOOL);
     let mut transcript = env.transcript(&[
         "verify text/count",
@@ -102,8 +102,8 @@ fn what_verifies_and_what_does_not() {
 }
 
 #[test]
-fn a_key_that_nobody_trusts_is_told_with_those_that_are() {
-    let (env, stranger) = (ready(), ready());
+fn untrusted_key_is_reported_with_the_trusted_ones() {
+    let (env, stranger) = (env_after_init(), env_after_init());
     stranger.write("project/.ai/tools/gift.py", TOOL);
     stranger.run(&["sign", "gift"]);
     env.write(
@@ -114,8 +114,8 @@ fn a_key_that_nobody_trusts_is_told_with_those_that_are() {
 }
 
 #[test]
-fn items_are_signed_by_glob_by_path_and_all_at_once() {
-    let env = ready();
+fn items_are_signed_by_glob_path_and_all() {
+    let env = env_after_init();
     for name in ["a", "deep/b", "deep/er/c"] {
         env.write(&format!("project/.ai/tools/{name}.py"), TOOL);
     }
@@ -144,8 +144,8 @@ fn items_are_signed_by_glob_by_path_and_all_at_once() {
 }
 
 #[test]
-fn signing_everything_trusts_nobody() {
-    let (env, stranger) = (ready(), ready());
+fn sign_all_does_not_sign_trust_files() {
+    let (env, stranger) = (env_after_init(), env_after_init());
     let keys = json(&stranger.run(&["keys", "list", "--json"]));
     let own = keys["keys"]
         .as_array()
@@ -177,7 +177,7 @@ fn signing_everything_trusts_nobody() {
 }
 
 #[test]
-fn without_a_key_nothing_is_signed_and_none_is_made() {
+fn sign_needs_a_key_and_creates_none() {
     let env = TestEnv::new();
     env.write("project/.ai/tools/a.py", TOOL);
     assert_transcript!(env.transcript(&["sign a", "sign a --json"]));
@@ -186,8 +186,8 @@ fn without_a_key_nothing_is_signed_and_none_is_made() {
 }
 
 #[test]
-fn a_link_named_rye_sign_is_that_command() {
-    let env = ready();
+fn link_named_rye_sign_runs_that_command() {
+    let env = env_after_init();
     env.write("project/.ai/tools/a.py", TOOL);
     let link = env.path("rye_sign");
     symlink(env!("CARGO_BIN_EXE_rye"), &link).ok();
@@ -207,8 +207,8 @@ fn a_link_named_rye_sign_is_that_command() {
 }
 
 #[test]
-fn a_signature_may_say_whose_it_is_elsewhere() {
-    let env = ready();
+fn signature_can_have_a_provenance() {
+    let env = env_after_init();
     let transcript = env.transcript(&[
         "sign hello --provenance github@ada",
         "sign hello",
@@ -224,16 +224,16 @@ fn a_signature_may_say_whose_it_is_elsewhere() {
 }
 
 #[test]
-fn what_is_not_as_it_was_signed_weighs_more_than_what_cannot_be_read() {
-    let env = ready();
+fn integrity_failure_determines_the_exit_code() {
+    let env = env_after_init();
     env.write("project/.ai/tools/unsigned.py", TOOL);
     let output = env.run(&["verify", "unsigned", "../x", "nothing"]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
 }
 
 #[test]
-fn an_item_is_shown_with_who_vouches_for_it() {
-    let env = ready();
+fn load_shows_the_signer() {
+    let env = env_after_init();
     env.write("user/.ai/tools/hello.py", TOOL);
     let mut transcript = env.transcript(&["load hello", "load hello --json"]);
     transcript += &env.transcript(&[
@@ -248,8 +248,8 @@ fn an_item_is_shown_with_who_vouches_for_it() {
 }
 
 #[test]
-fn development_mode_is_a_warning_and_never_for_the_system() {
-    let mut env = ready();
+fn development_mode_warns_and_does_not_affect_the_system_space() {
+    let mut env = env_after_init();
     env.write("project/.ai/tools/a.py", TOOL);
     env.run(&["system", "export", "../system"]);
     let bash = "system/.ai/tools/rye/core/runtimes/bash/bash.yaml";
@@ -261,8 +261,8 @@ fn development_mode_is_a_warning_and_never_for_the_system() {
 }
 
 #[test]
-fn the_system_space_is_written_out_and_used_in_place_of_the_one_inside() {
-    let mut env = ready();
+fn exported_system_space_replaces_the_embedded_one() {
+    let mut env = env_after_init();
     let first = env.transcript(&["system export ../system", "system export ../system --json"]);
     env.set("RYE_SYSTEM_SPACE", "../system");
     let document = json(&env.run(&["load", "rye/core/runtimes/bash/bash", "--json"]));
@@ -273,8 +273,8 @@ fn the_system_space_is_written_out_and_used_in_place_of_the_one_inside() {
 }
 
 #[test]
-fn what_is_wrong_with_one_space_is_not_told_of_another() {
-    let env = ready();
+fn problems_of_one_space_are_not_reported_for_another() {
+    let env = env_after_init();
     symlink("/etc", env.path("project/.ai/tools/out")).unwrap();
     let output = env.run(&["verify", "--all", "--space", "system"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -283,8 +283,8 @@ fn what_is_wrong_with_one_space_is_not_told_of_another() {
 }
 
 #[test]
-fn what_a_tool_can_load_is_signed_with_it() {
-    let env = ready();
+fn dependencies_are_signed_with_the_tool() {
+    let env = env_after_init();
     let tool = "__version__ = \"1.0.0\"\n__executor_id__ = \"rye/core/runtimes/python/function\"\n\
         import helper\n\ndef execute(params, project_path):\n    return helper.WORD\n";
     env.write("project/.ai/tools/pack/it.py", tool);
@@ -304,8 +304,8 @@ fn what_a_tool_can_load_is_signed_with_it() {
 }
 
 #[test]
-fn a_directory_is_signed_as_it_is() {
-    let env = ready();
+fn directory_is_signed_with_a_manifest() {
+    let env = env_after_init();
     env.write("project/env/bin/python", "");
     env.write(
         "project/.ai/tools/nm/it.sh",

@@ -1,4 +1,4 @@
-//! `rye keys`: whom one trusts, and that a person decides it.
+//! `rye keys`: generating, trusting and revoking keys.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use crate::support::{TestEnv, assert_transcript, json};
 
 /// A `TestEnv` with a key of this owner.
-fn of(owner: &str) -> TestEnv {
+fn env_with_key_of(owner: &str) -> TestEnv {
     let mut env = TestEnv::new();
     env.set("USER", owner);
     assert!(env.run(&["keys", "generate"]).status.success());
@@ -22,13 +22,13 @@ fn fingerprint(env: &TestEnv) -> String {
 }
 
 /// Writes the public key of one environment into another.
-fn give(from: &TestEnv, to: &TestEnv, file: &str) {
+fn copy_public_key(from: &TestEnv, to: &TestEnv, file: &str) {
     let document = json(&from.run(&["keys", "show", "--json"]));
     to.write(file, document["public_key"].as_str().unwrap_or_default());
 }
 
 #[test]
-fn a_key_is_made_once_and_shown() {
+fn key_is_generated_once_and_shown() {
     let mut env = TestEnv::new();
     env.set("USER", "ada");
     let transcript = env.transcript(&[
@@ -46,7 +46,7 @@ fn a_key_is_made_once_and_shown() {
     assert_transcript!(without_keys(&transcript));
 }
 
-/// Public keys differ from run to run.
+/// Replaces public keys, which differ between runs.
 fn without_keys(text: &str) -> String {
     let mut out = String::new();
     for piece in text.split_inclusive("MCowBQYDK2VwAyEA") {
@@ -57,9 +57,9 @@ fn without_keys(text: &str) -> String {
 }
 
 #[test]
-fn trusting_a_key_takes_a_person_or_yes() {
-    let (env, other) = (of("ada"), of("grace"));
-    give(&other, &env, "project/grace.pem");
+fn trusting_a_key_needs_confirmation_or_yes() {
+    let (env, other) = (env_with_key_of("ada"), env_with_key_of("grace"));
+    copy_public_key(&other, &env, "project/grace.pem");
     other.write("project/.ai/tools/gift.sh", "# executor_id: x\necho\n");
     other.run(&["sign", "gift"]);
     env.write(
@@ -89,8 +89,8 @@ fn trusting_a_key_takes_a_person_or_yes() {
 }
 
 #[test]
-fn what_counts_and_what_does_not_is_listed() {
-    let (env, other) = (of("ada"), of("grace"));
+fn list_shows_which_keys_count() {
+    let (env, other) = (env_with_key_of("ada"), env_with_key_of("grace"));
     let grace = fingerprint(&other);
     let file = format!(".ai/config/keys/trusted/{grace}.toml");
     env.write(
@@ -118,8 +118,8 @@ fn what_counts_and_what_does_not_is_listed() {
 }
 
 #[test]
-fn ones_own_key_is_revoked_only_when_sure() {
-    let env = of("ada");
+fn revoking_the_own_key_needs_confirmation() {
+    let env = env_with_key_of("ada");
     let own = fingerprint(&env);
     assert_transcript!(env.transcript(&[
         &format!("keys revoke {own}"),
@@ -130,7 +130,7 @@ fn ones_own_key_is_revoked_only_when_sure() {
     assert_eq!(document["error"]["code"], "unhealthy");
 }
 
-/// The order of keys is that of their fingerprints, which differ from run to run.
+/// Sorts the list of keys, whose order depends on their fingerprints.
 fn sorted_list(transcript: &str) -> String {
     let mut lines: Vec<_> = transcript.lines().map(str::to_owned).collect();
     let header = lines
@@ -147,8 +147,8 @@ fn sorted_list(transcript: &str) -> String {
 }
 
 #[test]
-fn what_keys_show_prints_can_be_trusted_as_it_is() {
-    let (ada, bob) = (of("ada"), of("bob"));
+fn output_of_show_can_be_trusted() {
+    let (ada, bob) = (env_with_key_of("ada"), env_with_key_of("bob"));
     let shown = bob.run(&["keys", "show"]).stdout;
     ada.write("project/bob.txt", &String::from_utf8_lossy(&shown));
     let output = ada.run(&["keys", "trust", "bob.txt", "--yes", "--json"]);
@@ -156,19 +156,19 @@ fn what_keys_show_prints_can_be_trusted_as_it_is() {
 }
 
 #[test]
-fn a_key_is_revoked_once() {
-    let (ada, bob) = (of("ada"), of("bob"));
+fn key_is_revoked_once() {
+    let (ada, bob) = (env_with_key_of("ada"), env_with_key_of("bob"));
     let revoke = format!("keys revoke {}", fingerprint(&bob));
     let transcript = ada.transcript(&[&format!("{revoke} --reason lost"), &revoke]);
     assert_transcript!(transcript);
 }
 
 #[test]
-fn user_can_refuse_signatures_that_are_bound_to_no_file() {
+fn unbound_signatures_can_be_refused() {
     let mut env = TestEnv::new();
     env.set("USER", "ada");
     assert!(env.run(&["init"]).status.success());
-    // The published form of a signature line covers the hash alone.
+    // A signature line in the published format covers only the hash.
     let private = env.path("user/.ai/config/keys/signing/private_key.pem");
     let key = lillux::keys::SigningKey::read(&private).unwrap();
     let signed = env.read("project/.ai/tools/hello.py");

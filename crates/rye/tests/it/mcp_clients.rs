@@ -1,26 +1,26 @@
-//! `rye mcp serve` as the official clients see it, over both transports.
+//! `rye mcp serve` with the official clients, over both transports.
 //!
 //! The clients are scripts in `crates/rye-mcp/tests/clients`: each follows the same plan
-//! and prints what it saw. `cargo xtask test` installs what they need.
+//! and prints its observations. `cargo xtask test` installs what they need.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::mcp_support::http::Server;
-use crate::mcp_support::{env, kept};
+use crate::mcp_support::{env, tools_dir};
 use crate::support::TestEnv;
 use serde_json::{Value, json};
 
-const FIVE: [&str; 5] = ["search", "load", "execute", "sign", "help"];
+const TOOLS: [&str; 5] = ["search", "load", "execute", "sign", "help"];
 
 /// How a client reaches the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Over {
+enum Transport {
     Stdio,
     Http,
 }
 
-/// What a client is told to do, as its only argument.
+/// The plan of a client, passed as its only argument.
 fn plan(env: &TestEnv, server: Option<&Server>, mode: &str, roots: bool) -> Value {
     let mut plan = json!({
         "project": env.path("project"),
@@ -36,7 +36,7 @@ fn plan(env: &TestEnv, server: Option<&Server>, mode: &str, roots: bool) -> Valu
     let all = all.filter_map(|(name, value)| Some((name.to_str()?, value?.to_str()?)));
     plan["env"] = all.map(|(name, value)| (name, json!(value))).collect();
     plan["command"] = json!([env!("CARGO_BIN_EXE_rye"), "mcp", "serve"]);
-    // A client without roots names a project below the directory of the server.
+    // A client without roots names a project below the server's directory.
     plan["cwd"] = json!(env.path(if roots { "elsewhere" } else { "" }));
     plan
 }
@@ -48,8 +48,8 @@ fn script(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Runs a client and gives what it saw.
-fn saw(client: &mut Command) -> Value {
+/// Runs a client and returns its observations.
+fn run_client(client: &mut Command) -> Value {
     let output = client.stdin(Stdio::null()).output().unwrap();
     let aside = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{aside}", output.status);
@@ -57,46 +57,46 @@ fn saw(client: &mut Command) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn python(over: Over, mode: &str, roots: bool) -> Value {
-    let (env, sdk) = (env(), kept("python-sdk"));
+fn python(over: Transport, mode: &str, roots: bool) -> Value {
+    let (env, sdk) = (env(), tools_dir("python-sdk"));
     let directory = if roots { "project" } else { "" };
-    let server = (over == Over::Http).then(|| Server::start_in(&env, directory, &[]));
+    let server = (over == Transport::Http).then(|| Server::start_in(&env, directory, &[]));
     let plan = plan(&env, server.as_ref(), mode, roots);
     let mut client = Command::new(sdk.join("bin/python"));
     client.arg(script("python_sdk.py")).arg(plan.to_string());
-    let saw = saw(client.env("PYTHONPATH", &sdk));
+    let saw = run_client(client.env("PYTHONPATH", &sdk));
     check(&saw, roots);
     saw
 }
 
-fn typescript(over: Over) -> Value {
-    let (env, sdk) = (env(), kept("typescript-sdk"));
-    let server = (over == Over::Http).then(|| Server::of_project(&env, &[]));
+fn typescript(over: Transport) -> Value {
+    let (env, sdk) = (env(), tools_dir("typescript-sdk"));
+    let server = (over == Transport::Http).then(|| Server::start_in_project(&env, &[]));
     let plan = plan(&env, server.as_ref(), "", true);
-    let mut client = Command::new(kept("node").join("bin/node"));
+    let mut client = Command::new(tools_dir("node").join("bin/node"));
     client
         .arg(script("typescript_sdk.mjs"))
         .arg(plan.to_string());
-    let saw = saw(client.env("MCP_SDK", sdk));
+    let saw = run_client(client.env("MCP_SDK", sdk));
     check(&saw, true);
     saw
 }
 
-/// Whether a call succeeded, and its words.
-fn told(result: &Value) -> (bool, &str) {
+/// Whether a call succeeded, and its text.
+fn text_of_result(result: &Value) -> (bool, &str) {
     let is_good = result["isError"] != true;
     (is_good, result["content"][0]["text"].as_str().unwrap())
 }
 
-fn is_good(result: &Value) -> &str {
-    let (good, text) = told(result);
+fn text_of_success(result: &Value) -> &str {
+    let (good, text) = text_of_result(result);
     assert!(good, "{text}");
     text
 }
 
-/// The code with which a call failed.
-fn code(result: &Value) -> &str {
-    let (good, text) = told(result);
+/// The error code of a failed call.
+fn error_code(result: &Value) -> &str {
+    let (good, text) = text_of_result(result);
     assert!(!good, "it succeeded: {text}");
     let code = result["structuredContent"]["error"]["code"]
         .as_str()
@@ -105,31 +105,34 @@ fn code(result: &Value) -> &str {
     code
 }
 
-/// What every client must have seen.
+/// Checks the observations that every client must make.
 fn check(saw: &Value, roots: bool) {
     assert_eq!(saw["server"], "rye");
-    assert_eq!(saw["tools"], json!(FIVE));
-    assert!(is_good(&saw["search"]).contains("tool:greet"));
+    assert_eq!(saw["tools"], json!(TOOLS));
+    assert!(text_of_success(&saw["search"]).contains("tool:greet"));
     assert_eq!(saw["search"]["structuredContent"]["hits"][0]["id"], "greet");
-    assert!(is_good(&saw["load"]).contains("echo hello; cat"));
+    assert!(text_of_success(&saw["load"]).contains("echo hello; cat"));
     let load = &saw["load"]["structuredContent"];
     assert_eq!(load["verification"]["state"], "verified", "{load}");
-    assert_eq!(is_good(&saw["execute"]), "hello\n{\"name\":\"Ada\"}");
+    assert_eq!(
+        text_of_success(&saw["execute"]),
+        "hello\n{\"name\":\"Ada\"}"
+    );
     let ran = &saw["execute"]["structuredContent"];
     assert_eq!(ran["data"]["exit_code"], 0, "{ran}");
-    assert_eq!(code(&saw["fails"]), "exit_code");
-    assert!(told(&saw["fails"]).1.contains("[stderr]\nwhy"));
-    assert_eq!(code(&saw["unsigned"]), "unsigned");
-    is_good(&saw["sign"]);
+    assert_eq!(error_code(&saw["fails"]), "exit_code");
+    assert!(text_of_result(&saw["fails"]).1.contains("[stderr]\nwhy"));
+    assert_eq!(error_code(&saw["unsigned"]), "unsigned");
+    text_of_success(&saw["sign"]);
     let signed = &saw["sign"]["structuredContent"]["counts"]["signed"];
     assert_eq!(*signed, 1, "{}", saw["sign"]);
     let asked = saw["asked"].as_array().unwrap();
     let question = asked[0].as_str().unwrap();
     assert!(question.starts_with("Sign tool:fresh?"), "{question}");
     assert!(asked.len() == 1 && question.contains("echo fresh"));
-    assert_eq!(is_good(&saw["signed"]), "fresh\n");
-    assert!(is_good(&saw["help"]).starts_with("Five tools"));
-    assert_eq!(code(&saw["wrong"]), "invalid_arguments");
+    assert_eq!(text_of_success(&saw["signed"]), "fresh\n");
+    assert!(text_of_success(&saw["help"]).starts_with("Five tools"));
+    assert_eq!(error_code(&saw["wrong"]), "invalid_arguments");
     check_approval(&saw["approval"]);
     check_cancel(&saw["cancel"]);
     let resources = saw["resources"].as_array().unwrap();
@@ -142,7 +145,7 @@ fn check(saw: &Value, roots: bool) {
             .unwrap()
             .contains("Items and spaces")
     );
-    // Without a root the server does not know the project whose directives they are.
+    // Without a root, the server doesn't know the project of the directives.
     if roots {
         assert_eq!(saw["prompts"], json!(["tidy"]));
         let prompt = &saw["prompt"]["messages"][0]["content"]["text"];
@@ -153,10 +156,10 @@ fn check(saw: &Value, roots: bool) {
 }
 
 fn check_approval(approval: &Value) {
-    assert_eq!(code(&approval["declined"]), "approval_declined");
-    assert_eq!(code(&approval["unticked"]), "approval_declined");
+    assert_eq!(error_code(&approval["declined"]), "approval_declined");
+    assert_eq!(error_code(&approval["unticked"]), "approval_declined");
     assert_eq!(approval["ran_unapproved"], false);
-    is_good(&approval["approved"]);
+    text_of_success(&approval["approved"]);
     assert_eq!(approval["ran"], true);
     let asked = approval["asked"].as_array().unwrap();
     assert_eq!(asked.len(), 3);
@@ -169,49 +172,49 @@ fn check_cancel(cancel: &Value) {
     assert_eq!(progress[0][0].as_f64(), Some(8.0), "{cancel}");
     assert_eq!(progress[0][1], "started", "{cancel}");
     assert_eq!(cancel["gone"], true, "a process was left");
-    is_good(&cancel["after"]);
+    text_of_success(&cancel["after"]);
 }
 
 #[test]
-fn the_python_client_over_stdio() {
-    let saw = python(Over::Stdio, "legacy", true);
+fn python_client_over_stdio() {
+    let saw = python(Transport::Stdio, "legacy", true);
     assert_eq!(saw["protocol"], "2025-11-25");
 }
 
 #[test]
-fn the_python_client_over_stdio_in_the_newest_revision() {
-    let saw = python(Over::Stdio, "auto", false);
+fn python_client_over_stdio_in_the_newest_revision() {
+    let saw = python(Transport::Stdio, "auto", false);
     assert_eq!(saw["protocol"], "2026-07-28");
 }
 
 #[test]
-fn the_python_client_over_http() {
-    let saw = python(Over::Http, "legacy", true);
+fn python_client_over_http() {
+    let saw = python(Transport::Http, "legacy", true);
     assert_eq!(saw["protocol"], "2025-11-25");
 }
 
 #[test]
-fn the_python_client_over_http_in_the_newest_revision() {
-    let saw = python(Over::Http, "auto", false);
+fn python_client_over_http_in_the_newest_revision() {
+    let saw = python(Transport::Http, "auto", false);
     assert_eq!(saw["protocol"], "2026-07-28");
 }
 
 #[test]
-fn the_typescript_client_over_stdio() {
-    typescript(Over::Stdio);
+fn typescript_client_over_stdio() {
+    typescript(Transport::Stdio);
 }
 
 #[test]
-fn the_typescript_client_over_http() {
-    let saw = typescript(Over::Http);
+fn typescript_client_over_http() {
+    let saw = typescript(Transport::Http);
     assert_eq!(saw["protocol"], "2025-11-25");
 }
 
-/// One call of the inspector: its exit code, and what it printed.
+/// Runs the inspector and returns its exit code and output.
 fn inspect(env: &TestEnv, server: Option<&Server>, era: &str, ask: &[&str]) -> (i32, Value) {
-    let mut inspector = Command::new(kept("node").join("bin/node"));
+    let mut inspector = Command::new(tools_dir("node").join("bin/node"));
     inspector
-        .arg(kept("mcp-inspector").join("bin/mcp-inspector"))
+        .arg(tools_dir("mcp-inspector").join("bin/mcp-inspector"))
         .args(["--cli", "--format", "json", "--protocol-era", era])
         .args(ask)
         .current_dir(env.path("project"))
@@ -229,9 +232,9 @@ fn inspect(env: &TestEnv, server: Option<&Server>, era: &str, ask: &[&str]) -> (
     (output.status.code().unwrap(), printed)
 }
 
-fn inspector(over: Over, era: &str) {
+fn inspector(over: Transport, era: &str) {
     let env = env();
-    let server = (over == Over::Http).then(|| Server::of_project(&env, &[]));
+    let server = (over == Transport::Http).then(|| Server::start_in_project(&env, &[]));
     let inspect = |ask: &[&str]| inspect(&env, server.as_ref(), era, ask);
     let call = |tool: &str, arguments: Value| {
         let arguments = arguments.to_string();
@@ -239,32 +242,35 @@ fn inspector(over: Over, era: &str) {
         let ask = [&ask[..], &["--tool-args-json", &arguments]].concat();
         inspect(&ask).1["result"].clone()
     };
-    // Strict: it also looks whether every model's host can read the schemas.
+    // Strict: also checks that every client can read the schemas.
     let (exit, listed) = inspect(&["--method", "tools/list", "--strict"]);
     assert_eq!(exit, 0, "{listed}");
     let tools = listed["result"]["tools"].as_array().unwrap();
     assert_eq!(tools.len(), 5, "{listed}");
     let tool = |name: &str| json!({ "item_type": "tool", "item_id": name });
-    assert!(is_good(&call("search", json!({ "query": "greet" }))).contains("tool:greet"));
-    assert!(is_good(&call("load", tool("greet"))).contains("echo hello; cat"));
-    assert_eq!(is_good(&call("execute", tool("greet"))), "hello\n{}");
-    assert_eq!(code(&call("execute", tool("fails"))), "exit_code");
-    // It has no forms, so a person answers from a terminal.
+    assert!(text_of_success(&call("search", json!({ "query": "greet" }))).contains("tool:greet"));
+    assert!(text_of_success(&call("load", tool("greet"))).contains("echo hello; cat"));
+    assert_eq!(
+        text_of_success(&call("execute", tool("greet"))),
+        "hello\n{}"
+    );
+    assert_eq!(error_code(&call("execute", tool("fails"))), "exit_code");
+    // The inspector has no forms, so the gate is answered with `rye gate`.
     let refused = call("sign", tool("fresh"));
-    assert_eq!(code(&refused), "approval_required");
+    assert_eq!(error_code(&refused), "approval_required");
     let gate = refused["structuredContent"]["error"]["gate"].as_str();
     let approved = env.run(&["gate", "approve", gate.unwrap()]);
     assert!(approved.status.success(), "{approved:?}");
-    is_good(&call("sign", tool("fresh")));
-    assert!(is_good(&call("help", json!({}))).starts_with("Five tools"));
+    text_of_success(&call("sign", tool("fresh")));
+    assert!(text_of_success(&call("help", json!({}))).starts_with("Five tools"));
 }
 
 #[test]
-fn the_inspector_over_stdio() {
-    inspector(Over::Stdio, "legacy");
+fn inspector_over_stdio() {
+    inspector(Transport::Stdio, "legacy");
 }
 
 #[test]
-fn the_inspector_over_http() {
-    inspector(Over::Http, "modern");
+fn inspector_over_http() {
+    inspector(Transport::Http, "modern");
 }

@@ -1,12 +1,12 @@
-//! A call that needs an approval, of a client through which nobody can be asked.
+//! Calls that need approval, from a client without forms.
 
 use crate::mcp_support::stdio::Client;
 use crate::mcp_support::{env, tool};
-use crate::support::{TestEnv, assert_transcript, told};
+use crate::support::{TestEnv, assert_transcript, transcript_entry};
 use serde_json::{Value, json};
 
-/// A tool that says how often it ran, and asks first.
-fn careful(env: &TestEnv, command: &str) {
+/// Writes a tool that counts its runs and needs approval.
+fn write_tool_with_approval(env: &TestEnv, command: &str) {
     tool(env, "count", command);
     let text = env.read("project/.ai/tools/count.yaml");
     let text = format!("requires_approval: true\n{text}");
@@ -15,9 +15,9 @@ fn careful(env: &TestEnv, command: &str) {
     assert!(signed.status.success(), "{signed:?}");
 }
 
-fn ready() -> TestEnv {
+fn env_with_tool() -> TestEnv {
     let env = env();
-    careful(&env, "echo ran >>count");
+    write_tool_with_approval(&env, "echo ran >>count");
     env
 }
 
@@ -25,11 +25,11 @@ fn call(client: &mut Client, word: &str) -> Value {
     let arguments =
         json!({ "item_type": "tool", "item_id": "count", "parameters": { "word": word } });
     let params = json!({ "name": "execute", "arguments": arguments });
-    client.ask("tools/call", &params)["result"].clone()
+    client.request_and_wait("tools/call", &params)["result"].clone()
 }
 
-/// The gate at which a call waits, once it was refused.
-fn gate(result: &Value) -> String {
+/// The id of the gate that a refused call names.
+fn gate_id(result: &Value) -> String {
     assert_eq!(result["isError"], true, "{result}");
     let error = &result["structuredContent"]["error"];
     assert_eq!(error["code"], "approval_required", "{result}");
@@ -39,9 +39,9 @@ fn gate(result: &Value) -> String {
     gate
 }
 
-fn runs(env: &TestEnv) -> usize {
-    let said = std::fs::read_to_string(env.path("project/count"));
-    said.map_or(0, |said| said.lines().count())
+fn run_count(env: &TestEnv) -> usize {
+    let reply = std::fs::read_to_string(env.path("project/count"));
+    reply.map_or(0, |reply| reply.lines().count())
 }
 
 fn gates(env: &TestEnv) -> Vec<Value> {
@@ -55,81 +55,81 @@ fn approve(env: &TestEnv, gate: &str) {
 }
 
 #[test]
-fn an_approval_from_another_terminal_lets_the_same_call_run_once() {
-    let env = ready();
+fn approval_from_another_process_runs_the_same_call_once() {
+    let env = env_with_tool();
     let mut client = Client::connect(&env);
-    let waits = gate(&call(&mut client, "one"));
-    assert_eq!(gate(&call(&mut client, "one")), waits);
+    let waits = gate_id(&call(&mut client, "one"));
+    assert_eq!(gate_id(&call(&mut client, "one")), waits);
     let listed = gates(&env);
     assert_eq!(listed.len(), 1, "{listed:?}");
     assert_eq!(listed[0]["id"], waits.as_str());
     assert_eq!(listed[0]["context"]["params"]["word"], "one");
     approve(&env, &waits);
     assert!(gates(&env).is_empty());
-    assert_eq!(runs(&env), 0);
-    // Another process of the same person's serves as well.
+    assert_eq!(run_count(&env), 0);
+    // Another server process of the same user works too.
     drop(client);
     let mut client = Client::connect(&env);
     let result = call(&mut client, "one");
     assert_eq!(result["isError"], false, "{result}");
-    assert_eq!(runs(&env), 1);
-    gate(&call(&mut client, "one"));
-    assert_eq!(runs(&env), 1);
+    assert_eq!(run_count(&env), 1);
+    gate_id(&call(&mut client, "one"));
+    assert_eq!(run_count(&env), 1);
 }
 
 #[test]
-fn other_parameters_or_bytes_are_asked_about_again_with_what_changed() {
-    let env = ready();
+fn changed_parameters_or_bytes_need_another_approval() {
+    let env = env_with_tool();
     let mut client = Client::connect(&env);
-    let first = gate(&call(&mut client, "one"));
+    let first = gate_id(&call(&mut client, "one"));
     approve(&env, &first);
-    let second = gate(&call(&mut client, "two"));
+    let second = gate_id(&call(&mut client, "two"));
     assert_ne!(second, first);
     let body = |gate: &str| {
         let listed = gates(&env);
         let found = listed.iter().find(|it| it["id"] == gate).cloned();
         found.unwrap()["body"].as_str().unwrap().to_owned()
     };
-    let told = body(&second);
+    let printed = body(&second);
     assert!(
-        told.contains("- parameter `word` was \"one\" and is \"two\""),
-        "{told}"
+        printed.contains("- parameter `word` was \"one\" and is \"two\""),
+        "{printed}"
     );
-    careful(&env, "echo others >>count");
-    let third = gate(&call(&mut client, "one"));
-    let told = body(&third);
+    write_tool_with_approval(&env, "echo others >>count");
+    let third = gate_id(&call(&mut client, "one"));
+    let printed = body(&third);
     assert!(
-        told.starts_with("It was approved, and has changed since:\n- count was "),
-        "{told}"
+        printed.starts_with("It was approved, and has changed since:\n- count was "),
+        "{printed}"
     );
-    assert_eq!(runs(&env), 0);
+    assert_eq!(run_count(&env), 0);
     approve(&env, &third);
     assert_eq!(call(&mut client, "one")["isError"], false);
-    assert_eq!(runs(&env), 1);
+    assert_eq!(run_count(&env), 1);
 }
 
 #[test]
-fn the_order_of_the_parameters_does_not_matter() {
-    let env = ready();
+fn order_of_parameters_does_not_matter() {
+    let env = env_with_tool();
     let mut client = Client::connect(&env);
     let mut call = |parameters: Value| {
         let arguments =
             json!({ "item_type": "tool", "item_id": "count", "parameters": parameters });
         client.call("execute", &arguments, |method| panic!("asks {method}"))
     };
-    let waits = gate(&call(json!({ "a": 1, "b": { "c": 1, "d": 2 } })));
+    let waits = gate_id(&call(json!({ "a": 1, "b": { "c": 1, "d": 2 } })));
     let reordered = json!({ "b": { "d": 2, "c": 1 }, "a": 1 });
-    assert_eq!(gate(&call(reordered.clone())), waits);
+    assert_eq!(gate_id(&call(reordered.clone())), waits);
     approve(&env, &waits);
     assert_eq!(call(reordered)["isError"], false);
-    assert_eq!(runs(&env), 1);
+    assert_eq!(run_count(&env), 1);
 }
 
 #[test]
-fn of_many_calls_at_once_an_approval_lets_one_run() {
-    let env = ready();
+fn approval_covers_one_of_several_concurrent_calls() {
+    let env = env_with_tool();
     let mut client = Client::connect(&env);
-    let waits = gate(&call(&mut client, "one"));
+    let waits = gate_id(&call(&mut client, "one"));
     approve(&env, &waits);
     let arguments =
         json!({ "item_type": "tool", "item_id": "count", "parameters": { "word": "one" } });
@@ -144,14 +144,14 @@ fn of_many_calls_at_once_an_approval_lets_one_run() {
             ran += 1;
         }
     }
-    assert_eq!((ran, runs(&env)), (1, 1));
+    assert_eq!((ran, run_count(&env)), (1, 1));
 }
 
 #[test]
-fn a_gate_of_another_project_says_which() {
-    let env = ready();
+fn gate_of_another_project_names_it() {
+    let env = env_with_tool();
     let mut client = Client::connect(&env);
-    gate(&call(&mut client, "one"));
+    gate_id(&call(&mut client, "one"));
     let project = env.path("project");
     let here = String::from_utf8(env.run(&["gate", "list"]).stdout).unwrap();
     let line = format!("\n  in {}\n", project.display());
@@ -164,11 +164,11 @@ fn a_gate_of_another_project_says_which() {
 }
 
 #[test]
-fn what_a_person_sees_and_says() {
-    let env = ready();
+fn gate_is_shown_and_answered() {
+    let env = env_with_tool();
     let mut client = Client::connect(&env);
-    let waits = gate(&call(&mut client, "one"));
-    let mut seen = told("rye gate list", &env.run(&["gate", "list"]));
+    let waits = gate_id(&call(&mut client, "one"));
+    let mut seen = transcript_entry("rye gate list", &env.run(&["gate", "list"]));
     let calls = [
         &["gate", "approve", "--for", "project", &waits][..],
         &["gate", "answer", "--action", "maybe", &waits],
@@ -176,15 +176,15 @@ fn what_a_person_sees_and_says() {
         &["gate", "approve", &waits],
     ];
     for args in calls {
-        seen += &told(&format!("rye {}", args.join(" ")), &env.run(args));
+        seen += &transcript_entry(&format!("rye {}", args.join(" ")), &env.run(args));
     }
     let declined = call(&mut client, "one");
     let error = &declined["structuredContent"]["error"];
     assert_eq!(error["code"], "approval_declined", "{declined}");
-    seen += &told(
+    seen += &transcript_entry(
         &format!("rye gate deny {waits}"),
         &env.run(&["gate", "deny", &waits]),
     );
-    assert_eq!(runs(&env), 0);
+    assert_eq!(run_count(&env), 0);
     assert_transcript!(seen);
 }

@@ -1,4 +1,4 @@
-//! `rye mcp serve --http`: who may call, and what it does when things go wrong.
+//! `rye mcp serve --http`: authentication, limits, reconnection and shutdown.
 
 use std::fs;
 use std::io::Write as _;
@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use crate::mcp_support::http::{Response, Server, request};
-use crate::mcp_support::{appears, ends, env, execute, processes_in};
+use crate::mcp_support::{env, execute, processes_in, wait_for_exit, wait_for_file};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn call(server: &Server, session: &str, id: u64, tool: &str) -> Response {
     server.post(&headers, &request(id, "tools/call", &execute(tool)))
 }
 
-/// Calls a tool of the project as the newest revision does, which has no sessions.
+/// Calls a tool of the project in the newest revision, which has no sessions.
 fn call_without_session(server: &Server, id: u64, tool: &str) -> TcpStream {
     let headers = [
         ("MCP-Protocol-Version", "2026-07-28"),
@@ -32,7 +32,7 @@ fn call_without_session(server: &Server, id: u64, tool: &str) -> TcpStream {
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     let message = request(id, "tools/call", &params);
-    server.begin("POST", &headers, &message.to_string())
+    server.send_without_reading("POST", &headers, &message.to_string())
 }
 
 fn text(answer: &Value) -> &str {
@@ -40,19 +40,19 @@ fn text(answer: &Value) -> &str {
     text.as_str().unwrap_or_else(|| panic!("{answer}"))
 }
 
-/// Waits until a server takes no more connections: a signal has arrived.
-fn closes(server: &Server) {
+/// Waits until a server accepts no more connections, so that the signal has arrived.
+fn wait_until_closed(server: &Server) {
     let start = std::time::Instant::now();
     while TcpStream::connect(("127.0.0.1", server.port)).is_ok() {
         assert!(
-            start.elapsed() < crate::mcp_support::PATIENCE,
+            start.elapsed() < crate::mcp_support::TIMEOUT,
             "it still listens"
         );
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
 
-fn hello() -> Value {
+fn initialize_request() -> Value {
     let hello = json!({
         "protocolVersion": "2025-11-25",
         "capabilities": {},
@@ -62,12 +62,12 @@ fn hello() -> Value {
 }
 
 #[test]
-fn who_has_no_token_is_not_let_in() {
+fn request_without_a_token_is_refused() {
     let env = env();
     env.write("tokens", "# the team's\nsesame\n");
     let tokens = env.path("tokens");
     let server = Server::start(&env, &["--token-file", tokens.to_str().unwrap()]);
-    let try_with = |headers: &[(&str, &str)]| server.post(headers, &hello());
+    let try_with = |headers: &[(&str, &str)]| server.post(headers, &initialize_request());
     let refused = try_with(&[]);
     assert_eq!(refused.status, 401);
     assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
@@ -84,12 +84,12 @@ fn who_has_no_token_is_not_let_in() {
 }
 
 #[test]
-fn a_web_page_of_another_site_is_not_let_in() {
+fn request_from_a_foreign_origin_is_refused() {
     let env = env();
     let options = ["--allow-origin", "https://example.org:443"];
     let options = [&options[..], &["--allow-host", "rye.example.org"]].concat();
     let server = Server::start(&env, &options);
-    let status = |header: (&str, &str)| server.post(&[header], &hello()).status;
+    let status = |header: (&str, &str)| server.post(&[header], &initialize_request()).status;
     assert_eq!(status(("Origin", "https://evil.example")), 403);
     assert_eq!(status(("Origin", "null")), 403);
     assert_eq!(status(("Host", "evil.example")), 403);
@@ -101,30 +101,30 @@ fn a_web_page_of_another_site_is_not_let_in() {
 }
 
 #[test]
-fn a_request_that_is_too_long_is_refused_and_the_next_one_answered() {
+fn too_long_request_is_refused_and_the_next_one_answered() {
     let env = env();
     let server = Server::start(&env, &["--max-body", "1"]);
     let long = "x".repeat(2 * 1024 * 1024);
     let ask = request(1, "initialize", &json!({ "protocolVersion": long }));
     assert_eq!(server.post(&[], &ask).status, 413);
-    server.session();
+    server.open_session();
 }
 
 #[test]
-fn who_asks_too_often_is_told_when_to_come_back() {
+fn rate_limit_sends_retry_after() {
     let env = env();
     let server = Server::start(&env, &["--rate", "5"]);
-    // Two seconds' worth may come at once; the hundred come within one.
+    // Two seconds' worth may arrive at once; the hundred arrive within one second.
     let responses = (0..100).map(|_| server.send("GET", &[], ""));
     let refused = responses.into_iter().find(|it| it.status == 429).unwrap();
     assert_eq!(refused.header("retry-after"), Some("1"));
 }
 
 #[test]
-fn what_is_no_request_is_refused() {
+fn malformed_request_is_refused() {
     let env = env();
-    let server = Server::of_project(&env, &[]);
-    let session = server.session();
+    let server = Server::start_in_project(&env, &[]);
+    let session = server.open_session();
     let headers = [("Mcp-Session-Id", session.as_str())];
     for body in ["{not json", "", "42"] {
         let status = server.send("POST", &headers, body).status;
@@ -145,25 +145,25 @@ fn what_is_no_request_is_refused() {
 }
 
 #[test]
-fn a_session_that_is_ended_is_gone() {
+fn deleted_session_is_gone() {
     let env = env();
-    let server = Server::of_project(&env, &[]);
-    let session = server.session();
+    let server = Server::start_in_project(&env, &[]);
+    let session = server.open_session();
     let headers = [("Mcp-Session-Id", session.as_str())];
     assert_eq!(server.send("DELETE", &headers, "").status, 204);
     assert_eq!(call(&server, &session, 1, "greet").status, 404);
 }
 
 #[test]
-fn a_hundred_calls_at_once_are_all_answered() {
+fn hundred_concurrent_calls_are_answered() {
     let env = env();
-    let server = Arc::new(Server::of_project(&env, &[]));
-    let session = server.session();
+    let server = Arc::new(Server::start_in_project(&env, &[]));
+    let session = server.open_session();
     let calls = (2..102).map(|id| {
         let (server, session) = (Arc::clone(&server), session.clone());
         std::thread::spawn(move || call(&server, &session, id, "greet").message(id))
     });
-    // All are under way before the first is waited for.
+    // All are sent before the first is awaited.
     let calls: Vec<_> = calls.collect();
     for answer in calls {
         assert_eq!(text(&answer.join().unwrap()), "hello\n{}");
@@ -171,13 +171,13 @@ fn a_hundred_calls_at_once_are_all_answered() {
 }
 
 #[test]
-fn a_client_that_was_cut_off_comes_back_for_the_answer_of_a_call_that_runs() {
+fn disconnected_client_fetches_the_answer_of_a_running_call() {
     let env = env();
-    let server = Server::of_project(&env, &[]);
-    let session = server.session();
+    let server = Server::start_in_project(&env, &[]);
+    let session = server.open_session();
     let mut cut = call(&server, &session, 7, "held");
     let event = cut.event_id();
-    appears(&env.path("project/held"));
+    wait_for_file(&env.path("project/held"));
     drop(cut);
     let headers = [
         ("Mcp-Session-Id", session.as_str()),
@@ -191,17 +191,17 @@ fn a_client_that_was_cut_off_comes_back_for_the_answer_of_a_call_that_runs() {
 }
 
 #[test]
-fn a_client_that_was_cut_off_comes_back_for_the_answer_of_a_call_that_has_ended() {
+fn disconnected_client_fetches_the_answer_of_an_ended_call() {
     let env = env();
-    let server = Server::of_project(&env, &[]);
-    let session = server.session();
+    let server = Server::start_in_project(&env, &[]);
+    let session = server.open_session();
     let mut cut = call(&server, &session, 7, "held");
     let event = cut.event_id();
-    appears(&env.path("project/held"));
+    wait_for_file(&env.path("project/held"));
     drop(cut);
     fs::write(env.path("project/go"), "").unwrap();
-    appears(&env.path("project/ended"));
-    // Another call is answered after it: what came of the first is no longer on its way.
+    wait_for_file(&env.path("project/ended"));
+    // Another call is answered after it, so the first answer has been sent.
     assert_eq!(
         text(&call(&server, &session, 8, "greet").message(8)),
         "hello\n{}"
@@ -216,51 +216,51 @@ fn a_client_that_was_cut_off_comes_back_for_the_answer_of_a_call_that_has_ended(
 }
 
 #[test]
-fn without_a_session_who_goes_away_cancels_the_call() {
+fn disconnecting_without_a_session_cancels_the_call() {
     let env = env();
-    let server = Server::of_project(&env, &[]);
+    let server = Server::start_in_project(&env, &[]);
     let gone = call_without_session(&server, 1, "slow");
-    let pid = appears(&env.path("project/pid"));
+    let pid = wait_for_file(&env.path("project/pid"));
     drop(gone);
-    ends(&pid);
+    wait_for_exit(&pid);
     let answer = call_without_session(&server, 2, "greet");
     let answer = Response::of(answer).message(2);
     assert_eq!(text(&answer), "hello\n{}");
 }
 
 #[test]
-fn told_to_end_it_lets_the_running_calls_be_answered() {
+fn sigterm_lets_running_calls_finish() {
     let env = env();
-    let mut server = Server::of_project(&env, &[]);
-    let session = server.session();
+    let mut server = Server::start_in_project(&env, &[]);
+    let session = server.open_session();
     let mut held = call(&server, &session, 7, "held");
-    appears(&env.path("project/held"));
+    wait_for_file(&env.path("project/held"));
     server.signal(Signal::TERM);
-    closes(&server);
+    wait_until_closed(&server);
     fs::write(env.path("project/go"), "").unwrap();
     assert_eq!(text(&held.message(7)), "done\n");
     assert_eq!(server.status().code(), Some(0));
 }
 
 #[test]
-fn told_to_end_twice_it_ends_at_once_and_leaves_no_process() {
+fn second_sigterm_ends_at_once_and_leaves_no_process() {
     let env = env();
-    let mut server = Server::of_project(&env, &[]);
-    let session = server.session();
+    let mut server = Server::start_in_project(&env, &[]);
+    let session = server.open_session();
     let _slow = call(&server, &session, 7, "slow");
-    let pid = appears(&env.path("project/pid"));
+    let pid = wait_for_file(&env.path("project/pid"));
     server.signal(Signal::TERM);
-    closes(&server);
+    wait_until_closed(&server);
     server.signal(Signal::TERM);
     assert_eq!(server.status().code(), Some(0));
-    ends(&pid);
+    wait_for_exit(&pid);
     assert_eq!(processes_in(&env.path("project")), [""; 0]);
 }
 
 #[test]
-fn the_roots_of_a_client_over_http_do_not_lead_out_of_the_servers_project() {
+fn roots_over_http_stay_in_the_servers_project() {
     let env = env();
-    let server = Server::of_project(&env, &[]);
+    let server = Server::start_in_project(&env, &[]);
     let hello = json!({
         "protocolVersion": "2025-11-25",
         "capabilities": { "roots": {} },
@@ -284,11 +284,11 @@ fn the_roots_of_a_client_over_http_do_not_lead_out_of_the_servers_project() {
 }
 
 #[test]
-fn half_requests_do_not_keep_other_clients_out() {
+fn incomplete_requests_do_not_block_other_clients() {
     let env = env();
-    // Fewer files than there are half requests.
+    // Fewer open files than incomplete requests.
     let server = Server::with_open_files(&env, 256);
-    let session = server.session();
+    let session = server.open_session();
     let half = [
         "",
         "POST /mcp HTTP/1.1\r\nHost: 127",
@@ -297,7 +297,7 @@ fn half_requests_do_not_keep_other_clients_out() {
     let open: Vec<_> = (0..300)
         .map(|number| {
             let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
-            // One that made room for others may be closed already.
+            // The server may have closed it to make room.
             let _ = stream.write_all(half[number % half.len()].as_bytes());
             stream
         })

@@ -1,4 +1,4 @@
-//! `rye mcp login`: a server that wants to know who calls.
+//! `rye mcp login`: a server that requires OAuth.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -6,15 +6,15 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{TestEnv, assert_transcript, told};
+use crate::support::{TestEnv, assert_transcript, transcript_entry};
 
-/// The server, ended when dropped.
-struct Guarded {
+/// The server, killed on drop.
+struct OauthServer {
     child: Child,
     address: String,
 }
 
-impl Guarded {
+impl OauthServer {
     fn start() -> Self {
         let script = "tests/it/mcp_support/guarded_server.py";
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
@@ -33,15 +33,15 @@ impl Guarded {
     }
 }
 
-impl Drop for Guarded {
+impl Drop for OauthServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What a page says, and where it sends the browser.
-fn open(url: &str) -> (String, Option<String>) {
+/// The body of a page and the target of its redirect.
+fn fetch_page(url: &str) -> (String, Option<String>) {
     let rest = url.strip_prefix("http://").unwrap();
     let (host, path) = rest.split_once('/').unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
@@ -69,8 +69,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_person_logs_in_once_and_calls_go_through_until_they_log_out() {
-    let (mut env, server) = (TestEnv::new(), Guarded::start());
+fn login_is_used_until_logout() {
+    let (mut env, server) = (TestEnv::new(), OauthServer::start());
     env.set("USER", "ada");
     assert!(env.run(&["init"]).status.success());
     let url = format!("{}/mcp", server.address);
@@ -78,18 +78,18 @@ fn a_person_logs_in_once_and_calls_go_through_until_they_log_out() {
     assert!(added.status.success(), "{added:?}");
     let call = |env: &TestEnv| {
         let output = env.run(&["mcp", "call", "docs", "who", "--quiet"]);
-        told("rye mcp call docs who", &output)
+        transcript_entry("rye mcp call docs who", &output)
     };
     let mut seen = call(&env);
     let mut login = env.command();
     let mut login = login.args(["mcp", "login", "docs"]).spawn().unwrap();
     let mut lines = BufReader::new(login.stderr.take().unwrap()).lines();
     assert!(lines.next().unwrap().unwrap().contains("in a browser"));
-    let (_, back) = open(&lines.next().unwrap().unwrap());
-    let (page, _) = open(&back.unwrap());
+    let (_, back) = fetch_page(&lines.next().unwrap().unwrap());
+    let (page, _) = fetch_page(&back.unwrap());
     assert!(page.contains("You are logged in."), "{page}");
     let output = login.wait_with_output().unwrap();
-    seen += &told("rye mcp login docs", &output);
+    seen += &transcript_entry("rye mcp login docs", &output);
     seen += &call(&env);
     for file in files(&env.path("user"))
         .iter()

@@ -1,11 +1,11 @@
-//! `rye mcp add`, `list`, `discover`, `call`, `remove` and `import`, and tools of servers
-//! as tools like the rest.
+//! `rye mcp add`, `list`, `discover`, `call`, `remove` and `import`, and server tools as
+//! items.
 
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::support::{TestEnv, assert_transcript, json, told};
+use crate::support::{TestEnv, assert_transcript, json, transcript_entry};
 
 const SERVER: &str = r#"
 import json, sys
@@ -33,7 +33,7 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 "#;
 
-/// A `TestEnv` with a key and a server in a file.
+/// A `TestEnv` with a key and the file of a server.
 fn env() -> TestEnv {
     let env = TestEnv::new();
     env.run(&["init"]);
@@ -41,13 +41,13 @@ fn env() -> TestEnv {
     env
 }
 
-/// The command that starts it, as it is typed.
+/// The command line that starts the server.
 fn command(env: &TestEnv) -> String {
     format!("python3 {}", env.path("server.py").display())
 }
 
 #[test]
-fn a_server_comes_its_tools_are_items_and_it_goes() {
+fn server_is_added_discovered_called_and_removed() {
     let env = env();
     let command = command(&env);
     let mut transcript = env.transcript(&[
@@ -77,7 +77,7 @@ fn a_server_comes_its_tools_are_items_and_it_goes() {
 }
 
 #[test]
-fn a_tool_that_changed_is_refused_until_it_is_accepted() {
+fn changed_tool_is_refused_until_it_is_accepted() {
     let env = env();
     env.transcript(&[
         &format!("mcp add weather -- {}", command(&env)),
@@ -97,7 +97,7 @@ fn a_tool_that_changed_is_refused_until_it_is_accepted() {
 }
 
 #[test]
-fn a_configuration_that_was_changed_is_not_used() {
+fn changed_configuration_is_not_used() {
     let env = env();
     env.transcript(&[
         &format!("mcp add weather -- {}", command(&env)),
@@ -115,7 +115,7 @@ fn a_configuration_that_was_changed_is_not_used() {
 }
 
 #[test]
-fn a_server_that_does_not_start_is_told_with_what_it_said() {
+fn failed_start_is_reported_with_the_servers_output() {
     let env = env();
     let mut transcript = env.transcript(&[
         "mcp add missing -- no-such-program",
@@ -132,33 +132,33 @@ fn a_server_that_does_not_start_is_told_with_what_it_said() {
         "-c",
         "raise SystemExit('no key')",
     ]);
-    transcript += &told("rye mcp add broken -- …", &broken);
+    transcript += &transcript_entry("rye mcp add broken -- …", &broken);
     assert_transcript!(transcript);
 }
 
 #[test]
-fn an_address_that_nobody_can_call_is_not_written_down() {
+fn invalid_url_is_not_stored() {
     let env = env();
     let output = env.run(&["mcp", "add", "files", "--url", "ftp://example.org/x"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("http:// or https://"), "{said}");
+    let reply = String::from_utf8(output.stderr).unwrap();
+    assert!(reply.contains("http:// or https://"), "{reply}");
     let file = env.path("project/.ai/tools/mcp/servers/files.yaml");
     assert!(!file.exists());
 }
 
 #[test]
-fn a_line_without_end_is_told_and_not_waited_for() {
+fn endless_line_is_reported_at_once() {
     let env = env();
     let flood = "while True: print('x' * 65536, end='')";
     let args = ["mcp", "add", "flood", "--", "python3", "-c", flood];
     let output = env.run(&args);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("16777216 bytes (`max_message`)"), "{said}");
+    let reply = String::from_utf8(output.stderr).unwrap();
+    assert!(reply.contains("16777216 bytes (`max_message`)"), "{reply}");
 }
 
 #[test]
-fn what_changed_can_be_read_before_it_is_accepted() {
+fn discover_shows_the_difference_before_accepting() {
     let env = env();
     env.transcript(&[
         &format!("mcp add weather -- {}", command(&env)),
@@ -194,14 +194,14 @@ fn what_changed_can_be_read_before_it_is_accepted() {
 }
 
 #[test]
-fn secrets_go_to_the_vault_and_are_opened_for_the_server_alone() {
+fn secrets_are_stored_in_the_vault_for_the_server() {
     let env = env();
     let script = "import os, sys; sys.exit('the key is ' + os.environ['API_KEY'])";
     let args = [
         "mcp", "add", "s", "--secret", "API_KEY", "--", "python3", "-c", script,
     ];
     let output = env.feed(&args, b"open-sesame\n");
-    let all = told("rye mcp add s --secret API_KEY -- …", &output);
+    let all = transcript_entry("rye mcp add s --secret API_KEY -- …", &output);
     assert!(all.contains("the key is [redacted]"), "{all}");
     assert!(!all.contains("sesame"), "{all}");
     let item = env.read("project/.ai/tools/mcp/servers/s.yaml");
@@ -212,7 +212,7 @@ fn secrets_go_to_the_vault_and_are_opened_for_the_server_alone() {
 }
 
 #[test]
-fn the_servers_of_another_client_are_imported() {
+fn servers_of_another_client_are_imported() {
     let env = env();
     env.write(
         "mcp.json",
@@ -243,7 +243,7 @@ fn the_servers_of_another_client_are_imported() {
 }
 
 #[test]
-fn nothing_of_a_server_outlives_us_even_when_we_are_killed() {
+fn server_processes_end_if_rye_is_killed() {
     let env = env();
     let server = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -251,19 +251,19 @@ fn nothing_of_a_server_outlives_us_even_when_we_are_killed() {
     );
     let added = env.run(&["mcp", "add", "tree", "--", "python3", server, "tree"]);
     assert!(added.status.success(), "{added:?}");
-    until(|| processes(&env.path("project")) == 0);
+    wait_until(|| process_count(&env.path("project")) == 0);
     let mut call = env.command();
     let mut call = call.args(["mcp", "call", "tree", "hang"]).spawn().unwrap();
-    // The call itself, its keepers, the server, and what that started.
-    until(|| is_there(&env.path("project"), "signal.SIG_IGN"));
+    // The call, its supervisors, the server and its children.
+    wait_until(|| is_running(&env.path("project"), "signal.SIG_IGN"));
     call.kill().unwrap();
     call.wait().unwrap();
-    until(|| processes(&env.path("project")) == 0);
+    wait_until(|| process_count(&env.path("project")) == 0);
     let none = json(&env.run(&["mcp", "list", "--json"]));
     assert_eq!(none["servers"][0]["name"], "tree");
 }
 
-fn in_folder(folder: &Path) -> Vec<String> {
+fn processes_in(folder: &Path) -> Vec<String> {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     let inside = all.filter(|process| {
         let cwd = fs::read_link(process.path().join("cwd"));
@@ -275,16 +275,16 @@ fn in_folder(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-fn processes(folder: &Path) -> usize {
-    in_folder(folder).len()
+fn process_count(folder: &Path) -> usize {
+    processes_in(folder).len()
 }
 
-fn is_there(folder: &Path, word: &str) -> bool {
-    in_folder(folder).iter().any(|line| line.contains(word))
+fn is_running(folder: &Path, word: &str) -> bool {
+    processes_in(folder).iter().any(|line| line.contains(word))
 }
 
-/// Waits for a bounded time.
-fn until(is: impl Fn() -> bool) {
+/// Waits for a condition, for a bounded time.
+fn wait_until(is: impl Fn() -> bool) {
     let start = Instant::now();
     while !is() {
         assert!(start.elapsed() < Duration::from_secs(30));

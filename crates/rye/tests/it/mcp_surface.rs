@@ -1,4 +1,4 @@
-//! What MCP looks like from outside: the five tools, the clients' configurations, the help.
+//! The five tools, the clients' configurations and the help.
 
 use std::fmt::Write as _;
 
@@ -7,36 +7,36 @@ use crate::mcp_support::{env, tool};
 use crate::support::{TestEnv, assert_transcript};
 use serde_json::{Value, json};
 
-/// `tools/list` as a client gets it.
+/// The result of `tools/list`.
 fn tools(env: &TestEnv) -> Value {
     let mut client = Client::connect(env);
-    client.ask("tools/list", &json!({}))["result"].clone()
+    client.request_and_wait("tools/list", &json!({}))["result"].clone()
 }
 
-/// The names of a page of a list, and where the next one begins.
+/// The names of a page of a list, and the cursor of the next page.
 fn page(client: &mut Client, list: &str, cursor: Option<&Value>) -> (Vec<String>, Value) {
     let params = match cursor {
         Some(cursor) => json!({ "cursor": cursor }),
         None => json!({}),
     };
-    let result = &client.ask(&format!("{list}/list"), &params)["result"];
+    let result = &client.request_and_wait(&format!("{list}/list"), &params)["result"];
     let names = result[list].as_array().unwrap().iter();
     let names = names.map(|one| one["name"].as_str().unwrap().to_owned());
     (names.collect(), result["nextCursor"].clone())
 }
 
 #[test]
-fn the_five_tools_as_a_client_sees_them() {
+fn tool_definitions() {
     let listed = tools(&env());
     let text = serde_json::to_string_pretty(&listed).unwrap();
     assert_transcript!(text);
-    // What a model reads before it can begin; the documentation tells this number.
+    // The documentation states this size.
     let size = listed["tools"].to_string().len();
     assert!((4_000..5_000).contains(&size), "{size} bytes");
 }
 
 #[test]
-fn a_thousand_items_more_change_nothing_in_the_list_of_tools() {
+fn tool_list_does_not_depend_on_the_number_of_items() {
     let env = env();
     let before = tools(&env);
     for n in 0..1000 {
@@ -53,10 +53,10 @@ fn a_thousand_items_more_change_nothing_in_the_list_of_tools() {
     assert_eq!(tools(&env), before);
     let mut client = Client::connect(&env);
     let ask = json!({ "name": "search", "arguments": { "query": "", "limit": 200 } });
-    let found = client.ask("tools/call", &ask);
+    let found = client.request_and_wait("tools/call", &ask);
     let total = &found["result"]["structuredContent"]["total"];
     assert!(total.as_u64().unwrap() > 1000, "{total}");
-    // What grows is told in pages.
+    // Growing lists are paginated.
     let (first, cursor) = page(&mut client, "prompts", None);
     let (second, end) = page(&mut client, "prompts", Some(&cursor));
     assert_eq!((first.len(), second.len()), (100, 51));
@@ -64,7 +64,7 @@ fn a_thousand_items_more_change_nothing_in_the_list_of_tools() {
 }
 
 #[test]
-fn what_each_client_is_told() {
+fn configuration_written_for_each_client() {
     let env = TestEnv::new();
     let clients = [
         "claude-code",
@@ -89,23 +89,23 @@ fn what_each_client_is_told() {
     }
     calls.push("mcp install --client nope --print".to_owned());
     let calls: Vec<_> = calls.iter().map(String::as_str).collect();
-    let told = env.transcript(&calls);
-    let told = told.replace(env!("CARGO_BIN_EXE_rye"), "RYE");
-    assert_transcript!(told);
-    // To show it is not to write it.
+    let printed = env.transcript(&calls);
+    let printed = printed.replace(env!("CARGO_BIN_EXE_rye"), "RYE");
+    assert_transcript!(printed);
+    // `--print` writes nothing.
     let written = std::fs::read_dir(env.path("user")).unwrap().count();
     assert_eq!(written, 0);
 }
 
 #[test]
-fn help_by_command_and_topic() {
+fn help_for_commands_and_topics() {
     let env = TestEnv::new();
-    let mut told = env.transcript(&["help nope", "help"]);
+    let mut printed = env.transcript(&["help nope", "help"]);
     let output = env.run(&["help", "mcp"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let first: Vec<_> = text.lines().take(5).collect();
-    let _ = writeln!(told, "$ rye help mcp\n{}\n…", first.join("\n"));
-    // A page that has the name of a command is shown below the command's own words.
+    let _ = writeln!(printed, "$ rye help mcp\n{}\n…", first.join("\n"));
+    // A topic with the name of a command follows the command's help.
     assert!(text.contains("\n# Rye for MCP clients\n"), "{text}");
-    assert_transcript!(told);
+    assert_transcript!(printed);
 }

@@ -1,7 +1,7 @@
-//! `rye models`, and `rye prompt` with models of real providers, spoken to over their real
+//! `rye models`, and `rye prompt` with mock providers that speak the real
 //! wire formats.
 
-use crate::support::{TestEnv, assert_transcript, json, outcome, told};
+use crate::support::{TestEnv, assert_transcript, json, outcome, transcript_entry};
 use rye_model_wire::{Api, Completion, MockProvider, Reply};
 use serde_json::{Value, json as value};
 
@@ -13,7 +13,7 @@ const APIS: [(&str, Api); 4] = [
 ];
 
 /// A `TestEnv` whose user has a model `local/x`.
-fn with_model(api: &str, wire: &MockProvider, more: &str) -> TestEnv {
+fn with_model(api: &str, provider: &MockProvider, more: &str) -> TestEnv {
     let env = TestEnv::new();
     let text = format!(
         "default: local/x\n\
@@ -23,7 +23,7 @@ fn with_model(api: &str, wire: &MockProvider, more: &str) -> TestEnv {
              base_url: {}/v1\n    \
              {more}\n    \
              models: {{ x: {{ context_window: 8000, max_output: 1000, price: {{ input: 1, output: 2 }} }} }}\n",
-        wire.url()
+        provider.url()
     );
     env.write("user/.ai/config/agent/models.yaml", &text);
     env
@@ -34,31 +34,31 @@ fn stderr(output: &std::process::Output) -> String {
 }
 
 #[test]
-fn a_prompt_goes_to_any_provider_and_its_tools_run() {
+fn prompt_with_tools_works_with_every_provider() {
     for (name, api) in APIS {
         let call = Completion::call("call_1", "bash", value!({ "command": "echo grüße" }));
-        let wire = MockProvider::with_replies([
+        let provider = MockProvider::with_replies([
             Reply::stream(api.stream(&call)).in_chunks_of(3),
             Reply::stream(api.stream(&Completion::text("It said grüße."))).with_keep_alives(),
         ]);
-        let env = with_model(name, &wire, "");
+        let env = with_model(name, &provider, "");
         let output = env.run(&["prompt", "say it", "--model", "local/x", "--json"]);
-        let said = outcome(&output);
+        let reply = outcome(&output);
         assert_eq!(
-            said["answer"],
+            reply["answer"],
             "It said grüße.",
             "{name}: {}",
             stderr(&output)
         );
-        let requests = wire.requests();
+        let requests = provider.requests();
         assert_eq!(requests.len(), 2, "{name}");
         let second = requests[1].body.to_string();
         assert!(second.contains("grüße"), "{name}: {second}");
-        // The session shows who answered, and what it cost.
+        // The session shows the model and the cost.
         let shown = env.run(&[
             "session",
             "show",
-            said["session"].as_str().unwrap(),
+            reply["session"].as_str().unwrap(),
             "--json",
         ]);
         assert!(json(&shown).to_string().contains("local/x"), "{name}");
@@ -66,15 +66,15 @@ fn a_prompt_goes_to_any_provider_and_its_tools_run() {
 }
 
 #[test]
-fn a_key_is_from_the_environment_or_the_vault_and_is_written_nowhere() {
-    let said = Api::OpenAiChat.stream(&Completion::text("Hello."));
-    let wire = MockProvider::with_replies([Reply::stream(said)]);
-    let mut env = with_model("openai-chat", &wire, "api_key_env: SOME_API_KEY");
+fn key_comes_from_the_environment_or_the_vault_and_is_not_stored() {
+    let reply = Api::OpenAiChat.stream(&Completion::text("Hello."));
+    let provider = MockProvider::with_replies([Reply::stream(reply)]);
+    let mut env = with_model("openai-chat", &provider, "api_key_env: SOME_API_KEY");
     let missing = env.run(&["models", "test"]);
-    assert_transcript!(told("rye models test", &missing));
+    assert_transcript!(transcript_entry("rye models test", &missing));
     let kept = env.feed(&["vault", "set", "SOME_API_KEY"], b"sk-from-the-vault");
     assert!(kept.status.success(), "{}", stderr(&kept));
-    let asked = || wire.requests().pop().unwrap().headers["authorization"].clone();
+    let asked = || provider.requests().pop().unwrap().headers["authorization"].clone();
     let output = env.run(&["prompt", "hello"]);
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
@@ -91,17 +91,17 @@ fn a_key_is_from_the_environment_or_the_vault_and_is_written_nowhere() {
 }
 
 #[test]
-fn a_test_says_how_it_went() {
-    let mut said = Completion::text("ready");
-    (said.input_tokens, said.output_tokens) = (20, 10);
-    let wire = MockProvider::with_replies([
-        Reply::stream(Api::OpenAiChat.stream(&said)),
+fn models_test_reports_success_and_failure() {
+    let mut reply = Completion::text("ready");
+    (reply.input_tokens, reply.output_tokens) = (20, 10);
+    let provider = MockProvider::with_replies([
+        Reply::stream(Api::OpenAiChat.stream(&reply)),
         Reply::json(
             401,
             &Api::OpenAiChat.error_body(401, "Incorrect API key provided: sk-x."),
         ),
     ]);
-    let mut env = with_model("openai-chat", &wire, "api_key_env: SOME_API_KEY");
+    let mut env = with_model("openai-chat", &provider, "api_key_env: SOME_API_KEY");
     env.set("SOME_API_KEY", "sk-x");
     let tested = json(&env.run(&["models", "test", "local/x", "--json"]));
     assert_eq!(
@@ -118,13 +118,13 @@ fn a_test_says_how_it_went() {
         "{words}"
     );
     assert!(words.contains("variable SOME_API_KEY"), "{words}");
-    drop(wire);
+    drop(provider);
     let gone = stderr(&env.run(&["models", "test"]));
     assert!(gone.contains("the connection to the model broke"), "{gone}");
 }
 
 #[test]
-fn what_is_wrong_says_what_to_do() {
+fn errors_have_hints() {
     let mut env = TestEnv::new();
     env.write(
         "project/.ai/config/agent/models.yaml",
@@ -150,14 +150,14 @@ fn what_is_wrong_says_what_to_do() {
 }
 
 #[test]
-fn limits_of_the_environment_go_before_what_is_known() {
-    let said = Api::Anthropic.stream(&Completion::text("Hello."));
-    let wire = MockProvider::with_replies([Reply::stream(said)]);
-    let mut env = with_model("anthropic", &wire, "");
+fn environment_overrides_model_limits() {
+    let reply = Api::Anthropic.stream(&Completion::text("Hello."));
+    let provider = MockProvider::with_replies([Reply::stream(reply)]);
+    let mut env = with_model("anthropic", &provider, "");
     env.set("RYE_MAX_TOKENS", "77");
     env.set("RYE_CONTEXT_WINDOW", "5000");
     assert!(env.run(&["prompt", "hello"]).status.success());
-    assert_eq!(wire.requests()[0].body["max_tokens"], 77);
+    assert_eq!(provider.requests()[0].body["max_tokens"], 77);
     let listed = json(&env.run(&["models", "list", "--json"]));
     let models = listed["models"].as_array().unwrap();
     let own = models.iter().find(|model| model["name"] == "local/x");
@@ -170,7 +170,7 @@ fn limits_of_the_environment_go_before_what_is_known() {
 }
 
 #[test]
-fn a_projects_models_count_once_somebody_trusted_has_signed_them() {
+fn project_models_must_be_signed_by_a_trusted_key() {
     let env = TestEnv::new();
     let path = ".ai/config/agent/models.yaml";
     env.write(&format!("project/{path}"), "default: ollama/qwen3\n");
@@ -195,16 +195,16 @@ fn a_projects_models_count_once_somebody_trusted_has_signed_them() {
 }
 
 #[test]
-fn a_model_that_is_busy_gives_way_to_the_next() {
+fn busy_model_fails_over_to_the_next() {
     let busy = Reply::json(529, &Api::OpenAiChat.error_body(529, "busy"));
-    let wire = MockProvider::new(move |_, request| {
+    let provider = MockProvider::new(move |_, request| {
         if request.body["model"] == "x" {
             return busy.clone();
         }
         Reply::stream(Api::OpenAiChat.stream(&Completion::text("I do.")))
     });
     let more = "headers: { x-title: rye }";
-    let env = with_model("openai-chat", &wire, more);
+    let env = with_model("openai-chat", &provider, more);
     let text = env.read("user/.ai/config/agent/models.yaml");
     let text = text.replace("models: {", "models: { y: {},");
     let retry = "failover: [local/y]\nretry: { tries: 2, first_ms: 1 }\n";
@@ -219,7 +219,7 @@ fn a_model_that_is_busy_gives_way_to_the_next() {
         "{}",
         stderr(&output)
     );
-    let asked = wire.requests();
+    let asked = provider.requests();
     let models: Vec<_> = asked
         .iter()
         .map(|it| it.body["model"].as_str().unwrap())

@@ -13,7 +13,7 @@ const KEY: &str = "user/.ai/config/keys/signing/private_key.pem";
 const LOCAL: &[&str] = &["--sandbox", "local"];
 const VIRTUAL: &[&str] = &["--sandbox", "virtual"];
 
-fn ready() -> TestEnv {
+fn env_after_init() -> TestEnv {
     let mut env = TestEnv::new();
     env.set("USER", "ada");
     fs::create_dir_all(env.path("project/.git/hooks")).unwrap();
@@ -21,7 +21,7 @@ fn ready() -> TestEnv {
     env
 }
 
-/// A model that makes these calls, and then says what came of the last.
+/// Writes a script that makes these calls and prints the last result.
 fn script(env: &TestEnv, calls: &[(&str, Value)]) {
     let steps = calls
         .iter()
@@ -46,19 +46,19 @@ fn prompt<'a>(sandbox: &[&'a str]) -> Vec<&'a str> {
     [&words, sandbox].concat()
 }
 
-fn said(output: &Output) -> String {
+fn stdout_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Runs until a person is asked, and gives the gate.
-fn asked(env: &TestEnv, sandbox: &[&str]) -> Value {
+/// Runs the agent until it waits at a gate, and returns the gate.
+fn run_to_gate(env: &TestEnv, sandbox: &[&str]) -> Value {
     kill_at_gate(env, env.command().args(prompt(sandbox)).spawn().unwrap());
     let mut listed = json(&env.run(&["gate", "list", "--json"]));
     listed["gates"].as_array_mut().unwrap().pop().unwrap()
 }
 
-/// Answers a gate, and goes on with its session.
-fn answered(env: &TestEnv, gate: &Value, answer: &str) -> Output {
+/// Answers a gate and resumes its session.
+fn answer_and_resume(env: &TestEnv, gate: &Value, answer: &str) -> Output {
     let id = gate["id"].as_str().unwrap();
     let decided = env.run(&["gate", answer, id]);
     assert!(decided.status.success(), "{decided:?}");
@@ -73,13 +73,13 @@ fn actions(gate: &Value) -> Vec<&str> {
         .collect()
 }
 
-fn no_gates(env: &TestEnv) {
+fn assert_no_gates(env: &TestEnv) {
     let listed = json(&env.run(&["gate", "list", "--json"]));
     assert_eq!(listed["gates"], value!([]));
 }
 
 #[test]
-fn an_agent_writes_git_and_ai_through_an_item_only_with_approval() {
+fn writing_git_and_ai_through_an_item_needs_approval() {
     for sandbox in [VIRTUAL, LOCAL] {
         for path in [
             ".git/config",
@@ -88,10 +88,10 @@ fn an_agent_writes_git_and_ai_through_an_item_only_with_approval() {
             ".venv/bin/python",
             ".env",
         ] {
-            let env = ready();
+            let env = env_after_init();
             let params = value!({ "path": path, "content": "[core]\n" });
             script(&env, &[item(WRITE, &params)]);
-            let gate = asked(&env, sandbox);
+            let gate = run_to_gate(&env, sandbox);
             let body = gate["body"].as_str().unwrap();
             assert!(
                 body.contains(&format!("reason: it would change {path}")),
@@ -104,11 +104,11 @@ fn an_agent_writes_git_and_ai_through_an_item_only_with_approval() {
             );
             assert_eq!(actions(&gate), ["approve", "deny"]);
             let written = env.path("project").join(path);
-            answered(&env, &gate, "deny");
+            answer_and_resume(&env, &gate, "deny");
             assert!(!written.exists(), "{path}");
             if path == ".git/config" {
-                let gate = asked(&env, sandbox);
-                let output = answered(&env, &gate, "approve");
+                let gate = run_to_gate(&env, sandbox);
+                let output = answer_and_resume(&env, &gate, "approve");
                 assert!(output.status.success(), "{output:?}");
                 assert_eq!(fs::read_to_string(&written).unwrap(), "[core]\n");
                 let session = gate["origin"]["session"].as_str().unwrap();
@@ -120,12 +120,12 @@ fn an_agent_writes_git_and_ai_through_an_item_only_with_approval() {
 }
 
 #[test]
-fn an_item_asks_in_a_virtual_session_and_says_that_it_runs_on_this_machine() {
-    let env = ready();
+fn item_in_a_virtual_session_needs_approval() {
+    let env = env_after_init();
     env.write("project/notes.txt", "on the disk\n");
     let read = item(READ, &value!({ "path": "notes.txt" }));
     script(&env, &[read.clone(), read]);
-    let gate = asked(&env, VIRTUAL);
+    let gate = run_to_gate(&env, VIRTUAL);
     let body = gate["body"].as_str().unwrap();
     assert!(
         body.contains("reason: it runs on this machine, outside of the virtual sandbox"),
@@ -141,18 +141,18 @@ fn an_item_asks_in_a_virtual_session_and_says_that_it_runs_on_this_machine() {
     assert!(env.run(&answer).status.success());
     let session = gate["origin"]["session"].as_str().unwrap();
     let output = env.run(&["session", "resume", session]);
-    assert!(said(&output).contains("It said: {"), "{output:?}");
-    // Where the session works on this machine anyway, it does not ask.
+    assert!(stdout_text(&output).contains("It said: {"), "{output:?}");
+    // A `local` session doesn't ask.
     let output = env.run(&prompt(LOCAL));
-    assert!(said(&output).contains("on the disk"), "{output:?}");
+    assert!(stdout_text(&output).contains("on the disk"), "{output:?}");
 }
 
 #[test]
-fn an_approval_of_an_item_for_the_session_does_not_cover_a_sensitive_path() {
-    let env = ready();
+fn session_approval_does_not_cover_sensitive_paths() {
+    let env = env_after_init();
     let write = |path: &str| item(WRITE, &value!({ "path": path, "content": "x" }));
     script(&env, &[write("a.txt"), write(".git/config")]);
-    let gate = asked(&env, VIRTUAL);
+    let gate = run_to_gate(&env, VIRTUAL);
     let answer = [
         "gate",
         "approve",
@@ -169,20 +169,20 @@ fn an_approval_of_an_item_for_the_session_does_not_cover_a_sensitive_path() {
 }
 
 #[test]
-fn a_rule_for_items_of_low_risk_does_not_cover_a_sensitive_path() {
-    let env = ready();
+fn low_risk_rule_does_not_cover_sensitive_paths() {
+    let env = env_after_init();
     let rules = "rules:\n  - { tool: 'rye:*', risk: [low, medium], action: allow }\n";
     env.write("user/.ai/config/agent/approvals.yaml", rules);
     let write = |path: &str| item(WRITE, &value!({ "path": path, "content": "x" }));
     script(&env, &[write("a.txt"), write(".git/config")]);
-    asked(&env, VIRTUAL);
+    run_to_gate(&env, VIRTUAL);
     assert!(env.path("project/a.txt").exists());
     assert!(!env.path("project/.git/config").exists());
 }
 
 #[test]
-fn no_agent_reads_or_writes_a_private_directory() {
-    let env = ready();
+fn agents_cannot_read_or_write_private_directories() {
+    let env = env_after_init();
     let rules = "rules:\n  - { action: allow }\n";
     env.write("user/.ai/config/agent/approvals.yaml", rules);
     symlink(env.path("user/.ai/config"), env.path("project/config")).unwrap();
@@ -205,7 +205,7 @@ fn no_agent_reads_or_writes_a_private_directory() {
         for call in built_in {
             script(&env, std::slice::from_ref(&call));
             let output = env.run(&prompt(LOCAL));
-            let text = said(&output);
+            let text = stdout_text(&output);
             assert!(text.contains("private directory"), "{call:?}: {output:?}");
             assert!(!text.contains(secret), "{call:?}");
         }
@@ -216,14 +216,14 @@ fn no_agent_reads_or_writes_a_private_directory() {
             ] {
                 script(&env, std::slice::from_ref(&call));
                 let output = env.run(&prompt(sandbox));
-                let text = said(&output);
+                let text = stdout_text(&output);
                 assert!(text.contains("private directory"), "{call:?}: {output:?}");
             }
         }
     }
-    no_gates(&env);
+    assert_no_gates(&env);
     assert_eq!(fs::read_to_string(env.path(KEY)).unwrap(), key);
-    // Nor does a search find it, from wherever it begins.
+    // Searches don't find it, wherever they start.
     for (tool, args) in [
         (
             "grep",
@@ -235,14 +235,14 @@ fn no_agent_reads_or_writes_a_private_directory() {
         ),
     ] {
         script(&env, &[(tool, args)]);
-        let text = said(&env.run(&prompt(LOCAL)));
+        let text = stdout_text(&env.run(&prompt(LOCAL)));
         assert!(!text.contains("private_key"), "{tool}: {text}");
     }
 }
 
 #[test]
-fn a_person_reads_no_private_file_with_the_shipped_tools() {
-    let env = ready();
+fn shipped_tools_refuse_private_files() {
+    let env = env_after_init();
     let folder = env.path(KEY).parent().unwrap().display().to_string();
     for words in [
         &["rye/file-system/read", "--path", "private_key.pem"][..],
@@ -251,10 +251,10 @@ fn a_person_reads_no_private_file_with_the_shipped_tools() {
         let args = [&["execute", "--json", "--project", &folder], words].concat();
         let output = env.run(&args);
         assert!(!output.status.success());
-        let told = json(&output);
-        assert_eq!(told["error"]["code"], "private_path", "{told}");
+        let printed = json(&output);
+        assert_eq!(printed["error"]["code"], "private_path", "{printed}");
     }
-    // In their project they write what they want.
+    // A user can write any file of the project.
     let mine = [
         "execute",
         "rye/file-system/write",
@@ -267,8 +267,8 @@ fn a_person_reads_no_private_file_with_the_shipped_tools() {
 }
 
 #[test]
-fn every_write_asks_where_the_workspace_is_the_home_directory() {
-    let mut env = ready();
+fn every_write_in_the_home_directory_needs_approval() {
+    let mut env = env_after_init();
     let rules = "rules:\n  - { action: allow }\n";
     env.write("user/.ai/config/agent/approvals.yaml", rules);
     let keys = env.path("user").display().to_string();
@@ -279,20 +279,20 @@ fn every_write_asks_where_the_workspace_is_the_home_directory() {
     env.set("RYE_CACHE_DIR", env.path("cache").display().to_string());
     for path in [".bashrc", ".ssh/authorized_keys"] {
         script(&env, &[("write", value!({ "path": path, "content": "x" }))]);
-        let gate = asked(&env, LOCAL);
+        let gate = run_to_gate(&env, LOCAL);
         assert_eq!(gate["context"]["reason"], "hidden_in_home", "{gate}");
-        answered(&env, &gate, "deny");
+        answer_and_resume(&env, &gate, "deny");
         script(
             &env,
             &[item(WRITE, &value!({ "path": path, "content": "x" }))],
         );
-        let gate = asked(&env, LOCAL);
-        answered(&env, &gate, "deny");
+        let gate = run_to_gate(&env, LOCAL);
+        answer_and_resume(&env, &gate, "deny");
         assert!(!env.path("project").join(path).exists(), "{path}");
     }
 }
 
-/// A graph whose one node writes a file.
+/// Writes a graph with one node that writes a file.
 fn graph(env: &TestEnv, path: &str) {
     let text = format!(
         "version: \"1.0.0\"\ntool_type: graph\nrisk_level: low\n\
@@ -306,8 +306,8 @@ fn graph(env: &TestEnv, path: &str) {
 }
 
 #[test]
-fn the_nodes_of_a_graph_that_an_agent_runs_write_nothing_sensitive() {
-    let env = ready();
+fn graph_nodes_run_by_an_agent_cannot_write_sensitive_paths() {
+    let env = env_after_init();
     script(&env, &[item("rye:flow", &value!({}))]);
     graph(&env, ".git/config");
     let output = env.run(&prompt(&["--sandbox", "local", "--yes"]));
@@ -316,7 +316,7 @@ fn the_nodes_of_a_graph_that_an_agent_runs_write_nothing_sensitive() {
     graph(&env, "plain.txt");
     let output = env.run(&prompt(&["--sandbox", "local", "--yes"]));
     assert!(env.path("project/plain.txt").exists(), "{output:?}");
-    // A person who runs it has said what is to be written; what is private stays so.
+    // A user who runs the graph can write it; private paths stay private.
     graph(&env, ".git/config");
     assert!(env.run(&["graph", "run", "flow"]).status.success());
     assert!(env.path("project/.git/config").exists());
@@ -327,7 +327,7 @@ fn the_nodes_of_a_graph_that_an_agent_runs_write_nothing_sensitive() {
 }
 
 #[test]
-fn nothing_is_written_through_a_link_that_leads_out_of_the_project() {
+fn links_out_of_the_project_are_not_followed() {
     for link in [
         ".ai",
         ".ai/tools",
@@ -350,20 +350,20 @@ fn nothing_is_written_through_a_link_that_leads_out_of_the_project() {
             assert!(output.status.success(), "{output:?}");
             graph(&env, "plain.txt");
             let output = env.run(&["graph", "run", "flow", "--json"]);
-            let told = json(&output);
-            assert_eq!(told["error"]["code"], "leaves_project", "{told}");
+            let printed = json(&output);
+            assert_eq!(printed["error"]["code"], "leaves_project", "{printed}");
             assert!(empty(), "{output:?}");
             assert!(!env.path("project/plain.txt").exists());
             continue;
         }
         assert!(!output.status.success(), "{link}");
-        let told = json(&output);
+        let printed = json(&output);
         assert!(
-            told["error"]["message"].as_str().unwrap().contains(link),
-            "{told}"
+            printed["error"]["message"].as_str().unwrap().contains(link),
+            "{printed}"
         );
         if link == ".ai/state" {
-            let hint = told["error"]["hint"].as_str().unwrap();
+            let hint = printed["error"]["hint"].as_str().unwrap();
             let fixed = std::process::Command::new("sh").args(["-c", hint]).status();
             assert!(fixed.unwrap().success());
             assert!(env.run(&init).status.success());
@@ -372,14 +372,14 @@ fn nothing_is_written_through_a_link_that_leads_out_of_the_project() {
 }
 
 #[test]
-fn an_approval_for_the_project_is_not_written_through_a_link() {
-    let env = ready();
+fn project_approval_is_not_written_through_a_link() {
+    let env = env_after_init();
     let outside = env.path("outside");
     fs::create_dir(&outside).unwrap();
     fs::create_dir_all(env.path("project/.ai/config/agent")).unwrap();
     symlink(&outside, env.path("project/.ai/config/agent/approved")).unwrap();
     script(&env, &[item(READ, &value!({ "path": "agent.yaml" }))]);
-    let gate = asked(&env, VIRTUAL);
+    let gate = run_to_gate(&env, VIRTUAL);
     let answer = [
         "gate",
         "approve",

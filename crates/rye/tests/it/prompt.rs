@@ -15,7 +15,7 @@ fn env(script: &str) -> TestEnv {
     env
 }
 
-const NOTED: &str = "{ steps: [], after_last: { text: noted } }";
+const ACKNOWLEDGING_SCRIPT: &str = "{ steps: [], after_last: { text: noted } }";
 
 const BASH: &str = "steps:\n  - tool_calls: [{ name: bash, args: { command: 'echo ran >> out.txt; \
                     cat out.txt' } }]\n  - text: 'It said: ${last_tool_result}'\n";
@@ -30,8 +30,8 @@ fn lines(output: &Output) -> Vec<Value> {
     lines.collect()
 }
 
-/// What the model was asked in the newest session.
-fn asked(env: &TestEnv) -> String {
+/// The prompt of the newest session.
+fn prompted_text(env: &TestEnv) -> String {
     let listed = json(&env.run(&["session", "list", "--json"]));
     let id = listed["sessions"][0]["id"].as_str().unwrap().to_owned();
     let shown = json(&env.run(&["session", "show", &id, "--json"]));
@@ -39,9 +39,9 @@ fn asked(env: &TestEnv) -> String {
     message["parts"][0]["text"].as_str().unwrap().to_owned()
 }
 
-/// As on a disk that is full once the model has answered.
+/// As if the disk were full once the model has answered.
 #[test]
-fn a_prompt_that_cannot_be_written_down_says_so_and_ends_in_its_time() {
+fn prompt_that_cannot_be_stored_fails_within_its_time_limit() {
     let text = "x".repeat(3_000_000);
     let env = env(&format!("steps: [{{ text: {text} }}]\n"));
     let rye = env.command();
@@ -57,14 +57,14 @@ fn a_prompt_that_cannot_be_written_down_says_so_and_ends_in_its_time() {
         .filter_map(|(name, value)| Some((name, value?)));
     let output = limited.envs(set).output().unwrap();
     assert_eq!(output.status.code(), Some(124), "{output:?}");
-    let told = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     for words in ["warning: nothing can be written", "time limit reached"] {
-        assert!(told.contains(words), "{told}");
+        assert!(printed.contains(words), "{printed}");
     }
 }
 
 #[test]
-fn what_comes_by_a_pipe_is_put_below_the_words_or_is_all_of_them() {
+fn piped_input_is_appended_to_the_prompt_or_replaces_it() {
     for (words, input, expected) in [
         (
             &["why?"][..],
@@ -74,19 +74,19 @@ fn what_comes_by_a_pipe_is_put_below_the_words_or_is_all_of_them() {
         (&["why?"], "", "why?"),
         (&[], "all of it\n", "all of it"),
     ] {
-        let env = env(NOTED);
+        let env = env(ACKNOWLEDGING_SCRIPT);
         let output = env.feed(&prompt(words), input.as_bytes());
         assert_eq!(output.stdout, b"noted\n", "{output:?}");
-        assert_eq!(asked(&env), expected);
+        assert_eq!(prompted_text(&env), expected);
     }
 }
 
 #[test]
-fn each_event_is_a_line_and_the_last_one_is_the_outcome() {
+fn events_are_lines_and_the_last_is_the_outcome() {
     let env = env(BASH);
     let output = env.run(&prompt(&["go", "--json"]));
     let all = lines(&output);
-    // Numbered ones without a gap, and live ones between them.
+    // Stored events are numbered without gaps, with live events in between.
     let numbers: Vec<_> = all
         .iter()
         .filter_map(|it| it["sequence"].as_u64())
@@ -105,18 +105,18 @@ fn each_event_is_a_line_and_the_last_one_is_the_outcome() {
     ] {
         assert!(kinds.contains(&wanted), "no {wanted} in {kinds:?}");
     }
-    let said: String = all
+    let reply: String = all
         .iter()
         .filter(|it| it["type"] == "text_delta")
         .filter_map(|it| it["data"]["text"].as_str())
         .collect();
-    assert_eq!(said, "It said: ran");
+    assert_eq!(reply, "It said: ran");
     let written = all.iter().filter(|it| it["type"] == "message_end");
     let roles: Vec<_> = written.map(|it| &it["data"]["content"]["role"]).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "assistant"]);
     let last = outcome(&output);
     assert_eq!(last["answer"], "It said: ran");
-    // Going on, only what is new.
+    // A continued session prints only new events.
     let id = last["session"].as_str().unwrap();
     let again = lines(&env.run(&["prompt", "more", "--session", id, "--json"]));
     let first = again.iter().find_map(|it| it["sequence"].as_u64());
@@ -126,7 +126,7 @@ fn each_event_is_a_line_and_the_last_one_is_the_outcome() {
 }
 
 #[test]
-fn a_line_is_there_as_soon_as_it_happens() {
+fn events_are_printed_immediately() {
     let script = "steps:\n  - { text: 'first second', chunk_chars: 6, chunk_ms: 600000 }\n";
     let env = env(script);
     let mut child = env
@@ -145,16 +145,16 @@ fn a_line_is_there_as_soon_as_it_happens() {
 }
 
 #[test]
-fn the_exit_code_says_how_it_ended() {
+fn exit_codes() {
     let failing = "steps:\n  - { error: invalid_request }\n";
     let silent = "steps:\n  - { text: at last, delay_ms: 600000 }\n";
     let schema = "{\"type\":\"object\",\"required\":[\"n\"]}";
     for (script, more, code, error) in [
-        (NOTED, &["go"][..], 0, Value::Null),
+        (ACKNOWLEDGING_SCRIPT, &["go"][..], 0, Value::Null),
         (failing, &["go"], 1, "error".into()),
-        (NOTED, &[], 2, "usage".into()),
+        (ACKNOWLEDGING_SCRIPT, &[], 2, "usage".into()),
         (
-            NOTED,
+            ACKNOWLEDGING_SCRIPT,
             &["go", "--schema", "nowhere.json"],
             2,
             "bad_schema".into(),
@@ -167,18 +167,23 @@ fn the_exit_code_says_how_it_ended() {
         ),
         (BASH, &["go", "--max-turns", "1"], 7, "limit".into()),
         (
-            NOTED,
+            ACKNOWLEDGING_SCRIPT,
             &["go", "--schema", "n.json"],
             8,
             "invalid_result".into(),
         ),
-        (NOTED, &["go", "--max-time", "0"], 124, "limit".into()),
+        (
+            ACKNOWLEDGING_SCRIPT,
+            &["go", "--max-time", "0"],
+            124,
+            "limit".into(),
+        ),
         (silent, &["go", "--max-time", "1"], 124, "limit".into()),
     ] {
         let env = env(script);
         env.write("project/n.json", schema);
-        let said = env.run(&prompt(more));
-        assert_eq!(said.status.code(), Some(code), "{more:?} {said:?}");
+        let reply = env.run(&prompt(more));
+        assert_eq!(reply.status.code(), Some(code), "{more:?} {reply:?}");
         let output = env.run(&prompt(&[more, &["--json"]].concat()));
         assert_eq!(output.status.code(), Some(code), "{more:?} {output:?}");
         assert_eq!(outcome(&output)["error"]["code"], error, "{more:?}");
@@ -186,7 +191,7 @@ fn the_exit_code_says_how_it_ended() {
 }
 
 #[test]
-fn who_does_not_wait_at_a_gate_is_told_how_it_goes_on() {
+fn no_wait_prints_how_to_continue() {
     let env = env(BASH);
     let words = prompt(&["go", "--sandbox", "local", "--no-wait"]);
     let mut transcript = env.transcript(&[&words.join(" ")]);
@@ -206,9 +211,9 @@ fn who_does_not_wait_at_a_gate_is_told_how_it_goes_on() {
     assert_transcript!(transcript);
 }
 
-/// What runs beside a gate is not ended by whoever does not wait at the gate.
+/// `--no-wait` doesn't end calls that run concurrently with the gate.
 #[test]
-fn who_does_not_wait_at_a_gate_waits_for_what_runs_beside_it() {
+fn no_wait_lets_concurrent_calls_finish() {
     let deploy = "version: \"1.0.0\"\ndescription: Puts it into production\nrisk_level: high\n\
                   executor_id: rye/core/runtimes/bash/bash\nconfig:\n  command: 'echo out'\n";
     let of_its_own = "{ name: call_tool, args: { tool_id: 'rye:deploy', summary: ship } }";
@@ -232,15 +237,18 @@ fn who_does_not_wait_at_a_gate_waits_for_what_runs_beside_it() {
         assert!(results.contains("slept"), "{results}");
         assert!(!results.contains("interrupted"), "{results}");
         assert_eq!(shown["pending_gates"].as_array().unwrap().len(), 1);
-        // What it did meanwhile was told.
-        let told = lines(&output);
-        assert!(told.iter().any(|it| it["type"] == "tool_end"), "{told:?}");
+        // Its events were printed.
+        let printed = lines(&output);
+        assert!(
+            printed.iter().any(|it| it["type"] == "tool_end"),
+            "{printed:?}"
+        );
     }
 }
 
-/// What is held back until somebody decides is not waited for.
+/// Queued prompts can't run before the gate is decided.
 #[test]
-fn who_does_not_wait_at_a_gate_does_not_wait_for_what_waits_behind_it() {
+fn no_wait_ignores_queued_prompts() {
     let call = "{ name: bash, args: { command: 'echo hi' } }";
     let env = env(&format!("steps: [{{ tool_calls: [{call}, {call}] }}]\n"));
     let output = env.run(&prompt(&["go", "--sandbox", "local", "--no-wait"]));
@@ -248,7 +256,7 @@ fn who_does_not_wait_at_a_gate_does_not_wait_for_what_waits_behind_it() {
 }
 
 #[test]
-fn a_gate_is_told_of_also_where_nothing_else_is() {
+fn quiet_does_not_hide_a_pending_gate() {
     let env = env(BASH);
     let words = prompt(&["go", "--sandbox", "local", "--quiet"]);
     let mut child = env.command().args(words).spawn().unwrap();
@@ -260,7 +268,7 @@ fn a_gate_is_told_of_also_where_nothing_else_is() {
 }
 
 #[test]
-fn an_approval_with_other_arguments_runs_those_and_says_so() {
+fn edited_arguments_are_what_runs() {
     let env = env(BASH);
     let words = prompt(&["go", "--sandbox", "local", "--no-wait", "--json"]);
     let last = outcome(&env.run(&words));
@@ -268,7 +276,7 @@ fn an_approval_with_other_arguments_runs_those_and_says_so() {
         last["error"]["gate"].as_str().unwrap(),
         last["session"].as_str().unwrap(),
     );
-    // What does not fit is asked about again.
+    // Arguments that don't match the schema open another gate.
     let unfit = ["gate", "approve", gate, "--arguments", "{\"order\":1}"];
     assert!(env.run(&unfit).status.success());
     let resumed = env.command().args(["session", "resume", id]).spawn();
@@ -289,14 +297,14 @@ fn an_approval_with_other_arguments_runs_those_and_says_so() {
     ];
     assert!(env.run(&fits).status.success());
     let output = resumed.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("ada approved other arguments"), "{said}");
-    assert!(said.contains("other"), "{said}");
+    let reply = String::from_utf8_lossy(&output.stdout);
+    assert!(reply.contains("ada approved other arguments"), "{reply}");
+    assert!(reply.contains("other"), "{reply}");
     assert!(!env.path("project/out.txt").exists());
 }
 
-/// What fills the window of the model, an answer, and what it does when it is told to go on.
-fn filled(answer: &str, then: &str) -> String {
+/// A script that fills the context window, answers, and continues after the compaction.
+fn script_filling_the_window(answer: &str, then: &str) -> String {
     format!(
         "context_window: 20000\nmax_output: 500\nsteps:\n  - tool_calls: [{{ name: bash, args: {{ command: \
          'seq 8000' }} }}]\n  - {{ text: \"{answer}\", usage: {{ input: 19000, output: 900 }} }}\n{then}"
@@ -304,21 +312,21 @@ fn filled(answer: &str, then: &str) -> String {
 }
 
 #[test]
-fn after_a_history_is_summed_up_the_agent_goes_on_and_that_is_waited_for() {
-    let env = env(&filled(
+fn continuation_after_compaction_is_part_of_the_prompt() {
+    let env = env(&script_filling_the_window(
         "the answer",
         "  - tool_calls: [{ name: bash, args: { command: 'echo ran >> out.txt; cat out.txt' } }]\n  \
          - { text: 'and then it ${last_tool_result}', delay_ms: 200 }\n",
     ));
-    // A gate of the turn that nobody asked for is asked about as any other.
+    // A gate of the automatic continuation is like any other.
     let more = ["go", "--sandbox", "local", "--yes"];
     let output = env.run(&prompt(&more));
-    let (said, beside) = (
+    let (reply, beside) = (
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
     );
     assert_eq!(output.status.code(), Some(0), "{beside}");
-    assert_eq!(said, "the answer\n\nand then it ran\n");
+    assert_eq!(reply, "the answer\n\nand then it ran\n");
     let place = |text: &str| {
         beside
             .find(text)
@@ -329,15 +337,18 @@ fn after_a_history_is_summed_up_the_agent_goes_on_and_that_is_waited_for() {
         "{beside}"
     );
     assert!(place("user       Continue") < place("echo ran"), "{beside}");
-    // Nothing is left over for whoever asks next.
+    // Nothing is left in the queue.
     let id = json(&env.run(&["session", "list", "--json"]))["sessions"][0]["id"].clone();
     let again = env.run(&prompt(&["more", "--session", id.as_str().unwrap()]));
     assert_eq!(again.stdout, b"(end of script)\n", "{again:?}");
 }
 
 #[test]
-fn each_event_up_to_the_last_turn_is_a_line() {
-    let env = env(&filled("the answer", "after_last: { text: noted }\n"));
+fn events_of_the_continuation_are_printed() {
+    let env = env(&script_filling_the_window(
+        "the answer",
+        "after_last: { text: noted }\n",
+    ));
     let output = env.run(&prompt(&["go", "--json"]));
     let all = lines(&output);
     let kinds: Vec<_> = all.iter().map(|it| it["type"].as_str().unwrap()).collect();
@@ -348,8 +359,11 @@ fn each_event_up_to_the_last_turn_is_a_line() {
 }
 
 #[test]
-fn how_the_last_turn_ended_is_how_it_ended() {
-    let env = env(&filled("the answer", "  - { error: invalid_request }\n"));
+fn outcome_is_that_of_the_last_turn() {
+    let env = env(&script_filling_the_window(
+        "the answer",
+        "  - { error: invalid_request }\n",
+    ));
     let output = env.run(&prompt(&["go", "--json"]));
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let last = outcome(&output);
@@ -361,8 +375,8 @@ fn how_the_last_turn_ended_is_how_it_ended() {
 }
 
 #[test]
-fn a_result_is_kept_also_if_the_agent_goes_on() {
-    let env = env(&filled(
+fn result_is_kept_if_the_agent_continues() {
+    let env = env(&script_filling_the_window(
         "---RESULT_START---\\n{\\\"n\\\": 1}\\n---RESULT_END---",
         "after_last: { text: noted }\n",
     ));
@@ -381,13 +395,16 @@ fn a_result_is_kept_also_if_the_agent_goes_on() {
 }
 
 #[test]
-fn who_is_told_to_go_on_has_the_model_and_the_limits_of_the_prompt() {
-    let env = env(&filled("the answer", "after_last: { text: noted }\n"));
-    // Nothing is left for another turn, which is no failure.
+fn continuation_uses_the_model_and_limits_of_the_prompt() {
+    let env = env(&script_filling_the_window(
+        "the answer",
+        "after_last: { text: noted }\n",
+    ));
+    // No turns are left, which is not a failure.
     let output = env.run(&prompt(&["go", "--max-turns", "2"]));
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(output.stdout, b"the answer\n");
-    // The summary is the third call of the model, and not one of the prompt.
+    // The third model call is the summary, which doesn't count for the prompt.
     let output = env.run(&prompt(&["go", "--max-turns", "3"]));
     assert_eq!(output.stdout, b"the answer\n\nnoted\n", "{output:?}");
 
@@ -397,7 +414,7 @@ fn who_is_told_to_go_on_has_the_model_and_the_limits_of_the_prompt() {
     );
     let other = ["prompt", "hi", "--json", "--model", "scripted:other.yaml"];
     let id = outcome(&env.run(&other))["session"].clone();
-    let script = filled("the answer", "after_last: { text: noted }\n");
+    let script = script_filling_the_window("the answer", "after_last: { text: noted }\n");
     let script = script.replace("steps:\n", "steps:\n  - { text: one more }\n");
     env.write("project/agent.yaml", &script);
     let output = env.run(&prompt(&["go", "--session", id.as_str().unwrap()]));

@@ -1,4 +1,4 @@
-//! Sessions in a folder in which nothing can be written.
+//! Sessions on a read-only disk.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +13,7 @@ steps:
   - text: 'It said: ${last_tool_result}'
 ";
 
-fn ready() -> TestEnv {
+fn env_with_script() -> TestEnv {
     let mut env = TestEnv::new();
     env.set("USER", "ada");
     env.set("RYE_STATE_DIR", env.path("state").to_str().unwrap());
@@ -22,7 +22,7 @@ fn ready() -> TestEnv {
     env
 }
 
-fn answered(env: &TestEnv) -> String {
+fn answered_session(env: &TestEnv) -> String {
     let output = env.run(&["prompt", "go", "--model", "scripted:agent.yaml", "--json"]);
     outcome(&output)["session"].as_str().unwrap().to_owned()
 }
@@ -31,20 +31,20 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether a folder can be made read-only for us.
-#[expect(clippy::print_stdout, reason = "whoever reads the output must know")]
-fn can() -> bool {
-    let can = || Command::new("unshare").args(["-m", "true"]).status();
-    if is_root() && !can().is_ok_and(|status| status.success()) {
-        println!("not tried: this root may not mount");
+/// Whether a directory can be made read-only for this user.
+#[expect(clippy::print_stdout, reason = "a skipped test must be visible")]
+fn can_make_read_only() -> bool {
+    let mount_namespace = Command::new("unshare").args(["-m", "true"]).status();
+    if is_root() && !mount_namespace.is_ok_and(|status| status.success()) {
+        println!("skipped: cannot mount");
         return false;
     }
     true
 }
 
-/// Runs `rye` where the folder of the state is on a disk that is read-only. Root may write
-/// whatever a file's mode says, so for it that is so in earnest.
-fn read_only(env: &TestEnv, args: &[&str]) -> Output {
+/// Runs `rye` with a read-only state directory. Root ignores file modes, so for root the
+/// directory is mounted read-only.
+fn run_read_only(env: &TestEnv, args: &[&str]) -> Output {
     let state = env.path("state");
     let rye = env.command();
     if !is_root() {
@@ -78,8 +78,8 @@ fn read_only(env: &TestEnv, args: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// What lies in a folder, by name and content.
-fn lies_in(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+/// Files of a directory with their content.
+fn files_in(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let files = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path());
     let files = files.filter(|path| path.is_file());
     let mut files: Vec<_> = files
@@ -90,13 +90,13 @@ fn lies_in(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn what_was_written_can_be_read_where_nothing_can_be() {
-    if !can() {
+fn sessions_can_be_read_on_a_read_only_disk() {
+    if !can_make_read_only() {
         return;
     }
-    let env = ready();
-    let id = answered(&env);
-    let before = lies_in(&env.path("state"));
+    let env = env_with_script();
+    let id = answered_session(&env);
+    let before = files_in(&env.path("state"));
     for args in [
         &["session", "list"][..],
         &["session", "show", &id],
@@ -105,10 +105,10 @@ fn what_was_written_can_be_read_where_nothing_can_be() {
         &["replay", &id],
         &["gate", "list"],
     ] {
-        let output = read_only(&env, args);
+        let output = run_read_only(&env, args);
         assert!(output.status.success(), "{args:?}: {output:?}");
     }
-    let listed = json(&read_only(&env, &["session", "list", "--json"]));
+    let listed = json(&run_read_only(&env, &["session", "list", "--json"]));
     assert_eq!(listed["sessions"][0]["id"], id);
     assert!(
         env.run(&["session", "verify", "work.jsonl"])
@@ -120,49 +120,49 @@ fn what_was_written_can_be_read_where_nothing_can_be() {
         &["prompt", "go", "--session", &id],
         &["session", "rm", &id],
     ] {
-        let output = read_only(&env, args);
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
-        assert!(told.contains("sessions.db is read-only"), "{told}");
-        assert!(told.contains("export RYE_STATE_DIR="), "{told}");
+        let output = run_read_only(&env, args);
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {printed}");
+        assert!(printed.contains("sessions.db is read-only"), "{printed}");
+        assert!(printed.contains("export RYE_STATE_DIR="), "{printed}");
     }
-    let health = read_only(&env, &["doctor"]);
-    let told = String::from_utf8_lossy(&health.stdout);
-    assert!(told.contains("nothing can be added"), "{told}");
-    assert!(lies_in(&env.path("state")) == before);
+    let health = run_read_only(&env, &["doctor"]);
+    let printed = String::from_utf8_lossy(&health.stdout);
+    assert!(printed.contains("nothing can be added"), "{printed}");
+    assert!(files_in(&env.path("state")) == before);
 }
 
-/// What was written last may not be in the file yet.
+/// The last writes may only be in the log.
 #[test]
-fn what_a_killed_process_left_can_be_read_where_nothing_can_be_written() {
-    if !can() {
+fn log_of_a_killed_process_can_be_read_on_a_read_only_disk() {
+    if !can_make_read_only() {
         return;
     }
-    let env = ready();
+    let env = env_with_script();
     let mut prompt = env.command();
     let asked = ["prompt", "go", "--model", "scripted:agent.yaml"];
     prompt.args(asked).args(["--sandbox", "local"]);
     kill_at_gate(&env, prompt.spawn().unwrap());
     let log = env.path("state/sessions.db-wal");
     assert!(fs::metadata(&log).unwrap().len() > 0);
-    let before = lies_in(&env.path("state"));
-    let listed = json(&read_only(&env, &["session", "list", "--json"]));
+    let before = files_in(&env.path("state"));
+    let listed = json(&run_read_only(&env, &["session", "list", "--json"]));
     assert_eq!(
         listed["pending_gates"].as_array().unwrap().len(),
         1,
         "{listed}"
     );
     let id = listed["sessions"][0]["id"].as_str().unwrap();
-    let shown = read_only(&env, &["session", "show", id]);
+    let shown = run_read_only(&env, &["session", "show", id]);
     assert!(shown.status.success(), "{shown:?}");
-    assert!(lies_in(&env.path("state")) == before);
+    assert!(files_in(&env.path("state")) == before);
 
-    // Without its index the log cannot be read by those who may not write one.
+    // Without write access, the log can't be read without its index.
     fs::remove_file(env.path("state/sessions.db-shm")).unwrap();
-    let refused = read_only(&env, &["session", "list"]);
-    let told = String::from_utf8_lossy(&refused.stderr);
+    let refused = run_read_only(&env, &["session", "list"]);
+    let printed = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-    assert!(told.contains("Copy the folder"), "{told}");
+    assert!(printed.contains("Copy the folder"), "{printed}");
     let listed = json(&env.run(&["session", "list", "--json"]));
     assert_eq!(listed["pending_gates"].as_array().unwrap().len(), 1);
 }

@@ -1,4 +1,4 @@
-//! `rye search`: what is found, in which order, and what it says of signatures.
+//! `rye search`: results, their order and their signature state.
 
 use crate::support::{TestEnv, assert_transcript, json};
 
@@ -9,7 +9,7 @@ fn tool(description: &str) -> String {
 }
 
 #[test]
-fn items_are_found_by_words_and_narrowed_by_options() {
+fn items_are_found_by_words_and_filtered() {
     let mut env = TestEnv::new();
     env.set("USER", "ada");
     env.run(&["init"]);
@@ -40,7 +40,7 @@ fn items_are_found_by_words_and_narrowed_by_options() {
 }
 
 #[test]
-fn a_change_is_seen_at_the_next_search() {
+fn changed_file_is_found_by_the_next_search() {
     let env = TestEnv::new();
     env.write("project/.ai/tools/a.py", &tool("apples"));
     let found = |words: &str| {

@@ -1,16 +1,16 @@
-//! Secrets that were put into a call come back from nowhere: not to a terminal, not to a
-//! client, and into no record.
+//! Secrets that Rye adds to a call are redacted everywhere: on the terminal, for MCP clients,
+//! and in records.
 
 use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use crate::mcp_support::appears;
 use crate::mcp_support::stdio::Client;
+use crate::mcp_support::wait_for_file;
 use crate::support::TestEnv;
 use serde_json::{Value, json};
 
-/// A server that tells its environment in every way that it has.
+/// A server that leaks its environment in every possible way.
 const SERVER: &str = r#"
 import json, os, sys
 
@@ -44,8 +44,8 @@ for line in sys.stdin:
 
 const SECRET: &str = "open\"sesame-4711";
 
-/// A project with a key, a `.env` and a server that has a secret of the vault.
-fn ready() -> TestEnv {
+/// A project with a key, a `.env` and a server with a vault secret.
+fn env_with_server() -> TestEnv {
     let mut env = TestEnv::new();
     env.set("USER", "ada");
     assert!(env.run(&["init"]).status.success());
@@ -68,23 +68,23 @@ fn ready() -> TestEnv {
     env
 }
 
-fn both(output: &Output) -> String {
+fn stdout_and_stderr(output: &Output) -> String {
     let [out, err] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
     format!("{out}{err}")
 }
 
-/// That a text has no trace of a secret, and that it would have had one.
-fn is_redacted(text: &str) {
+/// Checks that a text contains the redaction mark and not the secret.
+fn assert_redacted(text: &str) {
     assert!(!text.contains("sesame"), "{text}");
     assert!(text.contains("[redacted]"), "{text}");
 }
 
-/// That no file below a folder has a trace of a secret.
-fn nowhere_in(folder: &Path, secret: &str) {
+/// Checks that no file below a directory contains a secret.
+fn assert_not_in_files(folder: &Path, secret: &str) {
     for entry in fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
         if entry.file_type().unwrap().is_dir() {
-            nowhere_in(&path, secret);
+            assert_not_in_files(&path, secret);
         } else if let Ok(bytes) = fs::read(&path) {
             let text = String::from_utf8_lossy(&bytes);
             assert!(!text.contains(secret), "{}: {text}", path.display());
@@ -92,17 +92,18 @@ fn nowhere_in(folder: &Path, secret: &str) {
     }
 }
 
-/// What came of a run in the background, once it has ended.
-fn ended(env: &TestEnv, started: &Output) -> String {
+/// Waits for a background run and returns its result.
+fn background_result(env: &TestEnv, started: &Output) -> String {
     let id = String::from_utf8(started.stdout.clone()).unwrap();
     let folder = env.path("user/.local/state/rye/runs").join(id.trim());
-    appears(&folder.join("result.json"));
-    both(&env.run(&["run", "status", id.trim()])) + &both(&env.run(&["run", "tail", id.trim()]))
+    wait_for_file(&folder.join("result.json"));
+    stdout_and_stderr(&env.run(&["run", "status", id.trim()]))
+        + &stdout_and_stderr(&env.run(&["run", "tail", id.trim()]))
 }
 
 #[test]
-fn a_secret_of_the_vault_does_not_come_back_from_a_server() {
-    let env = ready();
+fn vault_secret_is_redacted_in_server_output() {
+    let env = env_with_server();
     for args in [
         &["execute", "mcp/s/tell"][..],
         &["execute", "mcp/s/tell", "--json"],
@@ -112,19 +113,19 @@ fn a_secret_of_the_vault_does_not_come_back_from_a_server() {
         &["mcp", "call", "s", "wrong", "--json"],
         &["graph", "run", "flow"],
     ] {
-        is_redacted(&both(&env.run(args)));
+        assert_redacted(&stdout_and_stderr(&env.run(args)));
     }
-    is_redacted(&ended(
+    assert_redacted(&background_result(
         &env,
         &env.run(&["execute", "mcp/s/tell", "--async"]),
     ));
-    nowhere_in(&env.path("project"), "sesame");
-    nowhere_in(&env.path("user"), "sesame");
+    assert_not_in_files(&env.path("project"), "sesame");
+    assert_not_in_files(&env.path("user"), "sesame");
 }
 
 #[test]
-fn a_client_does_not_see_it_either() {
-    let env = ready();
+fn vault_secret_is_redacted_for_mcp_clients() {
+    let env = env_with_server();
     let mut client = Client::connect(&env);
     let arguments = json!({ "item_type": "tool", "item_id": "mcp/s/tell" });
     let params = json!({
@@ -143,33 +144,36 @@ fn a_client_does_not_see_it_either() {
 }
 
 #[test]
-fn what_the_projects_env_calls_a_secret_does_not_come_back_from_a_tool() {
-    let env = ready();
+fn dotenv_secret_is_redacted_in_tool_output() {
+    let env = env_with_server();
     let text = "DB_PASSWORD=sesame-street\nGREETING=hello-there\nPIN_KEY=short\n";
     env.write("project/.env", text);
     let command = ". ./.env; echo $DB_PASSWORD $GREETING $PIN_KEY; echo $DB_PASSWORD | base64; \
                    printf %s ${DB_PASSWORD%t} >&2; sleep 0.1; echo t >&2";
     let bash = ["execute", "rye/bash/bash", "--command", command];
-    let output = both(&env.run(&bash));
-    is_redacted(&output);
+    let output = stdout_and_stderr(&env.run(&bash));
+    assert_redacted(&output);
     assert!(output.contains("[redacted] hello-there short"), "{output}");
     assert!(!output.contains("c2VzYW1l"), "{output}");
-    is_redacted(&ended(&env, &env.run(&[&bash[..], &["--async"]].concat())));
+    assert_redacted(&background_result(
+        &env,
+        &env.run(&[&bash[..], &["--async"]].concat()),
+    ));
     let json =
         json!({ "command": ". ./.env; echo '{\"password\": \"'$DB_PASSWORD'\"}'" }).to_string();
-    is_redacted(&both(&env.run(&[
+    assert_redacted(&stdout_and_stderr(&env.run(&[
         "execute",
         "rye/bash/bash",
         "--json",
         "--params",
         &json,
     ])));
-    nowhere_in(&env.path("user/.local"), "sesame");
+    assert_not_in_files(&env.path("user/.local"), "sesame");
 }
 
 #[test]
-fn output_that_is_too_long_is_kept_without_secrets() {
-    let env = ready();
+fn stored_output_is_redacted() {
+    let env = env_with_server();
     env.write("project/.env", "DB_PASSWORD=sesame-street\n");
     let command = "for i in $(seq 100000); do echo line $i ${DB_PASSWORD}; done";
     crate::mcp_support::tool(&env, "long", command);
@@ -183,11 +187,11 @@ fn output_that_is_too_long_is_kept_without_secrets() {
     let whole = fs::read_to_string(hint.unwrap()).unwrap();
     assert_eq!(whole.lines().count(), 100_000);
     assert!(whole.ends_with("line 100000 [redacted]\n"));
-    nowhere_in(&env.path("user"), "sesame");
+    assert_not_in_files(&env.path("user"), "sesame");
 }
 
 #[test]
-fn a_result_that_is_too_long_is_told_with_where_all_of_it_is() {
+fn long_result_names_where_it_is_stored() {
     let env = TestEnv::new();
     assert!(env.run(&["init"]).status.success());
     let long = SERVER.replace("\"it is \" + key", "\"x\" * (3 << 20)");
@@ -217,7 +221,7 @@ fn a_result_that_is_too_long_is_told_with_where_all_of_it_is() {
 }
 
 #[test]
-fn no_tool_is_given_what_is_the_programs_own() {
+fn tools_do_not_receive_ryes_own_secrets() {
     let mut env = TestEnv::new();
     assert!(env.run(&["init"]).status.success());
     let models = "providers:\n  mine:\n    api: openai-chat\n    base_url: http://127.0.0.1:9/v1\n    \
@@ -225,7 +229,7 @@ fn no_tool_is_given_what_is_the_programs_own() {
                   other:\n    api: openai-chat\n    base_url: http://127.0.0.1:9/v1\n    \
                   api_key_env: PATH\n    models: { tiny: {} }\n";
     env.write("user/.ai/config/agent/models.yaml", models);
-    // What nobody has signed says nothing.
+    // An unsigned file is ignored.
     let foreign = models.replace("MY_LLM", "GREETING");
     env.write("project/.ai/config/agent/models.yaml", &foreign);
     for name in [
@@ -239,7 +243,7 @@ fn no_tool_is_given_what_is_the_programs_own() {
     env.set("RYE_MAX_TOKENS", "1000");
     env.set("GREETING", "hello");
     let output = env.run(&["execute", "rye/bash/bash", "--command", "env"]);
-    let all = both(&output);
+    let all = stdout_and_stderr(&output);
     assert!(output.status.success() && !all.contains("sesame"), "{all}");
     for kept in ["RYE_MAX_TOKENS=1000", "GREETING=hello", "PATH=/"] {
         assert!(all.contains(kept), "{kept}: {all}");

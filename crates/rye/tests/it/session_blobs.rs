@@ -1,4 +1,4 @@
-//! What a session has in the blob store goes where the session goes.
+//! Blobs of a session are exported and imported with it.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,7 +8,7 @@ use crate::support::{TestEnv, json, outcome};
 use lillux::Hash;
 use serde_json::Value;
 
-/// A task whose output is long, and long output of its own; and what is asked for elsewhere.
+/// A task with long output, long output of the session itself, and a later read of both.
 const SCRIPT: &str = "\
 steps:
   - tool_calls:
@@ -25,49 +25,49 @@ steps:
   - text: done
 ";
 
-fn counted(from: u32, to: u32) -> Hash {
+fn hash_of_range(from: u32, to: u32) -> Hash {
     let numbers: Vec<_> = (from..=to).map(|number| number.to_string()).collect();
     Hash::digest(numbers.join("\n"))
 }
 
-fn own() -> Hash {
-    counted(1, 60_000)
+fn session_blob() -> Hash {
+    hash_of_range(1, 60_000)
 }
 
-fn of_task() -> Hash {
-    counted(7, 30_000)
+fn task_blob() -> Hash {
+    hash_of_range(7, 30_000)
 }
 
-fn ready() -> TestEnv {
+fn env_with_scripts() -> TestEnv {
     let mut env = TestEnv::new();
     env.set("USER", "ada");
-    let script = SCRIPT.replace("OWN", &own().to_hex());
-    let script = script.replace("TASK", &of_task().to_hex());
+    let script = SCRIPT.replace("OWN", &session_blob().to_hex());
+    let script = script.replace("TASK", &task_blob().to_hex());
     env.write("project/agent.yaml", &script);
     env.write("project/other.yaml", OTHER);
     assert!(env.run(&["init"]).status.success());
     env
 }
 
-fn worked(env: &TestEnv) -> String {
+fn session_with_output(env: &TestEnv) -> String {
     let output = env.run(&["prompt", "go", "--model", "scripted:agent.yaml", "--json"]);
     outcome(&output)["session"].as_str().unwrap().to_owned()
 }
 
-/// A session with a task, exported; what `export` says, and the file.
-fn exported(env: &TestEnv) -> (String, Value, Vec<Value>) {
-    let id = worked(env);
-    let said = env.run(&["session", "export", &id, "--output", "work.jsonl", "--json"]);
-    assert!(said.status.success(), "{said:?}");
+/// Exports a session with a task: its id, the output of `export`, and the lines of the file.
+fn export_session(env: &TestEnv) -> (String, Value, Vec<Value>) {
+    let id = session_with_output(env);
+    let reply = env.run(&["session", "export", &id, "--output", "work.jsonl", "--json"]);
+    assert!(reply.status.success(), "{reply:?}");
     let text = env.read("project/work.jsonl");
     let longest = text.lines().map(str::len).max().unwrap();
     assert!(longest < 200_000, "a line has {longest} bytes");
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
-    (id, json(&said), lines.collect())
+    (id, json(&reply), lines.collect())
 }
 
-/// Lines as a file that is whole, though nobody has signed it.
-fn whole(lines: &[Value]) -> String {
+/// A complete but unsigned file with these lines.
+fn file_with_checksum(lines: &[Value]) -> String {
     let mut text = String::new();
     for line in lines.iter().filter(|line| line.get("end").is_none()) {
         writeln!(text, "{line}").unwrap();
@@ -76,8 +76,8 @@ fn whole(lines: &[Value]) -> String {
     format!("{text}{end}\n")
 }
 
-/// The file of a blob of an environment.
-fn blob(env: &TestEnv, hash: &Hash) -> PathBuf {
+/// The path of a blob.
+fn blob_path(env: &TestEnv, hash: &Hash) -> PathBuf {
     let name = hash.to_hex();
     let database = find(&env.path("user"), "sessions.db").unwrap();
     let blobs = database.with_file_name("blobs").join("blobs");
@@ -98,8 +98,8 @@ fn find(folder: &std::path::Path, name: &str) -> Option<PathBuf> {
     None
 }
 
-/// The troubles with blobs that a check finds, by their hashes.
-fn troubles(env: &TestEnv, what: &str) -> Vec<(String, String)> {
+/// Findings about blobs by hash.
+fn blob_findings(env: &TestEnv, what: &str) -> Vec<(String, String)> {
     let verified = json(&env.run(&["session", "verify", what, "--json"]));
     let sessions = verified["sessions"].as_array().unwrap();
     let faults = sessions
@@ -113,11 +113,11 @@ fn troubles(env: &TestEnv, what: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn long_output_can_be_read_on_another_machine() {
-    let here = ready();
-    let (id, said, lines) = exported(&here);
-    assert_eq!(said["blobs"], 2);
-    assert_eq!(said["missing_blobs"], serde_json::json!([]));
+fn exported_blobs_can_be_read_on_another_machine() {
+    let here = env_with_scripts();
+    let (id, reply, lines) = export_session(&here);
+    assert_eq!(reply["blobs"], 2);
+    assert_eq!(reply["missing_blobs"], serde_json::json!([]));
     let pieces = lines.iter().filter(|line| line.get("blob").is_some());
     assert!(pieces.count() > 3, "a long blob is in several lines");
     let verified = json(&here.run(&["session", "verify", "work.jsonl", "--json"]));
@@ -126,7 +126,7 @@ fn long_output_can_be_read_on_another_machine() {
     let counts: Vec<_> = counts.map(|it| it["blobs"].clone()).collect();
     assert_eq!(counts, [1, 1]);
 
-    let there = ready();
+    let there = env_with_scripts();
     let key = here.run(&["keys", "show"]).stdout;
     there.write("project/here.pem", &String::from_utf8(key).unwrap());
     let trusted = there.run(&["keys", "trust", "here.pem", "--yes"]);
@@ -135,7 +135,7 @@ fn long_output_can_be_read_on_another_machine() {
     let imported = json(&there.feed(&["session", "import", "-", "--json"], &file));
     assert_eq!(imported["blobs"], 2, "{imported}");
     assert_eq!(imported["missing_blobs"], serde_json::json!([]));
-    assert_eq!(troubles(&there, &id), []);
+    assert_eq!(blob_findings(&there, &id), []);
     let asked = ["prompt", "more", "--model", "scripted:agent.yaml"];
     let more = there
         .command()
@@ -151,76 +151,85 @@ fn long_output_can_be_read_on_another_machine() {
 }
 
 #[test]
-fn a_fork_takes_along_what_it_shares() {
-    let env = ready();
-    let id = worked(&env);
+fn fork_exports_shared_blobs() {
+    let env = env_with_scripts();
+    let id = session_with_output(&env);
     let forked = json(&env.run(&["session", "fork", &id, "--json"]));
     let fork = forked["session"].as_str().unwrap();
-    let said = env.run(&["session", "export", fork, "--output", "f.jsonl", "--json"]);
-    assert_eq!(json(&said)["blobs"], 1, "{said:?}");
+    let reply = env.run(&["session", "export", fork, "--output", "f.jsonl", "--json"]);
+    assert_eq!(json(&reply)["blobs"], 1, "{reply:?}");
     assert!(env.run(&["session", "verify", "f.jsonl"]).status.success());
 }
 
 #[test]
-fn a_blob_that_is_missing_from_a_file_or_altered_in_it_is_found_out() {
-    let env = ready();
-    let (_, _, lines) = exported(&env);
+fn missing_or_altered_blob_in_a_file_is_detected() {
+    let env = env_with_scripts();
+    let (_, _, lines) = export_session(&env);
     let is = |line: &Value, hash: &Hash| line["blob"]["hash"] == hash.to_hex();
 
-    let without = lines.iter().filter(|line| !is(line, &of_task()));
+    let without = lines.iter().filter(|line| !is(line, &task_blob()));
     let without: Vec<_> = without.cloned().collect();
-    env.write("project/without.jsonl", &whole(&without));
-    let found = troubles(&env, "without.jsonl");
-    assert_eq!(found, [("missing".into(), of_task().to_hex())]);
+    env.write("project/without.jsonl", &file_with_checksum(&without));
+    let found = blob_findings(&env, "without.jsonl");
+    assert_eq!(found, [("missing".into(), task_blob().to_hex())]);
 
     let mut other = lines.clone();
-    let piece = other.iter_mut().find(|line| is(line, &own())).unwrap();
+    let piece = other
+        .iter_mut()
+        .find(|line| is(line, &session_blob()))
+        .unwrap();
     let bytes = piece["blob"]["bytes"].as_str().unwrap();
     let bytes = format!("AAAA{}", &bytes[4..]);
     piece["blob"]["bytes"] = bytes.into();
-    env.write("project/other.jsonl", &whole(&other));
-    let found = troubles(&env, "other.jsonl");
-    assert_eq!(found, [("altered".into(), own().to_hex())]);
+    env.write("project/other.jsonl", &file_with_checksum(&other));
+    let found = blob_findings(&env, "other.jsonl");
+    assert_eq!(found, [("altered".into(), session_blob().to_hex())]);
 
-    // Nothing of such a file is taken in.
-    let there = ready();
-    let refused = there.feed(&["session", "import", "-"], whole(&other).as_bytes());
+    // Nothing of such a file is imported.
+    let there = env_with_scripts();
+    let refused = there.feed(
+        &["session", "import", "-"],
+        file_with_checksum(&other).as_bytes(),
+    );
     assert_eq!(refused.status.code(), Some(3), "{refused:?}");
     let listed = json(&there.run(&["session", "list", "--json"]));
     assert_eq!(listed["sessions"], serde_json::json!([]));
-    assert!(!blob(&there, &of_task()).exists());
+    assert!(!blob_path(&there, &task_blob()).exists());
 
-    // Half a blob is a damaged file.
-    let at = lines.iter().rposition(|line| is(line, &own())).unwrap();
+    // A file with half a blob is damaged.
+    let at = lines
+        .iter()
+        .rposition(|line| is(line, &session_blob()))
+        .unwrap();
     let mut half = lines;
     half.remove(at);
-    env.write("project/half.jsonl", &whole(&half));
+    env.write("project/half.jsonl", &file_with_checksum(&half));
     let output = env.run(&["session", "verify", "half.jsonl"]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
 }
 
 #[test]
-fn a_blob_that_is_gone_or_altered_here_is_found_out_and_told_when_exported() {
-    let env = ready();
-    let id = worked(&env);
-    let told = [(&own(), "altered"), (&of_task(), "missing")];
-    fs::remove_file(blob(&env, &of_task())).unwrap();
-    fs::remove_file(blob(&env, &own())).unwrap();
-    fs::write(blob(&env, &own()), "something else").unwrap();
-    let mut found = troubles(&env, &id);
+fn missing_or_altered_local_blob_is_detected_and_reported_by_export() {
+    let env = env_with_scripts();
+    let id = session_with_output(&env);
+    let printed = [(&session_blob(), "altered"), (&task_blob(), "missing")];
+    fs::remove_file(blob_path(&env, &task_blob())).unwrap();
+    fs::remove_file(blob_path(&env, &session_blob())).unwrap();
+    fs::write(blob_path(&env, &session_blob()), "something else").unwrap();
+    let mut found = blob_findings(&env, &id);
     found.sort();
-    let expected = told.map(|(hash, trouble)| (trouble.to_owned(), hash.to_hex()));
+    let expected = printed.map(|(hash, trouble)| (trouble.to_owned(), hash.to_hex()));
     assert_eq!(found, expected);
-    let said = env.run(&["session", "export", &id, "--output", "w.jsonl", "--json"]);
-    assert!(said.status.success(), "{said:?}");
-    let missing = json(&said)["missing_blobs"].as_array().unwrap().len();
+    let reply = env.run(&["session", "export", &id, "--output", "w.jsonl", "--json"]);
+    assert!(reply.status.success(), "{reply:?}");
+    let missing = json(&reply)["missing_blobs"].as_array().unwrap().len();
     assert_eq!(missing, 2);
-    let warned = String::from_utf8_lossy(&said.stderr);
+    let warned = String::from_utf8_lossy(&reply.stderr);
     assert!(
-        warned.contains(&format!("blob:{} was not exported", of_task())),
+        warned.contains(&format!("blob:{} was not exported", task_blob())),
         "{warned}"
     );
-    let missing: Vec<_> = troubles(&env, "w.jsonl")
+    let missing: Vec<_> = blob_findings(&env, "w.jsonl")
         .into_iter()
         .map(|it| it.0)
         .collect();

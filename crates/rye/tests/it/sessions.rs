@@ -1,12 +1,11 @@
-//! `rye prompt`, `rye session` and `rye gate`: an agent's work, whatever becomes of the
-//! process that does it.
+//! `rye prompt`, `rye session` and `rye gate`, also across crashes.
 
 use std::io::{BufReader, Read as _};
 use std::process::{Child, ChildStderr, Output};
 
-use crate::support::{TestEnv, assert_transcript, json, outcome, told, wait_for_gate};
+use crate::support::{TestEnv, assert_transcript, json, outcome, transcript_entry, wait_for_gate};
 
-/// A model that runs a command and tells what came of it.
+/// A script that runs a command and prints its result.
 const SCRIPT: &str = "\
 steps:
   - tool_calls: [{ name: bash, args: { command: 'echo ran >> out.txt; cat out.txt' } }]
@@ -15,7 +14,7 @@ steps:
 ";
 
 const PROMPT: &[&str] = &["prompt", "go", "--model", "scripted:agent.yaml"];
-const UNCONFINED: &[&str] = &[
+const PROMPT_LOCAL: &[&str] = &[
     "prompt",
     "go",
     "--model",
@@ -24,7 +23,7 @@ const UNCONFINED: &[&str] = &[
     "local",
 ];
 
-fn ready() -> TestEnv {
+fn env_after_init() -> TestEnv {
     let mut env = TestEnv::new();
     env.set("USER", "ada");
     env.write("project/agent.yaml", SCRIPT);
@@ -38,17 +37,17 @@ fn field(output: &Output, name: &str) -> String {
         .to_owned()
 }
 
-/// A `rye prompt` that waits at a gate, ended when dropped.
-struct Waiting {
+/// A `rye prompt` that waits at a gate, killed on drop.
+struct WaitingPrompt {
     child: Child,
     errors: BufReader<ChildStderr>,
     gate: String,
 }
 
-impl Waiting {
-    /// Comes back once it has said which gate it waits at.
+impl WaitingPrompt {
+    /// Starts it and waits until it names its gate.
     fn start(env: &TestEnv) -> Self {
-        let mut child = env.command().args(UNCONFINED).spawn().unwrap();
+        let mut child = env.command().args(PROMPT_LOCAL).spawn().unwrap();
         let errors = BufReader::new(child.stderr.take().unwrap());
         let gate = String::new();
         let mut waiting = Self {
@@ -65,7 +64,7 @@ impl Waiting {
         self.gate.split(':').nth(1).unwrap().to_owned()
     }
 
-    /// What it printed from then on, and its exit code.
+    /// Waits for the end: its output, errors and exit code.
     fn end(mut self) -> (String, String, Option<i32>) {
         let (mut out, mut err) = (String::new(), String::new());
         self.errors.read_to_string(&mut err).unwrap();
@@ -81,7 +80,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingPrompt {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -89,8 +88,8 @@ impl Drop for Waiting {
 }
 
 #[test]
-fn an_answer_goes_to_standard_output_and_the_work_to_standard_error() {
-    let env = ready();
+fn answer_goes_to_stdout_and_progress_to_stderr() {
+    let env = env_after_init();
     let mut transcript = env.transcript(&["session list", "prompt go --model scripted:agent.yaml"]);
     let listed = json(&env.run(&["session", "list", "--json"]));
     let id = listed["sessions"][0]["id"].as_str().unwrap();
@@ -104,13 +103,13 @@ fn an_answer_goes_to_standard_output_and_the_work_to_standard_error() {
         "gate list",
     ]);
     assert_transcript!(transcript);
-    // The command ran in memory.
+    // The command ran in the virtual sandbox.
     assert!(!env.path("project/out.txt").exists());
 }
 
 #[test]
-fn a_script_reads_how_it_ended_in_the_last_line() {
-    let env = ready();
+fn last_json_line_is_the_outcome() {
+    let env = env_after_init();
     let output = env.run(&[PROMPT, &["--json"]].concat());
     let document = outcome(&output);
     assert_eq!(document["status"], "success");
@@ -124,8 +123,8 @@ fn a_script_reads_how_it_ended_in_the_last_line() {
 }
 
 #[test]
-fn what_cannot_be_is_told_with_the_next_command() {
-    let env = ready();
+fn invalid_requests_have_hints() {
+    let env = env_after_init();
     env.write("project/broken.yaml", "steps: [{ txt: a }]\n");
     assert_transcript!(env.transcript(&[
         "prompt go",
@@ -139,9 +138,9 @@ fn what_cannot_be_is_told_with_the_next_command() {
 }
 
 #[test]
-fn a_gate_is_opened_in_one_process_and_answered_from_another() {
-    let env = ready();
-    let waiting = Waiting::start(&env);
+fn gate_is_answered_from_another_process() {
+    let env = env_after_init();
+    let waiting = WaitingPrompt::start(&env);
     let gate = waiting.gate.clone();
     let listed = json(&env.run(&["gate", "list", "--json"]));
     assert_eq!(listed["gates"][0]["id"], gate.as_str());
@@ -158,7 +157,7 @@ fn a_gate_is_opened_in_one_process_and_answered_from_another() {
     let (out, _, code) = waiting.end();
     assert_eq!((out.as_str(), code), ("It said: ran\n", Some(0)));
     assert_eq!(env.read("project/out.txt"), "ran\n");
-    // The first decision holds.
+    // The first decision is final.
     transcript += &env.transcript(&[
         &format!("gate approve {gate}"),
         &format!("gate deny {gate}"),
@@ -168,50 +167,54 @@ fn a_gate_is_opened_in_one_process_and_answered_from_another() {
 }
 
 #[test]
-fn a_gate_outlives_the_process_that_opened_it() {
-    let env = ready();
-    let waiting = Waiting::start(&env);
+fn gate_survives_its_process() {
+    let env = env_after_init();
+    let waiting = WaitingPrompt::start(&env);
     let (gate, session) = (waiting.gate.clone(), waiting.session());
     waiting.kill();
     let mut transcript = env.transcript(&[&format!("gate approve {gate}")]);
-    // From elsewhere: the session knows its folder.
+    // From another directory: the session has stored its own.
     let resume = || {
         let mut command = env.command();
         let args = ["session", "resume", &session];
         command.args(args).current_dir(env.path("user"));
         command.output().unwrap()
     };
-    transcript += &told("rye session resume ID", &resume());
-    transcript += &told("rye session resume ID", &resume());
+    transcript += &transcript_entry("rye session resume ID", &resume());
+    transcript += &transcript_entry("rye session resume ID", &resume());
     assert_transcript!(transcript);
     assert_eq!(env.read("project/out.txt"), "ran\n");
 }
 
 #[test]
-fn all_that_comes_of_a_session_that_goes_on_is_told_once() {
-    let env = ready();
+fn resumed_session_prints_new_entries_once() {
+    let env = env_after_init();
     let looks = "  - tool_calls: [{ name: glob, args: { pattern: '*' } }]\n".repeat(20);
     let script = env.read("project/agent.yaml");
     let (first, last) = script.split_once("  - text").unwrap();
     let script = format!("{first}{looks}  - text{last}");
     env.write("project/agent.yaml", &script);
-    let waiting = Waiting::start(&env);
+    let waiting = WaitingPrompt::start(&env);
     let (gate, session) = (waiting.gate.clone(), waiting.session());
     waiting.kill();
     assert!(env.run(&["gate", "deny", &gate]).status.success());
     let output = env.run(&["session", "resume", &session]);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let output_text = String::from_utf8_lossy(&output.stderr).into_owned();
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    // All but the prompt, the call and the gate with its decision, which were there before.
+    // Everything except the prompt, the call and the gate, which were printed before.
     let new: Vec<_> = shown.lines().skip(6).map(str::trim_start).collect();
     assert_eq!(new.len(), 42, "{shown}");
-    assert_eq!(told.lines().collect::<Vec<_>>(), new, "{told}");
+    assert_eq!(
+        output_text.lines().collect::<Vec<_>>(),
+        new,
+        "{output_text}"
+    );
 }
 
 #[test]
-fn what_a_person_does_not_allow_does_not_run_and_the_model_is_told() {
-    let env = ready();
-    let waiting = Waiting::start(&env);
+fn denied_command_does_not_run_and_the_model_is_told() {
+    let env = env_after_init();
+    let waiting = WaitingPrompt::start(&env);
     let output = env.run(&["gate", "deny", &waiting.gate]);
     assert!(output.status.success(), "{output:?}");
     let (out, err, code) = waiting.end();
@@ -222,13 +225,13 @@ fn what_a_person_does_not_allow_does_not_run_and_the_model_is_told() {
 
 #[test]
 fn yes_approves_without_asking() {
-    let env = ready();
-    let output = env.run(&[UNCONFINED, &["--yes"]].concat());
+    let env = env_after_init();
+    let output = env.run(&[PROMPT_LOCAL, &["--yes"]].concat());
     assert_eq!(String::from_utf8_lossy(&output.stdout), "It said: ran\n");
     assert_eq!(env.read("project/out.txt"), "ran\n");
 }
 
-/// A model that gives work to another, which asks before it does it.
+/// A script that starts a task whose command needs approval.
 fn with_tasks() -> TestEnv {
     let mut env = TestEnv::new();
     env.set("USER", "ada");
@@ -249,17 +252,17 @@ fn with_tasks() -> TestEnv {
     env
 }
 
-fn said(output: &Output) -> String {
+fn stdout_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
-fn a_task_is_approved_where_its_parent_is_asked() {
+fn gate_of_a_task_is_answered_in_its_parent() {
     let env = with_tasks();
-    let mut all = UNCONFINED.to_vec();
+    let mut all = PROMPT_LOCAL.to_vec();
     all.push("--yes");
     let output = env.run(&all);
-    assert_eq!(said(&output).trim(), "They said: It is ran");
+    assert_eq!(stdout_text(&output).trim(), "They said: It is ran");
     let listed = json(&env.run(&["session", "list", "--json"]));
     let sessions = listed["sessions"].as_array().unwrap();
     assert_eq!(sessions.len(), 2);
@@ -271,36 +274,42 @@ fn a_task_is_approved_where_its_parent_is_asked() {
 }
 
 #[test]
-fn a_task_whose_host_was_killed_at_a_gate_goes_on_with_its_parent() {
+fn killed_task_resumes_with_its_parent() {
     let env = with_tasks();
-    let waiting = Waiting::start(&env);
+    let waiting = WaitingPrompt::start(&env);
     let (gate, child) = (waiting.gate.clone(), waiting.session());
     assert!(child.starts_with("task-"), "{child}");
     waiting.kill();
     assert!(env.run(&["gate", "approve", &gate]).status.success());
-    // Whichever of the two is named.
+    // By the id of the task or of its parent.
     let output = env.run(&["session", "resume", &child]);
-    assert!(said(&output).contains("They said: It is ran"), "{output:?}");
+    assert!(
+        stdout_text(&output).contains("They said: It is ran"),
+        "{output:?}"
+    );
     let ran = std::fs::read_to_string(env.path("project/out.txt")).unwrap();
     assert_eq!(ran, "ran\n");
 }
 
-/// The task opens its session again only when it gets to it.
+/// The task's session is opened only when its turn comes.
 #[test]
-fn who_goes_on_with_a_session_is_asked_what_its_task_waits_for() {
+fn resumed_session_asks_the_gate_of_its_task() {
     let env = with_tasks();
-    let waiting = Waiting::start(&env);
+    let waiting = WaitingPrompt::start(&env);
     let child = waiting.session();
     waiting.kill();
     let output = env.run(&["session", "resume", &child, "--yes"]);
-    assert!(said(&output).contains("They said: It is ran"), "{output:?}");
+    assert!(
+        stdout_text(&output).contains("They said: It is ran"),
+        "{output:?}"
+    );
     assert_eq!(env.read("project/out.txt"), "ran\n");
 }
 
 #[test]
-fn a_session_that_is_removed_takes_its_tasks_with_it() {
+fn removing_a_session_removes_its_tasks() {
     let env = with_tasks();
-    let mut all = UNCONFINED.to_vec();
+    let mut all = PROMPT_LOCAL.to_vec();
     all.extend(["--yes", "--json"]);
     let id = field(&env.run(&all), "session");
     assert!(env.run(&["session", "rm", &id]).status.success());
@@ -309,8 +318,8 @@ fn a_session_that_is_removed_takes_its_tasks_with_it() {
 }
 
 #[test]
-fn a_limit_ends_a_prompt_and_says_so() {
-    let env = ready();
+fn limit_ends_the_prompt() {
+    let env = env_after_init();
     let mut transcript = env.transcript(&[
         "prompt go --model scripted:agent.yaml --max-turns 1",
         "prompt go --model scripted:agent.yaml --max-cost a-lot",

@@ -1,23 +1,23 @@
-//! `rye vault`: what it prints, where, and what it never prints.
+//! `rye vault`: storing, reading and protecting secrets.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::support::{TestEnv, assert_transcript, json, told};
+use crate::support::{TestEnv, assert_transcript, json, transcript_entry};
 
-/// Keeps a secret and tells how that went.
-fn set(env: &TestEnv, name: &str, space: &str, value: &[u8]) -> String {
+/// Stores a secret and returns the transcript.
+fn set_secret(env: &TestEnv, name: &str, space: &str, value: &[u8]) -> String {
     let output = env.feed(&["vault", "set", name, "--space", space], value);
-    told(&format!("rye vault set {name} --space {space}"), &output)
+    transcript_entry(&format!("rye vault set {name} --space {space}"), &output)
 }
 
 #[test]
-fn secrets_come_and_go() {
+fn secrets_are_set_listed_read_and_removed() {
     let env = TestEnv::new();
     let mut transcript = env.transcript(&["vault list", "vault get TOKEN"]);
-    transcript += &set(&env, "TOKEN", "user", b"hunter2");
-    transcript += &set(&env, "TOKEN", "project", b"hunter3\n");
-    transcript += &set(&env, "db.password-2", "user", b"x");
+    transcript += &set_secret(&env, "TOKEN", "user", b"hunter2");
+    transcript += &set_secret(&env, "TOKEN", "project", b"hunter3\n");
+    transcript += &set_secret(&env, "db.password-2", "user", b"x");
     transcript += &env.transcript(&[
         "vault list",
         "vault list --space project --json",
@@ -33,7 +33,7 @@ fn secrets_come_and_go() {
 }
 
 #[test]
-fn bytes_come_back_as_they_were_given() {
+fn values_are_returned_unchanged() {
     let env = TestEnv::new();
     let all: Vec<u8> = (0..=255).collect();
     for value in [&b"no newline"[..], b"one\n", b"\n\n", &all] {
@@ -51,21 +51,21 @@ fn bytes_come_back_as_they_were_given() {
 }
 
 #[test]
-fn a_secret_may_have_one_mebibyte_and_not_be_empty() {
+fn value_has_between_1_byte_and_1_mib() {
     let env = TestEnv::new();
-    let mut transcript = set(&env, "A", "user", b"");
+    let mut transcript = set_secret(&env, "A", "user", b"");
     let largest = vec![b'x'; 1 << 20];
-    transcript += &set(&env, "A", "user", &largest);
-    transcript += &set(&env, "A", "user", &[&largest[..], b"x"].concat());
+    transcript += &set_secret(&env, "A", "user", &largest);
+    transcript += &set_secret(&env, "A", "user", &[&largest[..], b"x"].concat());
     assert_eq!(env.run(&["vault", "get", "A"]).stdout, largest);
     assert_transcript!(transcript);
 }
 
 #[test]
-fn what_was_tampered_with_is_an_integrity_failure() {
+fn tampered_envelope_is_an_integrity_failure() {
     let env = TestEnv::new();
     for name in ["A", "B", "C", "D"] {
-        set(&env, name, "user", b"sesame");
+        set_secret(&env, name, "user", b"sesame");
     }
     let file = |name: &str| env.path(&format!("user/.ai/vault/{name}.json"));
     let text = fs::read_to_string(file("A")).unwrap();
@@ -89,39 +89,39 @@ fn what_was_tampered_with_is_an_integrity_failure() {
 }
 
 #[test]
-fn keys_that_are_open_or_lost_are_told_with_the_next_command() {
+fn exposed_or_missing_keys_are_reported_with_a_hint() {
     let env = TestEnv::new();
-    set(&env, "A", "user", b"a");
+    set_secret(&env, "A", "user", b"a");
     let key = env.path("user/.ai/config/keys/vault/private_key.pem");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o640)).unwrap();
     let mut transcript = env.transcript(&["vault get A"]);
-    transcript += &set(&env, "B", "user", b"b");
+    transcript += &set_secret(&env, "B", "user", b"b");
     fs::remove_file(&key).unwrap();
     transcript += &env.transcript(&["vault get A"]);
-    transcript += &set(&env, "B", "user", b"b");
+    transcript += &set_secret(&env, "B", "user", b"b");
     assert_transcript!(transcript);
 }
 
 #[test]
-fn hostile_names_and_places_are_refused() {
+fn hostile_names_and_links_are_refused() {
     let env = TestEnv::new();
     let mut transcript = String::new();
     for name in ["../A", "/etc/passwd", "a b", ".", "", "--", "ä"] {
         let output = env.feed(&["vault", "set", "--", name], b"x");
-        transcript += &told(&format!("rye vault set -- '{name}'"), &output);
+        transcript += &transcript_entry(&format!("rye vault set -- '{name}'"), &output);
     }
     fs::create_dir(env.path("outside")).unwrap();
     std::os::unix::fs::symlink(env.path("outside"), env.path("project/.ai/vault")).unwrap();
-    transcript += &set(&env, "A", "project", b"x");
+    transcript += &set_secret(&env, "A", "project", b"x");
     transcript += &env.transcript(&["vault list", "vault get A"]);
     assert_eq!(fs::read_dir(env.path("outside")).unwrap().count(), 0);
     let bare = TestEnv::bare();
-    transcript += &set(&bare, "A", "project", b"x");
+    transcript += &set_secret(&bare, "A", "project", b"x");
     assert_transcript!(transcript);
 }
 
 #[test]
-fn the_name_of_a_stray_file_cannot_steer_the_terminal() {
+fn name_of_a_stray_file_is_sanitised() {
     let env = TestEnv::new();
     env.write("project/.ai/vault/\x1b]0;owned\x07\x1b[2J.txt", "");
     let output = env.run(&["vault", "list", "--color", "always"]);
@@ -134,7 +134,7 @@ fn the_name_of_a_stray_file_cannot_steer_the_terminal() {
 }
 
 #[test]
-fn a_secret_typed_as_an_argument_by_mistake_is_not_repeated() {
+fn secret_passed_as_an_argument_is_not_repeated() {
     let env = TestEnv::new();
     for args in [
         &["vault", "set", "TOKEN", "hunter2"][..],
@@ -144,11 +144,11 @@ fn a_secret_typed_as_an_argument_by_mistake_is_not_repeated() {
     ] {
         let output = env.run(args);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
+        let reply = [output.stdout, output.stderr].concat();
+        let reply = String::from_utf8_lossy(&reply);
         assert!(
-            !said.contains("hunter2") && said.contains("rye vault set"),
-            "{said}"
+            !reply.contains("hunter2") && reply.contains("rye vault set"),
+            "{reply}"
         );
     }
 }

@@ -1,13 +1,13 @@
-//! Runs of graphs: in the background, changed, altered, listed.
+//! Runs of graphs: background, changed graphs, altered records, listing.
 
 use std::time::Duration;
 
-use super::{graph, newest, ready};
-use crate::support::{assert_transcript, json, told};
+use super::{env_with_examples, newest_run, write_graph};
+use crate::support::{assert_transcript, json, transcript_entry};
 
 #[test]
-fn a_graph_runs_in_the_background_is_followed_and_cancelled_and_goes_on() {
-    let env = ready();
+fn background_run_is_followed_cancelled_and_resumed() {
+    let env = env_with_examples();
     let started = json(&env.run(&[
         "graph",
         "run",
@@ -35,7 +35,7 @@ fn a_graph_runs_in_the_background_is_followed_and_cancelled_and_goes_on() {
         .unwrap();
     let mut transcript = env.transcript(&[&format!("run cancel {id}"), "run list"]);
     let output = tail.wait_with_output().unwrap();
-    transcript += &told("rye run tail --follow RUN", &output);
+    transcript += &transcript_entry("rye run tail --follow RUN", &output);
     transcript += &env.transcript(&[
         &format!("gate approve {id}"),
         &format!("graph run --resume {id}"),
@@ -47,14 +47,14 @@ fn a_graph_runs_in_the_background_is_followed_and_cancelled_and_goes_on() {
 }
 
 #[test]
-fn a_run_whose_graph_has_changed_goes_on_only_if_that_is_accepted() {
-    let env = ready();
+fn changed_graph_must_be_accepted_to_resume() {
+    let env = env_with_examples();
     let config = "  start: one\n  max_steps: 1\n  nodes:\n\
          \x20   one: { type: gate, assign: { a: 1 }, next: two }\n    two: { type: return, output: { a: \"${state.a}\" } }\n";
-    graph(&env, "old", "[]", config);
+    write_graph(&env, "old", "[]", config);
     env.run(&["graph", "run", "flows/old"]);
-    let id = newest(&env)["id"].as_str().unwrap().to_owned();
-    graph(
+    let id = newest_run(&env)["id"].as_str().unwrap().to_owned();
+    write_graph(
         &env,
         "old",
         "[]",
@@ -69,14 +69,14 @@ fn a_run_whose_graph_has_changed_goes_on_only_if_that_is_accepted() {
 }
 
 #[test]
-fn a_record_that_was_touched_is_found_out() {
-    let env = ready();
+fn altered_record_is_detected() {
+    let env = env_with_examples();
     assert!(
         env.run(&["graph", "run", "workflows/stats", "--directory", "src"])
             .status
             .success()
     );
-    let id = newest(&env)["id"].as_str().unwrap().to_owned();
+    let id = newest_run(&env)["id"].as_str().unwrap().to_owned();
     let path = format!("project/.ai/state/graphs/{id}/events.jsonl");
     let good = env.read(&path);
     let verify = format!("run verify {id}");
@@ -95,14 +95,14 @@ fn a_record_that_was_touched_is_found_out() {
 }
 
 #[test]
-fn a_run_goes_on_in_the_background_under_its_name() {
-    let env = ready();
+fn background_resume_keeps_the_run_id() {
+    let env = env_with_examples();
     let config = "  start: one\n  max_steps: 1\n  nodes:\n\
          \x20   one: { type: gate, assign: { a: 1 }, next: two }\n    two: { type: return, output: { a: \"${state.a}\" } }\n";
-    graph(&env, "rest", "[]", config);
+    write_graph(&env, "rest", "[]", config);
     env.run(&["graph", "run", "flows/rest"]);
-    let id = newest(&env)["id"].as_str().unwrap().to_owned();
-    graph(
+    let id = newest_run(&env)["id"].as_str().unwrap().to_owned();
+    write_graph(
         &env,
         "rest",
         "[]",
@@ -120,7 +120,7 @@ fn a_run_goes_on_in_the_background_under_its_name() {
             let folder = env.path(&format!("project/.ai/state/graphs/{id}"));
             let _ = lillux::watch::wait_for_change(&[folder], Some(Duration::from_millis(50)));
         }
-        panic!("{id} is never {wanted}: {}", newest(&env));
+        panic!("{id} is never {wanted}: {}", newest_run(&env));
     };
     state("completed");
     transcript += &env.transcript(&[
@@ -135,9 +135,9 @@ fn a_run_goes_on_in_the_background_under_its_name() {
 }
 
 #[test]
-fn runs_of_one_second_are_listed_the_newest_first() {
-    let env = ready();
-    graph(
+fn runs_of_one_second_are_listed_newest_first() {
+    let env = env_with_examples();
+    write_graph(
         &env,
         "quick",
         "[]",
@@ -158,9 +158,9 @@ fn runs_of_one_second_are_listed_the_newest_first() {
 }
 
 #[test]
-fn what_is_put_over_the_state_of_a_run_is_part_of_its_record() {
-    let env = ready();
-    graph(
+fn state_override_is_recorded() {
+    let env = env_with_examples();
+    write_graph(
         &env,
         "over",
         "[]",
@@ -170,7 +170,7 @@ fn what_is_put_over_the_state_of_a_run_is_part_of_its_record() {
          \x20   three: { type: return, output: { a: \"${state.a}\", b: \"${state.b || 'none'}\" } }\n",
     );
     assert!(env.run(&["graph", "step", "flows/over"]).status.success());
-    let id = newest(&env)["id"].as_str().unwrap().to_owned();
+    let id = newest_run(&env)["id"].as_str().unwrap().to_owned();
     let transcript = env.transcript(&[
         &format!("graph step --resume {id} --node three --state {{\"a\":7}}"),
         &format!("run verify {id}"),

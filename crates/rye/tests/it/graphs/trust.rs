@@ -1,4 +1,4 @@
-//! Records and approvals that do not count: forged, cut, of strangers, for another question.
+//! Records and approvals that are refused: forged, truncated, untrusted, for another question.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,23 +7,23 @@ use std::path::Path;
 use lillux::Hash;
 use serde_json::{Value, json};
 
-use super::{graph, newest, ready, sign, until};
-use crate::support::{TestEnv, assert_transcript, told};
+use super::{env_with_examples, newest_run, sign, wait_for_state, write_graph};
+use crate::support::{TestEnv, assert_transcript, transcript_entry};
 
-/// A run that waits for an approval, and whose walker is killed.
+/// A run that was killed while it waited for an approval.
 fn killed_at_the_decision(env: &TestEnv) -> String {
     let mut walker = env
         .command()
         .args(["graph", "run", "workflows/release", "--version", "1.2"])
         .spawn()
         .unwrap();
-    let id = until(env, "waiting");
+    let id = wait_for_state(env, "waiting");
     walker.kill().unwrap();
     walker.wait().unwrap();
     id
 }
 
-/// The record of a run as whoever has no key can write it: approved, and in order.
+/// A record forged without a key: approved and consistent.
 fn forge(record: &str) -> String {
     let mut forged = String::new();
     let (mut before, mut seq) = (String::new(), 0);
@@ -52,8 +52,8 @@ fn forge(record: &str) -> String {
 }
 
 #[test]
-fn a_forged_record_is_found_out_and_never_gone_on_with() {
-    let env = ready();
+fn forged_record_is_detected_and_not_resumed() {
+    let env = env_with_examples();
     let id = killed_at_the_decision(&env);
     let folder = format!("project/.ai/state/graphs/{id}");
     let record = format!("{folder}/events.jsonl");
@@ -63,11 +63,11 @@ fn a_forged_record_is_found_out_and_never_gone_on_with() {
         format!("graph run --resume {id}"),
     );
     let mut transcript = env.transcript(&[&verify]);
-    // Rewritten without any key.
+    // Rewritten without a key.
     env.write(&record, &forge(&good));
     fs::rename(env.path(&format!("{folder}/gates")), env.path("gates")).unwrap();
     transcript += &env.transcript(&[&verify, &resume, &format!("{resume} --async")]);
-    // The same behind what is signed.
+    // Forged lines after signed ones.
     let tail = forge(&good);
     let tail = tail.lines().last().unwrap();
     env.write(&record, &format!("{good}{tail}\n"));
@@ -76,29 +76,29 @@ fn a_forged_record_is_found_out_and_never_gone_on_with() {
     env.write(&record, "");
     transcript += &env.transcript(&[&verify, &resume]);
     assert!(!env.path("project/published.txt").exists());
-    // As it was, it goes on, and an approval that nobody signed is none.
+    // The original record resumes, and an unsigned approval doesn't count.
     env.write(&record, &good);
     fs::rename(env.path("gates"), env.path(&format!("{folder}/gates"))).unwrap();
     let gates = env.path(&format!("{folder}/gates"));
     let gate = fs::read_dir(gates).unwrap().next().unwrap().unwrap().path();
     let answer = gate.with_extension("answer.json");
-    let said = json!({ "status": "resolved", "resolution": {
+    let reply = json!({ "status": "resolved", "resolution": {
         "action": "approve", "value": null, "by": "the boss", "at": 1, "source": "cli" } });
-    fs::write(&answer, said.to_string()).unwrap();
+    fs::write(&answer, reply.to_string()).unwrap();
     transcript += &env.transcript(&[&format!("run status {id}"), "gate list"]);
     let walker = env
         .command()
         .args(["graph", "run", "--resume", &id, "--quiet"])
         .spawn()
         .unwrap();
-    until(&env, "waiting");
+    wait_for_state(&env, "waiting");
     assert!(!env.path("project/published.txt").exists());
     transcript += &env.transcript(&[&format!("gate approve {id}")]);
     let output = walker.wait_with_output().unwrap();
-    transcript += &told("rye graph run --resume RUN --quiet", &output);
+    transcript += &transcript_entry("rye graph run --resume RUN --quiet", &output);
     transcript += &env.transcript(&[&verify]);
     assert_eq!(env.read("project/published.txt"), "build-1.2.txt\n");
-    // A run that is over, cut.
+    // A finished run, truncated.
     let whole = env.read(&record);
     let part: Vec<_> = whole.split_inclusive('\n').take(5).collect();
     env.write(&record, &part.concat());
@@ -110,10 +110,10 @@ fn a_forged_record_is_found_out_and_never_gone_on_with() {
 }
 
 #[test]
-fn a_run_that_a_stranger_signed_is_not_gone_on_with() {
-    let env = ready();
+fn run_signed_by_an_untrusted_key_is_not_resumed() {
+    let env = env_with_examples();
     let id = killed_at_the_decision(&env);
-    // Another person's home, in which the graph is signed by somebody trusted.
+    // Another user's home, where the graph's signer is trusted.
     let keys = env.path("user/.ai/config/keys");
     fs::rename(&keys, env.path("theirs")).unwrap();
     assert!(env.run(&["init"]).status.success());
@@ -127,24 +127,24 @@ fn a_run_that_a_stranger_signed_is_not_gone_on_with() {
 }
 
 #[test]
-fn an_approval_of_one_question_is_none_of_another() {
-    let env = ready();
+fn approval_is_bound_to_its_question() {
+    let env = env_with_examples();
     let config = |title: &str, body: &str| {
         format!(
             "  start: ask\n  nodes:\n    ask: {{ type: decision, title: \"{title}\", body: \"{body}\", next: done }}\n    done: {{ type: return, output: {{ said: yes }} }}\n"
         )
     };
-    graph(&env, "ask", "[]", &config("read the logs?", "of today"));
+    write_graph(&env, "ask", "[]", &config("read the logs?", "of today"));
     let mut walker = env
         .command()
         .args(["graph", "run", "flows/ask"])
         .spawn()
         .unwrap();
-    let id = until(&env, "waiting");
+    let id = wait_for_state(&env, "waiting");
     walker.kill().unwrap();
     walker.wait().unwrap();
     let mut transcript = env.transcript(&[&format!("gate approve {id}")]);
-    graph(&env, "ask", "[]", &config("delete production?", "of today"));
+    write_graph(&env, "ask", "[]", &config("delete production?", "of today"));
     let walker = env
         .command()
         .args([
@@ -157,8 +157,8 @@ fn an_approval_of_one_question_is_none_of_another() {
         ])
         .spawn()
         .unwrap();
-    // Until then it is the first question that it waits with.
-    while !told("", &env.run(&["gate", "list"])).contains("step-1:ask:2") {
+    // Until then, the first question is pending.
+    while !transcript_entry("", &env.run(&["gate", "list"])).contains("step-1:ask:2") {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     transcript += &env.transcript(&[
@@ -169,7 +169,7 @@ fn an_approval_of_one_question_is_none_of_another() {
         &format!("gate deny {id}:graph:step-1:ask:2"),
     ]);
     let output = walker.wait_with_output().unwrap();
-    transcript += &told(
+    transcript += &transcript_entry(
         "rye graph run --resume RUN --accept-changed --quiet",
         &output,
     );
@@ -178,25 +178,25 @@ fn an_approval_of_one_question_is_none_of_another() {
 }
 
 #[test]
-fn what_runs_write_down_stays_out_of_the_repository() {
+fn records_are_ignored_by_git() {
     let env = TestEnv::new();
     assert!(env.run(&["init"]).status.success());
     assert_eq!(env.read("project/.ai/state/.gitignore"), "*\n");
-    let env = ready();
+    let env = env_with_examples();
     fs::remove_dir_all(env.path("project/.ai/state")).unwrap();
     assert!(
         env.run(&["graph", "run", "workflows/stats", "--directory", "src"])
             .status
             .success()
     );
-    let id = newest(&env)["id"].as_str().unwrap().to_owned();
+    let id = newest_run(&env)["id"].as_str().unwrap().to_owned();
     assert!(Path::new(&env.path(&format!("project/.ai/state/graphs/{id}"))).is_dir());
     assert_eq!(env.read("project/.ai/state/.gitignore"), "*\n");
 }
 
 #[test]
-fn without_a_key_nothing_is_decided() {
-    let env = ready();
+fn decision_needs_a_key() {
+    let env = env_with_examples();
     let id = killed_at_the_decision(&env);
     fs::rename(env.path("user/.ai/config/keys"), env.path("keys")).unwrap();
     let output = env.run(&["gate", "approve", &id]);

@@ -1,4 +1,4 @@
-//! `rye mcp serve --http` on a free port, and requests as the bytes that they are.
+//! `rye mcp serve --http` on a free port, and raw HTTP requests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::{PATIENCE, ended};
+use super::{TIMEOUT, wait_for_status};
 use crate::support::TestEnv;
 
 pub struct Server {
@@ -17,24 +17,24 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves from the folder that has no project.
+    /// Starts the server in a directory without a project.
     pub fn start(env: &TestEnv, options: &[&str]) -> Self {
         Self::start_in(env, "elsewhere", options)
     }
 
-    /// Serves the project.
-    pub fn of_project(env: &TestEnv, options: &[&str]) -> Self {
+    /// Starts the server in the project.
+    pub fn start_in_project(env: &TestEnv, options: &[&str]) -> Self {
         Self::start_in(env, "project", options)
     }
 
-    /// Serves from a directory.
+    /// Starts the server in a directory.
     pub fn start_in(env: &TestEnv, directory: &str, options: &[&str]) -> Self {
         let mut command = env.command();
         command.args(["mcp", "serve", "--http", "127.0.0.1:0"]);
         Self::run(command.args(options), &env.path(directory))
     }
 
-    /// Serves the project, with at most so many open files.
+    /// Starts the server in the project with a limit on open files.
     pub fn with_open_files(env: &TestEnv, files: u32) -> Self {
         let like = env.command();
         let mut command = Command::new("/bin/sh");
@@ -61,7 +61,7 @@ impl Server {
         let port = address.and_then(|address| address.rsplit_once(':'));
         let port = port.and_then(|(_, port)| port.parse().ok());
         let port = port.unwrap_or_else(|| panic!("it says {line:?} and not where it is"));
-        // What it says later has somebody to hear it.
+        // Drain standard error, so that the server doesn't block on it.
         std::thread::spawn(move || std::io::copy(&mut aside, &mut std::io::sink()));
         Self { child, port }
     }
@@ -70,15 +70,20 @@ impl Server {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
 
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and reads the head of the response.
     pub fn send(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Response {
-        Response::of(self.begin(method, headers, body))
+        Response::of(self.send_without_reading(method, headers, body))
     }
 
-    /// Sends a request with these headers beside the usual ones.
-    pub fn begin(&self, method: &str, headers: &[(&str, &str)], body: &str) -> TcpStream {
+    /// Sends a request with additional headers and doesn't read the response.
+    pub fn send_without_reading(
+        &self,
+        method: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> TcpStream {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let host = format!("127.0.0.1:{}", self.port);
         let usual = [
             ("Host", host.as_str()),
@@ -96,7 +101,7 @@ impl Server {
         let length = body.len();
         let head = format!("{method} /mcp HTTP/1.1\r\n{lines}Content-Length: {length}\r\n\r\n");
         stream.write_all(head.as_bytes()).unwrap();
-        // A server that refuses need not read on.
+        // A server that refuses the request may stop reading.
         let _ = stream.write_all(body.as_bytes());
         stream
     }
@@ -105,8 +110,8 @@ impl Server {
         self.send("POST", headers, &message.to_string())
     }
 
-    /// Begins a session, in a revision that has them, and gives its id.
-    pub fn session(&self) -> String {
+    /// Opens a session, in a revision that has sessions, and returns its id.
+    pub fn open_session(&self) -> String {
         let hello = json!({
             "protocolVersion": "2025-11-25",
             "capabilities": {},
@@ -126,9 +131,9 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// How it ended.
+    /// Waits for the exit status.
     pub fn status(&mut self) -> ExitStatus {
-        ended(&mut self.child)
+        wait_for_status(&mut self.child)
     }
 }
 
@@ -139,12 +144,12 @@ impl Drop for Server {
     }
 }
 
-/// A request of JSON-RPC.
+/// A JSON-RPC request.
 pub fn request(id: u64, method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
-/// The head of an answer; the body is read as it comes.
+/// The head of a response; the body is read on demand.
 pub struct Response {
     pub status: u16,
     headers: Vec<(String, String)>,
@@ -179,14 +184,14 @@ impl Response {
         header.map(|(_, value)| value.as_str())
     }
 
-    /// All that is left of the body.
+    /// The rest of the body.
     pub fn text(mut self) -> String {
         let mut text = String::new();
         self.body.read_to_string(&mut text).unwrap();
         text
     }
 
-    /// The message that answers a request, as JSON or as an event of a stream.
+    /// The response to a JSON-RPC request, as JSON or as an event of a stream.
     pub fn message(&mut self, id: u64) -> Value {
         loop {
             let line = self.line().expect("the stream ended without an answer");
@@ -198,7 +203,7 @@ impl Response {
         }
     }
 
-    /// The id of the next request of the server's of this method.
+    /// The id of the server's next request with this method.
     pub fn request(&mut self, method: &str) -> Value {
         loop {
             let line = self.line().expect("the stream ended without a request");
@@ -210,7 +215,7 @@ impl Response {
         }
     }
 
-    /// The id of the first event of a stream, with which it can be taken up again.
+    /// The id of the first event of a stream, with which the stream can be resumed.
     pub fn event_id(&mut self) -> String {
         loop {
             let line = self.line().expect("the stream ended without an event");
@@ -220,7 +225,7 @@ impl Response {
         }
     }
 
-    /// The next line that is none of the chunks' lengths; none at the end.
+    /// The next line that isn't a chunk length; none at the end.
     fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         let length = self.body.read_line(&mut line).unwrap();

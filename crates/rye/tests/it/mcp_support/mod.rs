@@ -1,4 +1,4 @@
-//! A project with tools of every temper, and `rye mcp serve` in front of it.
+//! A project with test tools, and clients of `rye mcp serve`.
 
 #![allow(
     dead_code,
@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 
 use crate::support::TestEnv;
 
-/// How long anything is waited for that must happen.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout for events that must happen.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 const TIDY: &str = r#"# Tidy
 
@@ -32,8 +32,8 @@ const TIDY: &str = r#"# Tidy
 </directive>
 "#;
 
-/// A user with a key and a project with tools; `fresh` is not signed. Beside them a folder
-/// `elsewhere` that has nothing.
+/// A user with a key and a project with tools; `fresh` is not signed. Next to it, an empty
+/// directory `elsewhere`.
 pub fn env() -> TestEnv {
     let mut env = TestEnv::new();
     env.set("USER", "ada");
@@ -45,10 +45,10 @@ pub fn env() -> TestEnv {
     let careful = env.read("project/.ai/tools/careful.yaml");
     let careful = format!("requires_approval: true\n{careful}");
     env.write("project/.ai/tools/careful.yaml", &careful);
-    // It tells the process that must not be left when it is ended.
+    // Writes the id of a process that must not survive.
     let slow = "sleep 600 & echo $! >pid.new; mv pid.new pid; echo started; wait";
     tool(&env, "slow", slow);
-    // It ends when somebody makes a file.
+    // Ends when a file is created.
     let held = "touch held; until [ -e go ]; do sleep 0.02; done; echo done; touch ended";
     tool(&env, "held", held);
     env.write("project/.ai/directives/tidy.md", TIDY);
@@ -58,7 +58,7 @@ pub fn env() -> TestEnv {
     env
 }
 
-/// Writes a tool that is a line of shell.
+/// Writes a tool that runs a shell command.
 pub fn tool(env: &TestEnv, name: &str, command: &str) {
     let text = format!(
         "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/bash/bash\n\
@@ -67,43 +67,43 @@ pub fn tool(env: &TestEnv, name: &str, command: &str) {
     env.write(&format!("project/.ai/tools/{name}.yaml"), &text);
 }
 
-/// The parameters of `tools/call` that run a tool of the project.
+/// Parameters of `tools/call` that execute a tool of the project.
 pub fn execute(tool: &str) -> Value {
     json!({ "name": "execute", "arguments": { "item_type": "tool", "item_id": tool } })
 }
 
-/// Waits until a file is there, and gives what is in it.
-pub fn appears(path: &Path) -> String {
-    until(|| fs::read_to_string(path).ok(), &path.display())
+/// Waits until a file exists and returns its content.
+pub fn wait_for_file(path: &Path) -> String {
+    poll_until(|| fs::read_to_string(path).ok(), &path.display())
 }
 
-/// Waits until a process is gone.
-pub fn ends(pid: &str) {
-    // One that is not there has ended.
+/// Waits until a process has ended.
+pub fn wait_for_exit(pid: &str) {
+    // A missing process has ended.
     if let Ok(process) = Handle::from_pid(pid.trim().parse().unwrap()) {
-        let gone = process.wait(Some(PATIENCE)).unwrap();
+        let gone = process.wait(Some(TIMEOUT)).unwrap();
         assert!(gone, "{process} does not end");
     }
 }
 
-/// How a process of ours ended, once it has.
-pub fn ended(child: &mut Child) -> ExitStatus {
-    ends(&child.id().to_string());
+/// Waits for the exit status of a child process.
+pub fn wait_for_status(child: &mut Child) -> ExitStatus {
+    wait_for_exit(&child.id().to_string());
     child.wait().unwrap()
 }
 
-fn until<T>(look: impl Fn() -> Option<T>, what: &dyn std::fmt::Display) -> T {
+fn poll_until<T>(poll: impl Fn() -> Option<T>, what: &dyn std::fmt::Display) -> T {
     let start = Instant::now();
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = poll() {
             return found;
         }
-        assert!(start.elapsed() < PATIENCE, "in vain waited for {what}");
+        assert!(start.elapsed() < TIMEOUT, "timed out waiting for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// The processes that run in a project: tools, and what they started.
+/// Processes with their working directory in a project: tools and their descendants.
 pub fn processes_in(folder: &Path) -> Vec<String> {
     let all = fs::read_dir("/proc").unwrap().flatten();
     let inside = all.filter(|process| {
@@ -118,8 +118,8 @@ pub fn processes_in(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// The folder of something that `cargo xtask test` keeps for tests: `target/tools/NAME-…`.
-pub fn kept(name: &str) -> PathBuf {
+/// A directory that `cargo xtask test` installs for tests: `target/tools/NAME-…`.
+pub fn tools_dir(name: &str) -> PathBuf {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools");
     let folders = fs::read_dir(&tools).into_iter().flatten().flatten();
     let versions = folders.map(|folder| folder.path()).filter(|folder| {

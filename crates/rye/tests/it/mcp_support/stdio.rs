@@ -1,4 +1,4 @@
-//! A client on the standard input and output of `rye mcp serve`, which says what it is told to.
+//! A client on the standard input and output of `rye mcp serve`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::{PATIENCE, ended};
+use super::{TIMEOUT, wait_for_status};
 use crate::support::TestEnv;
 
 pub struct Client {
@@ -18,12 +18,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Starts a server in the project, and says nothing yet.
+    /// Starts a server in the project without initialising the connection.
     pub fn start(env: &TestEnv) -> Self {
         Self::start_in(env, "project", &[])
     }
 
-    /// The same in another directory, with these options.
+    /// Starts a server in a directory, with options.
     pub fn start_in(env: &TestEnv, directory: &str, options: &[&str]) -> Self {
         let mut command = env.command();
         command.args(["mcp", "serve"]).args(options);
@@ -47,27 +47,27 @@ impl Client {
         }
     }
 
-    /// The same, and has shaken hands.
+    /// Starts a server and initialises the connection.
     pub fn connect(env: &TestEnv) -> Self {
         let mut client = Self::start(env);
         client.initialize(&json!({}));
         client
     }
 
-    /// Shakes hands, with these capabilities.
+    /// Initialises the connection with these capabilities.
     pub fn initialize(&mut self, capabilities: &Value) {
         let hello = json!({
             "protocolVersion": "2025-11-25",
             "capabilities": capabilities,
             "clientInfo": { "name": "test", "version": "1.0.0" },
         });
-        let answer = self.ask("initialize", &hello);
+        let answer = self.request_and_wait("initialize", &hello);
         assert_eq!(answer["result"]["serverInfo"]["name"], "rye", "{answer}");
-        self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        self.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
     }
 
-    /// Calls a tool, and answers what the server asks meanwhile: `reply` gives the result of
-    /// a request by its method.
+    /// Calls a tool and answers the server's requests meanwhile: `reply` returns the result for
+    /// a method.
     pub fn call(
         &mut self,
         tool: &str,
@@ -84,7 +84,7 @@ impl Client {
                     let answer = json!({
                         "jsonrpc": "2.0", "id": message["id"], "result": result,
                     });
-                    self.say(&answer);
+                    self.send(&answer);
                 }
                 None if message["id"] == id => return message["result"].clone(),
                 _ => {}
@@ -92,7 +92,7 @@ impl Client {
         }
     }
 
-    pub fn say(&mut self, message: &Value) {
+    pub fn send(&mut self, message: &Value) {
         self.write(format!("{message}\n").as_bytes());
     }
 
@@ -102,21 +102,21 @@ impl Client {
         input.flush().unwrap();
     }
 
-    /// Sends a request and gives its id.
+    /// Sends a request and returns its id.
     pub fn request(&mut self, method: &str, params: &Value) -> u64 {
         self.last_id += 1;
         let id = self.last_id;
-        self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
         id
     }
 
-    pub fn ask(&mut self, method: &str, params: &Value) -> Value {
+    pub fn request_and_wait(&mut self, method: &str, params: &Value) -> Value {
         let id = self.request(method, params);
-        self.answer(id)
+        self.wait_for_answer(id)
     }
 
-    /// The answer to a request. Notifications on the way, and other answers, are not kept.
-    pub fn answer(&mut self, id: u64) -> Value {
+    /// Waits for the response to a request; drops notifications and other responses.
+    pub fn wait_for_answer(&mut self, id: u64) -> Value {
         loop {
             let message = self.next().expect("the server hung up");
             if message["id"] == id {
@@ -125,17 +125,17 @@ impl Client {
         }
     }
 
-    /// The next message; none if there will be no more.
+    /// The next message; none at the end of the stream.
     pub fn next(&mut self) -> Option<Value> {
-        match self.lines.recv_timeout(PATIENCE) {
+        match self.lines.recv_timeout(TIMEOUT) {
             Ok(line) => Some(serde_json::from_str(&line).unwrap()),
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => panic!("the server says nothing"),
         }
     }
 
-    /// Leaves without a word.
-    pub fn hang_up(&mut self) {
+    /// Closes the server's standard input.
+    pub fn disconnect(&mut self) {
         self.input = None;
     }
 
@@ -143,9 +143,9 @@ impl Client {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// How the server ended.
+    /// Waits for the server's exit status.
     pub fn status(&mut self) -> ExitStatus {
-        ended(&mut self.child)
+        wait_for_status(&mut self.child)
     }
 }
 

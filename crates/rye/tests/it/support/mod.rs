@@ -1,4 +1,4 @@
-//! A home, a project and nothing else: what every test of the binary runs in.
+//! `TestEnv`: a temporary home and project in which tests run the binary.
 
 #![allow(
     dead_code,
@@ -17,7 +17,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-/// Compares a transcript with the one on file, without what differs from run to run.
+/// Compares a transcript with its snapshot; values that differ between runs are filtered.
 macro_rules! assert_transcript {
     ($transcript:expr) => {
         insta::with_settings!({
@@ -30,7 +30,7 @@ macro_rules! assert_transcript {
                 (r"\b\d{3}-[0-9a-f]{4}\b", "RUN"),
                 (r"\b[0-9a-f]{8}\b", "ID"),
                 (r"in use by process \d+ on \S+", "in use by process PID on HOST"),
-                // A step of a graph and how long it took.
+                // A step of a graph and its duration.
                 (r"(?m)^([✓✗=?] \S+) +\d+(\.\d)? (µs|ms|s)$", "$1 T"),
                 (r"(?m)^([✓✗=?] \S+) +\d+(\.\d)? (µs|ms|s) ", "$1 T "),
                 (r#""duration_ms":\d+"#, r#""duration_ms":N"#),
@@ -39,15 +39,15 @@ macro_rules! assert_transcript {
                 (r"\b[0-9a-f]{64}\b", "HASH"),
                 (r"\b[A-Za-z0-9_-]{86}\b", "SIGNATURE"),
                 (r"\b[0-9a-f]{16}\b", "FINGERPRINT"),
-                // Signature lines of which an excerpt shows a part.
+                // Partially shown signature lines.
                 (r"rye:signed:TIME:[0-9a-f]{30,}\b", "rye:signed:TIME:HASH"),
                 (r"[0-9a-f]{30,}:[\w-]{30,}", "HASH:SIGNATURE"),
                 (r"[\w-]{30,}:FINGERPRINT;item", "SIGNATURE:FINGERPRINT;item"),
-                // The system space grows.
+                // The number of system items changes.
                 (r"(system items *|system items.*?detail.:.)\d+ verified", "${1}N verified"),
                 (r#""searched":\d+"#, r#""searched":N"#),
                 (r"wrote \d+ signed", "wrote N signed"),
-                // In the order of fingerprints, which differ from run to run.
+                // Sorted by fingerprint, which differs between runs.
                 (r"trusted keys: FINGERPRINT \([^)]*\), FINGERPRINT \([^)]*\)", "trusted keys: KEYS"),
                 (r#""trusted":\[[^\]]*\]"#, r#""trusted":[KEYS]"#),
             ],
@@ -58,21 +58,21 @@ macro_rules! assert_transcript {
 }
 pub(crate) use assert_transcript;
 
-/// A `TestEnv` of its own, gone when dropped.
+/// A temporary home and project, removed on drop.
 pub struct TestEnv {
     folder: TempDir,
     variables: Vec<(String, String)>,
 }
 
 impl TestEnv {
-    /// A home and a project with `.ai/`, both empty.
+    /// An empty home, and a project with an empty `.ai/`.
     pub fn new() -> Self {
         let env = Self::bare();
         fs::create_dir(env.path("project/.ai")).unwrap();
         env
     }
 
-    /// A home and a folder for a project.
+    /// An empty home and an empty project directory.
     pub fn bare() -> Self {
         let folder = tempfile::tempdir_in("/tmp").unwrap();
         fs::create_dir(folder.path().join("user")).unwrap();
@@ -83,7 +83,7 @@ impl TestEnv {
         Self { folder, variables }
     }
 
-    /// Another variable in the environment of what follows.
+    /// Sets an environment variable for later commands.
     pub fn set(&mut self, name: &str, value: impl AsRef<str>) {
         self.unset(name);
         let value = value.as_ref().to_owned();
@@ -102,14 +102,14 @@ impl TestEnv {
         fs::read_to_string(self.path(relative)).unwrap()
     }
 
-    /// Writes a file and the folders above it.
+    /// Writes a file and creates its parent directories.
     pub fn write(&self, relative: &str, text: &str) {
         let path = self.path(relative);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
-    /// `rye` in the project, with nothing of this process's environment.
+    /// `rye` in the project, with only the variables of this environment.
     pub fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rye"));
         command
@@ -126,7 +126,7 @@ impl TestEnv {
         self.command().args(args).output().unwrap()
     }
 
-    /// The same with something on standard input.
+    /// Runs `rye` with input on standard input.
     pub fn feed(&self, args: &[&str], input: &[u8]) -> Output {
         let mut child = self
             .command()
@@ -134,25 +134,25 @@ impl TestEnv {
             .stdin(Stdio::piped())
             .spawn()
             .unwrap();
-        // A command that refuses its arguments does not read.
+        // A command that rejects its arguments doesn't read its input.
         let _ = child.stdin.take().unwrap().write_all(input);
         child.wait_with_output().unwrap()
     }
 
-    /// What is typed, printed where, and the exit code, call after call. Words are
+    /// Runs commands and returns each with its output and exit code. Arguments are
     /// separated by spaces.
     pub fn transcript(&self, calls: &[&str]) -> String {
         let mut transcript = String::new();
         for typed in calls {
             let args: Vec<_> = typed.split(' ').filter(|word| !word.is_empty()).collect();
-            transcript += &told(&format!("rye {typed}"), &self.run(&args));
+            transcript += &transcript_entry(&format!("rye {typed}"), &self.run(&args));
         }
         transcript
     }
 }
 
-/// One call of a transcript.
-pub fn told(typed: &str, output: &Output) -> String {
+/// A command with its output and exit code.
+pub fn transcript_entry(typed: &str, output: &Output) -> String {
     let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     let err = match err.as_ref() {
         "" => String::new(),
@@ -162,7 +162,7 @@ pub fn told(typed: &str, output: &Output) -> String {
     format!("$ {typed}\n{out}{err}--- exit {code}\n\n")
 }
 
-/// The last of several lines of JSON: how a prompt ended.
+/// The outcome of `rye prompt --json`: its last line.
 pub fn outcome(output: &Output) -> serde_json::Value {
     let text = std::str::from_utf8(&output.stdout).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -200,7 +200,7 @@ pub fn kill_at_gate(env: &TestEnv, mut child: Child) {
     child.wait().unwrap();
 }
 
-/// The one JSON document that a call printed.
+/// The single JSON document that a command printed.
 pub fn json(output: &Output) -> serde_json::Value {
     let text = std::str::from_utf8(&output.stdout).unwrap();
     assert_eq!(text.matches('\n').count(), 1, "{text}");

@@ -1,0 +1,142 @@
+//! Runs and their gates seen from other directories, and before the first record.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use lillux::process::Handle;
+use serde_json::Value;
+
+use super::{env_with_examples, wait_for_state};
+use crate::support::{TestEnv, json};
+
+/// Runs `rye` in another directory.
+fn run_elsewhere(env: &TestEnv, args: &[&str]) -> Output {
+    let folder = env.path("user");
+    env.command()
+        .current_dir(folder)
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn text(output: &Output) -> String {
+    let [out, err] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+    format!("{out}{err}")
+}
+
+/// A run in the background that waits for an approval.
+fn waiting_in_background(env: &TestEnv) -> String {
+    let started = json(&env.run(&[
+        "graph",
+        "run",
+        "--async",
+        "--json",
+        "workflows/release",
+        "--version",
+        "2",
+    ]));
+    assert_eq!(wait_for_state(env, "waiting"), started["run"]["id"]);
+    wait_for_state(env, "waiting")
+}
+
+fn kill(env: &TestEnv, id: &str) {
+    let process = env.read(&format!("project/.ai/state/graphs/{id}/process"));
+    let handle: Handle = process.trim().parse().unwrap();
+    let killed = Command::new("kill")
+        .args(["-9", &handle.pid().to_string()])
+        .status();
+    assert!(killed.unwrap().success());
+    let _ = handle.wait(None);
+}
+
+#[test]
+fn run_has_the_same_state_in_every_directory() {
+    let env = env_with_examples();
+    let id = waiting_in_background(&env);
+    kill(&env, &id);
+    assert!(env.run(&["gate", "approve", &id]).status.success());
+    let status = text(&env.run(&["run", "status", &id]));
+    assert!(status.contains("answered approve, by ada"), "{status}");
+    assert!(!status.contains("rye gate approve"), "{status}");
+    let status = text(&run_elsewhere(&env, &["run", "status", &id]));
+    let project = env.path("project");
+    let resume = format!(
+        "rye --project {} graph run --resume {id}",
+        project.display()
+    );
+    assert!(status.contains(&resume), "{status}");
+    assert!(env.run(&["graph", "run", "--resume", &id]).status.success());
+    let listed = json(&run_elsewhere(&env, &["run", "list", "--json"]));
+    let runs = listed["runs"].as_array().unwrap();
+    let states: Vec<_> = runs.iter().map(|run| &run["state"]).collect();
+    assert_eq!(states, ["completed"], "{listed}");
+    let status = json(&run_elsewhere(&env, &["run", "status", "--json", &id]));
+    assert_eq!(status["run"]["state"], "completed", "{status}");
+    let verified = run_elsewhere(&env, &["run", "verify", &id]);
+    assert!(verified.status.success(), "{verified:?}");
+}
+
+#[test]
+fn gate_names_its_project_and_is_answered_from_anywhere() {
+    let env = env_with_examples();
+    let walker = env
+        .command()
+        .args(["graph", "run", "workflows/release", "--version", "2"])
+        .spawn()
+        .unwrap();
+    let id = wait_for_state(&env, "waiting");
+    let here = text(&env.run(&["gate", "list"]));
+    let origin = format!("graph workflows/release, run {id}");
+    assert!(here.contains(&format!("{origin}\n")), "{here}");
+    let there = text(&run_elsewhere(&env, &["gate", "list"]));
+    let project = env.path("project").canonicalize().unwrap();
+    let place = format!("{origin}, in {}", project.display());
+    assert!(there.contains(&place), "{there}");
+    let listed = json(&run_elsewhere(&env, &["gate", "list", "--json"]));
+    let gate: &Value = &listed["gates"][0];
+    assert_eq!(gate["graph"], "workflows/release", "{listed}");
+    assert_eq!(gate["project"], project.to_str().unwrap(), "{listed}");
+    let gate = gate["id"].as_str().unwrap();
+    let answered = run_elsewhere(&env, &["gate", "approve", gate]);
+    assert!(answered.status.success(), "{answered:?}");
+    let output = walker.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let none = text(&run_elsewhere(&env, &["gate", "list"]));
+    assert!(none.contains("nothing waits"), "{none}");
+}
+
+#[test]
+fn tail_waits_for_a_run_without_a_record() {
+    let env = env_with_examples();
+    let id = waiting_in_background(&env);
+    kill(&env, &id);
+    // As right after the start: a process exists, and the record is empty.
+    let record = env.path(&format!("project/.ai/state/graphs/{id}/events.jsonl"));
+    let lines = fs::read(&record).unwrap();
+    fs::write(&record, "").unwrap();
+    let mut walker = Command::new("sleep").arg("600").spawn().unwrap();
+    let handle = Handle::from_pid(i32::try_from(walker.id()).unwrap()).unwrap();
+    let process = record.with_file_name("process");
+    fs::write(&process, handle.to_string()).unwrap();
+    let runs = env.path("user/.local/state/rye/runs");
+    fs::write(runs.join(&id).join("handle"), handle.to_string()).unwrap();
+    for command in ["status", "tail"] {
+        let output = env.run(&["run", command, &id]);
+        assert!(output.status.success(), "{command}: {output:?}");
+    }
+    let verified = env.run(&["run", "verify", &id]);
+    assert_eq!(verified.status.code(), Some(1), "{verified:?}");
+    let tail = env
+        .command()
+        .args(["run", "tail", "--follow", &id])
+        .spawn()
+        .unwrap();
+    let whole = record.with_extension("whole");
+    fs::write(&whole, lines).unwrap();
+    fs::rename(whole, record).unwrap();
+    walker.kill().unwrap();
+    walker.wait().unwrap();
+    let output = tail.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(text(&output).contains("build"), "{output:?}");
+}
