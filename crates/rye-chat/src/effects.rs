@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rye_engine::protocol::{GateId, PromptId, QueueMode, QueuedPrompt, ThreadId};
 use rye_engine::store::PostOutcome;
-use rye_engine::{Compaction, Decision, Engine, Prompt, Session};
+use rye_engine::{CompactionOutcome, Decision, Engine, Prompt, Session};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -187,10 +187,10 @@ impl EffectRunner {
                 let (session, thread) = (self.session.clone(), app.pane().key.clone());
                 self.spawn(async move {
                     match session.compact(Some(&thread)).await {
-                        Ok(Compaction::Nothing) => {
+                        Ok(CompactionOutcome::Nothing) => {
                             Some(EffectResult::Block(Block::notice("nothing to compact")))
                         }
-                        Ok(Compaction::Pruned(calls)) => {
+                        Ok(CompactionOutcome::Pruned(calls)) => {
                             let text = format!("pruned the output of {calls} old calls");
                             Some(EffectResult::Block(Block::notice(&text)))
                         }

@@ -1,62 +1,61 @@
-//! Other arguments than those that were asked about: whoever approves may change them.
+//! Edited arguments: the approver of a call may change its arguments.
 //!
-//! What they wrote is in the decision, and its hash in the receipt. So what runs is what was
-//! approved, also where the process that asked is gone.
+//! The edited arguments are part of the decision, and the receipt covers their hash, so exactly
+//! what was approved is run, also by another process.
 
 use rye_protocol::Resolution;
 use serde_json::{Map, Value, json};
 
 use crate::tool::ToolOutput;
 
-/// Where a gate's context has the arguments that are asked about.
+/// Context key of a gate: the arguments of the call.
 pub const PARAMS: &str = "params";
-/// Where it says that whoever approves may change them.
+/// Context key of a gate: whether the approver may edit the arguments.
 pub const EDITABLE: &str = "editable";
-/// Where the value of an approval has those that are to be used instead.
+/// Key in an approval's value: the edited arguments.
 pub const ARGUMENTS: &str = "arguments";
 
-/// How often others that do not fit are asked about.
-pub(crate) const TRIES: usize = 8;
+/// How often invalid edited arguments are asked about again.
+pub(crate) const MAX_ATTEMPTS: usize = 8;
 
-/// Puts the arguments that are asked about into a gate's context, to be changed.
-pub(crate) fn offer(context: &mut Map<String, Value>, args: &Value) {
+/// Adds the arguments to a gate's context and allows editing them.
+pub(crate) fn make_editable(context: &mut Map<String, Value>, args: &Value) {
     context.insert(PARAMS.to_owned(), args.clone());
     context.insert(EDITABLE.to_owned(), json!(true));
 }
 
-/// Whether a gate with this context can be approved with other arguments.
+/// Whether the arguments of a gate with this context may be edited.
 pub fn is_editable(context: &Map<String, Value>) -> bool {
     context.get(EDITABLE) == Some(&Value::Bool(true))
 }
 
-/// The arguments with which something was approved, where they are others than the gate with
-/// this context is about.
+/// The edited arguments of an approval, if the gate allows editing them.
 pub fn edited_arguments<'a>(
     context: &Map<String, Value>,
     resolution: &'a Resolution,
 ) -> Option<&'a Value> {
-    let others = others(&resolution.action, &resolution.value)?;
-    is_editable(context).then_some(others)
+    let edited = arguments_in(&resolution.action, &resolution.value)?;
+    is_editable(context).then_some(edited)
 }
 
-/// The other arguments that an answer names, if it is one that does.
-pub(crate) fn others<'a>(action: &str, value: &'a Value) -> Option<&'a Value> {
+/// The edited arguments in an answer, if it is an approval that has some.
+pub(crate) fn arguments_in<'a>(action: &str, value: &'a Value) -> Option<&'a Value> {
     let approves = action.starts_with("approve");
     value.get(ARGUMENTS).filter(|_| approves)
 }
 
-/// What a person wrote in place of what was asked about.
+/// Arguments that the approver wrote in place of the model's.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Instead {
+pub(crate) struct EditedArguments {
     pub(crate) args: Value,
     pub(crate) by: String,
 }
 
-impl Instead {
-    /// What came of it; the model, which asked for something else, is told what was done.
-    pub(crate) fn told(&self, mut output: ToolOutput) -> ToolOutput {
+impl EditedArguments {
+    /// Adds the edited arguments to the output, because the model requested others.
+    pub(crate) fn annotate(&self, mut output: ToolOutput) -> ToolOutput {
         let Self { args, by } = self;
-        output.text = format!("[{by} approved other arguments: {args}]\n{}", output.text);
+        output.text = format!("[{by} edited the arguments: {args}]\n{}", output.text);
         match &mut output.data {
             Value::Object(data) => {
                 data.insert(ARGUMENTS.to_owned(), args.clone());
@@ -67,12 +66,12 @@ impl Instead {
         output
     }
 
-    /// What the person is told where they cannot be used.
-    pub(crate) fn unfit(&self, wrong: &str) -> String {
+    /// The text for the approver if the edited arguments are invalid.
+    pub(crate) fn describe_error(&self, error: &str) -> String {
         format!(
-            "The arguments that {} wrote do not fit:\n{}\n{}\n",
+            "The arguments entered by {} are invalid:\n{}\n{}\n",
             self.by,
-            lillux::quote_block(wrong),
+            lillux::quote_block(error),
             lillux::quote_block(&self.args.to_string())
         )
     }
@@ -85,18 +84,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_approval_of_what_may_be_changed_changes_it() {
+    fn only_approvals_of_editable_gates_edit_arguments() {
         let mut editable = Map::new();
-        offer(&mut editable, &json!({ "to": "prod" }));
+        make_editable(&mut editable, &json!({ "to": "prod" }));
         let fixed = Map::new();
-        let others = json!({ "arguments": { "to": "test" } });
+        let edited = json!({ "arguments": { "to": "test" } });
         for (context, action, value, expected) in [
-            (&editable, "approve", &others, true),
-            (&editable, "approve_session", &others, true),
+            (&editable, "approve", &edited, true),
+            (&editable, "approve_session", &edited, true),
             (&editable, "approve", &Value::Null, false),
             (&editable, "approve", &json!("arguments"), false),
-            (&editable, "deny", &others, false),
-            (&fixed, "approve", &others, false),
+            (&editable, "deny", &edited, false),
+            (&fixed, "approve", &edited, false),
         ] {
             let resolution = Resolution {
                 action: action.to_owned(),
@@ -107,8 +106,8 @@ mod tests {
                 receipt: None,
             };
             let found = edited_arguments(context, &resolution);
-            let wanted = expected.then(|| &others["arguments"]);
-            assert_eq!(found, wanted, "{action} {value}");
+            let expected = expected.then(|| &edited["arguments"]);
+            assert_eq!(found, expected, "{action} {value}");
         }
     }
 }

@@ -28,12 +28,12 @@ use rye_protocol::{
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::machine::Kept as Shared;
+use crate::machine::CowArc as Shared;
 
 pub use blobs::{BlobStatus, check_blobs};
 pub use check::{Finding, FindingKind, Verdict, check, check_receipt};
 pub use imported_decisions::UntrustedDecision;
-pub(crate) use imported_decisions::{doubt, is_doubted, seal_changes};
+pub(crate) use imported_decisions::{is_untrusted, reject_untrusted, seal_changes};
 pub use receipt::{question_hash, receipt};
 pub use tasks::check_all;
 

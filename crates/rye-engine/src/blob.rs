@@ -1,6 +1,6 @@
 //! Bytes that are too long for the record, kept under their hash.
 
-mod named;
+mod references;
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use lillux::Hash;
 use crate::BoxFuture;
 use crate::tool::ToolContext;
 
-pub use named::{referenced_blobs, required_blobs};
+pub use references::{referenced_blobs, required_blobs};
 
 /// What the tool `read` calls a blob, before its hash.
 pub const SCHEME: &str = "blob:";
@@ -50,7 +50,7 @@ impl ToolContext {
 
     /// Keeps what is too long to be shown. None if that cannot be: what is shown is worth
     /// more than an error about the rest.
-    pub(crate) async fn keep(&self, text: &str) -> Option<Hash> {
+    pub(crate) async fn store_blob(&self, text: &str) -> Option<Hash> {
         // First: what is not kept is not copied either.
         let blobs = self.blobs()?;
         let text = self.redactor.redact(text).into_owned();

@@ -1,6 +1,6 @@
-//! Who listens: live, and from the record for what they missed.
+//! Event delivery: live to subscribers, and from the store for events they missed.
 
-mod said;
+mod in_flight;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,104 +11,104 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::store::{SessionStore, StoreError};
-use said::{Said, ends};
+use in_flight::{InFlightMessages, ends};
 
-/// How many events a slow listener may be behind before it reads the record instead.
-/// There is room for as many in every session, so that it must not be large.
-const BEHIND: usize = 256;
+/// How many events a subscriber may lag behind before it reads from the store. Each session
+/// allocates a buffer of this size.
+const SUBSCRIPTION_CAPACITY: usize = 256;
 
-/// The same for whoever listens to all sessions.
-const BEHIND_ALL: usize = 1024;
+/// The same for subscribers to all sessions.
+const FEED_CAPACITY: usize = 1024;
 
-/// How many events are read from the record at once.
+/// How many events are read from the store at once.
 const PAGE: usize = 256;
 
-/// An event, and the entry that it tells of where it was just written.
+/// An event, with the entry it refers to if that was just committed.
 #[derive(Debug, Clone)]
 pub struct Notice {
-    /// The event.
+    /// The event itself.
     pub event: Event,
-    /// The entry, unless the event was read from the record.
+    /// The new entry; `None` if the event was read from the store.
     pub entry: Option<Arc<Entry>>,
 }
 
-/// A session's events, to all who listen.
+/// Publishes one session's events.
 #[derive(Debug, Clone)]
 pub(crate) struct Bus {
-    sender: broadcast::Sender<Live>,
-    /// The highest number that was told.
+    sender: broadcast::Sender<LiveNotice>,
+    /// Highest sequence number published so far.
     last: Arc<AtomicU64>,
-    said: Arc<Mutex<Said>>,
-    /// That somebody without the lease has written something.
-    others: watch::Sender<()>,
-    /// Whoever listens to all sessions.
-    all: broadcast::Sender<ToAll>,
-    /// Whose session it is.
+    in_flight: Arc<Mutex<InFlightMessages>>,
+    /// Signals a write by a process without the lease.
+    external_writes: watch::Sender<()>,
+    /// Sender for subscribers to all sessions.
+    all: broadcast::Sender<FeedNotice>,
+    /// Owner of the session.
     user: Option<Arc<str>>,
 }
 
-/// What is told to whoever listens to a session.
+/// A notice for one session's subscribers.
 #[derive(Debug, Clone)]
-struct Live {
+struct LiveNotice {
     notice: Arc<Notice>,
-    /// The highest number that was told before it.
+    /// Highest sequence number published before it.
     after: u64,
 }
 
-/// What is told to whoever listens to all sessions.
+/// A notice for subscribers to all sessions.
 #[derive(Debug, Clone)]
-pub(crate) struct ToAll {
+pub(crate) struct FeedNotice {
     notice: Arc<Notice>,
     user: Option<Arc<str>>,
 }
 
 impl Bus {
-    pub(crate) fn new(all: broadcast::Sender<ToAll>, user: Option<&str>) -> Self {
-        let (sender, _) = broadcast::channel(BEHIND);
+    pub(crate) fn new(all: broadcast::Sender<FeedNotice>, user: Option<&str>) -> Self {
+        let (sender, _) = broadcast::channel(SUBSCRIPTION_CAPACITY);
         let user = user.map(Arc::from);
-        let (last, said) = (Arc::default(), Arc::default());
+        let (last, in_flight) = (Arc::default(), Arc::default());
         Self {
             sender,
             last,
-            said,
-            others: watch::Sender::default(),
+            in_flight,
+            external_writes: watch::Sender::default(),
             all,
             user,
         }
     }
 
-    /// So many events are in the record already: what is told live from now on is not older
-    /// than they are.
-    pub(crate) fn go_on(&self, last: u64) {
+    /// Sets the sequence number of the last stored event.
+    pub(crate) fn set_last_sequence(&self, last: u64) {
         self.last.fetch_max(last, Ordering::AcqRel);
     }
 
-    /// Somebody without the lease has written something, which stands in the record alone.
-    pub(crate) fn others_wrote(&self) {
-        self.others.send_replace(());
+    /// Another process has written events to the store.
+    pub(crate) fn notify_external_write(&self) {
+        self.external_writes.send_replace(());
     }
 
-    pub(crate) fn tell(&self, notice: Notice) {
+    /// Publishes an event to all subscribers.
+    pub(crate) fn publish(&self, notice: Notice) {
         let number = notice.event.sequence.unwrap_or_default();
-        // Whoever begins to listen now hears of it once: from what was said, or live.
-        let mut said = lock(&self.said);
+        // Under the lock, so that a new subscriber gets each delta exactly once.
+        let mut in_flight = lock(&self.in_flight);
         let after = self.last.fetch_max(number, Ordering::AcqRel);
-        said.take_in(&notice.event, after);
-        // Nobody need listen.
-        let (to_all, to_some) = (
+        in_flight.apply(&notice.event, after);
+        // Skip the copies if nobody subscribes.
+        let (has_feeds, has_subscribers) = (
             self.all.receiver_count() > 0,
             self.sender.receiver_count() > 0,
         );
-        if !to_all && !to_some {
+        if !has_feeds && !has_subscribers {
             return;
         }
         let notice = Arc::new(notice);
-        if to_all {
+        if has_feeds {
             let (notice, user) = (Arc::clone(&notice), self.user.clone());
-            let _ = self.all.send(ToAll { notice, user });
+            let _ = self.all.send(FeedNotice { notice, user });
         }
-        if to_some {
-            let _ = self.sender.send(Live { notice, after });
+        if has_subscribers {
+            let _ = self.sender.send(LiveNotice { notice, after });
         }
     }
 
@@ -119,11 +119,11 @@ impl Bus {
         after: u64,
         closed: CancellationToken,
     ) -> Subscription {
-        let said = lock(&self.said);
+        let in_flight = lock(&self.in_flight);
         Subscription {
             live: self.sender.subscribe(),
-            others: self.others.subscribe(),
-            said: said.told(),
+            external_writes: self.external_writes.subscribe(),
+            in_flight: in_flight.notices(),
             backlog: VecDeque::new(),
             behind: true,
             last: after,
@@ -135,22 +135,22 @@ impl Bus {
     }
 }
 
-fn lock(said: &Mutex<Said>) -> MutexGuard<'_, Said> {
-    said.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(in_flight: &Mutex<InFlightMessages>) -> MutexGuard<'_, InFlightMessages> {
+    in_flight.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A session's events: every numbered one once and in order, with what is only live in
-/// between. A listener that is too slow is told so, and reads on from the record.
+/// A session's events: every stored event once and in order, with ephemeral events in between.
+/// A subscriber that is too slow gets a `lagged` event and continues from the store.
 pub struct Subscription {
-    live: broadcast::Receiver<Live>,
-    others: watch::Receiver<()>,
-    /// What was being said when it began.
-    said: VecDeque<Live>,
+    live: broadcast::Receiver<LiveNotice>,
+    external_writes: watch::Receiver<()>,
+    /// The message in progress when the subscription started.
+    in_flight: VecDeque<LiveNotice>,
     backlog: VecDeque<Event>,
-    /// Whether the record may hold more than was told.
+    /// Whether the store may hold events that were not delivered yet.
     behind: bool,
     last: u64,
-    /// By thread, the number of the last end of something that is told live.
+    /// Sequence number of the last message or tool end, by thread.
     ended: HashMap<Option<ThreadId>, u64>,
     store: Arc<dyn SessionStore>,
     session: SessionId,
@@ -158,11 +158,11 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// The next event; none once the session is closed.
+    /// The next event; `None` once the session is closed.
     pub async fn next(&mut self) -> Result<Option<Notice>, StoreError> {
         loop {
             if let Some(event) = self.backlog.pop_front() {
-                self.hear(&event);
+                self.on_delivered(&event);
                 return Ok(Some(Notice { event, entry: None }));
             }
             if self.behind {
@@ -171,34 +171,34 @@ impl Subscription {
                 self.backlog = page.into();
                 continue;
             }
-            if let Some(live) = self.said.pop_front() {
-                if self.is_over(&live) {
+            if let Some(live) = self.in_flight.pop_front() {
+                if self.is_outdated(&live) {
                     continue;
                 }
                 return Ok(Some(Arc::unwrap_or_clone(live.notice)));
             }
-            // What was told before the end is heard before it.
-            let told = tokio::select! {
+            // Events published before the close are delivered first.
+            let received = tokio::select! {
                 biased;
-                Ok(()) = self.others.changed() => {
+                Ok(()) = self.external_writes.changed() => {
                     self.behind = true;
                     continue;
                 }
-                told = self.live.recv() => told,
+                received = self.live.recv() => received,
                 () = self.closed.cancelled() => return Ok(None),
             };
-            match told {
+            match received {
                 Ok(live) => match live.notice.event.sequence {
                     // Read from the record already.
-                    Some(number) if number <= self.last => {}
-                    // Somebody without the lease wrote what comes before.
+                    // Already read from the store.
+                    // Another process wrote the events before it.
                     Some(number) if number > self.last + 1 => self.behind = true,
                     Some(_) => {
-                        self.hear(&live.notice.event);
+                        self.on_delivered(&live.notice.event);
                         return Ok(Some(Arc::unwrap_or_clone(live.notice)));
                     }
-                    // Of something whose end was read from the record already.
-                    None if self.is_over(&live) => {}
+                    // Belongs to a message or call whose end was already delivered.
+                    None if self.is_outdated(&live) => {}
                     None => return Ok(Some(Arc::unwrap_or_clone(live.notice))),
                 },
                 Err(broadcast::error::RecvError::Lagged(missed)) => {
@@ -219,8 +219,8 @@ impl Subscription {
 }
 
 impl Subscription {
-    /// A numbered event is told.
-    fn hear(&mut self, event: &Event) {
+    /// Records that a stored event is delivered.
+    fn on_delivered(&mut self, event: &Event) {
         let Some(number) = event.sequence else {
             return;
         };
@@ -230,64 +230,64 @@ impl Subscription {
         }
     }
 
-    /// Whether something live comes too late.
-    fn is_over(&self, live: &Live) -> bool {
+    /// Whether an ephemeral event is outdated.
+    fn is_outdated(&self, live: &LiveNotice) -> bool {
         let ended = self.ended.get(&live.notice.event.thread);
         ended.is_some_and(|number| *number > live.after)
     }
 }
 
-/// A channel for those who listen to all sessions.
-pub(crate) fn all() -> broadcast::Sender<ToAll> {
-    broadcast::channel(BEHIND_ALL).0
+/// The channel for subscribers to all sessions.
+pub(crate) fn feed_channel() -> broadcast::Sender<FeedNotice> {
+    broadcast::channel(FEED_CAPACITY).0
 }
 
-/// What happens in all sessions that are open in an engine, live: also in those that are
-/// opened later. What happened before is in the [subscription](Subscription) of each.
+/// LiveNotice events of all sessions that are open in an engine, also of those opened later. Earlier
+/// events are available from the [subscription](Subscription) of each session.
 pub struct Feed {
-    live: broadcast::Receiver<ToAll>,
+    live: broadcast::Receiver<FeedNotice>,
     filter: Filter,
 }
 
-/// What somebody wants to hear of. What is not said is not asked for.
+/// Selects events; an unset field selects all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Of this session alone.
+    /// Only this session.
     pub session: Option<SessionId>,
-    /// Of this user's sessions alone.
+    /// Only sessions of this user.
     pub user: Option<String>,
-    /// Of events of these [types](EventKind::name) alone; of all, if there are none.
+    /// Only events of these [types](EventKind::name); empty for all.
     pub types: BTreeSet<String>,
 }
 
 impl Filter {
-    fn lets(&self, told: &ToAll) -> bool {
-        let event = &told.notice.event;
+    fn matches(&self, notice: &FeedNotice) -> bool {
+        let event = &notice.notice.event;
         let types = &self.types;
         self.session.as_ref().is_none_or(|it| event.session == *it)
             && self
                 .user
                 .as_ref()
-                .is_none_or(|it| told.user.as_deref() == Some(it))
+                .is_none_or(|it| notice.user.as_deref() == Some(it))
             && (types.is_empty() || types.contains(event.kind.name()))
     }
 }
 
 impl Feed {
-    pub(crate) fn new(all: &broadcast::Sender<ToAll>, filter: Filter) -> Self {
+    pub(crate) fn new(all: &broadcast::Sender<FeedNotice>, filter: Filter) -> Self {
         Self {
             live: all.subscribe(),
             filter,
         }
     }
 
-    /// The next event; none once the engine is gone. Whoever is too slow is told how many
-    /// they missed.
+    /// The next event; `None` once the engine is dropped. A subscriber that is too slow gets the
+    /// number of missed events.
     pub async fn next(&mut self) -> Result<Option<Notice>, MissedEvents> {
         loop {
             match self.live.recv().await {
-                Ok(told) if self.filter.lets(&told) => {
-                    return Ok(Some(Arc::unwrap_or_clone(told.notice)));
+                Ok(notice) if self.filter.matches(&notice) => {
+                    return Ok(Some(Arc::unwrap_or_clone(notice.notice)));
                 }
                 Ok(_) => {}
                 Err(broadcast::error::RecvError::Closed) => return Ok(None),
@@ -299,7 +299,7 @@ impl Feed {
     }
 }
 
-/// A listener was too slow, and missed so many events.
+/// A subscriber was too slow and missed this many events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{0} events were missed")]
+#[error("missed {0} events")]
 pub struct MissedEvents(pub u64);

@@ -1,4 +1,4 @@
-//! Child sessions: work that a tool gives to another session and waits for.
+//! Child sessions (tasks), which a tool call creates and waits for.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use rye_protocol::{
 };
 use serde_json::json;
 
-use crate::engine::{Above, Answer, Inner, Prompt, Session};
+use crate::engine::{Answer, Inner, ParentBudget, Prompt, Session};
 use crate::store::StoreError;
 use crate::tool::{ToolContext, ToolError};
 
-/// How deep sessions have children where no limit says otherwise.
-const DEEPEST: u32 = 3;
+/// Maximum depth of child sessions if no limit is set.
+const DEFAULT_MAX_DEPTH: u32 = 3;
 
-/// The id of the session that a call is. A call that is made again, after a restart, finds
-/// the session that was made the first time.
+/// The id of a call's child session. It is derived from the call, so that a repeated call finds
+/// its session again.
 pub(crate) fn id(
     session: &SessionId,
     thread: &ThreadId,
@@ -25,27 +25,25 @@ pub(crate) fn id(
 ) -> SessionId {
     let path = json!([session, thread, prompt, call]).to_string();
     let hash = Hash::digest(path).to_hex();
-    // Only visible ASCII, and short.
+    // Short and printable.
     format!("task-{}", &hash[..32])
         .parse()
         .unwrap_or_else(|_| SessionId::new())
 }
 
-/// A child session, for as long as its call runs. If the call is ended before, so is the
-/// child.
+/// The child session of a running call; closed when the call ends.
 pub struct Child {
     session: Session,
     engine: Arc<Inner>,
 }
 
 impl Child {
-    /// The session.
+    /// The child's session.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// Asks it something and waits for the answer. The id of the prompt is needed: asked
-    /// again after a restart, it is the same one.
+    /// Sends a prompt and waits for the answer. A repeated call must use the same prompt id.
     pub async fn prompt(&self, id: PromptId, prompt: Prompt) -> Result<Answer, StoreError> {
         if self.session.status() != SessionStatus::Terminated {
             let id = Some(id.clone());
@@ -54,9 +52,9 @@ impl Child {
         self.session.wait_for_answer(&id).await
     }
 
-    /// Nothing more is asked of it.
+    /// Closes the child session.
     pub async fn close(self) -> Result<(), StoreError> {
-        self.engine.end(&self.session).await
+        self.engine.terminate(&self.session).await
     }
 }
 
@@ -65,21 +63,21 @@ impl ToolContext {
         id(&self.session, &self.thread, &self.prompt, &self.call)
     }
 
-    /// The session that this call is: made the first time, found again after a restart. It
-    /// has the sandbox of its parent and what is left of its budget.
+    /// Creates the child session of this call, or opens it again after a restart. It shares the
+    /// parent's sandbox and what is left of its budget.
     pub async fn child(&self, model: Option<String>) -> Result<Child, ToolError> {
-        let gone = || ToolError::failed("the session is closed");
-        let engine = self.engine.upgrade().ok_or_else(gone)?;
-        let parent = engine.is_open(&self.session).ok_or_else(gone)?;
-        let above = parent.data();
-        let depth = above.depth + 1;
-        let deepest = above.limits.depth.unwrap_or(DEEPEST);
-        if depth > deepest {
-            let message = format!("the limit of depth is reached: {deepest}");
+        let closed = || ToolError::failed("the session is closed");
+        let engine = self.engine.upgrade().ok_or_else(closed)?;
+        let parent = engine.open_session(&self.session).ok_or_else(closed)?;
+        let parent_data = parent.data();
+        let depth = parent_data.depth + 1;
+        let max_depth = parent_data.limits.depth.unwrap_or(DEFAULT_MAX_DEPTH);
+        if depth > max_depth {
+            let message = format!("limit reached: depth {max_depth}");
             return Err(ToolError(ErrorInfo::new(ErrorCode::Limit, message)));
         }
         let limits = Limits {
-            depth: Some(deepest),
+            depth: Some(max_depth),
             ..self.left
         };
         let data = rye_protocol::Session {
@@ -91,19 +89,19 @@ impl ToolContext {
                 thread: self.thread.clone(),
             }),
             depth,
-            model: model.or_else(|| above.model.clone()),
+            model: model.or_else(|| parent_data.model.clone()),
             limits,
             usage: rye_protocol::Usage::default(),
             metadata: serde_json::Map::new(),
             snapshot_id: None,
-            ..Arc::unwrap_or_clone(above)
+            ..Arc::unwrap_or_clone(parent_data)
         };
-        let above = Above {
+        let parent_budget = ParentBudget {
             budget: Arc::clone(&parent.shared().budget),
             thread: self.thread.clone(),
             call: self.call.clone(),
         };
-        let session = engine.child(data, above).await;
+        let session = engine.child(data, parent_budget).await;
         let session = session.map_err(|error| ToolError::failed(error.to_string()))?;
         Ok(Child { session, engine })
     }

@@ -1,18 +1,18 @@
-//! What time it is: a parameter, so that a test can say.
+//! The clock, as a trait so that tests can control it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rye_protocol::Millis;
 
-/// Tells the time.
+/// A source of the current time.
 pub trait Clock: Send + Sync + 'static {
-    /// Now.
+    /// The current time.
     fn now(&self) -> Millis;
 }
 
-/// The machine's clock, which is never told to run backwards: where somebody sets it back,
-/// it stands until the time has come again.
+/// The system clock, made monotonic: if the system time is set back, it stands still until that
+/// time is reached again.
 #[derive(Debug, Default)]
 pub struct SystemClock {
     latest: AtomicU64,

@@ -207,7 +207,7 @@ type Locks = HashMap<(Owner, String), Weak<tokio::sync::Mutex<()>>>;
 
 /// What came of looking for a credential.
 #[derive(Debug)]
-pub(crate) enum Looked {
+pub(crate) enum CredentialLookup {
     Found(Zeroizing<String>),
     /// There is none.
     Missing,
@@ -272,20 +272,20 @@ impl Credentials {
         service: &str,
         now: Millis,
         redactor: &Redactor,
-    ) -> Result<Looked, CredentialError> {
+    ) -> Result<CredentialLookup, CredentialError> {
         let Some(store) = &self.store else {
-            return Ok(Looked::Missing);
+            return Ok(CredentialLookup::Missing);
         };
         for owner in owners {
             if let Some(found) = store.get(owner, service).await? {
                 found.redact(redactor);
                 if !found.ends_by(now.after(SOON)) {
-                    return Ok(Looked::Found(found.secret));
+                    return Ok(CredentialLookup::Found(found.secret));
                 }
                 return self.renew(&**store, owner, service, now, redactor).await;
             }
         }
-        Ok(Looked::Missing)
+        Ok(CredentialLookup::Missing)
     }
 
     /// Renews a token, unless somebody else does so at this moment: a refresh token holds once.
@@ -296,29 +296,29 @@ impl Credentials {
         service: &str,
         now: Millis,
         redactor: &Redactor,
-    ) -> Result<Looked, CredentialError> {
+    ) -> Result<CredentialLookup, CredentialError> {
         let lock = self.lock(owner, service);
         let _alone = lock.lock().await;
         let Some(current) = store.get(owner, service).await? else {
-            return Ok(Looked::Missing);
+            return Ok(CredentialLookup::Missing);
         };
         current.redact(redactor);
         if !current.ends_by(now.after(SOON)) {
-            return Ok(Looked::Found(current.secret));
+            return Ok(CredentialLookup::Found(current.secret));
         }
         let (Some(oauth), Some(refresher)) = (&current.oauth, &self.refresher) else {
-            return Ok(Looked::Void("it has ended".to_owned()));
+            return Ok(CredentialLookup::Void("it has ended".to_owned()));
         };
         match refresher.refresh(oauth).await {
             Ok(renewed) => {
                 let renewed = renewed.credential(oauth, now);
                 renewed.redact(redactor);
                 store.put(owner, service, &renewed).await?;
-                Ok(Looked::Found(renewed.secret))
+                Ok(CredentialLookup::Found(renewed.secret))
             }
             // It holds for some moments yet.
             Err(RefreshError::Unreachable(_)) if !current.ends_by(now) => {
-                Ok(Looked::Found(current.secret))
+                Ok(CredentialLookup::Found(current.secret))
             }
             Err(RefreshError::Unreachable(why)) => {
                 let why = redactor.redact(&why);
@@ -331,9 +331,9 @@ impl Credentials {
                 match store.get(owner, service).await? {
                     Some(other) if !other.ends_by(now) && other != current => {
                         other.redact(redactor);
-                        Ok(Looked::Found(other.secret))
+                        Ok(CredentialLookup::Found(other.secret))
                     }
-                    _ => Ok(Looked::Void(redactor.redact(&why).into_owned())),
+                    _ => Ok(CredentialLookup::Void(redactor.redact(&why).into_owned())),
                 }
             }
         }

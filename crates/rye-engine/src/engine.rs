@@ -1,15 +1,15 @@
-//! The engine: sessions opened, threads moved, decisions passed on.
+//! The engine: creates and opens sessions, runs their threads, and routes decisions.
 
 mod blobs;
 mod budget;
 mod builder;
 mod compaction;
-mod copies;
-mod fatal;
-mod looking;
-mod opening;
+mod export;
+mod failure;
+mod lifecycle;
 mod prompt;
-mod rest;
+mod queries;
+mod quiescence;
 mod session;
 mod threads;
 
@@ -29,74 +29,74 @@ use tokio_util::sync::CancellationToken;
 use crate::arguments;
 use crate::audit;
 use crate::blob::BlobStore;
-use crate::bus::{Bus, Feed, Filter, ToAll};
+use crate::bus::{Bus, Feed, FeedNotice, Filter};
 use crate::clock::Clock;
 use crate::compaction::Settings;
 use crate::credential::Credentials;
 use crate::guides::{Guides, Role};
-use crate::machine::{CallLimits, is_no_amount};
+use crate::machine::{CallLimits, is_invalid_limit};
 use crate::meta_tools::Policy;
 use crate::metrics::Metrics;
 use crate::model::{Models, ToolSpec};
-use crate::runner::{ROLE, Toolbox};
+use crate::runner::{ROLE, ToolRegistry};
 use crate::sandbox::Sandbox;
 use crate::store::{
     Claim, InboxMessage, Lease, PostOutcome, SessionFilter, SessionStore, StoreError,
 };
 use lillux::redact::Redactor;
 
-pub(crate) use budget::{Above, Budget};
+pub(crate) use budget::{Budget, ParentBudget};
 pub use builder::{BuildError, Builder};
-pub(crate) use fatal::BEFORE;
+pub(crate) use failure::STATUS_BEFORE;
 pub use prompt::{Answer, Prompt, ThreadView};
 pub use session::Session;
 pub use threads::{ThreadChange, ThreadSettings};
 
-/// How long to wait before a store that does not answer is asked again.
-const AGAIN: Duration = Duration::from_millis(200);
+/// Delay before an unavailable store is tried again.
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// Runs sessions.
+/// Runs agent sessions.
 ///
-/// Cheap to clone: all clones are one engine.
+/// Cheap to clone; all clones share one engine.
 #[derive(Clone)]
 pub struct Engine {
     inner: Arc<Inner>,
 }
 
-/// Finds the public key of a fingerprint whose decisions count.
+/// Returns the public key of a fingerprint whose decisions are accepted.
 pub(crate) type DecisionKeys = Arc<dyn Fn(&str) -> Option<PublicKey> + Send + Sync>;
 
 pub(crate) struct Inner {
     pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) blobs: Option<Arc<dyn BlobStore>>,
     models: Arc<dyn Models>,
-    tools: Arc<Toolbox>,
+    tools: Arc<ToolRegistry>,
     sandbox: Arc<dyn Sandbox>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) credentials: Credentials,
     pub(crate) policy: Policy,
     redactor: Redactor,
     calls: CallLimits,
-    collect: Duration,
+    collect_window: Duration,
     compaction: Arc<Settings>,
     pub(crate) guides: Option<Arc<dyn Guides>>,
-    asks_for_more: bool,
+    prompt_on_limit: bool,
     system: String,
     key: Option<Arc<SigningKey>>,
     /// If set, the engine acts only on decisions that one of these keys signed.
     decision_keys: Option<DecisionKeys>,
     metrics: Arc<Metrics>,
     open: Mutex<HashMap<SessionId, Session>>,
-    /// One for each session that somebody is opening.
-    doors: Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>,
-    /// Whoever listens to all sessions.
-    told: tokio::sync::broadcast::Sender<ToAll>,
-    /// Held while a child is made or ended, so that none is left between the two.
+    /// Locks that serialise opening a session.
+    open_locks: Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>,
+    /// Channel for subscribers to all sessions.
+    events_tx: tokio::sync::broadcast::Sender<FeedNotice>,
+    /// Locked while a child session is created or closed.
     children: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Inner {
-    /// Whether a decision carries the signature that the engine requires; if not, why.
+    /// Verifies the receipt of a decision if the engine requires one; the error is the reason.
     pub(crate) fn check_signature(
         &self,
         gate: &Gate,
@@ -108,47 +108,47 @@ impl Inner {
         if audit::check_receipt(gate, resolution, |name| keys(name))? {
             Ok(())
         } else {
-            Err("it is not signed".to_owned())
+            Err("the decision is not signed".to_owned())
         }
     }
 }
 
-/// What all threads of a session have in common.
+/// State shared by all threads of a session.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) lease: Lease,
     pub(crate) models: Arc<dyn Models>,
-    pub(crate) tools: Arc<Toolbox>,
+    pub(crate) tools: Arc<ToolRegistry>,
     pub(crate) sandbox: Arc<dyn Sandbox>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) calls: CallLimits,
-    pub(crate) collect: Duration,
-    /// When and how histories are summed up.
+    pub(crate) collect_window: Duration,
+    /// When and how histories are compacted.
     pub(crate) compaction: Arc<Settings>,
     pub(crate) guides: Option<Arc<dyn Guides>>,
     pub(crate) system: String,
-    /// The role of threads that have none.
+    /// Default role of the threads.
     pub(crate) role: Option<String>,
-    /// The model of threads that name none.
+    /// Default model of the threads.
     pub(crate) model: String,
     pub(crate) bus: Bus,
-    /// Over: closed here, or lost to another host.
+    /// Cancelled when the session is closed here or lost to another host.
     pub(crate) closed: CancellationToken,
-    lost: Mutex<Option<StoreError>>,
+    failure: Mutex<Option<StoreError>>,
     paused: AtomicBool,
     pub(crate) budget: Arc<Budget>,
     pub(crate) metrics: Arc<Metrics>,
-    /// What nobody is to see.
+    /// Secrets to redact from all output.
     pub(crate) redactor: Redactor,
-    /// The session as it is written.
+    /// The stored session data.
     pub(crate) data: Mutex<Arc<SessionData>>,
-    /// Held while it is written, so that nobody writes an older one over it.
+    /// Locked while the session data is written, so that updates are not lost.
     pub(crate) writing: tokio::sync::Mutex<()>,
-    /// Whether a person is asked for more when a limit is reached.
-    pub(crate) asks_for_more: bool,
-    /// Who signs histories.
+    /// Whether reaching a limit opens a gate instead of ending the turn.
+    pub(crate) prompt_on_limit: bool,
+    /// The key that signs histories.
     pub(crate) key: Option<Arc<SigningKey>>,
-    /// The hash of the last seal under one of them.
+    /// Hash of the session's last seal.
     pub(crate) last_seal: Mutex<Option<String>>,
     pub(crate) engine: Weak<Inner>,
 }
@@ -158,19 +158,19 @@ impl Shared {
         self.paused.load(Ordering::Acquire)
     }
 
-    /// The hash of the last seal under a history of this session.
+    /// Hash of the session's last seal.
     pub(crate) fn last_seal(&self) -> Option<String> {
         let last = self.last_seal.lock();
         last.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A history was signed, and that is written down.
-    pub(crate) fn sealed(&self, hash: &str) {
+    /// Records the hash of a committed seal.
+    pub(crate) fn set_last_seal(&self, hash: &str) {
         let last = self.last_seal.lock();
         *last.unwrap_or_else(PoisonError::into_inner) = Some(hash.to_owned());
     }
 
-    /// The event that seals what a batch writes outside of any thread's history.
+    /// A seal event for the rows that a batch writes outside of any thread's history.
     pub(crate) fn seal_rows(&self, batch: &Batch) -> Option<Op> {
         let key = self.key.as_ref()?;
         let (session, now) = (&self.lease.session, self.clock.now());
@@ -178,76 +178,76 @@ impl Shared {
         Some(Op::Event(None, Arc::new(kind)))
     }
 
-    /// The session as it is.
+    /// The current session data.
     pub(crate) fn data(&self) -> Arc<SessionData> {
         let data = self.data.lock();
         Arc::clone(&data.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The session is another now, and that is written down.
-    pub(crate) fn put(&self, data: Arc<SessionData>) {
-        let there = self.data.lock();
-        *there.unwrap_or_else(PoisonError::into_inner) = data;
+    /// Replaces the session data after a commit.
+    pub(crate) fn set_data(&self, data: Arc<SessionData>) {
+        let current = self.data.lock();
+        *current.unwrap_or_else(PoisonError::into_inner) = data;
     }
 
-    /// The record cannot be written any more: all threads stop where they are.
-    fn lose(&self, error: &StoreError) {
-        self.mark_lost(error);
+    /// Stops all threads because the session can no longer be written.
+    fn stop(&self, error: &StoreError) {
+        self.set_failure(error);
         self.closed.cancel();
     }
 
-    fn mark_lost(&self, error: &StoreError) {
-        let lost = self.lost.lock();
-        *lost.unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+    fn set_failure(&self, error: &StoreError) {
+        let failure = self.failure.lock();
+        *failure.unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
     }
 
-    pub(crate) fn check(&self) -> Result<(), StoreError> {
-        let lost = self.lost.lock();
-        match &*lost.unwrap_or_else(PoisonError::into_inner) {
+    pub(crate) fn check_failure(&self) -> Result<(), StoreError> {
+        let failure = self.failure.lock();
+        match &*failure.unwrap_or_else(PoisonError::into_inner) {
             Some(error) => Err(error.clone()),
             None => Ok(()),
         }
     }
 }
 
-/// A session to be made.
+/// Parameters of a new session.
 #[derive(Debug, Clone, Default)]
 pub struct NewSession {
-    /// Its id, where the caller has one: made again, it is the one that is there.
+    /// Id chosen by the caller; creating the same id again opens the existing session.
     pub id: Option<SessionId>,
-    /// Whose it is.
+    /// Owner of the session.
     pub user_id: Option<String>,
-    /// Whose organisation's.
+    /// Organisation of the owner.
     pub org_id: Option<String>,
-    /// The folder it is about.
+    /// Directory that the session is about.
     pub workspace: Option<String>,
-    /// What it is for.
+    /// What the session is for.
     pub purpose: Purpose,
-    /// The model of its threads.
+    /// Default model of its threads.
     pub model: Option<String>,
-    /// The role of its threads.
+    /// Default role of its threads.
     pub role: Option<String>,
-    /// How much it may use up.
+    /// Limits of the session, children included.
     pub limits: Limits,
-    /// What the host wants to remember.
+    /// Data of the embedding application.
     pub metadata: serde_json::Map<String, Value>,
 }
 
-/// A decision that a person makes.
+/// A person's answer to a gate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
-    /// The action.
+    /// Id of the chosen action.
     pub action: String,
-    /// What they say beside it.
+    /// Additional value, such as text or edited arguments.
     pub value: Value,
-    /// Who.
+    /// Name of the person.
     pub by: String,
-    /// By which way.
+    /// Channel through which the answer came.
     pub source: String,
 }
 
 impl Decision {
-    /// Somebody chooses an action, by some way, and says nothing beside it.
+    /// A decision without an additional value.
     pub fn new(
         action: impl Into<String>,
         by: impl Into<String>,
@@ -262,122 +262,122 @@ impl Decision {
     }
 }
 
-/// Why a decision does not count.
+/// Why a decision is refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecideError {
-    /// There is no such gate.
+    /// The gate does not exist.
     #[error("there is no gate {0}")]
     GateNotFound(GateId),
-    /// It cannot be answered so.
-    #[error("`{action}` is no answer to gate {gate}; there are {}", .actions.join(", "))]
+    /// The gate does not offer this action.
+    #[error("gate {gate} has no action `{action}`; it has {}", .actions.join(", "))]
     UnknownAction {
-        /// The gate.
+        /// The gate that was answered.
         gate: GateId,
-        /// What was answered.
+        /// The given action.
         action: String,
-        /// What can be.
+        /// The actions that the gate offers.
         actions: Vec<String>,
     },
-    /// What is answered is written down, and a secret must not be.
+    /// The answer contains a secret, which must not be stored in the session.
     #[error(
         "gate {0} asks for a secret, which is not written into the record: put it into the vault and answer `provided`"
     )]
     SecretInAnswer(GateId),
-    /// Other arguments were given for what cannot have others.
-    #[error("what gate {0} asks about cannot be approved with other arguments")]
+    /// The gate does not allow edited arguments.
+    #[error("the arguments of gate {0} cannot be edited")]
     NotEditable(GateId),
-    /// How much there may be was not said in a number.
-    #[error("gate {0} asks how much there may be, which is a whole number above 0")]
+    /// The answer to a limit gate is not a positive integer.
+    #[error("gate {0} needs an amount: a whole number above 0")]
     InvalidAmount(GateId),
-    /// The store does not take it.
+    /// The store refused the decision.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Engine {
-    /// An engine to be put together.
+    /// Starts building an engine.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// In words why a model cannot be asked, if it cannot; the default where none is named.
+    /// Checks that a model, or the default model, is available; the error is the reason.
     pub fn check_model(&self, name: Option<&str>) -> Result<(), String> {
         let models = &self.inner.models;
         let name = name.map_or_else(|| models.default_name(), str::to_owned);
         models.get(&name).map(drop)
     }
 
-    /// The role of a name; or in words why there is none.
+    /// Loads a role; the error is the reason.
     pub async fn role(&self, name: &str) -> Result<Role, String> {
         match &self.inner.guides {
             Some(guides) => guides.role(name, &*self.inner.sandbox).await,
-            None => Err(format!("there is no role `{name}`: nobody has any here")),
+            None => Err(format!("unknown role `{name}`: this engine has no roles")),
         }
     }
 
-    /// What a skill says, with its variables filled in; or in words why it cannot.
+    /// Loads a skill and fills in its variables; the error is the reason.
     pub async fn skill(
         &self,
         name: &str,
         variables: &BTreeMap<String, String>,
     ) -> Result<String, String> {
         let Some(guides) = &self.inner.guides else {
-            return Err(format!("there is no skill `{name}`: nobody has any here"));
+            return Err(format!("unknown skill `{name}`: this engine has no skills"));
         };
         let skill = guides.skill(name, &*self.inner.sandbox).await?;
         skill.fill(variables)
     }
 
-    /// Makes a session, or opens the one of the same id.
+    /// Creates a session, or opens the existing one with the same id.
     pub async fn create_session(&self, new: NewSession) -> Result<Session, StoreError> {
         let id = new.id.clone().unwrap_or_else(SessionId::new);
         let inner = &self.inner;
         let data = session_data(id, new, inner.sandbox.kind(), inner.clock.now());
-        inner.make(data, None).await
+        inner.create_or_open(data, None).await
     }
 
-    /// Opens a session that was written down, and goes on with it.
+    /// Opens a stored session and continues it.
     pub async fn open_session(&self, id: &SessionId, claim: Claim) -> Result<Session, StoreError> {
         self.inner.open(id, claim, None).await
     }
 
-    /// What happens in all sessions that are open here, children among them, live.
+    /// Live events of all open sessions, children included.
     pub fn feed(&self) -> Feed {
         self.feed_with(Filter::default())
     }
 
-    /// The same, of what somebody wants to hear of.
+    /// Live events that match a filter.
     pub fn feed_with(&self, filter: Filter) -> Feed {
-        Feed::new(&self.inner.told, filter)
+        Feed::new(&self.inner.events_tx, filter)
     }
 
-    /// The session of an id, if it is open here.
+    /// An open session.
     pub fn session(&self, id: &SessionId) -> Option<Session> {
-        self.inner.is_open(id)
+        self.inner.open_session(id)
     }
 
-    /// How long things took here, and how often they happened.
+    /// Durations and counts of the engine's work.
     pub fn metrics(&self) -> &Metrics {
         &self.inner.metrics
     }
 
-    /// Sessions that were written down, the newest first.
+    /// Lists stored sessions, newest first.
     pub async fn sessions(&self, filter: SessionFilter) -> Result<Vec<SessionData>, StoreError> {
         self.inner.store.sessions(filter).await
     }
 
-    /// The tools that agents have here.
+    /// The tools that agents have.
     pub fn tools(&self) -> Arc<[ToolSpec]> {
         self.inner.tools.specs()
     }
 
-    /// The public key of whoever signs here.
+    /// The public key that verifies the engine's signatures.
     pub fn public_key(&self) -> Option<&lillux::keys::PublicKey> {
         self.inner.key.as_ref().map(|key| key.public())
     }
 
-    /// The threads of a session with their entries, whether it is open or not.
+    /// The threads of a stored session with their entries.
     pub async fn history(&self, id: &SessionId) -> Result<Vec<(Thread, Vec<Entry>)>, StoreError> {
         let store = &self.inner.store;
         let record = store
@@ -395,8 +395,8 @@ impl Engine {
         Ok(threads)
     }
 
-    /// Forgets a session and all that belongs to it, unless another host has it: long output
-    /// too, where no other session refers to it and it is not of the last hour.
+    /// Deletes a session and its children, unless another host has one of them open. Also deletes
+    /// their blobs, except those that other sessions use or that are less than an hour old.
     pub async fn remove_session(&self, id: &SessionId) -> Result<(), StoreError> {
         let store = &self.inner.store;
         let mut leases = Vec::new();
@@ -412,28 +412,27 @@ impl Engine {
         }
         store.remove(&leases).await?;
         for lease in &leases {
-            // What is left of it for a moment is sealed, and of a session that is not.
-            let forgotten = self.inner.credentials.forget(&lease.session).await;
-            forgotten.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+            // A crash before this leaves sealed credentials of a session that no longer exists.
+            let removed = self.inner.credentials.forget(&lease.session).await;
+            removed.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         }
         self.inner.collect_blobs(blobs).await
     }
 
-    /// Claims a session, and those below it: nobody makes more of them then.
+    /// Claims a session and its descendants, so that no more are created.
     async fn claim_tree(&self, id: &SessionId, leases: &mut Vec<Lease>) -> Result<(), StoreError> {
         if let Some(open) = self.session(id) {
             open.close().await?;
         }
         let store = &self.inner.store;
         leases.push(store.claim(id, Claim::IfFree).await?);
-        for child in store.sessions(opening::children_of(id)).await? {
+        for child in store.sessions(lifecycle::children_of(id)).await? {
             Box::pin(self.claim_tree(&child.id, leases)).await?;
         }
         Ok(())
     }
 
-    /// Gates that wait for a decision. One whose time is up does not, also if nobody was there
-    /// to see it expire.
+    /// Pending gates, without those that have passed their deadline.
     pub async fn pending_gates(
         &self,
         session: Option<&SessionId>,
@@ -444,8 +443,7 @@ impl Engine {
         Ok(gates)
     }
 
-    /// Makes a decision, whichever host runs the session, and also if none does. The first
-    /// one holds.
+    /// Resolves a gate, whether or not a host runs the session. The first decision wins.
     pub async fn decide(
         &self,
         gate: &GateId,
@@ -469,11 +467,11 @@ impl Engine {
         if open.kind == GateKind::CredentialRequest && !decision.value.is_null() {
             return Err(DecideError::SecretInAnswer(gate.clone()));
         }
-        let others = arguments::others(&decision.action, &decision.value);
-        if others.is_some() && !arguments::is_editable(&open.context) {
+        let edited = arguments::arguments_in(&decision.action, &decision.value);
+        if edited.is_some() && !arguments::is_editable(&open.context) {
             return Err(DecideError::NotEditable(gate.clone()));
         }
-        if is_no_amount(&open, &decision.value) {
+        if is_invalid_limit(&open, &decision.value) {
             return Err(DecideError::InvalidAmount(gate.clone()));
         }
         let mut resolution = Resolution {
@@ -494,24 +492,23 @@ impl Engine {
             .post(session, InboxMessage::Resolve { gate, resolution })
             .await?;
         if let Some(session) = self.session(session) {
-            match session.look().await {
-                // It is written. Whoever opens the session next finds it.
+            match session.drain_inbox().await {
+                // The decision is stored; the host that opens the session next applies it.
                 Err(_) if !session.is_open() => {}
-                looked => looked?,
+                drained => drained?,
             }
         }
         Ok(posted)
     }
 
-    /// Stops all threads where they are and gives the sessions back. What was written
-    /// goes on where it is opened next.
+    /// Closes all sessions. Unfinished turns continue where the sessions are opened next.
     pub async fn shutdown(&self) -> Result<(), StoreError> {
         let sessions = {
             let open = self.inner.open.lock();
             let mut open = open.unwrap_or_else(PoisonError::into_inner);
             let mut sessions: Vec<_> = open.values().cloned().collect();
-            // All stop before any is closed, and those above their tasks first: to whoever
-            // still worked, the end of a task's session would be the end of the task.
+            // Stop all sessions before closing any, parents first: a parent still running would see
+            // the end of its task's session as the end of the task.
             sessions.sort_by_key(|session| session.data().depth);
             for session in &sessions {
                 session.shared().closed.cancel();
@@ -526,8 +523,8 @@ impl Engine {
     }
 }
 
-/// Looks after sessions that others have posted to, as long as the engine is there.
-async fn look_after(inner: Weak<Inner>, mut posts: tokio::sync::broadcast::Receiver<SessionId>) {
+/// Processes posts to open sessions until the engine is dropped.
+async fn process_posts(inner: Weak<Inner>, mut posts: tokio::sync::broadcast::Receiver<SessionId>) {
     use tokio::sync::broadcast::error::RecvError;
     loop {
         let ids = match posts.recv().await {
@@ -541,17 +538,20 @@ async fn look_after(inner: Weak<Inner>, mut posts: tokio::sync::broadcast::Recei
         let open = {
             let open = inner.open.lock();
             let open = open.unwrap_or_else(PoisonError::into_inner);
-            let wanted = |session: &&Session| ids.as_ref().is_none_or(|id| session.id() == id);
-            open.values().filter(wanted).cloned().collect::<Vec<_>>()
+            let is_selected = |session: &&Session| ids.as_ref().is_none_or(|id| session.id() == id);
+            open.values()
+                .filter(is_selected)
+                .cloned()
+                .collect::<Vec<_>>()
         };
         for session in open {
-            let mut looked = session.look().await;
-            while let Err(StoreError::Unavailable(_)) = looked {
-                tokio::time::sleep(AGAIN).await;
-                looked = session.look().await;
+            let mut drained = session.drain_inbox().await;
+            while let Err(StoreError::Unavailable(_)) = drained {
+                tokio::time::sleep(RETRY_DELAY).await;
+                drained = session.drain_inbox().await;
             }
-            if let Err(error) = looked {
-                session.shared().break_down(None, &error).await;
+            if let Err(error) = drained {
+                session.shared().fail(None, &error).await;
             }
         }
     }

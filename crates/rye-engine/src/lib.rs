@@ -1,22 +1,24 @@
-//! The agent engine: prompts go in, events come out, and nothing is done before it is
-//! written down.
+//! The agent engine: runs sessions of an agent, and commits every step to a store before acting
+//! on it.
 //!
-//! A host supplies the parts, each behind a trait: a [store], [models](model), a
-//! [sandbox] and [tools](tool). Every step of a turn is one [commit](store::SessionStore::commit)
-//! made before it is acted on, so a process may be killed at any instant and another
-//! continues from the record.
+//! An [`Engine`] creates and opens [`Session`]s. A session has threads; each [`Prompt`] to a
+//! thread starts a turn of model and tool calls, and a [`Subscription`] delivers the events. A
+//! tool can open a gate, where the turn waits durably for a [`Decision`] by a person. A process
+//! may be killed at any time: another one opens the session and continues from the store.
 //!
-//! An engine is put together by its [builder](Engine::builder), which says what it lacks:
+//! The embedding application supplies the parts, each behind a trait: a
+//! [store](store::SessionStore), [models](model::Models), a [sandbox](sandbox::Sandbox) and
+//! [tools](tool::Tool). The [builder](Engine::builder) reports a missing part:
 //!
 //! ```
 //! use rye_engine::{BuildError, Engine};
 //!
-//! let lacking = Engine::builder().tools(rye_engine::builtin::tools()).build();
-//! assert_eq!(lacking.err(), Some(BuildError::Missing("store")));
+//! let incomplete = Engine::builder().tools(rye_engine::builtin::tools()).build();
+//! assert_eq!(incomplete.err(), Some(BuildError::Missing("store")));
 //! ```
 //!
-//! `rye-host` has stores, models and sandboxes to give, and in its documentation a whole
-//! program with a tool of its own.
+//! `rye-host` provides stores, models and sandboxes, and its crate page has a complete program
+//! with a custom tool.
 
 pub mod arguments;
 pub mod attachment;
@@ -54,5 +56,5 @@ pub use engine::{
 pub use futures_util::future::BoxFuture;
 pub use lillux::redact;
 pub use machine::CallLimits;
-pub use runner::Compaction;
+pub use runner::CompactionOutcome;
 pub use rye_protocol as protocol;

@@ -1,20 +1,19 @@
-//! A thread as a state machine: what is to be written, and what is to be done once it is.
+//! The thread state machine: decides what to commit and which effects to perform afterwards.
 //!
-//! Pure: an [`Input`] comes in, an [`Output`] goes out, and neither clock nor store nor
-//! model is touched. What a thread does after a restart is not a case of its own:
-//! [`drive`](drive) looks at the record, and at what runs in this process, and after a
-//! restart nothing does.
+//! It is pure: an [`Input`] goes in, an [`Output`] comes out, and no clock, store or model is
+//! touched. Recovery after a restart needs no special case: [`advance`](Step::advance) compares the stored
+//! state with the work that runs in this process, and after a restart none does.
 
+mod advance;
 mod calls;
 mod compaction;
 mod continuation;
-mod drive;
+mod cow_arc;
 mod env;
 mod failover;
 mod gates;
 mod input;
-mod kept;
-mod more;
+mod limit_gate;
 mod output;
 mod queue;
 mod result;
@@ -33,43 +32,43 @@ use serde_json::Value;
 use crate::audit;
 use crate::tokens;
 use continuation::Continuation;
-use more::Whose;
+use limit_gate::LimitScope;
 
-pub(crate) use more::{Raise, is_no_amount};
+pub(crate) use limit_gate::{LimitIncrease, is_invalid_limit};
 
-pub(crate) use compaction::{Compacted, Windows};
+pub(crate) use compaction::{CompactionResult, ContextWindows};
+pub(crate) use cow_arc::CowArc;
 pub use env::CallLimits;
-pub(crate) use env::{Children, Env, Fact, Facts};
-pub(crate) use input::{Artifact, Input, PostedOrder};
-pub(crate) use kept::Kept;
+pub(crate) use env::{ChildUsage, Env, ToolLookup, ToolTraits};
+pub(crate) use input::{Artifact, Input, PostedCommand};
 pub(crate) use output::{Effect, Output};
 
-/// A thread, as it was written down, and what of it runs in this process.
+/// The stored state of a thread, and what of it runs in this process.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
-    pub(crate) thread: Kept<Thread>,
-    /// What waits or runs, in order.
-    pub(crate) prompts: Vec<Kept<QueuedPrompt>>,
-    /// The gates of the prompt that runs.
-    pub(crate) gates: BTreeMap<GateId, Kept<Gate>>,
-    /// The arguments of the calls that are being carried out, from their entry.
-    args: Kept<BTreeMap<CallId, Value>>,
+    pub(crate) thread: CowArc<Thread>,
+    /// Waiting and running prompts, in queue order.
+    pub(crate) prompts: Vec<CowArc<QueuedPrompt>>,
+    /// Gates of the running prompt.
+    pub(crate) gates: BTreeMap<GateId, CowArc<Gate>>,
+    /// Arguments of the current tool calls, from their entry.
+    args: CowArc<BTreeMap<CallId, Value>>,
     live: Live,
 }
 
-/// What runs in this process. Nothing, after a restart.
+/// Work that runs in this process; empty after a restart.
 #[derive(Debug, Clone, Default)]
 struct Live {
     model: bool,
-    /// The history is being summed up.
+    /// A compaction is running.
     compacting: bool,
     calls: BTreeSet<CallId>,
-    /// Calls that wait for a gate's end.
+    /// Calls that wait for a gate to close.
     waiting: BTreeSet<(CallId, GateId)>,
 }
 
 impl Machine {
-    /// A thread as it was written down. `entry` is the one whose calls are being carried out.
+    /// Restores a thread from its stored state. `entry` holds the current tool calls.
     pub(crate) fn new(
         thread: Thread,
         prompts: Vec<QueuedPrompt>,
@@ -77,18 +76,18 @@ impl Machine {
         entry: Option<&Entry>,
     ) -> Self {
         Self {
-            thread: Kept::new(thread),
-            prompts: prompts.into_iter().map(Kept::new).collect(),
+            thread: CowArc::new(thread),
+            prompts: prompts.into_iter().map(CowArc::new).collect(),
             gates: gates
                 .into_iter()
-                .map(|gate| (gate.id.clone(), Kept::new(gate)))
+                .map(|gate| (gate.id.clone(), CowArc::new(gate)))
                 .collect(),
-            args: Kept::new(entry.map(args_of).unwrap_or_default()),
+            args: CowArc::new(entry.map(args_of).unwrap_or_default()),
             live: Live::default(),
         }
     }
 
-    /// Takes in what happened.
+    /// Applies an input and decides what to do next.
     pub(crate) fn handle(&mut self, input: Input, env: &Env<'_>) -> Output {
         let before = self.thread.clone();
         let gates = self.gates.clone();
@@ -97,21 +96,21 @@ impl Machine {
             env,
             out: Output::default(),
         };
-        step.take(input);
-        step.drive();
+        step.apply(input);
+        step.advance();
         let mut out = step.out;
         audit::fold_events(&mut self.thread, &out.batch.ops);
-        if !self.thread.is(&before) && self.thread != before {
+        if !self.thread.is_same(&before) && self.thread != before {
             self.thread.updated_at = env.now;
             self.seal(&mut out.batch, &gates, env);
-            // The thread goes first: whoever reads the batch sees where it leads.
+            // The thread goes first, so that a reader of the batch sees the new leaf.
             out.batch.ops.insert(0, Op::PutThread(self.thread.share()));
         }
         out
     }
 
-    /// Signs what a batch writes, where it leaves the thread at rest or ends something.
-    fn seal(&mut self, batch: &mut Batch, before: &BTreeMap<GateId, Kept<Gate>>, env: &Env<'_>) {
+    /// Signs a batch that ends a turn or leaves the thread idle.
+    fn seal(&mut self, batch: &mut Batch, before: &BTreeMap<GateId, CowArc<Gate>>, env: &Env<'_>) {
         let Some(key) = env.signer else {
             return;
         };
@@ -130,13 +129,13 @@ impl Machine {
         }
     }
 
-    /// What the thread is doing.
+    /// The status to publish.
     pub(crate) fn status(&self) -> StatusKind {
         match &self.thread.turn {
             _ if self.live.compacting => StatusKind::Thinking,
             None if self.prompts.is_empty() => StatusKind::Idle,
             None => StatusKind::Queued,
-            Some(_) if self.asks_for_more() => StatusKind::BlockedOnDecisionGate,
+            Some(_) if self.prompt_on_limit() => StatusKind::BlockedOnDecisionGate,
             Some(turn) => match &turn.phase {
                 Phase::Model => StatusKind::Thinking,
                 Phase::Tools { calls, .. } => {
@@ -153,14 +152,14 @@ impl Machine {
         }
     }
 
-    /// Whether it waits to be let use more.
-    fn asks_for_more(&self) -> bool {
+    /// Whether it waits at a limit gate.
+    fn prompt_on_limit(&self) -> bool {
         let mut gates = self.gates.values();
-        gates.any(|gate| more::is_pending(gate))
+        gates.any(|gate| limit_gate::is_pending(gate))
     }
 
-    /// A prompt, if it has not begun.
-    pub(crate) fn waiting(&self, id: &PromptId) -> Option<&Kept<QueuedPrompt>> {
+    /// A prompt that is still waiting in the queue.
+    pub(crate) fn waiting(&self, id: &PromptId) -> Option<&CowArc<QueuedPrompt>> {
         let mut prompts = self.prompts.iter();
         prompts.find(|prompt| prompt.id == *id && prompt.status == PromptStatus::Waiting)
     }
@@ -177,7 +176,7 @@ impl Machine {
     }
 }
 
-/// The arguments of the calls of an entry.
+/// The arguments of an entry's tool calls.
 fn args_of(entry: &Entry) -> BTreeMap<CallId, Value> {
     let EntryKind::Message(message) = &entry.kind else {
         return BTreeMap::new();
@@ -189,7 +188,7 @@ fn args_of(entry: &Entry) -> BTreeMap<CallId, Value> {
     calls.collect()
 }
 
-/// One input being taken in.
+/// One input being applied.
 struct Step<'a> {
     machine: &'a mut Machine,
     env: &'a Env<'a>,
@@ -197,7 +196,7 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    fn take(&mut self, input: Input) {
+    fn apply(&mut self, input: Input) {
         match input {
             Input::Restored => {
                 self.forget_ended_gates();
@@ -206,40 +205,40 @@ impl Step<'_> {
             }
             Input::Tick => self.expire_gates(),
             Input::Prompt(prompt) => self.queue(*prompt),
-            Input::Withdraw(prompt) => self.withdraw(&prompt),
-            Input::Answered(answer) => self.answered(answer),
-            Input::Again(told) => self.again(*told),
-            Input::Overflow(error) => self.overflowed(error),
-            Input::Choose(model) => self.choose(model),
+            Input::WithdrawPrompt(prompt) => self.withdraw(&prompt),
+            Input::ModelAnswered(answer) => self.on_model_answer(answer),
+            Input::RetryModel(event) => self.on_model_retry(*event),
+            Input::ContextOverflow(error) => self.on_context_overflow(error),
+            Input::SwitchModel(model) => self.switch_model(model),
             Input::Compact => self.begin_compaction(CompactionReason::Requested),
-            Input::Compacted(outcome) => self.compacted(outcome),
+            Input::CompactionEnded(outcome) => self.on_compaction_ended(outcome),
             Input::UndoCompaction { compaction, tokens } => {
                 self.undo_compaction(compaction, tokens);
             }
-            Input::Limit(limit) => {
-                // It was not made.
+            Input::LimitReached(limit) => {
+                // The call was not made.
                 if let Some(turn) = &mut self.machine.thread.turn {
                     turn.reserved = Usage::default();
                 }
-                self.reached(limit, Whose::Session);
+                self.on_limit(limit, LimitScope::Session);
             }
-            Input::Ended(call, outcome) => self.ended(&call, outcome),
-            Input::Ask(call, request) => self.ask(&call, &request),
-            Input::Decided(gate) => self.decided(*gate),
-            Input::Process(call, process) => {
+            Input::ToolEnded(call, outcome) => self.on_tool_ended(&call, outcome),
+            Input::RequestDecision(call, request) => self.request_decision(&call, &request),
+            Input::GateClosed(gate) => self.on_gate_closed(*gate),
+            Input::ProcessStarted(call, process) => {
                 if let Some(call) = self.machine.call(&call) {
                     call.processes.push(process);
                 }
             }
-            Input::Effect(call, effect) => {
+            Input::DeclareEffect(call, effect) => {
                 if let Some(call) = self.machine.call(&call) {
                     call.effect = Some(effect);
                 }
             }
             Input::Artifact(call, Artifact { name, source }) => {
-                // What a turn left behind that is over has nobody to tell.
+                // A call of an ended turn has no session to report to.
                 if self.machine.call(&call).is_some() {
-                    self.tell(EventKind::Artifact { name, source });
+                    self.emit(EventKind::Artifact { name, source });
                 }
             }
             Input::Abort {
@@ -258,15 +257,15 @@ impl Step<'_> {
             Input::Pause => self.set_status(ThreadStatus::Paused),
             Input::Resume => self.set_status(ThreadStatus::Active),
             Input::WithdrawGate(id, reason) => self.withdraw_gates(&reason, |it| it.id == id),
-            Input::Change(change) => change.apply(&mut self.machine.thread),
-            Input::Ordered(order, what) => {
-                self.take(*what);
-                self.carried_out(order);
+            Input::ChangeThread(change) => change.apply(&mut self.machine.thread),
+            Input::PostedCommand(command, inner) => {
+                self.apply(*inner);
+                self.complete_command(command);
             }
         }
     }
 
-    /// One that is archived stays so until somebody says otherwise.
+    /// An archived thread stays archived until it is changed explicitly.
     fn set_status(&mut self, status: ThreadStatus) {
         let thread = &mut self.machine.thread;
         if thread.status != ThreadStatus::Archived {
@@ -274,17 +273,17 @@ impl Step<'_> {
         }
     }
 
-    /// Written in the commit that carries it out, so that it is neither lost nor done twice.
-    fn carried_out(&mut self, order: PostedOrder) {
-        if order.alone {
-            self.out.batch.push(Op::CompleteCommand(order.id));
+    /// Completes a posted command in the commit that applies it, so that it runs exactly once.
+    fn complete_command(&mut self, command: PostedCommand) {
+        if command.is_only_thread {
+            self.out.batch.push(Op::CompleteCommand(command.id));
         } else {
-            // It stays until all threads have.
-            self.machine.thread.last_command = Some(order.id);
+            // The command stays until all threads have applied it.
+            self.machine.thread.last_command = Some(command.id);
         }
     }
 
-    /// Writes an entry behind the leaf.
+    /// Appends an entry after the leaf.
     fn append(&mut self, kind: EntryKind) -> EntryId {
         let thread = &mut self.machine.thread;
         let mut entry = Entry {
@@ -303,11 +302,11 @@ impl Step<'_> {
         thread.leaf = Some(id.clone());
         thread.leaf_hash.clone_from(&entry.hash);
         self.out.batch.push(Op::AppendEntry(Arc::new(entry)));
-        self.tell(EventKind::MessageEnd { entry: id.clone() });
+        self.emit(EventKind::MessageEnd { entry: id.clone() });
         id
     }
 
-    fn tell(&mut self, kind: EventKind) {
+    fn emit(&mut self, kind: EventKind) {
         self.out.batch.push_event(&self.machine.thread.id, kind);
     }
 }

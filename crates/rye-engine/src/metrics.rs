@@ -1,7 +1,8 @@
-//! How long things take, and how often: counted as they end, and read as Prometheus reads.
+//! Metrics: durations and counts of model calls, tools, gates and more, in the Prometheus text
+//! format.
 //!
-//! Each is a [span](tracing) of the same name besides, with the ids that it belongs to, for
-//! whoever collects those: OpenTelemetry, for one.
+//! Each measured operation is also a [tracing] span of the same name with its ids, for exporters
+//! such as OpenTelemetry.
 //!
 //! ```
 //! use std::time::Duration;
@@ -19,35 +20,35 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The upper ends of the ranges that times are counted in, in seconds: from a turn in memory
-/// to a person who sleeps on it.
+/// Upper bounds of the histogram buckets, in seconds: from a turn in memory to a decision that
+/// takes a day.
 const BOUNDS: [f64; 14] = [
     0.001, 0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 3_600.0, 86_400.0,
 ];
 
-/// What is counted.
+/// A measured operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Metric {
-    /// A call of a model, by `model` and `outcome`.
+    /// A model call, by `model` and `outcome`.
     LlmCall,
-    /// A tool, by `tool` and `outcome`.
+    /// A tool call, by `tool` and `outcome`.
     ToolExec,
-    /// A prompt, until it began.
+    /// The time a prompt waited in the queue.
     QueueWait,
-    /// A turn, from its beginning in this process, by `reason`.
+    /// A turn, from its start in this process, by `reason`.
     TurnComplete,
-    /// A gate, until it ended, by `status`.
+    /// The time until a gate closed, by `status`.
     DecisionGateWait,
-    /// A program in the sandbox, by `outcome`.
+    /// A command in the sandbox, by `outcome`.
     SandboxExec,
-    /// A model that gave way to another, by `from` and `to`. Only counted.
+    /// A switch to another model, by `from` and `to`; a counter.
     ModelFailover,
-    /// A history that was summed up, by `outcome`.
+    /// A compaction, by `outcome`.
     Compaction,
 }
 
 impl Metric {
-    /// All.
+    /// All metrics.
     pub const ALL: [Self; 8] = [
         Self::LlmCall,
         Self::ToolExec,
@@ -59,7 +60,7 @@ impl Metric {
         Self::Compaction,
     ];
 
-    /// Its name: of the span, and within that for Prometheus.
+    /// Name of the span, and part of the Prometheus name.
     pub fn name(self) -> &'static str {
         match self {
             Self::LlmCall => "llm_call",
@@ -75,22 +76,22 @@ impl Metric {
 
     fn help(self) -> &'static str {
         match self {
-            Self::LlmCall => "How long models took to answer.",
-            Self::ToolExec => "How long tools took, waits for people included.",
-            Self::QueueWait => "How long prompts waited before they began.",
-            Self::TurnComplete => "How long turns took.",
-            Self::DecisionGateWait => "How long people took to decide.",
-            Self::SandboxExec => "How long programs ran in the sandbox.",
-            Self::ModelFailover => "How often a model gave way to another.",
-            Self::Compaction => "How long it took to sum histories up.",
+            Self::LlmCall => "Duration of model calls.",
+            Self::ToolExec => "Duration of tool calls, including waits for decisions.",
+            Self::QueueWait => "Time that prompts waited in the queue.",
+            Self::TurnComplete => "Duration of turns.",
+            Self::DecisionGateWait => "Time until gates were closed.",
+            Self::SandboxExec => "Duration of commands in the sandbox.",
+            Self::ModelFailover => "Number of switches to another model.",
+            Self::Compaction => "Duration of compactions.",
         }
     }
 }
 
-/// What something is told apart by: names and values.
+/// Label names and values.
 pub type Labels<'a> = &'a [(&'static str, &'a str)];
 
-/// What was counted since it was made.
+/// All observations since it was created.
 #[derive(Debug, Default)]
 pub struct Metrics {
     series: Mutex<BTreeMap<(Metric, String), Series>>,
@@ -98,19 +99,19 @@ pub struct Metrics {
 
 #[derive(Debug, Clone, Default)]
 struct Series {
-    /// How many were at most as long as each bound.
+    /// Number of observations up to each bound.
     within: [u64; BOUNDS.len()],
     count: u64,
     seconds: f64,
 }
 
 impl Metrics {
-    /// Counts something that took so long.
-    pub fn observe(&self, metric: Metric, labels: Labels<'_>, took: Duration) {
-        let seconds = took.as_secs_f64();
+    /// Records one observation.
+    pub fn observe(&self, metric: Metric, labels: Labels<'_>, duration: Duration) {
+        let seconds = duration.as_secs_f64();
         let series = self.series.lock();
         let mut series = series.unwrap_or_else(PoisonError::into_inner);
-        let series = series.entry((metric, written(labels))).or_default();
+        let series = series.entry((metric, format_labels(labels))).or_default();
         series.count += 1;
         series.seconds += seconds;
         for (within, bound) in series.within.iter_mut().zip(BOUNDS) {
@@ -118,24 +119,26 @@ impl Metrics {
         }
     }
 
-    /// All of it in the text format of Prometheus.
+    /// All metrics in the Prometheus text format.
     pub fn prometheus(&self) -> String {
         let series = self.series.lock();
         let series = series.unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
         for metric in Metric::ALL {
-            let own = series.range((metric, String::new())..);
-            let own = own.take_while(|((of, _), _)| *of == metric);
-            let own: Vec<_> = own.map(|((_, labels), series)| (labels, series)).collect();
-            if own.is_empty() {
+            let matching = series.range((metric, String::new())..);
+            let matching = matching.take_while(|((of, _), _)| *of == metric);
+            let matching: Vec<_> = matching
+                .map(|((_, labels), series)| (labels, series))
+                .collect();
+            if matching.is_empty() {
                 continue;
             }
             let (name, help) = (full_name(metric), metric.help());
-            let counted = metric == Metric::ModelFailover;
-            let kind = if counted { "counter" } else { "histogram" };
+            let is_counter = metric == Metric::ModelFailover;
+            let kind = if is_counter { "counter" } else { "histogram" };
             let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-            for (labels, series) in own {
-                if counted {
+            for (labels, series) in matching {
+                if is_counter {
                     let _ = writeln!(text, "{name}{} {}", braced(labels), series.count);
                 } else {
                     histogram(&mut text, &name, labels, series);
@@ -177,8 +180,8 @@ fn braced(labels: &str) -> String {
     }
 }
 
-/// Labels as Prometheus reads them, without braces.
-fn written(labels: Labels<'_>) -> String {
+/// Labels in Prometheus syntax, without braces.
+fn format_labels(labels: Labels<'_>) -> String {
     let mut text = String::new();
     for (name, value) in labels {
         if !text.is_empty() {
@@ -204,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_counted_in_every_range_that_holds_them() {
+    fn observation_counts_in_every_bucket_above_it() {
         let metrics = Metrics::default();
         let labels: Labels<'_> = &[("tool", "bash"), ("outcome", "success")];
         for millis in [1, 90, 700_000_000] {
@@ -227,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_counted_is_a_counter_and_values_cannot_break_a_line() {
+    fn failover_is_a_counter_and_label_values_are_escaped() {
         let metrics = Metrics::default();
         let labels: Labels<'_> = &[("from", "a\"b"), ("to", "c\\d\ne")];
         metrics.observe(Metric::ModelFailover, labels, Duration::ZERO);
@@ -236,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_did_not_happen_is_told() {
+    fn unobserved_metrics_are_omitted() {
         assert_eq!(Metrics::default().prometheus(), "");
     }
 }

@@ -1,4 +1,4 @@
-//! Models: a request in, an answer out, its words told as they come.
+//! Model interface: requests, answers, streamed deltas and errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,107 +8,106 @@ use serde_json::Value;
 
 use crate::BoxFuture;
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelRequest {
-    /// What holds before anything is said.
+    /// The system prompt.
     pub system: String,
-    /// What was said and done, in order. Every call has its result.
+    /// The history, in order. Every tool call has its result.
     pub messages: Arc<Vec<Arc<Message>>>,
-    /// What it may call.
+    /// The tools that the model may call.
     pub tools: Arc<[ToolSpec]>,
-    /// How much it may write.
+    /// Maximum number of output tokens.
     pub max_output: Option<u64>,
-    /// Whether it is to sum the history up rather than to go on with it.
+    /// Whether the model is asked for a summary of the history.
     pub for_summary: bool,
 }
 
-/// A tool, as a model sees it.
+/// A tool as the model sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
-    /// Its name.
+    /// Name that the model calls it by.
     pub name: String,
-    /// What it is for.
+    /// What the tool does, for the model.
     pub description: String,
-    /// The JSON Schema of its arguments.
+    /// JSON Schema of its arguments.
     pub parameters: Value,
 }
 
-/// What a model says at last.
+/// A complete answer of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelAnswer {
-    /// All of it, in order.
+    /// Text, thinking and tool calls, in order.
     pub parts: Vec<Part>,
-    /// Why it stopped, in its own words.
+    /// The provider's stop reason.
     pub stop_reason: Option<String>,
-    /// What it used up.
+    /// Tokens and cost.
     pub usage: Usage,
 }
 
-/// A bit of what a model says, as it comes.
+/// A streamed part of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delta {
-    /// Words.
+    /// Text.
     Text(String),
-    /// What it thinks.
+    /// Thinking.
     Thinking(String),
-    /// More of the arguments of a call, as JSON that is not whole yet.
+    /// A piece of a tool call's arguments: incomplete JSON.
     ToolCall {
-        /// The call.
+        /// Id of the call.
         call: CallId,
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// What is added; nothing when the call begins.
+        /// The next piece of the arguments; empty when the call starts.
         args: String,
     },
 }
 
-/// Why a model has no answer.
+/// Why a model call failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// It is too busy.
+    /// The provider is overloaded.
     #[error("the model is overloaded: {message}")]
     Overloaded {
-        /// What it said.
+        /// The provider's message.
         message: String,
-        /// When to ask again.
+        /// Delay that the provider asks for.
         retry_after: Option<Duration>,
     },
-    /// It was asked too often.
-    #[error("the model was asked too often: {message}")]
+    /// The provider's rate limit is exceeded.
+    #[error("rate limited by the provider: {message}")]
     RateLimited {
-        /// What it said.
+        /// The provider's message.
         message: String,
-        /// When to ask again.
+        /// Delay that the provider asks for.
         retry_after: Option<Duration>,
     },
-    /// It was asked too much.
+    /// The request is longer than the context window.
     #[error("the context is too long for the model: {0}")]
     ContextOverflow(String),
-    /// It stopped in mid-word, or cannot be reached.
+    /// The connection failed or broke during the answer.
     #[error("the connection to the model broke: {0}")]
     Connection(String),
-    /// There is no key for it, or not the right one.
-    #[error("the model may not be asked: {0}")]
+    /// The API key is missing or rejected.
+    #[error("no access to the model: {0}")]
     Unauthorized(String),
-    /// It does not understand, or may not answer.
+    /// The provider rejected the request.
     #[error("the model refused the request: {0}")]
     Refused(String),
-    /// It answered, and said nothing.
+    /// The answer has no content.
     #[error("the model gave an empty answer: {0}")]
     Empty(String),
-    /// It does not come to an end.
+    /// The answer exceeds the size limit.
     #[error("the model's answer is too long: {0}")]
     TooLong(String),
-    /// What is told in just these words, and nothing is done about: that of a record, when
-    /// it is replayed.
+    /// An error from a replayed recording, which is final and reported unchanged.
     #[error("{}", .0.message)]
-    Told(rye_protocol::ErrorInfo),
+    Recorded(rye_protocol::ErrorInfo),
 }
 
 impl ModelError {
-    /// Whether to ask again may help.
+    /// Whether the same call may succeed later.
     pub fn is_retriable(&self) -> bool {
         matches!(
             self,
@@ -116,7 +115,7 @@ impl ModelError {
         )
     }
 
-    /// When to ask again, where it says so.
+    /// The delay that the provider asks for.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Overloaded { retry_after, .. } | Self::RateLimited { retry_after, .. } => {
@@ -127,26 +126,25 @@ impl ModelError {
     }
 }
 
-/// What is known of a model.
+/// Capabilities of a model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ModelInfo {
-    /// Tokens it can read and write at once.
+    /// Context window, in tokens.
     pub context_window: u64,
-    /// Tokens it can write at most.
+    /// Maximum output, in tokens.
     pub max_output: u64,
-    /// Whether it sees images; else it is told that there was one.
+    /// Whether it accepts images; otherwise images are replaced by a note.
     pub images: bool,
 }
 
-/// How often a model that is busy or out of reach is asked, and how long is waited
-/// between.
+/// How often a failed model call is repeated, and with which delays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How often it is asked, in all.
+    /// Total number of attempts.
     pub max_attempts: u32,
-    /// The first pause; each further one is twice as long.
+    /// First delay; doubled for each further attempt.
     pub initial_delay: Duration,
-    /// The longest pause. A model that wants a longer one is not waited for.
+    /// Longest delay. If the provider asks for more, the model is given up.
     pub max_delay: Duration,
 }
 
@@ -160,15 +158,15 @@ impl Default for RetryPolicy {
     }
 }
 
-/// Who hears what a model says, as it comes.
+/// Receives streamed deltas.
 pub type Deltas = Arc<dyn Fn(Delta) + Send + Sync>;
 
-/// A model.
+/// A language model.
 pub trait Model: Send + Sync + 'static {
-    /// What is known of it.
+    /// Its capabilities.
     fn info(&self) -> ModelInfo;
 
-    /// Asks it. Dropping the future ends the call.
+    /// Calls the model. Dropping the future aborts the call.
     fn call(
         &self,
         request: ModelRequest,
@@ -176,21 +174,21 @@ pub trait Model: Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<ModelAnswer, ModelError>>;
 }
 
-/// Models by name.
+/// Looks up models by name.
 pub trait Models: Send + Sync + 'static {
-    /// The model of a name, or in words why there is none.
+    /// The model with this name, or a message that says why it is unavailable.
     fn get(&self, name: &str) -> Result<Arc<dyn Model>, String>;
 
-    /// The name of the model that answers where nobody names one.
+    /// The name of the default model.
     fn default_name(&self) -> String;
 
-    /// Who answers in place of a model that cannot, in order.
+    /// The models to try if this one fails, in order.
     fn failover(&self, name: &str) -> Vec<String> {
         let _ = name;
         Vec::new()
     }
 
-    /// How often one is asked before the next.
+    /// How often a failed call is repeated before the next model is tried.
     fn retry(&self) -> RetryPolicy {
         RetryPolicy::default()
     }

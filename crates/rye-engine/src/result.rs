@@ -36,7 +36,7 @@ pub(crate) fn find(answer: &str, schema: &Value) -> Result<Value, String> {
     let value: Value = serde_json::from_str(without_fence(text))
         .map_err(|error| format!("what stands between the lines is no JSON: {error}"))?;
     let schema = Schema::new(schema).map_err(|e| format!("the schema is no schema: {e}"))?;
-    match schema::wrong(&schema, &value) {
+    match schema::validation_error(&schema, &value) {
         Some(wrong) => Err(format!("it does not fit the schema: {wrong}")),
         None => Ok(value),
     }

@@ -1,16 +1,16 @@
-//! What moves a thread: it takes in what happens, writes down what the machine says, and
-//! only then does it.
+//! Drives one thread: feeds commands to the state machine, commits its output to the store,
+//! then performs the effects.
 
 mod compaction;
 mod effects;
 mod failover;
-mod guidance;
+mod instrumentation;
 mod media;
-mod meter;
-mod patience;
-mod telling;
+mod panic;
+mod publish;
+mod retry;
+mod system_prompt;
 mod tools;
-mod unharmed;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -23,172 +23,175 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::engine::Shared;
-use crate::machine::{Artifact, Children, Env, Input, Machine, PostedOrder, Raise};
+use crate::machine::{Artifact, ChildUsage, Env, Input, LimitIncrease, Machine, PostedCommand};
 use crate::model::{Delta, ModelAnswer};
 use crate::store::{CommandKind, StoreError};
 use crate::tool::{DecisionRequest, ToolError, ToolOutput};
 use crate::transcript::Transcript;
 
-pub use compaction::Compaction;
-pub(crate) use guidance::ROLE;
-use patience::{Pauses, patiently};
-pub(crate) use tools::{LONGEST, Toolbox};
-use unharmed::unharmed;
+pub use compaction::CompactionOutcome;
+use panic::catch_panic;
+use retry::{Backoff, retry_until_available};
+pub(crate) use system_prompt::ROLE;
+pub(crate) use tools::{MAX_TEXT_BYTES, ToolRegistry};
 
-/// What is said to a thread.
-pub(crate) enum Mail {
-    /// From whoever has the session here.
+/// A command to a thread's runner.
+pub(crate) enum ThreadCommand {
+    /// A prompt from a caller in this process.
     Prompt {
         prompt: Box<QueuedPrompt>,
         reply: oneshot::Sender<Result<PromptId, StoreError>>,
     },
-    /// From whoever posted it.
-    Posted(Box<QueuedPrompt>),
-    Decided(Box<Gate>),
-    /// A prompt that waits is not to be asked after all. Gives it back, if it still waited.
-    Withdraw {
+    /// A prompt that another process posted to the store.
+    PostedPrompt(Box<QueuedPrompt>),
+    GateClosed(Box<Gate>),
+    /// Removes a waiting prompt from the queue and returns it; `None` if it is not waiting.
+    WithdrawPrompt {
         prompt: PromptId,
         reply: oneshot::Sender<Result<Option<QueuedPrompt>, StoreError>>,
     },
-    CommandKind {
-        order: CommandKind,
-        /// As it stands in the record, where it was posted.
-        posted: Option<PostedOrder>,
+    Command {
+        kind: CommandKind,
+        /// The stored command, if it was posted to the store.
+        posted: Option<PostedCommand>,
         reply: oneshot::Sender<Result<(), StoreError>>,
     },
-    /// Something that is to be written.
-    Do(Box<Input>, oneshot::Sender<Result<(), StoreError>>),
-    /// The session's pause began or ended.
-    Look,
-    /// Whether all before it was read.
-    Read(oneshot::Sender<()>),
-    /// From the model's task.
+    /// Applies an input and replies once it is committed.
+    Apply(Box<Input>, oneshot::Sender<Result<(), StoreError>>),
+    /// The session was paused or resumed, or a limit was increased.
+    Wake,
+    /// Replies when all earlier commands are processed.
+    Barrier(oneshot::Sender<()>),
+    /// Streamed output of the model call with this generation.
     Delta(u64, Delta),
-    Answered(u64, Result<Box<ModelAnswer>, rye_protocol::ErrorInfo>),
-    Failed(u64, crate::model::ModelError),
-    /// The role wants another model.
-    Choose(u64, String),
-    /// From whoever sums up.
-    Compacted(
+    ModelAnswered(u64, Result<Box<ModelAnswer>, rye_protocol::ErrorInfo>),
+    ModelFailed(u64, crate::model::ModelError),
+    /// The role requires another model.
+    SwitchModel(u64, String),
+    /// The summarising task has finished.
+    CompactionEnded(
         u64,
-        Result<Box<crate::machine::Compacted>, (rye_protocol::ErrorInfo, Usage)>,
+        Result<Box<crate::machine::CompactionResult>, (rye_protocol::ErrorInfo, Usage)>,
     ),
-    /// Somebody wants the history summed up, or a sum taken back.
-    Compact(oneshot::Sender<Compaction>),
+    /// Compacts the history on request, or undoes the last compaction.
+    Compact(oneshot::Sender<CompactionOutcome>),
     UndoCompaction(oneshot::Sender<Result<Option<rye_protocol::EntryId>, StoreError>>),
-    Limit(&'static str),
-    /// From a tool's task.
-    Ended(CallId, Result<Box<ToolOutput>, ToolError>),
-    Ask {
+    LimitReached(&'static str),
+    /// A tool call has finished.
+    ToolEnded(CallId, Result<Box<ToolOutput>, ToolError>),
+    RequestDecision {
         call: CallId,
         request: Box<DecisionRequest>,
         reply: oneshot::Sender<Box<Gate>>,
     },
-    Output {
+    ToolOutput {
         call: CallId,
         text: String,
     },
-    Process(CallId, ProcessRef),
-    Effect(CallId, rye_protocol::Effect, oneshot::Sender<()>),
+    ProcessStarted(CallId, ProcessRef),
+    DeclareEffect(CallId, rye_protocol::Effect, oneshot::Sender<()>),
     Artifact(CallId, Artifact, oneshot::Sender<()>),
 }
 
-/// A thread that is being moved.
+/// Runs one thread until its session closes.
 pub(crate) struct Runner {
     shared: Arc<Shared>,
     machine: Machine,
-    /// Its history, once a model needs it.
+    /// The message history, loaded when a model call first needs it.
     transcript: Option<Transcript>,
-    mail: mpsc::UnboundedReceiver<Mail>,
-    /// What came while nothing could be written.
-    later: VecDeque<Mail>,
-    own: mpsc::UnboundedSender<Mail>,
+    commands: mpsc::UnboundedReceiver<ThreadCommand>,
+    /// Commands received while the store was unavailable.
+    deferred: VecDeque<ThreadCommand>,
+    command_tx: mpsc::UnboundedSender<ThreadCommand>,
     model: Option<AbortOnDropHandle<()>>,
-    /// Which call of the model is under way: what an earlier one says counts no more.
+    /// Number of the current model call; output of earlier calls is ignored.
     generation: u64,
-    /// What the model has said so far.
+    /// Text that the current model call has streamed so far.
     partial: String,
     failover: failover::Failover,
-    /// What the model is told before anything is said.
-    guidance: Option<Arc<guidance::Guidance>>,
-    /// What it is told beside the history, and the hash of that.
-    prompted: Option<(rye_protocol::ModelContext, String)>,
-    /// Who waits for the history to be summed up.
-    asked: Vec<oneshot::Sender<Compaction>>,
-    /// How many tokens models can use, by their names.
-    windows: Mutex<HashMap<String, u64>>,
-    /// Calls under way, and the sessions that some of them are.
+    /// The system prompt and its sources, for the current turn.
+    system_prompt: Option<Arc<system_prompt::SystemPrompt>>,
+    /// Model context of the last call (everything beside the history) and its hash.
+    model_context: Option<(rye_protocol::ModelContext, String)>,
+    /// Callers that wait for a compaction.
+    compaction_waiters: Vec<oneshot::Sender<CompactionOutcome>>,
+    /// Cached usable context size per model, in tokens.
+    usable_tokens: Mutex<HashMap<String, u64>>,
+    /// Running tool calls, with the child session of each task.
     tools: HashMap<CallId, (AbortOnDropHandle<()>, Option<SessionId>)>,
-    waiting: HashMap<(CallId, GateId), Vec<oneshot::Sender<Box<Gate>>>>,
-    /// Prompts of others that were taken in.
-    posted: HashSet<PromptId>,
+    gate_waiters: HashMap<(CallId, GateId), Vec<oneshot::Sender<Box<Gate>>>>,
+    /// Posted prompts that were already accepted.
+    accepted_posts: HashSet<PromptId>,
     wake_at: Option<Millis>,
-    /// Why what was written down could not be done.
-    failed: Option<StoreError>,
+    /// Failure to perform a committed effect.
+    effect_error: Option<StoreError>,
     status: Arc<Mutex<StatusKind>>,
-    meter: meter::Meter,
+    timer: instrumentation::TurnTimer,
 }
 
 impl Runner {
     pub(crate) fn new(
         shared: Arc<Shared>,
         machine: Machine,
-        mail: (mpsc::UnboundedSender<Mail>, mpsc::UnboundedReceiver<Mail>),
+        channel: (
+            mpsc::UnboundedSender<ThreadCommand>,
+            mpsc::UnboundedReceiver<ThreadCommand>,
+        ),
         status: Arc<Mutex<StatusKind>>,
     ) -> Self {
-        let meter = meter::Meter::new(Arc::clone(&shared.metrics), &machine.thread);
+        let timer = instrumentation::TurnTimer::new(Arc::clone(&shared.metrics), &machine.thread);
         Self {
-            meter,
+            timer,
             shared,
             machine,
             transcript: None,
-            own: mail.0,
-            mail: mail.1,
-            later: VecDeque::new(),
+            command_tx: channel.0,
+            commands: channel.1,
+            deferred: VecDeque::new(),
             model: None,
             generation: 0,
             partial: String::new(),
             failover: failover::Failover::default(),
-            guidance: None,
-            prompted: None,
-            asked: Vec::new(),
-            windows: Mutex::default(),
+            system_prompt: None,
+            model_context: None,
+            compaction_waiters: Vec::new(),
+            usable_tokens: Mutex::default(),
             tools: HashMap::new(),
-            waiting: HashMap::new(),
-            posted: HashSet::new(),
+            gate_waiters: HashMap::new(),
+            accepted_posts: HashSet::new(),
             wake_at: None,
-            failed: None,
+            effect_error: None,
             status,
         }
     }
 
-    /// Moves the thread until its session is closed or lost.
+    /// Runs the thread until its session is closed or fails.
     pub(crate) async fn run(mut self) {
         let closed = self.shared.closed.clone();
         let outcome = tokio::select! {
             biased;
             () = closed.cancelled() => return,
-            outcome = unharmed(self.work()) => outcome,
+            outcome = catch_panic(self.work()) => outcome,
         };
         let error = match outcome {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
             Err(why) => StoreError::SessionFailed(self.shared.redactor.redact(&why).into_owned()),
         };
-        // What is closed here has no lease any more, which is no loss.
+        // A closed session has no lease any more; failing to write it is no error.
         if !closed.is_cancelled() {
             let thread = Some(&self.machine.thread.id);
-            self.shared.break_down(thread, &error).await;
+            self.shared.fail(thread, &error).await;
         }
     }
 
     async fn work(&mut self) -> Result<(), StoreError> {
         self.step(Input::Restored).await?;
         loop {
-            if let Some(error) = self.failed.take() {
+            if let Some(error) = self.effect_error.take() {
                 return Err(error);
             }
-            // What comes after that may be only its end: a task whose session is closed too.
+            // The remaining commands may belong to a session that is already closed.
             if self.shared.closed.is_cancelled() {
                 return Ok(());
             }
@@ -199,14 +202,14 @@ impl Runner {
                     None => std::future::pending().await,
                 }
             };
-            if let Some(mail) = self.later.pop_front() {
-                self.take(mail).await?;
+            if let Some(command) = self.deferred.pop_front() {
+                self.handle(command).await?;
                 continue;
             }
             tokio::select! {
                 biased;
-                mail = self.mail.recv() => match mail {
-                    Some(mail) => self.take(mail).await?,
+                command = self.commands.recv() => match command {
+                    Some(command) => self.handle(command).await?,
                     None => return Ok(()),
                 },
                 () = wake => {
@@ -217,100 +220,109 @@ impl Runner {
         }
     }
 
-    async fn take(&mut self, mail: Mail) -> Result<(), StoreError> {
-        match mail {
-            Mail::Prompt { prompt, reply } => self.take_prompt(prompt, reply).await,
-            Mail::Posted(prompt) => self.take_posted(prompt).await,
-            Mail::Decided(gate) => {
+    async fn handle(&mut self, command: ThreadCommand) -> Result<(), StoreError> {
+        match command {
+            ThreadCommand::Prompt { prompt, reply } => self.on_prompt(prompt, reply).await,
+            ThreadCommand::PostedPrompt(prompt) => self.on_posted_prompt(prompt).await,
+            ThreadCommand::GateClosed(gate) => {
                 let waits = self.machine.gates.get(&gate.id);
                 if waits.is_some_and(|known| known.status.is_pending()) {
-                    self.meter.decided(&gate, self.shared.clock.now());
+                    self.timer.gate_closed(&gate, self.shared.clock.now());
                 }
-                self.step(Input::Decided(gate)).await.map(drop)
+                self.step(Input::GateClosed(gate)).await.map(drop)
             }
-            Mail::Withdraw { prompt, reply } => {
+            ThreadCommand::WithdrawPrompt { prompt, reply } => {
                 let outcome = self.withdraw(prompt).await;
                 let _ = reply.send(outcome.clone());
                 unless_unavailable(outcome)
             }
-            Mail::CommandKind {
-                order,
+            ThreadCommand::Command {
+                kind,
                 posted,
                 reply,
             } => {
-                let outcome = self.order(order, posted).await;
+                let outcome = self.run_command(kind, posted).await;
                 let _ = reply.send(outcome.clone());
                 unless_unavailable(outcome)
             }
-            Mail::Do(input, reply) => {
+            ThreadCommand::Apply(input, reply) => {
                 let outcome = self.try_step(*input).await.map(drop);
                 let _ = reply.send(outcome.clone());
                 unless_unavailable(outcome)
             }
-            Mail::Read(reply) => {
+            ThreadCommand::Barrier(reply) => {
                 let _ = reply.send(());
                 Ok(())
             }
-            Mail::Look => self.step(Input::Tick).await.map(drop),
-            Mail::Delta(generation, delta) => {
-                self.hear(generation, delta);
+            ThreadCommand::Wake => self.step(Input::Tick).await.map(drop),
+            ThreadCommand::Delta(generation, delta) => {
+                self.on_delta(generation, delta);
                 Ok(())
             }
-            Mail::Answered(generation, _) if generation != self.generation => Ok(()),
-            Mail::Answered(_, answer) => {
+            ThreadCommand::ModelAnswered(generation, _) if generation != self.generation => Ok(()),
+            ThreadCommand::ModelAnswered(_, answer) => {
                 let outcome = if answer.is_ok() { "success" } else { "error" };
-                self.meter.model_ended(outcome);
+                self.timer.model_ended(outcome);
                 self.model = None;
                 self.partial.clear();
                 self.failover = failover::Failover::default();
-                let answer = self.told_apart(answer).await?;
-                self.step(Input::Answered(answer)).await.map(drop)
+                let answer = self.dedupe_call_ids(answer).await?;
+                self.step(Input::ModelAnswered(answer)).await.map(drop)
             }
-            Mail::Failed(generation, _) if generation != self.generation => Ok(()),
-            Mail::Failed(_, error) => {
-                self.meter.model_ended("error");
-                self.unanswered(error).await
+            ThreadCommand::ModelFailed(generation, _) if generation != self.generation => Ok(()),
+            ThreadCommand::ModelFailed(_, error) => {
+                self.timer.model_ended("error");
+                self.on_model_failed(error).await
             }
-            Mail::Choose(generation, _) if generation != self.generation => Ok(()),
-            Mail::Choose(_, model) => self.step(Input::Choose(model)).await.map(drop),
-            Mail::Compacted(generation, _) if generation != self.generation => Ok(()),
-            Mail::Compacted(_, outcome) => self.compacted(outcome).await,
-            Mail::Compact(reply) => {
-                self.asked.push(reply);
+            ThreadCommand::SwitchModel(generation, _) if generation != self.generation => Ok(()),
+            ThreadCommand::SwitchModel(_, model) => {
+                self.step(Input::SwitchModel(model)).await.map(drop)
+            }
+            ThreadCommand::CompactionEnded(generation, _) if generation != self.generation => {
+                Ok(())
+            }
+            ThreadCommand::CompactionEnded(_, outcome) => self.on_compaction_ended(outcome).await,
+            ThreadCommand::Compact(reply) => {
+                self.compaction_waiters.push(reply);
                 self.step(Input::Compact).await.map(drop)
             }
-            Mail::UndoCompaction(reply) => {
+            ThreadCommand::UndoCompaction(reply) => {
                 let outcome = self.undo_compaction().await;
                 let _ = reply.send(outcome.clone());
                 unless_unavailable(outcome)
             }
-            Mail::Limit(limit) => self.step(Input::Limit(limit)).await.map(drop),
-            Mail::Ended(call, outcome) => {
-                self.tools.remove(&call);
-                self.step(Input::Ended(call, outcome)).await.map(drop)
+            ThreadCommand::LimitReached(limit) => {
+                self.step(Input::LimitReached(limit)).await.map(drop)
             }
-            Mail::Ask {
+            ThreadCommand::ToolEnded(call, outcome) => {
+                self.tools.remove(&call);
+                self.step(Input::ToolEnded(call, outcome)).await.map(drop)
+            }
+            ThreadCommand::RequestDecision {
                 call,
                 request,
                 reply,
             } => {
                 self.wait_for(&call, &request.resume_key, reply);
-                self.step(Input::Ask(call, request)).await.map(drop)
+                self.step(Input::RequestDecision(call, request))
+                    .await
+                    .map(drop)
             }
-            Mail::Output { call, text } => {
-                self.live(EventKind::ToolOutput { call, text });
+            ThreadCommand::ToolOutput { call, text } => {
+                self.publish_ephemeral(EventKind::ToolOutput { call, text });
                 Ok(())
             }
-            Mail::Process(call, process) => {
-                self.step(Input::Process(call, process)).await.map(drop)
-            }
-            Mail::Effect(call, effect, reply) => {
-                // Where it could not be written, whoever waits hears that by its being dropped.
-                self.step(Input::Effect(call, effect)).await?;
+            ThreadCommand::ProcessStarted(call, process) => self
+                .step(Input::ProcessStarted(call, process))
+                .await
+                .map(drop),
+            ThreadCommand::DeclareEffect(call, effect, reply) => {
+                // If the commit fails, dropping `reply` tells the caller.
+                self.step(Input::DeclareEffect(call, effect)).await?;
                 let _ = reply.send(());
                 Ok(())
             }
-            Mail::Artifact(call, artifact, reply) => {
+            ThreadCommand::Artifact(call, artifact, reply) => {
                 let written = self.step(Input::Artifact(call, artifact)).await;
                 let _ = reply.send(());
                 written.map(drop)
@@ -318,16 +330,16 @@ impl Runner {
         }
     }
 
-    async fn take_prompt(
+    async fn on_prompt(
         &mut self,
         prompt: Box<QueuedPrompt>,
         reply: oneshot::Sender<Result<PromptId, StoreError>>,
     ) -> Result<(), StoreError> {
         let id = prompt.id.clone();
-        let input = self.prompted_with(prompt);
+        let input = self.prompt_input(prompt);
         let outcome = self.try_step(input).await;
         let answer = outcome.clone().map(|accepted| accepted.unwrap_or(id));
-        // Whoever asked may have gone away; it is written down all the same.
+        // The caller may have gone away; the prompt is committed all the same.
         let _ = reply.send(answer);
         match outcome {
             Err(StoreError::Conflict { .. }) => Ok(()),
@@ -335,38 +347,38 @@ impl Runner {
         }
     }
 
-    /// Whoever looked may have seen it before it was taken in.
-    async fn take_posted(&mut self, prompt: Box<QueuedPrompt>) -> Result<(), StoreError> {
-        if self.posted.insert(prompt.id.clone()) {
-            let input = self.prompted_with(prompt);
+    /// The same posted prompt may be delivered more than once.
+    async fn on_posted_prompt(&mut self, prompt: Box<QueuedPrompt>) -> Result<(), StoreError> {
+        if self.accepted_posts.insert(prompt.id.clone()) {
+            let input = self.prompt_input(prompt);
             self.step(input).await?;
         }
         Ok(())
     }
 
-    /// Takes a prompt out that has not begun, and gives it back.
+    /// Removes a waiting prompt from the queue and returns it.
     async fn withdraw(&mut self, prompt: PromptId) -> Result<Option<QueuedPrompt>, StoreError> {
         let waiting = self
             .machine
             .waiting(&prompt)
             .map(|it| QueuedPrompt::clone(it));
         if waiting.is_some() {
-            self.try_step(Input::Withdraw(prompt)).await?;
+            self.try_step(Input::WithdrawPrompt(prompt)).await?;
         }
         Ok(waiting)
     }
 
-    /// Carries an order out, once.
-    async fn order(
+    /// Runs an abort, pause or resume command, each posted command once.
+    async fn run_command(
         &mut self,
-        order: CommandKind,
-        posted: Option<PostedOrder>,
+        kind: CommandKind,
+        posted: Option<PostedCommand>,
     ) -> Result<(), StoreError> {
         let last = self.machine.thread.last_command.as_ref();
         if posted.as_ref().is_some_and(|it| last == Some(&it.id)) {
             return Ok(());
         }
-        let input = match order {
+        let input = match kind {
             CommandKind::Abort => Input::Abort {
                 partial: self.partial.clone(),
                 clear_queue: true,
@@ -375,14 +387,14 @@ impl Runner {
             CommandKind::Resume => Input::Resume,
         };
         let input = match posted {
-            Some(posted) => Input::Ordered(posted, Box::new(input)),
+            Some(posted) => Input::PostedCommand(posted, Box::new(input)),
             None => input,
         };
         self.try_step(input).await.map(drop)
     }
 
-    /// What a prompt is to the thread.
-    fn prompted_with(&self, prompt: Box<QueuedPrompt>) -> Input {
+    /// The state machine input for a prompt.
+    fn prompt_input(&self, prompt: Box<QueuedPrompt>) -> Input {
         let busy = self.machine.thread.turn.is_some();
         if busy && prompt.mode == QueueMode::Steer {
             let partial = self.partial.clone();
@@ -392,86 +404,91 @@ impl Runner {
         }
     }
 
-    /// Takes something in: decide, write down, do. Nothing is done that is not written.
+    /// Processes an input: decide, commit, then perform the effects.
     async fn step(&mut self, input: Input) -> Result<Option<PromptId>, StoreError> {
-        self.step_within(input, false).await
+        self.step_with(input, false).await
     }
 
-    /// The same for somebody who waits for it, and is told soon if it cannot be written: then
-    /// it is as if they had not asked.
+    /// Like [`step`](Self::step), for a caller that waits for the result: gives up soon if the
+    /// store is unavailable, leaving the thread unchanged.
     async fn try_step(&mut self, input: Input) -> Result<Option<PromptId>, StoreError> {
-        self.step_within(input, true).await
+        self.step_with(input, true).await
     }
 
-    async fn step_within(
+    async fn step_with(
         &mut self,
         input: Input,
-        somebody_waits: bool,
+        caller_waits: bool,
     ) -> Result<Option<PromptId>, StoreError> {
-        // Asked for again only where a gate ends that is known here.
+        // Needed only if a gate known here closes concurrently.
         let again = (!self.machine.gates.is_empty()).then(|| input.clone());
         let mut next = self.machine.clone();
         let output = next.handle(input, &self.env());
-        let mut pauses = Pauses::default();
+        let mut backoff = Backoff::default();
         let last = loop {
-            match self.write_raised(&output.batch, output.raise).await {
+            match self
+                .commit_with_increase(&output.batch, output.increase)
+                .await
+            {
                 Ok(last) => break last,
-                // Somebody was quicker: what they decided holds, and is taken in first.
+                // Another process closed the gate first: apply its decision, then try again.
                 Err(StoreError::GateClosed(gate)) => {
                     let store = &self.shared.store;
-                    let ended = patiently(|| store.gate(&gate)).await?;
+                    let ended = retry_until_available(|| store.gate(&gate)).await?;
                     let ended = ended.zip(again).ok_or(StoreError::GateClosed(gate))?;
-                    Box::pin(self.step(Input::Decided(Box::new(ended.0)))).await?;
-                    return Box::pin(self.step_within(ended.1, somebody_waits)).await;
+                    Box::pin(self.step(Input::GateClosed(Box::new(ended.0)))).await?;
+                    return Box::pin(self.step_with(ended.1, caller_waits)).await;
                 }
-                Err(error @ StoreError::Unavailable(_))
-                    if !(somebody_waits && pauses.is_long()) =>
-                {
-                    self.pause(&error, &mut pauses).await;
+                Err(error @ StoreError::Unavailable(_)) if !(caller_waits && backoff.is_long()) => {
+                    self.pause(&error, &mut backoff).await;
                 }
                 Err(error) => return Err(error),
             }
         };
         self.machine = next;
-        self.tell(output.batch, last);
-        if output.raise.is_some() {
-            // What it waited for is there.
-            let _ = self.own.send(Mail::Look);
+        self.publish(output.batch, last);
+        if output.increase.is_some() {
+            // Continue with the increased limit.
+            let _ = self.command_tx.send(ThreadCommand::Wake);
         }
         for effect in output.effects {
             if let Err(error) = self.perform(effect).await {
-                // What was taken in is written, whatever becomes of it.
-                self.failed.get_or_insert(error);
+                // The input is committed even if an effect fails.
+                self.effect_error.get_or_insert(error);
                 break;
             }
         }
         Ok(output.accepted)
     }
 
-    /// Writes a batch, and a limit of the session that is higher now with it.
-    async fn write_raised(&self, batch: &Batch, raise: Option<Raise>) -> Result<u64, StoreError> {
+    /// Commits a batch, together with an increased session limit.
+    async fn commit_with_increase(
+        &self,
+        batch: &Batch,
+        increase: Option<LimitIncrease>,
+    ) -> Result<u64, StoreError> {
         let mut batch = batch.clone();
-        let Some(raise) = raise else {
-            return self.write(batch).await;
+        let Some(increase) = increase else {
+            return self.commit(batch).await;
         };
         let shared = &self.shared;
         let _alone = shared.writing.lock().await;
         let mut data = Arc::unwrap_or_clone(shared.data());
-        raise.apply(&mut data.limits);
+        increase.apply(&mut data.limits);
         data.updated_at = shared.clock.now();
         let data = Arc::new(data);
         batch.push(Op::PutSession(Arc::clone(&data)));
-        // Before the events of the thread, which are told by their distance from the last.
+        // The seal goes first: published events are numbered backwards from the last one.
         if let Some(seal) = shared.seal_rows(&batch) {
             batch.ops.insert(0, seal);
         }
-        let last = self.write(batch).await?;
+        let last = self.commit(batch).await?;
         shared.budget.set_limits(data.limits);
-        shared.put(data);
+        shared.set_data(data);
         Ok(last)
     }
 
-    async fn write(&self, batch: Batch) -> Result<u64, StoreError> {
+    async fn commit(&self, batch: Batch) -> Result<u64, StoreError> {
         if batch.is_empty() {
             return Ok(0);
         }
@@ -483,17 +500,17 @@ impl Runner {
         Env {
             now: self.shared.clock.now(),
             calls: self.shared.calls,
-            collect: self.shared.collect,
+            collect_window: self.shared.collect_window,
             model: &self.shared.model,
             paused: self.shared.is_paused(),
             reserve: self.reserve(),
             until: self.shared.budget.until(),
             limits: self.shared.budget.limits(),
-            // A task ends, and the session that gave it asks.
-            asks_for_more: self.shared.asks_for_more && !self.shared.budget.is_of_child(),
+            // A task ends at the limit; its parent session asks instead.
+            prompt_on_limit: self.shared.prompt_on_limit && !self.shared.budget.is_child(),
             signer: self.shared.key.as_deref(),
             last_seal: self.shared.last_seal(),
-            prompted: self.prompted.as_ref(),
+            model_context: self.model_context.as_ref(),
             compaction: &self.shared.compaction,
             windows: self,
             tools: &*self.shared.tools,
@@ -501,7 +518,7 @@ impl Runner {
         }
     }
 
-    /// What the next call of the model uses up at least: itself, and what it reads.
+    /// Minimum usage of the next model call: one turn and its input tokens.
     fn reserve(&self) -> Usage {
         Usage {
             turns: 1,
@@ -511,7 +528,7 @@ impl Runner {
     }
 }
 
-/// Where nothing could be written nothing has changed, and whoever asked knows.
+/// An unavailable store leaves the thread unchanged, and the caller already has the error.
 fn unless_unavailable<T>(outcome: Result<T, StoreError>) -> Result<(), StoreError> {
     match outcome {
         Err(StoreError::Unavailable(_)) => Ok(()),
@@ -519,7 +536,7 @@ fn unless_unavailable<T>(outcome: Result<T, StoreError>) -> Result<(), StoreErro
     }
 }
 
-impl Children for Runner {
+impl ChildUsage for Runner {
     fn used(&self, call: &CallId) -> Usage {
         self.shared.budget.used_by(&self.machine.thread.id, call)
     }

@@ -1,6 +1,6 @@
-//! Where tools work.
+//! The sandbox interface: the files and commands that tools work with.
 
-mod measured;
+mod instrumented;
 mod walk;
 
 use std::collections::BTreeMap;
@@ -11,42 +11,42 @@ use rye_protocol::{ErrorCode, ErrorInfo};
 
 use crate::BoxFuture;
 
-pub(crate) use measured::Measured;
+pub(crate) use instrumented::InstrumentedSandbox;
 
-/// Why a sandbox did not do something.
+/// Why a sandbox operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SandboxError {
-    /// A path that leads out of the workspace.
-    #[error("{0} is not in the workspace")]
+    /// The path is outside of the workspace.
+    #[error("{0} is outside of the workspace")]
     Outside(String),
-    /// A path in a private directory of the user.
-    #[error("{0} is in a private directory, which no tool or agent may use")]
+    /// The path is in a private directory of the user.
+    #[error("{0} is in a private directory, which tools and agents may not use")]
     Private(String),
-    /// A path that leads to another place than when its use was permitted.
-    #[error("{0} leads to another place than when it was asked about")]
+    /// The path resolves differently than when its use was approved.
+    #[error("{0} resolves to a different path than when it was approved")]
     PathChanged(String),
-    /// There is no such file or folder.
+    /// The file or directory does not exist.
     #[error("there is no {0}")]
     NotFound(String),
-    /// It is there and cannot be used so.
+    /// The file or directory cannot be used in this way.
     #[error("{path}: {reason}")]
     Unusable {
-        /// Which.
+        /// Path as the caller gave it.
         path: String,
-        /// Why.
+        /// Cause of the failure.
         reason: String,
     },
-    /// A program could not be run.
-    #[error("cannot run it: {0}")]
+    /// The command could not be started.
+    #[error("cannot run the command: {0}")]
     Exec(String),
-    /// A program ran, and what became of it nobody knows.
-    #[error("it was interrupted: {0}")]
+    /// The command was started, and its outcome is unknown.
+    #[error("the command was interrupted: {0}")]
     Interrupted(String),
 }
 
 impl From<SandboxError> for ErrorInfo {
-    /// As a tool tells it.
+    /// Converts to the error that a tool reports.
     fn from(error: SandboxError) -> Self {
         let code = match error {
             SandboxError::Interrupted(_) => ErrorCode::Interrupted,
@@ -57,114 +57,114 @@ impl From<SandboxError> for ErrorInfo {
     }
 }
 
-/// What is known of a file.
+/// Metadata of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileInfo {
-    /// Its path, relative to the workspace.
+    /// Path relative to the workspace.
     pub path: String,
-    /// Whether it is a folder.
+    /// Whether it is a directory.
     pub is_dir: bool,
-    /// Its length.
+    /// Length in bytes.
     pub size: u64,
-    /// When it last changed, as this sandbox counts: what changed later has more.
+    /// Modification time, in a unit of the sandbox; only the order is meaningful.
     pub modified: u64,
 }
 
-/// Which files of a tree are wanted.
+/// Selects files below a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WalkOptions {
-    /// The folder above them; a file is a tree of its own.
+    /// The directory, or a single file.
     pub path: String,
-    /// Also those whose name, or the name of a folder above, begins with a dot.
+    /// Include files whose name, or a directory on their path, starts with a dot.
     pub hidden: bool,
-    /// Also those that a `.gitignore` or an `.ignore` leaves out.
+    /// Include files that `.gitignore` or `.ignore` exclude.
     pub ignored: bool,
-    /// At most so many.
+    /// Maximum number of files.
     pub max_files: usize,
-    /// How long to look.
+    /// Maximum duration.
     pub time_limit: Duration,
 }
 
-/// The files of a tree.
+/// Result of a walk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WalkResult {
-    /// They, without folders and links, in the order of their paths.
+    /// Files sorted by path, without directories and links.
     pub files: Vec<FileInfo>,
-    /// Whether these are all: there may be too many, or no time for more.
+    /// Whether these are all files; false if a limit was reached.
     pub is_complete: bool,
 }
 
-/// A program to run.
+/// A command to run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Exec {
-    /// What a shell reads.
+    /// The shell command line.
     pub command: String,
-    /// In which folder of the workspace.
+    /// Working directory, relative to the workspace.
     pub cwd: Option<String>,
-    /// With which variables beside the sandbox's own.
+    /// Additional environment variables.
     pub env: BTreeMap<String, String>,
-    /// When it is ended.
+    /// Kill the command after this time.
     pub timeout: Option<Duration>,
-    /// What it reads.
+    /// Standard input.
     pub stdin: Vec<u8>,
-    /// How much of each stream is kept.
+    /// Maximum captured bytes of each stream.
     pub max_output: Option<usize>,
-    /// How much of each stream is told live, where that is less than what is kept.
+    /// Maximum streamed bytes of each stream, if less than `max_output`.
     pub max_streamed: Option<usize>,
 }
 
-/// What came of it.
+/// Result of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExecOutput {
-    /// What it printed.
+    /// Standard output.
     pub stdout: String,
-    /// What it said on the side.
+    /// Standard error.
     pub stderr: String,
-    /// How it ended; none if a signal ended it.
+    /// Exit code; `None` if a signal ended the command.
     pub exit_code: Option<i32>,
-    /// Whether its time was up.
+    /// Whether the timeout was reached.
     pub timed_out: bool,
-    /// Whether something that it printed is left out.
+    /// Whether output was omitted.
     pub truncated: bool,
 }
 
-/// Who hears what happens while a program runs.
+/// Observes a running command.
 pub trait ExecObserver: Send + Sync {
-    /// A process was started; its handle is to be written down.
+    /// A process has started; `process` is the handle for [`Sandbox::kill`].
     fn on_start(&self, process: &str);
-    /// It printed something.
+    /// The command has printed something.
     fn on_output(&self, text: &str);
 }
 
-/// What a sandbox gives, some time.
+/// Future of a sandbox operation.
 pub type SandboxFuture<'a, T> = BoxFuture<'a, Result<T, SandboxError>>;
 
-/// Where a path really leads.
+/// A path with its links resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvedPath {
-    /// The path itself; where there is a link on it, the path of the place that it leads to,
-    /// relative to the workspace if it is in there.
+    /// The resolved path, relative to the workspace if it is inside; the given path if there is no
+    /// link on it.
     pub path: String,
-    /// How it may be used.
+    /// How the path may be used.
     pub class: PathClass,
 }
 
-/// Where tools work. Paths are relative to the workspace. A sandbox on this machine refuses
-/// every use of a private directory with [`SandboxError::Private`].
+/// Files and commands of a workspace. Paths are relative to the workspace. A sandbox on the host
+/// refuses every use of a private directory with [`SandboxError::Private`].
 pub trait Sandbox: Send + Sync + 'static {
-    /// Its kind: `virtual`, `local` and so on.
+    /// The kind of sandbox, such as `virtual` or `local`.
     fn kind(&self) -> &'static str;
-    /// The folder of this machine that it works in, without links, where it is one. What a
-    /// person approved in one folder is asked about again in another.
+    /// The canonical directory on the host that it works in, if there is one. Approvals are valid
+    /// only in the directory they were given for.
     fn working_dir(&self) -> Option<String> {
         None
     }
-    /// The bytes of a file.
+    /// Reads a file.
     fn read<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<u8>>;
-    /// Writes a file, whole, and makes the folders it needs.
+    /// Writes a whole file and creates missing directories.
     fn write<'a>(&'a self, path: &'a str, bytes: &'a [u8]) -> SandboxFuture<'a, ()>;
-    /// Writes a file, like [`write`](Self::write), if its path still leads to where it led
-    /// when the write was permitted.
+    /// Writes a file like [`write`](Self::write) if its path still resolves as it did when the
+    /// write was approved.
     fn write_resolved<'a>(
         &'a self,
         path: &'a str,
@@ -178,10 +178,10 @@ pub trait Sandbox: Send + Sync + 'static {
             self.write(path, bytes).await
         })
     }
-    /// What is in a folder, in order.
+    /// Lists a directory, sorted.
     fn list<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<FileInfo>>;
-    /// The bytes of many files, each its own success. One that is longer than `longest`
-    /// is refused.
+    /// Reads many files, each with its own result. A file longer than `longest` bytes is an
+    /// error.
     fn read_many<'a>(
         &'a self,
         paths: &'a [String],
@@ -189,26 +189,26 @@ pub trait Sandbox: Send + Sync + 'static {
     ) -> BoxFuture<'a, Vec<Result<Vec<u8>, SandboxError>>> {
         Box::pin(walk::read_many(self, paths, longest))
     }
-    /// All files of a tree but those that ignore files leave out. `.git` is never among
-    /// them, unless it is asked for by name.
+    /// Lists the files below a directory, except ignored ones. `.git` is skipped unless it is the
+    /// given path.
     fn walk<'a>(&'a self, walk: &'a WalkOptions) -> SandboxFuture<'a, WalkResult> {
-        Box::pin(walk::over(self, walk))
+        Box::pin(walk::walk(self, walk))
     }
-    /// What is known of a file.
+    /// Metadata of a file or directory.
     fn stat<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, FileInfo>;
-    /// Makes a folder, and those above it.
+    /// Creates a directory and its parents.
     fn mkdir<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()>;
-    /// Removes a file, or a folder with all that is in it.
+    /// Removes a file, or a directory with its content.
     fn rm<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()>;
-    /// Ends a process that a dead host left running, by the handle that was written down.
+    /// Kills a process that a dead host left running.
     fn kill<'a>(&'a self, process: &'a str) -> BoxFuture<'a, ()>;
-    /// Where a path leads once links are followed; one that confines refuses what leads out.
+    /// Resolves the links of a path; a confining sandbox refuses paths that lead outside.
     fn resolve_path<'a>(&'a self, path: &'a str) -> BoxFuture<'a, ResolvedPath>;
 
-    /// Runs a program. Dropping the future ends it with all that it started.
+    /// Runs a command. Dropping the future kills it with all its processes.
     fn exec<'a>(
         &'a self,
         exec: Exec,
-        watcher: &'a dyn ExecObserver,
+        observer: &'a dyn ExecObserver,
     ) -> SandboxFuture<'a, ExecOutput>;
 }

@@ -1,11 +1,11 @@
-//! What does not fit a JSON Schema, in words.
+//! JSON Schema validation errors as text.
 
 use rye_schema::Schema;
 use serde_json::Value;
 
-/// All that is wrong with a value; nothing where it fits.
-pub(crate) fn wrong(schema: &Schema, value: &Value) -> Option<String> {
-    let wrong = schema.violations(value);
-    let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();
-    (!wrong.is_empty()).then(|| wrong.join("; "))
+/// All violations of a value, joined by `; `; `None` if it is valid.
+pub(crate) fn validation_error(schema: &Schema, value: &Value) -> Option<String> {
+    let violations = schema.violations(value);
+    let violations: Vec<_> = violations.iter().map(ToString::to_string).collect();
+    (!violations.is_empty()).then(|| violations.join("; "))
 }

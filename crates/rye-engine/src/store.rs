@@ -1,4 +1,4 @@
-//! Where the record is kept: the one trait through which anything is written.
+//! The session store interface: leases, commits, posts and queries.
 
 use std::fmt;
 
@@ -11,108 +11,107 @@ use tokio::sync::broadcast;
 
 use crate::BoxFuture;
 
-/// What a store gives, some time.
+/// Future of a store operation.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// The right to write a session, until somebody else takes it.
+/// The right to write a session, until another host takes it over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
-    /// Of which session.
+    /// The session it is for.
     pub session: SessionId,
-    /// Whoever takes it raises this; a commit of a lower one is refused.
+    /// Fencing number, raised by every claim; commits with an older one are refused.
     pub epoch: u64,
 }
 
-/// How a session is taken.
+/// How to claim a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// Only if nobody who is alive has it.
+    /// Fails if a live host holds the lease.
     IfFree,
-    /// From whoever has it: what they write from now on is refused.
+    /// Takes the lease from its holder, whose later commits are refused.
     TakeOver,
 }
 
-/// Why something was not stored or read.
+/// Why a store operation failed. Unless stated otherwise, nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Somebody else has taken the session: nothing was written.
+    /// Another host has taken over the session.
     #[error("session {0} was taken over by another host")]
     Fenced(SessionId),
-    /// Somebody who is alive has it.
+    /// A live host holds the lease.
     #[error("session {session} is in use by {holder}")]
     InUse {
-        /// Which.
+        /// The session that is in use.
         session: SessionId,
-        /// By whom.
+        /// Description of the lease holder.
         holder: String,
     },
-    /// It names something that is not there: nothing was written.
+    /// The object does not exist.
     #[error("there is no {kind} {id}")]
     NotFound {
-        /// What kind of thing.
+        /// Kind of the object, such as `session`.
         kind: &'static str,
-        /// Which.
+        /// Id of the object.
         id: String,
     },
-    /// It is there already and is not the same: nothing was written.
-    #[error("{kind} {id} is there already, and differs")]
+    /// An object with this id exists and differs.
+    #[error("{kind} {id} already exists and differs")]
     Conflict {
-        /// What kind of thing.
+        /// Kind of the object, such as `session`.
         kind: &'static str,
-        /// Which.
+        /// Id of the object.
         id: String,
     },
-    /// A gate has ended and is not changed again: nothing was written.
-    #[error("gate {0} has ended")]
+    /// The gate is closed and cannot change.
+    #[error("gate {0} is already closed")]
     GateClosed(GateId),
-    /// The thread takes no prompts: nothing was written.
+    /// The thread is archived.
     #[error("thread {0} is archived and takes no prompts")]
     Archived(String),
-    /// The session records a single call and takes no prompts: nothing was written.
+    /// The session records a single tool call.
     #[error("session {0} records a single call and takes no prompts")]
     SingleCall(SessionId),
-    /// The disk is full, or the database does not answer: it may work later.
-    #[error("the store cannot be used now: {0}")]
+    /// The disk is full or the database does not respond; a later attempt may succeed.
+    #[error("the store is unavailable: {0}")]
     Unavailable(String),
-    /// What is stored cannot be understood: it was damaged, or written by a newer version.
+    /// The stored data is damaged, or was written by a newer version.
     #[error("the store cannot be read: {0}")]
     Unreadable(String),
-    /// A bug, of ours or of a part that the host brought: the session stands still until it
-    /// is opened again.
-    #[error("the session broke down: {0}")]
+    /// A bug in the engine or in a supplied part. The session is stopped until it is opened again.
+    #[error("the session failed: {0}")]
     SessionFailed(String),
 }
 
-/// Something that anybody may write, also without the lease.
+/// A message that any process may post, also without the lease.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InboxMessage {
-    /// A prompt that waits.
+    /// A prompt to queue.
     Prompt(Box<QueuedPrompt>),
     /// A decision.
     Resolve {
-        /// At which gate.
+        /// The gate that it resolves.
         gate: GateId,
-        /// What.
+        /// The answer.
         resolution: Resolution,
     },
-    /// An order to whoever runs the session.
+    /// A command to the host that runs the session.
     Command(SessionCommand),
 }
 
-/// An order to whoever runs a session.
+/// A command to the host that runs a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionCommand {
-    /// Its id: posted again, it is the one that is there.
+    /// Id of the command; posting the same id again has no effect.
     pub id: CommandId,
-    /// To one thread, or to all.
+    /// One thread, or all threads of the session.
     pub thread: Option<ThreadId>,
-    /// What.
+    /// What to do.
     pub kind: CommandKind,
 }
 
 impl SessionCommand {
-    /// A new order, to one thread or to all.
+    /// Creates a command for one thread, or for all.
     pub fn new(thread: Option<ThreadId>, kind: CommandKind) -> Self {
         Self {
             id: CommandId::new(),
@@ -122,110 +121,109 @@ impl SessionCommand {
     }
 }
 
-/// What is ordered.
+/// What a command does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandKind {
-    /// End what runs, and forget what waits.
+    /// Abort the running turn and clear the queue.
     Abort,
-    /// Begin nothing more.
+    /// Start nothing more.
     Pause,
-    /// Begin again.
+    /// Start again.
     Resume,
 }
 
-/// What came of a post.
+/// Result of a post.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PostOutcome {
-    /// It is written.
+    /// The message is stored.
     Written,
-    /// The same was written before.
+    /// The same message was stored before.
     Duplicate,
-    /// Another decision was made before: this.
+    /// The gate was already resolved differently.
     Conflict(Resolution),
-    /// The gate was withdrawn or has expired: nobody waits for a decision.
+    /// The gate was withdrawn or has expired.
     GateClosed(GateStatus),
 }
 
-/// All that is needed to go on with a session, but its history.
+/// The state of a session that a host needs to continue it; the history is loaded on demand.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionSnapshot {
-    /// It.
+    /// The session itself.
     pub session: Session,
-    /// Its threads, in the order in which they were made.
+    /// Threads, oldest first.
     pub threads: Vec<Thread>,
-    /// What waits or runs, in order.
+    /// Waiting and running prompts, in queue order.
     pub prompts: Vec<QueuedPrompt>,
-    /// The gates of what waits or runs, ended ones too.
+    /// Gates of those prompts, closed ones included.
     pub gates: Vec<Gate>,
     /// Turns that wait at gates.
     pub suspended: Vec<SuspendedTurn>,
-    /// The number of the last event.
+    /// Sequence number of the last event.
     pub sequence: u64,
 }
 
-/// Where the metadata of a session that is listed and cannot be read say why.
+/// Metadata key under which a listed but unreadable session states the reason.
 pub const UNREADABLE: &str = "unreadable";
 
-/// Which sessions, and from where on.
+/// Selects sessions, newest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionFilter {
-    /// Of this user alone.
+    /// Only sessions of this user.
     pub user: Option<String>,
-    /// Children of this session alone.
+    /// Only children of this session.
     pub parent: Option<SessionId>,
-    /// Those made before this one.
+    /// Only sessions created before this one.
     pub before: Option<SessionId>,
-    /// At most so many, the newest first.
+    /// Maximum number of sessions.
     pub limit: usize,
 }
 
-/// Where the record is kept.
+/// Stores sessions durably.
 ///
-/// [`commit`](Self::commit) is the one way in which whoever holds a session writes it: all
-/// or nothing, durable when it returns, refused if the lease was lost. Commits of one
-/// session are made in the order in which they are called. The other way in is
-/// [`post`](Self::post), for those who do not hold it; whoever does is told by
-/// [`posts`](Self::posts).
+/// The holder of a session's lease writes through [`commit`](Self::commit), which is atomic,
+/// durable when it returns, and refused if the lease was lost. Commits of one session are
+/// applied in the order of the calls. Other processes write through [`post`](Self::post); the
+/// holder is notified by [`subscribe_posts`](Self::subscribe_posts).
 pub trait SessionStore: Send + Sync + 'static {
-    /// Takes a session, there already or not.
+    /// Claims the lease of a session, whether or not the session exists.
     fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> StoreFuture<'a, Lease>;
 
-    /// Gives it back. A lease that was lost is no error.
+    /// Releases a lease. Releasing a lost lease is no error.
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()>;
 
-    /// Writes a batch and gives the number of the session's last event.
+    /// Commits a batch and returns the sequence number of the session's last event.
     fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> StoreFuture<'a, u64>;
 
-    /// Writes what anybody may.
+    /// Stores a message for the lease holder.
     fn post<'a>(
         &'a self,
         session: &'a SessionId,
         post: InboxMessage,
     ) -> StoreFuture<'a, PostOutcome>;
 
-    /// Which sessions others have posted to, as it happens, in this process and in others.
+    /// Notifies of sessions that other processes or callers have posted to.
     fn subscribe_posts(&self) -> broadcast::Receiver<SessionId>;
 
-    /// Orders that were not carried out yet, the oldest first. Each stays until a commit
-    /// [ends](rye_protocol::Op::CompleteCommand) it, so that none is lost on the way.
+    /// Commands not yet completed, oldest first. Each stays until a commit
+    /// [completes](rye_protocol::Op::CompleteCommand) it.
     fn pending_commands<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Vec<SessionCommand>>;
 
-    /// All that is needed to go on; none if there is no such session.
+    /// The state needed to continue a session; `None` if it does not exist.
     fn snapshot<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<SessionSnapshot>>;
 
-    /// The session with all that belongs to it, ended or not; none if there is none.
+    /// Everything stored for a session; `None` if it does not exist.
     fn archive<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Archive>>;
 
-    /// Sessions, the newest first. One that cannot be read is among them, so that the others
-    /// are found: its status is `error`, and its metadata say why under [`UNREADABLE`].
+    /// Lists sessions, newest first. An unreadable session is listed with status `error` and the
+    /// reason under [`UNREADABLE`] in its metadata.
     fn sessions(&self, filter: SessionFilter) -> StoreFuture<'_, Vec<Session>>;
 
-    /// From the first entry to this one.
+    /// The entries from the first one to `leaf`.
     fn path<'a>(&'a self, session: &'a SessionId, leaf: &'a EntryId)
     -> StoreFuture<'a, Vec<Entry>>;
 
-    /// Entries of a thread in the order in which they were written, from behind one on.
+    /// Entries of a thread in commit order, starting after `after`.
     fn entries<'a>(
         &'a self,
         session: &'a SessionId,
@@ -234,16 +232,16 @@ pub trait SessionStore: Send + Sync + 'static {
         limit: usize,
     ) -> StoreFuture<'a, Vec<Entry>>;
 
-    /// A gate.
+    /// Looks up a gate.
     fn gate<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Option<Gate>>;
 
-    /// Where a gate was shown, the first place first.
+    /// The places where a gate is shown, first one first.
     fn gate_refs<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Vec<GateRef>>;
 
-    /// Gates that wait for a decision, of one session or of all, the oldest first.
+    /// Pending gates of one session or of all, oldest first.
     fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Gate>>;
 
-    /// Events with numbers above one, in order.
+    /// Events with a sequence number above `after`, in order.
     fn events<'a>(
         &'a self,
         session: &'a SessionId,
@@ -251,7 +249,7 @@ pub trait SessionStore: Send + Sync + 'static {
         limit: usize,
     ) -> StoreFuture<'a, Vec<Event>>;
 
-    /// Forgets sessions, each with all that belongs to it: all of them, or none.
+    /// Deletes sessions with all their data, in one transaction.
     fn remove<'a>(&'a self, leases: &'a [Lease]) -> StoreFuture<'a, ()>;
 }
 

@@ -1,22 +1,22 @@
-//! How many tokens something has, about: nobody but the provider knows exactly.
+//! Token estimates; only the provider counts exactly.
 
 use std::io::{self, Write};
 
 use rye_protocol::{Entry, EntryKind, Message, Part};
 use serde_json::Value;
 
-/// How many bytes of text a token has, about.
+/// Average bytes of text per token.
 const PER_TOKEN: u64 = 4;
 
-/// What an image costs, about, whatever its size in bytes.
+/// Estimated tokens of an image of any size.
 const IMAGE: u64 = 1_500;
 
-/// Tokens of so many bytes of text.
+/// Estimates the tokens of this many bytes of text.
 pub(crate) fn of_bytes(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX).div_ceil(PER_TOKEN)
 }
 
-/// Tokens of a part, as a model reads it.
+/// Estimates the tokens of a part.
 pub(crate) fn of_part(part: &Part) -> u64 {
     match part {
         Part::ToolResult { elided: true, .. } => 8,
@@ -30,12 +30,12 @@ pub(crate) fn of_part(part: &Part) -> u64 {
     }
 }
 
-/// Tokens of a message.
+/// Estimates the tokens of a message.
 pub(crate) fn of_message(message: &Message) -> u64 {
     message.parts.iter().map(of_part).sum()
 }
 
-/// Tokens of an entry, as long as it is not summed up.
+/// Estimates the tokens of an entry that is not covered by a compaction.
 pub(crate) fn of_entry(entry: &Entry) -> u64 {
     match &entry.kind {
         EntryKind::Message(message) => of_message(message),
@@ -46,7 +46,7 @@ pub(crate) fn of_entry(entry: &Entry) -> u64 {
     }
 }
 
-/// The length of a value as JSON, without writing it down.
+/// The length of a value as JSON, without building the text.
 fn json_length(value: &Value) -> usize {
     struct Counter(usize);
     impl Write for Counter {
@@ -60,7 +60,7 @@ fn json_length(value: &Value) -> usize {
         }
     }
     let mut counter = Counter(0);
-    // What only counts does not fail.
+    // Counting cannot fail.
     let _ = serde_json::to_writer(&mut counter, value);
     counter.0
 }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_count_as_they_are_written() {
+    fn json_length_matches_serialised_text() {
         let args = json!({ "path": "a.txt", "n": [1, null, "ä"] });
         assert_eq!(json_length(&args), args.to_string().len());
     }

@@ -17,12 +17,12 @@ use crate::audit;
 use crate::engine::Inner;
 use crate::meta_tools::Risk;
 use crate::model::ToolSpec;
-use crate::runner::Mail;
+use crate::runner::ThreadCommand;
 use crate::sandbox::Sandbox;
 use lillux::redact::{RedactStream, Redactor};
 
 pub use approval::Approval;
-pub(crate) use approval::{FOLDER, LEADS_TO, agreed, decided};
+pub(crate) use approval::{FOLDER, RESOLVED_PATH, request_approval, resolve_approval};
 pub use request::{DecisionRequest, VAULT};
 pub use rye_protocol::Effect;
 
@@ -82,7 +82,7 @@ impl ToolDef {
     }
 
     /// Whether a person may be asked before it is run.
-    pub(crate) fn may_be_asked_about(&self) -> bool {
+    pub(crate) fn can_need_approval(&self) -> bool {
         self.risk.is_some() || !matches!(self.approval, Approval::ByRisk)
     }
 
@@ -178,7 +178,7 @@ pub struct ToolContext {
     pub(crate) redactor: Redactor,
     /// What is told live, without secrets.
     pub(crate) told: Arc<Mutex<RedactStream>>,
-    pub(crate) mail: mpsc::UnboundedSender<Mail>,
+    pub(crate) mail: mpsc::UnboundedSender<ThreadCommand>,
 }
 
 impl ToolContext {
@@ -203,7 +203,7 @@ impl ToolContext {
         request: DecisionRequest,
     ) -> Result<(Resolution, Map<String, Value>), ToolError> {
         let (reply, answer) = oneshot::channel();
-        let mail = Mail::Ask {
+        let mail = ThreadCommand::RequestDecision {
             call: self.call.clone(),
             request: Box::new(request),
             reply,
@@ -266,7 +266,7 @@ impl ToolContext {
                 return false;
             };
             resolution.action == action
-                && !audit::is_doubted(&archive, &gate.id)
+                && !audit::is_untrusted(&archive, &gate.id)
                 && engine.check_signature(gate, resolution).is_ok()
         });
         Ok(gates)
@@ -276,7 +276,7 @@ impl ToolContext {
     /// says of all its calls. It is written down when this returns.
     pub async fn set_effect(&self, effect: Effect) -> Result<(), ToolError> {
         let (reply, written) = oneshot::channel();
-        let mail = Mail::Effect(self.call.clone(), effect, reply);
+        let mail = ThreadCommand::DeclareEffect(self.call.clone(), effect, reply);
         let gone = || ToolError::failed("the thread has ended");
         self.mail.send(mail).map_err(|_| gone())?;
         written.await.map_err(|_| gone())
@@ -305,13 +305,13 @@ impl ToolContext {
         let call = self.call.clone();
         let text = String::from_utf8_lossy(text).into_owned();
         if !text.is_empty() {
-            let _ = self.mail.send(Mail::Output { call, text });
+            let _ = self.mail.send(ThreadCommand::ToolOutput { call, text });
         }
     }
 
     /// Writes a process down that the tool has started, to be ended if this host dies.
     pub fn register_process(&self, process: ProcessRef) {
         let call = self.call.clone();
-        let _ = self.mail.send(Mail::Process(call, process));
+        let _ = self.mail.send(ThreadCommand::ProcessStarted(call, process));
     }
 }

@@ -11,7 +11,7 @@ use crate::tokens;
 
 /// The messages of a path, from the first entry to the last.
 pub fn messages(path: &[Entry]) -> Vec<Arc<Message>> {
-    Arc::unwrap_or_clone(Transcript::of(path).messages())
+    Arc::unwrap_or_clone(Transcript::new(path).messages())
 }
 
 /// A history that grows. Whoever is asked gets it as it is, however long: it is shared, and
@@ -33,7 +33,7 @@ pub(crate) struct Transcript {
 impl Transcript {
     /// What a model reads of a path. The one place where that is said, for a history that
     /// grew here as for one that was read from the record.
-    pub(crate) fn of(path: &[Entry]) -> Self {
+    pub(crate) fn new(path: &[Entry]) -> Self {
         let mut transcript = Self::default();
         for entry in path {
             transcript.note_calls(entry);
@@ -74,7 +74,7 @@ impl Transcript {
     /// Gives each call of an answer an id that no call before it has. What a person approves,
     /// what a task has said, is that of a call: of one that is named as an earlier one is, it
     /// would be taken for its own.
-    pub(crate) fn tell_apart(&self, answer: &mut [Part]) {
+    pub(crate) fn dedupe_call_ids(&self, answer: &mut [Part]) {
         let mut own = HashSet::new();
         for part in answer {
             if let Part::ToolCall { call_id, .. } = part {

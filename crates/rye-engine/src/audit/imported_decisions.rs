@@ -33,7 +33,7 @@ pub struct UntrustedDecision {
 
 /// Opens gates again whose decisions would be acted on and are not signed by anybody who is
 /// trusted, and marks those that hold for the session.
-pub(crate) fn doubt(
+pub(crate) fn reject_untrusted(
     archive: &mut Archive,
     key: impl Fn(&str) -> Option<PublicKey>,
     now: Millis,
@@ -120,7 +120,7 @@ fn doubts(archive: &Archive, key: impl Fn(&str) -> Option<PublicKey>) -> Vec<Unt
 }
 
 /// Whether a decision holds for nothing else in its session.
-pub(crate) fn is_doubted(archive: &Archive, gate: &GateId) -> bool {
+pub(crate) fn is_untrusted(archive: &Archive, gate: &GateId) -> bool {
     let doubted = archive.session.metadata.get(DOUBTED);
     let doubted = doubted.and_then(Value::as_array);
     doubted.is_some_and(|all| all.iter().any(|it| it.as_str() == Some(gate.as_str())))

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::hash;
 use super::imported_decisions::DOUBTED;
-use crate::engine::BEFORE;
+use crate::engine::STATUS_BEFORE;
 
 /// Hashes by the names of rows.
 pub(super) type Rows = BTreeMap<String, String>;
@@ -46,7 +46,7 @@ pub(super) fn of_fixed_session(session: &Session) -> String {
         updated_at: session.created_at,
         ..session.clone()
     };
-    for changing in [BEFORE, DOUBTED, super::UNVERIFIED] {
+    for changing in [STATUS_BEFORE, DOUBTED, super::UNVERIFIED] {
         fixed.metadata.remove(changing);
     }
     row(&fixed)

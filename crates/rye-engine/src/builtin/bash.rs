@@ -114,13 +114,13 @@ impl Tool for Bash {
             let executed = context.sandbox.exec(exec, &ear).await.map_err(failed)?;
             let report = Report::of(executed, time);
             let hash = if report.is_long() {
-                context.keep(&report.whole()).await
+                context.store_blob(&report.whole()).await
             } else {
                 None
             };
             let output = report.output(hash.as_ref());
             Ok(match instead {
-                Some(instead) => instead.told(output),
+                Some(instead) => instead.annotate(output),
                 None => output,
             })
         })

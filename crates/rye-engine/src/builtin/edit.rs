@@ -163,7 +163,7 @@ impl Tool for Edit {
             permitted.write(path, &edited.bytes(), &context).await?;
             let output = report(path, &document.text, &edited.text, places);
             Ok(match permitted.instead {
-                Some(instead) => instead.told(output),
+                Some(instead) => instead.annotate(output),
                 None => output,
             })
         })

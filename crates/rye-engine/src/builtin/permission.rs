@@ -10,12 +10,14 @@ use lillux::path_policy::PathClass;
 use lillux::sanitize_line;
 use serde_json::{Value, json};
 
-use crate::arguments::Instead;
+use crate::arguments::EditedArguments;
 use crate::audit;
 use crate::meta_tools::{Mode, Risk};
 use crate::sandbox::{ResolvedPath, Sandbox, SandboxError};
 use crate::text::quoted;
-use crate::tool::{DecisionRequest, LEADS_TO, ToolContext, ToolDef, ToolError, decided};
+use crate::tool::{
+    DecisionRequest, RESOLVED_PATH, ToolContext, ToolDef, ToolError, resolve_approval,
+};
 
 /// The kind of sandbox that confines nothing.
 const UNCONFINED: &str = "local";
@@ -41,7 +43,7 @@ pub(super) async fn begins(tool: &ToolDef, context: &ToolContext) -> Result<(), 
 #[derive(Default)]
 pub(super) struct Permitted {
     /// What a person wants instead, where they want something else.
-    pub(super) instead: Option<Instead>,
+    pub(super) instead: Option<EditedArguments>,
     /// Where the path leads, if it is the one that was looked at.
     target: Option<ResolvedPath>,
 }
@@ -107,7 +109,7 @@ pub(super) async fn to_change(
     let reason = reason.map(|reason| (REASON.to_owned(), json!(reason)));
     request.context.extend(reason);
     leading_to(&mut request, link);
-    let instead = decided(mode, tool, request, args, context).await?;
+    let instead = resolve_approval(mode, tool, request, args, context).await?;
     // Somebody may have thought about it for long.
     if instead.is_none() && context.sandbox.resolve_path(path).await != place {
         return Err(super::failed(SandboxError::PathChanged(path.to_owned())));
@@ -132,7 +134,7 @@ fn named(real: &str) -> &str {
 
 /// Says to where a link leads that is asked about.
 pub(super) fn leading_to(request: &mut DecisionRequest, link: Option<&str>) {
-    let real = link.map(|real| (LEADS_TO.to_owned(), json!(real)));
+    let real = link.map(|real| (RESOLVED_PATH.to_owned(), json!(real)));
     request.context.extend(real);
 }
 
@@ -143,7 +145,7 @@ pub(super) async fn to_run(
     mut request: DecisionRequest,
     args: &Value,
     context: &ToolContext,
-) -> Result<Option<Instead>, ToolError> {
+) -> Result<Option<EditedArguments>, ToolError> {
     if !asks(&*context.sandbox) {
         return Ok(None);
     }
@@ -151,7 +153,7 @@ pub(super) async fn to_run(
     let mode = mode(tool, risk, context)?;
     let told = format!("Nothing confines it.\nrisk: {}\n", risk.as_str());
     request.body.insert_str(0, &told);
-    decided(mode, tool, request, args, context).await
+    resolve_approval(mode, tool, request, args, context).await
 }
 
 fn mode(tool: &ToolDef, risk: Risk, context: &ToolContext) -> Result<Mode, ToolError> {

@@ -86,7 +86,7 @@ impl Tool for Write {
             permitted.write(&path, bytes, &context).await?;
             let output = report(&path, &content, before);
             Ok(match permitted.instead {
-                Some(instead) => instead.told(output),
+                Some(instead) => instead.annotate(output),
                 None => output,
             })
         })

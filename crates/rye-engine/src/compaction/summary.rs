@@ -41,9 +41,9 @@ const SHORT: usize = 400;
 
 /// Why a summary is asked for once more.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Again {
+pub(crate) enum Retry {
     /// The last one was not what it must be.
-    Wrong(String),
+    Invalid(String),
     /// What was shown was too long.
     Shorter,
     /// Nobody answered.
@@ -55,9 +55,9 @@ pub(crate) fn request(
     path: &[Entry],
     head: &Head,
     settings: &Settings,
-    again: Option<&Again>,
+    again: Option<&Retry>,
 ) -> ModelRequest {
-    let shorter = again == Some(&Again::Shorter);
+    let shorter = again == Some(&Retry::Shorter);
     let of_output = settings.tool_output_chars;
     let most = if shorter { SHORT } else { usize::MAX };
     let covered: HashSet<_> = head.covered.iter().collect();
@@ -76,7 +76,7 @@ pub(crate) fn request(
     });
     asked.push_str(" Answer with the summary alone, in this form, with all of its headings:\n\n");
     asked.push_str(FORM);
-    if let Some(Again::Wrong(why)) = again {
+    if let Some(Retry::Invalid(why)) = again {
         asked.push_str("\n\nYour last summary could not be used: ");
         asked.push_str(why);
     }
@@ -132,7 +132,7 @@ fn shown(entry: &Entry, of_output: usize, of_text: usize) -> Option<Message> {
 }
 
 /// In words what a summary lacks, if it lacks something.
-pub(crate) fn wrong(summary: &str) -> Option<String> {
+pub(crate) fn problem(summary: &str) -> Option<String> {
     let headings: Vec<&str> = summary
         .lines()
         .filter(|line| line.trim_start().starts_with('#'))
@@ -157,17 +157,17 @@ mod tests {
 
     #[test]
     fn the_form_that_is_asked_for_will_do() {
-        assert_eq!(wrong(FORM), None);
+        assert_eq!(problem(FORM), None);
     }
 
     #[test]
     fn what_is_lacking_is_named() {
         let without = FORM.replace("### Blocked\n", "");
         assert_eq!(
-            wrong(&without).as_deref(),
+            problem(&without).as_deref(),
             Some("it lacks the heading `Blocked`")
         );
-        let none = wrong("I go on with the work.").unwrap();
+        let none = problem("I go on with the work.").unwrap();
         assert!(
             none.contains("`Goal`, `Constraints & Preferences`"),
             "{none}"

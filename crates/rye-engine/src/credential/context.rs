@@ -3,7 +3,7 @@
 use rye_protocol::{ErrorCode, ErrorInfo};
 use zeroize::Zeroizing;
 
-use super::{Looked, Owner};
+use super::{CredentialLookup, Owner};
 use crate::engine::Inner;
 use crate::tool::{DecisionRequest, ToolContext, ToolError};
 
@@ -18,9 +18,11 @@ impl ToolContext {
     pub async fn credential(&self, service: &str) -> Result<Zeroizing<String>, ToolError> {
         for nth in 0..MOST {
             let why = match self.look_for(service).await? {
-                Looked::Found(secret) => return Ok(secret),
-                Looked::Missing => format!("There is no credential for {service}."),
-                Looked::Void(why) => format!("The one for {service} is no good any more: {why}"),
+                CredentialLookup::Found(secret) => return Ok(secret),
+                CredentialLookup::Missing => format!("There is no credential for {service}."),
+                CredentialLookup::Void(why) => {
+                    format!("The one for {service} is no good any more: {why}")
+                }
             };
             self.request_credential(service, &why, nth).await?;
         }
@@ -58,7 +60,7 @@ impl ToolContext {
         }
     }
 
-    async fn look_for(&self, service: &str) -> Result<Looked, ToolError> {
+    async fn look_for(&self, service: &str) -> Result<CredentialLookup, ToolError> {
         let gone = || ToolError::failed("the session is closed");
         let engine = self.engine.upgrade().ok_or_else(gone)?;
         let owners = self.owners(&engine);
@@ -85,7 +87,7 @@ impl ToolContext {
         let mut next = Some(self.session.clone());
         let (mut user, mut org) = (None, None);
         // A task has what the session has that gave it.
-        while let Some(session) = next.take().and_then(|id| engine.is_open(&id)) {
+        while let Some(session) = next.take().and_then(|id| engine.open_session(&id)) {
             let data = session.data();
             owners.push(Owner::Session(data.id.clone()));
             (user, org) = (data.user_id.clone(), data.org_id.clone());

@@ -1,4 +1,4 @@
-//! Long output that sessions refer to: whether it is there, and what nobody needs any more.
+//! Blobs of sessions: lookup, integrity and garbage collection.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +10,11 @@ use crate::audit::BlobStatus;
 use crate::blob::{BlobError, referenced_blobs, required_blobs};
 use crate::store::{SessionFilter, StoreError};
 
-/// How many sessions are looked through at once.
+/// How many sessions are listed at once.
 const PAGE: usize = 256;
 
 impl Engine {
-    /// The bytes of a blob; none where there is no such blob, or no blob store.
+    /// The content of a blob; `None` if it or the blob store does not exist.
     pub async fn blob(&self, hash: &Hash) -> Result<Option<Vec<u8>>, BlobError> {
         match &self.inner.blobs {
             Some(blobs) => blobs.get(hash).await,
@@ -22,33 +22,33 @@ impl Engine {
         }
     }
 
-    /// Keeps a blob that comes from elsewhere.
+    /// Stores a blob.
     pub async fn store_blob(&self, bytes: Vec<u8>) -> Result<Hash, BlobError> {
-        let none = || BlobError("there is none".to_owned());
-        let blobs = self.inner.blobs.as_ref().ok_or_else(none)?;
+        let missing = || BlobError("no blob store is configured".to_owned());
+        let blobs = self.inner.blobs.as_ref().ok_or_else(missing)?;
         blobs.put(bytes).await
     }
 
-    /// How each blob is found that was kept for these sessions.
+    /// The status of each blob that these sessions require.
     pub async fn blob_statuses(&self, archives: &[Archive]) -> BTreeMap<Hash, BlobStatus> {
         let all = archives
             .iter()
             .flat_map(|it| required_blobs(it).into_keys());
         let mut found = BTreeMap::new();
         for hash in all.collect::<BTreeSet<_>>() {
-            let kept = match self.blob(&hash).await {
+            let status = match self.blob(&hash).await {
                 Ok(Some(_)) => BlobStatus::Intact,
                 Ok(None) => BlobStatus::Missing,
                 Err(_) => BlobStatus::Altered,
             };
-            found.insert(hash, kept);
+            found.insert(hash, status);
         }
         found
     }
 }
 
 impl Inner {
-    /// The blobs that a session names.
+    /// The blobs that a session refers to.
     pub(super) async fn blobs_of(&self, id: &SessionId) -> Result<BTreeSet<Hash>, StoreError> {
         if self.blobs.is_none() {
             return Ok(BTreeSet::new());
@@ -57,9 +57,9 @@ impl Inner {
         Ok(archive.as_ref().map(referenced_blobs).unwrap_or_default())
     }
 
-    /// Removes what only sessions had that are gone.
-    pub(super) async fn collect_blobs(&self, left: BTreeSet<Hash>) -> Result<(), StoreError> {
-        let Some(blobs) = self.blobs.as_ref().filter(|_| !left.is_empty()) else {
+    /// Removes blobs that only deleted sessions referred to.
+    pub(super) async fn collect_blobs(&self, candidates: BTreeSet<Hash>) -> Result<(), StoreError> {
+        let Some(blobs) = self.blobs.as_ref().filter(|_| !candidates.is_empty()) else {
             return Ok(());
         };
         let mut used = BTreeSet::new();
@@ -79,7 +79,7 @@ impl Inner {
                 _ => break,
             }
         }
-        let kept = blobs.collect_garbage(used.into_iter().collect()).await;
-        kept.map_err(|error| StoreError::Unavailable(error.to_string()))
+        let collected = blobs.collect_garbage(used.into_iter().collect()).await;
+        collected.map_err(|error| StoreError::Unavailable(error.to_string()))
     }
 }

@@ -1,36 +1,36 @@
-//! What a session uses up, and what it may: children count for all that are above them.
+//! Usage budgets of sessions; the usage of children counts for all their ancestors.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rye_protocol::{CallId, Limits, Millis, ThreadId, Usage};
 
-/// The budget of a session that is open here.
+/// The budget of an open session.
 pub(crate) struct Budget {
     limits: Mutex<Limits>,
-    spent: Mutex<Spent>,
-    above: Option<Above>,
+    usage: Mutex<UsageState>,
+    parent: Option<ParentBudget>,
 }
 
-/// The call that a child session is, in the budget of its parent.
+/// A child's call in the budget of its parent.
 #[derive(Clone)]
-pub(crate) struct Above {
+pub(crate) struct ParentBudget {
     pub(crate) budget: Arc<Budget>,
     pub(crate) thread: ThreadId,
     pub(crate) call: CallId,
 }
 
 #[derive(Default)]
-struct Spent {
-    /// As it is written down.
+struct UsageState {
+    /// Committed usage.
     settled: Usage,
-    /// What calls of models that are under way have reserved.
+    /// Usage reserved by running model calls.
     admitted: HashMap<ThreadId, Usage>,
-    /// What children have used up whose calls have not ended.
+    /// Usage of children whose calls have not ended.
     children: HashMap<(ThreadId, CallId), Usage>,
 }
 
-impl Spent {
+impl UsageState {
     fn total(&self) -> Usage {
         let open = self.admitted.values().chain(self.children.values());
         open.fold(self.settled, |sum, more| sum.plus(*more))
@@ -38,63 +38,63 @@ impl Spent {
 }
 
 impl Budget {
-    pub(crate) fn new(limits: Limits, settled: Usage, above: Option<Above>) -> Self {
+    pub(crate) fn new(limits: Limits, settled: Usage, parent: Option<ParentBudget>) -> Self {
         let budget = Self {
             limits: Mutex::new(limits),
-            spent: Mutex::new(Spent {
+            usage: Mutex::new(UsageState {
                 settled,
-                ..Spent::default()
+                ..UsageState::default()
             }),
-            above,
+            parent,
         };
-        if let Some(above) = &budget.above {
-            let key = (above.thread.clone(), above.call.clone());
-            above.budget.spent().children.insert(key, settled);
+        if let Some(parent) = &budget.parent {
+            let key = (parent.thread.clone(), parent.call.clone());
+            parent.budget.usage().children.insert(key, settled);
         }
         budget
     }
 
-    /// When the time of this session or of one above it is up.
+    /// The earliest deadline of this session and its ancestors.
     pub(crate) fn until(&self) -> Option<Millis> {
-        let above = self.above.as_ref();
-        let above = above.and_then(|above| above.budget.until());
-        self.limits().until.into_iter().chain(above).min()
+        let parent = self.parent.as_ref();
+        let parent = parent.and_then(|parent| parent.budget.until());
+        self.limits().until.into_iter().chain(parent).min()
     }
 
-    /// How much it may use up.
+    /// The current limits.
     pub(crate) fn limits(&self) -> Limits {
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It may use up more.
+    /// Replaces the limits.
     pub(crate) fn set_limits(&self, limits: Limits) {
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
-    /// Whether it is that of a child.
-    pub(crate) fn is_of_child(&self) -> bool {
-        self.above.is_some()
+    /// Whether the session is a child.
+    pub(crate) fn is_child(&self) -> bool {
+        self.parent.is_some()
     }
 
-    /// What is left for a child.
-    pub(crate) fn left(&self) -> Limits {
-        self.limits().remaining(&self.spent().total())
+    /// The remaining limits for a child.
+    pub(crate) fn remaining(&self) -> Limits {
+        self.limits().remaining(&self.usage().total())
     }
 
-    /// Lets a call of a model be made, or says which limit it would pass. What is let is
-    /// taken into account until it is settled.
+    /// Reserves the usage of a model call until it is settled; the error is the limit that the call
+    /// would exceed.
     pub(crate) fn admit(
         &self,
         thread: &ThreadId,
         reserve: Usage,
         now: Millis,
     ) -> Result<(), &'static str> {
-        let mut spent = self.spent();
-        let before = spent.total();
+        let mut usage = self.usage();
+        let before = usage.total();
         self.check(before, reserve, now)?;
-        spent.admitted.insert(thread.clone(), reserve);
-        drop(spent);
-        self.tell_above();
+        usage.admitted.insert(thread.clone(), reserve);
+        drop(usage);
+        self.update_parent();
         Ok(())
     }
 
@@ -107,52 +107,52 @@ impl Budget {
         if limits.tokens.is_some_and(|limit| after > limit) {
             return Err("tokens");
         }
-        match &self.above {
+        match &self.parent {
             None => Ok(()),
-            Some(Above { budget, .. }) => {
-                let before = budget.spent().total();
+            Some(ParentBudget { budget, .. }) => {
+                let before = budget.usage().total();
                 budget.check(before, more, now)
             }
         }
     }
 
-    /// What a thread has used up is written down.
-    pub(crate) fn settle(&self, thread: &ThreadId, usage: Usage) {
-        let mut spent = self.spent();
-        spent.admitted.remove(thread);
-        spent.settled = spent.settled.plus(usage);
-        drop(spent);
-        self.tell_above();
+    /// Replaces a thread's reservation by committed usage.
+    pub(crate) fn settle(&self, thread: &ThreadId, added: Usage) {
+        let mut usage = self.usage();
+        usage.admitted.remove(thread);
+        usage.settled = usage.settled.plus(added);
+        drop(usage);
+        self.update_parent();
     }
 
-    /// What the child of a call has used up so far.
+    /// Usage of a call's child so far.
     pub(crate) fn used_by(&self, thread: &ThreadId, call: &CallId) -> Usage {
         let key = (thread.clone(), call.clone());
-        self.spent().children.get(&key).copied().unwrap_or_default()
+        self.usage().children.get(&key).copied().unwrap_or_default()
     }
 
-    /// A call has ended: what its child used up is settled by now.
+    /// Removes the child of an ended call, whose usage is settled.
     pub(crate) fn end_child(&self, thread: &ThreadId, call: &CallId) {
         let key = (thread.clone(), call.clone());
-        self.spent().children.remove(&key);
-        self.tell_above();
+        self.usage().children.remove(&key);
+        self.update_parent();
     }
 
-    fn tell_above(&self) {
-        let Some(above) = &self.above else {
+    fn update_parent(&self) {
+        let Some(parent) = &self.parent else {
             return;
         };
-        let total = self.spent().total();
-        let key = (above.thread.clone(), above.call.clone());
-        // A child whose call has ended was counted then.
-        if let Some(used) = above.budget.spent().children.get_mut(&key) {
+        let total = self.usage().total();
+        let key = (parent.thread.clone(), parent.call.clone());
+        // The child of an ended call was already counted.
+        if let Some(used) = parent.budget.usage().children.get_mut(&key) {
             *used = total;
         }
-        above.budget.tell_above();
+        parent.budget.update_parent();
     }
 
-    fn spent(&self) -> MutexGuard<'_, Spent> {
-        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    fn usage(&self) -> MutexGuard<'_, UsageState> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -169,12 +169,12 @@ mod tests {
         }
     }
 
-    fn limited(turns: u64, above: Option<Above>) -> Arc<Budget> {
+    fn limited(turns: u64, parent: Option<ParentBudget>) -> Arc<Budget> {
         let limits = Limits {
             turns: Some(turns),
             ..Limits::default()
         };
-        Arc::new(Budget::new(limits, Usage::default(), above))
+        Arc::new(Budget::new(limits, Usage::default(), parent))
     }
 
     fn thread(name: &str) -> ThreadId {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn two_threads_cannot_both_have_the_last_turn() {
+    fn threads_cannot_share_the_last_turn() {
         let budget = limited(1, None);
         assert_eq!(budget.admit(&thread("a"), turns(1), NOW), Ok(()));
         assert_eq!(budget.admit(&thread("b"), turns(1), NOW), Err("turns"));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_would_pass_the_limit_of_tokens_is_not_made() {
+    fn call_exceeding_the_token_limit_is_refused() {
         let limits = Limits {
             tokens: Some(100),
             ..Limits::default()
@@ -206,36 +206,36 @@ mod tests {
     }
 
     #[test]
-    fn what_a_child_uses_up_counts_above_it_once() {
+    fn usage_of_a_child_counts_once_for_its_parent() {
         let parent = limited(4, None);
-        let above = Above {
+        let call = ParentBudget {
             budget: Arc::clone(&parent),
             thread: thread("a"),
             call: "call".parse().unwrap(),
         };
-        let child = limited(9, Some(above.clone()));
+        let child = limited(9, Some(call.clone()));
         for _ in 0..3 {
             assert_eq!(child.admit(&thread("x"), turns(1), NOW), Ok(()));
             child.settle(&thread("x"), turns(1));
         }
-        let used = parent.used_by(&above.thread, &above.call);
+        let used = parent.used_by(&call.thread, &call.call);
         assert_eq!(used, turns(3));
-        parent.settle(&above.thread, used);
-        parent.end_child(&above.thread, &above.call);
-        assert_eq!(parent.left().turns, Some(1));
+        parent.settle(&call.thread, used);
+        parent.end_child(&call.thread, &call.call);
+        assert_eq!(parent.remaining().turns, Some(1));
         assert_eq!(child.admit(&thread("x"), turns(1), NOW), Ok(()));
-        assert_eq!(parent.left().turns, Some(1), "its call has ended");
+        assert_eq!(parent.remaining().turns, Some(1), "its call has ended");
     }
 
     #[test]
-    fn the_limit_of_a_parent_holds_for_its_child() {
+    fn limit_of_a_parent_applies_to_its_child() {
         let parent = limited(1, None);
-        let above = Above {
+        let call = ParentBudget {
             budget: Arc::clone(&parent),
             thread: thread("a"),
             call: "call".parse().unwrap(),
         };
-        let child = limited(9, Some(above));
+        let child = limited(9, Some(call));
         assert_eq!(child.admit(&thread("x"), turns(1), NOW), Ok(()));
         child.settle(&thread("x"), turns(1));
         assert_eq!(child.admit(&thread("x"), turns(1), NOW), Err("turns"));

@@ -1,4 +1,4 @@
-//! An engine put together.
+//! Builds an engine from its parts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lillux::keys::{PublicKey, SigningKey};
 
-use super::{DecisionKeys, Engine, Inner, look_after};
+use super::{DecisionKeys, Engine, Inner, process_posts};
 use crate::blob::BlobStore;
 use crate::builtin::Skill;
 use crate::clock::{Clock, SystemClock};
@@ -17,28 +17,28 @@ use crate::machine::CallLimits;
 use crate::meta_tools::Policy;
 use crate::metrics::Metrics;
 use crate::model::Models;
-use crate::runner::Toolbox;
-use crate::sandbox::{Measured, Sandbox};
+use crate::runner::ToolRegistry;
+use crate::sandbox::{InstrumentedSandbox, Sandbox};
 use crate::store::SessionStore;
 use crate::tool::Tool;
 use lillux::redact::Redactor;
 
-/// How long prompts are collected where nobody says otherwise.
-const COLLECT: Duration = Duration::from_secs(5);
+/// Default collect window.
+const DEFAULT_COLLECT_WINDOW: Duration = Duration::from_secs(5);
 
-/// Why an engine cannot be put together.
+/// Why an engine cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// Something that it cannot do without.
+    /// A required part is missing.
     #[error("an engine needs a {0}")]
     Missing(&'static str),
-    /// A tool that nobody could call.
+    /// A tool has an invalid definition.
     #[error("{0}")]
     Tool(String),
 }
 
-/// What an engine is put together from.
+/// Builds an engine.
 #[derive(Default)]
 pub struct Builder {
     store: Option<Arc<dyn SessionStore>>,
@@ -47,7 +47,7 @@ pub struct Builder {
     sandbox: Option<Arc<dyn Sandbox>>,
     clock: Option<Arc<dyn Clock>>,
     tools: Vec<Arc<dyn Tool>>,
-    collect: Option<Duration>,
+    collect_window: Option<Duration>,
     compaction: Settings,
     guides: Option<Arc<dyn Guides>>,
     system: String,
@@ -56,76 +56,76 @@ pub struct Builder {
     credentials: Option<Arc<dyn CredentialStore>>,
     refresher: Option<Arc<dyn Refresher>>,
     redactor: Redactor,
-    asks_for_more: bool,
+    prompt_on_limit: bool,
     policy: Policy,
     calls: CallLimits,
 }
 
 impl Builder {
-    /// Where the record is kept.
+    /// Where sessions are stored; required.
     #[must_use]
     pub fn store(mut self, store: impl SessionStore) -> Self {
         self.store = Some(Arc::new(store));
         self
     }
 
-    /// Where output is kept that is too long for a model. Without it, that is gone.
+    /// Where output too long for a model is stored; without it, that output is lost.
     #[must_use]
     pub fn blobs(mut self, blobs: impl BlobStore) -> Self {
         self.blobs = Some(Arc::new(blobs));
         self
     }
 
-    /// Who answers.
+    /// The available models; required.
     #[must_use]
     pub fn models(mut self, models: impl Models) -> Self {
         self.models = Some(Arc::new(models));
         self
     }
 
-    /// Where tools work.
+    /// The sandbox that tools work in; required.
     #[must_use]
     pub fn sandbox(mut self, sandbox: Arc<dyn Sandbox>) -> Self {
         self.sandbox = Some(sandbox);
         self
     }
 
-    /// What time it is; the machine's clock unless given.
+    /// The clock; the system clock by default.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Some(Arc::new(clock));
         self
     }
 
-    /// With one more tool.
+    /// Adds a tool.
     #[must_use]
     pub fn tool(mut self, tool: impl Tool) -> Self {
         self.tools.push(Arc::new(tool));
         self
     }
 
-    /// With more tools, such as the [built-in](crate::builtin::tools) ones.
+    /// Adds tools, such as the [built-in](crate::builtin::tools) ones.
     #[must_use]
     pub fn tools(mut self, tools: Vec<Arc<dyn Tool>>) -> Self {
         self.tools.extend(tools);
         self
     }
 
-    /// How long prompts are collected.
+    /// How long `collect` prompts are merged into one.
     #[must_use]
     pub fn collect_window(mut self, window: Duration) -> Self {
-        self.collect = Some(window);
+        self.collect_window = Some(window);
         self
     }
 
-    /// When and how histories are summed up; as the [defaults](Settings) say unless given.
+    /// When and how histories are compacted; see the [defaults](Settings).
     #[must_use]
     pub fn compaction(mut self, settings: Settings) -> Self {
         self.compaction = settings;
         self
     }
 
-    /// Where roles, skills and rules are found. The tool `skill` comes with it.
+    /// Where roles, skills and rules are loaded from. Also adds the tool `skill`.
     #[must_use]
     pub fn guides(mut self, guides: impl Guides) -> Self {
         let guides: Arc<dyn Guides> = Arc::new(guides);
@@ -134,14 +134,14 @@ impl Builder {
         self
     }
 
-    /// What holds before anything is said.
+    /// The base system prompt.
     #[must_use]
     pub fn system(mut self, system: impl Into<String>) -> Self {
         self.system = system.into();
         self
     }
 
-    /// Who signs histories at the ends of turns, and decisions.
+    /// The key that signs histories and decisions.
     #[must_use]
     pub fn sign_with(mut self, key: SigningKey) -> Self {
         self.key = Some(key);
@@ -159,62 +159,62 @@ impl Builder {
         self
     }
 
-    /// Where keys and passwords for tools are kept. Without it, there are none.
+    /// Where credentials for tools are stored; without it, there are none.
     #[must_use]
     pub fn credentials(mut self, store: Arc<dyn CredentialStore>) -> Self {
         self.credentials = Some(store);
         self
     }
 
-    /// Who renews tokens that end.
+    /// Refreshes OAuth tokens.
     #[must_use]
     pub fn refresher(mut self, refresher: impl Refresher) -> Self {
         self.refresher = Some(Arc::new(refresher));
         self
     }
 
-    /// What nobody is to see in what tools give, beside the credentials that they use.
+    /// Secrets to redact from all output, in addition to the credentials in use.
     #[must_use]
     pub fn redactor(mut self, redactor: Redactor) -> Self {
         self.redactor = redactor;
         self
     }
 
-    /// Asks a person for more when a limit is reached, rather than end there.
+    /// Opens a gate when a limit is reached, instead of ending the turn.
     #[must_use]
-    pub fn prompt_on_limit(mut self, asks: bool) -> Self {
-        self.asks_for_more = asks;
+    pub fn prompt_on_limit(mut self, is_enabled: bool) -> Self {
+        self.prompt_on_limit = is_enabled;
         self
     }
 
-    /// What tools may do without asking: built-in ones where nothing confines them, and
-    /// others that say how risky they are.
+    /// Which tool calls need approval: built-in tools in an unconfined sandbox, and tools that
+    /// declare a risk.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// How many tool calls of one answer are run, and how many of them at once.
+    /// Bounds on the tool calls of one answer.
     #[must_use]
     pub fn call_limits(mut self, limits: CallLimits) -> Self {
         self.calls = limits;
         self
     }
 
-    /// Puts it together. Must be called within a Tokio runtime.
+    /// Builds the engine. Must be called within a Tokio runtime.
     pub fn build(self) -> Result<Engine, BuildError> {
         let store = self.store.ok_or(BuildError::Missing("store"))?;
         let models = self.models.ok_or(BuildError::Missing("model"))?;
         let metrics = Arc::<Metrics>::default();
         let sandbox = self.sandbox.ok_or(BuildError::Missing("sandbox"))?;
-        let mut tools = Toolbox::default();
+        let mut tools = ToolRegistry::default();
         for tool in self.tools {
             tools.add(tool, &*sandbox).map_err(BuildError::Tool)?;
         }
         let mut compaction = self.compaction;
         compaction.protected_tools.extend(tools.protected());
-        let sandbox = Measured {
+        let sandbox = InstrumentedSandbox {
             inner: sandbox,
             metrics: Arc::clone(&metrics),
         };
@@ -228,21 +228,21 @@ impl Builder {
             tools: Arc::new(tools),
             credentials: Credentials::new(self.credentials, self.refresher),
             redactor: self.redactor,
-            asks_for_more: self.asks_for_more,
+            prompt_on_limit: self.prompt_on_limit,
             policy: self.policy,
             calls: self.calls,
-            collect: self.collect.unwrap_or(COLLECT),
+            collect_window: self.collect_window.unwrap_or(DEFAULT_COLLECT_WINDOW),
             compaction: Arc::new(compaction),
             guides: self.guides,
             system: self.system,
             key: self.key.map(Arc::new),
             decision_keys: self.decision_keys,
             open: Mutex::new(HashMap::new()),
-            told: crate::bus::all(),
-            doors: Mutex::default(),
+            events_tx: crate::bus::feed_channel(),
+            open_locks: Mutex::default(),
             children: Arc::default(),
         });
-        tokio::spawn(look_after(
+        tokio::spawn(process_posts(
             Arc::downgrade(&inner),
             inner.store.subscribe_posts(),
         ));

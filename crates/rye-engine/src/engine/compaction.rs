@@ -1,16 +1,15 @@
-//! Histories summed up because somebody asks for it.
+//! Compaction on request.
 
 use rye_protocol::{EntryId, SessionId, StatusKind};
 use tokio::sync::oneshot;
 
 use super::session::DEFAULT;
 use super::{Engine, Session};
-use crate::runner::{Compaction, Mail};
+use crate::runner::{CompactionOutcome, ThreadCommand};
 use crate::store::StoreError;
 
 impl Engine {
-    /// The number of the last event of a session that is written down, whether it is open or
-    /// not; 0 if there is none.
+    /// Sequence number of a session's last stored event; 0 if there is none.
     pub async fn last_event(&self, session: &SessionId) -> Result<u64, StoreError> {
         let record = self.inner.store.snapshot(session).await?;
         Ok(record.map_or(0, |record| record.sequence))
@@ -18,26 +17,26 @@ impl Engine {
 }
 
 impl Session {
-    /// Sums up the history of a thread, of `default` where none is named: at once, or when
-    /// the model and the tools that are at work have ended. Waits until that is done.
-    pub async fn compact(&self, thread: Option<&str>) -> Result<Compaction, StoreError> {
-        let running = self.named(thread.unwrap_or(DEFAULT))?;
+    /// Compacts the history of a thread, by default `default`, as soon as no model or tool call
+    /// runs. Waits for the outcome.
+    pub async fn compact(&self, thread: Option<&str>) -> Result<CompactionOutcome, StoreError> {
+        let running = self.thread_by_key(thread.unwrap_or(DEFAULT))?;
         let (reply, answer) = oneshot::channel();
-        self.send(&running, Mail::Compact(reply))?;
+        self.send(&running, ThreadCommand::Compact(reply))?;
         answer.await.map_err(|_| self.close_reason())
     }
 
-    /// The number of the last event that is written down.
+    /// Sequence number of the last stored event.
     pub async fn last_event(&self) -> Result<u64, StoreError> {
         let record = self.shared().store.snapshot(self.id()).await?;
         Ok(record.map_or(0, |record| record.sequence))
     }
 
-    /// Waits until a thread has nothing left to do.
+    /// Waits until a thread is idle.
     pub async fn wait_idle(&self, thread: &str) -> Result<(), StoreError> {
-        let running = self.named(thread)?;
+        let running = self.thread_by_key(thread)?;
         let mut events = self.subscribe(0);
-        // What is told live is told to whoever listens by then, and no sooner.
+        // Status events are published to existing subscribers only, so subscribe before the check.
         while running.status() != StatusKind::Idle {
             if events.next().await?.is_none() {
                 return Err(self.close_reason());
@@ -46,15 +45,15 @@ impl Session {
         Ok(())
     }
 
-    /// Takes back the last sum of a thread's history that stands, and gives its entry: what
-    /// it covers is read again. None if there is none, or while a turn is under way.
+    /// Undoes the last compaction of a thread and returns its entry. `None` if there is none, or
+    /// while a turn is running.
     pub async fn undo_compaction(
         &self,
         thread: Option<&str>,
     ) -> Result<Option<EntryId>, StoreError> {
-        let running = self.named(thread.unwrap_or(DEFAULT))?;
+        let running = self.thread_by_key(thread.unwrap_or(DEFAULT))?;
         let (reply, answer) = oneshot::channel();
-        self.send(&running, Mail::UndoCompaction(reply))?;
+        self.send(&running, ThreadCommand::UndoCompaction(reply))?;
         answer.await.map_err(|_| self.close_reason())?
     }
 }

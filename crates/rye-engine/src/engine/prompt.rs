@@ -1,4 +1,4 @@
-//! What is asked, and what is said to it.
+//! Prompts and their answers.
 
 use rye_protocol::{
     Author, EntryKind, EventKind, Limits, Part, PromptId, PromptStatus, QueueMode, QueuedPrompt,
@@ -9,57 +9,57 @@ use tokio::sync::oneshot;
 
 use super::Session;
 use crate::result::RESULT;
-use crate::runner::Mail;
+use crate::runner::ThreadCommand;
 use crate::store::StoreError;
 
-/// A thread, as somebody outside sees it.
+/// A thread of an open session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThreadView {
-    /// Its id.
+    /// Id of the thread.
     pub id: ThreadId,
-    /// Its key.
+    /// Key that the caller chose for the thread.
     pub key: String,
     /// What it is doing.
     pub status: StatusKind,
 }
 
-/// Something to be asked.
+/// A prompt to a thread.
 #[derive(Debug, Clone, Default)]
 pub struct Prompt {
-    /// Its id, where the caller has one.
+    /// Id chosen by the caller, which makes sending it idempotent.
     pub id: Option<PromptId>,
-    /// What is asked.
+    /// Text of the prompt.
     pub content: String,
     /// Files and images.
     pub attachments: Vec<Part>,
-    /// Who asks.
+    /// The person who asks.
     pub author: Option<Author>,
-    /// Whom to answer.
+    /// Where the answer is to be sent, for the embedding application.
     pub reply_to: Option<String>,
-    /// The model for it.
+    /// Model for this prompt.
     pub model: Option<String>,
-    /// The role for it.
+    /// Role for this prompt.
     pub role: Option<String>,
-    /// The JSON Schema of the result that is wanted.
+    /// JSON Schema of the required result.
     pub schema: Option<Value>,
-    /// What becomes of it if the thread is busy; else as the thread does.
+    /// How to queue it if the thread is busy; by default the thread's mode.
     pub mode: Option<QueueMode>,
-    /// The thread; else `default`.
+    /// Key of the thread; by default `default`.
     pub thread: Option<String>,
-    /// How much it may use up, children included.
+    /// Limits of the turn, children included.
     pub limits: Limits,
 }
 
-/// What came of a prompt.
+/// The outcome of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// How it ended.
+    /// How the turn ended.
     pub reason: TurnEnd,
-    /// What the model said last.
+    /// The model's last text.
     pub text: String,
-    /// The result, where a schema was given and it fits.
+    /// The structured result, if the prompt has a schema and the result is valid.
     pub result: Option<Value>,
-    /// What went wrong.
+    /// The error message, if the turn failed.
     pub error: Option<String>,
 }
 
@@ -73,20 +73,23 @@ impl<T: Into<String>> From<T> for Prompt {
 }
 
 impl Session {
-    /// Waits until a prompt has ended, and gives what was said to it.
+    /// Waits until a prompt's turn has ended, and returns its outcome.
     pub async fn wait_for_answer(&self, prompt: &PromptId) -> Result<Answer, StoreError> {
         let mut events = self.subscribe(0);
         let mut error = None;
         while let Some(notice) = events.next().await? {
             match notice.event.kind {
-                EventKind::Error { error: why } if why.ids.prompt.as_ref() == Some(prompt) => {
-                    error = Some(why.message);
+                EventKind::Error { error: failure }
+                    if failure.ids.prompt.as_ref() == Some(prompt) =>
+                {
+                    error = Some(failure.message);
                 }
                 EventKind::TurnEnd {
                     prompt: ended,
                     reason,
                 } if ended == *prompt => {
-                    let (text, result) = self.said(notice.event.thread.as_ref(), prompt).await?;
+                    let (text, result) =
+                        self.last_text(notice.event.thread.as_ref(), prompt).await?;
                     return Ok(Answer {
                         reason,
                         text,
@@ -100,41 +103,40 @@ impl Session {
         Err(self.close_reason())
     }
 
-    /// What waits for a thread, in order.
+    /// Waiting prompts of a thread, in queue order.
     pub async fn waiting_prompts(
         &self,
         thread: &ThreadId,
     ) -> Result<Vec<QueuedPrompt>, StoreError> {
         let record = self.shared().store.snapshot(self.id()).await?;
         let prompts = record.map(|record| record.prompts).unwrap_or_default();
-        let waits = |prompt: &QueuedPrompt| {
+        let is_waiting = |prompt: &QueuedPrompt| {
             prompt.thread == *thread
                 && prompt.status == PromptStatus::Waiting
                 && !prompt.needs_position()
         };
-        let mut waiting: Vec<_> = prompts.into_iter().filter(waits).collect();
+        let mut waiting: Vec<_> = prompts.into_iter().filter(is_waiting).collect();
         waiting.sort_by_key(|prompt| prompt.order);
         Ok(waiting)
     }
 
-    /// Takes a prompt out of the queue that has not begun, and gives it back. None if it has
-    /// begun, or is not there.
+    /// Removes a waiting prompt from the queue and returns it. `None` if it is not waiting.
     pub async fn withdraw_prompt(
         &self,
         thread: &ThreadId,
         prompt: &PromptId,
     ) -> Result<Option<QueuedPrompt>, StoreError> {
-        let Some(running) = self.running(thread) else {
+        let Some(running) = self.thread_by_id(thread) else {
             return Ok(None);
         };
         let (reply, answer) = oneshot::channel();
         let prompt = prompt.clone();
-        self.send(&running, Mail::Withdraw { prompt, reply })?;
+        self.send(&running, ThreadCommand::WithdrawPrompt { prompt, reply })?;
         answer.await.map_err(|_| self.close_reason())?
     }
 
-    /// What the model said last to a prompt, and the result with it.
-    async fn said(
+    /// The model's last text for a prompt, and its structured result.
+    async fn last_text(
         &self,
         thread: Option<&ThreadId>,
         prompt: &PromptId,
@@ -145,13 +147,13 @@ impl Session {
         let entries = self.entries(thread, None, usize::MAX).await?;
         let own = entries.iter().rev();
         let own = own.filter(|entry| entry.prompt.as_ref() == Some(prompt));
-        let mut spoken = own.filter_map(|entry| match &entry.kind {
+        let mut texts = own.filter_map(|entry| match &entry.kind {
             EntryKind::Message(message) if message.role == Role::Assistant => {
                 Some((message.content(), message.metadata.get(RESULT).cloned()))
             }
             _ => None,
         });
-        let spoken = spoken.find(|(text, _)| !text.is_empty());
-        Ok(spoken.unwrap_or_default())
+        let last = texts.find(|(text, _)| !text.is_empty());
+        Ok(last.unwrap_or_default())
     }
 }

@@ -1,4 +1,4 @@
-//! A session that is open here.
+//! An open session.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,74 +13,74 @@ use serde_json::Map;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::{Above, Budget, Inner, Prompt, Shared, ThreadChange, ThreadView};
+use super::{Budget, Inner, ParentBudget, Prompt, Shared, ThreadChange, ThreadView};
 use crate::audit;
 use crate::bus::{Bus, Notice, Subscription};
-use crate::machine::{Machine, PostedOrder};
+use crate::machine::{Machine, PostedCommand};
 use crate::result::SCHEMA;
-use crate::runner::{Mail, ROLE, Runner};
+use crate::runner::{ROLE, Runner, ThreadCommand};
 use crate::store::{CommandKind, InboxMessage, Lease, SessionCommand, SessionSnapshot, StoreError};
 
-/// The key of the thread that prompts go to where they name none.
+/// Key of the thread for prompts that name none.
 pub(crate) const DEFAULT: &str = "default";
 
-/// A session that is open here. Cheap to clone: all clones are one session.
+/// An open session. Cheap to clone; all clones share one session.
 #[derive(Clone)]
 pub struct Session {
-    open: Arc<Open>,
+    inner: Arc<OpenSession>,
 }
 
-struct Open {
+struct OpenSession {
     shared: Arc<Shared>,
-    threads: Mutex<HashMap<String, Running>>,
-    /// Held while a thread is made, so that a key has one.
-    making: tokio::sync::Mutex<()>,
-    /// Held while what others have posted is taken in, so that each order is given once.
-    looking: tokio::sync::Mutex<()>,
+    threads: Mutex<HashMap<String, ThreadHandle>>,
+    /// Locked while a thread is created, so that each key has one thread.
+    creating_thread: tokio::sync::Mutex<()>,
+    /// Locked while the inbox is drained, so that each command is applied once.
+    draining_inbox: tokio::sync::Mutex<()>,
 }
 
-/// A thread that is being moved.
+/// Handle of a running thread.
 #[derive(Clone)]
-pub(super) struct Running {
+pub(super) struct ThreadHandle {
     id: ThreadId,
-    /// What becomes of prompts that do not say.
+    /// Queue mode of prompts that set none.
     mode: QueueMode,
-    /// Whether it takes none.
+    /// Whether it accepts no prompts.
     archived: bool,
-    mail: mpsc::UnboundedSender<Mail>,
+    commands: mpsc::UnboundedSender<ThreadCommand>,
     status: Arc<Mutex<StatusKind>>,
 }
 
-impl Running {
+impl ThreadHandle {
     pub(super) fn id(&self) -> &ThreadId {
         &self.id
     }
 
-    /// What it is doing.
+    /// The published status.
     pub(super) fn status(&self) -> StatusKind {
         *self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Session {
-    /// Writes a new one down and opens it.
+    /// Commits a new session and opens it.
     pub(super) async fn create(
         inner: &Arc<Inner>,
         lease: Lease,
         data: SessionData,
-        above: Option<Above>,
+        parent: Option<ParentBudget>,
     ) -> Result<Self, StoreError> {
-        let session = Self::new(inner, lease, data.clone(), above);
+        let session = Self::new(inner, lease, data.clone(), parent);
         let mut batch = Batch::default();
         batch.push(Op::PutSession(Arc::new(data)));
-        let shared = &session.open.shared;
+        let shared = &session.inner.shared;
         batch.ops.extend(shared.seal_rows(&batch));
         shared.store.commit(&shared.lease, batch).await?;
         Ok(session)
     }
 
-    /// Seals all that was written before there was a key.
-    async fn seal_first(&self) -> Result<(), StoreError> {
+    /// Seals everything that was committed before the engine had a key.
+    async fn seal_unsealed(&self) -> Result<(), StoreError> {
         let shared = self.shared();
         let Some(key) = &shared.key else {
             return Ok(());
@@ -95,52 +95,57 @@ impl Session {
         let kind = audit::seal_archive(&archive, shared.clock.now(), key);
         let ops = vec![Op::Event(None, Arc::new(kind))];
         let last = shared.store.commit(&shared.lease, Batch { ops }).await?;
-        shared.bus.go_on(last);
+        shared.bus.set_last_sequence(last);
         Ok(())
     }
 
-    /// Lets the threads go on that were written down.
+    /// Starts the stored threads.
     pub(super) async fn restore(&self, record: SessionSnapshot) -> Result<(), StoreError> {
-        self.open.shared.bus.go_on(record.sequence);
+        self.inner.shared.bus.set_last_sequence(record.sequence);
         let signed = record.threads.iter().filter(|it| !it.seal.is_empty());
         if let Some(last) = signed.max_by_key(|thread| thread.updated_at) {
-            self.open.shared.sealed(&last.seal);
+            self.inner.shared.set_last_seal(&last.seal);
         } else {
-            self.seal_first().await?;
+            self.seal_unsealed().await?;
         }
         for thread in record.threads {
             let own = record
                 .prompts
                 .iter()
                 .filter(|prompt| prompt.thread == thread.id);
-            // What was posted while no host was there has no place in the queue yet.
+            // Prompts posted while no host ran have no position in the queue yet.
             let (mut posted, prompts): (Vec<_>, Vec<_>) =
                 own.cloned().partition(QueuedPrompt::needs_position);
             posted.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
             let turn = thread.turn.as_ref();
-            let of_turn = |gate: &&Gate| {
+            let belongs_to_turn = |gate: &&Gate| {
                 let origin = &gate.origin;
                 origin.thread == thread.id && turn.is_some_and(|turn| turn.prompt == origin.prompt)
             };
-            let gates = record.gates.iter().filter(of_turn).cloned().collect();
-            let running = self.move_thread(thread, prompts, gates).await?;
+            let gates = record
+                .gates
+                .iter()
+                .filter(belongs_to_turn)
+                .cloned()
+                .collect();
+            let running = self.start_thread(thread, prompts, gates).await?;
             for prompt in posted {
-                self.send(&running, Mail::Posted(Box::new(prompt)))?;
+                self.send(&running, ThreadCommand::PostedPrompt(Box::new(prompt)))?;
             }
         }
-        // Whoever has it finds its threads at work, not about to be.
-        for running in self.all_running() {
-            self.read(&running).await?;
+        // Return when the threads are running, not about to.
+        for running in self.all_threads() {
+            self.barrier(&running).await?;
         }
         Ok(())
     }
 
-    /// One whose threads do not move yet.
+    /// Creates the session state without starting threads.
     pub(super) fn new(
         inner: &Arc<Inner>,
         lease: Lease,
         data: SessionData,
-        above: Option<Above>,
+        parent: Option<ParentBudget>,
     ) -> Self {
         let model = data.model.clone();
         let shared = Shared {
@@ -151,7 +156,7 @@ impl Session {
             sandbox: Arc::clone(&inner.sandbox),
             clock: Arc::clone(&inner.clock),
             calls: inner.calls,
-            collect: inner.collect,
+            collect_window: inner.collect_window,
             compaction: Arc::clone(&inner.compaction),
             guides: inner.guides.clone(),
             system: inner.system.clone(),
@@ -161,13 +166,13 @@ impl Session {
                 .and_then(|role| role.as_str())
                 .map(str::to_owned),
             model: model.unwrap_or_else(|| inner.models.default_name()),
-            bus: Bus::new(inner.told.clone(), data.user_id.as_deref()),
+            bus: Bus::new(inner.events_tx.clone(), data.user_id.as_deref()),
             closed: CancellationToken::new(),
-            lost: Mutex::new(None),
+            failure: Mutex::new(None),
             paused: AtomicBool::new(data.status == SessionStatus::Paused),
-            budget: Arc::new(Budget::new(data.limits, data.usage, above)),
+            budget: Arc::new(Budget::new(data.limits, data.usage, parent)),
             redactor: inner.redactor.clone(),
-            asks_for_more: inner.asks_for_more,
+            prompt_on_limit: inner.prompt_on_limit,
             data: Mutex::new(Arc::new(data)),
             writing: tokio::sync::Mutex::default(),
             engine: Arc::downgrade(inner),
@@ -176,39 +181,39 @@ impl Session {
             last_seal: Mutex::default(),
         };
         Self {
-            open: Arc::new(Open {
+            inner: Arc::new(OpenSession {
                 shared: Arc::new(shared),
                 threads: Mutex::default(),
-                making: tokio::sync::Mutex::default(),
-                looking: tokio::sync::Mutex::default(),
+                creating_thread: tokio::sync::Mutex::default(),
+                draining_inbox: tokio::sync::Mutex::default(),
             }),
         }
     }
 
-    /// Its id.
+    /// Id of the session.
     pub fn id(&self) -> &SessionId {
-        &self.open.shared.lease.session
+        &self.inner.shared.lease.session
     }
 
-    /// How it stands.
+    /// Stored status of the session.
     pub fn status(&self) -> SessionStatus {
         self.data().status
     }
 
     pub(crate) fn data(&self) -> Arc<SessionData> {
-        self.open.shared.data()
+        self.inner.shared.data()
     }
 
     pub(crate) fn shared(&self) -> &Shared {
-        &self.open.shared
+        &self.inner.shared
     }
 
-    /// Begins nothing from now on.
-    pub(super) fn halt(&self) {
-        self.open.shared.paused.store(true, Ordering::Release);
+    /// Prevents threads from starting new work.
+    pub(super) fn suspend(&self) {
+        self.inner.shared.paused.store(true, Ordering::Release);
     }
 
-    /// Asks something, and gives the id of what waits: it is written down by then.
+    /// Queues a prompt and returns its id once it is committed.
     pub async fn prompt(&self, prompt: impl Into<Prompt>) -> Result<PromptId, StoreError> {
         let prompt = prompt.into();
         let key = prompt.thread.as_deref().unwrap_or(DEFAULT);
@@ -216,59 +221,63 @@ impl Session {
         if running.archived {
             return Err(StoreError::Archived(key.to_owned()));
         }
-        let named = prompt.id.is_some();
+        let has_id = prompt.id.is_some();
         let prompt = self.queued_prompt(prompt, &running);
-        if named {
+        if has_id {
             return self.post(&running, prompt).await;
         }
         let (reply, answer) = oneshot::channel();
         let prompt = Box::new(prompt);
-        self.send(&running, Mail::Prompt { prompt, reply })?;
+        self.send(&running, ThreadCommand::Prompt { prompt, reply })?;
         answer.await.map_err(|_| self.close_reason())?
     }
 
-    /// A prompt with an id of the caller's is asked once, however often it is sent.
-    async fn post(&self, running: &Running, prompt: QueuedPrompt) -> Result<PromptId, StoreError> {
+    /// Posts a prompt with an id chosen by the caller; sending it again has no effect.
+    async fn post(
+        &self,
+        running: &ThreadHandle,
+        prompt: QueuedPrompt,
+    ) -> Result<PromptId, StoreError> {
         let id = prompt.id.clone();
-        let shared = &self.open.shared;
+        let shared = &self.inner.shared;
         let post = InboxMessage::Prompt(Box::new(prompt));
         shared.store.post(self.id(), post).await?;
-        self.look().await?;
-        self.read(running).await?;
+        self.drain_inbox().await?;
+        self.barrier(running).await?;
         Ok(id)
     }
 
-    /// Waits until a thread has taken in all that was said to it so far.
-    async fn read(&self, running: &Running) -> Result<(), StoreError> {
+    /// Waits until a thread has processed all earlier commands.
+    async fn barrier(&self, running: &ThreadHandle) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.send(running, Mail::Read(reply))?;
+        self.send(running, ThreadCommand::Barrier(reply))?;
         answer.await.map_err(|_| self.close_reason())
     }
 
-    /// Ends what a thread does, and forgets what waits; of all threads where none is named.
+    /// Aborts the turn and clears the queue of one thread, or of all.
     pub async fn abort(&self, thread: Option<&str>) -> Result<(), StoreError> {
-        self.order(thread, CommandKind::Abort).await
+        self.command(thread, CommandKind::Abort).await
     }
 
-    /// Lets a thread begin nothing more, or the whole session.
+    /// Pauses one thread, or the whole session: nothing new is started.
     pub async fn pause(&self, thread: Option<&str>) -> Result<(), StoreError> {
         match thread {
-            Some(_) => self.order(thread, CommandKind::Pause).await,
-            None => self.set_status_of_all(SessionStatus::Paused).await,
+            Some(_) => self.command(thread, CommandKind::Pause).await,
+            None => self.set_status_recursive(SessionStatus::Paused).await,
         }
     }
 
-    /// Lets it begin again.
+    /// Resumes one thread, or the whole session.
     pub async fn resume(&self, thread: Option<&str>) -> Result<(), StoreError> {
         match thread {
-            Some(_) => self.order(thread, CommandKind::Resume).await,
-            None => self.set_status_of_all(SessionStatus::Running).await,
+            Some(_) => self.command(thread, CommandKind::Resume).await,
+            None => self.set_status_recursive(SessionStatus::Running).await,
         }
     }
 
-    /// Its events from behind a number on; from 0, all that ever were.
+    /// Events after a sequence number; 0 for all.
     pub fn subscribe(&self, after: u64) -> Subscription {
-        let shared = &self.open.shared;
+        let shared = &self.inner.shared;
         let store = Arc::clone(&shared.store);
         let closed = shared.closed.clone();
         shared
@@ -276,11 +285,11 @@ impl Session {
             .subscribe(store, self.id().clone(), after, closed)
     }
 
-    /// Its threads.
+    /// The threads and what they do.
     pub fn threads(&self) -> Vec<ThreadView> {
-        let threads = self.open.threads.lock();
+        let threads = self.inner.threads.lock();
         let threads = threads.unwrap_or_else(PoisonError::into_inner);
-        let view = |(key, running): (&String, &Running)| ThreadView {
+        let view = |(key, running): (&String, &ThreadHandle)| ThreadView {
             id: running.id.clone(),
             key: key.clone(),
             status: running.status(),
@@ -290,25 +299,25 @@ impl Session {
         all
     }
 
-    /// Entries of a thread, in the order in which they were written. A session whose entries
-    /// cannot be read cannot go on, and that is written down before it is told.
+    /// Entries of a thread, in commit order. An unreadable entry fails the session before the error
+    /// is returned.
     pub async fn entries(
         &self,
         thread: &ThreadId,
         after: Option<&EntryId>,
         limit: usize,
     ) -> Result<Vec<Entry>, StoreError> {
-        let shared = &self.open.shared;
+        let shared = &self.inner.shared;
         let read = shared.store.entries(self.id(), thread, after, limit).await;
         if let Err(error @ StoreError::Unreadable(_)) = &read {
-            shared.break_down(Some(thread), error).await;
+            shared.fail(Some(thread), error).await;
         }
         read
     }
 
-    /// Stops all threads where they are, and gives the session back.
+    /// Stops all threads and releases the session.
     pub async fn close(&self) -> Result<(), StoreError> {
-        let shared = &self.open.shared;
+        let shared = &self.inner.shared;
         shared.closed.cancel();
         let engine = shared.engine.upgrade();
         for child in engine
@@ -321,28 +330,28 @@ impl Session {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        let shared = &self.open.shared;
-        !shared.closed.is_cancelled() && shared.check().is_ok()
+        let shared = &self.inner.shared;
+        !shared.closed.is_cancelled() && shared.check_failure().is_ok()
     }
 
-    /// Takes in what others have posted.
-    pub(super) async fn look(&self) -> Result<(), StoreError> {
-        let shared = &self.open.shared;
-        let _alone = self.open.looking.lock().await;
-        let controls = shared.store.pending_commands(&shared.lease).await?;
+    /// Processes messages that were posted to the store.
+    pub(super) async fn drain_inbox(&self) -> Result<(), StoreError> {
+        let shared = &self.inner.shared;
+        let _guard = self.inner.draining_inbox.lock().await;
+        let commands = shared.store.pending_commands(&shared.lease).await?;
         let record = shared.store.snapshot(self.id()).await?;
         let Some(record) = record else {
             return Ok(());
         };
-        // What they wrote is told before what comes of it.
-        shared.bus.others_wrote();
+        // Publish the posted events before their consequences.
+        shared.bus.notify_external_write();
         for gate in record
             .gates
             .into_iter()
             .filter(|gate| !gate.status.is_pending())
         {
-            if let Some(running) = self.running(&gate.origin.thread) {
-                self.send(&running, Mail::Decided(Box::new(gate)))?;
+            if let Some(running) = self.thread_by_id(&gate.origin.thread) {
+                self.send(&running, ThreadCommand::GateClosed(Box::new(gate)))?;
             }
         }
         for prompt in record
@@ -350,62 +359,63 @@ impl Session {
             .into_iter()
             .filter(QueuedPrompt::needs_position)
         {
-            if let Some(running) = self.running(&prompt.thread) {
-                self.send(&running, Mail::Posted(Box::new(prompt)))?;
+            if let Some(running) = self.thread_by_id(&prompt.thread) {
+                self.send(&running, ThreadCommand::PostedPrompt(Box::new(prompt)))?;
             }
         }
-        for control in controls {
-            self.carry_out(control).await?;
+        for command in commands {
+            self.run_command(command).await?;
         }
         Ok(())
     }
 
-    /// Gives an order to those whom it is for. It stands in the record until all of them
-    /// have carried it out.
-    async fn carry_out(&self, control: SessionCommand) -> Result<(), StoreError> {
-        let named = control.thread.as_ref();
-        let mut threads = self.all_running();
+    /// Sends a posted command to its threads. It stays in the store until all have applied it.
+    async fn run_command(&self, command: SessionCommand) -> Result<(), StoreError> {
+        let named = command.thread.as_ref();
+        let mut threads = self.all_threads();
         threads.retain(|it| named.is_none_or(|id| it.id == *id));
-        let alone = threads.len() == 1;
-        let posted = PostedOrder {
-            id: control.id.clone(),
-            alone,
+        let is_only_thread = threads.len() == 1;
+        let posted = PostedCommand {
+            id: command.id.clone(),
+            is_only_thread,
         };
-        self.give(threads, control.kind, Some(&posted)).await?;
-        if alone {
+        self.send_to_all(threads, command.kind, Some(&posted))
+            .await?;
+        if is_only_thread {
             return Ok(());
         }
-        let shared = &self.open.shared;
+        let shared = &self.inner.shared;
         let mut batch = Batch::default();
-        batch.push(Op::CompleteCommand(control.id));
+        batch.push(Op::CompleteCommand(command.id));
         shared.store.commit(&shared.lease, batch).await.map(drop)
     }
 
-    async fn order(&self, thread: Option<&str>, order: CommandKind) -> Result<(), StoreError> {
+    /// Sends a command to one thread or to all.
+    async fn command(&self, thread: Option<&str>, kind: CommandKind) -> Result<(), StoreError> {
         let threads = match thread {
-            Some(key) => vec![self.named(key)?],
-            None => self.all_running(),
+            Some(key) => vec![self.thread_by_key(key)?],
+            None => self.all_threads(),
         };
-        self.give(threads, order, None).await
+        self.send_to_all(threads, kind, None).await
     }
 
-    /// Gives an order to threads, and waits until it is carried out.
-    async fn give(
+    /// Sends a command to threads and waits until they have applied it.
+    async fn send_to_all(
         &self,
-        threads: Vec<Running>,
-        order: CommandKind,
-        posted: Option<&PostedOrder>,
+        threads: Vec<ThreadHandle>,
+        kind: CommandKind,
+        posted: Option<&PostedCommand>,
     ) -> Result<(), StoreError> {
         let mut answers = Vec::new();
         for running in threads {
             let (reply, answer) = oneshot::channel();
             let posted = posted.cloned();
-            let mail = Mail::CommandKind {
-                order,
+            let command = ThreadCommand::Command {
+                kind,
                 posted,
                 reply,
             };
-            self.send(&running, mail)?;
+            self.send(&running, command)?;
             answers.push(answer);
         }
         for answer in answers {
@@ -414,22 +424,22 @@ impl Session {
         Ok(())
     }
 
-    /// With its children.
-    async fn set_status_of_all(&self, status: SessionStatus) -> Result<(), StoreError> {
+    /// Sets the status of this session and its open children.
+    async fn set_status_recursive(&self, status: SessionStatus) -> Result<(), StoreError> {
         self.set_status(status).await?;
-        let engine = self.open.shared.engine.upgrade();
+        let engine = self.inner.shared.engine.upgrade();
         for child in engine
             .map(|engine| engine.open_children(self.id()))
             .unwrap_or_default()
         {
-            Box::pin(child.set_status_of_all(status)).await?;
+            Box::pin(child.set_status_recursive(status)).await?;
         }
         Ok(())
     }
 
     pub(super) async fn set_status(&self, status: SessionStatus) -> Result<(), StoreError> {
-        let shared = &self.open.shared;
-        let alone = shared.writing.lock().await;
+        let shared = &self.inner.shared;
+        let guard = shared.writing.lock().await;
         let data = Arc::new(SessionData {
             status,
             updated_at: shared.clock.now(),
@@ -439,25 +449,25 @@ impl Session {
         batch.push(Op::PutSession(Arc::clone(&data)));
         batch.ops.extend(shared.seal_rows(&batch));
         shared.store.commit(&shared.lease, batch).await?;
-        shared.put(data);
-        drop(alone);
+        shared.set_data(data);
+        drop(guard);
         let paused = status == SessionStatus::Paused;
         shared.paused.store(paused, Ordering::Release);
-        for running in self.all_running() {
-            self.send(&running, Mail::Look)?;
+        for running in self.all_threads() {
+            self.send(&running, ThreadCommand::Wake)?;
         }
         Ok(())
     }
 
-    /// The thread of a key, made if it is not there.
-    pub(super) async fn thread_for(&self, key: &str) -> Result<Running, StoreError> {
-        let _making = self.open.making.lock().await;
-        if let Ok(running) = self.named(key) {
+    /// The thread with a key, created if it does not exist.
+    pub(super) async fn thread_for(&self, key: &str) -> Result<ThreadHandle, StoreError> {
+        let _guard = self.inner.creating_thread.lock().await;
+        if let Ok(running) = self.thread_by_key(key) {
             return Ok(running);
         }
-        let shared = &self.open.shared;
+        let shared = &self.inner.shared;
         let now = shared.clock.now();
-        let thread = thread(self.id(), key, now);
+        let thread = new_thread(self.id(), key, now);
         let mut batch = Batch::default();
         batch.push(Op::PutThread(Arc::new(thread.clone())));
         let key = key.to_owned();
@@ -471,50 +481,51 @@ impl Session {
             at: now,
             kind,
         };
-        shared.bus.tell(Notice { event, entry: None });
-        self.move_thread(thread, Vec::new(), Vec::new()).await
+        shared.bus.publish(Notice { event, entry: None });
+        self.start_thread(thread, Vec::new(), Vec::new()).await
     }
 
-    async fn move_thread(
+    /// Starts a thread's runner.
+    async fn start_thread(
         &self,
         thread: Thread,
         prompts: Vec<QueuedPrompt>,
         gates: Vec<Gate>,
-    ) -> Result<Running, StoreError> {
-        let shared = &self.open.shared;
+    ) -> Result<ThreadHandle, StoreError> {
+        let shared = &self.inner.shared;
         let calls = thread.turn.as_ref().and_then(|turn| match &turn.phase {
             Phase::Tools { entry, calls } => Some((entry.clone(), calls.clone())),
             Phase::Model => None,
         });
-        let mut of_calls = None;
+        let mut calls_entry = None;
         if let Some((entry, calls)) = calls {
-            // What a dead host left running is ended before anything goes on.
+            // Kill what a dead host left running before anything else starts.
             for process in calls.iter().flat_map(|call| &call.processes) {
                 shared.sandbox.kill(&process.0).await;
             }
             let path = shared.store.path(self.id(), &entry).await?;
-            of_calls = path.into_iter().next_back();
+            calls_entry = path.into_iter().next_back();
         }
         let (sender, receiver) = mpsc::unbounded_channel();
-        let running = Running {
+        let running = ThreadHandle {
             id: thread.id.clone(),
             mode: thread.mode,
             archived: thread.status == ThreadStatus::Archived,
-            mail: sender.clone(),
+            commands: sender.clone(),
             status: Arc::new(Mutex::new(StatusKind::Idle)),
         };
         let key = thread.key.clone();
-        let machine = Machine::new(thread, prompts, gates, of_calls.as_ref());
+        let machine = Machine::new(thread, prompts, gates, calls_entry.as_ref());
         let status = Arc::clone(&running.status);
         let runner = Runner::new(Arc::clone(shared), machine, (sender, receiver), status);
         tokio::spawn(runner.run());
-        let threads = self.open.threads.lock();
+        let threads = self.inner.threads.lock();
         let mut threads = threads.unwrap_or_else(PoisonError::into_inner);
         threads.insert(key, running.clone());
         Ok(running)
     }
 
-    fn queued_prompt(&self, prompt: Prompt, running: &Running) -> QueuedPrompt {
+    fn queued_prompt(&self, prompt: Prompt, running: &ThreadHandle) -> QueuedPrompt {
         let mut metadata = Map::new();
         if let Some(schema) = prompt.schema {
             metadata.insert(SCHEMA.to_owned(), schema);
@@ -535,13 +546,13 @@ impl Session {
             status: PromptStatus::Waiting,
             collect_until: None,
             metadata,
-            created_at: self.open.shared.clock.now(),
+            created_at: self.inner.shared.clock.now(),
         }
     }
 
-    /// A thread is otherwise now, and that is written down.
-    pub(super) fn changed(&self, key: &str, change: &ThreadChange) {
-        let threads = self.open.threads.lock();
+    /// Updates the handle after a committed change.
+    pub(super) fn update_handle(&self, key: &str, change: &ThreadChange) {
+        let threads = self.inner.threads.lock();
         let mut threads = threads.unwrap_or_else(PoisonError::into_inner);
         if let Some(running) = threads.get_mut(key) {
             running.mode = change.mode.unwrap_or(running.mode);
@@ -549,8 +560,9 @@ impl Session {
         }
     }
 
-    pub(super) fn named(&self, key: &str) -> Result<Running, StoreError> {
-        let threads = self.open.threads.lock();
+    /// The running thread with a key.
+    pub(super) fn thread_by_key(&self, key: &str) -> Result<ThreadHandle, StoreError> {
+        let threads = self.inner.threads.lock();
         let threads = threads.unwrap_or_else(PoisonError::into_inner);
         let running = threads.get(key).cloned();
         running.ok_or_else(|| StoreError::NotFound {
@@ -559,30 +571,38 @@ impl Session {
         })
     }
 
-    pub(super) fn running(&self, id: &ThreadId) -> Option<Running> {
-        self.all_running()
+    /// The running thread with an id.
+    pub(super) fn thread_by_id(&self, id: &ThreadId) -> Option<ThreadHandle> {
+        self.all_threads()
             .into_iter()
             .find(|running| running.id == *id)
     }
 
-    fn all_running(&self) -> Vec<Running> {
-        let threads = self.open.threads.lock();
+    fn all_threads(&self) -> Vec<ThreadHandle> {
+        let threads = self.inner.threads.lock();
         let threads = threads.unwrap_or_else(PoisonError::into_inner);
         threads.values().cloned().collect()
     }
 
-    pub(super) fn send(&self, running: &Running, mail: Mail) -> Result<(), StoreError> {
-        self.open.shared.check()?;
-        // Its threads may still be on their way out.
+    pub(super) fn send(
+        &self,
+        running: &ThreadHandle,
+        command: ThreadCommand,
+    ) -> Result<(), StoreError> {
+        self.inner.shared.check_failure()?;
+        // Its threads may still be stopping.
         if !self.is_open() {
             return Err(self.close_reason());
         }
-        running.mail.send(mail).map_err(|_| self.close_reason())
+        running
+            .commands
+            .send(command)
+            .map_err(|_| self.close_reason())
     }
 
-    /// Why nothing more is heard of it, once that is so.
+    /// Why the session is closed; meaningful once its events have ended.
     pub fn close_reason(&self) -> StoreError {
-        match self.open.shared.check() {
+        match self.inner.shared.check_failure() {
             Err(error) => error,
             Ok(()) => StoreError::NotFound {
                 kind: "open session",
@@ -592,7 +612,8 @@ impl Session {
     }
 }
 
-pub(super) fn thread(session: &SessionId, key: &str, now: Millis) -> Thread {
+/// A thread without history.
+pub(super) fn new_thread(session: &SessionId, key: &str, now: Millis) -> Thread {
     Thread {
         id: ThreadId::new(),
         session: session.clone(),

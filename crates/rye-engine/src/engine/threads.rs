@@ -1,27 +1,27 @@
-//! Threads, as whoever has a session wants them; and gates of theirs.
+//! Thread settings and gate operations.
 
 use rye_protocol::{Batch, Gate, GateId, GateRef, Op, QueueMode, Thread, ThreadId, ThreadStatus};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use super::session::{DEFAULT, Running};
+use super::session::{DEFAULT, ThreadHandle};
 use super::{Engine, Session};
 use crate::machine::Input;
-use crate::runner::{Mail, ROLE};
+use crate::runner::{ROLE, ThreadCommand};
 use crate::store::StoreError;
 
-/// How a thread is to be from now on. What is not said stays as it is.
+/// Changes to a thread; an unset field stays unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ThreadChange {
-    /// What becomes of a prompt that comes while it is busy, and does not say.
+    /// How prompts are queued while the thread is busy.
     pub mode: Option<QueueMode>,
-    /// The model of prompts that name none; an empty name gives back the session's.
+    /// Default model; an empty name restores the session's.
     pub model: Option<String>,
-    /// The role of prompts that name none; an empty name gives back the session's.
+    /// Default role; an empty name restores the session's.
     pub role: Option<String>,
-    /// What it is about.
+    /// What the thread is about.
     pub summary: Option<String>,
-    /// Whether it takes no more prompts, and stands still.
+    /// Whether it accepts no prompts and runs nothing.
     pub archived: Option<bool>,
 }
 
@@ -48,19 +48,19 @@ impl ThreadChange {
     }
 }
 
-/// What a thread has of its own beside its history. It holds from the next prompt on.
+/// A thread's settings, valid from the next prompt on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ThreadSettings {
-    /// Its role; else the session's. A prompt may name another.
+    /// Default role; the session's if unset.
     pub role: Option<String>,
-    /// Its model; else the session's. A prompt and a role may name another.
+    /// Default model; the session's if unset.
     pub model: Option<String>,
-    /// What becomes of prompts that come while it is busy, where they do not say.
+    /// How prompts are queued while the thread is busy.
     pub mode: QueueMode,
 }
 
 impl ThreadSettings {
-    /// Those of a thread.
+    /// The settings of a thread.
     pub fn from_thread(thread: &Thread) -> Self {
         let role = thread.metadata.get(ROLE).and_then(Value::as_str);
         Self {
@@ -72,7 +72,7 @@ impl ThreadSettings {
 }
 
 impl Session {
-    /// What a thread has of its own; nothing, if it is not there.
+    /// A thread's settings; the defaults if it does not exist.
     pub async fn thread_settings(&self, key: &str) -> Result<ThreadSettings, StoreError> {
         let record = self.shared().store.snapshot(self.id()).await?;
         let threads = record.map(|record| record.threads).unwrap_or_default();
@@ -80,8 +80,8 @@ impl Session {
         Ok(thread.map(ThreadSettings::from_thread).unwrap_or_default())
     }
 
-    /// Changes a thread, `default` where none is named; makes it if it is not there. Gives
-    /// its id once that is written.
+    /// Changes a thread, by default `default`, creating it if necessary. Returns its id once the
+    /// change is committed.
     pub async fn change_thread(
         &self,
         key: Option<&str>,
@@ -89,31 +89,30 @@ impl Session {
     ) -> Result<ThreadId, StoreError> {
         let key = key.unwrap_or(DEFAULT);
         let running = self.thread_for(key).await?;
-        self.write(&running, Input::Change(change.clone())).await?;
-        self.changed(key, &change);
+        self.apply(&running, Input::ChangeThread(change.clone()))
+            .await?;
+        self.update_handle(key, &change);
         Ok(running.id().clone())
     }
 
-    /// Withdraws a gate: nobody need decide any more. The tool that asked is told, and the
-    /// model goes on.
+    /// Withdraws a pending gate. The tool that opened it gets an error, and the turn continues.
     pub async fn withdraw_gate(&self, gate: &GateId, reason: &str) -> Result<(), StoreError> {
         let open = self.own_gate(gate).await?;
         if !open.status.is_pending() {
             return Err(StoreError::GateClosed(gate.clone()));
         }
-        let running = self.running(&open.origin.thread);
+        let running = self.thread_by_id(&open.origin.thread);
         let running = running.ok_or_else(|| self.close_reason())?;
         let input = Input::WithdrawGate(gate.clone(), reason.to_owned());
-        self.write(&running, input).await
+        self.apply(&running, input).await
     }
 
-    /// Writes down where a gate is shown, so that whoever showed it can update it when it
-    /// ends, also after a restart.
-    pub async fn record_gate_ref(&self, shown: GateRef) -> Result<(), StoreError> {
-        self.own_gate(&shown.gate).await?;
+    /// Stores where a gate is shown, so that it can be updated when the gate closes.
+    pub async fn record_gate_ref(&self, gate_ref: GateRef) -> Result<(), StoreError> {
+        self.own_gate(&gate_ref.gate).await?;
         let shared = self.shared();
         let mut batch = Batch::default();
-        batch.push(Op::PutGateRef(shown));
+        batch.push(Op::PutGateRef(gate_ref));
         batch.ops.extend(shared.seal_rows(&batch));
         shared.store.commit(&shared.lease, batch).await.map(drop)
     }
@@ -128,16 +127,16 @@ impl Session {
         })
     }
 
-    /// Has a thread take something in, and waits until that is written.
-    async fn write(&self, running: &Running, input: Input) -> Result<(), StoreError> {
+    /// Applies an input to a thread and waits for the commit.
+    async fn apply(&self, running: &ThreadHandle, input: Input) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.send(running, Mail::Do(Box::new(input), reply))?;
+        self.send(running, ThreadCommand::Apply(Box::new(input), reply))?;
         answer.await.map_err(|_| self.close_reason())?
     }
 }
 
 impl Engine {
-    /// Where a gate was shown, the first place first.
+    /// The places where a gate is shown, first one first.
     pub async fn gate_refs(&self, gate: &GateId) -> Result<Vec<GateRef>, StoreError> {
         self.inner.store.gate_refs(gate).await
     }

@@ -1,4 +1,4 @@
-//! Calls and their ends.
+//! Tool calls: results and failures.
 
 use rye_protocol::{
     Call, CallId, CallState, EntryKind, ErrorCode, ErrorInfo, EventKind, Message, Part,
@@ -10,12 +10,16 @@ use super::Step;
 use crate::tool::{ToolError, ToolOutput};
 
 impl Step<'_> {
-    /// A tool has given something, or failed.
-    pub(super) fn ended(&mut self, id: &CallId, outcome: Result<Box<ToolOutput>, ToolError>) {
+    /// A tool call has finished.
+    pub(super) fn on_tool_ended(
+        &mut self,
+        id: &CallId,
+        outcome: Result<Box<ToolOutput>, ToolError>,
+    ) {
         self.machine.live.calls.remove(id);
         self.machine.live.waiting.retain(|(call, _)| call != id);
         let call = self.machine.call(id).cloned();
-        // What a turn left behind that is over has nobody to tell.
+        // A call of an ended turn is ignored.
         let Some(call) = call.filter(|call| call.state != CallState::Ended) else {
             return;
         };
@@ -27,13 +31,15 @@ impl Step<'_> {
                     data,
                     attachments,
                 } = *output;
-                self.result(&call, ResultStatus::Success, text, data, None, attachments);
+                self.append_result(&call, ResultStatus::Success, text, data, None, attachments);
             }
-            Err(ToolError(error)) if error.code == ErrorCode::Interrupted => self.cut_off(&call),
+            Err(ToolError(error)) if error.code == ErrorCode::Interrupted => {
+                self.on_interrupted(&call)
+            }
             Err(ToolError(error)) => {
                 let text = error.message.clone();
                 let data = Value::Null;
-                self.result(
+                self.append_result(
                     &call,
                     ResultStatus::Error,
                     text,
@@ -47,15 +53,15 @@ impl Step<'_> {
 
     pub(super) fn unknown_tool(&mut self, call: &Call) {
         let message = format!("there is no tool `{}`", call.tool);
-        self.refuse(call, ResultStatus::Error, ErrorCode::UnknownTool, message);
+        self.append_error(call, ResultStatus::Error, ErrorCode::UnknownTool, message);
     }
 
-    /// Its host died while it ran: nobody knows whether it had its effect.
-    pub(super) fn interrupt(&mut self, call: &Call) {
+    /// A host died during the call, so it is unknown whether the call had its effect.
+    pub(super) fn append_interrupted(&mut self, call: &Call) {
         self.withdraw_gates("ended", |gate| gate.origin.call == call.id);
-        let message = "it was interrupted; whether it had its effect is not known. \
-                       Look before you do it again.";
-        self.refuse(
+        let message = "interrupted; it is unknown whether the call had its effect. \
+                       Check before you repeat it.";
+        self.append_error(
             call,
             ResultStatus::Interrupted,
             ErrorCode::Internal,
@@ -64,11 +70,11 @@ impl Step<'_> {
     }
 
     pub(super) fn abort_call(&mut self, call: &Call, reason: &str) {
-        let message = format!("it was ended: {reason}");
-        self.refuse(call, ResultStatus::Aborted, ErrorCode::Denied, message);
+        let message = format!("stopped: {reason}");
+        self.append_error(call, ResultStatus::Aborted, ErrorCode::Denied, message);
     }
 
-    pub(super) fn refuse(
+    pub(super) fn append_error(
         &mut self,
         call: &Call,
         status: ResultStatus,
@@ -76,10 +82,10 @@ impl Step<'_> {
         message: String,
     ) {
         let error = ErrorInfo::new(code, message.clone());
-        self.result(call, status, message, Value::Null, Some(error), Vec::new());
+        self.append_result(call, status, message, Value::Null, Some(error), Vec::new());
     }
 
-    pub(super) fn result(
+    pub(super) fn append_result(
         &mut self,
         call: &Call,
         status: ResultStatus,
@@ -89,7 +95,7 @@ impl Step<'_> {
         attachments: Vec<Part>,
     ) {
         let error = error.map(|error| {
-            let mut error = self.placed(error);
+            let mut error = self.with_ids(error);
             error.ids.call = Some(call.id.clone());
             error
         });
@@ -109,10 +115,10 @@ impl Step<'_> {
             call.processes.clear();
         }
         if let Some(session) = self.child_of(call) {
-            self.use_up(self.env.children.used(&call.id));
-            self.tell(EventKind::TaskEnd { session });
+            self.add_usage(self.env.children.used(&call.id));
+            self.emit(EventKind::TaskEnd { session });
         }
         let call = call.id.clone();
-        self.tell(EventKind::ToolEnd { call, status });
+        self.emit(EventKind::ToolEnd { call, status });
     }
 }

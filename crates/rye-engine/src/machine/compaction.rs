@@ -1,8 +1,7 @@
-//! A history that is summed up: when, and what comes of it.
+//! Compaction: when it starts and how its result is applied.
 //!
-//! That it is to be summed up is written down before anybody is asked to, and the sum with
-//! all that it changes in one batch. So a host that dies meanwhile has changed nothing, and
-//! the next one begins again.
+//! The start is committed before the model is asked for a summary, and the result is committed
+//! in one batch. A host that dies in between has changed nothing, and the next one starts again.
 
 use std::sync::Arc;
 
@@ -13,52 +12,52 @@ use rye_protocol::{
 
 use super::{Continuation, Effect, Step};
 
-/// Nobody's window is smaller: so few tokens fit, and nobody need be asked for it.
-const FEW: u64 = 256;
+/// Every context window is larger than this, so smaller contexts need no lookup.
+const MIN_WINDOW: u64 = 256;
 
-/// What is known of models' windows.
-pub(crate) trait Windows {
-    /// How many tokens a context may have for a model; none if nobody knows.
-    fn usable(&self, model: &str) -> Option<u64>;
+/// Looks up the context sizes of models.
+pub(crate) trait ContextWindows {
+    /// How many tokens a model's context may have; `None` if it is unknown.
+    fn usable_tokens(&self, model: &str) -> Option<u64>;
 }
 
-/// What came of summing up.
+/// Result of a compaction.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Compacted {
-    /// Entries whose output is left out from now on.
+pub(crate) struct CompactionResult {
+    /// Entries with pruned tool output.
     pub(crate) pruned: Vec<Entry>,
-    /// The sum.
-    pub(crate) sum: Option<EntryKind>,
-    /// Tokens of the context now.
+    /// The compaction entry, if the history was summarised.
+    pub(crate) summary: Option<EntryKind>,
+    /// Tokens of the context afterwards.
     pub(crate) tokens: u64,
-    /// What it cost.
+    /// Usage of the summarising model calls.
     pub(crate) usage: Usage,
 }
 
 impl Step<'_> {
-    /// Whether the context of a turn is so full that it is to be summed up.
+    /// Whether the context is full.
     pub(super) fn is_full(&self, model: &str) -> bool {
         let tokens = self.machine.thread.tokens;
         self.env.compaction.auto
-            && tokens >= FEW
+            && tokens >= MIN_WINDOW
             && self
                 .env
                 .windows
-                .usable(model)
+                .usable_tokens(model)
                 .is_some_and(|usable| tokens >= usable)
     }
 
-    /// Writes down that it is to be done.
-    pub(super) fn begin_compaction(&mut self, why: CompactionReason) {
+    /// Commits that a compaction is to be done.
+    pub(super) fn begin_compaction(&mut self, reason: CompactionReason) {
         if self.machine.thread.compaction.is_none() {
-            self.machine.thread.compaction = Some(why);
-            self.tell(EventKind::CompactionStart);
+            self.machine.thread.compaction = Some(reason);
+            self.emit(EventKind::CompactionStart);
         }
     }
 
-    /// Has it done, if it is to be and nothing stands in the way. Whether to wait for it.
+    /// Starts a due compaction if nothing else runs. Returns whether to wait for it.
     pub(super) fn compact(&mut self) -> bool {
-        let Some(why) = self.machine.thread.compaction else {
+        let Some(reason) = self.machine.thread.compaction else {
             return false;
         };
         let (live, turn) = (&self.machine.live, self.machine.thread.turn.as_ref());
@@ -73,12 +72,12 @@ impl Step<'_> {
         let model = model.or_else(|| self.machine.thread.model.clone());
         let model = model.unwrap_or_else(|| self.env.model.to_owned());
         self.machine.live.compacting = true;
-        self.out.effects.push(Effect::Compact { why, model });
+        self.out.effects.push(Effect::Compact { reason, model });
         true
     }
 
-    /// The model has said that the context is too long: it is summed up, once.
-    pub(super) fn overflowed(&mut self, mut error: ErrorInfo) {
+    /// The model rejected the context as too long: compacts it, once per turn.
+    pub(super) fn on_context_overflow(&mut self, mut error: ErrorInfo) {
         let auto = self.env.compaction.auto;
         let Some(turn) = &mut self.machine.thread.turn else {
             return;
@@ -88,104 +87,115 @@ impl Step<'_> {
         }
         if turn.overflowed || !auto {
             error.message += if turn.overflowed {
-                "; it was summed up, and is too long still: ask for less at once, or choose a \
-                 model with a larger window"
+                "; still too long after compaction: shorten the prompt, or use a model with a \
+                 larger window"
             } else {
-                "; `rye session compact` sums it up, since `auto` is off in compaction.yaml"
+                "; automatic compaction is off (`auto` in compaction.yaml): run `rye session compact`"
             };
-            return self.answered(Err(error));
+            return self.on_model_answer(Err(error));
         }
         self.machine.live.model = false;
         turn.overflowed = true;
         self.begin_compaction(CompactionReason::Overflow);
     }
 
-    /// It was summed up, or could not be.
-    pub(super) fn compacted(&mut self, outcome: Result<Box<Compacted>, (ErrorInfo, Usage)>) {
+    /// The compaction has finished.
+    pub(super) fn on_compaction_ended(
+        &mut self,
+        outcome: Result<Box<CompactionResult>, (ErrorInfo, Usage)>,
+    ) {
         self.machine.live.compacting = false;
-        let Some(why) = self.machine.thread.compaction.take() else {
+        let Some(reason) = self.machine.thread.compaction.take() else {
             return;
         };
-        let continuation = Continuation::take(&mut self.machine.thread);
+        let continuation = Continuation::take_from(&mut self.machine.thread);
         match outcome {
-            Ok(done) => self.summed_up(*done, why, &continuation),
+            Ok(done) => self.apply_compaction(*done, reason, &continuation),
             Err((error, usage)) => {
-                self.use_up(usage);
-                let error = self.placed(error);
-                self.tell(EventKind::CompactionEnd {
+                self.add_usage(usage);
+                let error = self.with_ids(error);
+                self.emit(EventKind::CompactionEnd {
                     entry: None,
                     error: Some(error.clone()),
                 });
                 if let Some(turn) = &mut self.machine.thread.turn {
                     turn.skip_size_check = true;
-                    if why == CompactionReason::Overflow {
+                    if reason == CompactionReason::Overflow {
                         let message = format!(
-                            "the context is too long for the model, and could not be summed up: {}",
+                            "the context is too long for the model, and compaction failed: {}",
                             error.message
                         );
                         let error = ErrorInfo::new(ErrorCode::ContextOverflow, message);
-                        self.fail(error, TurnEnd::Error);
+                        self.fail_turn(error, TurnEnd::Error);
                     }
                 }
             }
         }
     }
 
-    fn summed_up(&mut self, done: Compacted, why: CompactionReason, continuation: &Continuation) {
+    fn apply_compaction(
+        &mut self,
+        done: CompactionResult,
+        reason: CompactionReason,
+        continuation: &Continuation,
+    ) {
         for entry in done.pruned {
             let id = entry.id.clone();
             self.out.batch.push(Op::ReplaceEntry(Arc::new(entry)));
-            self.tell(EventKind::MessageUpdate { entry: id });
+            self.emit(EventKind::MessageUpdate { entry: id });
         }
-        let entry = done.sum.map(|sum| self.append(sum));
+        let entry = done.summary.map(|summary| self.append(summary));
         self.machine.thread.tokens = done.tokens;
-        self.use_up(done.usage);
-        let is_summed_up = entry.is_some();
-        self.tell(EventKind::CompactionEnd { entry, error: None });
+        self.add_usage(done.usage);
+        let is_summarised = entry.is_some();
+        self.emit(EventKind::CompactionEnd { entry, error: None });
         let model = self.machine.thread.turn.as_ref();
         if let Some(model) = model.map(|turn| turn.model.clone()) {
-            // What could not be made to fit is not tried again and again.
+            // Do not try again if it still does not fit.
             let full = self.is_full(&model);
             if let Some(turn) = &mut self.machine.thread.turn {
                 turn.skip_size_check |= full;
             }
             return;
         }
-        if is_summed_up && why == CompactionReason::Threshold && self.env.compaction.auto_continue {
-            self.go_on(continuation);
+        if is_summarised
+            && reason == CompactionReason::Threshold
+            && self.env.compaction.auto_continue
+        {
+            self.queue_continuation(continuation);
         }
     }
 
-    /// Tells the agent to go on, in words that nobody said; not where the prompt that filled
-    /// the context has nothing left of its limits.
-    fn go_on(&mut self, continuation: &Continuation) {
-        if continuation.is_over(self.env.now) {
+    /// Queues a prompt that tells the agent to continue, unless the limits of the prompt that
+    /// filled the context are exhausted.
+    fn queue_continuation(&mut self, continuation: &Continuation) {
+        if continuation.is_exhausted(self.env.now) {
             return;
         }
-        let words = &self.env.compaction.continue_prompt;
-        let prompt = continuation.prompt(&self.machine.thread, words, self.env.now);
+        let text = &self.env.compaction.continue_prompt;
+        let prompt = continuation.prompt(&self.machine.thread, text, self.env.now);
         self.queue_first(prompt);
         self.out.accepted = None;
     }
 
-    /// It is not to be done any more.
+    /// Cancels a due or running compaction.
     pub(super) fn cancel_compaction(&mut self, reason: &str) {
         if self.machine.thread.compaction.take().is_none() {
             return;
         }
-        Continuation::take(&mut self.machine.thread);
+        Continuation::take_from(&mut self.machine.thread);
         if std::mem::take(&mut self.machine.live.compacting) {
             self.out.effects.push(Effect::StopModel);
         }
-        let message = format!("it was ended: {reason}");
-        let error = self.placed(ErrorInfo::new(ErrorCode::Denied, message));
-        self.tell(EventKind::CompactionEnd {
+        let message = format!("stopped: {reason}");
+        let error = self.with_ids(ErrorInfo::new(ErrorCode::Denied, message));
+        self.emit(EventKind::CompactionEnd {
             entry: None,
             error: Some(error),
         });
     }
 
-    /// A sum does not stand any more.
+    /// Undoes a compaction.
     pub(super) fn undo_compaction(&mut self, compaction: EntryId, tokens: u64) {
         let thread = &self.machine.thread;
         if thread.turn.is_some() || thread.compaction.is_some() {

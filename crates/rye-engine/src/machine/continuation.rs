@@ -1,5 +1,5 @@
-//! What an agent goes on with once its history is summed up: the words are ours; the
-//! model, the role and the limits are those of the prompt that filled the context.
+//! Continuing after a compaction: queues a prompt with the model, role and limits of the prompt
+//! that filled the context.
 
 use rye_protocol::{
     Limits, Millis, PromptId, PromptStatus, QueueMode, QueuedPrompt, Thread, Turn, Usage,
@@ -9,19 +9,18 @@ use serde_json::{Map, json};
 
 use crate::compaction::CONTINUE;
 
-/// What is kept of a prompt until then. It is written with the thread: the host that goes on
-/// may be another one.
+/// What the continuation inherits. Stored with the thread, because another host may continue.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Continuation {
     model: Option<String>,
     role: Option<String>,
-    /// What is left of its limits.
+    /// What is left of the prompt's limits.
     limits: Limits,
 }
 
 impl Continuation {
-    pub(super) fn of(prompt: &QueuedPrompt, turn: &Turn) -> Self {
+    pub(super) fn from_turn(prompt: &QueuedPrompt, turn: &Turn) -> Self {
         Self {
             model: Some(turn.model.clone()),
             role: prompt.role.clone(),
@@ -29,30 +28,31 @@ impl Continuation {
         }
     }
 
-    /// The model whose context is full, where one is kept.
+    /// The model whose context is full, if a continuation is stored.
     pub(super) fn model(thread: &Thread) -> Option<String> {
         let model = thread.metadata.get(CONTINUE)?.get("model")?;
         model.as_str().map(str::to_owned)
     }
 
-    pub(super) fn keep(self, thread: &mut Thread) {
+    pub(super) fn store_in(self, thread: &mut Thread) {
         thread.metadata.insert(CONTINUE.to_owned(), json!(self));
     }
 
-    /// What was kept; nothing in particular where nothing was.
-    pub(super) fn take(thread: &mut Thread) -> Self {
-        let kept = thread.metadata.remove(CONTINUE);
-        kept.and_then(|kept| serde_json::from_value(kept).ok())
+    /// Removes and returns the stored continuation; an empty one if there is none.
+    pub(super) fn take_from(thread: &mut Thread) -> Self {
+        let stored = thread.metadata.remove(CONTINUE);
+        stored
+            .and_then(|stored| serde_json::from_value(stored).ok())
             .unwrap_or_default()
     }
 
-    /// Whether its limits are reached.
-    pub(super) fn is_over(&self, now: Millis) -> bool {
+    /// Whether its limits are already reached.
+    pub(super) fn is_exhausted(&self, now: Millis) -> bool {
         self.limits.reached(&Usage::default(), now).is_some()
     }
 
-    /// The prompt that nobody asked.
-    pub(super) fn prompt(&self, thread: &Thread, words: &str, now: Millis) -> QueuedPrompt {
+    /// The prompt to queue.
+    pub(super) fn prompt(&self, thread: &Thread, text: &str, now: Millis) -> QueuedPrompt {
         let mut metadata = Map::new();
         metadata.insert(CONTINUE.to_owned(), json!(true));
         QueuedPrompt {
@@ -60,7 +60,7 @@ impl Continuation {
             session: thread.session.clone(),
             thread: thread.id.clone(),
             order: 0,
-            content: words.to_owned(),
+            content: text.to_owned(),
             attachments: Vec::new(),
             author: None,
             reply_to: None,

@@ -1,53 +1,53 @@
-//! What a machine must know of the world around it.
+//! What the state machine reads from outside.
 
 use std::time::Duration;
 
 use lillux::keys::SigningKey;
 use rye_protocol::{CallId, Limits, Millis, ModelContext, Usage};
 
-use super::Windows;
+use super::ContextWindows;
 use crate::compaction::Settings;
 use crate::tool::Effect as ToolEffect;
 
-/// What a machine must know of the world.
+/// Clock, limits and lookups for one step.
 pub(crate) struct Env<'a> {
     pub(crate) now: Millis,
-    /// How many tool calls are run.
+    /// Bounds on the tool calls of one answer.
     pub(crate) calls: CallLimits,
     /// How long prompts are collected.
-    pub(crate) collect: Duration,
-    /// The model of a thread that names none.
+    pub(crate) collect_window: Duration,
+    /// The default model.
     pub(crate) model: &'a str,
-    /// Whether the session begins nothing more.
+    /// Whether the session is paused.
     pub(crate) paused: bool,
-    /// What the next call of the model uses up at least.
+    /// Minimum usage of the next model call.
     pub(crate) reserve: Usage,
-    /// When the session's time is up.
+    /// Deadline of the session.
     pub(crate) until: Option<Millis>,
-    /// How much the session may use up.
+    /// Limits of the session.
     pub(crate) limits: Limits,
-    /// Whether a person is asked for more when a limit is reached.
-    pub(crate) asks_for_more: bool,
-    /// Who signs histories.
+    /// Whether reaching a limit opens a gate instead of ending the turn.
+    pub(crate) prompt_on_limit: bool,
+    /// The key that signs histories.
     pub(crate) signer: Option<&'a SigningKey>,
-    /// The hash of the session's last seal.
+    /// Hash of the session's last seal.
     pub(crate) last_seal: Option<String>,
-    /// What the model was told beside the history, and the hash of that.
-    pub(crate) prompted: Option<&'a (ModelContext, String)>,
-    /// When and how histories are summed up.
+    /// Model context of the last call and its hash.
+    pub(crate) model_context: Option<&'a (ModelContext, String)>,
+    /// When and how histories are compacted.
     pub(crate) compaction: &'a Settings,
-    pub(crate) windows: &'a dyn Windows,
-    pub(crate) tools: &'a dyn Facts,
-    pub(crate) children: &'a dyn Children,
+    pub(crate) windows: &'a dyn ContextWindows,
+    pub(crate) tools: &'a dyn ToolLookup,
+    pub(crate) children: &'a dyn ChildUsage,
 }
 
 /// Bounds on the tool calls of one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "a plain pair of numbers")]
 pub struct CallLimits {
-    /// How many are run. Each one beyond gets a result that says that it was not.
+    /// How many are run. Each further call gets a result that says it was not run.
     pub per_answer: usize,
-    /// How many run at once.
+    /// How many run concurrently.
     pub parallel: usize,
 }
 
@@ -60,26 +60,26 @@ impl Default for CallLimits {
     }
 }
 
-/// What a machine must know of tools.
-pub(crate) trait Facts {
-    /// None if there is no such tool.
-    fn of(&self, tool: &str) -> Option<Fact>;
+/// Looks up the traits of tools.
+pub(crate) trait ToolLookup {
+    /// The traits of a tool; `None` if there is no such tool.
+    fn traits(&self, tool: &str) -> Option<ToolTraits>;
 }
 
-/// What a machine must know of a tool.
+/// The properties of a tool that scheduling and recovery depend on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Fact {
+pub(crate) struct ToolTraits {
     pub(crate) effect: ToolEffect,
     /// Whether it runs alone.
     pub(crate) exclusive: bool,
     /// Whether its call is a child session.
     pub(crate) is_task: bool,
-    /// Whether it does nothing until it says so: it may ask somebody first.
+    /// Whether it may request a decision before its effect starts.
     pub(crate) may_request_decision: bool,
 }
 
-/// What a machine must know of the sessions below its own.
-pub(crate) trait Children {
-    /// What the child of a call has used up.
+/// Usage of child sessions.
+pub(crate) trait ChildUsage {
+    /// Usage of the child session of a call.
     fn used(&self, call: &CallId) -> Usage;
 }

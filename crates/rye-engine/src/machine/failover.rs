@@ -1,23 +1,23 @@
-//! A model that could not answer: it is asked again, or another one is.
+//! Model failover: calls the model again, or another one.
 
 use rye_protocol::{EventKind, Phase, Usage};
 
 use super::Step;
 
 impl Step<'_> {
-    /// The role of the prompt wants another model; nobody was asked yet.
-    pub(super) fn choose(&mut self, model: String) {
+    /// Switches to the model of the prompt's role, before the first call.
+    pub(super) fn switch_model(&mut self, model: String) {
         self.machine.live.model = false;
         if let Some(turn) = &mut self.machine.thread.turn {
             turn.model = model;
-            // The call that was to be made was not.
+            // The reserved call was not made.
             turn.reserved = Usage::default();
         }
     }
 
-    /// The call has ended without an answer. What is done about it is written down, also
-    /// which model answers from here on; then the call is made as after a restart.
-    pub(super) fn again(&mut self, told: EventKind) {
+    /// A model call failed. Commits the retry and, if it is another one, the model to use from now
+    /// on; [`advance`](Step::advance) then makes the call as it does after a restart.
+    pub(super) fn on_model_retry(&mut self, event: EventKind) {
         self.machine.live.model = false;
         let Some(turn) = &mut self.machine.thread.turn else {
             return;
@@ -25,9 +25,9 @@ impl Step<'_> {
         if turn.phase != Phase::Model {
             return;
         }
-        if let EventKind::ModelSwitched { to, .. } = &told {
+        if let EventKind::ModelSwitched { to, .. } = &event {
             turn.model.clone_from(to);
         }
-        self.tell(told);
+        self.emit(event);
     }
 }

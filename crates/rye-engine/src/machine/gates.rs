@@ -1,4 +1,4 @@
-//! Gates: opened, decided, withdrawn, expired.
+//! Decision gates: open, resolve, withdraw and expire.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use rye_protocol::{
 };
 use serde_json::{Map, Value};
 
-use super::kept::Kept;
+use super::cow_arc::CowArc;
 use super::{Effect, Step};
 use crate::arguments::{self, PARAMS};
 use crate::text::quoted;
 use crate::tool::DecisionRequest;
 use crate::{audit, meta_tools};
 
-/// The gate at which a person says what becomes of a call whose host died.
+/// Prefix of resume keys of gates that ask whether to repeat an interrupted call.
 const RERUN: &str = "rerun:";
-/// How much of its arguments they are shown.
-const SHOWN: usize = 4000;
+/// Maximum length of the arguments shown in a gate, in characters.
+const MAX_SHOWN_CHARS: usize = 4000;
 
 impl Step<'_> {
-    /// A tool asks a person; the same question is asked once.
-    pub(super) fn ask(&mut self, id: &CallId, request: &DecisionRequest) {
-        let Some(gate) = self.gate_of(id, request) else {
-            // A turn that is over asks nobody.
+    /// A tool requests a decision; the same request opens one gate.
+    pub(super) fn request_decision(&mut self, id: &CallId, request: &DecisionRequest) {
+        let Some(gate) = self.build_gate(id, request) else {
+            // The turn is over.
             return;
         };
         let waiting = (id.clone(), gate.id.clone());
@@ -39,7 +39,7 @@ impl Step<'_> {
         self.open(id, gate);
     }
 
-    fn gate_of(&mut self, id: &CallId, request: &DecisionRequest) -> Option<Gate> {
+    fn build_gate(&mut self, id: &CallId, request: &DecisionRequest) -> Option<Gate> {
         let call = self.machine.call(id)?;
         let (state, tool) = (call.state.clone(), call.tool.clone());
         let thread = &self.machine.thread;
@@ -70,16 +70,16 @@ impl Step<'_> {
         })
     }
 
-    /// Gate, entry, suspended turn and event, in one batch.
+    /// Commits the gate, its entry, the suspended turn and the event in one batch.
     pub(super) fn open(&mut self, call: &CallId, gate: Gate) {
         self.append(EntryKind::DecisionGate {
             gate: gate.id.clone(),
             title: gate.title.clone(),
             question: Some(audit::question_hash(&gate)),
         });
-        let (id, gate) = (gate.id.clone(), Kept::new(gate));
+        let (id, gate) = (gate.id.clone(), CowArc::new(gate));
         self.out.batch.push(Op::PutGate(gate.share()));
-        self.tell(EventKind::DecisionGate {
+        self.emit(EventKind::DecisionGate {
             gate: Box::new(Gate::clone(&gate)),
         });
         self.machine.gates.insert(id.clone(), gate);
@@ -118,8 +118,8 @@ impl Step<'_> {
             .push(Op::PutSuspendedTurn(Arc::new(suspended)));
     }
 
-    /// A gate has ended, in the store already.
-    pub(super) fn decided(&mut self, gate: Gate) {
+    /// Applies a gate that was closed in the store.
+    pub(super) fn on_gate_closed(&mut self, gate: Gate) {
         let ended = !gate.status.is_pending();
         if let Some(there) = self.machine.gates.get_mut(&gate.id) {
             if ended && there.status.is_pending() {
@@ -127,11 +127,11 @@ impl Step<'_> {
                     .batch
                     .push(Op::RemoveSuspendedTurn(gate.id.clone()));
             }
-            *there = Kept::new(gate);
+            *there = CowArc::new(gate);
         }
     }
 
-    /// Nobody waits at gates that ended while no host was there.
+    /// Removes suspended turns of gates that closed while no host ran.
     pub(super) fn forget_ended_gates(&mut self) {
         let gates = self.machine.gates.values();
         let ended = gates.filter(|gate| !gate.status.is_pending());
@@ -142,7 +142,7 @@ impl Step<'_> {
         }
     }
 
-    /// A call whose gate has ended goes on: its tool is told, or run again.
+    /// Continues a call whose gate has closed: tells its tool, or runs the tool again.
     pub(super) fn unblock(&mut self, call: &Call) {
         let CallState::Blocked { gate } = &call.state else {
             return;
@@ -160,8 +160,8 @@ impl Step<'_> {
         }
     }
 
-    /// Tells tools that wait here how their gates ended.
-    pub(super) fn reply(&mut self) {
+    /// Tells waiting tools how their gates closed.
+    pub(super) fn reply_to_tools(&mut self) {
         let waiting = std::mem::take(&mut self.machine.live.waiting);
         for (call, gate) in waiting {
             match self.machine.gates.get(&gate) {
@@ -177,11 +177,11 @@ impl Step<'_> {
         }
     }
 
-    /// Withdraws the pending gates that fit.
-    pub(super) fn withdraw_gates(&mut self, reason: &str, fits: impl Fn(&Gate) -> bool) {
+    /// Withdraws the pending gates that match.
+    pub(super) fn withdraw_gates(&mut self, reason: &str, matches: impl Fn(&Gate) -> bool) {
         let at = self.env.now;
         let gates = self.machine.gates.values_mut();
-        let pending = gates.filter(|gate| gate.status.is_pending() && fits(gate));
+        let pending = gates.filter(|gate| gate.status.is_pending() && matches(gate));
         let mut withdrawn = Vec::new();
         for gate in pending {
             gate.status = GateStatus::Withdrawn {
@@ -194,14 +194,14 @@ impl Step<'_> {
             let (id, reason) = (gate.id.clone(), reason.to_owned());
             self.out.batch.push(Op::RemoveSuspendedTurn(id.clone()));
             self.out.batch.push(Op::PutGate(gate.share()));
-            self.tell(EventKind::DecisionGateWithdrawn { gate: id, reason });
+            self.emit(EventKind::DecisionGateWithdrawn { gate: id, reason });
         }
     }
 
-    /// Ends gates whose time is up.
+    /// Closes gates whose deadline has passed.
     pub(super) fn expire_gates(&mut self) {
         let now = self.env.now;
-        let late = |gate: &&mut Kept<Gate>| {
+        let late = |gate: &&mut CowArc<Gate>| {
             gate.status.is_pending() && gate.expires_at.is_some_and(|at| at <= now)
         };
         let mut expired = Vec::new();
@@ -213,36 +213,36 @@ impl Step<'_> {
             let id = gate.id.clone();
             self.out.batch.push(Op::RemoveSuspendedTurn(id.clone()));
             self.out.batch.push(Op::PutGate(gate.share()));
-            self.tell(EventKind::DecisionGateExpired { gate: id });
+            self.emit(EventKind::DecisionGateExpired { gate: id });
         }
     }
 
-    /// Asks a person what becomes of a call whose host died while it ran.
-    pub(super) fn ask_to_run_again(&mut self, call: &Call) {
+    /// Opens a gate that asks whether to repeat an interrupted call.
+    pub(super) fn ask_to_repeat(&mut self, call: &Call) {
         let action = |id: &str, label: &str| Action {
             id: id.to_owned(),
             label: label.to_owned(),
         };
-        let is_own = |gate: &&Kept<Gate>| {
+        let is_own = |gate: &&CowArc<Gate>| {
             gate.origin.call == call.id && gate.origin.resume_key.starts_with(RERUN)
         };
         let asked = self.machine.gates.values().filter(is_own).count();
-        let (tool, params) = self.what_ran(call);
+        let (tool, params) = self.call_target(call);
         let shown = serde_json::to_string_pretty(&params).unwrap_or_default();
-        let shown = quoted(&shown, SHOWN);
+        let shown = quoted(&shown, MAX_SHOWN_CHARS);
         let again = if asked > 0 {
-            "It was run again, and interrupted again.\n"
+            "It was repeated and interrupted again.\n"
         } else {
             ""
         };
         let request = DecisionRequest {
             kind: GateKind::Question,
             title: format!("{tool} was interrupted"),
-            body: format!("{again}Whether it had its effect is not known.\nwith:\n{shown}"),
+            body: format!("{again}It is unknown whether the call had its effect.\nwith:\n{shown}"),
             actions: vec![
                 action("run_again", "Run it again"),
-                action("skip", "Go on without it"),
-                action("result", "Give its result"),
+                action("skip", "Continue without it"),
+                action("result", "Enter its result"),
             ],
             resume_key: match asked {
                 0 => format!("{RERUN}{}", call.id),
@@ -254,32 +254,31 @@ impl Step<'_> {
                 (PARAMS.to_owned(), params),
             ]),
         };
-        if let Some(gate) = self.gate_of(&call.id, &request) {
+        if let Some(gate) = self.build_gate(&call.id, &request) {
             self.open(&call.id, gate);
         }
     }
 
-    /// What a call ran, and with which arguments: with those that a person approved in place of
-    /// the model's, where they did.
-    fn what_ran(&self, call: &Call) -> (String, Value) {
+    /// The tool that a call ran and its arguments, including arguments that the approver edited.
+    fn call_target(&self, call: &Call) -> (String, Value) {
         let args = self.machine.args.get(&call.id).cloned().unwrap_or_default();
         let (tool, params) = meta_tools::resolve_target(&call.tool, &args);
         let own = self.machine.gates.values();
         let own = own.filter(|gate| gate.origin.call == call.id);
-        let others = own.filter_map(|gate| match &gate.status {
+        let edited = own.filter_map(|gate| match &gate.status {
             GateStatus::Resolved { resolution } => {
-                let others = arguments::edited_arguments(&gate.context, resolution)?;
-                Some((resolution.at, others))
+                let edited = arguments::edited_arguments(&gate.context, resolution)?;
+                Some((resolution.at, edited))
             }
             _ => None,
         });
-        let params = others.max_by_key(|(at, _)| *at).map_or(params, |it| it.1);
+        let params = edited.max_by_key(|(at, _)| *at).map_or(params, |it| it.1);
         (tool.to_owned(), params.clone())
     }
 
     fn rerun(&mut self, call: &Call, gate: &Gate) {
         let GateStatus::Resolved { resolution } = &gate.status else {
-            return self.interrupt(call);
+            return self.append_interrupted(call);
         };
         match resolution.action.as_str() {
             "run_again" => self.start(call),
@@ -289,18 +288,18 @@ impl Step<'_> {
                     other => other.to_string(),
                 };
                 let data = resolution.value.clone();
-                self.result(call, ResultStatus::Success, text, data, None, Vec::new());
+                self.append_result(call, ResultStatus::Success, text, data, None, Vec::new());
             }
             _ => {
-                let message = "the person chose to go on without it".to_owned();
-                self.refuse(call, ResultStatus::Aborted, ErrorCode::Denied, message);
+                let message = "skipped by the user after an interruption".to_owned();
+                self.append_error(call, ResultStatus::Aborted, ErrorCode::Denied, message);
             }
         }
     }
 }
 
-/// A title in one line. Its words may be a model's, and a line that a model begins would look
-/// like one of those that tell what is true of the call.
+/// Joins a title's lines. A title may contain model output, and an extra line could imitate the
+/// facts that the gate states about the call.
 fn one_line(title: &str) -> String {
     let lines = title.split(['\n', '\r']).map(str::trim);
     let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();

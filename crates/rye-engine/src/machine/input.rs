@@ -1,88 +1,88 @@
-//! What comes in.
+//! Inputs of the state machine.
 
 use rye_protocol::{
     CallId, CommandId, EntryId, ErrorInfo, EventKind, Gate, GateId, PromptId, QueuedPrompt, Usage,
 };
 
-use super::Compacted;
+use super::CompactionResult;
 use crate::engine::ThreadChange;
 use crate::model::ModelAnswer;
 use crate::tool::{DecisionRequest, Effect as ToolEffect, ToolError, ToolOutput};
 
-/// What happens to a thread.
+/// Something that happened to a thread.
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
-    /// Nothing: go on from what is written down.
+    /// The thread was restored from the store.
     Restored,
-    /// Somebody asks something.
+    /// A new prompt.
     Prompt(Box<QueuedPrompt>),
-    /// A prompt that waits is not to be asked after all.
-    Withdraw(PromptId),
-    /// The model has answered.
-    Answered(Result<Box<ModelAnswer>, ErrorInfo>),
-    /// The model has not answered, and is called again, or another one is: what is told.
-    Again(Box<EventKind>),
-    /// The model has said that the context is too long.
-    Overflow(ErrorInfo),
-    /// The role of the prompt wants another model.
-    Choose(String),
-    /// Somebody wants the history summed up.
+    /// Removes a waiting prompt.
+    WithdrawPrompt(PromptId),
+    /// The model has answered or finally failed.
+    ModelAnswered(Result<Box<ModelAnswer>, ErrorInfo>),
+    /// The model call failed; publish this event and call again, or call the model it names.
+    RetryModel(Box<EventKind>),
+    /// The model rejected the context as too long.
+    ContextOverflow(ErrorInfo),
+    /// The prompt's role requires another model.
+    SwitchModel(String),
+    /// Compaction was requested.
     Compact,
-    /// It was, or could not be.
-    Compacted(Result<Box<Compacted>, (ErrorInfo, Usage)>),
-    /// A sum does not stand any more; the context has so many tokens without it.
+    /// The compaction has finished.
+    CompactionEnded(Result<Box<CompactionResult>, (ErrorInfo, Usage)>),
+    /// Undoes a compaction; `tokens` is the size of the context without it.
     UndoCompaction {
         compaction: EntryId,
         tokens: u64,
     },
     /// A limit was reached before the model could be called.
-    Limit(&'static str),
-    /// A tool has ended.
-    Ended(CallId, Result<Box<ToolOutput>, ToolError>),
-    /// A tool asks a person.
-    Ask(CallId, Box<DecisionRequest>),
-    /// A gate has another status now.
-    Decided(Box<Gate>),
+    LimitReached(&'static str),
+    /// A tool call has finished.
+    ToolEnded(CallId, Result<Box<ToolOutput>, ToolError>),
+    /// A tool requests a decision.
+    RequestDecision(CallId, Box<DecisionRequest>),
+    /// A gate was closed.
+    GateClosed(Box<Gate>),
     /// A tool has started a process.
-    Process(CallId, rye_protocol::ProcessRef),
-    /// What may be done with a call if its host dies.
-    Effect(CallId, ToolEffect),
-    /// A tool has made something to keep.
+    ProcessStarted(CallId, rye_protocol::ProcessRef),
+    /// A tool declares what may happen to its call after a crash.
+    DeclareEffect(CallId, ToolEffect),
+    /// A tool has produced an artifact.
     Artifact(CallId, Artifact),
-    /// Time has passed.
+    /// A deadline may have passed.
     Tick,
-    /// End what runs. `partial` is what the model has said so far.
+    /// Ends the running turn. `partial` is the text streamed so far.
     Abort {
         partial: String,
         clear_queue: bool,
     },
-    /// A prompt takes the place of what runs.
+    /// Replaces the running turn by a prompt.
     Steer {
         prompt: Box<QueuedPrompt>,
         partial: String,
     },
     Pause,
     Resume,
-    /// A gate is not to be decided after all: which, and why.
+    /// Withdraws a gate, with a reason.
     WithdrawGate(GateId, String),
-    /// The thread is to be otherwise from now on.
-    Change(ThreadChange),
-    /// One of these, that was ordered by somebody elsewhere.
-    Ordered(PostedOrder, Box<Input>),
+    /// Changes the thread's settings.
+    ChangeThread(ThreadChange),
+    /// An input that came from a command posted to the store.
+    PostedCommand(PostedCommand, Box<Input>),
 }
 
-/// Something that a tool has made.
+/// A file that a tool has produced.
 #[derive(Debug, Clone)]
 pub(crate) struct Artifact {
     pub(crate) name: String,
-    /// Where the blob store has it.
+    /// Its address in the blob store.
     pub(crate) source: String,
 }
 
-/// An order that stands in the record until it is carried out.
+/// A stored command, which stays until it is completed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PostedOrder {
+pub(crate) struct PostedCommand {
     pub(crate) id: CommandId,
-    /// Whether it is for this thread alone.
-    pub(crate) alone: bool,
+    /// Whether no other thread has to apply it.
+    pub(crate) is_only_thread: bool,
 }

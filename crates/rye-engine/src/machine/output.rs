@@ -1,31 +1,31 @@
-//! What goes out.
+//! Outputs of the state machine.
 
 use rye_protocol::{Batch, CallId, CompactionReason, Gate, Millis, PromptId};
 use serde_json::Value;
 
-use super::Raise;
+use super::LimitIncrease;
 
-/// What is to be written, and what is to be done once it is.
+/// What to commit, and which effects to perform after the commit.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Output {
     pub(crate) batch: Batch,
     pub(crate) effects: Vec<Effect>,
-    /// The prompt that was taken in, or that it was added to.
+    /// The accepted prompt, or the collected prompt it was merged into.
     pub(crate) accepted: Option<PromptId>,
-    /// A limit of the session that is to be higher, written with all else.
-    pub(crate) raise: Option<Raise>,
+    /// A session limit to increase in the same commit.
+    pub(crate) increase: Option<LimitIncrease>,
 }
 
-/// What is to be done.
+/// Work to start or stop after the commit.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Effect {
     CallModel {
         model: String,
     },
-    /// Ends what a model is asked, whatever for.
+    /// Aborts the current model call, also one for a summary.
     StopModel,
     Compact {
-        why: CompactionReason,
+        reason: CompactionReason,
         model: String,
     },
     RunTool {
@@ -34,8 +34,8 @@ pub(crate) enum Effect {
         args: Value,
     },
     StopTool(CallId),
-    /// Tell a tool how its gate ended.
+    /// Tells a tool how its gate closed.
     Reply(CallId, Box<Gate>),
-    /// Look again at this moment.
+    /// Sends a tick at this time.
     WakeAt(Millis),
 }

@@ -1,4 +1,4 @@
-//! A prompt that wants a structured result: an answer without one is asked for once more.
+//! Structured results: a prompt that requires one asks the model once to correct its answer.
 
 use rye_protocol::{EntryKind, ErrorCode, ErrorInfo, Message, Role, TurnEnd};
 use serde_json::json;
@@ -7,33 +7,32 @@ use super::Step;
 use crate::result::{self, RESULT, RETRY, SCHEMA};
 
 impl Step<'_> {
-    /// Puts the result that a prompt wants beside the answer. In words what is wrong, if it
-    /// wants one that is not there.
-    pub(super) fn result_of(&self, message: &mut Message) -> Option<String> {
+    /// Stores the required result with the answer. Returns what is wrong if it is missing.
+    pub(super) fn extract_result(&self, message: &mut Message) -> Option<String> {
         let schema = self.running()?.metadata.get(SCHEMA)?;
         match result::find(&message.content(), schema) {
             Ok(value) => {
                 message.metadata.insert(RESULT.to_owned(), value);
                 None
             }
-            Err(wrong) => Some(wrong),
+            Err(problem) => Some(problem),
         }
     }
 
-    /// Tells the model what is wrong with its result, once; then the prompt has failed.
-    pub(super) fn no_result(&mut self, wrong: &str) {
+    /// Asks the model to correct its result, once; then the turn fails.
+    pub(super) fn request_correction(&mut self, problem: &str) {
         let Some(turn) = &mut self.machine.thread.turn else {
             return;
         };
         if turn.correction_requested {
-            let message = format!("the result is no good, twice: {wrong}");
+            let message = format!("invalid result after a correction: {problem}");
             let error = ErrorInfo::new(ErrorCode::InvalidResult, message);
-            return self.fail(error, TurnEnd::Error);
+            return self.fail_turn(error, TurnEnd::Error);
         }
         turn.correction_requested = true;
         let text = format!(
-            "Your result could not be used: {wrong}. Give your whole answer again, with a \
-             result that fits."
+            "Your result could not be used: {problem}. Repeat your whole answer with a result \
+             that matches the schema."
         );
         let mut message = Message::text(Role::User, text);
         message.metadata.insert(RETRY.to_owned(), json!(true));

@@ -1,9 +1,9 @@
-//! A thread in a world of its own: a record that batches are applied to, a model and
-//! tools that answer when the test says, and hosts that die.
+//! Test harness: a thread with an in-memory store, a model and tools that answer on demand, and
+//! hosts that die.
 
-mod dead_hosts;
-mod legal;
-mod stories;
+mod invariants;
+mod recovery;
+mod scenarios;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use rye_protocol::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{CallLimits, Children, Effect, Env, Fact, Facts, Input, Machine};
+use super::{CallLimits, ChildUsage, Effect, Env, Input, Machine, ToolLookup, ToolTraits};
 use crate::compaction::Settings;
 use crate::model::ModelAnswer;
 use crate::tool::{DecisionRequest, Effect as ToolEffect, ToolError, ToolOutput};
 
-/// Tools whose names say what they are.
-struct Named;
+/// Tools whose names state their traits.
+struct ToolsByName;
 
-impl Facts for Named {
-    fn of(&self, tool: &str) -> Option<Fact> {
+impl ToolLookup for ToolsByName {
+    fn traits(&self, tool: &str) -> Option<ToolTraits> {
         let effect = match tool {
             "pure" => ToolEffect::Pure,
             "once" | "asks" => ToolEffect::AtMostOnce,
@@ -33,7 +33,7 @@ impl Facts for Named {
             "alone" | "task" => ToolEffect::Idempotent,
             _ => return None,
         };
-        Some(Fact {
+        Some(ToolTraits {
             effect,
             exclusive: tool == "alone",
             is_task: tool == "task",
@@ -42,19 +42,19 @@ impl Facts for Named {
     }
 }
 
-/// Models that can read anything.
-struct Endless;
+/// Models with unlimited context.
+struct UnlimitedWindows;
 
-impl super::Windows for Endless {
-    fn usable(&self, _: &str) -> Option<u64> {
+impl super::ContextWindows for UnlimitedWindows {
+    fn usable_tokens(&self, _: &str) -> Option<u64> {
         None
     }
 }
 
-/// Children that have used up a turn each.
-struct Frugal;
+/// ChildUsage that have used one turn each.
+struct OneTurnEach;
 
-impl Children for Frugal {
+impl ChildUsage for OneTurnEach {
     fn used(&self, _: &CallId) -> Usage {
         TURN
     }
@@ -69,9 +69,9 @@ const TURN: Usage = Usage {
     micro_dollars: 0,
 };
 
-/// What is written down.
+/// The stored state.
 #[derive(Debug, Clone)]
-struct SessionSnapshot {
+struct StoredState {
     thread: Thread,
     entries: Vec<Entry>,
     prompts: BTreeMap<PromptId, QueuedPrompt>,
@@ -81,7 +81,7 @@ struct SessionSnapshot {
     usage: Usage,
 }
 
-impl SessionSnapshot {
+impl StoredState {
     fn apply(&mut self, op: Op) {
         match op {
             Op::PutThread(thread) => self.thread = Arc::unwrap_or_clone(thread),
@@ -135,23 +135,23 @@ impl SessionSnapshot {
     }
 }
 
-/// A thread with all that is around it.
-struct World {
-    record: SessionSnapshot,
+/// A thread with its store, model and tools.
+struct Harness {
+    stored: StoredState,
     machine: Machine,
     now: Millis,
     until: Option<Millis>,
-    /// What was begun and has not ended, in this process.
+    /// Work that was started in this process and has not ended.
     model: bool,
     tools: BTreeMap<CallId, String>,
-    /// How often each call's tool was begun, by whatever host.
-    begun: BTreeMap<CallId, u32>,
+    /// How often each call's tool was started, by any host.
+    started: BTreeMap<CallId, u32>,
     replies: Vec<(CallId, GateStatus)>,
     prompts: u32,
     calls: u32,
 }
 
-impl World {
+impl Harness {
     fn new() -> Self {
         let thread = Thread {
             id: "thread".parse::<ThreadId>().unwrap(),
@@ -174,7 +174,7 @@ impl World {
             created_at: Millis(0),
             updated_at: Millis(0),
         };
-        let record = SessionSnapshot {
+        let stored = StoredState {
             thread,
             entries: Vec::new(),
             prompts: BTreeMap::new(),
@@ -184,13 +184,13 @@ impl World {
             usage: Usage::default(),
         };
         Self {
-            machine: record.machine(),
-            record,
+            machine: stored.machine(),
+            stored,
             now: Millis(1_000_000),
             until: None,
             model: false,
             tools: BTreeMap::new(),
-            begun: BTreeMap::new(),
+            started: BTreeMap::new(),
             replies: Vec::new(),
             prompts: 0,
             calls: 0,
@@ -204,32 +204,32 @@ impl World {
                 per_answer: 5,
                 parallel: 4,
             },
-            collect: Duration::from_secs(5),
+            collect_window: Duration::from_secs(5),
             model: "test",
             paused: false,
             reserve: TURN,
             until: self.until,
             limits: Limits::default(),
-            asks_for_more: false,
+            prompt_on_limit: false,
             signer: None,
             last_seal: None,
-            prompted: None,
+            model_context: None,
             compaction: &Settings::default(),
-            windows: &Endless,
-            tools: &Named,
-            children: &Frugal,
+            windows: &UnlimitedWindows,
+            tools: &ToolsByName,
+            children: &OneTurnEach,
         };
         let output = self.machine.handle(input, &env);
         for op in output.batch.ops {
-            self.record.apply(op);
+            self.stored.apply(op);
         }
         for effect in output.effects {
             match effect {
                 Effect::CallModel { .. } => self.model = true,
                 Effect::StopModel => self.model = false,
-                Effect::Compact { .. } => panic!("nobody asked for it"),
+                Effect::Compact { .. } => panic!("unexpected compaction"),
                 Effect::RunTool { call, tool, .. } => {
-                    *self.begun.entry(call.clone()).or_default() += 1;
+                    *self.started.entry(call.clone()).or_default() += 1;
                     self.tools.insert(call, tool);
                 }
                 Effect::StopTool(call) => drop(self.tools.remove(&call)),
@@ -237,13 +237,13 @@ impl World {
                 Effect::WakeAt(_) => {}
             }
         }
-        legal::check(self);
+        invariants::check(self);
         output.accepted
     }
 
-    /// The host is killed, and another goes on.
-    fn die(&mut self) {
-        self.machine = self.record.machine();
+    /// Kills the host and restores the thread in another one.
+    fn restart(&mut self) {
+        self.machine = self.stored.machine();
         self.model = false;
         self.tools.clear();
         self.replies.clear();
@@ -254,8 +254,8 @@ impl World {
         self.prompts += 1;
         Box::new(QueuedPrompt {
             id: format!("prompt-{}", self.prompts).parse().unwrap(),
-            session: self.record.thread.session.clone(),
-            thread: self.record.thread.id.clone(),
+            session: self.stored.thread.session.clone(),
+            thread: self.stored.thread.id.clone(),
             order: 0,
             content: format!("prompt {}", self.prompts),
             attachments: Vec::new(),
@@ -274,7 +274,7 @@ impl World {
 
     fn prompt(&mut self, mode: QueueMode) -> Option<PromptId> {
         let prompt = self.queued_prompt(mode);
-        let busy = self.record.thread.turn.is_some();
+        let busy = self.stored.thread.turn.is_some();
         if mode == QueueMode::Steer && busy {
             let partial = "so far".to_owned();
             self.input(Input::Steer { prompt, partial })
@@ -283,15 +283,15 @@ impl World {
         }
     }
 
-    fn say(&mut self, text: &str) {
+    fn answer_text(&mut self, text: &str) {
         let part = Part::Text {
             text: text.to_owned(),
         };
-        self.answer(vec![part]);
+        self.answer_parts(vec![part]);
     }
 
-    /// The model wants these tools.
-    fn want(&mut self, tools: &[&str]) -> Vec<CallId> {
+    /// The model requests these tools.
+    fn request_tools(&mut self, tools: &[&str]) -> Vec<CallId> {
         let mut ids = Vec::new();
         let parts = tools.iter().map(|tool| {
             self.calls += 1;
@@ -304,45 +304,45 @@ impl World {
             }
         });
         let parts = parts.collect();
-        self.answer(parts);
+        self.answer_parts(parts);
         ids
     }
 
-    fn answer(&mut self, parts: Vec<Part>) {
-        assert!(std::mem::take(&mut self.model), "nobody asked the model");
-        self.input(Input::Answered(Ok(Box::new(ModelAnswer {
+    fn answer_parts(&mut self, parts: Vec<Part>) {
+        assert!(std::mem::take(&mut self.model), "the model was not called");
+        self.input(Input::ModelAnswered(Ok(Box::new(ModelAnswer {
             parts,
             stop_reason: None,
             usage: TURN,
         }))));
     }
 
-    fn end(&mut self, call: &CallId, text: &str) {
+    fn end_tool(&mut self, call: &CallId, text: &str) {
         self.tools.remove(call);
         let output = Box::new(ToolOutput::text(text));
-        self.input(Input::Ended(call.clone(), Ok(output)));
+        self.input(Input::ToolEnded(call.clone(), Ok(output)));
     }
 
-    /// A tool that does not know what became of it.
-    fn cut_off(&mut self, call: &CallId) {
+    /// A tool reports that it was interrupted.
+    fn interrupt(&mut self, call: &CallId) {
         self.tools.remove(call);
-        let error = ErrorInfo::new(ErrorCode::Interrupted, "its keeper is gone");
-        self.input(Input::Ended(call.clone(), Err(ToolError(error))));
+        let error = ErrorInfo::new(ErrorCode::Interrupted, "the supervisor has died");
+        self.input(Input::ToolEnded(call.clone(), Err(ToolError(error))));
     }
 
-    fn ask(&mut self, call: &CallId, key: &str) -> GateId {
-        let mut request = DecisionRequest::approval(key, "May it?");
+    fn request_decision(&mut self, call: &CallId, key: &str) -> GateId {
+        let mut request = DecisionRequest::approval(key, "Approve?");
         request.expires_in = Some(Duration::from_mins(10));
-        self.input(Input::Ask(call.clone(), Box::new(request)));
-        let thread = &self.record.thread;
+        self.input(Input::RequestDecision(call.clone(), Box::new(request)));
+        let thread = &self.stored.thread;
         let prompt = &thread.turn.as_ref().unwrap().prompt;
         GateId::new(&thread.session, &thread.id, prompt, key)
     }
 
-    /// Somebody decides, in the store.
+    /// Resolves a gate in the store.
     fn resolve(&mut self, gate: &GateId, action: &str) -> bool {
         let at = self.now;
-        let Some(open) = self.record.gates.get_mut(gate) else {
+        let Some(open) = self.stored.gates.get_mut(gate) else {
             return false;
         };
         if !open.status.is_pending() {
@@ -363,14 +363,14 @@ impl World {
 
     fn decide(&mut self, gate: &GateId, action: &str) {
         if self.resolve(gate, action) {
-            let gate = Box::new(self.record.gates[gate].clone());
-            self.input(Input::Decided(gate));
+            let gate = Box::new(self.stored.gates[gate].clone());
+            self.input(Input::GateClosed(gate));
         }
     }
 
-    /// The history, for people.
-    fn story(&self) -> Vec<String> {
-        let lines = self.record.entries.iter().map(|entry| match &entry.kind {
+    /// The history as readable lines.
+    fn history(&self) -> Vec<String> {
+        let lines = self.stored.entries.iter().map(|entry| match &entry.kind {
             EntryKind::Message(message) => line(message),
             EntryKind::DecisionGate { title, .. } => format!("gate: {title}"),
             other => format!("{other:?}"),

@@ -1,4 +1,4 @@
-//! A turn: what the model says, what it uses up, and how it ends.
+//! A turn: the model's answers, usage accounting, and how the turn ends.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,20 +9,19 @@ use rye_protocol::{
 };
 use serde_json::{Value, json};
 
+use super::advance::MAX_ROUNDS;
 use super::continuation::Continuation;
-use super::drive::MOST_ROUNDS;
-use super::kept::Kept;
+use super::cow_arc::CowArc;
 use super::{Effect, Live, Step};
 use crate::compaction::CONTINUE;
 use crate::model::ModelAnswer;
 
-/// How many calls of one answer get a result that says that they were not run. Those beyond
-/// are not even written down.
-const MOST_REFUSED: usize = 256;
+/// How many calls of one answer beyond the limit get an error result. Further calls are dropped.
+const MAX_REFUSED: usize = 256;
 
 impl Step<'_> {
-    /// The model's answer, or why there is none.
-    pub(super) fn answered(&mut self, answer: Result<Box<ModelAnswer>, ErrorInfo>) {
+    /// Handles the model's answer or final failure.
+    pub(super) fn on_model_answer(&mut self, answer: Result<Box<ModelAnswer>, ErrorInfo>) {
         self.machine.live.model = false;
         let Some(turn) = &mut self.machine.thread.turn else {
             return;
@@ -36,25 +35,25 @@ impl Step<'_> {
         let answer = match answer {
             Ok(answer) => *answer,
             Err(error) => {
-                // What it cost nobody tells; that it was called is known.
-                self.use_up(Usage {
+                // The cost of a failed call is unknown; the call itself counts.
+                self.add_usage(Usage {
                     turns: 1,
                     ..Usage::default()
                 });
-                return self.fail(error, TurnEnd::Error);
+                return self.fail_turn(error, TurnEnd::Error);
             }
         };
         let mut parts = answer.parts;
-        let wanted = drop_calls(
+        let requested_count = drop_calls(
             &mut parts,
-            self.env.calls.per_answer.saturating_add(MOST_REFUSED),
+            self.env.calls.per_answer.saturating_add(MAX_REFUSED),
         );
         let mut message = Message::new(Role::Assistant, parts);
         message.model = Some(model);
         message.stop_reason = answer.stop_reason;
         let calls: Vec<_> = message.parts.iter().filter_map(requested).collect();
-        let wrong = if calls.is_empty() {
-            self.result_of(&mut message)
+        let problem = if calls.is_empty() {
+            self.extract_result(&mut message)
         } else {
             None
         };
@@ -62,56 +61,56 @@ impl Step<'_> {
         if answer.usage.input_tokens > 0 {
             self.machine.thread.tokens = answer.usage.tokens();
         }
-        self.tell_prompt();
-        self.use_up(answer.usage);
-        self.tell(EventKind::Usage {
+        self.store_model_context();
+        self.add_usage(answer.usage);
+        self.emit(EventKind::Usage {
             usage: answer.usage,
         });
-        if let Some(wrong) = wrong {
-            return self.no_result(&wrong);
+        if let Some(problem) = problem {
+            return self.request_correction(&problem);
         }
         if calls.is_empty() {
             return self.finish(PromptStatus::Done, TurnEnd::EndTurn);
         }
         let (calls, args): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
         let ids = calls.iter().map(|call: &Call| call.id.clone());
-        self.machine.args = Kept::new(ids.zip(args).collect());
+        self.machine.args = CowArc::new(ids.zip(args).collect());
         if let Some(turn) = &mut self.machine.thread.turn {
             turn.phase = Phase::Tools { entry, calls };
         }
-        self.refuse_excess(wanted);
+        self.refuse_excess(requested_count);
     }
 
-    /// Ends the calls of an answer that has too many of them: each has a result, as providers
-    /// demand, and none is run.
-    fn refuse_excess(&mut self, wanted: usize) {
-        let most = self.env.calls.per_answer;
-        let excess: Vec<_> = self.machine.calls().iter().skip(most).cloned().collect();
+    /// Gives each call beyond the limit an error result, because providers require a result for
+    /// every call.
+    fn refuse_excess(&mut self, requested_count: usize) {
+        let max = self.env.calls.per_answer;
+        let excess: Vec<_> = self.machine.calls().iter().skip(max).cloned().collect();
         for call in excess {
             let message = format!(
-                "not run: the answer has {wanted} tool calls, and only the first {most} are run. \
+                "not run: the answer has {requested_count} tool calls, and only the first {max} are run. \
                  Ask for the others again, a few at a time."
             );
-            self.refuse(&call, ResultStatus::Error, ErrorCode::Limit, message);
+            self.append_error(&call, ResultStatus::Error, ErrorCode::Limit, message);
         }
     }
 
-    /// Writes down what the model was told beside the history, where that is news.
-    pub(super) fn tell_prompt(&mut self) {
-        const PROMPTED: &str = "prompted";
-        let Some((prompted, hash)) = self.env.prompted else {
+    /// Commits the model context of the call if it has changed.
+    pub(super) fn store_model_context(&mut self) {
+        const CONTEXT_HASH: &str = "model_context_hash";
+        let Some((model_context, hash)) = self.env.model_context else {
             return;
         };
         let metadata = &mut self.machine.thread.metadata;
-        if metadata.get(PROMPTED).and_then(Value::as_str) != Some(hash) {
-            metadata.insert(PROMPTED.to_owned(), json!(hash));
-            let context = Box::new(prompted.clone());
-            self.tell(EventKind::ContextChanged { context });
+        if metadata.get(CONTEXT_HASH).and_then(Value::as_str) != Some(hash) {
+            metadata.insert(CONTEXT_HASH.to_owned(), json!(hash));
+            let context = Box::new(model_context.clone());
+            self.emit(EventKind::ContextChanged { context });
         }
     }
 
-    /// Counts what was used up, for the prompt and for the session.
-    pub(super) fn use_up(&mut self, usage: Usage) {
+    /// Adds usage to the turn and the session.
+    pub(super) fn add_usage(&mut self, usage: Usage) {
         if usage.is_zero() {
             return;
         }
@@ -123,8 +122,8 @@ impl Step<'_> {
         self.out.batch.push(Op::AddUsage(usage));
     }
 
-    /// A limit ends the turn, wherever it is.
-    pub(super) fn limit(&mut self, limit: &str) {
+    /// Ends the turn because a limit is reached.
+    pub(super) fn end_at_limit(&mut self, limit: &str) {
         let Some(turn) = &self.machine.thread.turn else {
             return;
         };
@@ -135,15 +134,15 @@ impl Step<'_> {
             Phase::Tools { calls, .. } => self.stop_calls(&calls, "limit"),
         }
         self.withdraw_gates("limit", |_| true);
-        let mut message = format!("the limit of {limit} is reached");
+        let mut message = format!("limit reached: {limit}");
         if limit == "turns" && self.is_endless() {
             let _ = write!(
                 message,
-                ": the model was called {MOST_ROUNDS} times for one prompt, and it sets no \
-                 limit of its own. What was done is kept: ask it to go on, or set a limit"
+                ": {MAX_ROUNDS} model calls for one prompt without a limit. The work so far is \
+                 kept: continue with another prompt, or set a limit"
             );
         }
-        self.fail(ErrorInfo::new(ErrorCode::Limit, message), TurnEnd::Limit);
+        self.fail_turn(ErrorInfo::new(ErrorCode::Limit, message), TurnEnd::Limit);
     }
 
     pub(super) fn stop_model(&mut self) {
@@ -158,8 +157,8 @@ impl Step<'_> {
         }
     }
 
-    /// An error that says where it was.
-    pub(super) fn placed(&self, mut error: ErrorInfo) -> ErrorInfo {
+    /// Adds the ids of the session, thread and prompt to an error.
+    pub(super) fn with_ids(&self, mut error: ErrorInfo) -> ErrorInfo {
         let thread = &self.machine.thread;
         let ids = &mut error.ids;
         ids.session = Some(thread.session.clone());
@@ -168,9 +167,9 @@ impl Step<'_> {
         error
     }
 
-    /// Ends the turn with what went wrong; the next prompt may begin.
-    pub(super) fn fail(&mut self, error: ErrorInfo, reason: TurnEnd) {
-        let error = self.placed(error);
+    /// Ends the turn with an error; the next prompt can start.
+    pub(super) fn fail_turn(&mut self, error: ErrorInfo, reason: TurnEnd) {
+        let error = self.with_ids(error);
         let part = Part::Error {
             error: error.clone(),
         };
@@ -178,11 +177,11 @@ impl Step<'_> {
             Role::Assistant,
             vec![part],
         )));
-        self.tell(EventKind::Error { error });
+        self.emit(EventKind::Error { error });
         self.finish(PromptStatus::Failed, reason);
     }
 
-    /// Ends what runs. What was done stays in the history.
+    /// Aborts the turn. The history keeps what was done.
     pub(super) fn abort(&mut self, reason: &str, partial: &str) {
         self.cancel_compaction(reason);
         let Some(turn) = self.machine.thread.turn.clone() else {
@@ -204,12 +203,12 @@ impl Step<'_> {
         self.finish(PromptStatus::Aborted, TurnEnd::Abort);
     }
 
-    /// The turn is over.
+    /// Ends the turn.
     pub(super) fn finish(&mut self, status: PromptStatus, reason: TurnEnd) {
         let Some(turn) = self.machine.thread.turn.take() else {
             return;
         };
-        // A call of the model that was cut off was paid for.
+        // An aborted model call was paid for.
         if !turn.reserved.is_zero() {
             let used = &mut self.machine.thread.usage;
             *used = used.plus(turn.reserved);
@@ -218,40 +217,40 @@ impl Step<'_> {
         self.withdraw_gates("ended", |_| true);
         self.machine.gates.clear();
         if !self.machine.args.is_empty() {
-            self.machine.args = Kept::new(BTreeMap::new());
+            self.machine.args = CowArc::new(BTreeMap::new());
         }
         self.machine.live = Live::default();
-        let mut begins = None;
+        let mut continuation = None;
         let mut prompts = self.machine.prompts.iter();
         if let Some(at) = prompts.position(|prompt| prompt.id == turn.prompt) {
             let mut prompt = self.machine.prompts.remove(at);
             prompt.status = status;
             if status == PromptStatus::Done && !turn.skip_size_check && self.is_full(&turn.model) {
-                begins = Some(Continuation::of(&prompt, &turn));
+                continuation = Some(Continuation::from_turn(&prompt, &turn));
             }
             self.out.batch.push(Op::PutPrompt(prompt.share()));
         }
         let prompt = turn.prompt;
-        self.tell(EventKind::TurnEnd { prompt, reason });
-        if let Some(continuation) = begins {
-            continuation.keep(&mut self.machine.thread);
+        self.emit(EventKind::TurnEnd { prompt, reason });
+        if let Some(continuation) = continuation {
+            continuation.store_in(&mut self.machine.thread);
             self.begin_compaction(CompactionReason::Threshold);
         }
     }
 }
 
-/// Drops the calls of an answer beyond the first `most`. Gives how many there were.
-fn drop_calls(parts: &mut Vec<Part>, most: usize) -> usize {
+/// Drops tool calls after the first `max`. Returns how many there were.
+fn drop_calls(parts: &mut Vec<Part>, max: usize) -> usize {
     let mut count = 0;
     parts.retain(|part| {
         let is_call = matches!(part, Part::ToolCall { .. });
         count += usize::from(is_call);
-        !is_call || count <= most
+        !is_call || count <= max
     });
     count
 }
 
-/// A call of an assistant's message, with its arguments.
+/// A tool call of an assistant message, with its arguments.
 fn requested(part: &Part) -> Option<(Call, Value)> {
     let Part::ToolCall {
         call_id,
@@ -271,8 +270,8 @@ fn requested(part: &Part) -> Option<(Call, Value)> {
     Some((call, args.clone()))
 }
 
-/// A turn for a prompt.
-pub(super) fn turn(prompt: &QueuedPrompt, thread: &Thread, default: &str) -> Turn {
+/// The initial turn state for a prompt.
+pub(super) fn new_turn(prompt: &QueuedPrompt, thread: &Thread, default: &str) -> Turn {
     let model = prompt.model.clone().or_else(|| thread.model.clone());
     Turn {
         prompt: prompt.id.clone(),

@@ -13,7 +13,7 @@ use super::{
     ToolProviderError,
 };
 use crate::BoxFuture;
-use crate::arguments::{self, Instead};
+use crate::arguments::{self, EditedArguments};
 use crate::audit;
 use crate::sandbox::Sandbox;
 use crate::schema;
@@ -87,7 +87,7 @@ impl CallTool {
         let about = About::new(&args.summary, source, folder.as_deref());
         let mut before: Option<Map<String, Value>> = None;
         // What a person wrote in place of what the model did, and what is wrong with it.
-        let (mut instead, mut unfit) = (None::<Instead>, None::<String>);
+        let (mut instead, mut unfit) = (None::<EditedArguments>, None::<String>);
         loop {
             let action = match source.resolve(id).await {
                 Err(error) => {
@@ -126,12 +126,12 @@ impl CallTool {
                 }
                 let is_same = question.is_about(&about);
                 if let Some(other) = arguments::edited_arguments(&about, &resolution) {
-                    let written = Instead {
+                    let written = EditedArguments {
                         args: other.clone(),
                         by: resolution.by.clone(),
                     };
                     if let Some(wrong) = wrong(&action, other) {
-                        unfit = Some(written.unfit(&wrong));
+                        unfit = Some(written.describe_error(&wrong));
                         continue;
                     }
                     params = other.clone();
@@ -164,7 +164,7 @@ impl CallTool {
                 Ok(output) => {
                     let output = proven(output, &action, &args_hash);
                     return Ok(match instead {
-                        Some(instead) => instead.told(output),
+                        Some(instead) => instead.annotate(output),
                         None => output,
                     });
                 }
@@ -326,7 +326,7 @@ fn wrong(action: &ResolvedTool, params: &Value) -> Option<String> {
     let form = action.schema.as_ref()?;
     // What is no schema, whoever runs it says so in its own words.
     let form = Schema::new(form).ok()?;
-    schema::wrong(&form, params)
+    schema::validation_error(&form, params)
 }
 
 fn failed(code: ErrorCode, message: impl Into<String>) -> ToolError {

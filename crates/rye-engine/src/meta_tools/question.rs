@@ -148,7 +148,7 @@ impl Question<'_> {
         if let Some(folder) = self.folder {
             context.insert(FOLDER.to_owned(), json!(folder));
         }
-        arguments::offer(&mut context, self.params);
+        arguments::make_editable(&mut context, self.params);
         if action.drift.is_some() {
             context.insert(DRIFT.to_owned(), json!(true));
         }

@@ -1,5 +1,5 @@
-//! A history summed up: read, planned, and given to a model to sum up. Nothing is written
-//! here; what comes of it goes through the machine as all else does.
+//! Compaction: plans it, has a model write the summary, and hands the result to the state
+//! machine. Nothing is committed here.
 
 use std::sync::Arc;
 
@@ -9,44 +9,44 @@ use rye_protocol::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::effects::broken;
-use super::unharmed::unharmed;
-use super::{Mail, Runner, patiently};
+use super::effects::panic_error;
+use super::panic::catch_panic;
+use super::{Runner, ThreadCommand, retry_until_available};
 use crate::compaction::plan::{self, Head, Plan, plan};
-use crate::compaction::summary::{self, Again};
+use crate::compaction::summary::{self, Retry};
 use crate::compaction::{Settings, View};
-use crate::machine::{Compacted, Input, Kept, Windows};
+use crate::machine::{CompactionResult, ContextWindows, CowArc, Input};
 use crate::model::{Model, ModelError};
 use crate::store::StoreError;
 use crate::text::without_middle;
 use crate::transcript::Transcript;
 
-/// What came of asking for a history to be summed up.
+/// Result of a requested compaction.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Compaction {
-    /// It was: the entry with the sum, and the tokens before and after.
-    Done {
-        /// The entry.
+pub enum CompactionOutcome {
+    /// The history was summarised.
+    Summarised {
+        /// The entry with the summary.
         entry: EntryId,
-        /// Tokens before.
-        before: u64,
-        /// Tokens after.
-        after: u64,
+        /// Tokens of the context before.
+        tokens_before: u64,
+        /// Tokens of the context after.
+        tokens_after: u64,
     },
-    /// Output of old calls is left out, of so many.
+    /// The output of this many old tool calls was pruned.
     Pruned(usize),
-    /// There is nothing to sum up.
+    /// There was nothing to compact.
     Nothing,
-    /// It could not be, and is as it was.
+    /// The compaction failed; the history is unchanged.
     Failed(ErrorInfo),
 }
 
-type Outcome = Result<Box<Compacted>, (ErrorInfo, Usage)>;
+type Outcome = Result<Box<CompactionResult>, (ErrorInfo, Usage)>;
 
 impl Runner {
     pub(super) async fn compact(
         &mut self,
-        why: CompactionReason,
+        reason: CompactionReason,
         model: &str,
     ) -> Result<(), StoreError> {
         self.generation += 1;
@@ -54,51 +54,62 @@ impl Runner {
         let path = self.path().await?;
         let settings = &self.shared.compaction;
         let before = self.machine.thread.tokens;
-        let usable = self.usable(model).unwrap_or(u64::MAX);
-        let own = self.own.clone();
-        match plan(&path, why, before, usable, settings) {
-            Plan::Nothing if why == CompactionReason::Overflow => {
-                let message = "what is said last does not fit by itself; ask for less at \
-                               once, or choose a model with a larger window";
+        let usable = self.usable_tokens(model).unwrap_or(u64::MAX);
+        let own = self.command_tx.clone();
+        match plan(&path, reason, before, usable, settings) {
+            Plan::Nothing if reason == CompactionReason::Overflow => {
+                let message = "the last message alone exceeds the context window: shorten it, or \
+                               use a model with a larger window";
                 let error = ErrorInfo::new(ErrorCode::ContextOverflow, message);
-                let _ = own.send(Mail::Compacted(generation, Err((error, Usage::default()))));
+                let _ = own.send(ThreadCommand::CompactionEnded(
+                    generation,
+                    Err((error, Usage::default())),
+                ));
             }
             Plan::Nothing => {
-                let nothing = Compacted {
+                let nothing = CompactionResult {
                     tokens: before,
-                    ..Compacted::default()
+                    ..CompactionResult::default()
                 };
-                let _ = own.send(Mail::Compacted(generation, Ok(Box::new(nothing))));
+                let _ = own.send(ThreadCommand::CompactionEnded(
+                    generation,
+                    Ok(Box::new(nothing)),
+                ));
             }
             Plan::Prune(entries) => {
                 let pruned = pruned(path, &entries, before, settings);
-                let _ = own.send(Mail::Compacted(generation, Ok(Box::new(pruned))));
+                let _ = own.send(ThreadCommand::CompactionEnded(
+                    generation,
+                    Ok(Box::new(pruned)),
+                ));
             }
             Plan::Summarise(mut head) => {
-                head.verbatim.extend(self.waiting().await?);
+                head.verbatim.extend(self.pending_work().await?);
                 let model = settings.model.as_deref().unwrap_or(model).to_owned();
-                let model = match self.admitted(&model, &path) {
+                let model = match self.admit_summary_model(&model, &path) {
                     Ok(model) => model,
                     Err(error) => {
                         let failed = Err((error, Usage::default()));
-                        let _ = own.send(Mail::Compacted(generation, failed));
+                        let _ = own.send(ThreadCommand::CompactionEnded(generation, failed));
                         return Ok(());
                     }
                 };
-                let work = Work {
+                let summariser = Summariser {
                     path,
                     head: *head,
-                    why,
+                    reason,
                     before,
                     settings: Arc::clone(settings),
                 };
                 let redactor = self.shared.redactor.clone();
                 let task = tokio::spawn(async move {
-                    let outcome = match unharmed(work.sum_up(&*model)).await {
+                    let outcome = match catch_panic(summariser.summarise(&*model)).await {
                         Ok(outcome) => outcome,
-                        Err(why) => Err((broken(&redactor.redact(&why)), Usage::default())),
+                        Err(panic) => {
+                            Err((panic_error(&redactor.redact(&panic)), Usage::default()))
+                        }
                     };
-                    let _ = own.send(Mail::Compacted(generation, outcome));
+                    let _ = own.send(ThreadCommand::CompactionEnded(generation, outcome));
                 });
                 self.model = Some(AbortOnDropHandle::new(task));
             }
@@ -106,64 +117,64 @@ impl Runner {
         Ok(())
     }
 
-    /// The model that sums up, if it may be asked.
-    fn admitted(&self, name: &str, path: &[Entry]) -> Result<Arc<dyn Model>, ErrorInfo> {
+    /// The model that writes the summary, if the budget admits the call.
+    fn admit_summary_model(&self, name: &str, path: &[Entry]) -> Result<Arc<dyn Model>, ErrorInfo> {
         let model = self.shared.models.get(name);
-        let model = model.map_err(|why| ErrorInfo::new(ErrorCode::UnknownModel, why))?;
+        let model = model.map_err(|reason| ErrorInfo::new(ErrorCode::UnknownModel, reason))?;
         let reserve = Usage {
             turns: 1,
-            input_tokens: Transcript::of(path).tokens(),
+            input_tokens: Transcript::new(path).tokens(),
             ..Usage::default()
         };
         let (thread, now) = (&self.machine.thread.id, self.shared.clock.now());
-        let admitted = self.shared.budget.admit(thread, reserve, now);
-        admitted.map_err(|limit| {
-            let message = format!("the limit of {limit} is reached");
+        let admission = self.shared.budget.admit(thread, reserve, now);
+        admission.map_err(|limit| {
+            let message = format!("limit reached: {limit}");
             ErrorInfo::new(ErrorCode::Limit, message)
         })?;
         Ok(model)
     }
 
-    /// What waits, for a prompt's turn or for a person: it must not fade.
-    async fn waiting(&self) -> Result<Vec<String>, StoreError> {
+    /// Pending gates and waiting prompts, which the summary must preserve.
+    async fn pending_work(&self) -> Result<Vec<String>, StoreError> {
         let shared = &self.shared;
         let session = &shared.lease.session;
-        let gates = patiently(|| shared.store.pending_gates(Some(session))).await?;
-        let gate = |gate: &Gate| format!("Waits for a person's decision: {}", gate.title);
+        let gates = retry_until_available(|| shared.store.pending_gates(Some(session))).await?;
+        let gate = |gate: &Gate| format!("Waiting for a decision: {}", gate.title);
         let most = shared.compaction.keep_chars;
-        let prompt = |prompt: &Kept<QueuedPrompt>| {
+        let prompt = |prompt: &CowArc<QueuedPrompt>| {
             let text = without_middle(prompt.content.trim(), most, None);
-            format!("Waits to be asked next, word for word:\n{text}")
+            format!("Queued prompt, verbatim:\n{text}")
         };
         let prompts = self.machine.prompts.iter();
         let prompts = prompts.filter(|prompt| prompt.status == PromptStatus::Waiting);
         Ok(gates.iter().map(gate).chain(prompts.map(prompt)).collect())
     }
 
-    /// From the first entry to the last.
+    /// The thread's entries from the first to the leaf.
     pub(super) async fn path(&self) -> Result<Vec<Entry>, StoreError> {
         let shared = &self.shared;
         match &self.machine.thread.leaf {
             Some(leaf) => {
                 let session = &shared.lease.session;
-                patiently(|| shared.store.path(session, leaf)).await
+                retry_until_available(|| shared.store.path(session, leaf)).await
             }
             None => Ok(Vec::new()),
         }
     }
 
-    /// It was summed up, or not: whoever asked for it is told.
-    pub(super) async fn compacted(&mut self, outcome: Outcome) -> Result<(), StoreError> {
+    /// Applies the result and replies to the callers that requested the compaction.
+    pub(super) async fn on_compaction_ended(&mut self, outcome: Outcome) -> Result<(), StoreError> {
         self.model = None;
-        let mut told = match &outcome {
-            Err((error, _)) => Compaction::Failed(error.clone()),
-            Ok(done) if done.sum.is_some() => Compaction::Nothing,
-            Ok(done) if done.pruned.is_empty() => Compaction::Nothing,
-            Ok(done) => Compaction::Pruned(done.pruned.len()),
+        let mut result = match &outcome {
+            Err((error, _)) => CompactionOutcome::Failed(error.clone()),
+            Ok(done) if done.summary.is_some() => CompactionOutcome::Nothing,
+            Ok(done) if done.pruned.is_empty() => CompactionOutcome::Nothing,
+            Ok(done) => CompactionOutcome::Pruned(done.pruned.len()),
         };
-        let sum = outcome.as_ref().ok().and_then(|done| done.sum.clone());
-        self.step(Input::Compacted(outcome)).await?;
-        let summed_up = sum.zip(self.machine.thread.leaf.clone());
+        let summary = outcome.as_ref().ok().and_then(|done| done.summary.clone());
+        self.step(Input::CompactionEnded(outcome)).await?;
+        let summarised = summary.zip(self.machine.thread.leaf.clone());
         if let Some((
             EntryKind::Compaction {
                 tokens_before,
@@ -171,49 +182,49 @@ impl Runner {
                 ..
             },
             entry,
-        )) = summed_up
+        )) = summarised
         {
-            told = Compaction::Done {
+            result = CompactionOutcome::Summarised {
                 entry,
-                before: tokens_before,
-                after: tokens_after,
+                tokens_before,
+                tokens_after,
             };
         }
-        for asked in self.asked.drain(..) {
-            let _ = asked.send(told.clone());
+        for waiter in self.compaction_waiters.drain(..) {
+            let _ = waiter.send(result.clone());
         }
         Ok(())
     }
 
-    /// Takes the last sum back that stands. None if there is none, or if a turn is under way.
+    /// Undoes the last compaction. `None` if there is none, or while a turn is running.
     pub(super) async fn undo_compaction(&mut self) -> Result<Option<EntryId>, StoreError> {
         let thread = &self.machine.thread;
         if thread.turn.is_some() || thread.compaction.is_some() {
             return Ok(None);
         }
         let mut path = self.path().await?;
-        let Some(sum) = View::new(&path).summary().map(|sum| sum.id.clone()) else {
+        let Some(id) = View::new(&path).summary().map(|entry| entry.id.clone()) else {
             return Ok(None);
         };
         if let Some(last) = path.last().cloned() {
-            let compaction = sum.clone();
+            let compaction = id.clone();
             path.push(Entry {
                 id: EntryId::new(),
                 kind: EntryKind::CompactionUndone { compaction },
                 ..last
             });
         }
-        let tokens = Transcript::of(&path).tokens();
-        let compaction = sum.clone();
+        let tokens = Transcript::new(&path).tokens();
+        let compaction = id.clone();
         self.try_step(Input::UndoCompaction { compaction, tokens })
             .await?;
-        Ok(Some(sum))
+        Ok(Some(id))
     }
 }
 
-impl Windows for Runner {
-    fn usable(&self, name: &str) -> Option<u64> {
-        let known = self.windows.lock();
+impl ContextWindows for Runner {
+    fn usable_tokens(&self, name: &str) -> Option<u64> {
+        let known = self.usable_tokens.lock();
         let mut known = known.unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(usable) = known.get(name) {
             return Some(*usable);
@@ -226,43 +237,48 @@ impl Windows for Runner {
     }
 }
 
-/// Entries with their output left out.
-fn pruned(path: Vec<Entry>, entries: &[EntryId], before: u64, settings: &Settings) -> Compacted {
+/// The given entries with their tool output elided.
+fn pruned(
+    path: Vec<Entry>,
+    entries: &[EntryId],
+    before: u64,
+    settings: &Settings,
+) -> CompactionResult {
     let all = path.into_iter();
     let pruned: Vec<_> = all.filter(|entry| entries.contains(&entry.id)).collect();
     let tokens = |entries: &[Entry]| -> u64 { entries.iter().map(crate::tokens::of_entry).sum() };
     let was = tokens(&pruned);
     let pruned: Vec<_> = pruned.iter().map(|it| plan::elided(it, settings)).collect();
     let saved = was.saturating_sub(tokens(&pruned));
-    Compacted {
+    CompactionResult {
         tokens: before.saturating_sub(saved),
         pruned,
-        ..Compacted::default()
+        ..CompactionResult::default()
     }
 }
 
-/// A history that is being summed up.
-struct Work {
+/// A compaction in progress.
+struct Summariser {
     path: Vec<Entry>,
     head: Head,
-    why: CompactionReason,
-    /// Tokens of the context, as far as the model has said.
+    reason: CompactionReason,
+    /// Tokens of the context as the provider counted them.
     before: u64,
     settings: Arc<Settings>,
 }
 
-impl Work {
-    /// Has it summed up, and once more if that was no good.
-    async fn sum_up(mut self, model: &dyn Model) -> Outcome {
-        let (mut usage, mut again) = (Usage::default(), None);
+impl Summariser {
+    /// Asks the model for a summary, and once more if the first one is unusable.
+    async fn summarise(mut self, model: &dyn Model) -> Outcome {
+        let (mut usage, mut retry) = (Usage::default(), None);
         loop {
-            let request = summary::request(&self.path, &self.head, &self.settings, again.as_ref());
-            let (why, next) = match model.call(request, Arc::new(|_| {})).await {
+            let request = summary::request(&self.path, &self.head, &self.settings, retry.as_ref());
+            let (reason, next) = match model.call(request, Arc::new(|_| {})).await {
                 Err(error) => {
                     usage.turns += 1;
                     let next = match error {
-                        ModelError::ContextOverflow(_) => Again::Shorter,
-                        _ => Again::Same,
+                        ModelError::ContextOverflow(_) => Retry::Shorter,
+                        _ => Retry::Same,
                     };
                     (error.to_string(), next)
                 }
@@ -270,34 +286,36 @@ impl Work {
                     usage = usage.plus(answer.usage);
                     let text =
                         rye_protocol::Message::new(rye_protocol::Role::Assistant, answer.parts);
-                    match self.sum(&text.content()) {
-                        Ok((sum, tokens)) => {
-                            return Ok(Box::new(Compacted {
-                                sum: Some(sum),
+                    match self.check_summary(&text.content()) {
+                        Ok((summary, tokens)) => {
+                            return Ok(Box::new(CompactionResult {
+                                summary: Some(summary),
                                 tokens,
                                 usage,
-                                ..Compacted::default()
+                                ..CompactionResult::default()
                             }));
                         }
-                        Err(why) => (format!("the summary is no good: {why}"), Again::Wrong(why)),
+                        Err(reason) => (
+                            format!("unusable summary: {reason}"),
+                            Retry::Invalid(reason),
+                        ),
                     }
                 }
             };
-            if again.is_some() {
-                let message = format!("{why}; the history is as it was");
+            if retry.is_some() {
+                let message = format!("{reason}; the history is unchanged");
                 return Err((ErrorInfo::new(ErrorCode::Model, message), usage));
             }
-            again = Some(next);
+            retry = Some(next);
         }
     }
 
-    /// The sum as it is written down, and the tokens of the context with it; or what is
-    /// wrong with it.
-    fn sum(&mut self, summary: &str) -> Result<(EntryKind, u64), String> {
-        if let Some(wrong) = summary::wrong(summary) {
-            return Err(wrong);
+    /// The compaction entry and the tokens of the context with it, or why the summary is unusable.
+    fn check_summary(&mut self, summary: &str) -> Result<(EntryKind, u64), String> {
+        if let Some(problem) = summary::problem(summary) {
+            return Err(problem);
         }
-        let shown = Transcript::of(&self.path).tokens();
+        let shown = Transcript::new(&self.path).tokens();
         let head = &self.head;
         let kind = |tokens_before, tokens_after| EntryKind::Compaction {
             summary: summary.to_owned(),
@@ -307,20 +325,20 @@ impl Work {
             files_read: head.files_read.clone(),
             files_modified: head.files_modified.clone(),
             preserved: head.verbatim.clone(),
-            without_media: self.why == CompactionReason::Overflow,
+            without_media: self.reason == CompactionReason::Overflow,
         };
         let Some(last) = self.path.last().cloned() else {
-            return Err("there is nothing to sum up".to_owned());
+            return Err("there is nothing to summarise".to_owned());
         };
         self.path.push(Entry {
             id: EntryId::new(),
             kind: kind(0, 0),
             ..last
         });
-        let now = Transcript::of(&self.path).tokens();
+        let now = Transcript::new(&self.path).tokens();
         self.path.pop();
         if now >= shown {
-            return Err("it is no shorter than what it sums up".to_owned());
+            return Err("the summary is not shorter than the history it replaces".to_owned());
         }
         let before = self.before.max(shown);
         let after = before.saturating_sub(shown - now);

@@ -1,4 +1,4 @@
-//! What is done once it is written down.
+//! Performs effects once the step that requested them is committed.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::failover::Failover;
 use super::media;
-use super::unharmed::unharmed;
-use super::{Mail, Runner};
-use crate::machine::{Effect, Facts as _};
+use super::panic::catch_panic;
+use super::{Runner, ThreadCommand};
+use crate::machine::{Effect, ToolLookup as _};
 use crate::model::{Deltas, ModelAnswer, ModelRequest};
 use crate::store::StoreError;
 use crate::tool::ToolContext;
@@ -21,7 +21,7 @@ impl Runner {
     pub(super) async fn perform(&mut self, effect: Effect) -> Result<(), StoreError> {
         match effect {
             Effect::CallModel { model } => {
-                self.meter.model_called(&model);
+                self.timer.model_called(&model);
                 self.call_model(&model).await?;
             }
             Effect::StopModel => {
@@ -29,9 +29,9 @@ impl Runner {
                 self.generation += 1;
                 self.partial.clear();
                 self.failover = Failover::default();
-                self.asked.clear();
+                self.compaction_waiters.clear();
             }
-            Effect::Compact { why, model } => self.compact(why, &model).await?,
+            Effect::Compact { reason, model } => self.compact(reason, &model).await?,
             Effect::RunTool { call, tool, args } => self.run_tool(call, &tool, args),
             Effect::StopTool(call) => self.stop_tool(&call),
             Effect::Reply(call, gate) => self.reply(&call, &gate),
@@ -43,100 +43,103 @@ impl Runner {
     async fn call_model(&mut self, name: &str) -> Result<(), StoreError> {
         self.generation += 1;
         self.partial.clear();
-        let (own, generation) = (self.own.clone(), self.generation);
+        let (command_tx, generation) = (self.command_tx.clone(), self.generation);
         let thread = &self.machine.thread;
         let reserved = thread.turn.as_ref().map(|turn| turn.reserved);
         let now = self.shared.clock.now();
         let budget = &self.shared.budget;
         if let Err(limit) = budget.admit(&thread.id, reserved.unwrap_or_default(), now) {
-            let _ = own.send(Mail::Limit(limit));
+            let _ = command_tx.send(ThreadCommand::LimitReached(limit));
             return Ok(());
         }
-        let guidance = match self.guidance().await {
-            Ok(guidance) => guidance,
+        let prompt = match self.system_prompt().await {
+            Ok(prompt) => prompt,
             Err(error) => {
-                let _ = own.send(Mail::Answered(generation, Err(error)));
+                let _ = command_tx.send(ThreadCommand::ModelAnswered(generation, Err(error)));
                 return Ok(());
             }
         };
         let round = self.machine.thread.turn.as_ref().map(|turn| turn.round);
-        if let Some(wanted) = &guidance.model
+        if let Some(wanted) = &prompt.model
             && round == Some(0)
             && wanted != name
             && self.failover == Failover::default()
         {
-            let _ = own.send(Mail::Choose(generation, wanted.clone()));
+            let _ = command_tx.send(ThreadCommand::SwitchModel(generation, wanted.clone()));
             return Ok(());
         }
         let model = match self.shared.models.get(name) {
             Ok(model) => model,
             Err(why) => {
                 let error = ErrorInfo::new(ErrorCode::UnknownModel, why);
-                let _ = own.send(Mail::Answered(generation, Err(error)));
+                let _ = command_tx.send(ThreadCommand::ModelAnswered(generation, Err(error)));
                 return Ok(());
             }
         };
-        self.remember_prompt(name, model.info(), &guidance);
+        self.record_model_context(name, model.info(), &prompt);
         let mut messages = self.transcript().await?.messages();
         if model.info().images {
             messages = self.with_images(messages).await;
         }
         let request = ModelRequest {
-            system: guidance.system.clone(),
+            system: prompt.system.clone(),
             messages,
             tools: self.shared.tools.specs(),
-            // What is said may use up what is left, and no more.
-            max_output: self.left().tokens.map(|tokens| tokens.max(1)),
+            // The answer may use what is left of the limits.
+            max_output: self.remaining_limits().tokens.map(|tokens| tokens.max(1)),
             for_summary: false,
         };
-        let heard = own.clone();
+        let delta_tx = command_tx.clone();
         let deltas: Deltas = Arc::new(move |delta| {
-            let _ = heard.send(Mail::Delta(generation, delta));
+            let _ = delta_tx.send(ThreadCommand::Delta(generation, delta));
         });
         let wait = self.failover.wait();
         let redactor = self.shared.redactor.clone();
         let task = tokio::spawn(async move {
-            // Even to sleep for no time takes a while.
+            // Even a zero-length sleep yields to the timer.
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
             }
-            let mail = match unharmed(media::ask(&*model, request, deltas)).await {
-                Ok(Ok(answer)) => Mail::Answered(generation, Ok(Box::new(answer))),
-                Ok(Err(error)) => Mail::Failed(generation, error),
-                Err(why) => Mail::Answered(generation, Err(broken(&redactor.redact(&why)))),
+            let command = match catch_panic(media::call_model(&*model, request, deltas)).await {
+                Ok(Ok(answer)) => ThreadCommand::ModelAnswered(generation, Ok(Box::new(answer))),
+                Ok(Err(error)) => ThreadCommand::ModelFailed(generation, error),
+                Err(panic) => ThreadCommand::ModelAnswered(
+                    generation,
+                    Err(panic_error(&redactor.redact(&panic))),
+                ),
             };
-            let _ = own.send(mail);
+            let _ = command_tx.send(command);
         });
         self.model = Some(AbortOnDropHandle::new(task));
         Ok(())
     }
 
-    /// The history, read from the record the first time.
+    /// The message history, loaded from the store the first time.
     async fn transcript(&mut self) -> Result<&Transcript, StoreError> {
         if self.transcript.is_none() {
             let path = self.path().await?;
-            self.transcript = Some(Transcript::of(&path));
+            self.transcript = Some(Transcript::new(&path));
         }
         Ok(self.transcript.get_or_insert_default())
     }
 
-    /// An answer whose calls have ids that no call before them has.
-    pub(super) async fn told_apart(
+    /// Replaces call ids that an earlier call in the history already has.
+    pub(super) async fn dedupe_call_ids(
         &mut self,
         mut answer: Result<Box<ModelAnswer>, ErrorInfo>,
     ) -> Result<Result<Box<ModelAnswer>, ErrorInfo>, StoreError> {
         if let Ok(answer) = &mut answer {
             let transcript = self.transcript().await?;
-            transcript.tell_apart(&mut answer.parts);
+            transcript.dedupe_call_ids(&mut answer.parts);
         }
         Ok(answer)
     }
 
-    /// What is left of the limits of the session and of the prompt, without what the call
-    /// that is being made has reserved.
-    fn left(&self) -> Limits {
+    /// What is left of the session's and the prompt's limits, not counting what the current call
+    /// has reserved.
+    fn remaining_limits(&self) -> Limits {
         let turn = self.machine.thread.turn.as_ref();
-        let of_prompt = turn.and_then(|turn| {
+        let prompt_limits = turn.and_then(|turn| {
             let prompt = self
                 .machine
                 .prompts
@@ -144,7 +147,10 @@ impl Runner {
                 .find(|it| it.id == turn.prompt)?;
             Some(prompt.limits.remaining(&turn.usage.plus(turn.reserved)))
         });
-        self.shared.budget.left().min(of_prompt.unwrap_or_default())
+        self.shared
+            .budget
+            .remaining()
+            .min(prompt_limits.unwrap_or_default())
     }
 
     fn run_tool(&mut self, call: CallId, tool: &str, args: Value) {
@@ -164,25 +170,25 @@ impl Runner {
             prompt: turn.prompt.clone(),
             call: call.clone(),
             sandbox: Arc::clone(&self.shared.sandbox),
-            left: self.left(),
+            left: self.remaining_limits(),
             engine: self.shared.engine.clone(),
             redactor: self.shared.redactor.clone(),
             told: Arc::default(),
-            mail: self.own.clone(),
+            mail: self.command_tx.clone(),
         };
-        let is_task = self.shared.tools.of(tool).is_some_and(|it| it.is_task);
+        let is_task = self.shared.tools.traits(tool).is_some_and(|it| it.is_task);
         let child = is_task.then(|| context.child_id());
         let work = self.shared.tools.run(tool, args, context);
-        let (own, id) = (self.own.clone(), call.clone());
+        let (command_tx, id) = (self.command_tx.clone(), call.clone());
         let task = tokio::spawn(async move {
             let outcome = work.await;
-            let _ = own.send(Mail::Ended(id, outcome.map(Box::new)));
+            let _ = command_tx.send(ThreadCommand::ToolEnded(id, outcome.map(Box::new)));
         });
         self.tools
             .insert(call, (AbortOnDropHandle::new(task), child));
     }
 
-    /// Ends a call: dropping its task ends what it began, but for a session below.
+    /// Aborts a tool call. Dropping its task stops its work; a child session is closed separately.
     fn stop_tool(&mut self, call: &CallId) {
         let Some((tool, child)) = self.tools.remove(call) else {
             return;
@@ -192,14 +198,14 @@ impl Runner {
         };
         tokio::spawn(async move {
             tool.abort();
-            // It may be about to make the child.
+            // It may be about to create the child.
             let _ = tool.await;
-            // If this cannot be written, whoever opens the parent next does it.
-            let _ = engine.end_child(&child).await;
+            // If this cannot be committed, the host that opens the parent next does it.
+            let _ = engine.close_child(&child).await;
         });
     }
 
-    /// Remembers who waits for a gate.
+    /// Registers a caller that waits for a gate to close.
     pub(super) fn wait_for(
         &mut self,
         call: &CallId,
@@ -207,24 +213,25 @@ impl Runner {
         reply: oneshot::Sender<Box<Gate>>,
     ) {
         let thread = &self.machine.thread;
-        // A turn that is over answers by dropping it.
+        // Dropping `reply` tells the caller that the turn is over.
         let Some(turn) = &thread.turn else {
             return;
         };
         let gate = GateId::new(&thread.session, &thread.id, &turn.prompt, resume_key);
-        let waiting = self.waiting.entry((call.clone(), gate)).or_default();
+        let waiting = self.gate_waiters.entry((call.clone(), gate)).or_default();
         waiting.push(reply);
     }
 
     fn reply(&mut self, call: &CallId, gate: &Gate) {
         let key = (call.clone(), gate.id.clone());
-        for waiting in self.waiting.remove(&key).unwrap_or_default() {
+        for waiting in self.gate_waiters.remove(&key).unwrap_or_default() {
             let _ = waiting.send(Box::new(gate.clone()));
         }
     }
 }
 
-/// What is told of a model that panicked.
-pub(super) fn broken(why: &str) -> ErrorInfo {
-    ErrorInfo::new(ErrorCode::Model, format!("the model broke down: {why}"))
+/// The error for a model implementation that panicked.
+pub(super) fn panic_error(message: &str) -> ErrorInfo {
+    let message = format!("the model implementation panicked: {message}");
+    ErrorInfo::new(ErrorCode::Model, message)
 }

@@ -1,5 +1,5 @@
-//! Images in what a model is asked: those that the record keeps elsewhere are put in, and those
-//! that its provider does not take are left out.
+//! Images in model requests: loads images stored as blobs, and retries without images if the
+//! provider rejects one.
 
 use std::sync::Arc;
 
@@ -13,14 +13,19 @@ use crate::blob::{BlobStore, SCHEME};
 use crate::model::{Deltas, Model, ModelAnswer, ModelError, ModelRequest};
 
 impl Runner {
-    /// Messages with the images in them that are kept as blobs. What is not there any more,
-    /// or is too large, is told as the file that it is.
+    /// Inlines images that are stored as blobs. An image that is missing or too large stays a
+    /// reference.
     pub(super) async fn with_images(
         &self,
         mut messages: Arc<Vec<Arc<Message>>>,
     ) -> Arc<Vec<Arc<Message>>> {
-        let is_kept = |message: &Message| message.parts.iter().any(|part| kept(part).is_some());
-        if !messages.iter().any(|message| is_kept(message)) {
+        let has_stored_image = |message: &Message| {
+            message
+                .parts
+                .iter()
+                .any(|part| stored_image(part).is_some())
+        };
+        if !messages.iter().any(|message| has_stored_image(message)) {
             return messages;
         }
         let engine = self.shared.engine.upgrade();
@@ -28,9 +33,9 @@ impl Runner {
             return messages;
         };
         for message in Arc::make_mut(&mut messages) {
-            if is_kept(message) {
+            if has_stored_image(message) {
                 for part in &mut Arc::make_mut(message).parts {
-                    show(part, &*blobs).await;
+                    inline_image(part, &*blobs).await;
                 }
             }
         }
@@ -38,8 +43,8 @@ impl Runner {
     }
 }
 
-/// The blob of an image, if it is kept as one.
-fn kept(part: &Part) -> Option<Hash> {
+/// The blob hash of an image that is stored as a blob.
+fn stored_image(part: &Part) -> Option<Hash> {
     match part {
         Part::Attachment {
             mime_type, source, ..
@@ -48,8 +53,10 @@ fn kept(part: &Part) -> Option<Hash> {
     }
 }
 
-async fn show(part: &mut Part, blobs: &dyn BlobStore) {
-    let Some(hash) = kept(part) else { return };
+async fn inline_image(part: &mut Part, blobs: &dyn BlobStore) {
+    let Some(hash) = stored_image(part) else {
+        return;
+    };
     let Ok(Some(bytes)) = blobs.get(&hash).await else {
         return;
     };
@@ -62,53 +69,63 @@ async fn show(part: &mut Part, blobs: &dyn BlobStore) {
     }
 }
 
-/// Asks a model. A provider that cannot make anything of an image refuses the whole history
-/// that it is in, now and ever after; so it is asked again without.
-pub(super) async fn ask(
+/// Calls a model. A provider that rejects an image rejects every later request with the same
+/// history, so such a request is repeated without images.
+pub(super) async fn call_model(
     model: &dyn Model,
     request: ModelRequest,
     deltas: Deltas,
 ) -> Result<ModelAnswer, ModelError> {
-    let asked = request.clone();
-    let why = match model.call(request, Arc::clone(&deltas)).await {
-        Err(ModelError::Refused(why)) if is_about_images(&why) => why,
+    let original = request.clone();
+    let reason = match model.call(request, Arc::clone(&deltas)).await {
+        Err(ModelError::Refused(reason)) if is_about_images(&reason) => reason,
         other => return other,
     };
-    match without_images(&asked.messages) {
-        Some(messages) => model.call(ModelRequest { messages, ..asked }, deltas).await,
-        None => Err(ModelError::Refused(why)),
+    match without_images(&original.messages) {
+        Some(messages) => {
+            model
+                .call(
+                    ModelRequest {
+                        messages,
+                        ..original
+                    },
+                    deltas,
+                )
+                .await
+        }
+        None => Err(ModelError::Refused(reason)),
     }
 }
 
-fn is_about_images(why: &str) -> bool {
-    let why = why.to_ascii_lowercase();
-    ["image", "media"].iter().any(|word| why.contains(word))
+fn is_about_images(reason: &str) -> bool {
+    let reason = reason.to_ascii_lowercase();
+    ["image", "media"].iter().any(|word| reason.contains(word))
 }
 
-/// The messages with words in place of images, if there are any.
+/// The messages with a text placeholder for each image; `None` if there is no image.
 fn without_images(messages: &[Arc<Message>]) -> Option<Arc<Vec<Arc<Message>>>> {
-    let has_images = |message: &Message| message.parts.iter().any(|it| left_out(it).is_some());
+    let has_images = |message: &Message| message.parts.iter().any(|it| placeholder(it).is_some());
     if !messages.iter().any(|message| has_images(message)) {
         return None;
     }
     let mut all = messages.to_vec();
     for message in all.iter_mut().filter(|message| has_images(message)) {
         for part in &mut Arc::make_mut(message).parts {
-            if let Some(words) = left_out(part) {
-                *part = words;
+            if let Some(text) = placeholder(part) {
+                *part = text;
             }
         }
     }
     Some(Arc::new(all))
 }
 
-/// What stands in place of an image.
-fn left_out(part: &Part) -> Option<Part> {
+/// The text placeholder for an image.
+fn placeholder(part: &Part) -> Option<Part> {
     match part {
         Part::Attachment {
             name, mime_type, ..
         } if mime_type.starts_with("image/") => Some(Part::Text {
-            text: format!("[the image {name}, which cannot be shown: it was refused]"),
+            text: format!("[image {name} is not shown: the provider rejected it]"),
         }),
         _ => None,
     }

@@ -1,4 +1,4 @@
-//! The tools of an engine: looked up, their arguments checked, their output cut.
+//! Tool registry: looks tools up, validates their arguments and truncates their output.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -9,57 +9,56 @@ use rye_protocol::{ErrorCode, ErrorInfo};
 use rye_schema::Schema;
 use serde_json::Value;
 
-use super::unharmed::unharmed;
-use crate::machine::{Fact, Facts};
+use super::panic::catch_panic;
+use crate::machine::{ToolLookup, ToolTraits};
 use crate::model::ToolSpec;
 use crate::sandbox::Sandbox;
 use crate::schema;
 use crate::text::{Whole, without_middle};
-use crate::tool::{Effect, Tool, ToolContext, ToolError, ToolOutput, agreed};
+use crate::tool::{Effect, Tool, ToolContext, ToolError, ToolOutput, request_approval};
 
-/// How much of a tool's text a model is given.
-pub(crate) const LONGEST: usize = 100_000;
-/// How many fields a document may have to be shortened rather than left out.
-const FIELDS: usize = 64;
+/// Maximum length of a tool's text that a model is given, in bytes.
+pub(crate) const MAX_TEXT_BYTES: usize = 100_000;
+/// Maximum number of fields of a JSON object that is shortened field by field.
+const MAX_FIELDS: usize = 64;
 
 /// Tools by name.
 #[derive(Default)]
-pub(crate) struct Toolbox {
-    all: BTreeMap<String, Known>,
-    /// What models see of them.
+pub(crate) struct ToolRegistry {
+    all: BTreeMap<String, RegisteredTool>,
+    /// What models see of the tools.
     specs: Arc<[ToolSpec]>,
 }
 
-struct Known {
+struct RegisteredTool {
     tool: Arc<dyn Tool>,
     parameters: Arc<Schema>,
-    /// Whether it asks by itself, and says when it begins.
+    /// Whether the tool requests decisions itself and declares when its effect starts.
     may_request_decision: bool,
 }
 
-impl Toolbox {
-    /// Adds a tool that works in a sandbox; one of the same name makes room. In words why it
-    /// cannot be.
+impl ToolRegistry {
+    /// Adds a tool, replacing one of the same name. Fails if its parameter schema is invalid.
     pub(crate) fn add(&mut self, tool: Arc<dyn Tool>, sandbox: &dyn Sandbox) -> Result<(), String> {
         let spec = &tool.def().spec;
         let parameters = Schema::new(&spec.parameters)
-            .map_err(|error| format!("the schema of `{}` is no schema: {error}", spec.name))?;
+            .map_err(|error| format!("tool `{}`: invalid parameter schema: {error}", spec.name))?;
         let name = spec.name.clone();
-        let known = Known {
+        let entry = RegisteredTool {
             may_request_decision: tool.may_request_decision(sandbox),
             parameters: Arc::new(parameters),
             tool,
         };
-        self.all.insert(name, known);
+        self.all.insert(name, entry);
         let all = self.all.values();
-        self.specs = all.map(|known| known.tool.def().spec.clone()).collect();
+        self.specs = all.map(|entry| entry.tool.def().spec.clone()).collect();
         Ok(())
     }
 
-    /// The names of those whose output is never left out.
+    /// The names of tools whose output is never pruned.
     pub(crate) fn protected(&self) -> impl Iterator<Item = String> {
         let all = self.all.iter();
-        let protected = all.filter(|(_, known)| known.tool.def().protected_from_pruning);
+        let protected = all.filter(|(_, entry)| entry.tool.def().protected_from_pruning);
         protected.map(|(name, _)| name.clone())
     }
 
@@ -67,146 +66,145 @@ impl Toolbox {
         Arc::clone(&self.specs)
     }
 
-    /// Runs a tool. Whatever it does, something comes of it: wrong arguments, a panic and
-    /// a time that is up are what the model is told.
+    /// Runs a tool. Invalid arguments, a panic and a timeout are errors that the model reads.
     pub(crate) fn run(
         &self,
         name: &str,
         args: Value,
         context: ToolContext,
     ) -> impl Future<Output = Result<ToolOutput, ToolError>> + Send + 'static {
-        let known = self.all.get(name);
-        let known = known.map(|known| {
-            let (tool, parameters) = (Arc::clone(&known.tool), Arc::clone(&known.parameters));
-            // Nobody is asked about it any more once it is run.
-            let is_once = matches!(tool.def().effect, Effect::AtMostOnce | Effect::Ask);
-            let begins = is_once && tool.def().may_be_asked_about() && !known.may_request_decision;
-            (tool, parameters, begins)
+        let entry = self.all.get(name);
+        let entry = entry.map(|entry| {
+            let (tool, parameters) = (Arc::clone(&entry.tool), Arc::clone(&entry.parameters));
+            // Once approved, an unrepeatable tool is marked as started before it runs.
+            let runs_once = matches!(tool.def().effect, Effect::AtMostOnce | Effect::Ask);
+            let starts_once =
+                runs_once && tool.def().can_need_approval() && !entry.may_request_decision;
+            (tool, parameters, starts_once)
         });
         let name = name.to_owned();
         async move {
             let fail = |code, message: String| ToolError(ErrorInfo::new(code, message));
-            let Some((tool, parameters, begins)) = known else {
+            let Some((tool, parameters, starts_once)) = entry else {
                 let message = format!("there is no tool `{name}`");
                 return Err(fail(ErrorCode::UnknownTool, message));
             };
-            if let Some(wrong) = schema::wrong(&parameters, &args) {
-                let message = format!("the arguments do not fit: {wrong}");
+            if let Some(error) = schema::validation_error(&parameters, &args) {
+                let message = format!("invalid arguments: {error}");
                 return Err(fail(ErrorCode::InvalidArguments, message));
             }
-            let instead = match unharmed(agreed(tool.def(), &args, &context)).await {
-                Ok(agreed) => agreed?,
+            let edited = match catch_panic(request_approval(tool.def(), &args, &context)).await {
+                Ok(approval) => approval?,
                 Err(why) => return Err(fail(ErrorCode::ToolPanicked, panicked(&context, &why))),
             };
-            let args = instead
-                .as_ref()
-                .map_or(args, |instead| instead.args.clone());
+            let args = edited.as_ref().map_or(args, |edited| edited.args.clone());
             context.learn_secrets().await;
-            if begins {
+            if starts_once {
                 context.set_effect(tool.def().effect).await?;
             }
             let timeout = tool.def().timeout;
-            let own = context.clone();
-            let work = unharmed(async move { tool.run(args, context).await });
+            let context_copy = context.clone();
+            let work = catch_panic(async move { tool.run(args, context).await });
             let outcome = match timeout {
                 None => work.await,
                 Some(time) => {
                     let Ok(outcome) = tokio::time::timeout(time, work).await else {
-                        let message = format!("it was ended after {} s", time.as_secs_f64());
+                        let message = format!("timed out after {} s", time.as_secs_f64());
                         return Err(fail(ErrorCode::Timeout, message));
                     };
                     outcome
                 }
             };
-            own.output_rest();
-            let redactor = &own.redactor;
+            context_copy.output_rest();
+            let redactor = &context_copy.redactor;
             match outcome {
                 Ok(Ok(output)) => {
-                    let mut output = match instead {
-                        Some(instead) => instead.told(output),
+                    let mut output = match edited {
+                        Some(edited) => edited.annotate(output),
                         None => output,
                     };
                     redactor.redact_in_place(&mut output.text);
                     redactor.redact_value(&mut output.data);
-                    Ok(cut(output, &own).await)
+                    Ok(truncate(output, &context_copy).await)
                 }
                 Ok(Err(ToolError(mut error))) => {
                     redactor.redact_in_place(&mut error.message);
-                    error.message = without_middle(&error.message, LONGEST, None);
+                    error.message = without_middle(&error.message, MAX_TEXT_BYTES, None);
                     Err(ToolError(error))
                 }
-                Err(why) => Err(fail(ErrorCode::ToolPanicked, panicked(&own, &why))),
+                Err(why) => Err(fail(ErrorCode::ToolPanicked, panicked(&context_copy, &why))),
             }
         }
     }
 }
 
 fn panicked(context: &ToolContext, why: &str) -> String {
-    format!("it broke down: {}", context.redactor.redact(why))
+    format!("the tool panicked: {}", context.redactor.redact(why))
 }
 
-impl Facts for Toolbox {
-    fn of(&self, tool: &str) -> Option<Fact> {
-        let known = self.all.get(tool)?;
-        let def = known.tool.def();
-        Some(Fact {
+impl ToolLookup for ToolRegistry {
+    fn traits(&self, tool: &str) -> Option<ToolTraits> {
+        let entry = self.all.get(tool)?;
+        let def = entry.tool.def();
+        Some(ToolTraits {
             effect: def.effect,
             exclusive: def.exclusive,
             is_task: def.is_task,
-            may_request_decision: known.may_request_decision || def.may_be_asked_about(),
+            may_request_decision: entry.may_request_decision || def.can_need_approval(),
         })
     }
 }
 
-/// Cuts what is too long for a model. The whole is kept, where there is a place for it.
-async fn cut(mut output: ToolOutput, context: &ToolContext) -> ToolOutput {
-    if output.text.len() > LONGEST {
-        let hash = context.keep(&output.text).await;
+/// Truncates output that is too long for a model. The full text goes to the blob store, if
+/// there is one.
+async fn truncate(mut output: ToolOutput, context: &ToolContext) -> ToolOutput {
+    if output.text.len() > MAX_TEXT_BYTES {
+        let hash = context.store_blob(&output.text).await;
         let whole = hash.as_ref().map(|hash| Whole {
             hash,
             first_line: 1,
         });
-        output.text = without_middle(&output.text, LONGEST, whole);
+        output.text = without_middle(&output.text, MAX_TEXT_BYTES, whole);
     }
-    output.data = data(output.data);
+    output.data = truncate_data(output.data);
     output
 }
 
-/// Half a document is none, so what is too long in it is left out whole. What stands
-/// beside it stays: hashes of what ran, for one.
-fn data(data: Value) -> Value {
-    if size(&data) <= LONGEST {
+/// Replaces oversized values by a note. Truncated JSON would not parse, and small fields such as
+/// the hashes of the call are worth keeping.
+fn truncate_data(data: Value) -> Value {
+    if size(&data) <= MAX_TEXT_BYTES {
         return data;
     }
     match data {
-        Value::Object(fields) if fields.len() <= FIELDS => {
-            let each = LONGEST / FIELDS;
+        Value::Object(fields) if fields.len() <= MAX_FIELDS => {
+            let each = MAX_TEXT_BYTES / MAX_FIELDS;
             let fields = fields.into_iter();
             let short = |(name, value)| match size(&value) {
-                more if more > each => (name, left_out(more)),
+                bytes if bytes > each => (name, omitted(bytes)),
                 _ => (name, value),
             };
             Value::Object(fields.map(short).collect())
         }
-        other => left_out(size(&other)),
+        other => omitted(size(&other)),
     }
 }
 
-fn left_out(bytes: usize) -> Value {
-    Value::String(format!("{bytes} bytes are left out here"))
+fn omitted(bytes: usize) -> Value {
+    Value::String(format!("[{bytes} bytes omitted]"))
 }
 
 fn size(data: &Value) -> usize {
-    let mut size = Size(0);
-    // Counting fails only where there is no text of it, and then it is not written either.
+    let mut size = ByteCounter(0);
+    // Serialisation fails only for a value that cannot be stored either.
     let _ = serde_json::to_writer(&mut size, data);
     size.0
 }
 
-/// Counts what is written.
-struct Size(usize);
+/// Counts the bytes written to it.
+struct ByteCounter(usize);
 
-impl io::Write for Size {
+impl io::Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 += bytes.len();
         Ok(bytes.len())

@@ -1,5 +1,4 @@
-//! A tree of files, walked by listing its folders: right for every sandbox, and quick
-//! enough for those that keep their files at hand.
+//! Default implementations of tree walking and batch reading on top of single operations.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,11 +8,11 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::{FileInfo, Sandbox, SandboxError, WalkOptions, WalkResult};
 
-/// After how many folders others get their turn.
-const BREATH: usize = 64;
+/// Yield to other tasks after this many directories.
+const YIELD_INTERVAL: usize = 64;
 
-/// Files that say what to leave out. What the first says holds against the second.
-const IGNORE: [&str; 2] = [".ignore", ".gitignore"];
+/// Ignore files; `.ignore` overrides `.gitignore`.
+const IGNORE_FILES: [&str; 2] = [".ignore", ".gitignore"];
 
 pub(super) async fn read_many<S: Sandbox + ?Sized>(
     sandbox: &S,
@@ -27,7 +26,7 @@ pub(super) async fn read_many<S: Sandbox + ?Sized>(
             if bytes.len() as u64 <= longest {
                 return Ok(bytes);
             }
-            let reason = format!("it is too long to be read at once: {} bytes", bytes.len());
+            let reason = format!("too large to read at once: {} bytes", bytes.len());
             let path = path.clone();
             Err(SandboxError::Unusable { path, reason })
         };
@@ -36,7 +35,7 @@ pub(super) async fn read_many<S: Sandbox + ?Sized>(
     all
 }
 
-pub(super) async fn over<S: Sandbox + ?Sized>(
+pub(super) async fn walk<S: Sandbox + ?Sized>(
     sandbox: &S,
     walk: &WalkOptions,
 ) -> Result<WalkResult, SandboxError> {
@@ -46,11 +45,11 @@ pub(super) async fn over<S: Sandbox + ?Sized>(
         let (files, is_complete) = (vec![top], true);
         return Ok(WalkResult { files, is_complete });
     }
-    let mut rules = Rules::default();
+    let mut rules = IgnoreRules::default();
     if !walk.ignored {
-        for above in above(&top.path) {
+        for parent in parents(&top.path) {
             rules = rules
-                .with(sandbox, above, &sandbox.list(above).await?)
+                .with(sandbox, parent, &sandbox.list(parent).await?)
                 .await;
         }
     }
@@ -59,27 +58,27 @@ pub(super) async fn over<S: Sandbox + ?Sized>(
         ..WalkResult::default()
     };
     let mut open = vec![(top.path, rules)];
-    let mut folders = 0;
-    while let Some((folder, rules)) = open.pop() {
-        folders += 1;
-        if folders % BREATH == 0 {
+    let mut dirs = 0;
+    while let Some((dir, rules)) = open.pop() {
+        dirs += 1;
+        if dirs % YIELD_INTERVAL == 0 {
             tokio::task::yield_now().await;
         }
         if Instant::now() >= until {
             found.is_complete = false;
             break;
         }
-        // A folder that is gone meanwhile, or may not be read, has no files for us.
-        let Ok(files) = sandbox.list(&folder).await else {
+        // A directory that was removed meanwhile or is unreadable is skipped.
+        let Ok(files) = sandbox.list(&dir).await else {
             continue;
         };
         let rules = if walk.ignored {
             rules
         } else {
-            rules.with(sandbox, &folder, &files).await
+            rules.with(sandbox, &dir, &files).await
         };
         for file in files {
-            if !rules.allow(&file, walk.hidden) {
+            if !rules.selects(&file, walk.hidden) {
                 continue;
             }
             if file.is_dir {
@@ -97,51 +96,51 @@ pub(super) async fn over<S: Sandbox + ?Sized>(
     Ok(found)
 }
 
-/// The folders above a path, the outermost first.
-fn above(path: &str) -> impl Iterator<Item = &str> {
+/// The directories above a path, outermost first.
+fn parents(path: &str) -> impl Iterator<Item = &str> {
     let ends = path.match_indices('/').map(|(end, _)| &path[..end]);
     let top = (!path.is_empty()).then_some("");
-    top.into_iter()
-        .chain(ends.filter(|folder| !folder.is_empty()))
+    top.into_iter().chain(ends.filter(|dir| !dir.is_empty()))
 }
 
-/// What the ignore files above say, the outermost first, by their kind.
+/// Parsed ignore files, by kind, outermost first.
 #[derive(Clone, Default)]
-struct Rules([Vec<Arc<Gitignore>>; 2]);
+struct IgnoreRules([Vec<Arc<Gitignore>>; 2]);
 
-impl Rules {
-    /// With those of a folder, of which it is known what is in it.
+impl IgnoreRules {
+    /// Adds the ignore files of a directory whose content is known.
     async fn with<S: Sandbox + ?Sized>(
         mut self,
         sandbox: &S,
-        folder: &str,
+        dir: &str,
         files: &[FileInfo],
     ) -> Self {
-        for (kind, rules) in IGNORE.into_iter().zip(&mut self.0) {
-            let is_it = |file: &&FileInfo| !file.is_dir && name(&file.path) == kind;
-            let Some(file) = files.iter().find(is_it) else {
+        for (kind, rules) in IGNORE_FILES.into_iter().zip(&mut self.0) {
+            let is_ignore_file = |file: &&FileInfo| !file.is_dir && name(&file.path) == kind;
+            let Some(file) = files.iter().find(is_ignore_file) else {
                 continue;
             };
             if let Ok(bytes) = sandbox.read(&file.path).await {
-                rules.extend(parse(folder, &bytes));
+                rules.extend(parse(dir, &bytes));
             }
         }
         self
     }
 
-    /// Whether a file is among those that are wanted.
-    fn allow(&self, file: &FileInfo, hidden: bool) -> bool {
+    /// Whether a file is selected.
+    fn selects(&self, file: &FileInfo, hidden: bool) -> bool {
         let name = name(&file.path);
         if name == ".git" {
             return false;
         }
-        let said = |rules: &Vec<Arc<Gitignore>>| {
+        let verdict = |rules: &Vec<Arc<Gitignore>>| {
             let inner_first = rules.iter().rev();
-            let mut said = inner_first.map(|rules| rules.matched(&file.path, file.is_dir));
-            said.find(|said| !said.is_none())
-                .map(|said| said.is_ignore())
+            let mut matches = inner_first.map(|rules| rules.matched(&file.path, file.is_dir));
+            matches
+                .find(|found| !found.is_none())
+                .map(|found| found.is_ignore())
         };
-        match self.0.iter().find_map(said) {
+        match self.0.iter().find_map(verdict) {
             Some(ignored) => !ignored,
             None => hidden || !name.starts_with('.'),
         }
@@ -152,9 +151,9 @@ fn name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 
-/// The rules of an ignore file. A line that is none is left out.
-fn parse(folder: &str, bytes: &[u8]) -> Option<Arc<Gitignore>> {
-    let mut builder = GitignoreBuilder::new(Path::new(folder));
+/// Parses an ignore file; invalid lines are skipped.
+fn parse(dir: &str, bytes: &[u8]) -> Option<Arc<Gitignore>> {
+    let mut builder = GitignoreBuilder::new(Path::new(dir));
     let text = String::from_utf8_lossy(bytes);
     for line in text.trim_start_matches('\u{feff}').lines() {
         let _ = builder.add_line(None, line);
@@ -167,12 +166,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_inner_file_and_the_later_line_hold() {
+    fn inner_files_and_later_lines_take_precedence() {
         let rules = |texts: [(&str, &str, &str); 2]| {
-            let mut rules = Rules::default();
-            for (kind, folder, text) in texts {
-                let place = usize::from(kind == ".gitignore");
-                rules.0[place].extend(parse(folder, text.as_bytes()));
+            let mut rules = IgnoreRules::default();
+            for (kind, dir, text) in texts {
+                let index = usize::from(kind == ".gitignore");
+                rules.0[index].extend(parse(dir, text.as_bytes()));
             }
             rules
         };
@@ -196,28 +195,28 @@ mod tests {
             (".git", false),
             ("out", true),
         ] {
-            assert_eq!(git.allow(&file(path), false), allowed, "{path}");
+            assert_eq!(git.selects(&file(path), false), allowed, "{path}");
         }
         let mixed = rules([(".gitignore", "a", "!x\n!.y\n"), (".ignore", "", "x\n")]);
         assert!(
-            !mixed.allow(&file("a/x"), false),
-            "`.ignore` holds against `.gitignore`"
+            !mixed.selects(&file("a/x"), false),
+            "`.ignore` overrides `.gitignore`"
         );
         assert!(
-            mixed.allow(&file("a/.y"), false),
-            "what is named is not hidden"
+            mixed.selects(&file("a/.y"), false),
+            "an explicitly included file is not hidden"
         );
     }
 
     #[test]
-    fn the_folders_above_begin_with_the_workspace() {
-        for (path, folders) in [
+    fn parent_directories_start_with_the_workspace() {
+        for (path, dirs) in [
             ("", &[][..]),
             ("a", &[""]),
             ("a/b/c", &["", "a", "a/b"]),
             ("/a/b", &["", "/a"]),
         ] {
-            assert_eq!(above(path).collect::<Vec<_>>(), folders);
+            assert_eq!(parents(path).collect::<Vec<_>>(), dirs);
         }
     }
 }

@@ -9,13 +9,13 @@ use rye_schema::Schema;
 use serde_json::{Value, json};
 
 use super::{DecisionRequest, ToolContext, ToolDef, ToolError};
-use crate::arguments::{self, Instead};
+use crate::arguments::{self, EditedArguments};
 use crate::meta_tools::{APPROVE, APPROVE_SESSION, Mode};
 use crate::text::quoted;
 use crate::{audit, schema};
 
 /// Where a gate's context says to where a link leads that the arguments name.
-pub(crate) const LEADS_TO: &str = "resolve_path";
+pub(crate) const RESOLVED_PATH: &str = "resolve_path";
 
 /// Where a gate's context names the folder that the call works in.
 pub(crate) const FOLDER: &str = "folder";
@@ -64,12 +64,12 @@ impl fmt::Debug for Approval {
 /// Waits until a person agrees to a call, where the tool says that they must. One that says
 /// nothing of the kind is run, or asks by itself. What they want instead, where they want
 /// something else.
-pub(crate) async fn agreed(
+pub(crate) async fn request_approval(
     def: &ToolDef,
     args: &Value,
     context: &ToolContext,
-) -> Result<Option<Instead>, ToolError> {
-    if !def.may_be_asked_about() {
+) -> Result<Option<EditedArguments>, ToolError> {
+    if !def.can_need_approval() {
         return Ok(None);
     }
     let gone = || ToolError::failed("the session is closed");
@@ -84,18 +84,18 @@ pub(crate) async fn agreed(
     let shown = serde_json::to_string_pretty(args).unwrap_or_default();
     let shown = quoted(&shown, SHOWN);
     request.body = format!("{}\nrisk: {risk}\nwith:\n{shown}", def.spec.description);
-    decided(mode, def, request, args, context).await
+    resolve_approval(mode, def, request, args, context).await
 }
 
 /// Waits for a decision, if it takes one. What the person wants instead, where they want
 /// something else.
-pub(crate) async fn decided(
+pub(crate) async fn resolve_approval(
     mode: Mode,
     tool: &ToolDef,
     mut request: DecisionRequest,
     args: &Value,
     context: &ToolContext,
-) -> Result<Option<Instead>, ToolError> {
+) -> Result<Option<EditedArguments>, ToolError> {
     match mode {
         Mode::Allow => return Ok(None),
         Mode::Deny => {
@@ -119,9 +119,9 @@ pub(crate) async fn decided(
     request
         .context
         .insert(audit::ARGS_HASH.to_owned(), json!(hash));
-    arguments::offer(&mut request.context, args);
+    arguments::make_editable(&mut request.context, args);
     let mut unfit = String::new();
-    for nth in 0..arguments::TRIES {
+    for nth in 0..arguments::MAX_ATTEMPTS {
         let mut request = request.clone();
         if nth > 0 {
             request.resume_key = format!("{}:{nth}", request.resume_key);
@@ -134,13 +134,13 @@ pub(crate) async fn decided(
         let Some(args) = arguments::edited_arguments(&about, &resolution) else {
             return Ok(None);
         };
-        let instead = Instead {
+        let instead = EditedArguments {
             args: args.clone(),
             by: resolution.by.clone(),
         };
         match wrong(tool, args) {
             None => return Ok(Some(instead)),
-            Some(wrong) => unfit = instead.unfit(&wrong),
+            Some(wrong) => unfit = instead.describe_error(&wrong),
         }
     }
     Err(denied("no arguments that fit were given".to_owned()))
@@ -173,7 +173,7 @@ async fn is_remembered(
     let mut others = gates.iter().filter(|gate| {
         let origin = &gate.origin;
         let same = |key: &str| gate.context.get(key) == request.context.get(key);
-        let is_there = same(LEADS_TO) && same(FOLDER);
+        let is_there = same(RESOLVED_PATH) && same(FOLDER);
         origin.tool == tool && origin.call != context.call && is_there
     });
     Ok(others.any(|gate| match &gate.status {
@@ -190,7 +190,7 @@ async fn is_remembered(
 /// What is wrong with arguments, as with those of a model.
 fn wrong(tool: &ToolDef, args: &Value) -> Option<String> {
     let form = Schema::new(&tool.spec.parameters).ok()?;
-    schema::wrong(&form, args)
+    schema::validation_error(&form, args)
 }
 
 fn denied(message: String) -> ToolError {

@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 use super::{ToolContext, ToolError};
 use crate::blob::SCHEME;
 use crate::machine::Artifact;
-use crate::runner::Mail;
+use crate::runner::ThreadCommand;
 
 impl ToolContext {
     /// Keeps something that the tool made, and tells whoever listens: its address, `blob:…`,
@@ -25,7 +25,7 @@ impl ToolContext {
             name: name.into(),
             source: source.clone(),
         };
-        let mail = Mail::Artifact(self.call.clone(), artifact, reply);
+        let mail = ThreadCommand::Artifact(self.call.clone(), artifact, reply);
         let gone = || ToolError::failed("the thread has ended");
         self.mail.send(mail).map_err(|_| gone())?;
         written.await.map_err(|_| gone())?;

@@ -107,11 +107,11 @@ proptest! {
         for (nth, answer) in answers.into_iter().enumerate() {
             if nth == summed_up_after {
                 path.push(sum(&path));
-                live = Transcript::of(&path);
+                live = Transcript::new(&path);
             }
             let mut parts: Vec<_> = answer.into_iter().map(call).collect();
             let told = parts.first().cloned();
-            live.tell_apart(&mut parts);
+            live.dedupe_call_ids(&mut parts);
             if let (Some(Part::ToolCall { call_id: told, .. }),
                 Some(Part::ToolCall { call_id, .. })) = (told, parts.first())
             {

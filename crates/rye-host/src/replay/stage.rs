@@ -268,7 +268,7 @@ impl Model for Answering {
                     stop_reason: message.stop_reason,
                     usage,
                 }),
-                Next::Does(Did::Failed(error)) => Err(ModelError::Told(error)),
+                Next::Does(Did::Failed(error)) => Err(ModelError::Recorded(error)),
                 Next::Does(Did::Cut(message)) => {
                     deltas(Delta::Text(message.content()));
                     let steered = message.metadata.get("aborted").and_then(Value::as_str);

@@ -16,7 +16,7 @@ use rye_engine::store::Claim;
 use rye_engine::tool::{
     DecisionRequest, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
 };
-use rye_engine::{Compaction, Decision, Engine, NewSession, Prompt, Session, audit};
+use rye_engine::{CompactionOutcome, Decision, Engine, NewSession, Prompt, Session, audit};
 use rye_model::{Script, Scripted};
 use rye_sandbox::Virtual;
 use rye_store::SqliteStore;
@@ -339,8 +339,8 @@ async fn what_waits_for_its_turn_or_for_a_person_does_not_fade() {
     assert!(sum.starts_with("[What came before was summed up"), "{sum}");
     for kept in [
         "Look, and keep to the left.",
-        "Waits for a person's decision: May it look?",
-        "Waits to be asked next, word for word:\nThen this, word for word.",
+        "Waiting for a decision: May it look?",
+        "Queued prompt, verbatim:\nThen this, word for word.",
     ] {
         assert!(sum.contains(kept), "{kept}: {sum}");
     }
@@ -372,8 +372,10 @@ async fn a_sum_can_be_asked_for_and_taken_back_and_the_proof_holds() {
         until_idle(&session).await;
     }
     let before = rye_engine::transcript::messages(&entries(&session).await);
-    let Compaction::Done {
-        before: was, after, ..
+    let CompactionOutcome::Summarised {
+        tokens_before: was,
+        tokens_after: after,
+        ..
     } = session.compact(None).await.unwrap()
     else {
         panic!("there is something to sum up");
@@ -383,7 +385,10 @@ async fn a_sum_can_be_asked_for_and_taken_back_and_the_proof_holds() {
     assert!(now.len() < before.len());
     assert!(now[0].content().contains("Look, and keep to the left."));
     // Once is enough.
-    assert_eq!(session.compact(None).await.unwrap(), Compaction::Nothing);
+    assert_eq!(
+        session.compact(None).await.unwrap(),
+        CompactionOutcome::Nothing
+    );
     assert!(session.undo_compaction(None).await.unwrap().is_some());
     let again = rye_engine::transcript::messages(&entries(&session).await);
     assert_eq!(again, before);

@@ -170,7 +170,7 @@ async fn a_model_that_may_not_be_used_is_never_chosen() {
     let (all, end) = told(&mut events).await;
     assert_eq!(end, TurnEnd::Error);
     assert_eq!(all.len(), 2, "{all:?}");
-    assert!(all[1].contains("it was asked 2 times"), "{all:?}");
+    assert!(all[1].contains("tried 2 times"), "{all:?}");
     assert!(two.requests().is_empty());
 }
 
@@ -185,10 +185,7 @@ async fn one_that_is_busy_for_ever_is_given_up_with_a_word_on_what_to_do() {
     let (all, end) = told(&mut events).await;
     assert_eq!((end, one.requests().len()), (TurnEnd::Error, 3));
     let why = all.last().unwrap();
-    assert!(
-        why.contains("asked too often: slow down; it was asked 3 times"),
-        "{why}"
-    );
+    assert!(why.contains("slow down; tried 3 times"), "{why}");
     assert!(why.contains("`failover` in models.yaml"), "{why}");
 }
 

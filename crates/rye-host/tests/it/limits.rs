@@ -84,9 +84,9 @@ async fn what_is_let_for_a_session_is_written_down() {
     let answer = answered(&engine, &session, Limits::default(), |gate| {
         assert_eq!(
             gate.title,
-            "the limit of 2 turns is reached: may the session use more?"
+            "limit of 2 turns reached: increase it for this session?"
         );
-        assert_eq!(gate.actions[0].label, "Up to 4 turns");
+        assert_eq!(gate.actions[0].label, "Allow 4 turns");
         ("approve", Value::Null)
     })
     .await;
@@ -110,10 +110,7 @@ async fn what_is_let_for_a_session_is_written_down() {
     })
     .await;
     assert_eq!(denied.reason, TurnEnd::Limit);
-    assert_eq!(
-        denied.error.as_deref(),
-        Some("the limit of turns is reached")
-    );
+    assert_eq!(denied.error.as_deref(), Some("limit reached: turns"));
 }
 
 #[tokio::test]
@@ -124,7 +121,7 @@ async fn a_prompt_has_a_limit_of_its_own_and_a_person_their_own_number() {
     let asked = std::cell::Cell::new(0);
     let answer = answered(&engine, &session, turns(1), |gate| {
         asked.set(asked.get() + 1);
-        assert_eq!(gate.context["of"], "prompt");
+        assert_eq!(gate.context["scope"], "prompt");
         ("approve", json!("3"))
     })
     .await;

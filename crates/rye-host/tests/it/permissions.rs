@@ -325,12 +325,12 @@ async fn who_approves_a_tool_of_the_host_may_want_other_arguments() {
     assert_eq!(asked[1].context["params"], json!({ "to": "prod" }));
     let body = &asked[1].body;
     assert!(
-        body.starts_with("The arguments that ada wrote do not fit"),
+        body.starts_with("The arguments entered by ada are invalid"),
         "{body}"
     );
     assert_eq!(
         said,
-        "[ada approved other arguments: {\"to\":\"test\"}]\nto \"test\""
+        "[ada edited the arguments: {\"to\":\"test\"}]\nto \"test\""
     );
 }
 

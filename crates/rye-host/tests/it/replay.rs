@@ -318,7 +318,7 @@ async fn what_took_the_place_of_another_does_so_again() {
     assert_eq!(world.ask(steer("no, stop")).await, TurnEnd::EndTurn);
     let archive = world.is_the_same(3).await;
     let text = serde_json::to_string(&archive.entries).unwrap();
-    assert!(text.contains("it was ended: steer"), "{text}");
+    assert!(text.contains("stopped: steer"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -354,7 +354,7 @@ async fn a_call_whose_time_is_up_or_whose_host_dies_ends_so_again() {
     let archive = world.is_the_same(3).await;
     let text = serde_json::to_string(&archive.entries).unwrap();
     assert!(text.contains("it was interrupted"), "{text}");
-    assert!(text.contains("it was ended: limit"), "{text}");
+    assert!(text.contains("stopped: limit"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

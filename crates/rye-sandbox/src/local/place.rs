@@ -33,7 +33,7 @@ impl Place {
             .read_to_end(&mut bytes)
             .map_err(|error| self.wrong(&error))?;
         if bytes.len() as u64 > longest {
-            let why = format!("it is too long to be read at once: {} bytes", about.len());
+            let why = format!("too large to read at once: {} bytes", about.len());
             return Err(unusable(&self.shown, &why));
         }
         Ok(bytes)

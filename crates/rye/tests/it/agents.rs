@@ -232,7 +232,10 @@ fn invalid_result_is_requested_once_more() {
     let failed = env.run(&["prompt", "count", "--schema", file]);
     assert_eq!(failed.status.code(), Some(8));
     let words = stderr(&failed);
-    assert!(words.contains("the result is no good, twice"), "{words}");
+    assert!(
+        words.contains("invalid result after a correction"),
+        "{words}"
+    );
     assert_eq!(provider.requests().len(), 4);
     env.write("project/n.json", r#"{"type": 1}"#);
     let gone = env.run(&["prompt", "count", "--schema", "no-such.json"]);

@@ -139,7 +139,7 @@ fn call_with_a_killed_supervisor_counts_as_interrupted() {
         let output = env.run(&[PROMPT, &["--yes"]].concat());
         let reply = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(
-            reply.contains("it was interrupted; whether"),
+            reply.contains("interrupted; it is unknown"),
             "{call}: {output:?}"
         );
         assert_eq!(env.read("project/paid.txt"), "paid\n");

@@ -47,8 +47,8 @@ const CASES: &[Case] = &[
         args: &[],
         exit: 1,
         expected: &[
-            "the model was asked too often: Rate limit reached",
-            "it was asked 2 times",
+            "rate limited by the provider: Rate limit reached",
+            "tried 2 times",
             "`failover` in models.yaml names others to ask",
         ],
     },
@@ -104,7 +104,7 @@ const CASES: &[Case] = &[
         },
         args: &["--max-turns", "3"],
         exit: 7,
-        expected: &["the limit of turns is reached"],
+        expected: &["limit reached: turns"],
     },
     Case {
         name: "an empty answer",
@@ -148,7 +148,7 @@ const CASES: &[Case] = &[
         exit: 1,
         expected: &[
             "the context is too long for the model",
-            "what is said last does not fit by itself; ask for less at once",
+            "the last message alone exceeds the context window",
         ],
     },
 ];
@@ -229,7 +229,7 @@ fn invalid_json_arguments_are_reported_to_the_model() {
     let output = env.run(&["prompt", "hello"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "I see.\n");
     let second = provider.requests()[1].body.to_string();
-    assert!(second.contains("the arguments do not fit"), "{second}");
+    assert!(second.contains("invalid arguments"), "{second}");
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn prompt_that_cannot_be_stored_fails_within_its_time_limit() {
     let output = limited.envs(set).output().unwrap();
     assert_eq!(output.status.code(), Some(124), "{output:?}");
     let printed = String::from_utf8_lossy(&output.stderr);
-    for words in ["warning: nothing can be written", "time limit reached"] {
+    for words in ["warning: the store is unavailable", "time limit reached"] {
         assert!(printed.contains(words), "{printed}");
     }
 }
@@ -287,7 +287,7 @@ fn edited_arguments_are_what_runs() {
     let second = short_gate_id(&pending);
     let listed = json(&env.run(&["gate", "list", "--json"]));
     let body = listed["gates"][0]["body"].as_str().unwrap();
-    assert!(body.contains("that ada wrote do not fit"), "{body}");
+    assert!(body.contains("entered by ada are invalid"), "{body}");
     let fits = [
         "gate",
         "approve",
@@ -298,7 +298,7 @@ fn edited_arguments_are_what_runs() {
     assert!(env.run(&fits).status.success());
     let output = resumed.wait_with_output().unwrap();
     let reply = String::from_utf8_lossy(&output.stdout);
-    assert!(reply.contains("ada approved other arguments"), "{reply}");
+    assert!(reply.contains("ada edited the arguments"), "{reply}");
     assert!(reply.contains("other"), "{reply}");
     assert!(!env.path("project/out.txt").exists());
 }

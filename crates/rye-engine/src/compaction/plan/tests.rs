@@ -79,7 +79,7 @@ fn path(letters: &str) -> Vec<Entry> {
 }
 
 fn tokens_of(path: &[Entry]) -> u64 {
-    Transcript::of(path).tokens()
+    Transcript::new(path).tokens()
 }
 
 /// A path once a plan is carried out, with a short sum.
@@ -346,7 +346,7 @@ proptest! {
         for end in 1..=path.len() {
             let pushed = live.as_mut().is_some_and(|it| it.push(&path[end - 1]));
             if !pushed {
-                live = Some(Transcript::of(&path[..end]));
+                live = Some(Transcript::new(&path[..end]));
             }
         }
         let live = live.map(|it| it.messages()).unwrap_or_default();

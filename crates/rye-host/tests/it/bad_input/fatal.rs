@@ -144,6 +144,9 @@ async fn a_model_that_panics_ends_its_prompt_and_not_the_thread() {
         let answer = session.wait_for_answer(&prompt).await.unwrap();
         assert_eq!(answer.reason, TurnEnd::Error);
         let error = answer.error.unwrap();
-        assert_eq!(error, "the model broke down: index out of bounds");
+        assert_eq!(
+            error,
+            "the model implementation panicked: index out of bounds"
+        );
     }
 }

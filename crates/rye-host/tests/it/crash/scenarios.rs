@@ -361,7 +361,7 @@ pub(crate) fn same(expected: &[String], found: &[String]) -> Result<(), String> 
         }
     }
     // For the same reason more may be asked for once more.
-    let asks_for_more = |line: &String| line.starts_with("gate: the limit of");
+    let asks_for_more = |line: &String| line.starts_with("gate: limit of");
     expected.retain(|line| !asks_for_more(line));
     found.retain(|line| !asks_for_more(line));
     // Whoever is to say what becomes of an interrupted call has been asked.

@@ -1,6 +1,6 @@
 //! `rye session compact`: compacts a history, or undoes the last compaction.
 
-use rye_engine::Compaction;
+use rye_engine::CompactionOutcome;
 use rye_engine::protocol::{EntryId, ErrorInfo, SessionId};
 use rye_engine::store::Claim;
 use serde_json::{Value, json};
@@ -25,18 +25,18 @@ pub(crate) fn run(args: &CompactArgs, context: &Context) -> Outcome {
             }
         } else {
             match session.compact(thread).await? {
-                Compaction::Done {
+                CompactionOutcome::Summarised {
                     entry,
-                    before,
-                    after,
+                    tokens_before: before,
+                    tokens_after: after,
                 } => CompactionResult::Compacted {
                     entry,
                     before,
                     after,
                 },
-                Compaction::Pruned(calls) => CompactionResult::Pruned(calls),
-                Compaction::Nothing => CompactionResult::Unchanged,
-                Compaction::Failed(error) => CompactionResult::Failed(error),
+                CompactionOutcome::Pruned(calls) => CompactionResult::Pruned(calls),
+                CompactionOutcome::Nothing => CompactionResult::Unchanged,
+                CompactionOutcome::Failed(error) => CompactionResult::Failed(error),
             }
         };
         let session = it.session.clone();

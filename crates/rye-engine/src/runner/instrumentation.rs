@@ -1,4 +1,4 @@
-//! What a thread does, timed as it is told.
+//! Metrics and tracing spans of a thread's turns, model calls, tools and gates.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,42 +12,42 @@ use tracing::{Span, field, info_span};
 
 use crate::metrics::{Metric, Metrics};
 
-/// Times what a thread does.
-pub(super) struct Meter {
+/// Measures the durations of a thread's work.
+pub(super) struct TurnTimer {
     metrics: Arc<Metrics>,
     session: SessionId,
     thread: ThreadId,
-    turn: Option<Timed>,
-    model: Option<Timed>,
-    compaction: Option<Timed>,
-    tools: HashMap<CallId, Timed>,
+    turn: Option<RunningSpan>,
+    model: Option<RunningSpan>,
+    compaction: Option<RunningSpan>,
+    tools: HashMap<CallId, RunningSpan>,
 }
 
-/// Something that has begun.
-struct Timed {
+/// A span that has started.
+struct RunningSpan {
     start: Instant,
-    what: String,
+    label: String,
     /// Ends when it is dropped.
     span: Span,
 }
 
-/// A span with the ids that it belongs to. Its name must be known when this is compiled.
+/// A tracing span with the session and thread ids; its name must be a literal.
 macro_rules! span {
-    ($meter:expr, $name:literal, $($field:tt)*) => {
+    ($timer:expr, $name:literal, $($field:tt)*) => {
         info_span!(
             $name,
-            session = $meter.session.as_str(),
-            thread = $meter.thread.as_str(),
+            session = $timer.session.as_str(),
+            thread = $timer.thread.as_str(),
             outcome = field::Empty,
             $($field)*
         )
     };
 }
 
-impl Timed {
-    fn begin(what: impl Into<String>, span: Span) -> Self {
-        let (start, what) = (Instant::now(), what.into());
-        Self { start, what, span }
+impl RunningSpan {
+    fn start(label: impl Into<String>, span: Span) -> Self {
+        let (start, label) = (Instant::now(), label.into());
+        Self { start, label, span }
     }
 
     fn end(&self, outcome: &str) -> Duration {
@@ -56,7 +56,7 @@ impl Timed {
     }
 }
 
-impl Meter {
+impl TurnTimer {
     pub(super) fn new(metrics: Arc<Metrics>, thread: &Thread) -> Self {
         Self {
             metrics,
@@ -69,23 +69,23 @@ impl Meter {
         }
     }
 
-    /// A model is called.
+    /// A model call starts.
     pub(super) fn model_called(&mut self, model: &str) {
         let span = span!(self, "llm_call", model);
-        self.model = Some(Timed::begin(model, span));
+        self.model = Some(RunningSpan::start(model, span));
     }
 
-    /// It has answered, or not.
+    /// The model call has ended.
     pub(super) fn model_ended(&mut self, outcome: &str) {
         if let Some(call) = self.model.take() {
             let took = call.end(outcome);
-            let labels = [("model", call.what.as_str()), ("outcome", outcome)];
+            let labels = [("model", call.label.as_str()), ("outcome", outcome)];
             self.metrics.observe(Metric::LlmCall, &labels, took);
         }
     }
 
-    /// A gate has ended that was waited for.
-    pub(super) fn decided(&self, gate: &Gate, now: Millis) {
+    /// A gate has closed.
+    pub(super) fn gate_closed(&self, gate: &Gate, now: Millis) {
         let status = match gate.status {
             GateStatus::Pending => return,
             GateStatus::Resolved { .. } => "resolved",
@@ -106,28 +106,28 @@ impl Meter {
             .observe(Metric::DecisionGateWait, &labels, took);
     }
 
-    /// What was written, as far as no event tells of it.
-    pub(super) fn written(&mut self, op: &Op, now: Millis) {
+    /// Records a committed operation that no event describes.
+    pub(super) fn on_op(&mut self, op: &Op, now: Millis) {
         match op {
             Op::PutPrompt(prompt) if prompt.status == PromptStatus::Running => {
-                self.begun(&prompt.id, prompt.created_at, now);
+                self.turn_started(&prompt.id, prompt.created_at, now);
             }
-            Op::PutGate(gate) => self.decided(gate, now),
+            Op::PutGate(gate) => self.gate_closed(gate, now),
             _ => {}
         }
     }
 
-    fn begun(&mut self, prompt: &PromptId, since: Millis, now: Millis) {
+    fn turn_started(&mut self, prompt: &PromptId, since: Millis, now: Millis) {
         let waited = since.until(now);
         let (id, waited_ms) = (prompt.as_str(), millis(waited));
         drop(span!(self, "queue_wait", prompt = id, waited_ms));
         self.metrics.observe(Metric::QueueWait, &[], waited);
         let span = span!(self, "turn_complete", prompt = id);
-        self.turn = Some(Timed::begin("", span));
+        self.turn = Some(RunningSpan::start("", span));
     }
 
-    /// What is told.
-    pub(super) fn told(&mut self, kind: &EventKind) {
+    /// Records a published event.
+    pub(super) fn on_event(&mut self, kind: &EventKind) {
         match kind {
             EventKind::ToolStart { call, tool } => {
                 let span = span!(
@@ -136,9 +136,9 @@ impl Meter {
                     tool = tool.as_str(),
                     call = call.as_str()
                 );
-                let begun = Timed::begin(tool.as_str(), span);
-                // One that is run again after its gate is still the same call.
-                self.tools.entry(call.clone()).or_insert(begun);
+                let started = RunningSpan::start(tool.as_str(), span);
+                // A call that is run again after its gate is the same call.
+                self.tools.entry(call.clone()).or_insert(started);
             }
             EventKind::ToolEnd { call, status } => self.tool_ended(call, *status),
             EventKind::TurnEnd { reason, .. } => self.turn_ended(*reason),
@@ -155,7 +155,7 @@ impl Meter {
             }
             EventKind::CompactionStart => {
                 let span = span!(self, "compaction",);
-                self.compaction = Some(Timed::begin("", span));
+                self.compaction = Some(RunningSpan::start("", span));
             }
             EventKind::CompactionEnd { error, .. } => {
                 if let Some(compaction) = self.compaction.take() {
@@ -170,7 +170,7 @@ impl Meter {
     }
 
     fn tool_ended(&mut self, call: &CallId, status: ResultStatus) {
-        // One that a dead host had begun was not timed.
+        // A call that an earlier host started was not measured.
         let Some(tool) = self.tools.remove(call) else {
             return;
         };
@@ -181,12 +181,12 @@ impl Meter {
             ResultStatus::Aborted => "aborted",
         };
         let took = tool.end(outcome);
-        let labels = [("tool", tool.what.as_str()), ("outcome", outcome)];
+        let labels = [("tool", tool.label.as_str()), ("outcome", outcome)];
         self.metrics.observe(Metric::ToolExec, &labels, took);
     }
 
     fn turn_ended(&mut self, reason: TurnEnd) {
-        // Of a call that was cut off nothing more is heard.
+        // An aborted call reports no end.
         self.model_ended("aborted");
         self.tools.clear();
         let Some(turn) = self.turn.take() else {

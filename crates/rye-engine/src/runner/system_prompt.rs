@@ -1,5 +1,4 @@
-//! What a model is told before anything is said: put together once for each prompt, from
-//! files as they are then.
+//! The system prompt: assembled once per prompt from the role, rules and skills on disk.
 
 use std::sync::Arc;
 
@@ -11,31 +10,31 @@ use crate::guides::{self, Role};
 use crate::model::ModelInfo;
 use crate::result::{self, SCHEMA};
 
-/// Where a thread and a session keep the role that they have.
+/// Metadata key under which a thread or session stores its role.
 pub(crate) const ROLE: &str = "role";
 
-/// What holds for a prompt.
+/// The system prompt of one user prompt.
 #[derive(Debug, Clone)]
-pub(super) struct Guidance {
+pub(super) struct SystemPrompt {
     prompt: Option<PromptId>,
     pub(super) system: String,
-    /// The model of the role, if the prompt names none.
+    /// The role's model, if the prompt names none.
     pub(super) model: Option<String>,
 }
 
 impl Runner {
-    /// What holds for the prompt that runs; or why it must fail before anybody is asked.
-    pub(super) async fn guidance(&mut self) -> Result<Arc<Guidance>, ErrorInfo> {
+    /// The system prompt for the running prompt, or why the turn must fail.
+    pub(super) async fn system_prompt(&mut self) -> Result<Arc<SystemPrompt>, ErrorInfo> {
         let turn = self.machine.thread.turn.as_ref();
         let prompts = self.machine.prompts.iter();
         let mut prompts =
             prompts.filter(|prompt| turn.is_some_and(|turn| turn.prompt == prompt.id));
         let prompt = prompts.next().cloned();
         let id = prompt.as_ref().map(|prompt| prompt.id.clone());
-        if let Some(known) = &self.guidance
-            && known.prompt == id
+        if let Some(cached) = &self.system_prompt
+            && cached.prompt == id
         {
-            return Ok(Arc::clone(known));
+            return Ok(Arc::clone(cached));
         }
         let role = self.role(prompt.as_deref()).await?;
         let (shared, sandbox) = (&self.shared, &*self.shared.sandbox);
@@ -47,27 +46,32 @@ impl Runner {
         let schema = prompt
             .as_ref()
             .and_then(|prompt| prompt.metadata.get(SCHEMA));
-        let more = schema.map(result::instruction);
-        let (rules, more) = (rules.as_deref(), more.as_deref());
-        let system = guides::system(&shared.system, role.as_ref(), rules, &skills, more);
-        let named = prompt.as_ref().is_some_and(|prompt| prompt.model.is_some());
-        let guidance = Arc::new(Guidance {
+        let instruction = schema.map(result::instruction);
+        let (rules, schema) = (rules.as_deref(), instruction.as_deref());
+        let system = guides::system(&shared.system, role.as_ref(), rules, &skills, schema);
+        let has_model = prompt.as_ref().is_some_and(|prompt| prompt.model.is_some());
+        let built = Arc::new(SystemPrompt {
             prompt: id,
             system,
-            model: role.and_then(|role| role.model).filter(|_| !named),
+            model: role.and_then(|role| role.model).filter(|_| !has_model),
         });
-        self.guidance = Some(Arc::clone(&guidance));
-        Ok(guidance)
+        self.system_prompt = Some(Arc::clone(&built));
+        Ok(built)
     }
 
-    /// What the model is told beside the history, to be written down with its answer.
-    pub(super) fn remember_prompt(&mut self, model: &str, info: ModelInfo, guidance: &Guidance) {
+    /// Updates the model context (everything beside the history) that is stored with the answer.
+    pub(super) fn record_model_context(
+        &mut self,
+        model: &str,
+        info: ModelInfo,
+        prompt: &SystemPrompt,
+    ) {
         let same = |(known, _): &(ModelContext, String)| {
             known.model == model
                 && known.context_window == info.context_window
-                && known.system == guidance.system
+                && known.system == prompt.system
         };
-        if self.prompted.as_ref().is_some_and(same) {
+        if self.model_context.as_ref().is_some_and(same) {
             return;
         }
         let tools = self.shared.tools.specs();
@@ -76,29 +80,28 @@ impl Runner {
             description: tool.description.clone(),
             parameters: tool.parameters.clone(),
         });
-        let prompted = ModelContext {
+        let context = ModelContext {
             model: model.to_owned(),
             context_window: info.context_window,
             max_output: info.max_output,
-            system: guidance.system.clone(),
+            system: prompt.system.clone(),
             tools: tools.collect(),
         };
-        let text = serde_json::to_string(&prompted).unwrap_or_default();
-        self.prompted = Some((prompted, Hash::digest(text).to_hex()));
+        let text = serde_json::to_string(&context).unwrap_or_default();
+        self.model_context = Some((context, Hash::digest(text).to_hex()));
     }
 
-    /// The role: the prompt's, else the thread's, else the session's.
+    /// The prompt's role, or else the session's.
     async fn role(&self, prompt: Option<&QueuedPrompt>) -> Result<Option<Role>, ErrorInfo> {
-        // That of the thread is written with the prompt when it begins.
+        // A thread's role is copied into the prompt when its turn starts.
         let named = prompt.and_then(|prompt| prompt.role.clone());
         let Some(name) = named.or_else(|| self.shared.role.clone()) else {
             return Ok(None);
         };
-        let bad = |why: String| ErrorInfo::new(ErrorCode::BadRole, why);
+        let bad = |message: String| ErrorInfo::new(ErrorCode::BadRole, message);
         let Some(guides) = &self.shared.guides else {
-            return Err(bad(format!(
-                "there is no role `{name}`: nobody has any here"
-            )));
+            let message = format!("unknown role `{name}`: this engine has no roles");
+            return Err(bad(message));
         };
         let role = guides.role(&name, &*self.shared.sandbox).await;
         role.map(Some).map_err(bad)

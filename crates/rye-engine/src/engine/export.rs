@@ -1,4 +1,4 @@
-//! Sessions taken elsewhere, and branches of their histories.
+//! Export, import and fork of sessions.
 
 use std::sync::Arc;
 
@@ -9,20 +9,19 @@ use rye_protocol::{
 };
 use serde_json::json;
 
-use super::session::{DEFAULT, thread};
-use super::{Engine, opening};
+use super::session::{DEFAULT, new_thread};
+use super::{Engine, lifecycle};
 use crate::audit::{self, UntrustedDecision};
 use crate::store::{Claim, StoreError};
 
 impl Engine {
-    /// A session with all that belongs to it, and those below it, the topmost first: to be
-    /// kept, checked or taken elsewhere.
+    /// Exports a session and its descendants, ancestors first.
     pub async fn export(&self, id: &SessionId) -> Result<Vec<Archive>, StoreError> {
         let store = &self.inner.store;
         let archive = store.archive(id).await?;
         let archive = archive.ok_or_else(|| no_session(id))?;
         let mut all = vec![archive];
-        let mut children = store.sessions(opening::children_of(id)).await?;
+        let mut children = store.sessions(lifecycle::children_of(id)).await?;
         children.reverse();
         for child in children {
             all.extend(Box::pin(self.export(&child.id)).await?);
@@ -30,30 +29,29 @@ impl Engine {
         Ok(all)
     }
 
-    /// Writes a session down that comes from elsewhere. One of the same id must not be here.
+    /// Imports an exported session. Fails if a session with its id exists.
     ///
-    /// A decision by which something would still be done counts only with a receipt of a key
-    /// that is trusted here: `key` gives the public key of a fingerprint, if it is. The others
-    /// are asked again, and are given back.
+    /// Decisions that would still be acted on need a receipt by a trusted key; `key` returns the
+    /// public key of a fingerprint if it is trusted. The others are reopened and returned.
     pub async fn import(
         &self,
         archive: Archive,
         key: impl Fn(&str) -> Option<PublicKey>,
     ) -> Result<Vec<UntrustedDecision>, StoreError> {
-        self.write_archive(archive, None, key).await
+        self.commit_archive(archive, None, key).await
     }
 
-    /// The same for a session that could not be verified. It is marked with the reason for as
-    /// long as it is there, and no decision in it counts.
+    /// Imports a session that could not be verified. The session keeps the reason in its metadata,
+    /// and no decision in it is trusted.
     pub async fn import_unverified(
         &self,
         archive: Archive,
-        why: &str,
+        reason: &str,
     ) -> Result<Vec<UntrustedDecision>, StoreError> {
-        self.write_archive(archive, Some(why), |_| None).await
+        self.commit_archive(archive, Some(reason), |_| None).await
     }
 
-    async fn write_archive(
+    async fn commit_archive(
         &self,
         mut archive: Archive,
         unverified: Option<&str>,
@@ -66,22 +64,22 @@ impl Engine {
             return Err(StoreError::Conflict { kind, id });
         }
         let (before, now) = (archive.clone(), self.inner.clock.now());
-        if let Some(why) = unverified {
+        if let Some(reason) = unverified {
             let metadata = &mut archive.session.metadata;
-            metadata.insert(audit::UNVERIFIED.to_owned(), why.into());
+            metadata.insert(audit::UNVERIFIED.to_owned(), reason.into());
         }
-        let doubts = audit::doubt(&mut archive, key, now);
+        let untrusted = audit::reject_untrusted(&mut archive, key, now);
         if let Some(key) = &self.inner.key {
             audit::seal_changes(&mut archive, &before, now, key);
         }
         let lease = store.claim(&id, Claim::IfFree).await?;
-        let written = store.commit(&lease, batch(archive)).await;
+        let written = store.commit(&lease, archive_batch(archive)).await;
         store.release(&lease).await?;
-        written.map(|_| doubts)
+        written.map(|_| untrusted)
     }
 
-    /// A session of its own that shares the past of another up to an entry; up to the last
-    /// one of its thread `default` if none is named.
+    /// Creates a session with the history of another one up to an entry; by default, up to the
+    /// last entry of its thread `default`.
     pub async fn fork(
         &self,
         id: &SessionId,
@@ -112,14 +110,16 @@ impl Engine {
         data.metadata.insert("forked_from".to_owned(), from);
         let fork = data.id.clone();
         let lease = store.claim(&fork, Claim::IfFree).await?;
-        let thread = thread(&fork, DEFAULT, now);
-        let written = store.commit(&lease, self.branch(data, thread, path)).await;
+        let thread = new_thread(&fork, DEFAULT, now);
+        let written = store
+            .commit(&lease, self.fork_batch(data, thread, path))
+            .await;
         store.release(&lease).await?;
         written.map(|_| fork)
     }
 
-    /// The past of a branch, signed as such.
-    fn branch(&self, data: SessionData, mut thread: Thread, path: Vec<Entry>) -> Batch {
+    /// The batch that creates a fork, sealed.
+    fn fork_batch(&self, data: SessionData, mut thread: Thread, path: Vec<Entry>) -> Batch {
         let mut batch = Batch::default();
         let (session, id): (SessionId, ThreadId) = (data.id.clone(), thread.id.clone());
         batch.push(Op::PutSession(Arc::new(data)));
@@ -128,28 +128,28 @@ impl Engine {
             thread.leaf = Some(last.id.clone());
             thread.leaf_hash.clone_from(&last.hash);
         }
-        let mut past = Batch::default();
-        past.push_event(&id, EventKind::ThreadStart { key });
+        let mut history = Batch::default();
+        history.push_event(&id, EventKind::ThreadStart { key });
         for entry in path {
             let entry = Entry {
                 session: session.clone(),
                 thread: id.clone(),
                 ..entry
             };
-            past.push(Op::AppendEntry(Arc::new(entry)));
+            history.push(Op::AppendEntry(Arc::new(entry)));
         }
         if let Some(key) = &self.inner.key {
-            let ops = [&batch.ops[..], &past.ops].concat();
+            let ops = [&batch.ops[..], &history.ops].concat();
             let at = thread.created_at;
             if let Some(seal) = audit::thread_seal(&thread, &ops, [].into_iter(), None, None, at) {
                 let (seal, hash) = audit::sign_seal(seal, key);
                 thread.seal = hash;
                 let seal = Box::new(seal);
-                past.push_event(&id, EventKind::Sealed { seal });
+                history.push_event(&id, EventKind::Sealed { seal });
             }
         }
         batch.push(Op::PutThread(Arc::new(thread)));
-        batch.ops.append(&mut past.ops);
+        batch.ops.append(&mut history.ops);
         batch
     }
 }
@@ -159,8 +159,8 @@ fn no_session(id: &SessionId) -> StoreError {
     StoreError::NotFound { kind, id }
 }
 
-/// All of a session in one batch.
-fn batch(archive: Archive) -> Batch {
+/// The whole session in one batch.
+fn archive_batch(archive: Archive) -> Batch {
     let mut batch = Batch::default();
     batch.push(Op::PutSession(Arc::new(archive.session)));
     let threads = archive.threads.into_iter();

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::SCHEME;
-use crate::runner::LONGEST;
+use crate::runner::MAX_TEXT_BYTES;
 use crate::text::whole_of;
 
 /// The length of a hash, written.
@@ -64,7 +64,7 @@ fn kept(part: &Part) -> Option<Hash> {
         Part::ToolResult { text, data, .. } => {
             let whole = data.get("whole").and_then(Value::as_str).and_then(address);
             // A shorter one was not cut, whatever it says.
-            let is_cut = text.len() >= LONGEST / 2;
+            let is_cut = text.len() >= MAX_TEXT_BYTES / 2;
             whole.or_else(|| is_cut.then(|| whole_of(text)).flatten())
         }
         _ => None,
@@ -104,8 +104,8 @@ mod tests {
             hash: &hash,
             first_line: 1,
         };
-        let long = "a line\n".repeat(LONGEST / 3);
-        let cut = without_middle(&long, LONGEST, Some(whole));
+        let long = "a line\n".repeat(MAX_TEXT_BYTES / 3);
+        let cut = without_middle(&long, MAX_TEXT_BYTES, Some(whole));
         let quoted = without_middle(&long, 100, Some(whole));
         let result = |text: &str, data: Value| Part::ToolResult {
             call_id: CallId::new(),

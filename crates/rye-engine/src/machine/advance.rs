@@ -1,46 +1,46 @@
-//! What comes next: read off the record, and off what runs in this process.
+//! Decides the next steps by comparing the stored state with the work that runs here.
 //!
-//! | the record says | and it runs here | it does not |
+//! | stored state | runs here | does not run here |
 //! |---|---|---|
-//! | a prompt waits, no turn | – | it begins |
-//! | the history is being summed up | wait | begin again: nothing was changed |
-//! | the model is being called | wait | call it: no effect was possible |
-//! | a call is requested | – | it starts |
-//! | a call has started | wait | by its effect: again, `interrupted`, or ask |
-//! | a call waits at a gate that is pending | wait | wait |
-//! | the gate has ended | tell the tool | run the tool again, which finds it ended |
-//! | all calls have ended | – | call the model |
+//! | prompt waiting, no turn | – | start it |
+//! | compaction in progress | wait | start it again: nothing was changed |
+//! | model call in progress | wait | call again: it had no effect |
+//! | call requested | – | start it |
+//! | call started | wait | by effect class: run again, `interrupted`, or ask |
+//! | call blocked at a pending gate | wait | wait |
+//! | call's gate closed | tell the tool | run the tool again; it finds the closed gate |
+//! | all calls ended | – | call the model |
 
 use rye_protocol::{
     Call, CallState, CompactionReason, EventKind, Phase, PromptStatus, QueuedPrompt, SessionId,
     ThreadStatus, Turn,
 };
 
-use super::more::Whose;
-use super::{Effect, Fact, Step};
+use super::limit_gate::LimitScope;
+use super::{Effect, Step, ToolTraits};
 use crate::child;
 use crate::tool::Effect as ToolEffect;
 
-/// How often a model is called for one prompt where no limit says otherwise.
-pub(super) const MOST_ROUNDS: u32 = 500;
+/// Maximum model calls for one prompt that sets no limit.
+pub(super) const MAX_ROUNDS: u32 = 500;
 
 impl Step<'_> {
-    /// Does what comes next, until something must be waited for.
-    pub(super) fn drive(&mut self) {
-        self.reply();
-        self.proceed();
-        // Last: what has begun now has a time too.
-        self.wake();
+    /// Takes all steps that are possible now.
+    pub(super) fn advance(&mut self) {
+        self.reply_to_tools();
+        self.run_turn();
+        // Last, because the steps may have added deadlines.
+        self.schedule_wake();
     }
 
-    fn proceed(&mut self) {
+    fn run_turn(&mut self) {
         let paused = self.env.paused || self.machine.thread.status != ThreadStatus::Active;
         if paused {
             return;
         }
-        self.take_more();
-        if self.out.raise.is_some() {
-            // It goes on once that is written.
+        self.apply_increase();
+        if self.out.increase.is_some() {
+            // Continue once the increase is committed.
             return;
         }
         loop {
@@ -54,11 +54,11 @@ impl Step<'_> {
                 }
                 continue;
             };
-            if self.machine.asks_for_more() {
+            if self.machine.prompt_on_limit() {
                 return;
             }
-            if let Some((limit, whose)) = self.limit_of_prompt(turn) {
-                self.reached(limit, whose);
+            if let Some((limit, scope)) = self.limit_of_prompt(turn) {
+                self.on_limit(limit, scope);
                 continue;
             }
             let (model, checked) = (turn.model.clone(), !turn.skip_size_check);
@@ -76,7 +76,7 @@ impl Step<'_> {
                 Phase::Tools { calls, .. } => {
                     if calls.iter().any(|call| call.state != CallState::Ended) {
                         let calls = calls.clone();
-                        self.move_calls(&calls);
+                        self.advance_calls(&calls);
                     }
                     if !self.all_ended() {
                         return;
@@ -89,7 +89,7 @@ impl Step<'_> {
         }
     }
 
-    /// Reserves what a call of the model uses up at least, and makes it.
+    /// Reserves the minimum usage of a model call and makes it.
     fn call_model(&mut self) {
         if self.machine.live.model {
             return;
@@ -99,37 +99,37 @@ impl Step<'_> {
             return;
         };
         let model = turn.model.clone();
-        let left = std::mem::replace(&mut turn.reserved, self.env.reserve);
-        // A host that died in the middle of a call had made it.
-        self.use_up(left);
+        let lost = std::mem::replace(&mut turn.reserved, self.env.reserve);
+        // A host that died during a call had made it.
+        self.add_usage(lost);
         self.out.effects.push(Effect::CallModel { model });
     }
 
-    /// The limit of the prompt that is reached; that of the session, if it is its time.
-    fn limit_of_prompt(&self, turn: &Turn) -> Option<(&'static str, Whose)> {
-        // What a call in progress uses up is its own; time is up for all, unless somebody is
-        // asked for more of it: that is done between calls.
+    /// The limit that is reached, and whether it is the prompt's or the session's.
+    fn limit_of_prompt(&self, turn: &Turn) -> Option<(&'static str, LimitScope)> {
+        // A running call may finish, except when time is up; a limit gate is opened only between
+        // calls.
         let between = turn.phase == Phase::Model && !self.machine.live.model;
-        let now = between || !self.env.asks_for_more;
+        let now = between || !self.env.prompt_on_limit;
         if now && self.env.until.is_some_and(|until| self.env.now >= until) {
-            return Some(("duration", Whose::Session));
+            return Some(("duration", LimitScope::Session));
         }
         let limits = &self.running()?.limits;
         let reached = limits.reached(&turn.usage, self.env.now);
         let reached = reached.or(self.is_endless().then_some("turns"))?;
         let now = between || (reached == "duration" && now);
-        now.then_some((reached, Whose::Prompt))
+        now.then_some((reached, LimitScope::Prompt))
     }
 
-    /// Whether the model calls tools without end, and nobody has said when that is.
+    /// Whether the prompt has reached the round limit for prompts without a limit.
     pub(super) fn is_endless(&self) -> bool {
         let turn = self.machine.thread.turn.as_ref();
         let rounds = turn.map_or(0, |turn| turn.round);
         let unlimited = self.running().is_some_and(|it| it.limits.turns.is_none());
-        unlimited && rounds >= MOST_ROUNDS
+        unlimited && rounds >= MAX_ROUNDS
     }
 
-    /// The prompt that runs.
+    /// The running prompt.
     pub(super) fn running(&self) -> Option<&QueuedPrompt> {
         let turn = self.machine.thread.turn.as_ref()?;
         let mut prompts = self.machine.prompts.iter();
@@ -138,7 +138,7 @@ impl Step<'_> {
             .map(|prompt| &**prompt)
     }
 
-    /// The first that waits and is not being collected.
+    /// Index of the first waiting prompt scope collect window is closed.
     fn next_prompt(&self) -> Option<usize> {
         let now = self.env.now;
         self.machine.prompts.iter().position(|prompt| {
@@ -152,9 +152,9 @@ impl Step<'_> {
         calls.iter().all(|call| call.state == CallState::Ended)
     }
 
-    fn move_calls(&mut self, calls: &[Call]) {
-        // One that runs alone and cannot yet holds back those after it: a model that wants an
-        // edit and then a command wants them in this order.
+    fn advance_calls(&mut self, calls: &[Call]) {
+        // An exclusive call that cannot start yet holds back the calls after it, so that an edit
+        // runs before the command that the model requested next.
         let mut held_back = false;
         for call in calls {
             match &call.state {
@@ -162,7 +162,7 @@ impl Step<'_> {
                 CallState::Requested if held_back => {}
                 CallState::Requested => held_back = !self.start_if_free(call),
                 CallState::Started if self.machine.live.calls.contains(&call.id) => {}
-                CallState::Started => self.left_by_a_dead_host(call),
+                CallState::Started => self.recover_call(call),
                 CallState::Blocked { gate } => {
                     let gate = self.machine.gates.get(gate);
                     let pending = gate.is_some_and(|gate| gate.status.is_pending());
@@ -174,10 +174,10 @@ impl Step<'_> {
         }
     }
 
-    /// Starts a call, unless one that runs alone stands in the way, or it runs alone itself, or
-    /// as many run as may at once. Whether it did.
+    /// Starts a call unless an exclusive call is in the way or too many calls run. Returns
+    /// whether it was started.
     fn start_if_free(&mut self, call: &Call) -> bool {
-        let Some(Fact { exclusive, .. }) = self.env.tools.of(&call.tool) else {
+        let Some(ToolTraits { exclusive, .. }) = self.env.tools.traits(&call.tool) else {
             self.unknown_tool(call);
             return true;
         };
@@ -191,7 +191,7 @@ impl Step<'_> {
             return false;
         }
         let mut active = calls.iter_mut().filter(active);
-        let alone = |other: &mut Call| tools.of(&other.tool).is_some_and(|it| it.exclusive);
+        let alone = |other: &mut Call| tools.traits(&other.tool).is_some_and(|it| it.exclusive);
         let in_the_way = active.any(|other| exclusive || alone(other));
         if !in_the_way {
             self.start(call);
@@ -204,21 +204,21 @@ impl Step<'_> {
         let may_request_decision = self
             .env
             .tools
-            .of(&call.tool)
+            .traits(&call.tool)
             .is_some_and(|it| it.may_request_decision);
         if let Some(call) = self.machine.call(&call.id) {
             call.state = CallState::Started;
-            // One that asks first has done nothing before it says so. Of any other, what it
-            // did until then is what its tool does.
+            // A tool that may request a decision declares when its effect starts; until then its
+            // call may be repeated.
             call.effect = may_request_decision.then_some(ToolEffect::Idempotent);
         }
         self.machine.live.calls.insert(call.id.clone());
-        self.tell(EventKind::ToolStart {
+        self.emit(EventKind::ToolStart {
             call: call.id.clone(),
             tool: call.tool.clone(),
         });
         if let Some(session) = self.child_of(call) {
-            self.tell(EventKind::TaskStart { session });
+            self.emit(EventKind::TaskStart { session });
         }
         self.out.effects.push(Effect::RunTool {
             call: call.id.clone(),
@@ -227,36 +227,36 @@ impl Step<'_> {
         });
     }
 
-    /// The session that a call is, if it is one.
+    /// The child session of a task call.
     pub(super) fn child_of(&self, call: &Call) -> Option<SessionId> {
-        let is_task = self.env.tools.of(&call.tool)?.is_task;
+        let is_task = self.env.tools.traits(&call.tool)?.is_task;
         let thread = &self.machine.thread;
         let prompt = &thread.turn.as_ref()?.prompt;
         is_task.then(|| child::id(&thread.session, &thread.id, prompt, &call.id))
     }
 
-    /// A call that had started when its host died.
-    fn left_by_a_dead_host(&mut self, call: &Call) {
-        let of_tool = self.env.tools.of(&call.tool).map(|it| it.effect);
+    /// Recovers a call that had started when its host died.
+    fn recover_call(&mut self, call: &Call) {
+        let of_tool = self.env.tools.traits(&call.tool).map(|it| it.effect);
         match of_tool.map(|of_tool| call.effect.unwrap_or(of_tool)) {
             Some(ToolEffect::Pure | ToolEffect::Idempotent) => self.start(call),
-            Some(ToolEffect::Ask) => self.ask_to_run_again(call),
-            Some(ToolEffect::AtMostOnce) | None => self.interrupt(call),
+            Some(ToolEffect::Ask) => self.ask_to_repeat(call),
+            Some(ToolEffect::AtMostOnce) | None => self.append_interrupted(call),
         }
     }
 
-    /// A call that was cut off though its host lives. What may be repeated is not either: it
-    /// might be cut off for ever.
-    pub(super) fn cut_off(&mut self, call: &Call) {
-        let of_tool = self.env.tools.of(&call.tool).map(|it| it.effect);
+    /// Handles a call that was interrupted while its host lives. It is not repeated, not even
+    /// an idempotent one: it might be interrupted forever.
+    pub(super) fn on_interrupted(&mut self, call: &Call) {
+        let of_tool = self.env.tools.traits(&call.tool).map(|it| it.effect);
         match call.effect.or(of_tool) {
-            Some(ToolEffect::Ask) => self.ask_to_run_again(call),
-            _ => self.interrupt(call),
+            Some(ToolEffect::Ask) => self.ask_to_repeat(call),
+            _ => self.append_interrupted(call),
         }
     }
 
-    /// When to look again: at the next deadline.
-    fn wake(&mut self) {
+    /// Requests a tick at the next deadline.
+    fn schedule_wake(&mut self) {
         let gates = self.machine.gates.values();
         let gates = gates.filter(|gate| gate.status.is_pending());
         let gates = gates.filter_map(|gate| gate.expires_at);

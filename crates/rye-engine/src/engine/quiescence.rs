@@ -1,4 +1,4 @@
-//! Whether anything goes on in a session before somebody decides something.
+//! Quiescence: is the session blocked on user input?
 
 use rye_protocol::{
     CallState, Gate, Phase, PromptStatus, SessionId, SessionStatus, Thread, ThreadStatus, Turn,
@@ -9,59 +9,62 @@ use crate::child;
 use crate::store::{SessionSnapshot, StoreError};
 
 impl Engine {
-    /// Whether nothing is under way in a session and in its tasks, and nothing will be before
-    /// somebody makes a decision or asks for something. As the record says: also while what
-    /// was written last is about to be told.
+    /// Whether a session and its tasks do nothing, and will do nothing before a decision or a
+    /// prompt. Decided from the store, so it may be true before the last event is published.
     pub async fn is_quiescent(&self, id: &SessionId) -> Result<bool, StoreError> {
-        let mut unseen = vec![id.clone()];
-        while let Some(id) = unseen.pop() {
+        let mut unvisited = vec![id.clone()];
+        while let Some(id) = unvisited.pop() {
             let Some(record) = self.inner.store.snapshot(&id).await? else {
-                // A call that is no task, or one whose session is not there yet.
+                // A call that is not a task, or whose session does not exist yet.
                 return Ok(false);
             };
-            if record.session.parent.is_some() && has_nothing_to_do(&record) {
-                // Its call goes on: it is about to ask, or has its answer.
+            if record.session.parent.is_some() && is_idle(&record) {
+                // Its call still runs: it is about to prompt, or has just been answered.
                 return Ok(false);
             }
-            match under_way(&record) {
+            match blocked_tasks(&record) {
                 None => return Ok(false),
-                Some(calls) => unseen.extend(calls),
+                Some(calls) => unvisited.extend(calls),
             }
         }
         Ok(true)
     }
 }
 
-fn has_nothing_to_do(record: &SessionSnapshot) -> bool {
+/// Whether no thread has a turn or is paused.
+fn is_idle(record: &SessionSnapshot) -> bool {
     let paused = record.session.status == SessionStatus::Paused;
     let mut threads = record.threads.iter();
     !paused && threads.all(|it| it.turn.is_none() && it.status == ThreadStatus::Active)
 }
 
-/// The sessions that calls under way would be if they are tasks, where nothing else is under
-/// way; none where something is.
-fn under_way(record: &SessionSnapshot) -> Option<Vec<SessionId>> {
+/// The ids of possible child sessions of running calls if nothing else runs; `None` if something
+/// does.
+fn blocked_tasks(record: &SessionSnapshot) -> Option<Vec<SessionId>> {
     let mut calls = Vec::new();
     for thread in &record.threads {
         let paused =
             record.session.status == SessionStatus::Paused || thread.status != ThreadStatus::Active;
         match &thread.turn {
             None if paused => {}
-            None if thread.compaction.is_some() || waits(record, thread) => return None,
+            None if thread.compaction.is_some() || has_waiting_prompt(record, thread) => {
+                return None;
+            }
             None => {}
-            Some(turn) => calls.extend(of_turn(record, thread, turn, paused)?),
+            Some(turn) => calls.extend(blocked_calls(record, thread, turn, paused)?),
         }
     }
     Some(calls)
 }
 
-/// Whether a prompt is about to begin.
-fn waits(record: &SessionSnapshot, thread: &Thread) -> bool {
+/// Whether a thread has a waiting prompt.
+fn has_waiting_prompt(record: &SessionSnapshot, thread: &Thread) -> bool {
     let mut prompts = record.prompts.iter();
     prompts.any(|prompt| prompt.thread == thread.id && prompt.status == PromptStatus::Waiting)
 }
 
-fn of_turn(
+/// The ids of possible child sessions of a turn; `None` if the turn is active.
+fn blocked_calls(
     record: &SessionSnapshot,
     thread: &Thread,
     turn: &Turn,
@@ -70,14 +73,14 @@ fn of_turn(
     let pending = |gate: &&Gate| gate.origin.thread == thread.id && gate.status.is_pending();
     let mut gates = record.gates.iter().filter(pending);
     let calls = match &turn.phase {
-        // One that asks for more, or that begins nothing, calls no model.
+        // A turn at a limit gate, or a paused one, calls no model.
         Phase::Model => return (paused || gates.next().is_some()).then(Vec::new),
         Phase::Tools { calls, .. } => calls,
     };
     let mut tasks = Vec::new();
     for call in calls {
         match &call.state {
-            // One that is not begun is held back by another.
+            // A requested call is held back by another one.
             CallState::Ended | CallState::Requested => {}
             CallState::Started => {
                 tasks.push(child::id(

@@ -1,26 +1,26 @@
-//! What is being said right now: it is told live alone, and whoever begins to listen amid it
-//! hears it from its beginning.
+//! Messages in progress: deltas are not stored, so a new subscriber gets the message from its
+//! beginning from here.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use rye_protocol::{Event, EventKind, ThreadId};
 
-use super::{Live, Notice};
+use super::{LiveNotice, Notice};
 
-/// What the models of a session are saying, by thread.
+/// The messages in progress, by thread.
 #[derive(Debug, Default)]
-pub(super) struct Said(HashMap<Option<ThreadId>, Words>);
+pub(super) struct InFlightMessages(HashMap<Option<ThreadId>, Deltas>);
 
-/// What one of them has said of its answer so far.
+/// The deltas of one message so far.
 #[derive(Debug)]
-struct Words {
+struct Deltas {
     events: Vec<Event>,
-    /// The highest number that was told before it.
+    /// Highest sequence number published before it.
     after: u64,
 }
 
-/// Whether it is the end of something that is told live, or its beginning anew.
+/// Whether an event ends a message, call or turn, or starts it over.
 pub(super) fn ends(kind: &EventKind) -> bool {
     matches!(
         kind,
@@ -31,9 +31,9 @@ pub(super) fn ends(kind: &EventKind) -> bool {
     )
 }
 
-impl Said {
-    /// Something is told.
-    pub(super) fn take_in(&mut self, event: &Event, after: u64) {
+impl InFlightMessages {
+    /// Applies a published event.
+    pub(super) fn apply(&mut self, event: &Event, after: u64) {
         if ends(&event.kind) {
             self.0.remove(&event.thread);
             return;
@@ -45,34 +45,34 @@ impl Said {
         else {
             return;
         };
-        let new = || Words {
+        let new = || Deltas {
             events: Vec::new(),
             after,
         };
-        let words = self.0.entry(event.thread.clone()).or_insert_with(new);
-        let last = words.events.last_mut();
-        if !last.is_some_and(|last| goes_on(&mut last.kind, &event.kind)) {
-            words.events.push(event.clone());
+        let deltas = self.0.entry(event.thread.clone()).or_insert_with(new);
+        let last = deltas.events.last_mut();
+        if !last.is_some_and(|last| merge_delta(&mut last.kind, &event.kind)) {
+            deltas.events.push(event.clone());
         }
     }
 
-    /// All of it, as it was told.
-    pub(super) fn told(&self) -> VecDeque<Live> {
+    /// Notices that bring a new subscriber up to date.
+    pub(super) fn notices(&self) -> VecDeque<LiveNotice> {
         let all = self.0.values();
-        let events = all.flat_map(|words| words.events.iter().map(|it| (it, words.after)));
-        let told = events.map(|(event, after)| Live {
+        let events = all.flat_map(|deltas| deltas.events.iter().map(|it| (it, deltas.after)));
+        let notices = events.map(|(event, after)| LiveNotice {
             notice: Arc::new(Notice {
                 event: event.clone(),
                 entry: None,
             }),
             after,
         });
-        told.collect()
+        notices.collect()
     }
 }
 
-/// Puts what goes on with something behind it, if it does.
-fn goes_on(last: &mut EventKind, next: &EventKind) -> bool {
+/// Appends a delta to the last one of the same kind. Returns whether it did.
+fn merge_delta(last: &mut EventKind, next: &EventKind) -> bool {
     match (last, next) {
         (EventKind::TextDelta { text }, EventKind::TextDelta { text: more })
         | (EventKind::ThinkingDelta { text }, EventKind::ThinkingDelta { text: more }) => {
@@ -115,31 +115,32 @@ mod tests {
         EventKind::TextDelta { text }
     }
 
-    fn told(said: &Said) -> Vec<(EventKind, u64)> {
-        let told = said.told().into_iter();
-        told.map(|live| (live.notice.event.kind.clone(), live.after))
+    fn deltas(messages: &InFlightMessages) -> Vec<(EventKind, u64)> {
+        let notices = messages.notices().into_iter();
+        notices
+            .map(|live| (live.notice.event.kind.clone(), live.after))
             .collect()
     }
 
     #[test]
-    fn what_is_being_said_is_told_from_its_beginning_until_its_end() {
-        let mut said = Said::default();
+    fn new_subscriber_gets_the_message_in_progress() {
+        let mut messages = InFlightMessages::default();
         for (kind, after) in [
             (EventKind::MessageStart, 3),
             (text("one "), 3),
             (text("two"), 4),
         ] {
-            said.take_in(&event("t", kind), after);
+            messages.apply(&event("t", kind), after);
         }
         let all = [(EventKind::MessageStart, 3), (text("one two"), 3)];
-        assert_eq!(told(&said), all);
+        assert_eq!(deltas(&messages), all);
         let status = rye_protocol::StatusKind::Thinking;
-        said.take_in(&event("t", EventKind::Status { status }), 5);
+        messages.apply(&event("t", EventKind::Status { status }), 5);
         let entry = "e".parse().unwrap();
-        said.take_in(&event("other", EventKind::MessageEnd { entry }), 5);
-        assert_eq!(told(&said), all);
+        messages.apply(&event("other", EventKind::MessageEnd { entry }), 5);
+        assert_eq!(deltas(&messages), all);
         let entry = "e".parse().unwrap();
-        said.take_in(&event("t", EventKind::MessageEnd { entry }), 6);
-        assert_eq!(told(&said), []);
+        messages.apply(&event("t", EventKind::MessageEnd { entry }), 6);
+        assert_eq!(deltas(&messages), []);
     }
 }

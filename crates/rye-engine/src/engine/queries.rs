@@ -1,4 +1,4 @@
-//! What is written of a session, and what waits in it and below it.
+//! Queries on stored sessions, prompts and gates.
 
 use rye_protocol::{
     Gate, GateId, PromptId, QueuedPrompt, Session as SessionData, SessionId, ThreadId,
@@ -8,18 +8,18 @@ use super::Engine;
 use crate::store::StoreError;
 
 impl Engine {
-    /// What is written of a session, open or not; none if there is no such session.
+    /// The stored data of a session; `None` if it does not exist.
     pub async fn session_data(&self, id: &SessionId) -> Result<Option<SessionData>, StoreError> {
         let record = self.inner.store.snapshot(id).await?;
         Ok(record.map(|record| record.session))
     }
 
-    /// A gate, ended or not; none if there is no such gate.
+    /// A gate, pending or closed; `None` if it does not exist.
     pub async fn gate(&self, id: &GateId) -> Result<Option<Gate>, StoreError> {
         self.inner.store.gate(id).await
     }
 
-    /// Prompts of a session that have not ended, in order: those that run and those that wait.
+    /// Waiting and running prompts of a session, in queue order.
     pub async fn unfinished_prompts(
         &self,
         id: &SessionId,
@@ -28,8 +28,8 @@ impl Engine {
         Ok(record.map(|record| record.prompts).unwrap_or_default())
     }
 
-    /// Which prompt of a session a gate is asked for, and in which thread: a gate of a task is
-    /// asked for the prompt whose call the task is. None if it is asked elsewhere.
+    /// The prompt of session `top` that a gate belongs to, with its thread. A gate of a task belongs
+    /// to the prompt whose call created the task. `None` if the gate belongs to another session.
     pub async fn owning_prompt(
         &self,
         gate: &Gate,
@@ -48,30 +48,33 @@ impl Engine {
                 None => return Ok(None),
             }
         };
-        // A task ends with the turn that it is a call of.
+        // A task ends with the turn that created it.
         let record = self.inner.store.snapshot(top).await?;
         let threads = record.map(|record| record.threads).unwrap_or_default();
-        let above = threads.into_iter().find(|it| it.id == thread);
-        let turn = above.and_then(|above| above.turn);
+        let owner = threads.into_iter().find(|it| it.id == thread);
+        let turn = owner.and_then(|owner| owner.turn);
         Ok(turn.map(|turn| (thread, turn.prompt)))
     }
 
-    /// Gates that wait for a decision in a session and in those below it, whether or not
-    /// these are open: after a crash a task opens its session when it gets to it, and nobody
-    /// tells of its gates anew.
+    /// Pending gates of a session and its descendants. Reads the store, because after a crash the
+    /// sessions of tasks may not be open yet.
     pub async fn pending_gates_in_tree(&self, id: &SessionId) -> Result<Vec<Gate>, StoreError> {
         let mut gates = self.pending_gates(None).await?;
-        let mut below = Vec::with_capacity(gates.len());
+        let mut in_tree = Vec::with_capacity(gates.len());
         for gate in &gates {
-            below.push(self.is_below(gate.origin.session.clone(), id).await?);
+            in_tree.push(self.is_in_tree(gate.origin.session.clone(), id).await?);
         }
-        let mut below = below.into_iter();
-        gates.retain(|_| below.next() == Some(true));
+        let mut in_tree = in_tree.into_iter();
+        gates.retain(|_| in_tree.next() == Some(true));
         Ok(gates)
     }
 
-    /// Whether a session is another one, or below it.
-    async fn is_below(&self, mut session: SessionId, top: &SessionId) -> Result<bool, StoreError> {
+    /// Whether a session is `top` or one of its descendants.
+    async fn is_in_tree(
+        &self,
+        mut session: SessionId,
+        top: &SessionId,
+    ) -> Result<bool, StoreError> {
         while session != *top {
             let data = self.session_data(&session).await?;
             match data.and_then(|data| data.parent) {

@@ -1,4 +1,4 @@
-//! A sandbox whose programs are timed.
+//! A sandbox wrapper that measures commands.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,13 +12,13 @@ use super::{
 use crate::BoxFuture;
 use crate::metrics::{Metric, Metrics};
 
-/// Another sandbox, timed.
-pub(crate) struct Measured {
+/// Wraps a sandbox and records metrics of its commands.
+pub(crate) struct InstrumentedSandbox {
     pub(crate) inner: Arc<dyn Sandbox>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
-impl Sandbox for Measured {
+impl Sandbox for InstrumentedSandbox {
     fn kind(&self) -> &'static str {
         self.inner.kind()
     }
@@ -83,14 +83,14 @@ impl Sandbox for Measured {
     fn exec<'a>(
         &'a self,
         exec: Exec,
-        watcher: &'a dyn ExecObserver,
+        observer: &'a dyn ExecObserver,
     ) -> SandboxFuture<'a, ExecOutput> {
-        // Not the command: there may be secrets in it.
+        // Not the command itself, which may contain secrets.
         let span = info_span!("sandbox_exec", kind = self.kind(), outcome = field::Empty);
         Box::pin(async move {
             let start = Instant::now();
-            let done = self.inner.exec(exec, watcher).await;
-            let outcome = match &done {
+            let result = self.inner.exec(exec, observer).await;
+            let outcome = match &result {
                 Ok(ExecOutput {
                     timed_out: true, ..
                 }) => "timeout",
@@ -104,7 +104,7 @@ impl Sandbox for Measured {
             let labels = [("outcome", outcome)];
             self.metrics
                 .observe(Metric::SandboxExec, &labels, start.elapsed());
-            done
+            result
         })
     }
 }

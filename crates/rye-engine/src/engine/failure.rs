@@ -1,5 +1,4 @@
-//! What cannot be gone on from: it is written down, and the session stands still until
-//! somebody opens it again.
+//! Fatal failures: stops the session and stores the error until the session is opened again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,59 +12,58 @@ use super::{Session, Shared};
 use crate::bus::Notice;
 use crate::store::StoreError;
 
-/// Where a session that broke down keeps how it stood before.
-pub(crate) const BEFORE: &str = "status_before_error";
+/// Metadata key of a failed session: its status before the failure.
+pub(crate) const STATUS_BEFORE: &str = "status_before_error";
 
 impl Shared {
-    /// Stops all threads where they are, and says so in the record as far as that can still
-    /// be written.
-    pub(crate) async fn break_down(&self, thread: Option<&ThreadId>, error: &StoreError) {
-        let alone = self.writing.lock().await;
-        // One thread that breaks down is enough; what the others still write is refused.
-        if self.closed.is_cancelled() || self.check().is_err() {
+    /// Stops all threads and stores the failure if the session can still be written.
+    pub(crate) async fn fail(&self, thread: Option<&ThreadId>, error: &StoreError) {
+        let guard = self.writing.lock().await;
+        // The first failure wins; later commits of the other threads are refused.
+        if self.closed.is_cancelled() || self.check_failure().is_err() {
             return;
         }
-        // A record that another host has taken is not ours to write.
+        // Another host owns the session now.
         if matches!(error, StoreError::Fenced(_)) {
-            return self.lose(error);
+            return self.stop(error);
         }
-        let told = self.write_down(thread, error).await;
-        self.mark_lost(error);
-        // Whoever hears of it, and opens it again, finds it free.
+        let committed = self.commit_failure(thread, error).await;
+        self.set_failure(error);
+        // Release first, so that a subscriber can open the session at once.
         let _ = self.store.release(&self.lease).await;
-        if let Ok(event) = told {
-            self.bus.tell(Notice { event, entry: None });
+        if let Ok(event) = committed {
+            self.bus.publish(Notice { event, entry: None });
         }
         self.closed.cancel();
-        drop(alone);
+        drop(guard);
     }
 
-    async fn write_down(
+    async fn commit_failure(
         &self,
         thread: Option<&ThreadId>,
         error: &StoreError,
     ) -> Result<Event, StoreError> {
         let mut data = Arc::unwrap_or_clone(self.data());
         let before = json!(data.status);
-        data.metadata.insert(BEFORE.to_owned(), before);
+        data.metadata.insert(STATUS_BEFORE.to_owned(), before);
         data.status = SessionStatus::Error;
         data.updated_at = self.clock.now();
         let code = match error {
             StoreError::SessionFailed(_) => ErrorCode::Internal,
             _ => ErrorCode::Store,
         };
-        let mut told = ErrorInfo::new(code, error.to_string()).fatal();
-        told.ids = ErrorIds {
+        let mut info = ErrorInfo::new(code, error.to_string()).fatal();
+        info.ids = ErrorIds {
             session: Some(data.id.clone()),
             thread: thread.cloned(),
             ..ErrorIds::default()
         };
-        let kind = EventKind::Error { error: told };
+        let kind = EventKind::Error { error: info };
         let data = Arc::new(data);
         let mut batch = Batch::default();
         batch.push(Op::PutSession(Arc::clone(&data)));
         batch.push(Op::Event(thread.cloned(), Arc::new(kind.clone())));
-        // Before the error, whose number is that of the last event.
+        // The seal goes first: the error must be the last event.
         if let Some(seal) = self.seal_rows(&batch) {
             batch.ops.insert(1, seal);
         }
@@ -77,21 +75,21 @@ impl Shared {
             at: data.updated_at,
             kind,
         };
-        self.put(data);
+        self.set_data(data);
         Ok(event)
     }
 }
 
 impl Session {
-    /// Lets a session that broke down stand as it stood before.
-    pub(super) async fn mend(&self) -> Result<(), StoreError> {
+    /// Restores the status that a failed session had before.
+    pub(super) async fn clear_failure(&self) -> Result<(), StoreError> {
         let shared = self.shared();
-        let _alone = shared.writing.lock().await;
+        let _guard = shared.writing.lock().await;
         let mut data = Arc::unwrap_or_clone(shared.data());
         if data.status != SessionStatus::Error {
             return Ok(());
         }
-        let before = data.metadata.remove(BEFORE);
+        let before = data.metadata.remove(STATUS_BEFORE);
         let before = before.and_then(|it| serde_json::from_value(it).ok());
         data.status = before.unwrap_or(SessionStatus::Running);
         data.updated_at = shared.clock.now();
@@ -102,7 +100,7 @@ impl Session {
         shared.store.commit(&shared.lease, batch).await?;
         let paused = data.status == SessionStatus::Paused;
         shared.paused.store(paused, Ordering::Release);
-        shared.put(data);
+        shared.set_data(data);
         Ok(())
     }
 }

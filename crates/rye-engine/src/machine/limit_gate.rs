@@ -1,4 +1,4 @@
-//! A limit that asks: where the policy lets it, a person is asked for more before a turn ends.
+//! Limit gates: if the policy allows it, ask a person to increase a limit before ending a turn.
 
 use rye_protocol::{
     Action, CallId, Gate, GateId, GateKind, GateOrigin, GateStatus, Limits, Millis, Op, Resolution,
@@ -8,17 +8,17 @@ use serde_json::{Map, Value, json};
 
 use super::Step;
 
-/// The tool and the call that stand for a limit in a gate: no tool has this name.
+/// Stands for the tool and the call in a limit gate; no tool has this name.
 const LIMIT: &str = "(limit)";
 
 /// Whose limit it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Whose {
+pub(crate) enum LimitScope {
     Prompt,
     Session,
 }
 
-impl Whose {
+impl LimitScope {
     fn word(self) -> &'static str {
         match self {
             Self::Prompt => "prompt",
@@ -27,15 +27,15 @@ impl Whose {
     }
 }
 
-/// Limits that a person has let be higher.
+/// An approved increase of one limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Raise {
+pub(crate) struct LimitIncrease {
     pub(crate) limit: &'static str,
     pub(crate) to: u64,
 }
 
-impl Raise {
-    /// The limits with this one higher; it is never made lower.
+impl LimitIncrease {
+    /// Applies the increase; a limit is never lowered.
     pub(crate) fn apply(self, limits: &mut Limits) {
         let higher = |limit: &mut Option<u64>| *limit = limit.map(|it| it.max(self.to));
         match self.limit {
@@ -47,60 +47,60 @@ impl Raise {
     }
 }
 
-/// Whether a gate asks for more, and nobody has answered.
+/// Whether a gate is a pending limit gate.
 pub(super) fn is_pending(gate: &Gate) -> bool {
     gate.origin.tool == LIMIT && gate.status.is_pending()
 }
 
 impl Step<'_> {
-    /// A limit is reached: the turn ends, or a person is asked for more.
-    pub(super) fn reached(&mut self, limit: &'static str, whose: Whose) {
-        if !self.env.asks_for_more {
-            return self.limit(limit);
+    /// A limit is reached: ends the turn, or opens a limit gate.
+    pub(super) fn on_limit(&mut self, limit: &'static str, scope: LimitScope) {
+        if !self.env.prompt_on_limit {
+            return self.end_at_limit(limit);
         }
         self.machine.live.model = false;
-        let Some(gate) = self.gate_for_more(limit, whose) else {
-            return self.limit(limit);
+        let Some(gate) = self.build_limit_gate(limit, scope) else {
+            return self.end_at_limit(limit);
         };
         if self.machine.gates.contains_key(&gate.id) {
-            // It was answered, and with too little.
-            return self.limit(limit);
+            // The increase was approved, but was too small.
+            return self.end_at_limit(limit);
         }
         let call = gate.origin.call.clone();
         self.open(&call, gate);
     }
 
-    /// Takes in what a person said to it. Whatever was let before is let again, after a
-    /// restart too: to raise a limit twice is to raise it once.
-    pub(super) fn take_more(&mut self) {
+    /// Applies the answers to limit gates. Applying an answer again, as after a restart, has no
+    /// further effect.
+    pub(super) fn apply_increase(&mut self) {
         let gates = self.machine.gates.values();
         let gates = gates.filter(|gate| gate.origin.tool == LIMIT);
         let ended: Vec<_> = gates
-            .filter_map(|gate| Some((asked(gate)?, gate.status.clone())))
+            .filter_map(|gate| Some((proposal(gate)?, gate.status.clone())))
             .collect();
-        for ((whose, raise), status) in ended {
+        for ((scope, increase), status) in ended {
             match status {
                 GateStatus::Pending => {}
                 GateStatus::Resolved { resolution } if resolution.action == "approve" => {
-                    self.raise(
-                        whose,
-                        Raise {
-                            to: given(&resolution, raise),
-                            ..raise
+                    self.increase(
+                        scope,
+                        LimitIncrease {
+                            to: granted(&resolution, increase),
+                            ..increase
                         },
                     );
                 }
-                _ => return self.limit(raise.limit),
+                _ => return self.end_at_limit(increase.limit),
             }
         }
     }
 
-    fn raise(&mut self, whose: Whose, raise: Raise) {
-        if whose == Whose::Session {
+    fn increase(&mut self, scope: LimitScope, increase: LimitIncrease) {
+        if scope == LimitScope::Session {
             let mut limits = self.env.limits;
-            raise.apply(&mut limits);
+            increase.apply(&mut limits);
             if limits != self.env.limits {
-                self.out.raise = Some(raise);
+                self.out.increase = Some(increase);
             }
             return;
         }
@@ -117,49 +117,52 @@ impl Step<'_> {
             return;
         };
         let before = prompt.limits;
-        raise.apply(&mut prompt.limits);
+        increase.apply(&mut prompt.limits);
         if prompt.limits != before {
             self.out.batch.push(Op::PutPrompt(prompt.share()));
         }
     }
 
-    fn gate_for_more(&self, limit: &'static str, whose: Whose) -> Option<Gate> {
+    fn build_limit_gate(&self, limit: &'static str, scope: LimitScope) -> Option<Gate> {
         let thread = &self.machine.thread;
         let turn = thread.turn.as_ref()?;
-        let to = self.as_much_again(limit, whose, turn)?;
-        let key = format!("limit:{}:{limit}:{to}", whose.word());
+        let to = self.proposed_limit(limit, scope, turn)?;
+        let key = format!("limit:{}:{limit}:{to}", scope.word());
         let action = |id: &str, label: String| Action {
             id: id.to_owned(),
             label,
         };
         let (was, more) = match limit {
-            "duration" => ("its time is up".to_owned(), "As long again".to_owned()),
+            "duration" => (
+                "time limit reached".to_owned(),
+                "Allow as long again".to_owned(),
+            ),
             "spend" => (
-                format!("the limit of {} is reached", dollars(to / 2)),
-                format!("Up to {}", dollars(to)),
+                format!("spending limit of {} reached", dollars(to / 2)),
+                format!("Allow {}", dollars(to)),
             ),
             _ => (
-                format!("the limit of {} {limit} is reached", to / 2),
-                format!("Up to {to} {limit}"),
+                format!("limit of {} {limit} reached", to / 2),
+                format!("Allow {to} {limit}"),
             ),
         };
         let mut context = Map::new();
         context.insert("limit".to_owned(), json!(limit));
-        context.insert("of".to_owned(), json!(whose.word()));
+        context.insert("scope".to_owned(), json!(scope.word()));
         context.insert("raise_to".to_owned(), json!(to));
         Some(Gate {
             id: GateId::new(&thread.session, &thread.id, &turn.prompt, &key),
             kind: GateKind::Approval,
-            title: format!("{was}: may the {} use more?", whose.word()),
+            title: format!("{was}: increase it for this {}?", scope.word()),
             body: format!(
-                "So far: {} calls of models, {} tokens, {}.",
+                "So far: {} model calls, {} tokens, {}.",
                 turn.usage.turns,
                 turn.usage.tokens(),
                 dollars(turn.usage.micro_dollars)
             ),
             actions: vec![
                 action("approve", more),
-                action("deny", "End here".to_owned()),
+                action("deny", "End the turn".to_owned()),
             ],
             status: GateStatus::Pending,
             origin: GateOrigin {
@@ -177,16 +180,16 @@ impl Step<'_> {
     }
 
     /// Twice the limit.
-    fn as_much_again(&self, limit: &str, whose: Whose, turn: &Turn) -> Option<u64> {
+    fn proposed_limit(&self, limit: &str, scope: LimitScope, turn: &Turn) -> Option<u64> {
         let prompt = self.running()?;
-        let limits = match whose {
-            Whose::Prompt => prompt.limits,
-            Whose::Session => self.env.limits,
+        let limits = match scope {
+            LimitScope::Prompt => prompt.limits,
+            LimitScope::Session => self.env.limits,
         };
         let twice = |limit: Option<u64>| limit.map(|it| it.saturating_mul(2).max(2));
         match limit {
             "turns" => twice(limits.turns),
-            // The next call alone may need more than that.
+            // The next call alone may need more than twice the limit.
             "tokens" => twice(limits.tokens)
                 .map(|to| to.max(turn.usage.plus(self.env.reserve).tokens().saturating_mul(2))),
             "spend" => twice(limits.micro_dollars),
@@ -203,22 +206,22 @@ fn call() -> CallId {
     LIMIT.parse().unwrap_or_else(|_| CallId::new())
 }
 
-/// What a gate asked for.
-fn asked(gate: &Gate) -> Option<(Whose, Raise)> {
+/// The increase that a gate asks for.
+fn proposal(gate: &Gate) -> Option<(LimitScope, LimitIncrease)> {
     let text = |key: &str| gate.context.get(key).and_then(Value::as_str);
-    let whose = match text("of")? {
-        "session" => Whose::Session,
-        _ => Whose::Prompt,
+    let scope = match text("scope")? {
+        "session" => LimitScope::Session,
+        _ => LimitScope::Prompt,
     };
     let all = ["turns", "tokens", "spend", "duration"];
     let limit = all.into_iter().find(|it| text("limit") == Some(it))?;
     let to = gate.context.get("raise_to").and_then(Value::as_u64)?;
-    Some((whose, Raise { limit, to }))
+    Some((scope, LimitIncrease { limit, to }))
 }
 
-/// What a person let it be: a number of their own, or what was asked for.
-fn given(resolution: &Resolution, raise: Raise) -> u64 {
-    amount(&resolution.value).unwrap_or(raise.to)
+/// The approved amount: the one that the approver entered, or the proposed one.
+fn granted(resolution: &Resolution, increase: LimitIncrease) -> u64 {
+    amount(&resolution.value).unwrap_or(increase.to)
 }
 
 fn amount(value: &Value) -> Option<u64> {
@@ -228,8 +231,8 @@ fn amount(value: &Value) -> Option<u64> {
     }
 }
 
-/// Whether a gate asks how much, and what is said is no amount. Nothing is one: as much again.
-pub(crate) fn is_no_amount(gate: &Gate, value: &Value) -> bool {
+/// Whether an answer to a limit gate is not a valid amount. No amount accepts the proposal.
+pub(crate) fn is_invalid_limit(gate: &Gate, value: &Value) -> bool {
     gate.origin.tool == LIMIT && !value.is_null() && amount(value).is_none_or(|it| it == 0)
 }
 

@@ -1,4 +1,4 @@
-//! What is told of what was written, and of what is not written at all.
+//! Publishes committed events, and ephemeral events that are not stored.
 
 use std::sync::{Arc, PoisonError};
 
@@ -9,10 +9,10 @@ use crate::bus::Notice;
 use crate::model::Delta;
 
 impl Runner {
-    /// Tells what was written, in order, with its numbers.
-    pub(super) fn tell(&mut self, written: Batch, last: u64) {
+    /// Publishes the events of a committed batch with their sequence numbers.
+    pub(super) fn publish(&mut self, written: Batch, last: u64) {
         let now = self.shared.clock.now();
-        let entries = self.take_in(&written, now);
+        let entries = self.apply_committed(&written, now);
         let (shared, thread) = (&self.shared, &self.machine.thread.id);
         let events = written.ops.into_iter().filter_map(|op| match op {
             Op::Event(thread, kind) => Some((thread, Arc::unwrap_or_clone(kind))),
@@ -21,11 +21,11 @@ impl Runner {
         let events: Vec<_> = events.collect();
         let first = last.saturating_sub(events.len() as u64) + 1;
         for (number, (of, kind)) in (first..).zip(events) {
-            self.meter.told(&kind);
+            self.timer.on_event(&kind);
             let entry = match &kind {
                 EventKind::MessageEnd { entry } => entries.iter().find(|it| it.id == *entry),
                 EventKind::Sealed { .. } => {
-                    shared.sealed(&self.machine.thread.seal);
+                    shared.set_last_seal(&self.machine.thread.seal);
                     None
                 }
                 EventKind::ToolEnd { call, .. } => {
@@ -42,10 +42,10 @@ impl Runner {
                 at: now,
                 kind,
             };
-            shared.bus.tell(Notice { event, entry });
+            shared.bus.publish(Notice { event, entry });
         }
-        self.tell_status(match self.machine.status() {
-            // Something else has happened while the model speaks, and goes on to.
+        self.publish_status(match self.machine.status() {
+            // The model is still streaming while something else was committed.
             StatusKind::Thinking if self.model.is_some() && !self.partial.is_empty() => {
                 StatusKind::Streaming
             }
@@ -53,19 +53,19 @@ impl Runner {
         });
     }
 
-    /// What was written counts from now on. Gives the entries that are new.
-    fn take_in(&mut self, written: &Batch, now: Millis) -> Vec<Arc<Entry>> {
+    /// Updates the in-memory state from a committed batch. Returns the new entries.
+    fn apply_committed(&mut self, written: &Batch, now: Millis) -> Vec<Arc<Entry>> {
         let mut entries = Vec::new();
-        let mut read = true;
+        let mut is_current = true;
         for op in &written.ops {
-            self.meter.written(op, now);
+            self.timer.on_op(op, now);
             match op {
                 Op::AppendEntry(entry) => {
                     let transcript = self.transcript.as_mut();
-                    read &= transcript.is_none_or(|transcript| transcript.push(entry));
+                    is_current &= transcript.is_none_or(|transcript| transcript.push(entry));
                     entries.push(Arc::clone(entry));
                 }
-                Op::ReplaceEntry(_) => read = false,
+                Op::ReplaceEntry(_) => is_current = false,
                 Op::AddUsage(usage) => {
                     let thread = &self.machine.thread.id;
                     self.shared.budget.settle(thread, *usage);
@@ -73,44 +73,45 @@ impl Runner {
                 _ => {}
             }
         }
-        if !read {
-            // What stands before is read otherwise now: from the record, when needed.
+        if !is_current {
+            // Earlier entries changed: reload the history when it is next needed.
             self.transcript = None;
         }
         entries
     }
 
-    /// What the thread is doing, told live where it has changed.
-    pub(super) fn tell_status(&mut self, status: StatusKind) {
+    /// Publishes the thread's status if it has changed.
+    pub(super) fn publish_status(&mut self, status: StatusKind) {
         let before = self.status.lock();
         let mut before = before.unwrap_or_else(PoisonError::into_inner);
         let changed = *before != status;
         *before = status;
         drop(before);
         if changed {
-            self.live(EventKind::Status { status });
+            self.publish_ephemeral(EventKind::Status { status });
         }
     }
 
-    pub(super) fn hear(&mut self, generation: u64, delta: Delta) {
+    /// Publishes streamed model output of the current call.
+    pub(super) fn on_delta(&mut self, generation: u64, delta: Delta) {
         if generation != self.generation || self.model.is_none() {
             return;
         }
         match delta {
             Delta::Text(text) => {
                 if self.partial.is_empty() {
-                    self.tell_status(StatusKind::Streaming);
-                    self.live(EventKind::MessageStart);
+                    self.publish_status(StatusKind::Streaming);
+                    self.publish_ephemeral(EventKind::MessageStart);
                 }
                 self.partial.push_str(&text);
-                self.live(EventKind::TextDelta { text });
+                self.publish_ephemeral(EventKind::TextDelta { text });
             }
-            Delta::Thinking(text) => self.live(EventKind::ThinkingDelta { text }),
+            Delta::Thinking(text) => self.publish_ephemeral(EventKind::ThinkingDelta { text }),
             Delta::ToolCall { call, tool, args } => {
-                // As it is named once it is written down.
+                // Use the id that the call will have in the history.
                 let history = self.transcript.as_ref();
                 let call = history.map_or(call.clone(), |history| history.own_id(&call));
-                self.live(EventKind::ToolCallDelta {
+                self.publish_ephemeral(EventKind::ToolCallDelta {
                     call,
                     tool,
                     text: args,
@@ -119,8 +120,8 @@ impl Runner {
         }
     }
 
-    /// Tells what is not written down.
-    pub(super) fn live(&self, kind: EventKind) {
+    /// Publishes an event that is not stored.
+    pub(super) fn publish_ephemeral(&self, kind: EventKind) {
         let event = Event {
             sequence: None,
             session: self.shared.lease.session.clone(),
@@ -128,6 +129,6 @@ impl Runner {
             at: self.shared.clock.now(),
             kind,
         };
-        self.shared.bus.tell(Notice { event, entry: None });
+        self.shared.bus.publish(Notice { event, entry: None });
     }
 }

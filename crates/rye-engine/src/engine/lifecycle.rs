@@ -1,0 +1,263 @@
+//! Session lifecycle: create, open, restore and close, including child sessions.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, Weak};
+
+use rye_protocol::{
+    Archive, CallState, Phase, Purpose, Session as SessionData, SessionId, SessionStatus,
+};
+
+use super::{Inner, ParentBudget, Session};
+use crate::child;
+use crate::store::{Claim, Lease, SessionFilter, SessionSnapshot, StoreError};
+
+impl Inner {
+    pub(crate) fn open_session(&self, id: &SessionId) -> Option<Session> {
+        let open = self.open.lock();
+        let open = open.unwrap_or_else(PoisonError::into_inner);
+        open.get(id).filter(|session| session.is_open()).cloned()
+    }
+
+    pub(crate) async fn archive(&self, id: &SessionId) -> Result<Option<Archive>, StoreError> {
+        self.store.archive(id).await
+    }
+
+    /// The open children of a session.
+    pub(super) fn open_children(&self, parent: &SessionId) -> Vec<Session> {
+        let open = self.open.lock();
+        let open = open.unwrap_or_else(PoisonError::into_inner);
+        let is_child = |session: &&Session| {
+            let data = session.data();
+            let data_parent = data.parent.as_ref();
+            session.is_open() && data_parent.is_some_and(|it| it.session == *parent)
+        };
+        open.values().filter(is_child).cloned().collect()
+    }
+
+    fn register(&self, session: Session) -> Session {
+        let open = self.open.lock();
+        let mut open = open.unwrap_or_else(PoisonError::into_inner);
+        open.insert(session.id().clone(), session.clone());
+        session
+    }
+
+    /// The lock that serialises opening a session.
+    fn open_lock(&self, id: &SessionId) -> Arc<tokio::sync::Mutex<()>> {
+        let locks = self.open_locks.lock();
+        let mut locks = locks.unwrap_or_else(PoisonError::into_inner);
+        locks.retain(|_, lock| lock.strong_count() > 0);
+        if let Some(lock) = locks.get(id).and_then(Weak::upgrade) {
+            return lock;
+        }
+        let lock = Arc::default();
+        locks.insert(id.clone(), Arc::downgrade(&lock));
+        lock
+    }
+
+    /// Creates a session, or opens the existing one with the same id and owner.
+    pub(super) async fn create_or_open(
+        self: &Arc<Self>,
+        data: SessionData,
+        parent: Option<ParentBudget>,
+    ) -> Result<Session, StoreError> {
+        let lock = self.open_lock(&data.id);
+        let guard = lock.lock().await;
+        if let Some(open) = self.open_session(&data.id) {
+            check_same(&open.data(), &data)?;
+            return Ok(open);
+        }
+        let lease = self.store.claim(&data.id, Claim::IfFree).await?;
+        // Read after the claim: until then another host might have created it.
+        let Some(record) = self.store.snapshot(&data.id).await? else {
+            let session = Session::create(self, lease, data, parent).await?;
+            return Ok(self.register(session));
+        };
+        if let Err(differs) = check_same(&record.session, &data) {
+            self.store.release(&lease).await?;
+            return Err(differs);
+        }
+        let restored = self.restore(lease, record, parent).await?;
+        drop(guard);
+        self.close_orphans(restored).await
+    }
+
+    pub(super) async fn open(
+        self: &Arc<Self>,
+        id: &SessionId,
+        claim: Claim,
+        parent: Option<ParentBudget>,
+    ) -> Result<Session, StoreError> {
+        let lock = self.open_lock(id);
+        let guard = lock.lock().await;
+        if let Some(open) = self.open_session(id) {
+            return Ok(open);
+        }
+        let lease = self.store.claim(id, claim).await?;
+        let record = self.store.snapshot(id).await?;
+        let Some(record) = record else {
+            self.store.release(&lease).await?;
+            let (kind, id) = ("session", id.to_string());
+            return Err(StoreError::NotFound { kind, id });
+        };
+        if record.session.purpose == Purpose::Run {
+            self.store.release(&lease).await?;
+            return Err(StoreError::SingleCall(id.clone()));
+        }
+        let restored = self.restore(lease, record, parent).await?;
+        drop(guard);
+        self.close_orphans(restored).await
+    }
+
+    /// Restores a session from its stored state and starts its threads.
+    async fn restore(
+        self: &Arc<Self>,
+        lease: Lease,
+        record: SessionSnapshot,
+        parent: Option<ParentBudget>,
+    ) -> Result<Restored, StoreError> {
+        let tasks = task_ids(&record);
+        let is_child = parent.is_some();
+        let session = Session::new(self, lease, record.session.clone(), parent);
+        // A repeated tool call looks up its session.
+        let session = self.register(session);
+        let start = async {
+            session.clear_failure().await?;
+            session.restore(record).await
+        };
+        if let Err(error) = start.await {
+            session.close().await?;
+            return Err(error);
+        }
+        // Commands posted while no host ran.
+        session.drain_inbox().await?;
+        Ok(Restored {
+            session,
+            tasks,
+            is_child,
+        })
+    }
+
+    /// Closes children whose calls have ended. The session's open lock must be free: creating a
+    /// child takes the children lock first and the child's open lock second.
+    async fn close_orphans(self: &Arc<Self>, restored: Restored) -> Result<Session, StoreError> {
+        let id = restored.session.id();
+        // The caller that opens a child already holds the children lock.
+        let _guard = if restored.is_child {
+            None
+        } else {
+            Some(self.children.lock().await)
+        };
+        for child in self.store.sessions(children_of(id)).await? {
+            if child.status != SessionStatus::Terminated && !restored.tasks.contains(&child.id) {
+                Box::pin(self.close_orphan(&child.id)).await?;
+            }
+        }
+        Ok(restored.session)
+    }
+
+    /// Creates or opens a child session. Runs in its own task, so that it completes and can be
+    /// closed even if the caller is dropped.
+    pub(crate) async fn child(
+        self: &Arc<Self>,
+        data: SessionData,
+        parent: ParentBudget,
+    ) -> Result<Session, StoreError> {
+        let guard = Arc::clone(&self.children).lock_owned().await;
+        let (engine, id) = (Arc::clone(self), data.id.clone());
+        let created = tokio::spawn(async move {
+            let _guard = guard;
+            engine.create_or_open(data, Some(parent)).await
+        });
+        created.await.unwrap_or_else(|_| {
+            let (kind, id) = ("session", id.to_string());
+            Err(StoreError::NotFound { kind, id })
+        })
+    }
+
+    /// Closes the child session of an aborted call.
+    pub(crate) async fn close_child(self: &Arc<Self>, id: &SessionId) -> Result<(), StoreError> {
+        let _guard = self.children.lock().await;
+        match self.open_session(id) {
+            Some(session) => {
+                session.abort(None).await?;
+                self.terminate(&session).await
+            }
+            None => Box::pin(self.close_orphan(id)).await,
+        }
+    }
+
+    /// Marks a session as terminated and closes it.
+    pub(crate) async fn terminate(&self, session: &Session) -> Result<(), StoreError> {
+        session.set_status(SessionStatus::Terminated).await?;
+        session.close().await?;
+        let open = self.open.lock();
+        open.unwrap_or_else(PoisonError::into_inner)
+            .remove(session.id());
+        Ok(())
+    }
+
+    /// Closes a child session whose call has ended.
+    async fn close_orphan(self: &Arc<Self>, id: &SessionId) -> Result<(), StoreError> {
+        let lease = match self.store.claim(id, Claim::IfFree).await {
+            // Another process has opened it.
+            Err(StoreError::InUse { .. }) => return Ok(()),
+            lease => lease?,
+        };
+        let record = self.store.snapshot(id).await?;
+        let is_terminated =
+            |record: &SessionSnapshot| record.session.status == SessionStatus::Terminated;
+        let Some(record) = record.filter(|record| !is_terminated(record)) else {
+            return self.store.release(&lease).await;
+        };
+        let session = Session::new(self, lease, record.session.clone(), None);
+        session.suspend();
+        session.restore(record).await?;
+        session.abort(None).await?;
+        self.terminate(&session).await
+    }
+}
+
+pub(super) fn children_of(parent: &SessionId) -> SessionFilter {
+    SessionFilter {
+        parent: Some(parent.clone()),
+        limit: usize::MAX,
+        ..SessionFilter::default()
+    }
+}
+
+/// A restored session and the ids of children it may have.
+struct Restored {
+    session: Session,
+    tasks: BTreeSet<SessionId>,
+    is_child: bool,
+}
+
+/// Whether an existing session is the requested one.
+fn check_same(existing: &SessionData, requested: &SessionData) -> Result<(), StoreError> {
+    let is_same = existing.user_id == requested.user_id
+        && existing.org_id == requested.org_id
+        && existing.purpose == requested.purpose
+        && existing.parent == requested.parent;
+    if is_same {
+        return Ok(());
+    }
+    let (kind, id) = ("session", requested.id.to_string());
+    Err(StoreError::Conflict { kind, id })
+}
+
+/// The ids that the children of unfinished calls would have.
+fn task_ids(record: &SessionSnapshot) -> BTreeSet<SessionId> {
+    let mut tasks = BTreeSet::new();
+    for thread in &record.threads {
+        let Some(turn) = &thread.turn else {
+            continue;
+        };
+        if let Phase::Tools { calls, .. } = &turn.phase {
+            let open = calls.iter().filter(|call| call.state != CallState::Ended);
+            tasks.extend(
+                open.map(|call| child::id(&record.session.id, &thread.id, &turn.prompt, &call.id)),
+            );
+        }
+    }
+    tasks
+}
