@@ -270,7 +270,7 @@ impl Fixture {
 
     fn foreach(&self) -> Result<()> {
         let items: Vec<_> = (0..ITEMS).collect();
-        let request = Request::new("flows/all".parse()?).parameters(json!({ "items": items }));
+        let request = Request::new("flows/all".parse()?).with_parameters(json!({ "items": items }));
         let envelope = self.runtime.block_on(self.executor.execute(request));
         ensure!(envelope.status == Status::Success, "{:?}", envelope.error);
         let done = envelope.data["all"].as_array().map_or(0, Vec::len);

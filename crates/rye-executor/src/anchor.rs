@@ -1,178 +1,180 @@
-//! The anchor: the folder that a tool's imports and dependencies start from.
+//! The anchor: the directory that a tool's imports and dependencies are resolved from.
 
 use std::path::{Path, PathBuf};
 
 use rye_items::MANIFEST;
 use serde_json::Value;
 
-use crate::shape;
+use crate::value_ext;
 
-/// An anchor as an item describes it.
+/// Anchor declaration of an item: how to find the anchor directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Anchor {
     mode: Mode,
     markers: Vec<String>,
-    root: RootOf,
-    /// A folder of the runtime, relative to its own.
+    start: SearchStart,
+    /// Library directory of the runtime, relative to the runtime's directory.
     pub lib: Option<String>,
-    /// Where to run, as a template.
+    /// Template of the working directory.
     pub cwd: Option<String>,
-    /// What becomes of which variable.
+    /// Changes to environment variables, by variable name.
     pub env_paths: Value,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// Walk up to the nearest marker.
+    /// The nearest directory upwards that contains a marker.
     Auto,
-    /// The folder itself; if markers are named, one must be in it or above.
+    /// The start directory; if markers are declared, it or a parent must contain one.
     Always,
-    /// No anchor.
+    /// The item has no anchor.
     Never,
 }
 
+/// Directory where the search for markers starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RootOf {
+enum SearchStart {
     ToolDir,
     ToolParent,
     ProjectPath,
 }
 
-/// Where an anchor is.
+/// Directory that an anchor declaration resolves to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Anchored {
-    /// The folder.
+pub struct AnchorLocation {
+    /// The anchor directory.
     pub path: PathBuf,
-    /// Whether a marker, a manifest or the description says so. Where none does, the tool
-    /// brings nothing along.
+    /// Whether a marker, a manifest or the declaration selects this directory. Otherwise it is
+    /// the tool's directory, and the tool has no dependencies.
     pub is_marked: bool,
 }
 
-/// An anchor that is described wrongly, or cannot be found.
+/// Why the anchor of a tool cannot be resolved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnchorError {
-    /// The description cannot be read.
+    /// The declaration is invalid.
     #[error("`anchor`: {0}")]
-    Description(String),
-    /// A marker must be there, and is not.
-    #[error("none of {} is in {} or above it, and the anchor needs one", .markers.join(", "), .folder.display())]
+    InvalidDeclaration(String),
+    /// A marker is required, but neither the start directory nor a parent contains one.
+    #[error("no anchor marker ({}) in {} or its parents", .markers.join(", "), .start.display())]
     NoMarker {
-        /// What was looked for.
+        /// File names that count as markers.
         markers: Vec<String>,
-        /// From where.
-        folder: PathBuf,
+        /// Directory where the search started.
+        start: PathBuf,
     },
-    /// A folder that would become two in a list of folders.
+    /// A path contains a colon, which separates the entries of a path variable.
     #[error(
-        "{path} has a colon in it, and in {variable} a colon ends a folder's name; move the project to a path without one"
+        "{path} contains a colon, which separates entries in {variable}; move the project to a path without a colon"
     )]
-    Colon {
-        /// The folder.
+    ColonInPath {
+        /// The directory.
         path: String,
-        /// The list.
+        /// Name of the environment variable.
         variable: String,
     },
 }
 
 impl Anchor {
-    /// The anchor of a tool whose links declare none: only a manifest marks it.
+    /// Default for chains that declare no anchor: only a manifest marks the directory.
     pub(crate) fn undeclared() -> Self {
         Self {
             mode: Mode::Auto,
             markers: Vec::new(),
-            root: RootOf::ToolDir,
+            start: SearchStart::ToolDir,
             lib: None,
             cwd: None,
             env_paths: Value::Null,
         }
     }
 
-    /// Reads the description of an anchor.
-    pub fn read(about: &Value) -> Result<Option<Self>, AnchorError> {
-        let wrong = |why: String| AnchorError::Description(why);
-        if about.is_null() || !shape::flag(about, "enabled", true).map_err(wrong)? {
+    /// Parses an anchor declaration; `None` if the anchor is disabled.
+    pub fn parse(declaration: &Value) -> Result<Option<Self>, AnchorError> {
+        let invalid = |why: String| AnchorError::InvalidDeclaration(why);
+        let is_enabled = || value_ext::flag(declaration, "enabled", true).map_err(invalid);
+        if declaration.is_null() || !is_enabled()? {
             return Ok(None);
         }
-        let text = |key: &str| shape::text(about, key).map_err(wrong);
+        let text = |key: &str| value_ext::text(declaration, key).map_err(invalid);
         let mode = match text("mode")? {
             None | Some("auto") => Mode::Auto,
             Some("always") => Mode::Always,
             Some("never") => Mode::Never,
             Some(other) => {
-                return Err(wrong(format!(
-                    "there is no mode `{other}`; the modes are auto, always, never"
+                return Err(invalid(format!(
+                    "unknown mode `{other}`; expected auto, always or never"
                 )));
             }
         };
         if mode == Mode::Never {
             return Ok(None);
         }
-        let root = match text("root")? {
-            None | Some("tool_dir") => RootOf::ToolDir,
-            Some("tool_parent") => RootOf::ToolParent,
-            Some("project_path") => RootOf::ProjectPath,
+        let start = match text("root")? {
+            None | Some("tool_dir") => SearchStart::ToolDir,
+            Some("tool_parent") => SearchStart::ToolParent,
+            Some("project_path") => SearchStart::ProjectPath,
             Some(other) => {
-                return Err(wrong(format!(
-                    "there is no root `{other}`; the roots are tool_dir, tool_parent, project_path"
+                return Err(invalid(format!(
+                    "unknown root `{other}`; expected tool_dir, tool_parent or project_path"
                 )));
             }
         };
-        let markers = shape::texts(about, "markers_any").map_err(wrong)?;
+        let markers = value_ext::texts(declaration, "markers_any").map_err(invalid)?;
         let markers = markers.unwrap_or_default();
-        if let Some(marker) = markers.iter().find(|marker| !is_plain(marker)) {
-            return Err(wrong(format!("`{marker}` is not the name of a marker")));
+        if let Some(marker) = markers.iter().find(|marker| !is_file_name(marker)) {
+            return Err(invalid(format!("marker `{marker}` is not a file name")));
         }
         Ok(Some(Self {
             mode,
-            root,
+            start,
             markers,
             lib: text("lib")?.map(str::to_owned),
             cwd: text("cwd")?.map(str::to_owned),
-            env_paths: about.get("env_paths").cloned().unwrap_or_default(),
+            env_paths: declaration.get("env_paths").cloned().unwrap_or_default(),
         }))
     }
 
-    /// Finds the anchor of a tool. `tools` is the folder `tools/` of its space,
-    /// above which nothing is looked for.
-    pub fn find(
+    /// Finds the anchor directory of a tool. The search does not go above `tools`, the `tools/`
+    /// directory of the tool's space.
+    pub fn locate(
         &self,
         tool_dir: &Path,
         tools: &Path,
         project: &Path,
-    ) -> Result<Anchored, AnchorError> {
-        let start = match self.root {
-            RootOf::ToolDir => tool_dir.to_owned(),
-            RootOf::ToolParent => tool_dir.parent().unwrap_or(tool_dir).to_owned(),
-            RootOf::ProjectPath => project.to_owned(),
+    ) -> Result<AnchorLocation, AnchorError> {
+        let start = match self.start {
+            SearchStart::ToolDir => tool_dir.to_owned(),
+            SearchStart::ToolParent => tool_dir.parent().unwrap_or(tool_dir).to_owned(),
+            SearchStart::ProjectPath => project.to_owned(),
         };
         let limit = if start.starts_with(tools) {
             tools
         } else {
             &start
         };
-        let has_marker = |folder: &Path| {
+        let has_marker = |dir: &Path| {
             let mut markers = self.markers.iter().map(String::as_str);
-            let is_there = |marker: &str| folder.join(marker).exists();
-            markers.any(is_there) || (folder.starts_with(tools) && is_there(MANIFEST))
+            let exists = |marker: &str| dir.join(marker).exists();
+            markers.any(exists) || (dir.starts_with(tools) && exists(MANIFEST))
         };
         let marked = start
             .ancestors()
-            .take_while(|folder| folder.starts_with(limit))
-            .find(|folder| has_marker(folder));
+            .take_while(|dir| dir.starts_with(limit))
+            .find(|dir| has_marker(dir));
         match (self.mode, marked) {
             (Mode::Always, None) if !self.markers.is_empty() => Err(AnchorError::NoMarker {
                 markers: self.markers.clone(),
-                folder: start,
+                start,
             }),
-            (Mode::Always, _) => Ok(Anchored {
+            (Mode::Always, _) => Ok(AnchorLocation {
                 path: start,
                 is_marked: true,
             }),
-            (_, Some(folder)) => Ok(Anchored {
-                path: folder.to_owned(),
+            (_, Some(dir)) => Ok(AnchorLocation {
+                path: dir.to_owned(),
                 is_marked: true,
             }),
-            (_, None) => Ok(Anchored {
+            (_, None) => Ok(AnchorLocation {
                 path: start,
                 is_marked: false,
             }),
@@ -180,8 +182,8 @@ impl Anchor {
     }
 }
 
-/// A marker is the name of a file, and leads nowhere else.
-fn is_plain(marker: &str) -> bool {
+/// Whether a marker is a plain file name without path separators.
+fn is_file_name(marker: &str) -> bool {
     !matches!(marker, "" | "." | "..") && !marker.contains(['/', '\0'])
 }
 
@@ -193,58 +195,50 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn the_nearest_marker_counts_and_never_one_above_the_tools() {
-        let folder = tempfile::tempdir().unwrap();
-        let project = folder.path();
-        let tools = project.join(".ai/tools");
-        let dir = tools.join("a/b");
-        fs::create_dir_all(&dir).unwrap();
-        fs::write(project.join("package.json"), "").unwrap();
-        let auto = Anchor::read(&json!({"markers_any": ["package.json"]}))
-            .unwrap()
-            .unwrap();
-        let found = auto.find(&dir, &tools, project).unwrap();
-        assert_eq!((found.path, found.is_marked), (dir.clone(), false));
-        fs::write(tools.join("package.json"), "").unwrap();
-        assert_eq!(auto.find(&dir, &tools, project).unwrap().path, tools);
-        fs::write(tools.join("a/package.json"), "").unwrap();
-        let found = auto.find(&dir, &tools, project).unwrap();
-        assert_eq!((found.path, found.is_marked), (tools.join("a"), true));
-
-        let always = Anchor::read(&json!({"mode": "always", "markers_any": ["package.json"]}))
-            .unwrap()
-            .unwrap();
-        assert_eq!(always.find(&dir, &tools, project).unwrap().path, dir);
-        let missing = Anchor::read(&json!({"mode": "always", "markers_any": ["Gemfile"]}))
-            .unwrap()
-            .unwrap();
-        let error = missing.find(&dir, &tools, project).unwrap_err().to_string();
-        assert!(error.starts_with("none of Gemfile is in "), "{error}");
-        let parent = Anchor::read(&json!({"root": "tool_parent"}))
-            .unwrap()
-            .unwrap();
-        assert_eq!(
-            parent.find(&dir, &tools, project).unwrap().path,
-            tools.join("a")
-        );
-        let whole = Anchor::read(&json!({"mode": "always", "root": "project_path"}))
-            .unwrap()
-            .unwrap();
-        assert_eq!(whole.find(&dir, &tools, project).unwrap().path, project);
+    fn anchor(declaration: &Value) -> Anchor {
+        Anchor::parse(declaration).unwrap().unwrap()
     }
 
     #[test]
-    fn an_anchor_may_be_switched_off_and_must_not_be_misspelt() {
-        for off in [
+    fn nearest_marker_wins_and_markers_above_tools_are_ignored() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = dir.path();
+        let tools = project.join(".ai/tools");
+        let tool_dir = tools.join("a/b");
+        fs::create_dir_all(&tool_dir).unwrap();
+        fs::write(project.join("package.json"), "").unwrap();
+        let locate = |anchor: &Anchor| anchor.locate(&tool_dir, &tools, project);
+        let auto = anchor(&json!({"markers_any": ["package.json"]}));
+        let found = locate(&auto).unwrap();
+        assert_eq!((found.path, found.is_marked), (tool_dir.clone(), false));
+        fs::write(tools.join("package.json"), "").unwrap();
+        assert_eq!(locate(&auto).unwrap().path, tools);
+        fs::write(tools.join("a/package.json"), "").unwrap();
+        let found = locate(&auto).unwrap();
+        assert_eq!((found.path, found.is_marked), (tools.join("a"), true));
+
+        let always = anchor(&json!({"mode": "always", "markers_any": ["package.json"]}));
+        assert_eq!(locate(&always).unwrap().path, tool_dir);
+        let missing = anchor(&json!({"mode": "always", "markers_any": ["Gemfile"]}));
+        let error = locate(&missing).unwrap_err();
+        assert!(matches!(error, AnchorError::NoMarker { .. }), "{error}");
+        let parent = anchor(&json!({"root": "tool_parent"}));
+        assert_eq!(locate(&parent).unwrap().path, tools.join("a"));
+        let whole_project = anchor(&json!({"mode": "always", "root": "project_path"}));
+        assert_eq!(locate(&whole_project).unwrap().path, project);
+    }
+
+    #[test]
+    fn anchor_can_be_disabled_and_unknown_modes_are_rejected() {
+        for disabled in [
             json!(null),
             json!({"enabled": false}),
             json!({"mode": "never"}),
         ] {
-            assert_eq!(Anchor::read(&off), Ok(None));
+            assert_eq!(Anchor::parse(&disabled), Ok(None));
         }
-        for wrong in [json!({"mode": "sometimes"}), json!({"root": "moon"})] {
-            assert!(Anchor::read(&wrong).is_err());
+        for invalid in [json!({"mode": "sometimes"}), json!({"root": "moon"})] {
+            assert!(Anchor::parse(&invalid).is_err());
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The chain: a tool, its runtime, that one's, and so on down to a primitive.
+//! Chains: a tool, its runtime, possibly further runtimes, and a primitive.
 
-mod named;
+mod named_items;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -19,56 +19,56 @@ use crate::primitive::Primitives;
 
 pub use validate::{Pair, validate};
 
-/// More links than any chain that was made on purpose.
-const DEEPEST: usize = 10;
+/// Limit on the number of links; a longer chain is a mistake.
+const MAX_LINKS: usize = 10;
 
-/// One item of a chain, verified, with what it says about itself.
+/// A verified item of a chain and its metadata.
 #[derive(Debug, Clone)]
 pub struct Link {
-    /// The item.
+    /// The verified item.
     pub item: Verified<Item>,
-    /// What it says.
+    /// Metadata extracted from the verified bytes.
     pub metadata: Arc<Metadata>,
 }
 
 impl Link {
-    /// Its id.
+    /// Id of the item.
     pub fn id(&self) -> &ItemId {
         &self.item.reference.id
     }
 
-    /// Its space.
+    /// Space that the item was found in.
     pub fn space(&self) -> Space {
         self.item.space
     }
 }
 
-/// A tool and what runs it, the tool first, the primitive last.
+/// The items that one call runs, from the tool to the primitive.
 #[derive(Debug, Clone)]
 pub struct Chain {
-    /// The items.
+    /// The links, the tool first and the primitive last.
     pub links: Vec<Link>,
-    /// Further items that the call needs, by the key of the configuration that
-    /// names each: the configuration of a server, for one.
+    /// Further items that the configuration names, such as the configuration of an MCP server,
+    /// by configuration key.
     pub named: BTreeMap<String, Link>,
-    /// Files that the tool brings along, once they were looked at.
+    /// Files that the tool can load, once they are verified.
     pub dependencies: Option<Dependencies>,
-    /// The hash of all their content, in order: what exactly would run.
+    /// The chain hash: a hash over the content of all links, in order.
     pub hash: Hash,
 }
 
 impl Chain {
-    /// The same, with the files that the tool brings along: they would run too.
+    /// Adds the files that the tool can load, and includes them in the hash.
     #[must_use]
-    pub(crate) fn with(mut self, dependencies: Option<Dependencies>) -> Self {
+    pub(crate) fn with_dependencies(mut self, dependencies: Option<Dependencies>) -> Self {
         self.hash = self.hash_with(dependencies);
         self.dependencies = dependencies;
         self
     }
 
-    /// The hash of what exactly would run, these files included.
+    /// Chain hash that also covers these dependencies.
     pub(crate) fn hash_with(&self, dependencies: Option<Dependencies>) -> Hash {
-        let Some(dependencies) = dependencies.filter(|them| them.files > 0) else {
+        let Some(dependencies) = dependencies.filter(|dependencies| dependencies.files > 0) else {
             return self.hash;
         };
         let mut hasher = Hasher::default();
@@ -77,24 +77,24 @@ impl Chain {
         hasher.finish().0
     }
 
-    /// How many files would run that do not verify and are let pass, in development mode.
-    pub(crate) fn waived(&self, dependencies: Option<Dependencies>) -> usize {
+    /// Number of unverified files that development mode accepts.
+    pub(crate) fn waived_files(&self, dependencies: Option<Dependencies>) -> usize {
         let links = self.links.iter().chain(self.named.values());
         let waived = links.filter(|link| link.item.waived.is_some()).count();
-        waived + dependencies.map_or(0, |them| them.waived)
+        waived + dependencies.map_or(0, |dependencies| dependencies.waived)
     }
 
-    /// The tool.
+    /// The first link.
     pub fn tool(&self) -> &Link {
         &self.links[0]
     }
 
-    /// The primitive.
+    /// The last link.
     pub fn primitive(&self) -> &Link {
         &self.links[self.links.len() - 1]
     }
 
-    /// The ids, the tool's first.
+    /// Ids of the links, the tool first.
     pub fn ids(&self) -> Vec<String> {
         self.links
             .iter()
@@ -102,69 +102,69 @@ impl Chain {
             .collect()
     }
 
-    /// The metadata of the links, the tool's first.
+    /// Metadata of the links, the tool first.
     pub(crate) fn metadata(&self) -> Vec<&Metadata> {
         self.links.iter().map(|link| &*link.metadata).collect()
     }
 
-    /// From the primitive up to the tool: the order in which later wins.
-    pub fn upwards(&self) -> impl Iterator<Item = &Link> {
+    /// Iterates from the primitive to the tool: later links override earlier ones.
+    pub fn from_primitive(&self) -> impl Iterator<Item = &Link> {
         self.links.iter().rev()
     }
 }
 
-/// A chain that cannot be built.
+/// Why a chain cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChainError {
-    /// What was asked for is no tool.
-    #[error("{0} is not a tool, and only tools are run")]
+    /// The requested item is not a tool.
+    #[error("{0} is not a tool; only tools can be executed")]
     NotATool(ItemRef),
-    /// An item cannot be had.
+    /// An item cannot be found, read or verified.
     #[error(transparent)]
     Item(#[from] ItemError),
-    /// An executor is named and not there.
-    #[error("{asked_by} is run by `{executor}`: {source}")]
-    Missing {
-        /// Who names it.
-        asked_by: ItemRef,
-        /// What it names.
+    /// The executor of a link does not exist.
+    #[error("{required_by}: executor `{executor}`: {source}")]
+    ExecutorNotFound {
+        /// Item that names the executor.
+        required_by: ItemRef,
+        /// The executor id.
         executor: String,
-        /// Where it was looked for, and what resembles it.
+        /// The failed lookup.
         source: LookupError,
     },
-    /// Another item is needed and not there.
-    #[error("{asked_by} needs `{item}`, and {source}")]
-    Needs {
-        /// Who needs it.
-        asked_by: ItemRef,
-        /// What it needs.
+    /// An item that the configuration names does not exist.
+    #[error("{required_by}: required item `{item}`: {source}")]
+    ItemNotFound {
+        /// Item that names the missing one.
+        required_by: ItemRef,
+        /// Id of the missing item.
         item: String,
-        /// Where it was looked for, and what resembles it.
+        /// The failed lookup.
         source: Box<LookupError>,
     },
-    /// An executor's name is no id.
-    #[error("{asked_by} is run by `{executor}`: {why}")]
-    BadExecutor {
-        /// Who names it.
-        asked_by: ItemRef,
-        /// What it names.
-        executor: String,
-        /// What is wrong with it.
-        why: String,
+    /// The name of an executor or a required item is not a valid id.
+    #[error("{required_by}: `{id}` is not a valid item id: {reason}")]
+    InvalidId {
+        /// Item that contains the id.
+        required_by: ItemRef,
+        /// The invalid id.
+        id: String,
+        /// Explanation for the user.
+        reason: String,
     },
-    /// The chain leads back into itself.
-    #[error("the chain is a loop: {}", .0.join(" → "))]
+    /// A link occurs twice.
+    #[error("the chain contains a cycle: {}", .0.join(" → "))]
     Cycle(Vec<String>),
-    /// The chain is too long.
-    #[error("the chain has more than {DEEPEST} links: {}", .0.join(" → "))]
+    /// The chain has too many links.
+    #[error("the chain has more than {MAX_LINKS} links: {}", .0.join(" → "))]
     TooDeep(Vec<String>),
-    /// The last one names no executor and is no primitive.
-    #[error("{0} names no `executor_id`, and is not a primitive itself")]
+    /// The last link has no executor and is not a primitive.
+    #[error("{0} has no `executor_id` and is not a primitive")]
     NoExecutor(ItemRef),
 }
 
-/// Builds the chain of a tool: each item found, read once, and verified.
+/// Builds the chain of a tool. Each item is read once and verified.
 pub fn build(
     library: &Library,
     trust: &Trust<'_>,
@@ -180,8 +180,8 @@ pub fn build(
     while let Some(reference) = next {
         let found = library
             .find(&reference)
-            .map_err(|source| missing(links.last(), &reference, source))?;
-        let seen = links
+            .map_err(|source| not_found(links.last(), &reference, source))?;
+        let previous = links
             .iter()
             .position(|link| *link.id() == found.reference.id);
         let ids = || {
@@ -190,23 +190,23 @@ pub fn build(
                 .map(|link| link.id().to_string())
                 .chain([found.reference.id.to_string()])
         };
-        if let Some(from) = seen {
+        if let Some(from) = previous {
             return Err(ChainError::Cycle(ids().skip(from).collect()));
         }
-        if links.len() == DEEPEST {
+        if links.len() == MAX_LINKS {
             return Err(ChainError::TooDeep(ids().collect()));
         }
         let item = library.verify(&found, trust)?;
         let metadata = library.metadata(&item)?;
         hasher.update(item.hash.as_bytes());
         let link = Link { item, metadata };
-        next = executor_of(&link, primitives)?;
+        next = executor(&link, primitives)?;
         links.push(link);
     }
     let last = links.last().map(|link| link.item.reference.clone());
     let named = match last {
         Some(last) => match primitives.get(&last.id) {
-            Some(primitive) => named::find(library, trust, &links, primitive.items())?,
+            Some(primitive) => named_items::find(library, trust, &links, primitive.item_keys())?,
             None => return Err(ChainError::NoExecutor(last)),
         },
         None => BTreeMap::new(),
@@ -223,9 +223,9 @@ pub fn build(
     })
 }
 
-/// The links of a tool's chain as far as they are items, each verified. A primitive that only
-/// an executor knows, and an executor that is missing, end it.
-pub(crate) fn known_links(
+/// Verifies the links of a tool's chain that exist as items. The chain ends at a primitive
+/// without an item or at a missing executor.
+pub(crate) fn existing_links(
     library: &Library,
     trust: &Trust<'_>,
     tool: &ItemFile<'_>,
@@ -238,8 +238,8 @@ pub(crate) fn known_links(
     };
     let mut links = vec![link(tool)?];
     while let Some(last) = links.last()
-        && links.len() < DEEPEST
-        && let Some(reference) = executor_of(last, &primitives)?
+        && links.len() < MAX_LINKS
+        && let Some(reference) = executor(last, &primitives)?
         && let Ok(found) = library.find(&reference)
         && !links.iter().any(|link| *link.id() == found.reference.id)
     {
@@ -248,25 +248,26 @@ pub(crate) fn known_links(
     Ok(links)
 }
 
-fn executor_of(link: &Link, primitives: &Primitives) -> Result<Option<ItemRef>, ChainError> {
+/// The executor that a link names, if any.
+fn executor(link: &Link, primitives: &Primitives) -> Result<Option<ItemRef>, ChainError> {
     let Some(executor) = link.metadata.executor_id() else {
         return Ok(None);
     };
     let reference =
         executor
             .parse()
-            .map_err(|error: rye_items::IdError| ChainError::BadExecutor {
-                asked_by: link.item.reference.clone(),
-                executor: executor.to_owned(),
-                why: error.problem.to_string(),
+            .map_err(|error: rye_items::IdError| ChainError::InvalidId {
+                required_by: link.item.reference.clone(),
+                id: executor.to_owned(),
+                reason: error.problem.to_string(),
             })?;
     Ok(Some(primitives.canonical(&reference)))
 }
 
-fn missing(asked_by: Option<&Link>, executor: &ItemRef, source: LookupError) -> ChainError {
-    match asked_by {
-        Some(link) => ChainError::Missing {
-            asked_by: link.item.reference.clone(),
+fn not_found(required_by: Option<&Link>, executor: &ItemRef, source: LookupError) -> ChainError {
+    match required_by {
+        Some(link) => ChainError::ExecutorNotFound {
+            required_by: link.item.reference.clone(),
             executor: executor.id.to_string(),
             source,
         },

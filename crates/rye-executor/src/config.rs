@@ -1,9 +1,9 @@
-//! Configuration: merged along the chain, and read from the spaces.
+//! Configuration of a call: merged along the chain, and loaded from files in the spaces.
 
 use serde_json::{Map, Value};
 
-/// Merges configurations, the later over the earlier: mappings key by key, all
-/// else as a whole.
+/// Merges configurations; later ones override earlier ones. Mappings are merged key by key,
+/// other values are replaced.
 pub fn merge<'a>(configs: impl IntoIterator<Item = &'a Value>) -> Map<String, Value> {
     let mut merged = Map::new();
     for config in configs {
@@ -25,58 +25,58 @@ fn overlay(base: &mut Map<String, Value>, over: &Map<String, Value>) {
     }
 }
 
-/// How configuration of the spaces is put together.
+/// How configuration files of several spaces are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// All of them, the project's over the user's over the system's.
+    /// Merge all of them; project overrides user, user overrides system.
     DeepMerge,
-    /// The first that is there: project, user, system.
+    /// Use the first that exists: project, user, system.
     FirstMatch,
 }
 
-/// A file under `.ai/config/` that a tool asks for.
+/// A file below `.ai/config/` that a tool requests with `config_resolve`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    /// Relative to `.ai/config/`.
+pub struct ConfigRequest {
+    /// Path relative to `.ai/config/`.
     pub path: String,
-    /// How the spaces' files are put together.
+    /// How the files of the spaces are combined.
     pub mode: Mode,
 }
 
-/// Reads a `CONFIG_RESOLVE`: one, or a list. The error is a sentence.
-pub fn wanted(about: &Value) -> Result<Vec<Wanted>, String> {
-    match about {
+/// Parses a `config_resolve` declaration: one request or a list.
+pub fn parse_requests(declaration: &Value) -> Result<Vec<ConfigRequest>, String> {
+    match declaration {
         Value::Null => Ok(Vec::new()),
-        Value::Array(all) => all.iter().map(one).collect(),
-        single => Ok(vec![one(single)?]),
+        Value::Array(all) => all.iter().map(parse_request).collect(),
+        single => Ok(vec![parse_request(single)?]),
     }
 }
 
-fn one(about: &Value) -> Result<Wanted, String> {
-    let path = about.get("path").and_then(Value::as_str);
+fn parse_request(declaration: &Value) -> Result<ConfigRequest, String> {
+    let path = declaration.get("path").and_then(Value::as_str);
     let path = path.ok_or("`config_resolve` needs a `path`")?;
-    let plain = |part: &str| !part.is_empty() && part != "." && part != "..";
-    if !path.split('/').all(plain) || path.contains(['\\', '\0']) {
+    let is_name = |part: &str| !part.is_empty() && part != "." && part != "..";
+    if !path.split('/').all(is_name) || path.contains(['\\', '\0']) {
         return Err(format!(
-            "`{path}` in `config_resolve` does not stay in `.ai/config/`"
+            "`config_resolve`: `{path}` is not a path inside `.ai/config/`"
         ));
     }
-    let mode = match about.get("mode").and_then(Value::as_str) {
+    let mode = match declaration.get("mode").and_then(Value::as_str) {
         None | Some("deep_merge") => Mode::DeepMerge,
         Some("first_match") => Mode::FirstMatch,
         Some(other) => {
             return Err(format!(
-                "there is no mode `{other}`; the modes are deep_merge, first_match"
+                "`config_resolve`: unknown mode `{other}`; expected deep_merge or first_match"
             ));
         }
     };
-    Ok(Wanted {
+    Ok(ConfigRequest {
         path: path.to_owned(),
         mode,
     })
 }
 
-/// Puts the files of the spaces together, given in the order project, user, system.
+/// Combines the files of the spaces, given in the order project, user, system.
 pub fn combine(mode: Mode, files: &[Value]) -> Map<String, Value> {
     match mode {
         Mode::DeepMerge => merge(files.iter().rev()),
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn later_wins_mappings_are_merged_and_lists_are_replaced() {
+    fn later_configs_override_and_mappings_are_merged() {
         let (primitive, runtime, tool) = (
             json!({"timeout": 300, "env": {"A": 1, "B": 2}}),
             json!({"args": ["x"], "env": {"B": 3}}),
@@ -105,21 +105,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_stays_in_its_folder() {
-        assert_eq!(wanted(&json!(null)), Ok(vec![]));
-        let both =
-            wanted(&json!([{"path": "a/b.yaml"}, {"path": "c.yaml", "mode": "first_match"}]))
-                .unwrap();
+    fn requested_path_must_stay_inside_config_dir() {
+        assert_eq!(parse_requests(&json!(null)), Ok(vec![]));
+        let both = parse_requests(
+            &json!([{"path": "a/b.yaml"}, {"path": "c.yaml", "mode": "first_match"}]),
+        )
+        .unwrap();
         assert_eq!(both[0].mode, Mode::DeepMerge);
         assert_eq!(both[1].mode, Mode::FirstMatch);
         for bad in ["../x", "/etc/x", "a//b", "", "a/./b"] {
-            assert!(wanted(&json!({"path": bad})).is_err(), "{bad}");
+            assert!(parse_requests(&json!({"path": bad})).is_err(), "{bad}");
         }
-        assert!(wanted(&json!({"path": "a", "mode": "all"})).is_err());
+        assert!(parse_requests(&json!({"path": "a", "mode": "all"})).is_err());
     }
 
     #[test]
-    fn the_spaces_are_combined_as_asked() {
+    fn files_are_combined_according_to_the_mode() {
         let files = [
             json!({"a": 1}),
             json!({"a": 2, "b": {"x": 1}}),

@@ -1,15 +1,14 @@
-//! `.env` files: names and values, nothing that runs.
+//! Parser for `.env` files.
 //!
 //! ```text
 //! # a comment
-//! export NAME=value        # `export` is allowed, and so is a comment here
-//! QUOTED="two words\n"     # escapes \n \t \r \" \\ \$ are read
-//! LITERAL='$(not run)'     # nothing is read
+//! export NAME=value        # `export` and comments are allowed
+//! QUOTED="two words\n"     # escapes: \n \t \r \" \\ \$
+//! LITERAL='$(not run)'     # no escapes
 //! ```
 //!
-//! Quoted values may go over several lines. Nothing is substituted: `$(…)`,
-//! backticks and `$NAME` stay as they are. A line that is none of this is
-//! left out and told.
+//! Quoted values can span several lines. There is no substitution: `$(…)`, backticks and
+//! `$NAME` are literal text. Invalid lines are skipped and reported.
 
 use std::borrow::Cow;
 use std::fs;
@@ -19,20 +18,20 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// What a file says, and the lines that say nothing.
+/// Content of a `.env` file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dotenv {
-    /// Names and values in the order of the file; of a name that comes twice the last counts.
+    /// Placeholders and values in file order; the last value of a repeated name wins.
     pub variables: Vec<(String, String)>,
-    /// The numbers of lines that could not be read, from 1, and why; 0 is the file.
+    /// Skipped lines: line number from 1, or 0 for the whole file, and the reason.
     pub problems: Vec<(usize, &'static str)>,
 }
 
-/// No file that was written by hand is larger.
-const LARGEST: u64 = 1 << 20;
+/// Size limit in bytes; no handwritten file is larger.
+const MAX_BYTES: u64 = 1 << 20;
 
-/// Reads a `.env` file; one that is not there says nothing. The error is a
-/// sentence, also about what is no file: a pipe would never end.
+/// Reads a `.env` file. A missing file is empty. Anything but a regular file is an error,
+/// because reading a pipe might never end.
 pub fn read(path: &Path) -> Result<Dotenv, String> {
     let opened = fs::OpenOptions::new()
         .read(true)
@@ -43,29 +42,31 @@ pub fn read(path: &Path) -> Result<Dotenv, String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Dotenv::default()),
         Err(error) => return Err(error.to_string()),
     };
-    let about = file.metadata().map_err(|error| error.to_string())?;
-    if !about.is_file() || about.len() > LARGEST {
-        return Err("it is not a regular file of at most 1 MiB".to_owned());
+    let metadata = file.metadata().map_err(|error| error.to_string())?;
+    if !metadata.is_file() || metadata.len() > MAX_BYTES {
+        return Err("not a regular file of at most 1 MiB".to_owned());
     }
     let mut bytes = Vec::new();
-    let read = file.take(LARGEST).read_to_end(&mut bytes);
+    let read = file.take(MAX_BYTES).read_to_end(&mut bytes);
     read.map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&bytes);
-    let mut read = parse(&text);
+    let mut dotenv = parse(&text);
     if matches!(text, Cow::Owned(_)) {
-        // What stands for bytes that are no text is not what was meant.
-        let before = read.variables.len();
-        read.variables
+        // Skip values that contain invalid UTF-8.
+        let before = dotenv.variables.len();
+        dotenv
+            .variables
             .retain(|(_, value)| !value.contains('\u{fffd}'));
-        if read.variables.len() < before {
-            read.problems
-                .push((0, "a value that is not UTF-8 is left out"));
+        if dotenv.variables.len() < before {
+            dotenv
+                .problems
+                .push((0, "skipped a value that is not valid UTF-8"));
         }
     }
-    Ok(read)
+    Ok(dotenv)
 }
 
-/// Reads the text of a `.env` file.
+/// Parses the text of a `.env` file.
 pub fn parse(text: &str) -> Dotenv {
     let mut result = Dotenv::default();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -78,8 +79,8 @@ pub fn parse(text: &str) -> Dotenv {
                 result.variables.push((name.to_owned(), value));
                 used
             }
-            Err(why) => {
-                result.problems.push((number, why));
+            Err(reason) => {
+                result.problems.push((number, reason));
                 line.len()
             }
         };
@@ -89,8 +90,8 @@ pub fn parse(text: &str) -> Dotenv {
     result
 }
 
-/// The name and the value of a line, and how much of `rest`, which begins with
-/// the line, they take up.
+/// Parses the assignment at the start of `rest`, whose first line is `line`. Returns the name,
+/// the value and the number of bytes consumed; `None` for an empty line or a comment.
 fn assignment<'t>(
     line: &'t str,
     rest: &'t str,
@@ -103,14 +104,14 @@ fn assignment<'t>(
         Some(after) if after.starts_with([' ', '\t']) => after.trim_start(),
         _ => trimmed,
     };
-    let (name, value) = body.split_once('=').ok_or("there is no `=` in it")?;
+    let (name, value) = body.split_once('=').ok_or("missing `=`")?;
     let name = name.trim_end();
     let first = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     if !first || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-        return Err("what stands before `=` is not a name");
+        return Err("invalid variable name");
     }
     if line.contains('\0') {
-        return Err("it contains a NUL");
+        return Err("contains a NUL byte");
     }
     let start = line.len() - value.trim_start_matches([' ', '\t']).len();
     let (value, length) = match rest[start..].chars().next() {
@@ -123,12 +124,12 @@ fn assignment<'t>(
         .unwrap_or_default();
     let tail = after.trim_start();
     if !(tail.trim_end().is_empty() || tail.starts_with('#')) {
-        return Err("there is something behind the closing quote");
+        return Err("unexpected text after the closing quote");
     }
     Ok(Some((name, value, start + length + after.len())))
 }
 
-/// A value without quotes ends at its line, or at a comment that a blank precedes.
+/// An unquoted value ends at the end of the line or at a comment preceded by a blank.
 fn bare(text: &str) -> &str {
     let comment = text
         .char_indices()
@@ -136,26 +137,26 @@ fn bare(text: &str) -> &str {
     text[..comment.map_or(text.len(), |(at, _)| at)].trim_end()
 }
 
-/// A quoted value and the length of its text, quotes included.
+/// Parses a quoted value; returns it and its length including the quotes.
 fn quoted(text: &str, quote: char) -> Result<(String, usize), &'static str> {
     let mut value = String::new();
     let mut characters = text.char_indices().skip(1);
     while let Some((at, c)) = characters.next() {
         match c {
             _ if c == quote => return Ok((value, at + 1)),
-            '\0' => return Err("it contains a NUL"),
+            '\0' => return Err("contains a NUL byte"),
             '\\' if quote == '"' => match characters.next() {
                 Some((_, 'n')) => value.push('\n'),
                 Some((_, 't')) => value.push('\t'),
                 Some((_, 'r')) => value.push('\r'),
                 Some((_, escaped @ ('"' | '\\' | '$'))) => value.push(escaped),
                 Some((_, other)) => value.extend(['\\', other]),
-                None => return Err("its quote is never closed"),
+                None => return Err("unterminated quote"),
             },
             other => value.push(other),
         }
     }
-    Err("its quote is never closed")
+    Err("unterminated quote")
 }
 
 #[cfg(test)]
@@ -165,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_every_kind_are_read() {
+    fn all_kinds_of_lines_are_parsed() {
         let text = "\u{feff}# comment\n\nA=1\nexport B = two words # why\r\nC=\"x\\ny \\\"q\\\" \\$H $(id) \\z\" # c\n\
                     D='a\n$(b) \\n'\nE=\nF=#none\nG=a#b\n  H=h\nexportI=1\nA=last\nJ=`id`\n";
         let expected = [
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_is_told_and_the_rest_still_counts() {
+    fn invalid_lines_are_reported_and_skipped() {
         let text = "no equals\n1A=x\nA B=x\n=x\nX=\"open\nOK=1\nY='a' b\nZ=\0\nLAST=2";
         let read = parse(text);
         let names: Vec<_> = read.variables.iter().map(|(k, _)| k.as_str()).collect();
@@ -203,14 +204,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in "[A-Z=\"'\\\\#\n \r$a\u{e9}\0]{0,60}") {
+        fn any_text_is_parsed_without_panic(text in "[A-Z=\"'\\\\#\n \r$a\u{e9}\0]{0,60}") {
             for (name, value) in parse(&text).variables {
                 prop_assert!(!name.is_empty() && !value.contains('\0'));
             }
         }
 
         #[test]
-        fn a_quoted_value_reads_back(value in "[^'\0]*") {
+        fn quoted_value_round_trips(value in "[^'\0]*") {
             let read = parse(&format!("X='{value}'\nY=1\n"));
             prop_assert_eq!(&read.variables[0].1, &value);
             prop_assert_eq!(&read.variables[1].1, "1");

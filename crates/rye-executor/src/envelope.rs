@@ -1,4 +1,4 @@
-//! What comes back from a call.
+//! Envelopes: the result of a call, as all interfaces report it.
 
 use std::time::Duration;
 
@@ -11,86 +11,88 @@ use crate::chain::{Chain, Pair};
 use crate::error::ExecuteError;
 use crate::primitive::CallOutcome;
 
-/// The result of a call, in the form that all surfaces give.
+/// Result of a call, as the CLI and the MCP server report it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Envelope {
-    /// How it went.
+    /// Whether the call succeeded.
     pub status: Status,
-    /// `tool`.
+    /// Item kind; always `tool`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// What was called.
+    /// Id of the executed item.
     pub item_id: String,
-    /// What it gave.
+    /// Output of the tool.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub data: Value,
-    /// What went wrong.
+    /// The error, if the call failed or was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorInfo>,
-    /// The chain that ran, the tool first.
+    /// Ids of the chain's links, the tool first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub chain: Vec<String>,
-    /// The neighbours of the chain, in a dry run.
+    /// Compatibility of neighbouring links, in a dry run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validated_pairs: Option<Vec<Pair>>,
-    /// How long it took, how it ended, what exactly ran.
+    /// Duration, exit code, chain hash, warnings and data of the primitive.
     pub metadata: Map<String, Value>,
 }
 
-/// How a call went.
+/// Status of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// It ran and succeeded.
+    /// The call ran and succeeded.
     Success,
-    /// It failed, or was not run.
+    /// The call failed or was refused.
     Error,
-    /// A dry run: it would be run.
+    /// A dry run passed all checks.
     ValidationPassed,
 }
 
-/// What went wrong.
+/// Error of a call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ErrorInfo {
-    /// A stable word for scripts.
+    /// Stable error code for scripts.
     pub code: String,
-    /// What happened.
+    /// Explanation for the user.
     pub message: String,
-    /// What to do, where there is one thing.
+    /// Advice on how to fix the error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// All that is wrong with the parameters.
+    /// Schema violations of the parameters; null for other errors.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub violations: Value,
 }
 
 impl Envelope {
-    /// Of a call that was carried out.
+    /// Envelope of a call that the primitive carried out.
     pub(crate) fn from_outcome(
         chain: &Chain,
         hash: Hash,
-        done: CallOutcome,
+        outcome: CallOutcome,
         mut warnings: Vec<String>,
         duration: Duration,
     ) -> Self {
         let mut metadata = Map::new();
         metadata.insert("duration_ms".into(), milliseconds(duration));
-        metadata.insert("exit_code".into(), json!(done.exit_code));
+        metadata.insert("exit_code".into(), json!(outcome.exit_code));
         metadata.insert("chain_hash".into(), json!(hash));
-        metadata.extend(done.metadata);
+        metadata.extend(outcome.metadata);
         let links = chain.links.iter().chain(chain.named.values());
         let waived = links.filter_map(|link| {
             let error = link.item.waived.as_ref()?;
-            Some(format!("RYE_DEV_MODE lets it pass: {error}"))
+            Some(format!(
+                "unverified item accepted because of RYE_DEV_MODE: {error}"
+            ))
         });
         warnings.extend(waived);
         if !warnings.is_empty() {
             metadata.insert("warnings".into(), warnings.into());
         }
-        let error = done.failure.map(|failed| ErrorInfo {
-            code: failed.code.to_owned(),
-            message: failed.message,
-            hint: failed.hint,
+        let error = outcome.failure.map(|failure| ErrorInfo {
+            code: failure.code.to_owned(),
+            message: failure.message,
+            hint: failure.hint,
             violations: Value::Null,
         });
         Self {
@@ -101,7 +103,7 @@ impl Envelope {
             },
             kind: "tool",
             item_id: chain.tool().id().to_string(),
-            data: done.data,
+            data: outcome.data,
             error,
             chain: chain.ids(),
             validated_pairs: None,
@@ -109,7 +111,7 @@ impl Envelope {
         }
     }
 
-    /// Of a dry run in which everything fits.
+    /// Envelope of a dry run that passed all checks.
     pub(crate) fn dry_run(chain: &Chain, hash: Hash, pairs: Vec<Pair>, duration: Duration) -> Self {
         let mut metadata = Map::new();
         metadata.insert("duration_ms".into(), milliseconds(duration));
@@ -126,7 +128,7 @@ impl Envelope {
         }
     }
 
-    /// Of a call that was refused: nothing ran.
+    /// Envelope of a call that was refused before anything ran.
     pub fn from_error(item: &ItemRef, error: &ExecuteError, duration: Duration) -> Self {
         let mut metadata = Map::new();
         metadata.insert("duration_ms".into(), milliseconds(duration));

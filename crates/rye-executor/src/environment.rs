@@ -1,10 +1,10 @@
-//! The variables of a call, and where each comes from.
+//! Environment variables of a call and their origins.
 //!
-//! From the bottom up, later wins: what was inherited, of the project's `.env` the
-//! names that the items declare, and for each item from the primitive to the tool its interpreters, its
-//! `env`, and the paths of its anchor.
+//! Later sources override earlier ones: inherited variables, declared variables of the project's
+//! `.env`, and then, for each item from the primitive to the tool, its interpreters, its `env`
+//! and the `env_paths` of its anchor.
 
-mod declared;
+mod dotenv_filter;
 mod withheld;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,43 +13,44 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use declared::{Declared, is_reserved};
+pub use dotenv_filter::{DotenvFilter, is_reserved};
 pub use withheld::{WITHHELD_PATTERNS, WITHHELD_VARIABLES};
 
 use crate::anchor::AnchorError;
 use crate::redact::{Redactor, is_secret_variable};
-use crate::template::{self, Names, Variables};
+use crate::template::{self, Placeholders, Variables};
 use withheld::is_withheld;
 
-/// What `inherit: minimal` passes on, beside `LC_*`.
-const MINIMAL: [&str; 8] = [
+/// Variables that `inherit: minimal` passes on, besides `LC_*`.
+const BASIC_VARIABLES: [&str; 8] = [
     "PATH", "HOME", "LANG", "TZ", "TMPDIR", "TERM", "USER", "SHELL",
 ];
 
-/// The variables that every process needs, of these.
+/// Filters the variables that every process needs.
 pub fn minimal_variables(all: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
     let all = all
         .iter()
         .map(|(name, value)| (name.as_str(), value.as_str()));
-    all.filter(|(name, _)| is_needed(name))
+    all.filter(|(name, _)| is_basic(name))
 }
 
-pub(crate) fn is_needed(name: &str) -> bool {
-    MINIMAL.contains(&name) || name.starts_with("LC_")
+/// Whether every process needs this variable.
+pub(crate) fn is_basic(name: &str) -> bool {
+    BASIC_VARIABLES.contains(&name) || name.starts_with("LC_")
 }
 
-/// Where a variable comes from.
+/// Source of an environment variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// The calling process.
     Inherited,
     /// The project's `.env`.
     Dotenv,
-    /// The interpreter of an item.
+    /// An interpreter that the item declares.
     Interpreter(String),
-    /// The `env` of an item.
+    /// `env_config.env` of the item.
     Item(String),
-    /// The anchor of an item.
+    /// `env_paths` of the item's anchor.
     Anchor(String),
     /// The executor itself.
     Executor,
@@ -68,14 +69,14 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Whether an `env_config` asks for the least that a program needs. The error
-/// is the key that is wrong, and what is.
+/// Whether an `env_config` has `inherit: minimal`. The error contains the invalid key and the
+/// reason.
 pub fn is_minimal(env_config: &Value) -> Result<bool, (&'static str, String)> {
     if !matches!(
         env_config.get("env"),
         None | Some(Value::Null | Value::Object(_))
     ) {
-        return Err(("env", "it is not a mapping".to_owned()));
+        return Err(("env", "not a mapping".to_owned()));
     }
     match env_config.get("inherit") {
         None | Some(Value::Null) => Ok(false),
@@ -83,38 +84,41 @@ pub fn is_minimal(env_config: &Value) -> Result<bool, (&'static str, String)> {
         Some(Value::String(text)) if text == "all" => Ok(false),
         Some(other) => Err((
             "inherit",
-            format!("there is no `{}`; it is all or minimal", as_text(other)),
+            format!(
+                "unknown value `{}`; expected all or minimal",
+                as_text(other)
+            ),
         )),
     }
 }
 
-/// The variables of a call.
+/// Environment variables of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Environment {
-    /// Shared with all calls that inherit the same, until something is set.
+    /// Shared by all calls that inherit the same variables; copied on write.
     values: Arc<Variables>,
-    /// Of what was not just inherited, which most variables are.
+    /// Origins of the variables that are not inherited.
     origins: BTreeMap<String, Origin>,
-    /// The variables whose values contain text of the caller or of `.env`.
+    /// Variables whose values contain text from the caller or from `.env`.
     untrusted: BTreeSet<String>,
-    /// What `.env` sets and is not passed.
+    /// Variables that `.env` sets but the items do not declare.
     dotenv_ignored: BTreeSet<String>,
-    /// The values of `.env` under names that hold secrets, passed or not.
+    /// Values of secret variables in `.env`, passed on or not.
     dotenv_secrets: Vec<String>,
 }
 
 impl Environment {
-    /// What a call inherits: without the program's own secrets, and with
-    /// `minimal` only what every program needs.
+    /// Creates the environment that a call inherits: all variables without Rye's own secrets, or
+    /// with `minimal` only those that every process needs.
     pub fn inherited(all: impl IntoIterator<Item = (String, String)>, minimal: bool) -> Self {
-        let wanted = all.into_iter().filter(|(name, _)| {
-            let wanted = !minimal || is_needed(name);
-            wanted && !is_withheld(name)
+        let passed = all.into_iter().filter(|(name, _)| {
+            let is_requested = !minimal || is_basic(name);
+            is_requested && !is_withheld(name)
         });
-        Self::from(Arc::new(wanted.collect()))
+        Self::from(Arc::new(passed.collect()))
     }
 
-    /// Sets a variable over what it was.
+    /// Sets a variable, replacing its value.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>, origin: Origin) {
         let name = name.into();
         Arc::make_mut(&mut self.values).insert(name.clone(), value.into());
@@ -126,13 +130,13 @@ impl Environment {
         self.origins.insert(name, origin);
     }
 
-    /// Sets the variables of a project's `.env` that are declared.
-    pub fn apply_dotenv(&mut self, variables: Vec<(String, String)>, declared: &Declared) {
+    /// Sets the variables of a project's `.env` that pass the filter.
+    pub fn apply_dotenv(&mut self, variables: Vec<(String, String)>, filter: &DotenvFilter) {
         for (name, value) in variables {
             if is_secret_variable(&name, &value) {
                 self.dotenv_secrets.push(value.clone());
             }
-            if declared.may_set(&name) {
+            if filter.allows(&name) {
                 self.set(name, value, Origin::Dotenv);
             } else {
                 self.dotenv_ignored.insert(name);
@@ -140,27 +144,27 @@ impl Environment {
         }
     }
 
-    /// The variables of `.env` that are not passed.
+    /// Variables of `.env` that are not passed on.
     pub fn dotenv_ignored(&self) -> &BTreeSet<String> {
         &self.dotenv_ignored
     }
 
-    /// The variables whose values contain text of the caller or of `.env`.
+    /// Variables whose values contain text from the caller or from `.env`.
     pub fn untrusted(&self) -> &BTreeSet<String> {
         &self.untrusted
     }
 
-    /// A variable's value.
+    /// Value of a variable.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str)
     }
 
-    /// All of them.
+    /// All variables.
     pub fn variables(&self) -> &Variables {
         &self.values
     }
 
-    /// Where each comes from, in the order of the names.
+    /// Name, value and origin of each variable, ordered by name.
     pub fn origins(&self) -> impl Iterator<Item = (&str, &str, &Origin)> {
         self.values.iter().map(|(name, value)| {
             let origin = self.origins.get(name).unwrap_or(&Origin::Inherited);
@@ -168,24 +172,24 @@ impl Environment {
         })
     }
 
-    /// The secrets of the project's `.env`, passed or not; and for a call that no person made
-    /// themselves, every value of a variable whose name looks like a secret's.
-    pub(crate) fn secrets(&self, is_for_person: bool) -> Redactor {
+    /// Secrets to redact: those of the project's `.env`, and, unless a user makes the call
+    /// directly, the values of all variables with secret names.
+    pub(crate) fn secrets(&self, is_by_user: bool) -> Redactor {
         let inherited = self.values.iter();
         let inherited =
-            inherited.filter(|(name, value)| !is_for_person && is_secret_variable(name, value));
+            inherited.filter(|(name, value)| !is_by_user && is_secret_variable(name, value));
         let inherited = inherited.map(|(_, value)| value.as_str());
-        let own = self.dotenv_secrets.iter().map(String::as_str);
-        Redactor::new(own.chain(inherited))
+        let dotenv = self.dotenv_secrets.iter().map(String::as_str);
+        Redactor::new(dotenv.chain(inherited))
     }
 
-    /// All of them, without where they come from.
+    /// All variables, without their origins.
     pub fn into_variables(self) -> Arc<Variables> {
         self.values
     }
 
-    /// Sets what the `env` of an item says.
-    pub fn apply_env(&mut self, env: &Value, names: &Names, id: &str) {
+    /// Applies the `env` of an item.
+    pub fn apply_env(&mut self, env: &Value, names: &Placeholders, id: &str) {
         for (name, value) in env.as_object().into_iter().flatten() {
             let text = match value {
                 Value::String(text) => text.clone(),
@@ -193,7 +197,7 @@ impl Environment {
                 other => other.to_string(),
             };
             let rendered = template::render(&text, &self.values, names);
-            let is_untrusted = template::takes_untrusted(&text, &self.untrusted, names);
+            let is_untrusted = template::contains_untrusted(&text, &self.untrusted, names);
             self.set(name, as_text(&rendered), Origin::Item(id.to_owned()));
             if is_untrusted {
                 self.untrusted.insert(name.clone());
@@ -201,9 +205,9 @@ impl Environment {
         }
     }
 
-    /// Sets what the `env_paths` of an anchor say: for each variable what to
-    /// `prepend` to it, to `append`, or to `set` it to. What is empty is left out.
-    pub fn apply_paths(&mut self, paths: &Value, names: &Names, id: &str) {
+    /// Applies the `env_paths` of an anchor: for each variable, directories to `prepend` or
+    /// `append`, or a value to `set`. Empty entries are dropped.
+    pub fn apply_env_paths(&mut self, paths: &Value, names: &Placeholders, id: &str) {
         for (name, change) in paths.as_object().into_iter().flatten() {
             let parts = |key: &str, environment: &Self| -> Vec<String> {
                 let listed = match change.get(key) {
@@ -228,7 +232,7 @@ impl Environment {
             } else {
                 all.extend(
                     self.get(name)
-                        .filter(|there| !there.is_empty())
+                        .filter(|value| !value.is_empty())
                         .map(str::to_owned),
                 );
             }
@@ -241,7 +245,7 @@ impl Environment {
 }
 
 impl From<Arc<Variables>> for Environment {
-    /// These, inherited as they are.
+    /// Creates an environment of inherited variables.
     fn from(values: Arc<Variables>) -> Self {
         Self {
             values,
@@ -250,25 +254,24 @@ impl From<Arc<Variables>> for Environment {
     }
 }
 
-/// Whether what the `env_paths` of an anchor put into a list of folders are single folders.
-/// There a colon ends one: a folder with a colon in its name would become two others, which
-/// nobody has looked at.
-pub fn are_single_folders(paths: &Value, names: &Names) -> Result<(), AnchorError> {
+/// Checks that the placeholders in `env_paths` add no colons. In a path variable, a directory
+/// with a colon in its name would become two other, unverified directories.
+pub fn check_single_dirs(paths: &Value, names: &Placeholders) -> Result<(), AnchorError> {
     for (variable, change) in paths.as_object().into_iter().flatten() {
         for key in ["prepend", "append", "set"] {
-            // What is set may be one file; what is called a path is a list.
-            let listed = key != "set" || variable.ends_with("PATH");
-            if let Some(path) = listed.then(|| with_colon(&change[key], names)).flatten() {
+            // `set` may name a single file, unless the variable is a path list.
+            let is_list = key != "set" || variable.ends_with("PATH");
+            if let Some(path) = is_list.then(|| with_colon(&change[key], names)).flatten() {
                 let variable = variable.clone();
-                return Err(AnchorError::Colon { path, variable });
+                return Err(AnchorError::ColonInPath { path, variable });
             }
         }
     }
     Ok(())
 }
 
-/// What a template gives, one or a list, if what is put in has more colons than it.
-fn with_colon(templates: &Value, names: &Names) -> Option<String> {
+/// The first rendered template that contains more colons than the template itself.
+fn with_colon(templates: &Value, names: &Placeholders) -> Option<String> {
     let colons = |text: &str| text.matches(':').count();
     let all = templates
         .as_array()
@@ -301,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn the_programs_own_secrets_are_not_inherited_and_minimal_is_little() {
+    fn withheld_secrets_are_not_inherited() {
         let all = pairs(&[
             ("PATH", "/bin"),
             ("OPENAI_API_KEY", "s"),
@@ -321,11 +324,11 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_a_colon_does_not_become_two() {
-        let mut names = Names::default();
+    fn dir_with_a_colon_is_rejected_in_path_variables() {
+        let mut names = Placeholders::default();
         names.set("anchor_path", "/a:b", NameOrigin::Fact);
         names.set("runtime_lib", "/lib", NameOrigin::Fact);
-        for (paths, fits) in [
+        for (paths, is_ok) in [
             (
                 json!({"PYTHONPATH": {"prepend": ["{runtime_lib}", "{anchor_path}/x"]}}),
                 false,
@@ -341,13 +344,13 @@ mod tests {
                 true,
             ),
         ] {
-            assert_eq!(are_single_folders(&paths, &names).is_ok(), fits, "{paths}");
+            assert_eq!(check_single_dirs(&paths, &names).is_ok(), is_ok, "{paths}");
         }
     }
 
     #[test]
-    fn env_and_paths_are_rendered_in_their_order_and_know_their_origin() {
-        let mut names = Names::default();
+    fn env_and_env_paths_are_rendered_in_order_and_record_origins() {
+        let mut names = Placeholders::default();
         names.set("anchor_path", "/a b", NameOrigin::Fact);
         names.set("runtime_lib", "", NameOrigin::Fact);
         let mut environment = Environment::inherited(pairs(&[("PATH", "/bin")]), false);
@@ -356,7 +359,7 @@ mod tests {
             &names,
             "rt",
         );
-        environment.apply_paths(
+        environment.apply_env_paths(
             &json!({
                 "PATH": {"prepend": ["{anchor_path}/bin"], "append": "/usr/bin"},
                 "LIB": {"prepend": ["{anchor_path}", "{runtime_lib}"]},

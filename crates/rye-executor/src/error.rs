@@ -1,4 +1,4 @@
-//! Why a call is refused: nothing runs.
+//! Errors that refuse a call before anything runs.
 
 use std::path::PathBuf;
 
@@ -10,113 +10,113 @@ use crate::anchor::AnchorError;
 use crate::chain::{ChainError, Pair};
 use crate::interpreter::InterpreterError;
 use crate::parameters::ParameterError;
-use crate::template::{LeadsElsewhere, UnknownPlaceholder, ValueAsCode};
+use crate::template::{PathTraversal, UnknownPlaceholder, ValueAsCode};
 
-/// A call that is refused before anything runs.
+/// Why a call was refused before anything ran.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecuteError {
     /// The chain cannot be built.
     #[error(transparent)]
     Chain(#[from] ChainError),
-    /// Neighbours of the chain do not fit.
-    #[error("the chain does not fit together: {}", problems(.0))]
-    Invalid(Vec<Pair>),
-    /// The parameters do not fit the tool's schema.
-    #[error("the parameters do not fit: {0}")]
+    /// Neighbouring links are incompatible.
+    #[error("invalid chain: {}", problems(.0))]
+    InvalidChain(Vec<Pair>),
+    /// The parameters do not match the tool's schema.
+    #[error("invalid parameters: {0}")]
     Parameters(#[from] ParameterError),
-    /// The merged configuration does not fit the primitive's schema.
-    #[error("the configuration does not fit the primitive: {0}")]
+    /// The merged configuration does not match the primitive's schema.
+    #[error("invalid configuration for the primitive: {0}")]
     Config(ParameterError),
-    /// A configuration file that the tool asks for cannot be read.
+    /// A configuration file that `config_resolve` names is invalid.
     #[error("{0}")]
     ConfigFile(String),
-    /// The interpreter cannot be found.
+    /// An interpreter cannot be found or may not be used.
     #[error("{id}: {source}")]
     Interpreter {
-        /// Whose interpreter.
+        /// Item that declares the interpreter.
         id: String,
-        /// Why.
+        /// The underlying error.
         source: InterpreterError,
     },
-    /// The anchor cannot be found.
+    /// The anchor cannot be resolved.
     #[error("{id}: {source}")]
     Anchor {
-        /// Whose anchor.
+        /// Item that declares the anchor.
         id: String,
-        /// Why.
+        /// The underlying error.
         source: AnchorError,
     },
-    /// What the tool brings with it does not verify.
+    /// A file that the tool can load does not verify.
     #[error("{0}")]
     Dependency(#[source] ItemError),
-    /// How dependencies are verified is described wrongly.
+    /// The `verify_deps` declaration is invalid.
     #[error("`verify_deps`: {0}")]
     VerifyDeps(String),
-    /// Variables that the tool needs are not set.
-    #[error("the tool needs variables that are not set: {}", .0.join(", "))]
+    /// Environment variables in `requires_env` are not set.
+    #[error("required environment variables are not set: {}", .0.join(", "))]
     MissingVariables(Vec<String>),
-    /// The command holds a placeholder that stands for nothing.
+    /// The command contains an unknown placeholder.
     #[error("{id}: {source}")]
     Placeholder {
-        /// Of which tool.
+        /// The tool.
         id: String,
-        /// Which one.
+        /// The placeholder.
         source: UnknownPlaceholder,
     },
-    /// A value of the call would become part of a program's text.
-    #[error("{id}: {place}: {source}")]
+    /// A value of the call would become part of program code.
+    #[error("{id}: {location}: {source}")]
     ValueAsCode {
         /// The tool.
         id: String,
-        /// Where in its configuration.
-        place: String,
-        /// Which value.
+        /// Position in the configuration, such as `args[1]`.
+        location: String,
+        /// The value.
         source: ValueAsCode,
     },
-    /// A parameter leads to another address than the tool means.
+    /// A parameter would change the path of a URL.
     #[error(transparent)]
-    Address(#[from] LeadsElsewhere),
-    /// Somebody must approve its run, and nobody has.
-    #[error("{tool} needs a person's approval{}", because(.why.as_deref()))]
+    UrlPath(#[from] PathTraversal),
+    /// The call requires approval, and nobody approved it.
+    #[error("{tool} requires approval{}", suffix(.reason.as_deref()))]
     ApprovalRequired {
         /// The tool.
         tool: String,
-        /// Why, where it is not the tool itself that says so.
-        why: Option<String>,
+        /// The reason, unless the tool itself declares it.
+        reason: Option<String>,
     },
-    /// What was approved is not what would run.
-    #[error("{0} is not what was approved: it, or what it runs on, has changed since")]
+    /// The chain or the paths of the call differ from the approved ones.
+    #[error("{0}: the tool or its chain changed after it was approved")]
     ApprovalVoid(String),
-    /// A parameter names a path that no tool may use.
-    #[error("{tool}: {path} is in a private directory, which no tool may use")]
+    /// A parameter names a path that tools may not access.
+    #[error("{tool}: {path} is in a private directory that tools may not access")]
     PrivatePath {
         /// The tool.
         tool: String,
-        /// The path, as it was given.
+        /// The path as given in the parameters.
         path: String,
     },
-    /// A folder or file cannot be used.
+    /// A file or directory cannot be used.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// A path that cannot be put into a command's words.
-    #[error("the path {} is not UTF-8", .0.display())]
-    NotText(PathBuf),
+    /// A path cannot be used in a command line.
+    #[error("the path {} is not valid UTF-8", .0.display())]
+    NotUtf8(PathBuf),
 }
 
 impl ExecuteError {
-    /// A stable word for scripts.
+    /// Stable error code for scripts.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Chain(error) => chain_code(error),
-            Self::Invalid(_) => "invalid_chain",
+            Self::InvalidChain(_) => "invalid_chain",
             Self::Parameters(ParameterError::Schema(_)) => "bad_schema",
-            Self::Parameters(_) | Self::Address(_) => "invalid_parameters",
+            Self::Parameters(_) | Self::UrlPath(_) => "invalid_parameters",
             Self::Config(_) | Self::ConfigFile(_) => "invalid_config",
             Self::Interpreter { source, .. } => match source {
-                InterpreterError::Description { .. } => "bad_env_config",
-                InterpreterError::Unsigned(_) => "unsigned",
-                InterpreterError::Changed { .. } => "content_changed",
+                InterpreterError::InvalidDeclaration { .. } => "bad_env_config",
+                InterpreterError::MissingHash(_) => "unsigned",
+                InterpreterError::HashMismatch { .. } => "content_changed",
                 _ => "interpreter_not_found",
             },
             Self::Anchor { .. } => "no_anchor",
@@ -129,24 +129,24 @@ impl ExecuteError {
             Self::ApprovalVoid(_) => "approval_void",
             Self::PrivatePath { .. } => "private_path",
             Self::Path(error) if error.is_permission() => "permission",
-            Self::Path(_) | Self::NotText(_) => "io",
+            Self::Path(_) | Self::NotUtf8(_) => "io",
         }
     }
 
-    /// Whether something is not what was signed.
+    /// Whether the call was refused because content does not match its signature.
     pub fn is_integrity(&self) -> bool {
-        let leaves = match self {
+        let leaves_space = match self {
             Self::Chain(ChainError::Item(error)) | Self::Dependency(error) => leaves_space(error),
             Self::Interpreter { source, .. } => matches!(
                 source,
-                InterpreterError::Unsigned(_) | InterpreterError::Changed { .. }
+                InterpreterError::MissingHash(_) | InterpreterError::HashMismatch { .. }
             ),
             _ => false,
         };
-        leaves || self.integrity().is_some()
+        leaves_space || self.integrity().is_some()
     }
 
-    /// The item whose bytes are not vouched for, if that is why.
+    /// The item whose signature does not verify, if that is the reason.
     pub fn integrity(&self) -> Option<&rye_items::IntegrityError> {
         match self {
             Self::Chain(ChainError::Item(ItemError::Integrity(error)))
@@ -155,37 +155,33 @@ impl ExecuteError {
         }
     }
 
-    /// What to do, where there is one thing.
+    /// Advice on how to fix the error.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Chain(ChainError::Item(error)) | Self::Dependency(error) => item_hint(error),
-            Self::Chain(ChainError::Missing { source, .. }) => source.hint(),
-            Self::Chain(ChainError::Needs { source, .. }) => source.hint(),
+            Self::Chain(ChainError::ExecutorNotFound { source, .. }) => source.hint(),
+            Self::Chain(ChainError::ItemNotFound { source, .. }) => source.hint(),
             Self::Interpreter {
-                source: InterpreterError::Changed { found, .. },
+                source: InterpreterError::HashMismatch { found, .. },
                 ..
             } => Some(format!(
-                "if the program is what you want: put sha256: {found} into the tool and sign it"
+                "if the change is intended, set `sha256: {found}` in the tool and sign it"
             )),
-            Self::ApprovalRequired { tool, .. } => {
-                Some(format!("a person runs it: rye execute {tool}"))
-            }
+            Self::ApprovalRequired { tool, .. } => Some(format!("rye execute {tool}")),
             Self::ValueAsCode { .. } => Some(
-                "pass the value beside the program: as a further argument (a shell's \"$1\"), in \
+                "pass the value separately: as an extra argument (\"$1\" in a shell), in \
                  `config.env` (\"$NAME\"), or as JSON on standard input"
                     .to_owned(),
             ),
             Self::MissingVariables(names) => {
                 let name = names.first()?;
-                Some(format!(
-                    "export {name}=…, or put it into the project's .env"
-                ))
+                Some(format!("export {name}=…, or set it in the project's .env"))
             }
             _ => None,
         }
     }
 
-    /// All that is wrong with the parameters, for scripts.
+    /// Schema violations as JSON; null for other errors.
     pub fn violations(&self) -> Value {
         match self {
             Self::Parameters(ParameterError::Violations(all))
@@ -213,9 +209,9 @@ fn chain_code(error: &ChainError) -> &'static str {
     match error {
         ChainError::NotATool(_) => "not_a_tool",
         ChainError::Item(error) => item_code(error),
-        ChainError::Missing { .. } => "executor_not_found",
-        ChainError::Needs { .. } => "item_not_found",
-        ChainError::BadExecutor { .. } => "bad_executor",
+        ChainError::ExecutorNotFound { .. } => "executor_not_found",
+        ChainError::ItemNotFound { .. } => "item_not_found",
+        ChainError::InvalidId { .. } => "invalid_executor_id",
         ChainError::Cycle(_) => "cycle",
         ChainError::TooDeep(_) => "too_deep",
         ChainError::NoExecutor(_) => "no_executor",
@@ -252,6 +248,6 @@ fn item_hint(error: &ItemError) -> Option<String> {
     }
 }
 
-fn because(why: Option<&str>) -> String {
-    why.map_or_else(String::new, |why| format!(": {why}"))
+fn suffix(reason: Option<&str>) -> String {
+    reason.map_or_else(String::new, |reason| format!(": {reason}"))
 }

@@ -1,153 +1,156 @@
-//! Finding an interpreter.
+//! Resolution of interpreters.
 //!
-//! Three ways: `local_binary` looks into folders of the project, `system_binary`
-//! on `PATH`, `command` asks a program. Each may name a `fallback`. The older
-//! spellings `venv_python`, `node_modules`, `version_manager` and `binary` are
-//! read as one of the three.
+//! There are three methods: `local_binary` searches directories of the project, `system_binary`
+//! searches `PATH`, and `command` runs a program that prints the path. Each can name a
+//! `fallback`. `venv_python`, `node_modules`, `version_manager` and `binary` are presets of
+//! these methods.
 
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 use serde_json::{Map, Value};
 
-/// How an interpreter is found, and the variable that it is put into.
+/// How to find an interpreter, and the environment variable that receives its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolver {
-    /// The variable.
+    /// Name of the environment variable.
     pub var: String,
-    /// The way.
-    pub way: Way,
-    /// What is taken from `PATH`, or as a path, where the way finds nothing.
+    /// Search method.
+    pub method: SearchMethod,
+    /// Program name on `PATH` or path to use if the method finds nothing.
     pub fallback: Option<String>,
 }
 
-/// A way of finding a program.
+/// How to search for a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Way {
-    /// In folders below roots.
+pub enum SearchMethod {
+    /// Search directories below roots.
     Local {
-        /// Names, in the order in which they are tried.
+        /// Program names, in order of preference.
         names: Vec<String>,
-        /// Folders, relative to the roots.
+        /// Directories, relative to the roots.
         paths: Vec<String>,
-        /// Templates of the roots; none is the project.
+        /// Templates of the roots; empty for the project directory.
         roots: Vec<String>,
     },
-    /// On `PATH`.
+    /// Search `PATH`.
     System {
-        /// Names, in the order in which they are tried.
+        /// Program names, in order of preference.
         names: Vec<String>,
     },
-    /// What a command prints.
+    /// Run a command that prints the path.
     Command(Vec<String>),
 }
 
-/// An interpreter that is described wrongly, or is not there.
+/// Why an interpreter cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InterpreterError {
-    /// The description cannot be read.
-    #[error("`{name}` of `env_config`: {why}")]
-    Description {
-        /// Its key in `env_config`.
+    /// The declaration is invalid.
+    #[error("`env_config.{name}`: {reason}")]
+    InvalidDeclaration {
+        /// Key in `env_config`.
         name: String,
-        /// What is wrong.
-        why: String,
+        /// Explanation for the user.
+        reason: String,
     },
-    /// It was looked for everywhere.
-    #[error("no interpreter for {var} was found; tried {}", .tried.join(", "))]
+    /// The search found no executable program.
+    #[error("no interpreter found for {var}; tried {}", .tried.join(", "))]
     NotFound {
-        /// The variable it is for.
+        /// Name of the environment variable.
         var: String,
-        /// What was tried, in order.
+        /// Paths and commands that were tried, in order.
         tried: Vec<String>,
     },
-    /// A program beside the tool for which nothing vouches.
-    #[error("the program `{0}` beside the tool needs its `sha256` in the tool's configuration")]
-    Unsigned(String),
-    /// A program that is not the one whose hash the tool has.
+    /// A program in the tool's directory has no hash in the configuration.
     #[error(
-        "{path} is not the program that the tool means: its SHA-256 is {found}, not {expected}"
+        "the program `{0}` in the tool's directory needs a `sha256` in the tool's configuration"
     )]
-    Changed {
-        /// The program.
+    MissingHash(String),
+    /// The hash of a program differs from the one in the configuration.
+    #[error("{path} does not match its `sha256`: expected {expected}, found {found}")]
+    HashMismatch {
+        /// Path of the program.
         path: String,
-        /// The hash in the tool.
+        /// Hash in the tool's configuration.
         expected: String,
-        /// That of the file.
+        /// Hash of the file.
         found: String,
     },
-    /// A program that cannot be read or copied.
+    /// A program cannot be read or copied.
     #[error("{0}")]
     Unusable(String),
 }
 
-/// All resolvers of an `env_config`: `interpreter`, and others by their names.
-/// What is in it beside them is `env` and `inherit`.
-pub fn read_all(env_config: &Value) -> Result<Vec<Resolver>, InterpreterError> {
+/// Parses all resolvers of an `env_config`. Every key except `env` and `inherit` is a resolver.
+pub fn parse_resolvers(env_config: &Value) -> Result<Vec<Resolver>, InterpreterError> {
     let fields = env_config.as_object().into_iter().flatten();
     fields
         .filter(|(name, _)| !matches!(name.as_str(), "env" | "inherit"))
-        .map(|(name, about)| {
-            read(about).map_err(|why| InterpreterError::Description {
+        .map(|(name, declaration)| {
+            parse_resolver(declaration).map_err(|reason| InterpreterError::InvalidDeclaration {
                 name: name.clone(),
-                why,
+                reason,
             })
         })
         .collect()
 }
 
-fn read(about: &Value) -> Result<Resolver, String> {
-    let fields = about.as_object().ok_or("it is not a mapping")?;
+fn parse_resolver(declaration: &Value) -> Result<Resolver, String> {
+    let fields = declaration.as_object().ok_or("not a mapping")?;
     let kind = fields.get("type").and_then(Value::as_str);
-    let kind = kind.ok_or("`type` is missing: how the program is found")?;
+    let kind = kind.ok_or("missing `type`, the search method")?;
     let text = |key: &str| fields.get(key).and_then(Value::as_str).map(str::to_owned);
     let fallback = text("fallback");
-    let var = text("var").ok_or("`var` is missing: the variable for what is found")?;
-    let binary = || text("binary").ok_or("`binary` is missing: the name of the program".to_owned());
+    let var = text("var").ok_or("missing `var`, the environment variable to set")?;
+    let binary = || text("binary").ok_or("missing `binary`, the program name".to_owned());
     let names = |first: String| [vec![first], list(fields, "candidates")].concat();
-    let way = match kind {
-        "local_binary" => Way::Local {
+    let method = match kind {
+        "local_binary" => SearchMethod::Local {
             names: names(binary()?),
             paths: list(fields, "search_paths"),
             roots: list(fields, "search_roots"),
         },
-        "system_binary" => Way::System {
+        "system_binary" => SearchMethod::System {
             names: names(binary()?),
         },
         "command" => match list(fields, "resolve_cmd") {
             command if command.is_empty() => {
-                return Err("`resolve_cmd` is missing: the command to ask".to_owned());
+                return Err("missing `resolve_cmd`, the command to run".to_owned());
             }
-            command => Way::Command(command),
+            command => SearchMethod::Command(command),
         },
-        "venv_python" => Way::Local {
+        "venv_python" => SearchMethod::Local {
             names: vec!["python".to_owned(), "python3".to_owned()],
             paths: vec![".venv/bin".to_owned(), ".venv/Scripts".to_owned()],
             roots: Vec::new(),
         },
-        "node_modules" => Way::Local {
+        "node_modules" => SearchMethod::Local {
             names: names(text("binary").unwrap_or_else(|| "node".to_owned())),
             paths: vec!["node_modules/.bin".to_owned()],
             roots: vec!["{anchor_path}".to_owned()],
         },
         "version_manager" => {
-            let manager = text("manager").ok_or("`manager` is missing: the program to ask")?;
-            Way::Command(vec![manager, "which".to_owned(), binary()?])
+            let manager = text("manager").ok_or("missing `manager`, the program to run")?;
+            SearchMethod::Command(vec![manager, "which".to_owned(), binary()?])
         }
-        "binary" => Way::System {
+        "binary" => SearchMethod::System {
             names: names(
                 text("binary")
                     .or(fallback.clone())
-                    .ok_or("neither `binary` nor `fallback` names a program")?,
+                    .ok_or("missing `binary` or `fallback`, the program name")?,
             ),
         },
         other => {
             return Err(format!(
-                "there is no type `{other}`; the types are local_binary, system_binary, command"
+                "unknown type `{other}`; expected local_binary, system_binary or command"
             ));
         }
     };
-    Ok(Resolver { var, way, fallback })
+    Ok(Resolver {
+        var,
+        method,
+        fallback,
+    })
 }
 
 fn list(fields: &Map<String, Value>, key: &str) -> Vec<String> {
@@ -162,42 +165,43 @@ fn list(fields: &Map<String, Value>, key: &str) -> Vec<String> {
 }
 
 impl Resolver {
-    /// Looks for the program: for one of [`Way::Local`] below the roots, and for one of
-    /// [`Way::Command`] where `answer` is, which the command printed. A program that is not
-    /// admitted is passed over.
+    /// Searches for the program. [`SearchMethod::Local`] searches below `roots`;
+    /// [`SearchMethod::Command`] uses `command_output`. Programs that `is_allowed` rejects are
+    /// skipped.
     pub fn find(
         &self,
         roots: &[PathBuf],
         search_path: &str,
-        answer: Option<&str>,
-        admits: &dyn Fn(&Path) -> bool,
+        command_output: Option<&str>,
+        is_allowed: &dyn Fn(&Path) -> bool,
     ) -> Result<PathBuf, InterpreterError> {
         let mut tried = Vec::new();
-        let mut runs = |path: PathBuf| {
-            let good = path.is_file() && access(&path, Access::EXEC_OK).is_ok() && admits(&path);
-            if !good {
+        let mut usable = |path: PathBuf| {
+            let is_usable =
+                path.is_file() && access(&path, Access::EXEC_OK).is_ok() && is_allowed(&path);
+            if !is_usable {
                 tried.push(path.display().to_string());
             }
-            good.then_some(path)
+            is_usable.then_some(path)
         };
-        let found = match &self.way {
-            Way::Local { names, paths, .. } => {
+        let found = match &self.method {
+            SearchMethod::Local { names, paths, .. } => {
                 let mut all = roots.iter().flat_map(|root| {
                     paths.iter().flat_map(move |path| {
                         names.iter().map(move |name| root.join(path).join(name))
                     })
                 });
-                all.find_map(&mut runs)
+                all.find_map(&mut usable)
             }
-            Way::System { names } => names
+            SearchMethod::System { names } => names
                 .iter()
-                .find_map(|name| on_path(name, search_path, &mut runs)),
-            Way::Command(_) => answer.map(PathBuf::from).and_then(&mut runs),
+                .find_map(|name| on_path(name, search_path, &mut usable)),
+            SearchMethod::Command(_) => command_output.map(PathBuf::from).and_then(&mut usable),
         };
-        let found = found.or_else(|| on_path(self.fallback.as_ref()?, search_path, &mut runs));
+        let found = found.or_else(|| on_path(self.fallback.as_ref()?, search_path, &mut usable));
         found.ok_or_else(|| {
-            if let Way::Command(command) = &self.way
-                && answer.is_none()
+            if let SearchMethod::Command(command) = &self.method
+                && command_output.is_none()
             {
                 tried.insert(0, format!("`{}`", command.join(" ")));
             }
@@ -209,21 +213,17 @@ impl Resolver {
     }
 }
 
-/// A program by its path, or by its name on `PATH`.
+/// Resolves a path, or a program name on `PATH`.
 fn on_path(
     name: &str,
     search_path: &str,
-    runs: &mut impl FnMut(PathBuf) -> Option<PathBuf>,
+    usable: &mut impl FnMut(PathBuf) -> Option<PathBuf>,
 ) -> Option<PathBuf> {
     if name.contains('/') {
-        return runs(PathBuf::from(name));
+        return usable(PathBuf::from(name));
     }
-    let folders = search_path
-        .split(':')
-        .filter(|folder| folder.starts_with('/'));
-    folders
-        .map(|folder| Path::new(folder).join(name))
-        .find_map(runs)
+    let dirs = search_path.split(':').filter(|dir| dir.starts_with('/'));
+    dirs.map(|dir| Path::new(dir).join(name)).find_map(usable)
 }
 
 #[cfg(test)]
@@ -235,16 +235,16 @@ mod tests {
 
     use super::*;
 
-    fn one(about: &Value) -> Result<Resolver, InterpreterError> {
-        read_all(&json!({ "interpreter": about })).map(|mut all| all.remove(0))
+    fn parse(declaration: &Value) -> Result<Resolver, InterpreterError> {
+        parse_resolvers(&json!({ "interpreter": declaration })).map(|mut all| all.remove(0))
     }
 
     #[test]
-    fn every_spelling_is_read_as_one_of_the_three_ways() {
-        for (about, way) in [
+    fn presets_are_parsed_as_one_of_the_three_methods() {
+        for (declaration, method) in [
             (
                 json!({"type": "local_binary", "var": "V", "binary": "python", "candidates": ["python3"], "search_paths": [".venv/bin"]}),
-                Way::Local {
+                SearchMethod::Local {
                     names: vec!["python".into(), "python3".into()],
                     paths: vec![".venv/bin".into()],
                     roots: vec![],
@@ -252,67 +252,55 @@ mod tests {
             ),
             (
                 json!({"type": "system_binary", "var": "V", "binary": "ruby"}),
-                Way::System {
+                SearchMethod::System {
                     names: vec!["ruby".into()],
                 },
             ),
             (
                 json!({"type": "command", "var": "V", "resolve_cmd": ["a", "b"]}),
-                Way::Command(vec!["a".into(), "b".into()]),
+                SearchMethod::Command(vec!["a".into(), "b".into()]),
             ),
             (
                 json!({"type": "binary", "var": "V", "search": ["project"], "fallback": "rustc"}),
-                Way::System {
+                SearchMethod::System {
                     names: vec!["rustc".into()],
                 },
             ),
             (
                 json!({"type": "version_manager", "var": "V", "manager": "pyenv", "binary": "python"}),
-                Way::Command(vec!["pyenv".into(), "which".into(), "python".into()]),
+                SearchMethod::Command(vec!["pyenv".into(), "which".into(), "python".into()]),
             ),
         ] {
-            assert_eq!(one(&about).unwrap().way, way);
+            assert_eq!(parse(&declaration).unwrap().method, method);
         }
         let both = json!({
             "interpreter": {"type": "venv_python", "var": "A"},
             "mcp_runner": {"type": "binary", "var": "B", "fallback": "mcp"},
             "env": {"X": "1"},
         });
-        assert_eq!(read_all(&both).unwrap().len(), 2);
+        assert_eq!(parse_resolvers(&both).unwrap().len(), 2);
     }
 
     #[test]
-    fn a_wrong_description_says_what_is_missing() {
-        for (about, why) in [
-            (
-                json!({"type": "system_binary", "binary": "x"}),
-                "`var` is missing",
-            ),
-            (
-                json!({"type": "system_binary", "var": "V"}),
-                "`binary` is missing",
-            ),
-            (
-                json!({"type": "command", "var": "V"}),
-                "`resolve_cmd` is missing",
-            ),
-            (
-                json!({"type": "magic", "var": "V"}),
-                "there is no type `magic`",
-            ),
+    fn invalid_declaration_names_the_key() {
+        for (declaration, key) in [
+            (json!({"type": "system_binary", "binary": "x"}), "`var`"),
+            (json!({"type": "system_binary", "var": "V"}), "`binary`"),
+            (json!({"type": "command", "var": "V"}), "`resolve_cmd`"),
+            (json!({"type": "magic", "var": "V"}), "`magic`"),
         ] {
-            let error = one(&about).unwrap_err().to_string();
-            assert!(
-                error.starts_with("`interpreter` of `env_config`: ") && error.contains(why),
-                "{error}"
-            );
+            let error = parse(&declaration).unwrap_err();
+            let InterpreterError::InvalidDeclaration { name, reason } = &error else {
+                panic!("{error}");
+            };
+            assert!(name == "interpreter" && reason.contains(key), "{error}");
         }
     }
 
     #[test]
-    fn a_program_is_found_where_it_is_or_all_that_was_tried_is_told() {
-        let folder = tempfile::tempdir().unwrap();
-        let project = folder.path();
+    fn program_is_found_or_the_error_lists_all_attempts() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = dir.path();
         let roots = [project.to_owned()];
         let program = |path: &str, mode: u32| {
             let path = project.join(path);
@@ -323,7 +311,7 @@ mod tests {
         program("path/python3", 0o755);
         program("venv/bin/python", 0o644);
         let path = project.join("path").display().to_string();
-        let local = one(&json!({"type": "local_binary", "var": "V", "binary": "python", "candidates": ["python3"], "search_paths": ["venv/bin"], "fallback": "python3"})).unwrap();
+        let local = parse(&json!({"type": "local_binary", "var": "V", "binary": "python", "candidates": ["python3"], "search_paths": ["venv/bin"], "fallback": "python3"})).unwrap();
         assert_eq!(
             local.find(&roots, &path, None, &|_| true).unwrap(),
             project.join("path/python3")
@@ -334,27 +322,24 @@ mod tests {
             project.join("venv/bin/python3")
         );
 
-        let ask =
-            one(&json!({"type": "command", "var": "V", "resolve_cmd": ["which-python", "x"]}))
+        let command =
+            parse(&json!({"type": "command", "var": "V", "resolve_cmd": ["which-python", "x"]}))
                 .unwrap();
-        let there = project.join("path/python3").display().to_string();
-        assert!(ask.find(&roots, "", Some(&there), &|_| true).is_ok());
-        let error = ask
+        let python = project.join("path/python3").display().to_string();
+        assert!(command.find(&roots, "", Some(&python), &|_| true).is_ok());
+        let error = command
             .find(&roots, "", None, &|_| true)
             .unwrap_err()
             .to_string();
-        assert_eq!(
-            error,
-            "no interpreter for V was found; tried `which-python x`"
-        );
-        let none = one(&json!({"type": "system_binary", "var": "V", "binary": "none", "fallback": "/no/where"})).unwrap();
+        assert_eq!(error, "no interpreter found for V; tried `which-python x`");
+        let none = parse(&json!({"type": "system_binary", "var": "V", "binary": "none", "fallback": "/no/where"})).unwrap();
         let error = none
             .find(&roots, "/bin:relative", None, &|_| true)
             .unwrap_err()
             .to_string();
         assert_eq!(
             error,
-            "no interpreter for V was found; tried /bin/none, /no/where"
+            "no interpreter found for V; tried /bin/none, /no/where"
         );
     }
 }

@@ -1,10 +1,10 @@
-//! From a tool's name to a finished process.
+//! Executes signed tools.
 //!
-//! A tool is a signed file. It names a runtime, which is a signed file too and
-//! names another or a primitive: that is its [`chain`]. Every link is found, read
-//! once and verified; neighbours are validated; parameters are checked; and only
-//! then the [`primitive`] carries out the call. Each step is a module of pure
-//! functions, and [`Executor`] puts them together.
+//! A tool is a signed file that names a runtime. The runtime is also a signed file and names
+//! another runtime or a primitive. Together they form the tool's [`chain`]. [`Executor`] finds
+//! each link, reads it once, verifies it, checks that neighbouring links are compatible, checks
+//! the parameters, and then lets the [`primitive`] carry out the call. A [`Request`] describes
+//! the call, an [`Envelope`] its result.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -17,7 +17,7 @@
 //! let supervisor = Supervisor::start()?; // forks: first thing in `main`
 //! let executor = Executor::new(Roots::new(project.path(), cache.path()), Arc::new(supervisor));
 //! let request = Request::new("rye/core/runtimes/bash/bash".parse()?)
-//!     .parameters(serde_json::json!({ "command": "echo hello" }));
+//!     .with_parameters(serde_json::json!({ "command": "echo hello" }));
 //! let envelope = executor.execute(request).await;
 //! assert_eq!(envelope.data["stdout"], "hello\n");
 //! # Ok(())
@@ -36,9 +36,9 @@ pub mod interpreter;
 pub mod parameters;
 pub mod primitive;
 pub mod redact;
-mod shape;
 pub mod template;
 mod trace;
+mod value_ext;
 
 pub use envelope::{Envelope, ErrorInfo, Status};
 pub use error::ExecuteError;

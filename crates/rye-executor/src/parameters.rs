@@ -1,4 +1,4 @@
-//! Parameters: checked against the tool's schema before anything runs.
+//! Validation of parameters against the tool's JSON Schema.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,54 +7,54 @@ use rye_items::metadata::Metadata;
 use rye_schema::Schema;
 use serde_json::{Map, Value};
 
-/// One thing that is wrong with the parameters.
+/// A way in which the parameters violate the schema.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Violation {
-    /// Where, as a JSON pointer; empty for the parameters as a whole.
+    /// JSON pointer to the value; empty for the root.
     pub pointer: String,
-    /// What.
+    /// Explanation for the user.
     pub message: String,
 }
 
-/// Parameters, or a schema, that will not do.
+/// Why parameters were rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum ParameterError {
-    /// They are not an object.
+    /// The parameters are not an object.
     #[error("parameters must be a JSON object, not {0}")]
     NotAnObject(&'static str),
-    /// They do not fit the schema; all that is wrong with them.
-    #[error("{}", listed(.0))]
+    /// The parameters violate the schema; contains all violations.
+    #[error("{}", join_violations(.0))]
     Violations(Vec<Violation>),
-    /// The tool's own schema is no JSON Schema.
-    #[error("the tool's `config_schema` is not a JSON Schema: {0}")]
+    /// The tool's schema is invalid.
+    #[error("the tool's `config_schema` is not a valid JSON Schema: {0}")]
     Schema(String),
 }
 
-/// How many schemas are kept; when there are more, all go.
-const MOST: usize = 1000;
+/// Capacity of the schema cache; the cache is cleared when it is full.
+const CACHE_CAPACITY: usize = 1000;
 
-/// Schemas, each compiled once.
+/// Cache of compiled schemas.
 #[derive(Debug, Default)]
-pub struct Schemas(Mutex<HashMap<usize, Compiled>>);
+pub struct SchemaCache(Mutex<HashMap<usize, CacheEntry>>);
 
-/// A schema's metadata, which is held so that its address stays its own, and
-/// what the schema compiles to.
-type Compiled = (Arc<Metadata>, Arc<Schema>);
+/// Metadata that contains the schema, and the compiled schema. The entry keeps the metadata
+/// alive, so that no other metadata can have the address that is the cache key.
+type CacheEntry = (Arc<Metadata>, Arc<Schema>);
 
-impl Schemas {
-    /// Checks parameters, and gives them back with the schema's defaults.
+impl SchemaCache {
+    /// Validates parameters and returns them with the schema's defaults filled in.
     pub fn check(&self, tool: &Arc<Metadata>, parameters: Value) -> Result<Value, ParameterError> {
         let Value::Object(mut parameters) = parameters else {
-            return Err(ParameterError::NotAnObject(kind(&parameters)));
+            return Err(ParameterError::NotAnObject(type_name(&parameters)));
         };
         if let Some(schema) = tool.config_schema() {
-            fill_in(schema, &mut parameters);
+            fill_in_defaults(schema, &mut parameters);
         }
-        self.fits(tool, parameters).map(Value::Object)
+        self.validate(tool, parameters).map(Value::Object)
     }
 
-    /// Gives an object back as it is, if it fits the schema of an item.
-    pub fn fits(
+    /// Returns the object unchanged if it matches the schema of an item.
+    pub fn validate(
         &self,
         item: &Arc<Metadata>,
         object: Map<String, Value>,
@@ -66,7 +66,7 @@ impl Schemas {
         if rye_schema::is_surely_valid(schema, &object) {
             return into_object(object);
         }
-        fits(&*self.compiled(item, schema)?, object)
+        validate(&*self.compiled(item, schema)?, object)
     }
 
     fn compiled(
@@ -75,42 +75,42 @@ impl Schemas {
         schema: &Value,
     ) -> Result<Arc<Schema>, ParameterError> {
         let address = Arc::as_ptr(item).addr();
-        let kept = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, schema)) = kept().get(&address) {
+        let entries = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, schema)) = entries().get(&address) {
             return Ok(Arc::clone(schema));
         }
         let schema = Arc::new(compile(schema)?);
-        let mut kept = kept();
-        if kept.len() >= MOST {
-            kept.clear();
+        let mut entries = entries();
+        if entries.len() >= CACHE_CAPACITY {
+            entries.clear();
         }
-        kept.insert(address, (Arc::clone(item), Arc::clone(&schema)));
+        entries.insert(address, (Arc::clone(item), Arc::clone(&schema)));
         Ok(schema)
     }
 }
 
-/// Checks parameters, and gives them back with the schema's defaults.
+/// Validates parameters and returns them with the schema's defaults filled in.
 pub fn check(schema: Option<&Value>, parameters: Value) -> Result<Value, ParameterError> {
     let Value::Object(mut parameters) = parameters else {
-        return Err(ParameterError::NotAnObject(kind(&parameters)));
+        return Err(ParameterError::NotAnObject(type_name(&parameters)));
     };
     let Some(schema) = schema else {
         return Ok(Value::Object(parameters));
     };
-    fill_in(schema, &mut parameters);
-    fits(&compile(schema)?, Value::Object(parameters)).map(Value::Object)
+    fill_in_defaults(schema, &mut parameters);
+    validate(&compile(schema)?, Value::Object(parameters)).map(Value::Object)
 }
 
 fn compile(schema: &Value) -> Result<Schema, ParameterError> {
     Schema::new(schema).map_err(|e| ParameterError::Schema(e.to_string()))
 }
 
-fn fits(schema: &Schema, object: Value) -> Result<Map<String, Value>, ParameterError> {
+fn validate(schema: &Schema, object: Value) -> Result<Map<String, Value>, ParameterError> {
     let violations = schema.violations(&object).into_iter();
     let violations: Vec<_> = violations
         .map(|violation| Violation {
             pointer: violation.pointer,
-            message: brief(&violation.message),
+            message: truncate(&violation.message),
         })
         .collect();
     if violations.is_empty() {
@@ -123,18 +123,18 @@ fn fits(schema: &Schema, object: Value) -> Result<Map<String, Value>, ParameterE
 fn into_object(value: Value) -> Result<Map<String, Value>, ParameterError> {
     match value {
         Value::Object(object) => Ok(object),
-        other => Err(ParameterError::NotAnObject(kind(&other))),
+        other => Err(ParameterError::NotAnObject(type_name(&other))),
     }
 }
 
-/// Gives what is missing its default, also in objects that are there.
-fn fill_in(schema: &Value, object: &mut Map<String, Value>) {
+/// Inserts the defaults of missing properties, also in nested objects that are present.
+fn fill_in_defaults(schema: &Value, object: &mut Map<String, Value>) {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
         return;
     };
     for (name, property) in properties {
         match (object.get_mut(name), property.get("default")) {
-            (Some(Value::Object(inner)), _) => fill_in(property, inner),
+            (Some(Value::Object(inner)), _) => fill_in_defaults(property, inner),
             (None, Some(default)) => {
                 object.insert(name.clone(), default.clone());
             }
@@ -143,16 +143,16 @@ fn fill_in(schema: &Value, object: &mut Map<String, Value>) {
     }
 }
 
-/// A message must not repeat a value of megabytes.
-fn brief(message: &str) -> String {
-    const LONGEST: usize = 300;
-    match message.char_indices().nth(LONGEST) {
+/// Truncates a message that repeats a long value.
+fn truncate(message: &str) -> String {
+    const MAX_CHARS: usize = 300;
+    match message.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &message[..end]),
         None => message.to_owned(),
     }
 }
 
-fn listed(violations: &[Violation]) -> String {
+fn join_violations(violations: &[Violation]) -> String {
     let lines = violations.iter().map(|Violation { pointer, message }| {
         if pointer.is_empty() {
             message.clone()
@@ -163,7 +163,7 @@ fn listed(violations: &[Violation]) -> String {
     lines.collect::<Vec<_>>().join("; ")
 }
 
-fn kind(value: &Value) -> &'static str {
+fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_filled_in_and_unknown_keys_pass_unless_refused() {
+    fn defaults_are_filled_in_and_unknown_keys_are_allowed() {
         let given = json!({"name": "a", "deep": {}, "other": null});
         let expected = json!({"name": "a", "deep": {"x": 1}, "other": null, "count": 3});
         assert_eq!(check(Some(&schema()), given.clone()).unwrap(), expected);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn all_violations_are_told_each_with_its_place() {
+    fn all_violations_are_reported_with_pointers() {
         let error = check(Some(&schema()), json!({"count": "x", "deep": []})).unwrap_err();
         let ParameterError::Violations(mut violations) = error else {
             panic!("{error}");
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_and_what_is_no_schema_is_refused() {
+    fn non_objects_and_invalid_schemas_are_rejected() {
         assert!(matches!(
             check(None, json!([1])),
             Err(ParameterError::NotAnObject("an array"))
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_does_not_repeat_a_value_of_megabytes() {
+    fn message_does_not_repeat_a_long_value() {
         let huge = json!({"name": ["x".repeat(1 << 20)]});
         let error = check(Some(&schema()), huge).unwrap_err().to_string();
         assert!(error.len() < 1000);

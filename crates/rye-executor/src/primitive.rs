@@ -1,4 +1,4 @@
-//! Primitives: where a chain ends and something happens.
+//! Primitives: the built-in operations at the end of a chain.
 
 mod execute;
 mod http;
@@ -18,76 +18,75 @@ use serde_json::{Map, Value};
 use crate::chain::Link;
 use crate::executor::{Approval, Executor};
 
-pub use execute::{Execute, note_overflow};
+pub use execute::{Execute, record_overflow};
 pub use http::HttpClient;
 
-/// A call that is ready to be carried out: everything verified, checked and
-/// rendered. How it is carried out is the primitive's: a new process is one way.
+/// A call that is ready for its primitive: verified, checked and rendered.
 #[derive(Debug)]
 pub struct Call {
-    /// The tool whose bytes were verified.
+    /// The verified tool.
     pub tool: Verified<Item>,
-    /// What else was verified for it, by the keys of [`Primitive::items`].
+    /// Further verified items, by the keys of [`Primitive::item_keys`].
     pub items: BTreeMap<String, Link>,
-    /// The merged configuration, rendered.
+    /// The merged configuration with all placeholders replaced.
     pub config: Map<String, Value>,
-    /// All variables that the call has; nothing else is inherited.
+    /// All environment variables of the call; nothing else is inherited.
     pub environment: Arc<BTreeMap<String, String>>,
-    /// The parameters, checked, with their defaults.
+    /// The validated parameters, with defaults filled in.
     pub parameters: Value,
-    /// The folder to run in, unless the configuration names another.
+    /// Working directory, unless the configuration names another one.
     pub cwd: PathBuf,
-    /// When to give up.
+    /// Time limit of the call.
     pub timeout: Option<Duration>,
-    /// Where output goes that is too long to keep in memory.
+    /// Store for output that is too long to keep in memory.
     pub spill: Spill,
-    /// Who hears what is printed while it runs.
+    /// Receives the output while the call runs.
     pub listener: Option<OutputListener>,
-    /// Who let it run.
+    /// Approval that the call was made with.
     pub approval: Approval,
-    /// What it is a part of, or is to be called itself.
+    /// Identity of the durable run that the call creates or belongs to.
     pub run: Option<RunContext>,
 }
 
-/// A store for output that is too long, which most calls never open.
+/// Store for output that is too long to keep in memory. Most calls never open it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spill(PathBuf);
 
 impl Spill {
-    /// A store in this folder.
+    /// Creates a handle to a store in this directory.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self(root.into())
     }
 
-    /// Opens the store. Without one output is cut, and the result says so.
+    /// Opens the store. If that fails, long output is truncated and the result says so.
     pub fn open(&self) -> Option<Cas> {
         Cas::open(&self.0).ok()
     }
 }
 
-/// The name of work that is written down, and that is made of calls itself.
+/// Identity of a durable run, such as the run of a graph, whose steps are calls themselves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunContext {
-    /// Its id. Asked for once more under the same id, such work goes on where it was.
+    /// Id of the run. A call with the id of an existing run resumes it.
     pub id: String,
-    /// How many other runs it is within.
+    /// Nesting depth: the number of runs around this one.
     pub depth: u32,
 }
 
-/// Somebody who hears what a tool prints while it runs. The result holds it all
-/// the same.
+/// Callback that receives the output of a tool while it runs. The result contains the output
+/// as well.
 #[derive(Clone)]
-pub struct OutputListener(Arc<Hear>);
+pub struct OutputListener(Arc<OutputFn>);
 
-type Hear = dyn Fn(Stream, &[u8]) + Send + Sync;
+type OutputFn = dyn Fn(Stream, &[u8]) + Send + Sync;
 
 impl OutputListener {
-    /// One who is told each piece as it comes.
-    pub fn new(hear: impl Fn(Stream, &[u8]) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(hear))
+    /// Creates a listener from a function that gets each chunk of output.
+    pub fn new(on_output: impl Fn(Stream, &[u8]) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(on_output))
     }
 
-    /// Tells a piece.
+    /// Passes a chunk of output to the listener.
     pub fn on_output(&self, stream: Stream, bytes: &[u8]) {
         (self.0)(stream, bytes);
     }
@@ -99,32 +98,32 @@ impl std::fmt::Debug for OutputListener {
     }
 }
 
-/// What came of a call.
+/// Outcome of a call that a primitive carried out.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CallOutcome {
-    /// What the tool gave.
+    /// Output of the tool.
     pub data: Value,
-    /// How it ended, if it was a process that ended by itself.
+    /// Exit code, for a process that exited on its own.
     pub exit_code: Option<i32>,
-    /// Why it is a failure, if it is one.
+    /// The failure, if the call failed.
     pub failure: Option<CallFailure>,
-    /// What else is worth knowing.
+    /// Further data for the envelope's metadata.
     pub metadata: Map<String, Value>,
 }
 
-/// Why a call that was carried out is a failure.
+/// Why a call failed after it was carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallFailure {
-    /// A stable word for scripts.
+    /// Stable error code for scripts.
     pub code: &'static str,
-    /// What happened.
+    /// Explanation for the user.
     pub message: String,
-    /// The next command, where there is one.
+    /// Advice on how to fix the failure.
     pub hint: Option<String>,
 }
 
 impl CallFailure {
-    /// A failure in words.
+    /// Creates a failure without a hint.
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self {
             code,
@@ -133,7 +132,7 @@ impl CallFailure {
         }
     }
 
-    /// With the next command.
+    /// Adds a hint.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -141,39 +140,39 @@ impl CallFailure {
     }
 }
 
-/// What a primitive gives, some time.
+/// Future of a call's outcome.
 pub type CallFuture<'a> = Pin<Box<dyn Future<Output = CallOutcome> + Send + 'a>>;
 
-/// Something that carries out calls.
+/// A built-in operation that carries out calls.
 pub trait Primitive: Send + Sync {
-    /// Carries out a call. Dropping the future ends what it began.
+    /// Carries out a call. Dropping the future cancels the call.
     fn run(&self, call: Call) -> CallFuture<'_>;
 
-    /// The same for one whose work is made of further calls, which this executor carries out.
+    /// Carries out a call that makes further calls through `executor`.
     fn run_with_executor<'a>(&'a self, call: Call, _: &'a Executor) -> CallFuture<'a> {
         self.run(call)
     }
 
-    /// The keys of the configuration that name further items. They are found and
-    /// verified with the chain, and reach the call as [`Call::items`].
-    fn items(&self) -> &'static [&'static str] {
+    /// Configuration keys that name further items. These are verified with the chain and passed
+    /// as [`Call::items`].
+    fn item_keys(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// The parts of the configuration in which a field is left out if it is
-    /// nothing but a placeholder for what the call does not give.
-    fn optional(&self) -> &'static [&'static str] {
+    /// Configuration keys whose fields are dropped if they consist of an unknown placeholder,
+    /// that is, of a parameter that the call does not pass.
+    fn optional_keys(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Whether it starts programs. For one that does not, nothing is made that only a
-    /// program opens: no copy of the tool's verified bytes, no folder of its own.
+    /// Whether the primitive starts programs. If not, the executor does not create the private
+    /// copies and directories that only programs use.
     fn runs_programs(&self) -> bool {
         true
     }
 }
 
-/// The primitives by their ids, in one place.
+/// Registry of primitives.
 #[derive(Clone, Default)]
 pub struct Primitives {
     all: BTreeMap<ItemId, Arc<dyn Primitive>>,
@@ -187,7 +186,7 @@ impl std::fmt::Debug for Primitives {
 }
 
 impl Primitives {
-    /// Registers a primitive under its id, and other names for it.
+    /// Registers a primitive under its id and aliases.
     pub fn register(&mut self, id: ItemId, aliases: Vec<ItemId>, primitive: Arc<dyn Primitive>) {
         for alias in aliases {
             self.aliases.insert(alias, id.clone());
@@ -195,17 +194,17 @@ impl Primitives {
         self.all.insert(id, primitive);
     }
 
-    /// The primitive of an id.
+    /// Looks up a primitive by its id.
     pub fn get(&self, id: &ItemId) -> Option<&Arc<dyn Primitive>> {
         self.all.get(id)
     }
 
-    /// Whether an id is one of a primitive.
-    pub fn has(&self, id: &ItemId) -> bool {
+    /// Whether a primitive with this id is registered.
+    pub fn contains(&self, id: &ItemId) -> bool {
         self.all.contains_key(id)
     }
 
-    /// The reference with an alias replaced by what it stands for.
+    /// Replaces an alias by the id of its primitive.
     pub fn canonical(&self, reference: &ItemRef) -> ItemRef {
         let id = self.aliases.get(&reference.id).unwrap_or(&reference.id);
         ItemRef::new(reference.kind, id.clone())

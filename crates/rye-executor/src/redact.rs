@@ -1,5 +1,4 @@
-//! What is a secret, and how it stays one: what was put into a call goes no further than
-//! there, whatever the tool gives, prints or says.
+//! Redaction: secrets of a call must not appear in its output, results or errors.
 
 mod stream;
 
@@ -11,11 +10,11 @@ pub use lillux::redact::{REDACTED, Redactor};
 use crate::primitive::{CallOutcome, OutputListener};
 pub(crate) use stream::RedactingOutput;
 
-/// What a file calls a secret counts as one from this length on.
-const SHORTEST_NAMED: usize = 8;
+/// Shorter values of secret variables are not redacted.
+const MIN_SECRET_LENGTH: usize = 8;
 
-/// Words in the name of a variable that make its value a secret.
-const SECRET: [&str; 9] = [
+/// Words in a variable's name that make its value a secret.
+const SECRET_WORDS: [&str; 9] = [
     "KEY",
     "TOKEN",
     "SECRET",
@@ -27,18 +26,19 @@ const SECRET: [&str; 9] = [
     "COOKIE",
 ];
 
-/// Whether what has this name should not be seen.
+/// Whether a variable or field with this name holds a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    SECRET.iter().any(|word| name.contains(word)) || name.ends_with("PASS")
+    SECRET_WORDS.iter().any(|word| name.contains(word)) || name.ends_with("PASS")
 }
 
-/// Whether a variable that nobody has called a secret is one, by its name and its length.
+/// Whether a variable holds a secret, judged by its name and the length of its value.
 pub fn is_secret_variable(name: &str, value: &str) -> bool {
-    value.len() >= SHORTEST_NAMED && is_secret_name(name)
+    value.len() >= MIN_SECRET_LENGTH && is_secret_name(name)
 }
 
-/// Somebody who hears what is told whole, piece by piece, without the secrets.
+/// Wraps a listener so that it gets redacted output. Each chunk is redacted on its own, so a
+/// secret must not be split across chunks.
 #[must_use]
 pub fn redacting_listener(redactor: &Redactor, listener: OutputListener) -> OutputListener {
     let redactor = redactor.clone();
@@ -47,12 +47,12 @@ pub fn redacting_listener(redactor: &Redactor, listener: OutputListener) -> Outp
     })
 }
 
-/// The headers of a request by which it says who asks are secrets.
+/// Adds the values of secret request headers, such as `Authorization`.
 pub(crate) fn add_header_secrets(redactor: &Redactor, config: &Map<String, Value>) {
     let headers = config.get("headers").and_then(Value::as_object);
     for (name, value) in headers.into_iter().flatten() {
         let value = value.as_str().unwrap_or_default();
-        // The scheme before it is none: `Bearer`, for one.
+        // Without the authentication scheme, such as `Bearer`.
         let secret = value.rsplit(' ').next().unwrap_or_default();
         if is_secret_variable(name, secret) {
             redactor.add(secret);
@@ -60,21 +60,21 @@ pub(crate) fn add_header_secrets(redactor: &Redactor, config: &Map<String, Value
     }
 }
 
-/// What came of a call, without the secrets, also where it was too long to be given.
-pub(crate) fn redact_outcome(redactor: &Redactor, done: &mut CallOutcome, store: Option<&Cas>) {
+/// Redacts the outcome of a call, including output that was stored because of its length.
+pub(crate) fn redact_outcome(redactor: &Redactor, outcome: &mut CallOutcome, store: Option<&Cas>) {
     if redactor.is_empty() {
         return;
     }
     if let Some(store) = store {
-        stream::redact_spilled(&mut done.metadata, store, redactor);
+        stream::redact_stored_output(&mut outcome.metadata, store, redactor);
     }
-    redactor.redact_value(&mut done.data);
-    for value in done.metadata.values_mut() {
+    redactor.redact_value(&mut outcome.data);
+    for value in outcome.metadata.values_mut() {
         redactor.redact_value(value);
     }
-    if let Some(failed) = &mut done.failure {
-        redactor.redact_in_place(&mut failed.message);
-        if let Some(hint) = &mut failed.hint {
+    if let Some(failure) = &mut outcome.failure {
+        redactor.redact_in_place(&mut failure.message);
+        if let Some(hint) = &mut failure.hint {
             redactor.redact_in_place(hint);
         }
     }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_lengths_tell_what_is_a_secret() {
+    fn secrets_are_recognised_by_name_and_length() {
         for name in [
             "API_KEY",
             "gh_token",

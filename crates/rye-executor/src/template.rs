@@ -1,53 +1,51 @@
-//! Templates: what stands between a runtime's words and the words of a call.
+//! Templates in the configuration of items.
 //!
-//! Two passes, each over a text once. The first puts in `${VAR}` and
-//! `${VAR:-default}` from the environment; the second `{name}` from what the
-//! call knows. A value that was put in is never scanned for `${…}`, and a value
-//! that came from the caller is never scanned at all: what looks like a
-//! placeholder in a parameter is passed on as it is.
+//! Rendering has two passes. The first replaces `${VAR}` and `${VAR:-default}` by environment
+//! variables, the second replaces `{name}` by values of the call. An inserted value is never
+//! scanned for `${…}`, and a value from the caller is not scanned at all: a parameter that looks
+//! like a placeholder stays unchanged.
 
-mod address;
-mod names;
+mod placeholders;
 mod script;
+mod url;
 mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-pub use address::LeadsElsewhere;
-pub use names::{Names, Origin, UnknownPlaceholder};
+pub use placeholders::{Origin, Placeholders, UnknownPlaceholder};
 pub use script::Script;
+pub use url::PathTraversal;
 
-/// Environment variables.
+/// Environment variables by name.
 pub type Variables = BTreeMap<String, String>;
 
-/// A value that would become part of a program's text.
+/// A value that would become part of program code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{reference}` is {source_name}, and a value never becomes part of a program's text")]
+#[error("`{reference}` is {source_name} and must not become part of program code")]
 pub struct ValueAsCode {
-    /// The placeholder, as it is written.
+    /// The placeholder as written in the template.
     pub reference: String,
-    /// Where its value comes from, in words.
+    /// Description of the value's source.
     pub source_name: &'static str,
 }
 
-/// Where the text of a program may take values from.
+/// Language of inline code, which decides whether values can be quoted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CodeKind {
-    /// A shell, for which facts and variables can be quoted.
+    /// Shell code, in which facts and variables can be quoted.
     Shell,
-    /// Another interpreter, in whose text nothing can be quoted.
+    /// Code of another language, in which nothing can be quoted.
     Other,
 }
 
-/// Refuses a program's text into which a parameter, or a variable with a value of the caller
-/// or of `.env`, would be put. Quoting is not enough: a shell evaluates what it finds in a
-/// variable where it expects arithmetic or a name.
+/// Rejects code that would contain a parameter or an untrusted variable. Quoting is not enough:
+/// a shell evaluates the content of a variable where it expects arithmetic or a name.
 pub fn check_code(
     text: &str,
     untrusted: &BTreeSet<String>,
-    names: &Names,
+    names: &Placeholders,
     kind: CodeKind,
 ) -> Result<(), ValueAsCode> {
     let origins: &[Origin] = match kind {
@@ -58,7 +56,7 @@ pub fn check_code(
         let variables::Piece::Text(text) = piece else {
             continue;
         };
-        if let Some((reference, origin)) = names.first_of(text, origins) {
+        if let Some((reference, origin)) = names.find_origin(text, origins) {
             let source_name = match origin {
                 Origin::Parameter => "a parameter",
                 _ => "a path or name of the call",
@@ -73,34 +71,38 @@ pub fn check_code(
     match variables.find(|name| untrusted.contains(*name)) {
         Some(name) => Err(ValueAsCode {
             reference: format!("${{{name}}}"),
-            source_name: "a value of the call or of .env",
+            source_name: "a value from the call or from .env",
         }),
         None => Ok(()),
     }
 }
 
-/// Whether a template takes a parameter, or a variable with a value of the caller or of `.env`.
-pub fn takes_untrusted(text: &str, untrusted: &BTreeSet<String>, names: &Names) -> bool {
+/// Whether a template contains a parameter or an untrusted variable.
+pub fn contains_untrusted(text: &str, untrusted: &BTreeSet<String>, names: &Placeholders) -> bool {
     check_code(text, untrusted, names, CodeKind::Shell).is_err()
 }
 
-/// The names of all `${VAR}` in the texts of a value.
-pub fn variable_names(value: &Value, found: &mut BTreeSet<String>) {
+/// Collects the names of all `${VAR}` in the strings of a value.
+pub fn collect_variable_names(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::String(text) => {
             found.extend(variables::names(text).into_iter().map(str::to_owned));
         }
-        Value::Array(items) => items.iter().for_each(|item| variable_names(item, found)),
-        Value::Object(fields) => fields.values().for_each(|it| variable_names(it, found)),
+        Value::Array(items) => items
+            .iter()
+            .for_each(|item| collect_variable_names(item, found)),
+        Value::Object(fields) => fields
+            .values()
+            .for_each(|it| collect_variable_names(it, found)),
         _ => {}
     }
 }
 
-/// Both passes over one text. A text that is exactly one placeholder gives the
-/// value with its type.
-pub fn render(text: &str, variables: &Variables, names: &Names) -> Value {
-    // What the first pass puts in must not be read by the second, nor the other
-    // way round; so the text is cut at the variables first.
+/// Renders a string. A template that consists of a single placeholder yields the value with its
+/// type.
+pub fn render(text: &str, variables: &Variables, names: &Placeholders) -> Value {
+    // Splitting at the variables first keeps each pass from scanning values that the other
+    // inserted.
     let pieces = variables::pieces(text, variables);
     if let [variables::Piece::Text(whole)] = pieces.as_slice() {
         return names.value(whole);
@@ -115,64 +117,63 @@ pub fn render(text: &str, variables: &Variables, names: &Names) -> Value {
     Value::String(result)
 }
 
-/// Both passes over what a shell gets after `-c`: to the shell, each value that is put in is
-/// data, whatever is in it. `passed` are the values that it is passed already.
+/// Renders a script for a shell's `-c`. Values are passed as variables, so that the shell never
+/// parses them. `passed` contains the values of scripts that were rendered before.
 pub fn render_script(
     text: &str,
     variables: &Variables,
-    names: &Names,
+    names: &Placeholders,
     passed: Variables,
 ) -> Script {
     let mut script = Script::new(passed);
     for piece in variables::pieces(text, variables) {
         match piece {
-            variables::Piece::Text(text) => names.script(text, &mut script),
-            variables::Piece::Value(value) => script.value(&value),
+            variables::Piece::Text(text) => names.push_script(text, &mut script),
+            variables::Piece::Value(value) => script.push_value(&value),
         }
     }
     script
 }
 
-/// Both passes over an address. What the call gives is one part of it and no more: it is
-/// encoded where it stands in the path or the query. An address that the call gives whole is
-/// left as it is.
-pub fn render_address(
+/// Renders a URL. Values of the call are percent-encoded in the path and the query. A URL that
+/// consists of a single placeholder is left unchanged.
+pub fn render_url(
     text: &str,
     variables: &Variables,
-    names: &Names,
-) -> Result<Value, LeadsElsewhere> {
+    names: &Placeholders,
+) -> Result<Value, PathTraversal> {
     let pieces = variables::pieces(text, variables);
     if let [variables::Piece::Text(whole)] = pieces.as_slice()
         && names.is_known(whole)
     {
         return Ok(names.value(whole));
     }
-    let mut address = address::Address::default();
+    let mut url = url::UrlBuilder::default();
     for piece in pieces {
         match piece {
-            variables::Piece::Text(text) => names.address(text, &mut address),
-            variables::Piece::Value(value) => address.written(&value),
+            variables::Piece::Text(text) => names.push_url(text, &mut url),
+            variables::Piece::Value(value) => url.push_literal(&value),
         }
     }
-    Ok(Value::String(address.finish()?))
+    Ok(Value::String(url.finish()?))
 }
 
-/// Both passes over the text of a command, in which every placeholder must be known.
+/// Renders a command. Unknown placeholders are an error.
 pub fn render_command(
     text: &str,
     variables: &Variables,
-    names: &Names,
+    names: &Placeholders,
 ) -> Result<String, UnknownPlaceholder> {
     for piece in variables::pieces(text, variables) {
         if let variables::Piece::Text(text) = piece {
             names.require_all(text)?;
         }
     }
-    Ok(names::as_text(&render(text, variables, names)))
+    Ok(placeholders::as_text(&render(text, variables, names)))
 }
 
-/// Both passes over all texts in a value; keys are left alone.
-pub fn render_value(value: &Value, variables: &Variables, names: &Names) -> Value {
+/// Renders all strings in a value; keys stay unchanged.
+pub fn render_value(value: &Value, variables: &Variables, names: &Placeholders) -> Value {
     match value {
         Value::String(text) => render(text, variables, names),
         Value::Array(items) => items
@@ -187,16 +188,21 @@ pub fn render_value(value: &Value, variables: &Variables, names: &Names) -> Valu
     }
 }
 
-/// A template without the fields and items that are exactly one placeholder and
-/// stand for nothing; none if it is one itself.
-pub fn given(value: &Value, names: &Names) -> Option<Value> {
+/// Removes the fields and items that consist of a single unknown placeholder. Returns `None` if
+/// the template itself does.
+pub fn without_unknown(value: &Value, names: &Placeholders) -> Option<Value> {
     match value {
         Value::String(text) if names.is_unknown(text) => None,
-        Value::Array(items) => Some(items.iter().filter_map(|item| given(item, names)).collect()),
+        Value::Array(items) => Some(
+            items
+                .iter()
+                .filter_map(|item| without_unknown(item, names))
+                .collect(),
+        ),
         Value::Object(fields) => Some(
             fields
                 .iter()
-                .filter_map(|(key, field)| Some((key.clone(), given(field, names)?)))
+                .filter_map(|(key, field)| Some((key.clone(), without_unknown(field, names)?)))
                 .collect(),
         ),
         other => Some(other.clone()),

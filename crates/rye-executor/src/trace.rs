@@ -103,7 +103,7 @@ impl Trace {
         self.step("anchor", None, || {
             json!({
                 "path": anchor.path().display().to_string(),
-                "marked": anchor.anchored.is_marked,
+                "marked": anchor.location.is_marked,
                 "declared_by": anchor.declared.as_ref().map(|(_, id)| id),
             })
         });

@@ -74,7 +74,7 @@ impl Dispatcher for Items<'_> {
 
     fn call(&self, call: ToolCall) -> DispatchFuture<'_> {
         Box::pin(async move {
-            let mut request = Request::new(tool(&call.item)).parameters(call.params);
+            let mut request = Request::new(tool(&call.item)).with_parameters(call.params);
             request.interpolated = call.interpolated;
             request.approval = self.approval.clone();
             request.listener = self.listener.clone();

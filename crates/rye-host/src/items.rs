@@ -143,7 +143,7 @@ impl Items {
         }
         let mut writes = Vec::new();
         for need in needs {
-            reasons.extend(need.reason().map(|text| ReviewReason {
+            reasons.extend(need.message().map(|text| ReviewReason {
                 text,
                 can_be_allowed_by_rule: match &need {
                     ApprovalReason::SensitiveWrite(write) => write.reason.may_be_allowed_by_rule(),
@@ -176,7 +176,7 @@ impl Items {
             context.redact(&secret);
         }
         let live = context.clone();
-        let mut request = Request::new(tool.clone()).parameters(params);
+        let mut request = Request::new(tool.clone()).with_parameters(params);
         request.approval = Approval::ForCall {
             chain: *hash,
             writes: permitted.writes.clone(),

@@ -72,7 +72,7 @@ impl McpPrimitive {
             let mut capture = OutputCapture::new(limit, call.spill.open());
             capture.push(&whole).await;
             let captured = capture.finish().await;
-            rye_executor::primitive::note_overflow(metadata, "result", &captured);
+            rye_executor::primitive::record_overflow(metadata, "result", &captured);
             done.data = result::truncate(&done.data, limit);
         }
         Ok(done)
@@ -133,7 +133,7 @@ impl Primitive for McpPrimitive {
         })
     }
 
-    fn items(&self) -> &'static [&'static str] {
+    fn item_keys(&self) -> &'static [&'static str] {
         &[SERVER]
     }
 }

@@ -1,4 +1,4 @@
-//! Whether neighbours of a chain fit each other.
+//! Compatibility of neighbouring links: spaces, inputs and outputs, versions.
 
 use rye_items::metadata::Metadata;
 use semver::Version;
@@ -7,36 +7,35 @@ use serde_json::Value;
 
 use super::{Chain, Link};
 
-/// Two neighbours: one, and what runs it.
+/// Compatibility of an item with its executor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Pair {
-    /// The one.
+    /// Id of the item.
     pub child: String,
-    /// What runs it.
+    /// Id of its executor.
     pub parent: String,
-    /// The child may depend on the parent's space.
+    /// Whether the child may depend on an item of the parent's space.
     pub space_ok: bool,
-    /// What the parent needs, the child gives.
+    /// Whether the child provides all inputs that the parent requires.
     pub io_ok: bool,
-    /// The child's version is within the parent's bounds.
+    /// Whether the child's version is within the parent's bounds.
     pub version_ok: bool,
-    /// What does not fit, in words.
+    /// Explanations of failed checks, for the user.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }
 
 impl Pair {
-    /// Whether they fit.
+    /// Whether all checks passed.
     pub fn is_ok(&self) -> bool {
         self.space_ok && self.io_ok && self.version_ok
     }
 }
 
-/// Looks at each pair of neighbours.
+/// Checks each pair of neighbouring links, and the tool with each named item.
 pub fn validate(chain: &Chain) -> Vec<Pair> {
     let neighbours = chain.links.windows(2);
     let neighbours = neighbours.map(|pair| check(&pair[0], &pair[1]));
-    // What a tool needs may not come from a space that it cannot depend on either.
     let named = chain.named.values().map(|link| check(chain.tool(), link));
     neighbours.chain(named).collect()
 }
@@ -56,36 +55,36 @@ fn check(child: &Link, parent: &Link) -> Pair {
     }
 }
 
-/// An item may depend on its own space or a lower one.
+/// An item may depend on items of its own space or of a lower one.
 fn space(child: &Link, parent: &Link) -> Option<String> {
     let (child, parent) = (child.space(), parent.space());
     (child.precedence() < parent.precedence())
         .then(|| format!("an item of the {child} space cannot depend on one of the {parent} space"))
 }
 
-/// What the parent requires must be among what the child gives. One that says
-/// nothing about it fits.
+/// The child's outputs must include the parent's required inputs. Items without declarations
+/// are compatible.
 fn inputs(child: &Metadata, parent: &Metadata) -> Option<String> {
     let required = names(parent.value("inputs")?, true);
-    let given = names(child.value("outputs")?, false);
+    let provided = names(child.value("outputs")?, false);
     let missing: Vec<_> = required
         .into_iter()
-        .filter(|name| !given.contains(name))
+        .filter(|name| !provided.contains(name))
         .collect();
     (!missing.is_empty()).then(|| {
         format!(
-            "the executor needs {}, which it does not give",
+            "the executor requires {}, which the item does not provide",
             missing.join(", ")
         )
     })
 }
 
-/// The names in a declaration: a list of names or of mappings with one, or a
-/// mapping of names. Of inputs, those that are not required may be left out.
+/// The names in a declaration, which is a list of names, a list of mappings with a `name`, or a
+/// mapping. With `required_only`, names declared as `required: false` are skipped.
 fn names(declaration: &Value, required_only: bool) -> Vec<String> {
-    let is_required = |about: &Value| {
+    let is_required = |declaration: &Value| {
         !required_only
-            || about
+            || declaration
                 .get("required")
                 .is_none_or(|value| value.as_bool() != Some(false))
     };
@@ -98,38 +97,38 @@ fn names(declaration: &Value, required_only: bool) -> Vec<String> {
             .collect(),
         Value::Object(fields) => fields
             .iter()
-            .filter(|(_, about)| is_required(about))
+            .filter(|(_, declaration)| is_required(declaration))
             .map(|(name, _)| name.clone())
             .collect(),
         _ => Vec::new(),
     }
 }
 
-/// The child's version must be within the bounds that the parent sets.
+/// The child's version must be within the parent's `child_constraints`.
 fn version(child: &Metadata, parent: &Metadata) -> Option<String> {
     let bounds = parent.value("child_constraints")?;
     let bound = |name: &str| bounds.get(name).and_then(Value::as_str);
-    let (least, most) = (bound("min_version"), bound("max_version"));
-    if least.is_none() && most.is_none() {
+    let (min, max) = (bound("min_version"), bound("max_version"));
+    if min.is_none() && max.is_none() {
         return None;
     }
     let Some(text) = child.version() else {
-        return Some("the executor asks for a version, and none is given".to_owned());
+        return Some("the executor requires a version, but the item declares none".to_owned());
     };
     let parse = |text: &str| {
         Version::parse(text).map_err(|_| format!("`{text}` is not a semantic version"))
     };
     let compare = || -> Result<Option<String>, String> {
         let version = parse(text)?;
-        if let Some(least) = least
-            && version < parse(least)?
+        if let Some(min) = min
+            && version < parse(min)?
         {
-            return Ok(Some(format!("version {text} is below {least}")));
+            return Ok(Some(format!("version {text} is below {min}")));
         }
-        if let Some(most) = most
-            && version > parse(most)?
+        if let Some(max) = max
+            && version > parse(max)?
         {
-            return Ok(Some(format!("version {text} is above {most}")));
+            return Ok(Some(format!("version {text} is above {max}")));
         }
         Ok(None)
     };
@@ -163,8 +162,8 @@ mod tests {
     }
 
     #[test]
-    fn what_the_parent_needs_the_child_must_give() {
-        for (outputs, needs, fits) in [
+    fn child_must_provide_required_inputs() {
+        for (outputs, required, is_ok) in [
             (json!({}), json!({"inputs": ["a"]}), true),
             (json!({"outputs": ["a", "b"]}), json!({}), true),
             (
@@ -190,16 +189,16 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                inputs(&metadata(&outputs), &metadata(&needs)).is_none(),
-                fits,
-                "{outputs} {needs}"
+                inputs(&metadata(&outputs), &metadata(&required)).is_none(),
+                is_ok,
+                "{outputs} {required}"
             );
         }
     }
 
     #[test]
-    fn a_version_is_within_its_bounds() {
-        for (own, bounds, problem) in [
+    fn version_must_be_within_bounds() {
+        for (child, parent, problem) in [
             (json!({"version": "1.2.0"}), json!({}), None),
             (json!({}), json!({"child_constraints": {}}), None),
             (
@@ -225,7 +224,7 @@ mod tests {
             (
                 json!({}),
                 json!({"child_constraints": {"min_version": "1.0.0"}}),
-                Some("the executor asks for a version, and none is given"),
+                Some("the executor requires a version, but the item declares none"),
             ),
             (
                 json!({"version": "new"}),
@@ -233,8 +232,8 @@ mod tests {
                 Some("`new` is not a semantic version"),
             ),
         ] {
-            let found = version(&metadata(&own), &metadata(&bounds));
-            assert_eq!(found.as_deref(), problem, "{own} {bounds}");
+            let found = version(&metadata(&child), &metadata(&parent));
+            assert_eq!(found.as_deref(), problem, "{child} {parent}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What is the program's own, and given to no tool.
+//! Variables that are never passed to tools.
 
 use crate::redact::is_secret_name;
 
-/// What belongs to the program and never to a tool: keys of model vendors, the vault's.
+/// Variables that are never passed to tools: API keys of model providers and Rye's own keys.
 pub const WITHHELD_VARIABLES: [&str; 9] = [
     "ANTHROPIC_API_KEY",
     "OPENAI_API_KEY",
@@ -15,13 +15,13 @@ pub const WITHHELD_VARIABLES: [&str; 9] = [
     "RYE_TOKEN",
 ];
 
-/// What else is never given to a tool, in words.
+/// Describes further variables that are never passed to tools.
 pub const WITHHELD_PATTERNS: &str = "variables that begin with RYE_ and hold a token, key, secret, \
     password, passphrase or credential; and those that models.yaml names as `api_key_env`";
 
-/// Whether a variable belongs to the program and never to a tool.
+/// Whether a variable is never passed to tools.
 pub(super) fn is_withheld(name: &str) -> bool {
-    // A limit, and no token.
-    let own = name.strip_prefix("RYE_").filter(|own| *own != "MAX_TOKENS");
-    WITHHELD_VARIABLES.contains(&name) || own.is_some_and(is_secret_name)
+    // RYE_MAX_TOKENS is a limit, not a secret.
+    let setting = name.strip_prefix("RYE_").filter(|it| *it != "MAX_TOKENS");
+    WITHHELD_VARIABLES.contains(&name) || setting.is_some_and(is_secret_name)
 }

@@ -1,9 +1,8 @@
-//! Whether a call may run: what it would touch, and who approved that.
+//! Approval of calls.
 //!
-//! A tool may say itself that each call has to be approved. So must a call of a runtime,
-//! whose parameters are the code that runs, and one whose parameters name a
-//! [sensitive](SensitiveReason) path to write to. A call that names a private path is refused,
-//! whoever makes it.
+//! A call requires approval if the tool declares it, if the tool is a runtime, whose parameters
+//! are code, or if it writes to a [sensitive](SensitiveReason) path. A call that names a private path
+//! is always refused.
 
 use std::path::{Path, PathBuf};
 
@@ -17,84 +16,85 @@ use serde_json::{Map, Value, json};
 use crate::chain::Chain;
 use crate::error::ExecuteError;
 
-/// The variable that tells a tool which directories are private, and where the paths in its
-/// parameters led when they were checked.
+/// Environment variable that tells a tool the private directories and the resolved paths of its
+/// parameters.
 pub(super) const PATH_POLICY: &str = "RYE_PATH_POLICY";
 
-/// What runs other tools, or is what they run on.
-const FOUNDATIONS: [&str; 2] = ["runtime", "primitive"];
+/// Tool types that run other tools.
+const EXECUTOR_TYPES: [&str; 2] = ["runtime", "primitive"];
 
-/// Who let a tool run.
+/// Approval that a call is made with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Approval {
-    /// A person asked for it themselves.
+    /// A user makes the call directly.
     #[default]
     ByUser,
-    /// Nobody yet: what needs an approval is refused.
+    /// Not approved: calls that require approval are refused.
     None,
-    /// A person, who was shown the chain of this hash and nothing else.
+    /// A user approved the chain with this hash.
     ForChain(Hash),
-    /// A rule, or a person who was shown the call: the chain of this hash, and the sensitive
-    /// paths that it would write to.
+    /// A rule or a user approved the chain with this hash and the sensitive writes.
     ForCall {
-        /// The hash of the chain.
+        /// Chain hash.
         chain: Hash,
-        /// All sensitive paths of the call; with others, the approval is void.
+        /// All sensitive writes of the call; the approval is void if they differ.
         writes: Vec<SensitiveWrite>,
-        /// The workspace of the agent that makes the call, where it is not all of the project.
+        /// Workspace of the agent that makes the call, unless it is the whole project.
         workspace: Option<PathBuf>,
     },
 }
 
-/// A sensitive path that a call would write to.
+/// A write to a sensitive path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SensitiveWrite {
-    /// The path, as the parameters name it.
+    /// The path as given in the parameters.
     pub path: String,
-    /// Where it leads.
+    /// The path with all symbolic links resolved.
     pub real: PathBuf,
-    /// Why it is sensitive.
+    /// Why the path is sensitive.
     pub reason: SensitiveReason,
 }
 
-/// Why a call needs an approval.
+/// Why a call requires approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApprovalReason {
-    /// The tool says so.
+    /// The tool declares it.
     Declared,
-    /// It is a runtime or a primitive.
+    /// The tool is a runtime or a primitive, whose parameters are code.
     RuntimeOrPrimitive,
-    /// It writes to a sensitive path.
+    /// The call writes to a sensitive path.
     SensitiveWrite(SensitiveWrite),
-    /// Not all of it verifies.
+    /// Development mode accepts files that do not verify.
     Unverified,
 }
 
 impl ApprovalReason {
-    /// The reason in words, where it is not the tool itself that says so.
-    pub fn reason(&self) -> Option<String> {
+    /// Explanation for the user, unless the tool itself declares it.
+    pub fn message(&self) -> Option<String> {
         match self {
             Self::Declared => None,
-            Self::RuntimeOrPrimitive => Some("its parameters say what runs".to_owned()),
+            Self::RuntimeOrPrimitive => Some("its parameters contain code to run".to_owned()),
             Self::SensitiveWrite(SensitiveWrite { path, real, reason }) => {
-                let leads = if real.ends_with(path) {
+                let resolved = if real.ends_with(path) {
                     String::new()
                 } else {
                     format!(" ({})", sanitize_line(&real.to_string_lossy()))
                 };
                 let path = sanitize_line(path);
                 Some(format!(
-                    "it would change {path}{leads}: {}",
+                    "it writes to {path}{resolved}: {}",
                     reason.reason()
                 ))
             }
-            Self::Unverified => Some("RYE_DEV_MODE lets it pass unverified".to_owned()),
+            Self::Unverified => {
+                Some("it contains unverified files, which RYE_DEV_MODE accepts".to_owned())
+            }
         }
     }
 }
 
 impl Approval {
-    /// What the call must stay in to need no approval for it, beside the project.
+    /// Workspace outside of which a write requires approval.
     pub(super) fn workspace(&self) -> Option<&Path> {
         match self {
             Self::ForCall { workspace, .. } => workspace.as_deref(),
@@ -102,7 +102,7 @@ impl Approval {
         }
     }
 
-    /// Whether a chain may run, with what the tool brings along.
+    /// Checks whether the call may run.
     pub(super) fn check(
         &self,
         chain: &Chain,
@@ -120,15 +120,15 @@ impl Approval {
             } if *approved == chain.hash_with(dependencies) && *writes == paths.writes => Ok(()),
             Self::ForChain(_) | Self::ForCall { .. } => Err(ExecuteError::ApprovalVoid(tool())),
             Self::None => {
-                let mut needs = needs(&chain.tool().metadata, paths);
-                if chain.waived(dependencies) > 0 {
-                    needs.push(ApprovalReason::Unverified);
+                let mut reasons = reasons(&chain.tool().metadata, paths);
+                if chain.waived_files(dependencies) > 0 {
+                    reasons.push(ApprovalReason::Unverified);
                 }
-                match needs.first() {
+                match reasons.first() {
                     None => Ok(()),
                     Some(first) => Err(ExecuteError::ApprovalRequired {
                         tool: tool(),
-                        why: first.reason(),
+                        reason: first.message(),
                     }),
                 }
             }
@@ -136,39 +136,42 @@ impl Approval {
     }
 }
 
-/// Why a call needs an approval.
-pub(super) fn needs(tool: &Metadata, paths: &CheckedPaths) -> Vec<ApprovalReason> {
-    let mut needs = Vec::new();
+/// Reasons why a call requires approval.
+pub(super) fn reasons(tool: &Metadata, paths: &CheckedPaths) -> Vec<ApprovalReason> {
+    let mut reasons = Vec::new();
     if tool.requires_approval() == Some(true) {
-        needs.push(ApprovalReason::Declared);
+        reasons.push(ApprovalReason::Declared);
     }
-    if tool.tool_type().is_some_and(|it| FOUNDATIONS.contains(&it)) {
-        needs.push(ApprovalReason::RuntimeOrPrimitive);
+    if tool
+        .tool_type()
+        .is_some_and(|it| EXECUTOR_TYPES.contains(&it))
+    {
+        reasons.push(ApprovalReason::RuntimeOrPrimitive);
     }
-    needs.extend(
+    reasons.extend(
         paths
             .writes
             .iter()
             .cloned()
             .map(ApprovalReason::SensitiveWrite),
     );
-    needs
+    reasons
 }
 
-/// The paths that a call's parameters name, checked.
+/// The classified paths in a call's parameters.
 pub(super) struct CheckedPaths {
-    /// The sensitive ones that it would write to.
+    /// Writes to sensitive paths.
     writes: Vec<SensitiveWrite>,
-    /// Where each parameter leads that is one path.
-    real: Map<String, Value>,
-    /// Whether the tool names parameters that are paths.
-    is_declared: bool,
+    /// Resolved path of each parameter that is a single path.
+    resolved: Map<String, Value>,
+    /// Whether the tool declares parameters that are paths.
+    has_path_parameters: bool,
 }
 
 impl CheckedPaths {
-    /// Classifies the paths in the parameters that a tool declares as such. The error is a
-    /// path that is private. A write outside of `workspace` is sensitive.
-    pub(super) fn of(
+    /// Classifies the parameters that the tool declares as paths. A write outside of `workspace`
+    /// is sensitive. The error is a private path.
+    pub(super) fn new(
         tool: &Metadata,
         parameters: &Value,
         policy: &PathPolicy,
@@ -177,12 +180,12 @@ impl CheckedPaths {
         let (read, written) = (tool.reads(), tool.writes());
         let mut checked = Self {
             writes: Vec::new(),
-            real: Map::new(),
-            is_declared: !read.is_empty() || !written.is_empty(),
+            resolved: Map::new(),
+            has_path_parameters: !read.is_empty() || !written.is_empty(),
         };
         let written = written.iter().map(|name| (name, true));
-        let named = read.iter().map(|name| (name, false)).chain(written);
-        for (name, is_written) in named {
+        let declared = read.iter().map(|name| (name, false)).chain(written);
+        for (name, is_written) in declared {
             let value = parameters.get(name).unwrap_or(&Value::Null);
             for path in paths_in(value) {
                 let found = policy.classify(path);
@@ -205,23 +208,23 @@ impl CheckedPaths {
                     PathClass::Sensitive(_) | PathClass::Plain => {}
                 }
                 if let (true, Some(real)) = (value.is_string(), found.real.to_str()) {
-                    checked.real.insert(name.clone(), json!(real));
+                    checked.resolved.insert(name.clone(), json!(real));
                 }
             }
         }
         Ok(checked)
     }
 
-    /// The text of [`PATH_POLICY`], for a tool whose parameters name paths.
-    pub(super) fn for_program(&self, policy: &PathPolicy) -> Option<String> {
+    /// Value of [`PATH_POLICY`], for a tool with path parameters.
+    pub(super) fn policy_json(&self, policy: &PathPolicy) -> Option<String> {
         let private = policy.private_directories();
         let private: Vec<_> = private.iter().map(|path| path.to_string_lossy()).collect();
-        let text = json!({ "private": private, "checked": self.real });
-        self.is_declared.then(|| text.to_string())
+        let text = json!({ "private": private, "checked": self.resolved });
+        self.has_path_parameters.then(|| text.to_string())
     }
 }
 
-/// A path, or a list of paths.
+/// All strings in a value, which is a path or contains paths.
 fn paths_in(value: &Value) -> Vec<&str> {
     match value {
         Value::String(path) => vec![path],

@@ -1,4 +1,4 @@
-//! What a tool can load: verified before it runs, and handed over as private copies.
+//! Dependencies: files that a tool can load. They are verified and passed as private copies.
 
 use std::path::{Path, PathBuf};
 
@@ -12,112 +12,111 @@ use rye_items::{
 };
 use serde_json::Value;
 
-use super::facts::CallAnchor;
+use super::template_context::CallAnchor;
 use crate::anchor::{Anchor, AnchorError};
 use crate::chain::{self, Chain, Link};
 use crate::error::ExecuteError;
-use crate::shape;
+use crate::value_ext;
 
-/// What a call can load.
+/// Verified files that a call can load.
 #[derive(Debug)]
-pub(super) struct Loadable {
-    neighbours: Neighbours,
-    /// The `lib` of a runtime that is on the disk.
-    lib: Option<Copied>,
+pub(super) struct LoadableFiles {
+    tool_files: ToolFiles,
+    /// The `lib` of a runtime, unless it is embedded.
+    lib: Option<VerifiedDir>,
 }
 
+/// The tool and the files next to it.
 #[derive(Debug)]
-enum Neighbours {
-    /// Files inside the program, which are written to the cache as they are.
+enum ToolFiles {
+    /// Files of the embedded bundle, which the cache contains unchanged.
     Embedded(Dependencies),
-    Copied(Box<Copied>),
+    OnDisk(Box<VerifiedDir>),
 }
 
-/// A directory that is copied before it is used.
+/// A verified directory, to be copied before it is used.
 #[derive(Debug)]
-struct Copied {
+struct VerifiedDir {
     snapshot: Snapshot,
-    /// The directory's path from the parent of the anchor on.
+    /// Path of the directory, relative to the parent of the anchor.
     name: String,
-    /// How far it is below the anchor.
+    /// Number of levels below the anchor.
     depth: usize,
-    /// The tool's path in it.
+    /// Path of the tool, relative to the directory.
     tool: String,
 }
 
-/// Where the copies of a call are.
-pub(super) struct Copies {
-    /// The tool and its anchor; none for what is inside the program.
+/// Paths of the private copies for a call.
+pub(super) struct PrivateCopies {
+    /// The tool and its anchor; none for an embedded tool.
     pub(super) tool: Option<(PathBuf, PathBuf)>,
     /// The runtime's library.
     pub(super) lib: Option<PathBuf>,
 }
 
-impl Loadable {
-    /// What was verified beside the tool itself.
+impl LoadableFiles {
+    /// Summary of the verified files besides the tool itself.
     pub(super) fn dependencies(&self) -> Option<Dependencies> {
-        let neighbours = match &self.neighbours {
-            Neighbours::Embedded(dependencies) => *dependencies,
-            Neighbours::Copied(copied) => copied.snapshot.dependencies(),
+        let tool_files = match &self.tool_files {
+            ToolFiles::Embedded(dependencies) => *dependencies,
+            ToolFiles::OnDisk(dir) => dir.snapshot.dependencies(),
         };
         let Some(lib) = &self.lib else {
-            return (neighbours.files > 0).then_some(neighbours);
+            return (tool_files.files > 0).then_some(tool_files);
         };
         let lib = lib.snapshot.dependencies();
         let mut hasher = Hasher::default();
-        hasher.update(neighbours.hash.as_bytes());
+        hasher.update(tool_files.hash.as_bytes());
         hasher.update(lib.hash.as_bytes());
         Some(Dependencies {
-            files: neighbours.files + lib.files,
-            waived: neighbours.waived + lib.waived,
+            files: tool_files.files + lib.files,
+            waived: tool_files.waived + lib.waived,
             hash: hasher.finish().0,
         })
     }
 
-    /// The signed environments in the tool's directory.
+    /// Signed interpreter environments in the tool's directory.
     pub(super) fn environments(&self) -> impl Iterator<Item = &LockedEnvironment> {
-        let copied = match &self.neighbours {
-            Neighbours::Copied(copied) => Some(&**copied),
-            Neighbours::Embedded(_) => None,
+        let dir = match &self.tool_files {
+            ToolFiles::OnDisk(dir) => Some(&**dir),
+            ToolFiles::Embedded(_) => None,
         };
-        copied
-            .into_iter()
-            .flat_map(|copied| copied.snapshot.environments())
+        dir.into_iter().flat_map(|dir| dir.snapshot.environments())
     }
 
-    /// Makes the copies that a process is to load from.
-    pub(super) fn copy(&self, cache: &Path) -> Result<Copies, ExecuteError> {
-        let tool = match &self.neighbours {
-            Neighbours::Embedded(_) => None,
-            Neighbours::Copied(copied) => {
-                let folder = copied.materialise(cache)?;
-                let anchor = folder.ancestors().nth(copied.depth);
-                let anchor = anchor.unwrap_or(&folder).to_owned();
-                Some((folder.join(&copied.tool), anchor))
+    /// Creates the private copies that the process loads from.
+    pub(super) fn copy(&self, cache: &Path) -> Result<PrivateCopies, ExecuteError> {
+        let tool = match &self.tool_files {
+            ToolFiles::Embedded(_) => None,
+            ToolFiles::OnDisk(dir) => {
+                let copy = dir.materialise(cache)?;
+                let anchor = copy.ancestors().nth(dir.depth);
+                let anchor = anchor.unwrap_or(&copy).to_owned();
+                Some((copy.join(&dir.tool), anchor))
             }
         };
         let lib = self.lib.as_ref();
         let lib = lib.map(|lib| lib.materialise(cache)).transpose()?;
-        Ok(Copies { tool, lib })
+        Ok(PrivateCopies { tool, lib })
     }
 }
 
-impl Copied {
+impl VerifiedDir {
     fn materialise(&self, cache: &Path) -> Result<PathBuf, ExecuteError> {
-        let made = self.snapshot.materialise(cache, &self.name);
-        made.map_err(ExecuteError::Dependency)
+        let copy = self.snapshot.materialise(cache, &self.name);
+        copy.map_err(ExecuteError::Dependency)
     }
 }
 
-/// Verifies what the tool can load.
+/// Verifies the files that the tool can load.
 pub(super) fn verify(
     library: &Library,
     trust: &Trust<'_>,
     chain: &Chain,
     anchor: &CallAnchor,
-) -> Result<Loadable, ExecuteError> {
+) -> Result<LoadableFiles, ExecuteError> {
     let item = &chain.tool().item;
-    let Some(root) = root_of(library, item) else {
+    let Some(root) = item_root(library, item) else {
         return Err(ExecuteError::Dependency(
             SpaceError::ChangedWhileReading(item.path.clone()).into(),
         ));
@@ -126,60 +125,61 @@ pub(super) fn verify(
         Some((runtime, scope)) => verify_lib(library, trust, chain, runtime, scope)?,
         None => None,
     };
-    let rules = Rules::read(&chain.links).map_err(ExecuteError::VerifyDeps)?;
-    let within = rules
-        .folder(item, anchor)
+    let rules = VerifyRules::parse(&chain.links).map_err(ExecuteError::VerifyDeps)?;
+    let load_dir = rules
+        .load_dir(item, anchor)
         .map_err(ExecuteError::VerifyDeps)?;
     if let Some(embedded) = root.as_embedded() {
-        let folder = within.map(|(folder, _)| folder);
-        let files = folder.as_ref().map_or(0, |folder| {
+        let load_dir = load_dir.map(|(dir, _)| dir);
+        let files = load_dir.as_ref().map_or(0, |dir| {
             embedded
-                .with_prefix(&format!("{folder}/"))
+                .with_prefix(&format!("{dir}/"))
                 .len()
                 .saturating_sub(1)
         });
         let mut hasher = Hasher::default();
         hasher.update(embedded.hash.as_bytes());
-        hasher.update(folder.unwrap_or_default().as_bytes());
+        hasher.update(load_dir.unwrap_or_default().as_bytes());
         let dependencies = Dependencies {
             files,
             waived: 0,
             hash: hasher.finish().0,
         };
-        return Ok(Loadable {
-            neighbours: Neighbours::Embedded(dependencies),
+        return Ok(LoadableFiles {
+            tool_files: ToolFiles::Embedded(dependencies),
             lib,
         });
     }
-    let neighbours = neighbours(library, trust, root, item, &rules, within.as_ref())?;
-    Ok(Loadable {
-        neighbours: Neighbours::Copied(Box::new(neighbours)),
+    let dir = verify_tool_files(library, trust, root, item, &rules, load_dir.as_ref())?;
+    Ok(LoadableFiles {
+        tool_files: ToolFiles::OnDisk(Box::new(dir)),
         lib,
     })
 }
 
-fn neighbours(
+/// Verifies the tool's directory, or the tool alone if it has no dependencies.
+fn verify_tool_files(
     library: &Library,
     trust: &Trust<'_>,
     root: &Root,
     item: &Item,
-    rules: &Rules,
-    within: Option<&(String, usize)>,
-) -> Result<Copied, ExecuteError> {
-    let tool_folder = tool_folder(item);
+    rules: &VerifyRules,
+    load_dir: Option<&(String, usize)>,
+) -> Result<VerifiedDir, ExecuteError> {
+    let tool_dir = tool_dir(item);
     let file = item.path.file_name().unwrap_or_default().to_string_lossy();
-    let (folder, depth) = match within {
-        Some((folder, depth)) => (folder.as_str(), *depth),
-        None => (tool_folder.as_str(), 0),
+    let (dir, depth) = match load_dir {
+        Some((dir, depth)) => (dir.as_str(), *depth),
+        None => (tool_dir.as_str(), 0),
     };
-    let inner = tool_folder.strip_prefix(folder).unwrap_or_default();
+    let inner = tool_dir.strip_prefix(dir).unwrap_or_default();
     let tool = match inner.strip_prefix('/') {
         Some(inner) => format!("{inner}/{file}"),
         None => file.into_owned(),
     };
-    let mut snapshot = if within.is_some() {
-        let scope = rules.scope(folder);
-        let (id, sign) = (item.reference.to_string(), sign_word(item));
+    let mut snapshot = if load_dir.is_some() {
+        let scope = rules.scope(dir);
+        let (id, sign) = (item.reference.to_string(), sign_argument(item));
         let owner = Owner {
             item: &id,
             sign_argument: &sign,
@@ -194,7 +194,7 @@ fn neighbours(
         alone
     };
     for name in &rules.exclude_dirs {
-        let path = root.path_to(&format!("{folder}/{name}"));
+        let path = root.path_to(&format!("{dir}/{name}"));
         let waived = library.dev_mode() && root.space() != Space::System;
         if path.join(MANIFEST).is_file() {
             let environment = library
@@ -204,13 +204,13 @@ fn neighbours(
             if let Some(environment) = environment {
                 snapshot.add_environment(name, environment);
             }
-        } else if waived && rules.is_anchored && path.is_dir() {
+        } else if waived && rules.has_anchor && path.is_dir() {
             snapshot.add_unsigned_environment(name, path);
         }
     }
-    let above = folder.split('/').rev().take(depth + 1).collect::<Vec<_>>();
-    let name = above.into_iter().rev().collect::<Vec<_>>().join("/");
-    Ok(Copied {
+    let components = dir.split('/').rev().take(depth + 1).collect::<Vec<_>>();
+    let name = components.into_iter().rev().collect::<Vec<_>>().join("/");
+    Ok(VerifiedDir {
         snapshot,
         name,
         depth,
@@ -218,26 +218,26 @@ fn neighbours(
     })
 }
 
-/// Verifies the `lib` of a runtime, unless it is inside the program.
+/// Verifies the `lib` of a runtime, unless it is embedded.
 fn verify_lib(
     library: &Library,
     trust: &Trust<'_>,
     chain: &Chain,
     runtime: &str,
     scope: &Scope,
-) -> Result<Option<Copied>, ExecuteError> {
+) -> Result<Option<VerifiedDir>, ExecuteError> {
     let link = chain
         .links
         .iter()
         .find(|link| link.id().as_str() == runtime);
-    let root = link.and_then(|link| root_of(library, &link.item));
+    let root = link.and_then(|link| item_root(library, &link.item));
     let (Some(link), Some(root)) = (link, root) else {
         return Ok(None);
     };
     if root.as_embedded().is_some() || !root.path_to(&scope.dir).is_dir() {
         return Ok(None);
     }
-    let (id, sign) = (link.item.reference.to_string(), sign_word(&link.item));
+    let (id, sign) = (link.item.reference.to_string(), sign_argument(&link.item));
     let owner = Owner {
         item: &id,
         sign_argument: &sign,
@@ -247,7 +247,7 @@ fn verify_lib(
         .verify_dependencies(root, scope, owner, trust)
         .map_err(ExecuteError::Dependency)?;
     let name = scope.dir.rsplit('/').next().unwrap_or("lib");
-    Ok(Some(Copied {
+    Ok(Some(VerifiedDir {
         snapshot,
         name: name.to_owned(),
         depth: 0,
@@ -255,192 +255,201 @@ fn verify_lib(
     }))
 }
 
-/// The directories that `rye sign` signs together with a tool: the one that it loads from, and
-/// the `lib` of a runtime. Links of its chain must verify.
+/// The directories that `rye sign` signs together with a tool: the directory that it loads from,
+/// and the `lib` of a runtime. The links of its chain must verify.
 pub fn dependency_scopes(
     library: &Library,
     tool: &ItemFile<'_>,
     project: &Path,
 ) -> Result<Vec<Scope>, ExecuteError> {
     let trust = library.trust();
-    let links = chain::known_links(library, &trust, tool)?;
+    let links = chain::existing_links(library, &trust, tool)?;
     let Some(tool) = links.first() else {
         return Ok(Vec::new());
     };
-    let Some(root) = root_of(library, &tool.item) else {
+    let Some(root) = item_root(library, &tool.item) else {
         return Ok(Vec::new());
     };
     let tools = root.path_to("tools");
-    let anchor = CallAnchor::find(&links, &tool.item.path, tools, project)?;
-    let rules = Rules::read(&links).map_err(ExecuteError::VerifyDeps)?;
-    let within = rules
-        .folder(&tool.item, &anchor)
+    let anchor = CallAnchor::resolve(&links, &tool.item.path, tools, project)?;
+    let rules = VerifyRules::parse(&links).map_err(ExecuteError::VerifyDeps)?;
+    let load_dir = rules
+        .load_dir(&tool.item, &anchor)
         .map_err(ExecuteError::VerifyDeps)?;
-    let mut scopes: Vec<_> = within
-        .map(|(folder, _)| rules.scope(&folder))
+    let mut scopes: Vec<_> = load_dir
+        .map(|(dir, _)| rules.scope(&dir))
         .into_iter()
         .collect();
-    let own = tool.metadata.value("anchor");
-    let own = own.and_then(|about| Anchor::read(about).ok()?);
-    let lib = own.and_then(|anchor| lib_scope(&tool.item, &anchor).ok()?);
+    let anchor = tool.metadata.value("anchor");
+    let anchor = anchor.and_then(|declaration| Anchor::parse(declaration).ok()?);
+    let lib = anchor.and_then(|anchor| lib_scope(&tool.item, &anchor).ok()?);
     scopes.extend(lib.filter(|scope| root.path_to(&scope.dir).is_dir()));
     Ok(scopes)
 }
 
-/// The directory that `lib` of a runtime's anchor names, which is relative to the runtime.
+/// Scope of the `lib` directory of a runtime's anchor, which is relative to the runtime.
 pub(super) fn lib_scope(runtime: &Item, anchor: &Anchor) -> Result<Option<Scope>, AnchorError> {
     let Some(lib) = &anchor.lib else {
         return Ok(None);
     };
     let parts: Vec<_> = lib.split('/').filter(|part| !part.is_empty()).collect();
-    let leads_out = |part: &&str| matches!(*part, "." | "..");
-    if lib.starts_with('/') || parts.is_empty() || parts.iter().any(leads_out) {
-        let why = format!("`lib` is `{lib}`, which is not a directory below the runtime's own");
-        return Err(AnchorError::Description(why));
+    let is_dots = |part: &&str| matches!(*part, "." | "..");
+    if lib.starts_with('/') || parts.is_empty() || parts.iter().any(is_dots) {
+        let reason = format!("`lib`: `{lib}` is not a path below the runtime's directory");
+        return Err(AnchorError::InvalidDeclaration(reason));
     }
     Ok(Some(Scope {
-        dir: format!("{}/{}", tool_folder(runtime), parts.join("/")),
+        dir: format!("{}/{}", tool_dir(runtime), parts.join("/")),
         recursive: true,
         exclude_dirs: EXCLUDED_DIRS.map(str::to_owned).to_vec(),
     }))
 }
 
-/// What is said of files that do not verify and are let pass.
-pub(super) fn warning(dependencies: Option<Dependencies>) -> Option<String> {
+/// Warning about unverified files that development mode accepts.
+pub(super) fn dev_mode_warning(dependencies: Option<Dependencies>) -> Option<String> {
     let waived = dependencies?.waived;
-    let what = match waived {
+    let files = match waived {
         0 => return None,
-        1 => "1 file that the tool can load and that does".to_owned(),
-        more => format!("{more} files that the tool can load and that do"),
+        1 => "1 unverified file".to_owned(),
+        many => format!("{many} unverified files"),
     };
-    Some(format!("RYE_DEV_MODE lets {what} not verify pass"))
+    Some(format!(
+        "RYE_DEV_MODE accepts {files} that the tool can load"
+    ))
 }
 
-fn root_of<'l>(library: &'l Library, item: &Item) -> Option<&'l Root> {
+/// The root of the space that an item was found in.
+fn item_root<'l>(library: &'l Library, item: &Item) -> Option<&'l Root> {
     let mut roots = library.spaces().roots_in(item.space);
     roots.find(|root| root.bundle() == item.bundle.as_deref())
 }
 
-/// What `rye sign` is given to sign an item: another space may have one of the same name.
-fn sign_word(item: &Item) -> String {
+/// Argument of `rye sign` for an item. User items need a path, because the project may contain
+/// an item with the same id.
+fn sign_argument(item: &Item) -> String {
     match item.space {
         Space::User => shell_word(&item.path),
         _ => item.reference.id.to_string(),
     }
 }
 
-fn tool_folder(item: &Item) -> String {
+/// Directory of a tool, relative to `.ai/`.
+fn tool_dir(item: &Item) -> String {
     match item.reference.id.dir() {
         "" => "tools".to_owned(),
-        folder => format!("tools/{folder}"),
+        dir => format!("tools/{dir}"),
     }
 }
 
-/// What `verify_deps` of the nearest link says.
-struct Rules {
-    reach: Reach,
+/// The `verify_deps` declaration of the link nearest to the tool.
+struct VerifyRules {
+    base: LoadBase,
     recursive: bool,
     exclude_dirs: Vec<String>,
-    /// Whether a link says so, rather than nobody.
+    /// Whether a link declares `verify_deps`.
     is_declared: bool,
     /// Whether a link declares an anchor.
-    is_anchored: bool,
+    has_anchor: bool,
 }
 
-/// Which directory a tool loads from.
-enum Reach {
-    Tool,
+/// The directory that a tool loads from.
+enum LoadBase {
+    /// The tool loads no other files.
+    None,
     ToolDir,
     Anchor,
 }
 
-impl Rules {
-    /// The error is a sentence.
-    fn read(links: &[Link]) -> Result<Self, String> {
+impl VerifyRules {
+    fn parse(links: &[Link]) -> Result<Self, String> {
         let value = |key: &str| {
             let mut links = links.iter();
             links.find_map(|link| link.metadata.value(key))
         };
-        let about = value("verify_deps").unwrap_or(&Value::Null);
-        let is_anchored = value("anchor").is_some();
+        let declaration = value("verify_deps").unwrap_or(&Value::Null);
+        let has_anchor = value("anchor").is_some();
         let excluded = EXCLUDED_DIRS.map(str::to_owned).to_vec();
-        let is_enabled = about.is_null() || shape::flag(about, "enabled", true)?;
-        let mut declared = Self {
-            reach: Reach::Tool,
+        let is_enabled = declaration.is_null() || value_ext::flag(declaration, "enabled", true)?;
+        let mut rules = Self {
+            base: LoadBase::None,
             recursive: true,
             exclude_dirs: excluded,
-            is_declared: !about.is_null(),
-            is_anchored,
+            is_declared: !declaration.is_null(),
+            has_anchor,
         };
-        if about.is_null() {
-            declared.reach = Reach::Anchor;
-            return Ok(declared);
+        if declaration.is_null() {
+            rules.base = LoadBase::Anchor;
+            return Ok(rules);
         }
         if !is_enabled {
-            return Ok(declared);
+            return Ok(rules);
         }
-        // Read so that a wrong one is noticed; whatever can be loaded is verified.
-        shape::texts(about, "extensions")?;
-        declared.recursive = shape::flag(about, "recursive", true)?;
-        if let Some(dirs) = shape::texts(about, "exclude_dirs")? {
-            declared.exclude_dirs = dirs;
+        // Only validated: all files that can be loaded are verified, whatever their extension.
+        value_ext::texts(declaration, "extensions")?;
+        rules.recursive = value_ext::flag(declaration, "recursive", true)?;
+        if let Some(dirs) = value_ext::texts(declaration, "exclude_dirs")? {
+            rules.exclude_dirs = dirs;
         }
-        let wrong = |dir: &&String| matches!(dir.as_str(), "" | "." | "..") || dir.contains('/');
-        if let Some(dir) = declared.exclude_dirs.iter().find(wrong) {
-            return Err(format!(
-                "`{dir}` in `exclude_dirs` is not the name of a directory"
-            ));
+        let is_invalid =
+            |dir: &&String| matches!(dir.as_str(), "" | "." | "..") || dir.contains('/');
+        if let Some(dir) = rules.exclude_dirs.iter().find(is_invalid) {
+            return Err(format!("`exclude_dirs`: `{dir}` is not a directory name"));
         }
-        declared.reach = match shape::text(about, "scope")?.unwrap_or("anchor") {
-            "tool_file" => Reach::Tool,
+        rules.base = match value_ext::text(declaration, "scope")?.unwrap_or("anchor") {
+            "tool_file" => LoadBase::None,
             "tool_siblings" => {
-                declared.recursive = false;
-                Reach::ToolDir
+                rules.recursive = false;
+                LoadBase::ToolDir
             }
-            "tool_dir" => Reach::ToolDir,
-            "anchor" => Reach::Anchor,
+            "tool_dir" => LoadBase::ToolDir,
+            "anchor" => LoadBase::Anchor,
             other => {
                 return Err(format!(
-                    "there is no scope `{other}`; the scopes are anchor, tool_dir, tool_siblings, tool_file"
+                    "unknown scope `{other}`; expected anchor, tool_dir, tool_siblings or tool_file"
                 ));
             }
         };
-        Ok(declared)
+        Ok(rules)
     }
 
-    fn scope(&self, folder: &str) -> Scope {
+    fn scope(&self, dir: &str) -> Scope {
         Scope {
-            dir: folder.to_owned(),
+            dir: dir.to_owned(),
             recursive: self.recursive,
             exclude_dirs: self.exclude_dirs.clone(),
         }
     }
 
-    /// The directory that the tool loads from, relative to `.ai/`, and how far it is below the
-    /// anchor; none if the tool brings nothing along. The error is a sentence.
-    fn folder(&self, item: &Item, anchor: &CallAnchor) -> Result<Option<(String, usize)>, String> {
-        let tool_folder = tool_folder(item);
-        let steps = |anchor_path: &Path| {
-            let below = anchor.tool_dir.strip_prefix(anchor_path).ok()?;
-            Some(below.components().count())
+    /// The directory that the tool loads from, relative to `.ai/`, and its depth below the
+    /// anchor; `None` if the tool has no dependencies.
+    fn load_dir(
+        &self,
+        item: &Item,
+        anchor: &CallAnchor,
+    ) -> Result<Option<(String, usize)>, String> {
+        let tool_dir = tool_dir(item);
+        let depth_below = |anchor_path: &Path| {
+            let relative = anchor.tool_dir.strip_prefix(anchor_path).ok()?;
+            Some(relative.components().count())
         };
-        let anchored = &anchor.anchored;
-        match self.reach {
-            Reach::Tool => Ok(None),
-            Reach::ToolDir => {
-                let is_inside = anchored.path.starts_with(&anchor.tools);
-                let depth = steps(&anchored.path).filter(|_| is_inside);
-                Ok(Some((tool_folder, depth.unwrap_or_default())))
+        let location = &anchor.location;
+        match self.base {
+            LoadBase::None => Ok(None),
+            LoadBase::ToolDir => {
+                let is_inside = location.path.starts_with(&anchor.tools);
+                let depth = depth_below(&location.path).filter(|_| is_inside);
+                Ok(Some((tool_dir, depth.unwrap_or_default())))
             }
-            Reach::Anchor => {
-                if !anchored.is_marked {
+            LoadBase::Anchor => {
+                if !location.is_marked {
                     return Ok(None);
                 }
-                let above = steps(&anchored.path).and_then(|steps| above(&tool_folder, steps));
-                match above {
-                    Some(folder) => Ok(Some((folder.to_owned(), 0))),
+                let anchor_dir =
+                    depth_below(&location.path).and_then(|levels| ancestor(&tool_dir, levels));
+                match anchor_dir {
+                    Some(dir) => Ok(Some((dir.to_owned(), 0))),
                     None if self.is_declared => {
-                        Err("the anchor is outside the space; use the scope tool_dir".to_owned())
+                        Err("the anchor is outside the space; use `scope: tool_dir`".to_owned())
                     }
                     None => Ok(None),
                 }
@@ -449,11 +458,11 @@ impl Rules {
     }
 }
 
-/// A directory that is some steps above another one; none above `tools`.
-fn above(folder: &str, steps: usize) -> Option<&str> {
-    let mut folder = folder;
-    for _ in 0..steps {
-        folder = folder.rsplit_once('/')?.0;
+/// The directory some levels above another one; `None` above `tools`.
+fn ancestor(dir: &str, levels: usize) -> Option<&str> {
+    let mut dir = dir;
+    for _ in 0..levels {
+        dir = dir.rsplit_once('/')?.0;
     }
-    Some(folder)
+    Some(dir)
 }

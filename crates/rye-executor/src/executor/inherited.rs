@@ -1,5 +1,5 @@
-//! What a call inherits: the variables of this process, without those that are ours and no
-//! tool's, among them the ones whose names somebody chose for keys of models.
+//! Inherited environment variables of a call: those of this process without Rye's own secrets
+//! and the API keys of models.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -9,76 +9,80 @@ use rye_items::{ItemKind, Library, metadata};
 use serde_json::Value;
 
 use super::Executor;
-use crate::environment::{Environment, is_needed};
+use crate::environment::{Environment, is_basic};
 use crate::template::Variables;
 
-/// The file that says which models there are, in each space.
-const MODELS: &str = "config/agent/models.yaml";
+/// Model configuration file of a space.
+const MODELS_FILE: &str = "config/agent/models.yaml";
 
-/// What calls inherit that are given no variables. A process keeps the ones that it was
-/// started with, so they are looked at once, and all calls share them.
+/// Variables that calls inherit from this process. They are read once and shared by all calls.
 #[derive(Default)]
-pub(super) struct Inherited {
+pub(super) struct InheritedVariables {
     all: OnceLock<Arc<Variables>>,
     minimal: OnceLock<Arc<Variables>>,
-    /// The names that models have for our keys.
-    withheld: OnceLock<Vec<String>>,
+    /// Variables that contain API keys of models.
+    api_key_names: OnceLock<Vec<String>>,
 }
 
-impl fmt::Debug for Inherited {
+impl fmt::Debug for InheritedVariables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Inherited")
+        f.write_str("InheritedVariables")
     }
 }
 
 impl Executor {
-    /// What a call inherits: of what it is given, or of the variables of this process, all
-    /// that may be a tool's, or with `minimal` only what every program needs.
-    pub(super) fn inherited(
+    /// Variables that a call inherits: those of `requested`, or else of this process, that tools
+    /// may see. With `minimal`, only those that every process needs.
+    pub(super) fn inherited_variables(
         &self,
-        given: Option<Vec<(String, String)>>,
+        requested: Option<Vec<(String, String)>>,
         minimal: bool,
         library: &Library,
         trust: &Trust<'_>,
     ) -> Arc<Variables> {
         let inherited = &*self.inherited;
-        let withheld = || inherited.withheld.get_or_init(|| key_names(library, trust));
-        if let Some(given) = given {
-            return of_a_tool(given, minimal, withheld());
+        let api_key_names = || {
+            inherited
+                .api_key_names
+                .get_or_init(|| find_api_key_names(library, trust))
+        };
+        if let Some(requested) = requested {
+            return for_tool(requested, minimal, api_key_names());
         }
         let shared = if minimal {
             &inherited.minimal
         } else {
             &inherited.all
         };
-        Arc::clone(shared.get_or_init(|| of_a_tool(of_this_process(), minimal, withheld())))
+        Arc::clone(shared.get_or_init(|| for_tool(process_variables(), minimal, api_key_names())))
     }
 }
 
-fn of_a_tool(
+/// Filters the variables that a tool may see.
+fn for_tool(
     variables: impl IntoIterator<Item = (String, String)>,
     minimal: bool,
-    withheld: &[String],
+    api_key_names: &[String],
 ) -> Arc<Variables> {
     let variables = variables.into_iter();
-    let variables = variables.filter(|(name, _)| !withheld.contains(name));
+    let variables = variables.filter(|(name, _)| !api_key_names.contains(name));
     Environment::inherited(variables, minimal).into_variables()
 }
 
-/// The variables of this process that are text.
-fn of_this_process() -> impl Iterator<Item = (String, String)> {
+/// Variables of this process that are valid UTF-8.
+fn process_variables() -> impl Iterator<Item = (String, String)> {
     let all = std::env::vars_os();
     all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// The names that the files about models give. A file that does not count names nothing, and
-/// what every program needs is no key, whatever it is said to be.
-fn key_names(library: &Library, trust: &Trust<'_>) -> Vec<String> {
+/// Placeholders of the variables that the model configurations use as `api_key_env`. Unsigned files and
+/// basic variables such as `PATH` are ignored.
+fn find_api_key_names(library: &Library, trust: &Trust<'_>) -> Vec<String> {
     let mut names = Vec::new();
-    // Those that the program itself brings are known without looking.
+    // The embedded configuration uses only names that are always withheld.
     let roots = library.spaces().roots();
     for root in roots.filter(|root| root.as_dir().is_some()) {
-        let Ok(Some(bytes)) = library.read_config(root, MODELS, trust) else {
+        let Ok(Some(bytes)) = library.read_config(root, MODELS_FILE, trust) else {
             continue;
         };
         let read = metadata::extract(&bytes, ".yaml", ItemKind::Config, library.extractors());
@@ -88,7 +92,7 @@ fn key_names(library: &Library, trust: &Trust<'_>) -> Vec<String> {
         let providers = providers.iter().filter_map(|field| field.value.as_object());
         for provider in providers.flat_map(|all| all.values()) {
             let name = provider.get("api_key_env").and_then(Value::as_str);
-            names.extend(name.filter(|name| !is_needed(name)).map(str::to_owned));
+            names.extend(name.filter(|name| !is_basic(name)).map(str::to_owned));
         }
     }
     names

@@ -1,4 +1,4 @@
-//! The program that a call runs: an interpreter, or a tool's own compiled one.
+//! Finds the program that a call runs: an interpreter, or a program that the tool names.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -10,57 +10,65 @@ use rye_items::Space;
 use serde_json::Value;
 
 use super::Executor;
-use super::guard::Guard;
-use super::prepare::word;
+use super::path_guard::PathGuard;
+use super::prepare::as_text;
 use crate::environment::Environment;
-use crate::interpreter::{InterpreterError, Resolver, Way};
-use crate::template::{self, Names};
+use crate::interpreter::{InterpreterError, Resolver, SearchMethod};
+use crate::template::{self, Placeholders};
 
-/// How long a command may take that says where an interpreter is.
-const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
+/// Time limit of a command that prints the path of an interpreter.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Executor {
-    /// Finds an interpreter, and a program of the tool's own by its hash.
-    pub(super) async fn find(
+    /// Finds the program of a resolver.
+    pub(super) async fn find_program(
         &self,
         resolver: &Resolver,
         space: Space,
-        facts: &Names,
+        placeholders: &Placeholders,
         environment: &Environment,
-        guard: &Guard<'_>,
+        guard: &PathGuard<'_>,
     ) -> Result<String, InterpreterError> {
-        let roots = self.roots(&resolver.way, space, facts, environment);
-        let answer = match &resolver.way {
-            // Few ask, and every call would carry the room for it.
-            Way::Command(command) => Box::pin(self.ask(command, environment)).await,
+        let roots = self.search_roots(&resolver.method, space, placeholders, environment);
+        let output = match &resolver.method {
+            // Boxed, because the future is large and rarely used.
+            SearchMethod::Command(command) => {
+                Box::pin(self.run_resolve_command(command, environment)).await
+            }
             _ => None,
         };
         let path = environment.get("PATH").unwrap_or_default();
-        let found = match own_program(&resolver.way, facts) {
-            Some(own) => self.own(&own, resolver, path)?,
-            None => resolver.find(&roots, path, answer.as_deref(), &|path| {
-                guard.admits(path, space)
+        let found = match tool_program(&resolver.method, placeholders) {
+            Some(program) => self.find_tool_program(&program, resolver, path)?,
+            None => resolver.find(&roots, path, output.as_deref(), &|path| {
+                guard.allows(path, space)
             })?,
         };
         Ok(found.to_string_lossy().into_owned())
     }
 
-    /// Below which folders an interpreter is looked for. A project's own is for its own
-    /// tools: those of the user and the system need nothing of a project that was only cloned.
-    fn roots(
+    /// Directories below which an interpreter is searched. Only tools of the project search the
+    /// project, because it may be a repository that the user has merely cloned.
+    fn search_roots(
         &self,
-        way: &Way,
+        method: &SearchMethod,
         space: Space,
-        facts: &Names,
+        placeholders: &Placeholders,
         environment: &Environment,
     ) -> Vec<PathBuf> {
-        let Way::Local { roots, .. } = way else {
+        let SearchMethod::Local { roots, .. } = method else {
             return Vec::new();
         };
         let project = &self.roots.project;
         let mut roots: Vec<_> = roots
             .iter()
-            .map(|root| word(template::render(root, environment.variables(), facts)))
+            .map(|root| {
+                as_text(template::render(
+                    root,
+                    environment.variables(),
+                    placeholders,
+                ))
+            })
             .map(PathBuf::from)
             .collect();
         if roots.is_empty() {
@@ -72,69 +80,73 @@ impl Executor {
         roots
     }
 
-    /// Checks a program of the tool's own as a call would, if something vouches for it.
-    pub(super) fn check_own(
+    /// Checks the program that a tool names, if it is a path or has a hash.
+    pub(super) fn check_tool_program(
         &self,
         resolver: &Resolver,
-        facts: &Names,
+        placeholders: &Placeholders,
         path: &str,
     ) -> Result<(), InterpreterError> {
-        match own_program(&resolver.way, facts) {
-            Some(own) if own.is_beside() || own.sha256.is_some() => {
-                self.own(&own, resolver, path).map(drop)
+        match tool_program(&resolver.method, placeholders) {
+            Some(program) if program.is_path() || program.sha256.is_some() => {
+                self.find_tool_program(&program, resolver, path).map(drop)
             }
             _ => Ok(()),
         }
     }
 
-    /// Finds a program of the tool's own, beside it or on `PATH`. One whose hash the
-    /// tool says is a private copy of what has that hash.
-    fn own(
+    /// Finds the program that a tool names, in the tool's directory or on `PATH`. If the tool
+    /// contains a hash, the result is a private copy with that hash.
+    fn find_tool_program(
         &self,
-        own: &OwnProgram,
+        program: &ToolProgram,
         resolver: &Resolver,
         path: &str,
     ) -> Result<PathBuf, InterpreterError> {
-        let found = if own.is_beside() {
-            own.beside()?
+        let found = if program.is_path() {
+            program.path()?
         } else {
-            let names = vec![own.name.clone()];
+            let names = vec![program.name.clone()];
             let resolver = Resolver {
-                way: Way::System { names },
+                method: SearchMethod::System { names },
                 ..resolver.clone()
             };
             resolver.find(&[], path, None, &|_| true)?
         };
-        match &own.sha256 {
-            Some(expected) => self.vouched(&found, expected),
+        match &program.sha256 {
+            Some(expected) => self.verified_copy(&found, expected),
             None => Ok(found),
         }
     }
 
-    /// What a command prints that knows where an interpreter is; none if it fails.
-    async fn ask(&self, command: &[String], environment: &Environment) -> Option<String> {
+    /// Runs a command that prints the path of an interpreter; `None` if it fails.
+    async fn run_resolve_command(
+        &self,
+        command: &[String],
+        environment: &Environment,
+    ) -> Option<String> {
         let (program, arguments) = command.split_first()?;
-        let mut asked = Command::new(program)
+        let mut command = Command::new(program)
             .args(arguments)
             .cwd(&self.roots.project)
             .environment(lillux::process::Environment::Exact)
-            .timeout(RESOLVE_LIMIT);
+            .timeout(RESOLVE_TIMEOUT);
         for (name, value) in environment.variables() {
-            asked = asked.env(name, value);
+            command = command.env(name, value);
         }
-        let output = self.supervisor.exec(asked).await.ok()?;
-        let answer = output.stdout.text().trim().to_owned();
-        (output.success() && !answer.is_empty()).then_some(answer)
+        let output = self.supervisor.exec(command).await.ok()?;
+        let path = output.stdout.text().trim().to_owned();
+        (output.success() && !path.is_empty()).then_some(path)
     }
 
-    /// A private copy of a program that has the hash which the tool says.
-    fn vouched(&self, path: &Path, expected: &str) -> Result<PathBuf, InterpreterError> {
-        let unusable = |why: String| InterpreterError::Unusable(why);
+    /// Creates a private copy of a program with the expected hash.
+    fn verified_copy(&self, path: &Path, expected: &str) -> Result<PathBuf, InterpreterError> {
+        let unusable = |reason: String| InterpreterError::Unusable(reason);
         let bytes = fs::read(path)
             .map_err(|error| unusable(format!("cannot read {}: {error}", path.display())))?;
         let found = Hash::digest(&bytes).to_hex();
         if !found.eq_ignore_ascii_case(expected) {
-            return Err(InterpreterError::Changed {
+            return Err(InterpreterError::HashMismatch {
                 path: path.display().to_string(),
                 expected: expected.to_owned(),
                 found,
@@ -147,55 +159,60 @@ impl Executor {
 }
 
 /// A program that the tool's configuration names.
-struct OwnProgram {
+struct ToolProgram {
     name: String,
     tool_dir: PathBuf,
     sha256: Option<String>,
 }
 
-/// `binary: "{binary}"` of a runtime: the program is the tool's own.
-fn placeholder(way: &Way) -> Option<&String> {
-    let Way::System { names } = way else {
+/// The placeholder in `binary: "{binary}"` of a runtime that runs a program of the tool.
+fn binary_placeholder(method: &SearchMethod) -> Option<&String> {
+    let SearchMethod::System { names } = method else {
         return None;
     };
     names.first().filter(|name| name.starts_with('{'))
 }
 
-/// Whether the program is what the tool says in its configuration.
-pub(super) fn is_own(resolver: &Resolver) -> bool {
-    placeholder(&resolver.way).is_some()
+/// Whether the tool's configuration names the program.
+pub(super) fn is_named_by_tool(resolver: &Resolver) -> bool {
+    binary_placeholder(&resolver.method).is_some()
 }
 
-fn own_program(way: &Way, facts: &Names) -> Option<OwnProgram> {
-    let placeholder = placeholder(way)?;
-    let rendered = template::render(placeholder, &template::Variables::new(), facts);
-    let text = |name: &str| facts.get(name).and_then(Value::as_str).map(str::to_owned);
-    Some(OwnProgram {
-        name: word(rendered),
+fn tool_program(method: &SearchMethod, placeholders: &Placeholders) -> Option<ToolProgram> {
+    let placeholder = binary_placeholder(method)?;
+    let rendered = template::render(placeholder, &template::Variables::new(), placeholders);
+    let text = |name: &str| {
+        placeholders
+            .get(name)
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    Some(ToolProgram {
+        name: as_text(rendered),
         tool_dir: Path::new(&text("tool_source")?).parent()?.to_owned(),
         sha256: text("sha256"),
     })
 }
 
-impl OwnProgram {
-    /// Whether it is a path rather than a name.
-    fn is_beside(&self) -> bool {
+impl ToolProgram {
+    /// Whether the program is a path in the tool's directory rather than a name on `PATH`.
+    fn is_path(&self) -> bool {
         self.name.contains('/')
     }
 
-    /// Its path in the tool's folder. Nothing but its hash vouches for it.
-    fn beside(&self) -> Result<PathBuf, InterpreterError> {
+    /// Path in the tool's directory. Such a program must have a hash.
+    fn path(&self) -> Result<PathBuf, InterpreterError> {
         let relative = Path::new(&self.name);
-        let stays = |part| matches!(part, Component::Normal(_) | Component::CurDir);
-        if !relative.components().all(stays) {
-            let why = format!(
-                "`{}` is neither the name of a program nor a path beside the tool",
+        let is_inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+        if !relative.components().all(is_inside) {
+            let reason = format!(
+                "`{}` is neither a program name nor a path in the tool's directory",
                 self.name
             );
-            return Err(InterpreterError::Unusable(why));
+            return Err(InterpreterError::Unusable(reason));
         }
         if self.sha256.is_none() {
-            return Err(InterpreterError::Unsigned(self.name.clone()));
+            return Err(InterpreterError::MissingHash(self.name.clone()));
         }
         Ok(self.tool_dir.join(relative))
     }

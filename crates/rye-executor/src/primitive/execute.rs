@@ -1,4 +1,4 @@
-//! `execute`: a process, whose whole tree ends with the call.
+//! The `execute` primitive: runs a process and ends its whole process tree with the call.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use serde_json::{Map, Value, json};
 
 use super::{Call, CallFailure, CallFuture, CallOutcome, Primitive};
 
-/// Runs processes under a supervisor.
+/// The `execute` primitive, which runs processes under a supervisor.
 #[derive(Debug, Clone)]
 pub struct Execute {
     supervisor: Arc<Supervisor>,
 }
 
 impl Execute {
-    /// Runs them under this supervisor.
+    /// Creates the primitive.
     pub fn new(supervisor: Arc<Supervisor>) -> Self {
         Self { supervisor }
     }
@@ -28,7 +28,7 @@ impl Primitive for Execute {
     fn run(&self, call: Call) -> CallFuture<'_> {
         Box::pin(async move {
             match self.supervisor.exec(command(call)).await {
-                Ok(output) => done(&output),
+                Ok(output) => outcome(&output),
                 Err(error) => failed(&error),
             }
         })
@@ -59,7 +59,7 @@ fn command(call: Call) -> Command<'static> {
     for (name, value) in Arc::unwrap_or_clone(environment) {
         command = command.env(name, value);
     }
-    // Moved rather than copied: parameters may be a hundred megabytes.
+    // Move instead of copying, because parameters can be large.
     match config.remove("input_data") {
         Some(Value::String(input)) => command = command.stdin(input),
         Some(Value::Null) | None => {}
@@ -80,7 +80,7 @@ fn command(call: Call) -> Command<'static> {
     command
 }
 
-/// A value as one word of a command line: a string as it is, other things as JSON.
+/// Formats a value as an argument: a string unchanged, other values as JSON.
 fn text(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
@@ -89,10 +89,10 @@ fn text(value: Option<&Value>) -> String {
     }
 }
 
-fn done(output: &Output) -> CallOutcome {
+fn outcome(output: &Output) -> CallOutcome {
     let mut metadata = Map::new();
-    note_overflow(&mut metadata, "stdout", &output.stdout);
-    note_overflow(&mut metadata, "stderr", &output.stderr);
+    record_overflow(&mut metadata, "stdout", &output.stdout);
+    record_overflow(&mut metadata, "stderr", &output.stderr);
     let exit_code = match output.exit {
         Exit::Code(code) => Some(code),
         Exit::Signal(signal) => {
@@ -112,7 +112,7 @@ fn done(output: &Output) -> CallOutcome {
     let failure = failure(output, parsed.as_ref());
     let stderr = output.stderr.text();
     let data = match parsed {
-        // What a failing tool said on the side explains what it printed.
+        // The standard error of a failed tool explains its output.
         Some(value) => {
             if failure.is_some() && !stderr.is_empty() {
                 metadata.insert("stderr".into(), json!(stderr));
@@ -138,7 +138,7 @@ fn failure(output: &Output, data: Option<&Value>) -> Option<CallFailure> {
         let seconds = Duration::as_secs_f64(&output.duration);
         return Some(CallFailure::new(
             "timeout",
-            format!("it was ended after {seconds:.1} s: its time was up"),
+            format!("timed out after {seconds:.1} s"),
         ));
     }
     match output.exit {
@@ -146,28 +146,33 @@ fn failure(output: &Output, data: Option<&Value>) -> Option<CallFailure> {
         Exit::Code(code) => {
             return Some(CallFailure::new(
                 "exit_code",
-                format!("it ended with exit code {code}"),
+                format!("exited with code {code}"),
             ));
         }
         Exit::Signal(signal) => {
             return Some(CallFailure::new(
                 "signal",
-                format!("it was ended by signal {signal}"),
+                format!("terminated by signal {signal}"),
             ));
         }
-        Exit::Unknown => return Some(CallFailure::new("lost", "how it ended is not known")),
+        Exit::Unknown => {
+            return Some(CallFailure::new(
+                "exit_unknown",
+                "the exit status is unknown",
+            ));
+        }
     }
     if output.survivors > 0 {
         return Some(CallFailure::new(
             "survivors",
-            "some of its processes could not be ended",
+            "some of its processes could not be terminated",
         ));
     }
     let data = data?;
     if data.get("success") != Some(&Value::Bool(false)) {
         return None;
     }
-    let said = ["error", "message"]
+    let message = ["error", "message"]
         .into_iter()
         .find_map(|key| match data.get(key)? {
             Value::String(text) => Some(text.clone()),
@@ -176,7 +181,7 @@ fn failure(output: &Output, data: Option<&Value>) -> Option<CallFailure> {
         });
     Some(CallFailure::new(
         "tool_failed",
-        said.unwrap_or_else(|| "it said that it failed".to_owned()),
+        message.unwrap_or_else(|| "the tool reported a failure without a message".to_owned()),
     ))
 }
 
@@ -191,8 +196,8 @@ fn failed(error: &ExecError) -> CallOutcome {
     }
 }
 
-/// What of a stream is not in `data`, and where it is.
-pub fn note_overflow(metadata: &mut Map<String, Value>, name: &str, captured: &CapturedOutput) {
+/// Records in the metadata that a stream was truncated, and where the full output is stored.
+pub fn record_overflow(metadata: &mut Map<String, Value>, name: &str, captured: &CapturedOutput) {
     let Some(overflow) = &captured.overflow else {
         return;
     };
@@ -203,9 +208,8 @@ pub fn note_overflow(metadata: &mut Map<String, Value>, name: &str, captured: &C
         Overflow::Failed(error) => {
             metadata.insert(format!("{name}_lost"), json!(error.to_string()))
         }
-        Overflow::Dropped => metadata.insert(
-            format!("{name}_lost"),
-            json!("there is no store to keep it in"),
-        ),
+        Overflow::Dropped => {
+            metadata.insert(format!("{name}_lost"), json!("no store is available"))
+        }
     };
 }

@@ -1,4 +1,4 @@
-//! `http_client`: a request over HTTP, tried again where that is safe.
+//! The `http_client` primitive: sends an HTTP request and retries it if that is safe.
 
 mod request;
 mod response;
@@ -15,15 +15,15 @@ use tokio::time::Instant;
 use self::request::Request;
 use super::{Call, CallFailure, CallFuture, CallOutcome, Primitive};
 
-/// How long a call may take that says nothing about it.
+/// Time limit of calls that do not set one.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
-/// Beyond it a clock may overflow.
-const LONGEST_TIMEOUT: Duration = Duration::from_hours(24 * 365);
-/// How many redirects are followed.
-const REDIRECTS: usize = 10;
+/// Upper limit, so that computing the deadline cannot overflow.
+const MAX_TIMEOUT: Duration = Duration::from_hours(24 * 365);
+/// Number of redirects to follow.
+const MAX_REDIRECTS: usize = 10;
 
-/// Sends requests. The client behind it is made when the first is sent: it
-/// reads the machine's certificates, which other tools need not wait for.
+/// The `http_client` primitive. The HTTP client is created for the first request, because
+/// loading the system's certificates takes time.
 #[derive(Debug, Default)]
 pub struct HttpClient {
     client: OnceLock<Result<Client, String>>,
@@ -33,19 +33,19 @@ impl Primitive for HttpClient {
     fn run(&self, call: Call) -> CallFuture<'_> {
         Box::pin(async move {
             let mut metadata = Map::new();
-            let mut done = match self.answer(call, &mut metadata).await {
-                Ok(done) => done,
-                Err(failed) => CallOutcome {
-                    failure: Some(failed),
+            let mut outcome = match self.exchange(call, &mut metadata).await {
+                Ok(outcome) => outcome,
+                Err(failure) => CallOutcome {
+                    failure: Some(failure),
                     ..CallOutcome::default()
                 },
             };
-            done.metadata.extend(metadata);
-            done
+            outcome.metadata.extend(metadata);
+            outcome
         })
     }
 
-    fn optional(&self) -> &'static [&'static str] {
+    fn optional_keys(&self) -> &'static [&'static str] {
         &["body", "headers", "query"]
     }
 
@@ -55,16 +55,16 @@ impl Primitive for HttpClient {
 }
 
 impl HttpClient {
-    async fn answer(
+    async fn exchange(
         &self,
         call: Call,
         metadata: &mut Map<String, Value>,
     ) -> Result<CallOutcome, CallFailure> {
-        let request = Request::read(&call.config)?;
+        let request = Request::from_config(&call.config)?;
         let client = self.client.get_or_init(client).clone();
-        let client = client.map_err(|why| CallFailure::new("http_client", why))?;
+        let client = client.map_err(|message| CallFailure::new("http_client", message))?;
         let timeout = call.timeout.unwrap_or(DEFAULT_TIMEOUT);
-        let deadline = Instant::now() + timeout.min(LONGEST_TIMEOUT);
+        let deadline = Instant::now() + timeout.min(MAX_TIMEOUT);
         let limit = response::limit(&call.config);
         let exchange = async {
             let response = send(&client, &request, deadline, metadata).await?;
@@ -74,16 +74,13 @@ impl HttpClient {
             Ok(outcome) => outcome,
             Err(_) => Err(CallFailure::new(
                 "timeout",
-                format!(
-                    "there was no whole answer within {:.1} s",
-                    timeout.as_secs_f64()
-                ),
+                format!("no complete response within {:.1} s", timeout.as_secs_f64()),
             )),
         }
     }
 }
 
-/// Sends a request, and again where that may help and can do no harm.
+/// Sends a request and retries it if it is idempotent and the error may be temporary.
 async fn send(
     client: &Client,
     request: &Request,
@@ -92,12 +89,12 @@ async fn send(
 ) -> Result<Response, CallFailure> {
     let mut attempt = 0;
     loop {
-        let outcome = follow(client, request).await;
+        let outcome = send_following_redirects(client, request).await;
         let tries_left = request.is_idempotent() && attempt < request.retries;
         let wait = match &outcome {
-            Ok(response) => retry::after_answer(response, attempt),
-            Err(Trouble::Connection(_)) => Some(retry::backoff(attempt)),
-            Err(Trouble::Final(_)) => None,
+            Ok(response) => retry::after_response(response, attempt),
+            Err(SendError::Connection(_)) => Some(retry::backoff(attempt)),
+            Err(SendError::Permanent(_)) => None,
         };
         attempt += 1;
         let time_left = deadline.saturating_duration_since(Instant::now());
@@ -105,56 +102,61 @@ async fn send(
             if attempt > 1 {
                 metadata.insert("attempts".into(), json!(attempt));
             }
-            return outcome.map_err(Trouble::into_failed);
+            return outcome.map_err(SendError::into_failure);
         };
         tokio::time::sleep(wait).await;
     }
 }
 
-/// Why there is no answer.
-enum Trouble {
-    /// The connection could not be made, or broke.
+/// Why a request got no response.
+enum SendError {
+    /// The connection failed; a retry may succeed.
     Connection(CallFailure),
-    /// It would be the same the next time.
-    Final(CallFailure),
+    /// A retry would fail as well.
+    Permanent(CallFailure),
 }
 
-impl Trouble {
-    fn into_failed(self) -> CallFailure {
+impl SendError {
+    fn into_failure(self) -> CallFailure {
         match self {
-            Self::Connection(failed) | Self::Final(failed) => failed,
+            Self::Connection(failure) | Self::Permanent(failure) => failure,
         }
     }
 }
 
-/// Sends a request and follows redirects, with what each place may see.
-async fn follow(client: &Client, request: &Request) -> Result<Response, Trouble> {
+/// Sends a request and follows redirects. Redirected requests carry only safe headers.
+async fn send_following_redirects(
+    client: &Client,
+    request: &Request,
+) -> Result<Response, SendError> {
     let mut current = request.clone();
-    for _ in 0..=REDIRECTS {
+    for _ in 0..=MAX_REDIRECTS {
         let mut builder = client.request(current.method.clone(), current.url.clone());
         builder = builder.headers(current.headers.clone());
         if let Some(body) = &current.body {
             builder = builder.body(body.clone());
         }
-        let response = builder.send().await.map_err(trouble)?;
-        match current.redirected(&response).map_err(Trouble::Final)? {
+        let response = builder.send().await.map_err(connection_error)?;
+        match current
+            .redirected(&response)
+            .map_err(SendError::Permanent)?
+        {
             Some(next) => current = next,
             None => return Ok(response),
         }
     }
-    Err(Trouble::Final(CallFailure::new(
+    Err(SendError::Permanent(CallFailure::new(
         "too_many_redirects",
-        format!("it was sent on more than {REDIRECTS} times"),
+        format!("more than {MAX_REDIRECTS} redirects"),
     )))
 }
 
-fn trouble(error: reqwest::Error) -> Trouble {
-    let failed = CallFailure::new("connection", causes(error));
-    Trouble::Connection(failed)
+fn connection_error(error: reqwest::Error) -> SendError {
+    SendError::Connection(CallFailure::new("connection", error_chain(error)))
 }
 
-/// An error with its causes, and without the address: it may hold a secret.
-fn causes(error: reqwest::Error) -> String {
+/// Formats an error with its causes, but without the URL, which may contain a secret.
+fn error_chain(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(&error);
@@ -166,7 +168,7 @@ fn causes(error: reqwest::Error) -> String {
 }
 
 fn client() -> Result<Client, String> {
-    // Another part of the program may have installed it already.
+    // Fails if another part of the process has installed a provider; that is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = || {
         Client::builder()
@@ -174,9 +176,9 @@ fn client() -> Result<Client, String> {
             .redirect(Policy::none())
             .user_agent(concat!("rye/", env!("CARGO_PKG_VERSION")))
     };
-    // A machine without certificates can still speak to those that need none.
-    let made = builder()
+    // Without system certificates, plain HTTP still works.
+    let client = builder()
         .build()
         .or_else(|_| builder().tls_certs_only([]).build());
-    made.map_err(|error| format!("no HTTP client can be made: {}", causes(error)))
+    client.map_err(|error| format!("cannot create an HTTP client: {}", error_chain(error)))
 }

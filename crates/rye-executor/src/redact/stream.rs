@@ -1,4 +1,4 @@
-//! What is printed piece by piece, and what is kept of it, without secrets.
+//! Redaction of output that arrives in chunks, and of stored output.
 
 use std::fs;
 use std::io::{self, Write};
@@ -7,95 +7,103 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lillux::Hash;
 use lillux::cas::{Cas, Kind};
 use lillux::process::Stream;
-use lillux::redact::{self, Redactor};
+use lillux::redact::{RedactStream, Redactor};
 use serde_json::{Map, Value, json};
 
 use crate::primitive::OutputListener;
 
-/// Somebody who hears what a process prints, in whatever pieces it comes.
-pub(crate) struct RedactingSink {
-    redactor: Redactor,
-    listener: OutputListener,
-    held: Mutex<[redact::RedactStream; 2]>,
-}
-
-/// Who hears it, where there may be nothing to redact.
+/// Redacts the output of a process before its listener gets it. Without secrets, the output
+/// passes unchanged.
 pub(crate) enum RedactingOutput {
     Plain(Option<OutputListener>),
-    Redacted(Arc<RedactingSink>),
+    Redacting(Arc<ListenerRedaction>),
+}
+
+/// Holds back the end of each stream as long as it may be the beginning of a secret.
+pub(crate) struct ListenerRedaction {
+    redactor: Redactor,
+    listener: OutputListener,
+    /// Standard output and standard error.
+    streams: Mutex<[RedactStream; 2]>,
 }
 
 impl RedactingOutput {
-    /// Somebody who is to hear what a process prints.
+    /// Creates the redaction for a listener, if there is one.
     pub(crate) fn new(redactor: &Redactor, listener: Option<OutputListener>) -> Self {
         match listener {
-            Some(listener) if !redactor.is_empty() => Self::Redacted(Arc::new(RedactingSink {
-                redactor: redactor.clone(),
-                listener,
-                held: Mutex::default(),
-            })),
+            Some(listener) if !redactor.is_empty() => {
+                Self::Redacting(Arc::new(ListenerRedaction {
+                    redactor: redactor.clone(),
+                    listener,
+                    streams: Mutex::default(),
+                }))
+            }
             other => Self::Plain(other),
         }
     }
 
+    /// The listener to pass to the process.
     pub(crate) fn listener(&self) -> Option<OutputListener> {
         match self {
             Self::Plain(listener) => listener.clone(),
-            Self::Redacted(watched) => Some(watched.listener()),
+            Self::Redacting(redaction) => Some(redaction.listener()),
         }
     }
 
-    /// Tells what was held back, when there is no more.
+    /// Passes on the output that was held back, after the process has ended.
     pub(crate) fn finish(&self) {
-        if let Self::Redacted(watched) = self {
-            watched.finish();
+        if let Self::Redacting(redaction) = self {
+            redaction.finish();
         }
     }
 }
 
-impl RedactingSink {
+impl ListenerRedaction {
     fn listener(self: &Arc<Self>) -> OutputListener {
-        let watched = Arc::clone(self);
+        let redaction = Arc::clone(self);
         OutputListener::new(move |stream, bytes| {
-            watched.tell(stream, |held, redactor| held.push(redactor, bytes));
+            redaction.pass_on(stream, |state, redactor| state.push(redactor, bytes));
         })
     }
 
     fn finish(&self) {
         for stream in [Stream::Stdout, Stream::Stderr] {
-            self.tell(stream, redact::RedactStream::finish);
+            self.pass_on(stream, RedactStream::finish);
         }
     }
 
-    fn tell(
+    fn pass_on(
         &self,
         stream: Stream,
-        what: impl FnOnce(&mut redact::RedactStream, &Redactor) -> Vec<u8>,
+        redact: impl FnOnce(&mut RedactStream, &Redactor) -> Vec<u8>,
     ) {
-        let told = {
-            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-            let held = match stream {
-                Stream::Stdout => &mut held[0],
-                Stream::Stderr => &mut held[1],
+        let redacted = {
+            let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+            let state = match stream {
+                Stream::Stdout => &mut streams[0],
+                Stream::Stderr => &mut streams[1],
             };
-            what(held, &self.redactor)
+            redact(state, &self.redactor)
         };
-        if !told.is_empty() {
-            self.listener.on_output(stream, &told);
+        if !redacted.is_empty() {
+            self.listener.on_output(stream, &redacted);
         }
     }
 }
 
-/// Puts what was too long to be given into the store without the secrets, in place of what
-/// has them.
-pub(super) fn redact_spilled(metadata: &mut Map<String, Value>, store: &Cas, redactor: &Redactor) {
+/// Replaces the output that was stored because of its length by a redacted copy.
+pub(super) fn redact_stored_output(
+    metadata: &mut Map<String, Value>,
+    store: &Cas,
+    redactor: &Redactor,
+) {
     for name in ["stdout", "stderr"] {
         let key = format!("{name}_hash");
         let hash = metadata.get(&key).and_then(Value::as_str);
         let Some(hash) = hash.and_then(|hash| hash.parse::<Hash>().ok()) else {
             continue;
         };
-        match kept(&hash, store, redactor) {
+        match redact_blob(&hash, store, redactor) {
             Ok(redacted) => metadata.insert(key, json!(redacted)),
             Err(error) => {
                 metadata.remove(&key);
@@ -105,39 +113,42 @@ pub(super) fn redact_spilled(metadata: &mut Map<String, Value>, store: &Cas, red
     }
 }
 
-/// The hash of what is kept without the secrets. The error is a sentence.
-fn kept(hash: &Hash, store: &Cas, redactor: &Redactor) -> Result<Hash, String> {
+/// Stores a redacted copy of a blob, removes the original and returns the hash of the copy.
+fn redact_blob(hash: &Hash, store: &Cas, redactor: &Redactor) -> Result<Hash, String> {
     let mut writer = RedactingWriter {
-        held: redact::RedactStream::default(),
+        state: RedactStream::default(),
         redactor,
-        sink: store.writer().map_err(words)?,
+        sink: store.writer().map_err(redaction_error)?,
     };
-    store.copy_to(hash, &mut writer).map_err(words)?;
+    store.copy_to(hash, &mut writer).map_err(redaction_error)?;
     let RedactingWriter {
-        mut held, mut sink, ..
+        mut state,
+        mut sink,
+        ..
     } = writer;
-    sink.write_all(&held.finish(redactor)).map_err(words)?;
-    let redacted = sink.finish().map_err(words)?.hash;
+    sink.write_all(&state.finish(redactor))
+        .map_err(redaction_error)?;
+    let redacted = sink.finish().map_err(redaction_error)?.hash;
     if redacted != *hash {
-        fs::remove_file(store.path_of(Kind::Blob, hash)).map_err(words)?;
+        fs::remove_file(store.path_of(Kind::Blob, hash)).map_err(redaction_error)?;
     }
     Ok(redacted)
 }
 
-fn words(error: impl std::fmt::Display) -> String {
-    format!("it holds secrets that cannot be redacted: {error}")
+fn redaction_error(error: impl std::fmt::Display) -> String {
+    format!("cannot redact its secrets: {error}")
 }
 
 struct RedactingWriter<'m, W> {
-    held: redact::RedactStream,
+    state: RedactStream,
     redactor: &'m Redactor,
     sink: W,
 }
 
 impl<W: Write> Write for RedactingWriter<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let told = self.held.push(self.redactor, bytes);
-        self.sink.write_all(&told)?;
+        let redacted = self.state.push(self.redactor, bytes);
+        self.sink.write_all(&redacted)?;
         Ok(bytes.len())
     }
 

@@ -1,36 +1,36 @@
-//! What a shell gets after `-c`.
+//! Scripts for a shell's `-c`.
 //!
-//! A value never becomes part of what the shell parses. It is passed beside the script, as a
-//! variable of its own, and in its place stands a reference to that: whatever the author put
-//! around the placeholder, quotes of either kind, a command in a command, a comment, a value
-//! stays data. The quotes that the author has opened are followed only so that a value is
-//! also one word, with nothing added to it.
+//! The shell never parses a value. Each value is passed in an environment variable, and the
+//! script refers to that variable. So a value stays data in quotes of either kind, in a command
+//! substitution and in a comment. The quotes around a placeholder are tracked only so that the
+//! value forms a single word without additions.
 
 use super::Variables;
 
-/// What the variables begin with that carry the values.
-const PREFIX: &str = "RYE_VALUE_";
+/// Prefix of the variables that carry values.
+const VARIABLE_PREFIX: &str = "RYE_VALUE_";
 
-/// A script with what it refers to.
+/// A script and the variables that it refers to.
 #[derive(Debug)]
 pub struct Script {
-    /// What the shell parses.
+    /// Code that the shell parses.
     pub text: String,
-    /// What its variables stand for.
+    /// Variables that carry the values.
     pub values: Variables,
-    /// What was opened and is not closed yet, from the outside in.
-    open: Vec<Open>,
-    /// After a backslash.
+    /// Open quotes and substitutions, from the outside in.
+    open: Vec<Context>,
+    /// Whether the previous character was an escaping backslash.
     escaped: bool,
 }
 
+/// Syntactic context inside a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Open {
-    Single,
-    Double,
-    /// `$(`, or a bracket within it.
+enum Context {
+    SingleQuotes,
+    DoubleQuotes,
+    /// `$(`, or a parenthesis inside it.
     Command,
-    /// Up to the end of the line.
+    /// Until the end of the line.
     Comment,
 }
 
@@ -44,66 +44,70 @@ impl Script {
         }
     }
 
-    /// Adds what the author wrote.
-    pub(super) fn code(&mut self, code: &str) {
+    /// Appends code that the author of the template wrote.
+    pub(super) fn push_code(&mut self, code: &str) {
         for letter in code.chars() {
-            self.follow(letter);
+            self.track(letter);
             self.text.push(letter);
         }
     }
 
-    fn follow(&mut self, letter: char) {
+    /// Updates the context for the next character of code.
+    fn track(&mut self, letter: char) {
         if std::mem::take(&mut self.escaped) {
             return;
         }
         match (self.open.last(), letter) {
-            (Some(Open::Single), '\'')
-            | (Some(Open::Double), '"')
-            | (Some(Open::Comment), '\n')
-            | (Some(Open::Command), ')') => {
+            (Some(Context::SingleQuotes), '\'')
+            | (Some(Context::DoubleQuotes), '"')
+            | (Some(Context::Comment), '\n')
+            | (Some(Context::Command), ')') => {
                 self.open.pop();
             }
-            (_, '\\') if !self.is_plain_text() => self.escaped = true,
-            (_, '(') if self.opens_a_command() => self.open.push(Open::Command),
-            (Some(Open::Single | Open::Comment | Open::Double), _) => {}
-            (_, '"') => self.open.push(Open::Double),
-            (_, '\'') => self.open.push(Open::Single),
-            (_, '#') if self.at_a_word() => self.open.push(Open::Comment),
+            (_, '\\') if !self.is_literal() => self.escaped = true,
+            (_, '(') if self.opens_command() => self.open.push(Context::Command),
+            (Some(Context::SingleQuotes | Context::Comment | Context::DoubleQuotes), _) => {}
+            (_, '"') => self.open.push(Context::DoubleQuotes),
+            (_, '\'') => self.open.push(Context::SingleQuotes),
+            (_, '#') if self.is_at_word_start() => self.open.push(Context::Comment),
             _ => {}
         }
     }
 
-    /// Whether a bracket here is one that a command in a command needs closed.
-    fn opens_a_command(&self) -> bool {
-        let within = self.open.last() == Some(&Open::Command);
-        !self.is_plain_text() && (within || self.text.ends_with('$'))
+    /// Whether a parenthesis here opens or nests in a command substitution.
+    fn opens_command(&self) -> bool {
+        let within = self.open.last() == Some(&Context::Command);
+        !self.is_literal() && (within || self.text.ends_with('$'))
     }
 
-    /// Whether only an end means something here.
-    fn is_plain_text(&self) -> bool {
-        matches!(self.open.last(), Some(Open::Single | Open::Comment))
+    /// Whether only the end of the context has a meaning here.
+    fn is_literal(&self) -> bool {
+        matches!(
+            self.open.last(),
+            Some(Context::SingleQuotes | Context::Comment)
+        )
     }
 
-    /// Whether a word begins here.
-    fn at_a_word(&self) -> bool {
+    /// Whether a word starts here.
+    fn is_at_word_start(&self) -> bool {
         let last = self.text.chars().next_back();
         last.is_none_or(|last| last.is_whitespace() || ";&|()".contains(last))
     }
 
-    /// Adds a value.
-    pub(super) fn value(&mut self, value: &str) {
+    /// Appends a value as data.
+    pub(super) fn push_value(&mut self, value: &str) {
         let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
         if !value.is_empty() && value.chars().all(plain) {
-            // It means the same everywhere.
-            return self.code(value);
+            // These characters have no meaning to the shell in any context.
+            return self.push_code(value);
         }
-        let name = format!("{PREFIX}{}", self.values.len() + 1);
-        let around = match self.open.last() {
-            Some(Open::Single) => "'",
-            Some(Open::Double) => "\"",
-            Some(Open::Command | Open::Comment) | None => "",
+        let name = format!("{VARIABLE_PREFIX}{}", self.values.len() + 1);
+        let quote = match self.open.last() {
+            Some(Context::SingleQuotes) => "'",
+            Some(Context::DoubleQuotes) => "\"",
+            Some(Context::Command | Context::Comment) | None => "",
         };
-        for piece in [around, "\"$", &name, "\"", around] {
+        for piece in [quote, "\"$", &name, "\"", quote] {
             self.text.push_str(piece);
         }
         self.values.insert(name, value.to_owned());

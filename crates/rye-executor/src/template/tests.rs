@@ -12,8 +12,8 @@ fn environment(pairs: &[(&str, &str)]) -> Variables {
         .collect()
 }
 
-fn names() -> Names {
-    let mut names = Names::default();
+fn names() -> Placeholders {
+    let mut names = Placeholders::default();
     names.set("tool_path", "/p/{project_path}/x.py", Origin::Fact);
     names.set("project_path", "/p", Origin::Fact);
     names.set("count", 3, Origin::Fact);
@@ -26,7 +26,7 @@ fn names() -> Names {
 }
 
 #[test]
-fn each_placeholder_gets_its_value_and_what_is_none_stays() {
+fn known_placeholders_are_replaced_and_other_text_is_kept() {
     let variables = environment(&[("HOME", "/h o"), ("EMPTY", ""), ("TRICK", "{count}${HOME}")]);
     for (template, expected) in [
         ("", json!("")),
@@ -58,20 +58,20 @@ fn each_placeholder_gets_its_value_and_what_is_none_stays() {
     }
 }
 
-/// What a real shell prints.
+/// Runs the script in a real shell and returns its output.
 fn run(shell: &str, script: &Script) -> String {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut command = Command::new(shell);
     let command = command.args(["-c", &script.text]).envs(&script.values);
-    let output = command.current_dir(&folder).output().unwrap();
+    let output = command.current_dir(&dir).output().unwrap();
     assert!(output.status.success(), "{script:?}: {output:?}");
-    let left: Vec<_> = folder.path().read_dir().unwrap().collect();
-    assert!(left.is_empty(), "{script:?} did {left:?}");
+    let created: Vec<_> = dir.path().read_dir().unwrap().collect();
+    assert!(created.is_empty(), "{script:?} created {created:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Where a placeholder may stand, and what is printed before and after its value.
-const PLACES: [(&str, &str, &str); 12] = [
+/// Scripts with a placeholder, and the output before and after its value.
+const CONTEXTS: [(&str, &str, &str); 12] = [
     ("printf %s {v}", "", ""),
     ("printf %s a{v}b", "a", "b"),
     (r#"printf %s "a {v} b""#, "a ", " b"),
@@ -91,7 +91,7 @@ const PLACES: [(&str, &str, &str); 12] = [
 ];
 
 #[test]
-fn a_value_in_a_shells_string_is_data_wherever_it_stands() {
+fn value_in_a_shell_script_is_data_in_every_context() {
     let hostile = [
         "$(touch made)",
         "`touch made`",
@@ -109,9 +109,9 @@ fn a_value_in_a_shells_string_is_data_wherever_it_stands() {
         "a\nb",
     ];
     for shell in ["sh", "bash"] {
-        for (template, before, after) in PLACES {
+        for (template, before, after) in CONTEXTS {
             for value in hostile {
-                let mut names = Names::default();
+                let mut names = Placeholders::default();
                 names.set("v", value, Origin::Fact);
                 names.set("w", "w w", Origin::Fact);
                 let script = render_script(template, &Variables::new(), &names, Variables::new());
@@ -123,7 +123,7 @@ fn a_value_in_a_shells_string_is_data_wherever_it_stands() {
 }
 
 #[test]
-fn where_the_quotes_cannot_be_followed_a_value_is_still_no_code() {
+fn value_is_never_code_even_if_quotes_cannot_be_tracked() {
     for template in [
         "cat <<END\n{v}\nEND",
         "cat <<'END'\ndon't {v}\nEND",
@@ -138,21 +138,21 @@ fn where_the_quotes_cannot_be_followed_a_value_is_still_no_code() {
             "\"; touch made; \"",
             "`touch made`",
         ] {
-            let mut names = Names::default();
+            let mut names = Placeholders::default();
             names.set("v", value, Origin::Fact);
             let script = render_script(template, &Variables::new(), &names, Variables::new());
-            let folder = tempfile::tempdir().unwrap();
+            let dir = tempfile::tempdir().unwrap();
             let mut command = Command::new("bash");
             let command = command.args(["-c", &script.text]).envs(&script.values);
-            // Whether the shell takes it or not.
-            command.current_dir(&folder).output().unwrap();
-            assert_eq!(folder.path().read_dir().unwrap().count(), 0, "{script:?}");
+            // The script may be invalid.
+            command.current_dir(&dir).output().unwrap();
+            assert_eq!(dir.path().read_dir().unwrap().count(), 0, "{script:?}");
         }
     }
 }
 
 #[test]
-fn a_variable_in_a_shells_string_is_data_and_a_plain_one_is_readable() {
+fn variable_in_a_shell_script_is_data_and_simple_values_stay_readable() {
     let variables = environment(&[("F", "a b'; touch made'"), ("P", "/usr/bin/x"), ("E", "")]);
     for (template, text, values) in [
         (
@@ -168,16 +168,21 @@ fn a_variable_in_a_shells_string_is_data_and_a_plain_one_is_readable() {
         ("${P} --x", "/usr/bin/x --x", vec![]),
         ("echo ${E}", "echo \"$RYE_VALUE_1\"", vec![""]),
     ] {
-        let script = render_script(template, &variables, &Names::default(), Variables::new());
+        let script = render_script(
+            template,
+            &variables,
+            &Placeholders::default(),
+            Variables::new(),
+        );
         assert_eq!(script.text, text, "{template}");
-        let passed: Vec<_> = script.values.values().collect();
-        assert_eq!(passed, values, "{template}");
+        let variables: Vec<_> = script.values.values().collect();
+        assert_eq!(variables, values, "{template}");
     }
 }
 
 #[test]
-fn a_parameter_in_a_shells_string_is_data_and_configuration_is_code() {
-    let mut names = Names::default();
+fn parameter_in_a_shell_script_is_data_and_configuration_is_code() {
+    let mut names = Placeholders::default();
     names.set("name", "$(touch made); `id`", Origin::Fact);
     names.set("command", "printf %s {name} | wc -c", Origin::Configuration);
     let script = render_script("{command}", &Variables::new(), &names, Variables::new());
@@ -185,7 +190,7 @@ fn a_parameter_in_a_shells_string_is_data_and_configuration_is_code() {
 }
 
 #[test]
-fn code_takes_configuration_and_facts_but_no_parameter_and_no_untrusted_variable() {
+fn code_may_contain_configuration_but_no_parameters_or_untrusted_variables() {
     let mut names = names();
     names.set("p", "x", Origin::Parameter);
     names.set("script", "echo {p}", Origin::Configuration);
@@ -203,16 +208,16 @@ fn code_takes_configuration_and_facts_but_no_parameter_and_no_untrusted_variable
         ),
         ("x $FROM_FILE ${p} {unknown}", None, None),
     ] {
-        for (kind, refused) in [(CodeKind::Shell, shell), (CodeKind::Other, other)] {
+        for (kind, rejected) in [(CodeKind::Shell, shell), (CodeKind::Other, other)] {
             let checked = check_code(text, &untrusted, &names, kind);
             let found = checked.err().map(|error| error.reference);
-            assert_eq!(found.as_deref(), refused, "{text} {kind:?}");
+            assert_eq!(found.as_deref(), rejected, "{text} {kind:?}");
         }
     }
 }
 
 #[test]
-fn a_command_must_know_all_its_placeholders() {
+fn unknown_placeholder_in_a_command_is_an_error() {
     let variables = environment(&[("PY", "/bin/{x}")]);
     assert_eq!(
         render_command("${PY}", &variables, &names()),
@@ -223,14 +228,11 @@ fn a_command_must_know_all_its_placeholders() {
         Ok("/p/run".to_owned())
     );
     let error = render_command("{nothing}", &variables, &names()).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "`{nothing}` in the command stands for nothing"
-    );
+    assert_eq!(error, UnknownPlaceholder("nothing".to_owned()));
 }
 
 #[test]
-fn values_are_rendered_all_the_way_down_and_keys_are_not() {
+fn nested_values_are_rendered_and_keys_are_not() {
     let value = json!({"{count}": ["{count}", {"a": "{greeting}"}], "n": 1, "b": null});
     let expected = json!({"{count}": [3, {"a": "hi 3 of /p"}], "n": 1, "b": null});
     assert_eq!(render_value(&value, &Variables::new(), &names()), expected);
@@ -238,7 +240,7 @@ fn values_are_rendered_all_the_way_down_and_keys_are_not() {
 
 proptest! {
     #[test]
-    fn a_parameter_arrives_as_it_was_given(value in "\\PC*") {
+    fn parameter_is_inserted_unchanged(value in "\\PC*") {
         let mut names = names();
         names.set("p", value.clone(), Origin::Fact);
         let variables = environment(&[("HOME", "/h")]);
@@ -249,7 +251,7 @@ proptest! {
     }
 
     #[test]
-    fn any_template_is_rendered(template in "[\\${}A-Z:a-z_-]{0,40}") {
+    fn any_template_renders_without_panic(template in "[\\${}A-Z:a-z_-]{0,40}") {
         let variables = environment(&[("A", "${A}")]);
         render_script(&template, &variables, &names(), Variables::new());
         render(&template, &variables, &names());
@@ -257,14 +259,14 @@ proptest! {
 }
 
 #[test]
-fn what_stands_for_nothing_is_left_out_and_what_only_looks_so_stays() {
-    let mut names = Names::default();
+fn fields_with_unknown_placeholders_are_removed() {
+    let mut names = Placeholders::default();
     names.set("known", "{unknown}", Origin::Fact);
     let template = json!({"a": "{unknown}", "b": "{known}", "c": ["{unknown}", 1, "x {unknown}"], "d": {"e": "{unknown}"}});
-    let given = given(&template, &names).unwrap();
+    let known = without_unknown(&template, &names).unwrap();
     assert_eq!(
-        render_value(&given, &Variables::new(), &names),
+        render_value(&known, &Variables::new(), &names),
         json!({"b": "{unknown}", "c": [1, "x {unknown}"], "d": {}})
     );
-    assert_eq!(super::given(&json!("{unknown}"), &names), None);
+    assert_eq!(without_unknown(&json!("{unknown}"), &names), None);
 }

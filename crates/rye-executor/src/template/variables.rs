@@ -1,17 +1,17 @@
-//! `${VAR}` and `${VAR:-default}`.
+//! The first pass of rendering: `${VAR}` and `${VAR:-default}`.
 
 use super::Variables;
 
-/// A part of a text.
+/// A part of a template after the first pass.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece<'t> {
-    /// As it stands in the template.
+    /// Text of the template.
     Text(&'t str),
-    /// What was put in for a variable.
+    /// Value of a variable.
     Value(String),
 }
 
-/// Cuts a text at its variables, and puts in what they stand for.
+/// Splits a template at its variables and replaces them by their values.
 pub(super) fn pieces<'t>(text: &'t str, variables: &Variables) -> Vec<Piece<'t>> {
     let mut pieces = Vec::new();
     let (mut rest, mut from) = (text, 0);
@@ -24,7 +24,7 @@ pub(super) fn pieces<'t>(text: &'t str, variables: &Variables) -> Vec<Piece<'t>>
             pieces.push(Piece::Text(&rest[..at]));
         }
         let value = variables.get(reference.name).filter(|value| {
-            // As in a shell, `:-` also stands in for what is empty.
+            // As in a shell, `:-` also replaces an empty value.
             !(value.is_empty() && reference.default.is_some())
         });
         let value = value.map_or(reference.default.unwrap_or_default(), String::as_str);
@@ -37,7 +37,7 @@ pub(super) fn pieces<'t>(text: &'t str, variables: &Variables) -> Vec<Piece<'t>>
     pieces
 }
 
-/// The names of the variables that a text refers to.
+/// Placeholders of the variables that a template refers to.
 pub(super) fn names(text: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let mut rest = text;
@@ -58,7 +58,7 @@ struct Reference<'t> {
     default: Option<&'t str>,
 }
 
-/// A reference at the beginning of a text, and its length.
+/// Parses the reference at the start of the text; returns it and its length.
 fn reference(text: &str) -> Option<(Reference<'_>, usize)> {
     let end = text.find('}')?;
     let inner = text.get(2..end)?;

@@ -364,7 +364,7 @@ async fn bash_runs_a_command_and_gives_what_it_said() {
         .run(bash, json!({"command": "echo out; exit 3"}))
         .await;
     assert_eq!(envelope.status, Status::Error);
-    assert_eq!(envelope.error.unwrap().message, "it ended with exit code 3");
+    assert_eq!(envelope.error.unwrap().code, "tool_failed");
     assert_eq!(envelope.data["exit_code"], 3);
     assert_eq!(envelope.data["stdout"], "out\n");
 
@@ -373,7 +373,7 @@ async fn bash_runs_a_command_and_gives_what_it_said() {
     let envelope = world.run(bash, command).await;
     assert!(start.elapsed() < Duration::from_mins(1));
     assert_eq!(envelope.data["stdout"], "early\n", "{envelope:?}");
-    assert!(envelope.error.unwrap().message.contains("its time was up"));
+    assert_eq!(envelope.error.unwrap().code, "tool_failed");
 
     let data = good(
         &world,

@@ -292,7 +292,7 @@ async fn a_parameter_that_is_code_takes_no_interpolated_values() {
     let world = World::new();
     let run = async |tool: &str, interpolated: &str| {
         let parameters = json!({"command": "touch ran"});
-        let mut request = Request::new(tool.parse().unwrap()).parameters(parameters);
+        let mut request = Request::new(tool.parse().unwrap()).with_parameters(parameters);
         request.interpolated = vec![interpolated.to_owned()];
         world.executor.execute(request).await
     };

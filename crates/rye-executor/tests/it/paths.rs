@@ -44,7 +44,7 @@ fn at(world: &World, project: &Path) -> Executor {
 }
 
 fn request(tool: &str, parameters: Value) -> Request {
-    Request::new(format!("{FILES}/{tool}").parse().unwrap()).parameters(parameters)
+    Request::new(format!("{FILES}/{tool}").parse().unwrap()).with_parameters(parameters)
 }
 
 /// The code with which a call is refused; none if it ran.
@@ -222,7 +222,7 @@ async fn lists_of_paths_are_checked_like_paths() {
     let error = world.refused("copy", private).await;
     assert_eq!(error.code, "private_path");
     let mut call = Request::new("copy".parse().unwrap())
-        .parameters(json!({ "from": [".git/x"], "to": ["a", ".git/x"] }));
+        .with_parameters(json!({ "from": [".git/x"], "to": ["a", ".git/x"] }));
     call.approval = Approval::None;
     let refused = code(&world.executor, call).await;
     assert_eq!(refused, Some("approval_required"));

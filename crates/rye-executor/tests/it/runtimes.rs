@@ -18,7 +18,7 @@ fn program(path: &Path, text: &str) {
 /// Runs a tool with a folder before all others on `PATH`.
 async fn run_with_path(world: &World, tool: &str, parameters: Value, first: &Path) -> Envelope {
     let path = std::env::var("PATH").unwrap_or_default();
-    let mut request = Request::new(tool.parse().unwrap()).parameters(parameters);
+    let mut request = Request::new(tool.parse().unwrap()).with_parameters(parameters);
     let path = format!("{}:{path}", first.display());
     request.environment = Some(vec![("PATH".to_owned(), path)]);
     world.executor.execute(request).await

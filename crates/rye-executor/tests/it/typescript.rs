@@ -51,7 +51,7 @@ fn with_tsx(world: &World) {
 async fn run_with_node(world: &World, parameters: Value, node: &Path) -> Envelope {
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", node.parent().unwrap().display());
-    let mut request = Request::new("pack/say".parse().unwrap()).parameters(parameters);
+    let mut request = Request::new("pack/say".parse().unwrap()).with_parameters(parameters);
     request.environment = Some(vec![("PATH".to_owned(), path)]);
     world.executor.execute(request).await
 }

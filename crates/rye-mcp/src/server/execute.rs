@@ -55,8 +55,8 @@ impl Server {
         }
         let start = Instant::now();
         let mut outcome = Box::pin(self.run(&executor, request.clone(), context)).await?;
-        if let Err(ExecuteError::ApprovalRequired { why, .. }) = &outcome {
-            let why = why.as_deref();
+        if let Err(ExecuteError::ApprovalRequired { reason, .. }) = &outcome {
+            let why = reason.as_deref();
             let approval = self.request_run_approval(&project, &executor, &request, why, context);
             request.approval = match Box::pin(approval).await? {
                 ApprovalStep::Answered(answer) => to_approval(answer)?,
@@ -158,7 +158,7 @@ fn to_executor_request(arguments: ExecuteRequest) -> Result<Request, GatewayErro
         None | Some(Value::Null) => json!({}),
         Some(parameters) => parameters,
     };
-    let mut request = Request::new(ItemRef::new(ItemKind::Tool, id)).parameters(parameters);
+    let mut request = Request::new(ItemRef::new(ItemKind::Tool, id)).with_parameters(parameters);
     request.dry_run = arguments.dry_run;
     request.timeout = match arguments.timeout.map(Duration::try_from_secs_f64) {
         None => None,

@@ -110,7 +110,7 @@ impl SignedProject {
     async fn run(&self, tool: &str, parameters: Value) -> Envelope {
         let id = format!("mcp/s/{tool}").parse().unwrap();
         self.executor
-            .execute(Request::new(id).parameters(parameters))
+            .execute(Request::new(id).with_parameters(parameters))
             .await
     }
 }

@@ -355,7 +355,7 @@ fn library_is_not_listed_as_a_tool() {
     assert!(env.run(&["sign", "paths_that_stay"]).status.success());
     let output = env.run(MODEL);
     let reply = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(reply.contains("names no `executor_id`"), "{reply}");
+    assert!(reply.contains("`executor_id`"), "{reply}");
     // `rye search` finds it.
     let found = env.run(&["search", "paths_that_stay"]);
     let found = String::from_utf8_lossy(&found.stdout).into_owned();

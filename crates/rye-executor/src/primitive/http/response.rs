@@ -1,4 +1,4 @@
-//! What a server answered, as data.
+//! HTTP responses as tool output.
 
 use lillux::cas::Cas;
 use lillux::process::{CapturedOutput, OutputCapture};
@@ -6,19 +6,21 @@ use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::{Map, Value, json};
 
-use super::causes;
-use crate::primitive::{CallFailure, CallOutcome, note_overflow};
+use super::error_chain;
+use crate::primitive::{CallFailure, CallOutcome, record_overflow};
 
-/// How much of a body stays in memory.
-const LIMIT: usize = 1 << 20;
+/// Bytes of a body to keep in memory by default.
+const DEFAULT_LIMIT: usize = 1 << 20;
 
-/// How much of a body stays in memory, as the configuration says.
+/// Bytes of a body to keep in memory, from the configuration.
 pub(super) fn limit(config: &Map<String, Value>) -> usize {
-    let asked = config.get("max_output").and_then(Value::as_u64);
-    asked.map_or(LIMIT, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+    let limit = config.get("max_output").and_then(Value::as_u64);
+    limit.map_or(DEFAULT_LIMIT, |limit| {
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    })
 }
 
-/// Reads an answer to its end.
+/// Reads a response to its end.
 pub(super) async fn read(
     mut response: Response,
     limit: usize,
@@ -32,23 +34,23 @@ pub(super) async fn read(
             Ok(Some(bytes)) => capture.push(&bytes).await,
             Ok(None) => break,
             Err(error) => {
-                let why = format!("the answer broke off: {}", causes(error));
-                return Err(CallFailure::new("connection", why));
+                let message = format!("the response was interrupted: {}", error_chain(error));
+                return Err(CallFailure::new("connection", message));
             }
         }
     }
     let captured = capture.finish().await;
     let mut metadata = Map::new();
-    note_overflow(&mut metadata, "body", &captured);
+    record_overflow(&mut metadata, "body", &captured);
     if captured.overflow.is_none() && std::str::from_utf8(&captured.bytes).is_err() {
-        note_binary(&mut metadata, &captured, spill).await;
+        record_binary(&mut metadata, &captured, spill).await;
     }
     let failure = (status.is_client_error() || status.is_server_error())
-        .then(|| CallFailure::new("http_status", format!("the server answered {status}")));
+        .then(|| CallFailure::new("http_status", format!("the server responded with {status}")));
     Ok(CallOutcome {
         data: json!({
             "status": status.as_u16(),
-            "headers": listed(&headers),
+            "headers": headers_json(&headers),
             "body": body(&headers, &captured),
         }),
         exit_code: None,
@@ -57,8 +59,8 @@ pub(super) async fn read(
     })
 }
 
-/// What is not text is kept whole elsewhere: as text it is not what was sent.
-async fn note_binary(
+/// Stores a body that is not valid UTF-8, because its text representation is lossy.
+async fn record_binary(
     metadata: &mut Map<String, Value>,
     captured: &CapturedOutput,
     spill: Option<Cas>,
@@ -75,8 +77,8 @@ async fn note_binary(
     }
 }
 
-/// Names in lower case; values of one name behind each other.
-fn listed(headers: &HeaderMap) -> Value {
+/// Headers as an object with lower-case names; repeated values are joined with commas.
+fn headers_json(headers: &HeaderMap) -> Value {
     let mut all = Map::new();
     for (name, value) in headers {
         let value = String::from_utf8_lossy(value.as_bytes());
@@ -89,12 +91,18 @@ fn listed(headers: &HeaderMap) -> Value {
     Value::Object(all)
 }
 
-/// JSON where the answer says that it is, and is; else text.
+/// The body as JSON if the content type says so and it parses, otherwise as text.
 fn body(headers: &HeaderMap, captured: &CapturedOutput) -> Value {
-    let kind = headers.get(CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    let is_json = kind.eq_ignore_ascii_case("application/json") || kind.ends_with("+json");
+    let content_type = headers.get(CONTENT_TYPE);
+    let content_type = content_type.and_then(|it| it.to_str().ok());
+    let media_type = content_type
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim();
+    let is_json =
+        media_type.eq_ignore_ascii_case("application/json") || media_type.ends_with("+json");
     let parsed = (is_json && captured.overflow.is_none())
         .then(|| serde_json::from_slice(&captured.bytes).ok());
     parsed

@@ -1,4 +1,4 @@
-//! When to try again, and after how long.
+//! Retry policy: which responses to retry, and after which delay.
 
 use std::time::Duration;
 
@@ -7,29 +7,31 @@ use jiff::fmt::rfc2822;
 use reqwest::Response;
 use reqwest::header::RETRY_AFTER;
 
-/// The first pause; each further one is twice as long.
-const FIRST: Duration = Duration::from_millis(200);
-const LONGEST: Duration = Duration::from_secs(10);
+/// First delay; it doubles with every attempt.
+const FIRST_DELAY: Duration = Duration::from_millis(200);
+const MAX_DELAY: Duration = Duration::from_secs(10);
 
-/// How long to wait after an attempt, counted from 0.
+/// Delay after the attempt with this number, counted from 0.
 pub(super) fn backoff(attempt: u64) -> Duration {
     let doubled = u32::try_from(attempt)
         .ok()
         .and_then(|n| 2_u32.checked_pow(n));
-    doubled.map_or(LONGEST, |times| FIRST.saturating_mul(times).min(LONGEST))
+    doubled.map_or(MAX_DELAY, |times| {
+        FIRST_DELAY.saturating_mul(times).min(MAX_DELAY)
+    })
 }
 
-/// How long to wait after an answer, if it says that a later one may differ.
-pub(super) fn after_answer(response: &Response, attempt: u64) -> Option<Duration> {
+/// Delay before a retry, if the status code says that the error may be temporary.
+pub(super) fn after_response(response: &Response, attempt: u64) -> Option<Duration> {
     if !matches!(response.status().as_u16(), 429 | 502..=504) {
         return None;
     }
-    let asked = response.headers().get(RETRY_AFTER);
-    let asked = asked.and_then(|value| retry_after(value.to_str().ok()?, Timestamp::now()));
-    Some(asked.unwrap_or_else(|| backoff(attempt)))
+    let requested = response.headers().get(RETRY_AFTER);
+    let requested = requested.and_then(|value| retry_after(value.to_str().ok()?, Timestamp::now()));
+    Some(requested.unwrap_or_else(|| backoff(attempt)))
 }
 
-/// `Retry-After`: seconds, or a date.
+/// Parses a `Retry-After` header: seconds or a date.
 fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse() {
@@ -44,11 +46,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_and_have_an_end() {
-        let pauses: Vec<_> = (0..4).map(|n| backoff(n).as_millis()).collect();
-        assert_eq!(pauses, [200, 400, 800, 1600]);
-        assert_eq!(backoff(40), LONGEST);
-        assert_eq!(backoff(u64::MAX), LONGEST);
+    fn delay_doubles_up_to_a_limit() {
+        let delays: Vec<_> = (0..4).map(|n| backoff(n).as_millis()).collect();
+        assert_eq!(delays, [200, 400, 800, 1600]);
+        assert_eq!(backoff(40), MAX_DELAY);
+        assert_eq!(backoff(u64::MAX), MAX_DELAY);
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl World {
     }
 
     pub(crate) async fn run(&self, tool: &str, parameters: Value) -> Envelope {
-        let mut request = Request::new(tool.parse().unwrap()).parameters(parameters);
+        let mut request = Request::new(tool.parse().unwrap()).with_parameters(parameters);
         request.environment = Some(environment());
         self.executor.execute(request).await
     }
@@ -208,7 +208,7 @@ impl World {
 
     /// Why a call is refused, which is also why its dry run is. Nothing runs.
     pub(crate) async fn refused(&self, tool: &str, parameters: Value) -> ErrorInfo {
-        let mut request = Request::new(tool.parse().unwrap()).parameters(parameters.clone());
+        let mut request = Request::new(tool.parse().unwrap()).with_parameters(parameters.clone());
         request.dry_run = true;
         let dry = self.executor.execute(request).await;
         let error = self.refused_at_last(tool, parameters).await;

@@ -110,7 +110,7 @@ pub(crate) fn run(
     }
     let given = typed.options.params.as_deref();
     let parameters = parameters::merged(given, parameters)?;
-    let mut request = Request::new(reference.clone()).parameters(parameters);
+    let mut request = Request::new(reference.clone()).with_parameters(parameters);
     request.timeout = typed.options.timeout;
     request.dry_run = typed.options.dry_run;
     if typed.options.background && !request.dry_run {

@@ -83,7 +83,7 @@ fn run_graph(
     }
     let given = args.params.or(options.options.params);
     let inputs = parameters::merged(given.as_deref(), inputs)?;
-    let mut request = Request::new(reference).parameters(inputs);
+    let mut request = Request::new(reference).with_parameters(inputs);
     request.timeout = args.timeout.or(options.options.timeout);
     if args.background || options.options.background {
         return start_in_background(context, supervisor, request, &RunOptions::default());
@@ -147,7 +147,7 @@ fn step(args: &StepArgs, context: &Context, supervisor: &mut EarlySupervisor) ->
     let request = match &args.id {
         Some(id) => {
             let inputs = parameters::merged(args.params.as_deref(), Map::new())?;
-            Request::new(id.parse()?).parameters(inputs)
+            Request::new(id.parse()?).with_parameters(inputs)
         }
         None => original_request(context, &going)?,
     };
@@ -161,7 +161,7 @@ fn original_request(context: &Context, going: &RunOptions) -> Result<Request, Fa
     let run = RunStore::new(context.settings.project())
         .find(run)?
         .read()?;
-    Ok(Request::new(run.graph().parse()?).parameters(run.inputs().clone()))
+    Ok(Request::new(run.graph().parse()?).with_parameters(run.inputs().clone()))
 }
 
 fn with_full_run_id(context: &Context, mut going: RunOptions) -> Result<RunOptions, Failure> {

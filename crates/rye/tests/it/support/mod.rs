@@ -35,7 +35,7 @@ macro_rules! assert_transcript {
                 (r"(?m)^([✓✗=?] \S+) +\d+(\.\d)? (µs|ms|s) ", "$1 T "),
                 (r#""duration_ms":\d+"#, r#""duration_ms":N"#),
                 (r"\bat \d+\.\d{3} ms", "at T"),
-                (r"ended after \d+\.\d s", "ended after T"),
+                (r"timed out after \d+\.\d s", "timed out after T"),
                 (r"\b[0-9a-f]{64}\b", "HASH"),
                 (r"\b[A-Za-z0-9_-]{86}\b", "SIGNATURE"),
                 (r"\b[0-9a-f]{16}\b", "FINGERPRINT"),

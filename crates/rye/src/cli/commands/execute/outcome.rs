@@ -176,7 +176,7 @@ fn failure(item: &ItemRef, error: ExecuteError) -> Failure {
             let hint = format!("rye load {item}");
             Failure::new(Exit::Usage, "not_a_tool", error).hint(hint)
         }
-        ExecuteError::Chain(ChainError::Missing {
+        ExecuteError::Chain(ChainError::ExecutorNotFound {
             source: LookupError::NotFound { ref searched, .. },
             ..
         }) => {

@@ -88,7 +88,7 @@ impl RunRequest {
     pub(super) fn into_executor_request(self) -> Result<Request, Failure> {
         let tool: ItemRef = self.item_id.parse()?;
         let timeout = self.timeout_s.map(Duration::try_from_secs_f64);
-        let mut request = Request::new(tool).parameters(self.parameters);
+        let mut request = Request::new(tool).with_parameters(self.parameters);
         request.timeout = timeout.and_then(Result::ok);
         request.approval = match self.requested_by {
             Requester::Person => Approval::ByUser,

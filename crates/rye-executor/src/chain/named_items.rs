@@ -1,4 +1,4 @@
-//! Items that a call needs beside its chain, verified like the chain itself.
+//! Items that the configuration of a chain names, verified like the chain itself.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,8 @@ use serde_json::Value;
 
 use super::{ChainError, Link};
 
-/// Finds and verifies the items that the configuration names under these keys.
-/// Only what is written in a file of the chain counts: what exactly would run is
-/// known before there are parameters.
+/// Finds and verifies the items that the configuration names under these keys. Placeholders are
+/// ignored, so that the chain hash does not depend on parameters.
 pub(super) fn find(
     library: &Library,
     trust: &Trust<'_>,
@@ -19,20 +18,20 @@ pub(super) fn find(
 ) -> Result<BTreeMap<String, Link>, ChainError> {
     let mut named = BTreeMap::new();
     for key in keys {
-        let Some((asked_by, name)) = links.iter().find_map(|link| literal(link, key)) else {
+        let Some((link, name)) = links.iter().find_map(|link| literal(link, key)) else {
             continue;
         };
-        let reference: ItemRef =
-            name.parse()
-                .map_err(|error: IdError| ChainError::BadExecutor {
-                    asked_by: asked_by.item.reference.clone(),
-                    executor: name.to_owned(),
-                    why: error.problem.to_string(),
-                })?;
+        let reference: ItemRef = name
+            .parse()
+            .map_err(|error: IdError| ChainError::InvalidId {
+                required_by: link.item.reference.clone(),
+                id: name.to_owned(),
+                reason: error.problem.to_string(),
+            })?;
         let found = library
             .find(&reference)
-            .map_err(|source| ChainError::Needs {
-                asked_by: asked_by.item.reference.clone(),
+            .map_err(|source| ChainError::ItemNotFound {
+                required_by: link.item.reference.clone(),
                 item: name.to_owned(),
                 source: Box::new(source),
             })?;
@@ -43,7 +42,7 @@ pub(super) fn find(
     Ok(named)
 }
 
-/// What a link's configuration says under a key, unless that is a placeholder.
+/// The value of a configuration key of a link, unless it contains a placeholder.
 fn literal<'l>(link: &'l Link, key: &str) -> Option<(&'l Link, &'l str)> {
     let name = link
         .metadata

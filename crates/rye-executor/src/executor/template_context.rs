@@ -1,4 +1,4 @@
-//! What placeholders stand for in a call, and the roots behind them.
+//! Values of the placeholders of a call: parameters, configuration and paths.
 
 use std::path::{Path, PathBuf};
 
@@ -7,33 +7,33 @@ use rye_items::{Item, Library, Scope, Space};
 use serde_json::Value;
 
 use super::Executor;
-use super::dependencies::{self, Copies, Loadable};
-use super::system;
-use crate::anchor::{Anchor, Anchored};
+use super::dependencies::{self, LoadableFiles, PrivateCopies};
+use super::system_space;
+use crate::anchor::{Anchor, AnchorLocation};
 use crate::chain::{Chain, Link};
 use crate::environment;
 use crate::error::ExecuteError;
-use crate::template::{Names, Origin};
+use crate::template::{Origin, Placeholders};
 
-/// The anchor of a call, and who declares it.
+/// The resolved anchor of a call.
 #[derive(Debug, Clone)]
 pub struct CallAnchor {
-    /// The folder that has the tool.
+    /// Directory of the tool.
     pub tool_dir: PathBuf,
-    /// The folder `tools/` of its space.
+    /// The `tools/` directory of the tool's space.
     pub tools: PathBuf,
-    /// Where the anchor is: the tool's folder if nothing says otherwise.
-    pub anchored: Anchored,
-    /// The declaration and the id of the link that has it, if there is one.
+    /// The anchor directory; by default the tool's directory.
+    pub location: AnchorLocation,
+    /// The anchor declaration and the id of the link that contains it.
     pub declared: Option<(Anchor, String)>,
-    /// The runtime whose anchor names a `lib`, and the directory that it is.
+    /// Id of the runtime whose anchor names a `lib`, and the scope of that directory.
     pub runtime_lib: Option<(String, Scope)>,
 }
 
 impl CallAnchor {
-    /// Finds the anchor that the nearest link to the tool declares. `tools` is the folder of
-    /// that name in the tool's space.
-    pub(super) fn find(
+    /// Resolves the anchor that the link nearest to the tool declares. `tools` is the `tools/`
+    /// directory of the tool's space.
+    pub(super) fn resolve(
         links: &[Link],
         tool_path: &Path,
         tools: PathBuf,
@@ -41,70 +41,69 @@ impl CallAnchor {
     ) -> Result<Self, ExecuteError> {
         let tool_dir = parent(tool_path);
         let mut links = links.iter();
-        let declaring = links.find_map(|link| Some((link, link.metadata.value("anchor")?)));
+        let declaration = links.find_map(|link| Some((link, link.metadata.value("anchor")?)));
         let (mut declared, mut runtime_lib) = (None, None);
-        if let Some((link, about)) = declaring {
+        if let Some((link, declaration)) = declaration {
             let id = link.id().to_string();
-            let wrong = |source| ExecuteError::Anchor {
+            let invalid = |source| ExecuteError::Anchor {
                 id: id.clone(),
                 source,
             };
-            if let Some(anchor) = Anchor::read(about).map_err(wrong)? {
-                let lib = dependencies::lib_scope(&link.item, &anchor).map_err(wrong)?;
+            if let Some(anchor) = Anchor::parse(declaration).map_err(invalid)? {
+                let lib = dependencies::lib_scope(&link.item, &anchor).map_err(invalid)?;
                 runtime_lib = lib.map(|scope| (id.clone(), scope));
                 declared = Some((anchor, id));
             }
         }
         let undeclared = Anchor::undeclared();
         let anchor = declared.as_ref().map_or(&undeclared, |(anchor, _)| anchor);
-        let anchored =
-            anchor
-                .find(&tool_dir, &tools, project)
-                .map_err(|source| ExecuteError::Anchor {
-                    id: declared
-                        .as_ref()
-                        .map(|(_, id)| id.clone())
-                        .unwrap_or_default(),
-                    source,
-                })?;
+        let location = anchor
+            .locate(&tool_dir, &tools, project)
+            .map_err(|source| ExecuteError::Anchor {
+                id: declared
+                    .as_ref()
+                    .map(|(_, id)| id.clone())
+                    .unwrap_or_default(),
+                source,
+            })?;
         Ok(Self {
             tool_dir,
             tools,
-            anchored,
+            location,
             declared,
             runtime_lib,
         })
     }
 
-    /// The anchor.
+    /// The anchor directory.
     pub fn path(&self) -> &Path {
-        &self.anchored.path
+        &self.location.path
     }
 }
 
 impl Executor {
-    /// Finds the anchor of a call.
+    /// Resolves the anchor of a call.
     pub(super) fn anchor(
         &self,
         library: &Library,
         chain: &Chain,
     ) -> Result<CallAnchor, ExecuteError> {
-        let tool_path = self.path_of(&chain.tool().item)?;
-        let tools = self.tools_folder(library, chain.tool())?;
-        CallAnchor::find(&chain.links, &tool_path, tools, &self.roots.project)
+        let tool_path = self.item_path(&chain.tool().item)?;
+        let tools = self.tools_dir(library, chain.tool())?;
+        CallAnchor::resolve(&chain.links, &tool_path, tools, &self.roots.project)
     }
 
-    /// What the placeholders stand for: parameters and defaults of the runtimes,
-    /// and over them the facts, which no parameter can replace.
-    pub(super) fn facts(
+    /// Values of all placeholders of a call. Facts override parameters and defaults of the
+    /// runtimes.
+    pub(super) fn placeholders(
         &self,
         chain: &Chain,
         anchor: &CallAnchor,
-        loadable: &Loadable,
+        loadable: &LoadableFiles,
         parameters: &Value,
-    ) -> Result<Names, ExecuteError> {
+    ) -> Result<Placeholders, ExecuteError> {
         let tool = chain.tool();
-        let mut names = parameter_names(&chain.metadata(), parameters);
+        let mut names = parameter_placeholders(&chain.metadata(), parameters);
         let primitive = self.primitives.get(chain.primitive().id());
         let runs_programs = primitive.is_none_or(|primitive| primitive.runs_programs());
         self.set_paths(&mut names, chain, anchor, loadable, runs_programs)?;
@@ -115,12 +114,12 @@ impl Executor {
             Origin::Fact,
         );
         if runs_programs {
-            let system = self.system_folder()?.join(".ai");
+            let system = self.system_dir()?.join(".ai");
             names.set("system_space", text(&system)?, Origin::Fact);
             names.set("private_cache", text(&self.private_cache()?)?, Origin::Fact);
         }
         for (key, link) in &chain.named {
-            let path = self.path_of(&link.item)?;
+            let path = self.item_path(&link.item)?;
             names.set(format!("{key}_config_path"), text(&path)?, Origin::Fact);
         }
         names.set("params_json", parameters.to_string(), Origin::Parameter);
@@ -130,36 +129,36 @@ impl Executor {
         Ok(names)
     }
 
-    /// Sets the roots of a call, and makes the copies that a program loads from.
+    /// Sets the path placeholders and creates the private copies that programs load from.
     fn set_paths(
         &self,
-        names: &mut Names,
+        names: &mut Placeholders,
         chain: &Chain,
         anchor: &CallAnchor,
-        loadable: &Loadable,
+        loadable: &LoadableFiles,
         runs_programs: bool,
     ) -> Result<(), ExecuteError> {
         let tool = chain.tool();
-        let source = self.path_of(&tool.item)?;
+        let source = self.item_path(&tool.item)?;
         let copies = if runs_programs {
             loadable.copy(&self.roots.cache)?
         } else {
-            Copies {
+            PrivateCopies {
                 tool: Some((source.clone(), anchor.path().to_owned())),
                 lib: None,
             }
         };
         let (tool_path, tool_dir, anchor_path) = match copies.tool {
-            Some((copy, folder)) => {
-                // An anchor outside the tools is a place to work in, not one to load from.
+            Some((copy, anchor_copy)) => {
+                // An anchor outside of `tools/` is a working directory, not a source of code.
                 let is_outside = !anchor.path().starts_with(&anchor.tools);
-                let folder = if is_outside {
+                let anchor_path = if is_outside {
                     anchor.path().to_owned()
                 } else {
-                    folder
+                    anchor_copy
                 };
                 let tool_dir = parent(&copy);
-                (copy, tool_dir, folder)
+                (copy, tool_dir, anchor_path)
             }
             None => (
                 tool.item.materialise(&self.roots.cache)?,
@@ -172,7 +171,7 @@ impl Executor {
             (None, Some((id, scope))) if runs_programs => self.embedded_lib(chain, id, scope)?,
             (None, _) => None,
         };
-        let folders = [
+        let dirs = [
             ("tool_dir", tool_dir.as_path()),
             ("tool_parent", &parent(&tool_dir)),
             ("project_path", &self.roots.project),
@@ -184,15 +183,15 @@ impl Executor {
         ];
         for (name, path) in [("tool_path", tool_path.as_path()), ("tool_source", &source)]
             .into_iter()
-            .chain(folders)
+            .chain(dirs)
         {
             names.set(name, text(path)?, Origin::Fact);
         }
-        let with_colon = |path: &Path| path.as_os_str().as_encoded_bytes().contains(&b':');
+        let has_colon = |path: &Path| path.as_os_str().as_encoded_bytes().contains(&b':');
         if let Some((declared, id)) = &anchor.declared
-            && folders.iter().any(|(_, path)| with_colon(path))
+            && dirs.iter().any(|(_, path)| has_colon(path))
         {
-            let checked = environment::are_single_folders(&declared.env_paths, names);
+            let checked = environment::check_single_dirs(&declared.env_paths, names);
             checked.map_err(|source| ExecuteError::Anchor {
                 id: id.clone(),
                 source,
@@ -201,8 +200,8 @@ impl Executor {
         Ok(())
     }
 
-    /// Where an item's file is, also for one inside the binary.
-    fn path_of(&self, item: &Item) -> Result<PathBuf, ExecuteError> {
+    /// Path of an item's file; for an embedded item, that of its copy in the cache.
+    fn item_path(&self, item: &Item) -> Result<PathBuf, ExecuteError> {
         if item.space != Space::System || item.path.is_absolute() {
             return Ok(item.path.clone());
         }
@@ -212,32 +211,37 @@ impl Executor {
             item.reference.id,
             item.extension
         );
-        Ok(self.system_folder()?.join(".ai").join(relative))
+        Ok(self.system_dir()?.join(".ai").join(relative))
     }
 
-    /// A folder that no one else can write to, for what interpreters keep between
-    /// calls: compiled code, for one, which must not come from a project.
+    /// Directory that only this user can write to, for files that interpreters keep between
+    /// calls, such as compiled code.
     fn private_cache(&self) -> Result<PathBuf, ExecuteError> {
-        let folder = self.roots.cache.join("private");
-        rye_items::ensure_owner_only_dir(&folder)?;
-        Ok(folder)
+        let dir = self.roots.cache.join("private");
+        rye_items::ensure_owner_only_dir(&dir)?;
+        Ok(dir)
     }
 
-    fn system_folder(&self) -> Result<PathBuf, ExecuteError> {
-        Ok(system::folder(self.roots.embedded, &self.roots.cache)?)
+    /// Directory with the embedded bundle of the system space.
+    fn system_dir(&self) -> Result<PathBuf, ExecuteError> {
+        Ok(system_space::materialise(
+            self.roots.embedded,
+            &self.roots.cache,
+        )?)
     }
 
-    fn tools_folder(&self, library: &Library, link: &Link) -> Result<PathBuf, ExecuteError> {
+    /// The `tools/` directory of the space that a link was found in.
+    fn tools_dir(&self, library: &Library, link: &Link) -> Result<PathBuf, ExecuteError> {
         let item = &link.item;
         let mut roots = library.spaces().roots_in(item.space);
         let root = roots.find(|root| root.bundle() == item.bundle.as_deref());
         Ok(match root.and_then(|root| root.as_dir()) {
-            Some(folder) => folder.join("tools"),
-            None => self.system_folder()?.join(".ai/tools"),
+            Some(dir) => dir.join("tools"),
+            None => self.system_dir()?.join(".ai/tools"),
         })
     }
 
-    /// The `lib` of a runtime inside the program, as it is written to the cache.
+    /// Path of the `lib` of an embedded runtime, in the cache.
     fn embedded_lib(
         &self,
         chain: &Chain,
@@ -253,27 +257,28 @@ impl Executor {
         if !is_embedded {
             return Ok(None);
         }
-        let folder = self.system_folder()?.join(".ai").join(&scope.dir);
-        Ok(folder.is_dir().then_some(folder))
+        let dir = self.system_dir()?.join(".ai").join(&scope.dir);
+        Ok(dir.is_dir().then_some(dir))
     }
 }
 
-/// What the placeholders of a chain's own names stand for: defaults and configuration of what
-/// its runtimes declare, and the call's parameters. `chain` is the metadata of its links, the
-/// tool's first.
-pub(super) fn parameter_names(chain: &[&Metadata], parameters: &Value) -> Names {
-    let mut names = Names::default();
-    let Some((tool, above)) = chain.split_first() else {
+/// Values of the parameters of a call and of the parameters that its runtimes declare. `chain`
+/// contains the metadata of the links, the tool first.
+pub(super) fn parameter_placeholders(chain: &[&Metadata], parameters: &Value) -> Placeholders {
+    let mut names = Placeholders::default();
+    let Some((tool, executors)) = chain.split_first() else {
         return names;
     };
-    // What a primitive declares is its configuration, no parameter.
-    let runtimes = above.split_last().map_or(&[][..], |(_, runtimes)| runtimes);
+    // The schema of a primitive declares configuration, not parameters.
+    let runtimes = executors
+        .split_last()
+        .map_or(&[][..], |(_, runtimes)| runtimes);
     for runtime in runtimes.iter().rev() {
-        for (name, about) in declared(runtime) {
-            if let Some(default) = about.get("default") {
+        for (name, schema) in declared_parameters(runtime) {
+            if let Some(default) = schema.get("default") {
                 names.set(name, default.clone(), Origin::Configuration);
             }
-            // What a runtime declares, the tool's configuration may set.
+            // The tool's configuration may set the parameters of its runtime.
             let config = tool.value("config");
             if let Some(value) = config.and_then(|config| config.get(name)) {
                 names.set(name, value.clone(), Origin::Configuration);
@@ -281,22 +286,27 @@ pub(super) fn parameter_names(chain: &[&Metadata], parameters: &Value) -> Names 
         }
     }
     for (name, value) in parameters.as_object().into_iter().flatten() {
-        // A parameter is never code: a runtime's own name keeps its meaning,
-        // unless it is the runtime itself that was called.
-        let is_runtimes = runtimes
+        // A parameter cannot override one of the runtime's parameters, which may be code. Only
+        // a direct call of the runtime sets them.
+        let is_runtime_parameter = runtimes
             .iter()
-            .any(|runtime| declared(runtime).any(|(n, _)| n == name));
-        if !is_runtimes {
-            let own = declared(tool).any(|(n, _)| n == name) && tool.tool_type() == Some("runtime");
-            let origin = if own { Origin::Code } else { Origin::Parameter };
+            .any(|runtime| declared_parameters(runtime).any(|(n, _)| n == name));
+        if !is_runtime_parameter {
+            let is_declared = declared_parameters(tool).any(|(n, _)| n == name);
+            let is_code = is_declared && tool.tool_type() == Some("runtime");
+            let origin = if is_code {
+                Origin::Code
+            } else {
+                Origin::Parameter
+            };
             names.set(name.clone(), value.clone(), origin);
         }
     }
     names
 }
 
-/// The parameters that an item declares.
-pub(super) fn declared(item: &Metadata) -> impl Iterator<Item = (&String, &Value)> {
+/// Parameters that an item declares, with their schemas.
+pub(super) fn declared_parameters(item: &Metadata) -> impl Iterator<Item = (&String, &Value)> {
     let schema = item.config_schema();
     let properties = schema.and_then(|schema| schema.get("properties"));
     properties.and_then(Value::as_object).into_iter().flatten()
@@ -308,5 +318,5 @@ fn parent(path: &Path) -> PathBuf {
 
 fn text(path: &Path) -> Result<String, ExecuteError> {
     let text = path.to_str().map(str::to_owned);
-    text.ok_or_else(|| ExecuteError::NotText(path.to_owned()))
+    text.ok_or_else(|| ExecuteError::NotUtf8(path.to_owned()))
 }

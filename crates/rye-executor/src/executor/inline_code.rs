@@ -1,5 +1,5 @@
-//! Inline code: an argument that an interpreter runs as a program, such as what a shell gets
-//! after `-c`. A value of the call never becomes part of it.
+//! Inline code: arguments that an interpreter runs, such as the argument of a shell's `-c`.
+//! Values of a call must not become part of inline code.
 
 use std::collections::BTreeSet;
 
@@ -8,51 +8,52 @@ use rye_items::trust::Trust;
 use rye_items::{ItemFile, ItemKind, Library, metadata};
 use serde_json::{Map, Value, json};
 
-use super::facts::{declared, parameter_names};
-use super::prepare::{merged, word};
+use super::prepare::{as_text, merged_config};
+use super::template_context::{declared_parameters, parameter_placeholders};
 use crate::chain::Chain;
 use crate::error::ExecuteError;
-use crate::interpreter::{self, Resolver, Way};
-use crate::template::{self, CodeKind, Names, Origin, ValueAsCode, Variables};
+use crate::interpreter::{self, Resolver, SearchMethod};
+use crate::template::{self, CodeKind, Origin, Placeholders, ValueAsCode, Variables};
 
-/// Shells, which run what follows `-c`.
+/// Shells, which run the argument of `-c`.
 const SHELLS: [&str; 11] = [
     "sh", "bash", "rbash", "dash", "ash", "zsh", "ksh", "mksh", "yash", "fish", "su",
 ];
 
-/// Other interpreters, with the letters of their options that are followed by code, and of those
-/// that are followed by something else.
-const LANGUAGES: [(&str, Letters); 14] = [
-    ("python", Letters::new("c", "XWmQ")),
-    ("pypy", Letters::new("c", "XWmQ")),
-    ("perl", Letters::new("eE", "IMmxDCF")),
-    ("ruby", Letters::new("e", "IrCxEKTWF")),
-    ("node", Letters::new("ep", "rC")),
-    ("nodejs", Letters::new("ep", "rC")),
-    ("bun", Letters::new("ep", "rC")),
-    ("tsx", Letters::new("ep", "rC")),
-    ("php", Letters::new("rBRE", "dcfzt")),
-    ("lua", Letters::new("e", "l")),
-    ("luajit", Letters::new("e", "ljbO")),
-    ("rscript", Letters::new("e", "")),
-    ("osascript", Letters::new("e", "l")),
-    ("pwsh", Letters::new("cC", "")),
+/// Other interpreters and their single-letter options.
+const LANGUAGES: [(&str, OptionLetters); 14] = [
+    ("python", OptionLetters::new("c", "XWmQ")),
+    ("pypy", OptionLetters::new("c", "XWmQ")),
+    ("perl", OptionLetters::new("eE", "IMmxDCF")),
+    ("ruby", OptionLetters::new("e", "IrCxEKTWF")),
+    ("node", OptionLetters::new("ep", "rC")),
+    ("nodejs", OptionLetters::new("ep", "rC")),
+    ("bun", OptionLetters::new("ep", "rC")),
+    ("tsx", OptionLetters::new("ep", "rC")),
+    ("php", OptionLetters::new("rBRE", "dcfzt")),
+    ("lua", OptionLetters::new("e", "l")),
+    ("luajit", OptionLetters::new("e", "ljbO")),
+    ("rscript", OptionLetters::new("e", "")),
+    ("osascript", OptionLetters::new("e", "l")),
+    ("pwsh", OptionLetters::new("cC", "")),
 ];
 
-/// The letters of an interpreter's options.
+/// Single-letter options of an interpreter that take an argument.
 #[derive(Debug, Clone, Copy)]
-struct Letters {
+struct OptionLetters {
+    /// Options whose argument is code.
     code: &'static str,
+    /// Options whose argument is something else.
     other: &'static str,
 }
 
-impl Letters {
+impl OptionLetters {
     const fn new(code: &'static str, other: &'static str) -> Self {
         Self { code, other }
     }
 
-    /// What follows the letter for code in a word of options, such as `-uc`.
-    fn code_in<'w>(&self, word: &'w str) -> Option<&'w str> {
+    /// The text after the code option in combined options such as `-uc`.
+    fn attached_code<'w>(&self, word: &'w str) -> Option<&'w str> {
         for (at, letter) in word.char_indices().skip(1) {
             if self.code.contains(letter) {
                 return Some(&word[at + letter.len_utf8()..]);
@@ -65,8 +66,8 @@ impl Letters {
     }
 }
 
-/// Names of facts, for a check that is made before there is a call.
-const FACTS: [&str; 10] = [
+/// Placeholders that the executor sets, for checks without a call.
+const EXECUTOR_PLACEHOLDERS: [&str; 10] = [
     "tool_path",
     "tool_source",
     "tool_dir",
@@ -79,19 +80,19 @@ const FACTS: [&str; 10] = [
     "private_cache",
 ];
 
-/// Deeper chains are refused when they are called.
-const DEEPEST: usize = 10;
+/// Limit on the number of links; calls of longer chains are refused.
+const MAX_LINKS: usize = 10;
 
-/// A program that takes code as an argument.
+/// A program that accepts inline code.
 #[derive(Debug, Clone, Copy)]
 enum Interpreter {
     Shell,
-    Language(Letters),
+    Language(OptionLetters),
 }
 
 impl Interpreter {
-    /// The interpreter that a word names, by its path or with a version: `/bin/bash`, `python3.12`.
-    fn named(word: &str) -> Option<Self> {
+    /// Recognises an interpreter by its path or versioned name: `/bin/bash`, `python3.12`.
+    fn from_name(word: &str) -> Option<Self> {
         let name = word.rsplit('/').next().unwrap_or(word).to_ascii_lowercase();
         let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
         if SHELLS.contains(&name) {
@@ -109,23 +110,23 @@ impl Interpreter {
     }
 }
 
-/// Which words of a command line are code. Wrappers, such as `env` and `timeout`, are seen
-/// through: an interpreter may stand anywhere.
+/// Scans the arguments of a command for inline code. The interpreter can be any argument, so
+/// wrappers such as `env` and `timeout` need no special treatment.
 #[derive(Debug, Default)]
-struct Scan {
+struct ArgumentScanner {
     interpreter: Option<Interpreter>,
-    /// An option that is followed by code was seen.
+    /// Whether the next argument is code.
     code_follows: bool,
-    /// The word before was an option, so that this one may be its argument.
+    /// Whether the previous argument was an option, so that this one may be its value.
     after_option: bool,
 }
 
-impl Scan {
-    /// Looks at the next word, and says whether it is code. A word with a value of the call
-    /// names no interpreter: it may be anything.
+impl ArgumentScanner {
+    /// Classifies the next argument. An argument that contains a value of the call is never
+    /// recognised as an interpreter.
     fn next(&mut self, word: &str, has_value: bool) -> Option<CodeKind> {
         let Some(interpreter) = self.interpreter else {
-            self.interpreter = Interpreter::named(word).filter(|_| !has_value);
+            self.interpreter = Interpreter::from_name(word).filter(|_| !has_value);
             return None;
         };
         let kind = Some(interpreter.kind());
@@ -150,7 +151,7 @@ impl Scan {
                 if is_code { kind } else { None }
             }
             Interpreter::Language(_) if std::mem::take(&mut self.code_follows) => {
-                // There may be more than one.
+                // Some interpreters accept several code options.
                 self.after_option = true;
                 kind
             }
@@ -163,12 +164,12 @@ impl Scan {
                     return if is_code { kind } else { None };
                 }
                 // `-c CODE`, `-uc CODE`, `-cCODE`
-                let attached = letters.code_in(word)?;
+                let attached = letters.attached_code(word)?;
                 self.code_follows = attached.is_empty();
                 kind
             }
             Interpreter::Language(_) => {
-                // The file that it runs, unless it may belong to an option.
+                // A script file ends the options, unless it may be the value of an option.
                 if !std::mem::take(&mut self.after_option) || is_script(word) {
                     *self = Self::default();
                 }
@@ -178,59 +179,62 @@ impl Scan {
     }
 }
 
-/// Whether a word looks like a file that an interpreter runs.
+/// Whether an argument looks like a script file.
 fn is_script(word: &str) -> bool {
-    const ENDINGS: [&str; 9] = ["py", "pl", "rb", "js", "mjs", "cjs", "ts", "php", "lua"];
-    let ending = word.rsplit_once('.').map(|(_, ending)| ending);
-    ending.is_some_and(|ending| ENDINGS.contains(&ending))
+    const EXTENSIONS: [&str; 9] = ["py", "pl", "rb", "js", "mjs", "cjs", "ts", "php", "lua"];
+    let extension = word.rsplit_once('.').map(|(_, extension)| extension);
+    extension.is_some_and(|extension| EXTENSIONS.contains(&extension))
 }
 
-/// The code of a call that would contain a value.
+/// Inline code that would contain a value of the call.
 #[derive(Debug)]
-pub(super) struct Misplaced {
-    /// Where in the configuration: `command`, or `args[1]`.
-    pub(super) place: String,
+pub(super) struct InlineCodeError {
+    /// Position in the configuration, such as `command` or `args[1]`.
+    pub(super) location: String,
     pub(super) source: ValueAsCode,
 }
 
-impl Misplaced {
-    /// The error of a call.
-    pub(super) fn of(self, chain: &Chain) -> ExecuteError {
+impl InlineCodeError {
+    /// Converts this into the error of a call.
+    pub(super) fn for_chain(self, chain: &Chain) -> ExecuteError {
         ExecuteError::ValueAsCode {
             id: chain.tool().id().to_string(),
-            place: self.place,
+            location: self.location,
             source: self.source,
         }
     }
 }
 
-/// What each argument of a command is to the program: code of this kind, or data. No value of
-/// the call may be in code, nor choose the program.
-pub(super) fn kinds(
+/// Classifies each argument of a command as code or data (`None`). Fails if code, or the name of
+/// the program, contains a value of the call.
+pub(super) fn classify_arguments(
     command: &str,
     arguments: &[Value],
     variables: &Variables,
     untrusted: &BTreeSet<String>,
-    names: &Names,
-) -> Result<Vec<Option<CodeKind>>, Misplaced> {
-    let check = |text: &str, kind, place: &dyn Fn() -> String| {
-        template::check_code(text, untrusted, names, kind).map_err(|source| Misplaced {
-            place: place(),
+    names: &Placeholders,
+) -> Result<Vec<Option<CodeKind>>, InlineCodeError> {
+    let check = |text: &str, kind, location: &dyn Fn() -> String| {
+        template::check_code(text, untrusted, names, kind).map_err(|source| InlineCodeError {
+            location: location(),
             source,
         })
     };
     check(command, CodeKind::Shell, &|| "command".to_owned())?;
-    let mut scan = Scan::default();
-    scan.next(&word(template::render(command, variables, names)), false);
+    let mut scanner = ArgumentScanner::default();
+    scanner.next(&as_text(template::render(command, variables, names)), false);
     let mut kinds = Vec::new();
     for (index, argument) in arguments.iter().enumerate() {
         let Value::String(text) = argument else {
-            scan.next(&argument.to_string(), false);
+            scanner.next(&argument.to_string(), false);
             kinds.push(None);
             continue;
         };
-        let has_value = template::takes_untrusted(text, untrusted, names);
-        let kind = scan.next(&word(template::render(text, variables, names)), has_value);
+        let has_value = template::contains_untrusted(text, untrusted, names);
+        let kind = scanner.next(
+            &as_text(template::render(text, variables, names)),
+            has_value,
+        );
         if let Some(kind) = kind {
             check(text, kind, &|| format!("args[{index}]"))?;
         }
@@ -239,19 +243,19 @@ pub(super) fn kinds(
     Ok(kinds)
 }
 
-/// Checks parameters that are a program's text, by `x-code` in the tool's schema or because the
-/// tool is a runtime: the caller writes them as a whole, and puts no values into them.
+/// Checks that no parameter that contains code is interpolated. A parameter contains code if the
+/// tool's schema has `x-code` or if the tool is a runtime.
 pub(super) fn check_interpolated(
     tool: &Metadata,
     interpolated: &[String],
-) -> Result<(), Misplaced> {
+) -> Result<(), InlineCodeError> {
     let is_runtime = tool.tool_type() == Some("runtime");
-    let is_code = |about: &Value| is_runtime || about.get("x-code") == Some(&Value::Bool(true));
-    let mut code = declared(tool).filter(|(_, about)| is_code(about));
+    let is_code = |schema: &Value| is_runtime || schema.get("x-code") == Some(&Value::Bool(true));
+    let mut code = declared_parameters(tool).filter(|(_, schema)| is_code(schema));
     match code.find(|(name, _)| interpolated.contains(name)) {
         None => Ok(()),
-        Some((name, _)) => Err(Misplaced {
-            place: "parameters".to_owned(),
+        Some((name, _)) => Err(InlineCodeError {
+            location: "parameters".to_owned(),
             source: ValueAsCode {
                 reference: name.clone(),
                 source_name: "interpolated",
@@ -260,32 +264,31 @@ pub(super) fn check_interpolated(
     }
 }
 
-/// Checks the folders in which an interpreter is looked for: no value of the call chooses one.
-pub(super) fn check_roots(
+/// Checks that no value of the call chooses a directory in which an interpreter is searched.
+pub(super) fn check_search_roots(
     resolver: &Resolver,
     untrusted: &BTreeSet<String>,
-    names: &Names,
-) -> Result<(), Misplaced> {
-    let Way::Local { roots, .. } = &resolver.way else {
+    names: &Placeholders,
+) -> Result<(), InlineCodeError> {
+    let SearchMethod::Local { roots, .. } = &resolver.method else {
         return Ok(());
     };
     for root in roots {
         let checked = template::check_code(root, untrusted, names, CodeKind::Shell);
-        checked.map_err(|source| Misplaced {
-            place: "env_config: search_roots".to_owned(),
+        checked.map_err(|source| InlineCodeError {
+            location: "env_config.search_roots".to_owned(),
             source,
         })?;
     }
     Ok(())
 }
 
-/// Checks the `env_paths` of an anchor: programs load code from there, and no value of the call
-/// chooses what.
-pub(super) fn check_paths(
+/// Checks that no value of the call is part of `env_paths`, which programs load code from.
+pub(super) fn check_env_paths(
     paths: &Value,
     untrusted: &BTreeSet<String>,
-    names: &Names,
-) -> Result<(), Misplaced> {
+    names: &Placeholders,
+) -> Result<(), InlineCodeError> {
     for (variable, change) in paths.as_object().into_iter().flatten() {
         let lists = change.as_object().into_iter().flatten();
         let texts = lists.flat_map(|(_, list)| match list {
@@ -294,8 +297,8 @@ pub(super) fn check_paths(
         });
         for text in texts.filter_map(Value::as_str) {
             let checked = template::check_code(text, untrusted, names, CodeKind::Shell);
-            checked.map_err(|source| Misplaced {
-                place: format!("anchor: env_paths: {variable}"),
+            checked.map_err(|source| InlineCodeError {
+                location: format!("anchor.env_paths.{variable}"),
                 source,
             })?;
         }
@@ -303,9 +306,8 @@ pub(super) fn check_paths(
     Ok(())
 }
 
-/// Checks a tool that is about to be signed: whether its code, or that of its runtime, would
-/// contain one of its parameters. `content` are the bytes to sign. What the chain needs and is
-/// not there is left to the call.
+/// Checks, before a tool is signed, that no inline code of its chain contains one of its
+/// parameters. `content` is the content to sign. Missing links are not an error here.
 pub fn check_before_signing(
     library: &Library,
     tool: &ItemFile<'_>,
@@ -318,61 +320,68 @@ pub fn check_before_signing(
         let kind = found.reference.kind;
         metadata::extract(content, &found.extension, kind, library.extractors()).ok()
     };
-    let Some(own) = extract(content, tool) else {
+    let Some(metadata) = extract(content, tool) else {
         return Ok(());
     };
     let trust = library.trust();
-    let mut chain = vec![own];
-    while chain.len() < DEEPEST
-        && let Some(above) = chain.last().and_then(|item| above(library, &trust, item))
+    let mut chain = vec![metadata];
+    while chain.len() < MAX_LINKS
+        && let Some(executor) = chain
+            .last()
+            .and_then(|item| executor_metadata(library, &trust, item))
     {
-        chain.push(above);
+        chain.push(executor);
     }
     let chain: Vec<&Metadata> = chain.iter().collect();
-    check_statically(&chain).map_err(|Misplaced { place, source }| ExecuteError::ValueAsCode {
-        id: tool.reference.id.to_string(),
-        place,
-        source,
+    check_statically(&chain).map_err(|InlineCodeError { location, source }| {
+        ExecuteError::ValueAsCode {
+            id: tool.reference.id.to_string(),
+            location,
+            source,
+        }
     })
 }
 
-/// The metadata of an item's executor, verified.
-fn above(library: &Library, trust: &Trust<'_>, item: &Metadata) -> Option<Metadata> {
+/// Verified metadata of an item's executor.
+fn executor_metadata(library: &Library, trust: &Trust<'_>, item: &Metadata) -> Option<Metadata> {
     let reference = item.executor_id()?.parse().ok()?;
     let found = library.find(&reference).ok()?;
     let item = library.verify(&found, trust).ok()?;
     library.metadata(&item).ok().map(|it| (*it).clone())
 }
 
-/// The same check without a call: each parameter that the tool declares is given.
-pub(super) fn check_statically(chain: &[&Metadata]) -> Result<(), Misplaced> {
+/// Checks inline code without a call, as if every declared parameter were passed.
+pub(super) fn check_statically(chain: &[&Metadata]) -> Result<(), InlineCodeError> {
     let Some(tool) = chain.first() else {
         return Ok(());
     };
-    let given = declared(tool).map(|(name, _)| (name.clone(), json!("x")));
-    let mut names = parameter_names(chain, &Value::Object(given.collect::<Map<_, _>>()));
-    for name in FACTS {
+    let parameters = declared_parameters(tool).map(|(name, _)| (name.clone(), json!("x")));
+    let parameters = Value::Object(parameters.collect::<Map<_, _>>());
+    let mut names = parameter_placeholders(chain, &parameters);
+    for name in EXECUTOR_PLACEHOLDERS {
         names.set(name, "x", Origin::Fact);
     }
     names.set("params_json", "x", Origin::Parameter);
-    let config = merged(chain);
+    let config = merged_config(chain);
     let Some(Value::String(command)) = config.get("command") else {
         return Ok(());
     };
     let arguments = config.get("args").and_then(Value::as_array);
     let arguments = arguments.map_or(&[][..], Vec::as_slice);
     let variables = interpreters(chain);
-    kinds(command, arguments, &variables, &BTreeSet::new(), &names).map(drop)
+    classify_arguments(command, arguments, &variables, &BTreeSet::new(), &names).map(drop)
 }
 
-/// The interpreters that a chain looks for, by their variables.
+/// Placeholders of the interpreters that a chain declares, by environment variable.
 fn interpreters(chain: &[&Metadata]) -> Variables {
     let configs = chain.iter().filter_map(|item| item.value("env_config"));
-    let resolvers = configs.filter_map(|config| interpreter::read_all(config).ok());
+    let resolvers = configs.filter_map(|config| interpreter::parse_resolvers(config).ok());
     let named = resolvers.flatten().filter_map(|resolver| {
-        let name = match resolver.way {
-            Way::Local { names, .. } | Way::System { names } => names.into_iter().next(),
-            Way::Command(_) => resolver.fallback,
+        let name = match resolver.method {
+            SearchMethod::Local { names, .. } | SearchMethod::System { names } => {
+                names.into_iter().next()
+            }
+            SearchMethod::Command(_) => resolver.fallback,
         };
         Some((resolver.var, name?))
     });

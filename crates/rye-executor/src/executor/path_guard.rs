@@ -1,4 +1,4 @@
-//! Which programs and directories of a project a call may use: those that were signed.
+//! Allows only signed programs and directories of a project in a call.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,44 +8,45 @@ use rye_items::trust::Trust;
 use rye_items::{ItemError, Library, LockedEnvironment, Space};
 use serde_json::Value;
 
-use super::dependencies::Loadable;
-use super::facts::CallAnchor;
+use super::dependencies::LoadableFiles;
+use super::template_context::CallAnchor;
 use super::{Approval, Roots};
 use crate::environment::{Environment, Origin};
 
-/// Decides about paths below a project or a space. Everything else belongs to the machine.
-pub(super) struct Guard<'a> {
+/// Checks paths inside the project and the spaces. All other paths belong to the system and are
+/// allowed.
+pub(super) struct PathGuard<'a> {
     library: &'a Library,
     trust: &'a Trust<'a>,
     pub(super) anchor: &'a CallAnchor,
     cache: &'a Path,
-    /// Whether unsigned interpreters pass with a warning.
-    waives: bool,
-    /// The directories whose content is verified before it is used.
+    /// Whether unsigned interpreters are accepted with a warning.
+    accepts_unsigned: bool,
+    /// Directories whose content must be signed.
     guarded: Vec<PathBuf>,
     findings: Mutex<Findings>,
 }
 
-/// What was found out on the way.
+/// Results of the checks of this call.
 #[derive(Default)]
 struct Findings {
-    /// The environments that were verified for this call.
+    /// Environments that were verified for this call.
     verified: Vec<LockedEnvironment>,
     warnings: Vec<String>,
     error: Option<ItemError>,
 }
 
-impl<'a> Guard<'a> {
+impl<'a> PathGuard<'a> {
     pub(super) fn new(
         library: &'a Library,
         trust: &'a Trust<'a>,
         roots: &'a Roots,
         anchor: &'a CallAnchor,
-        loadable: &Loadable,
+        loadable: &LoadableFiles,
         approval: &Approval,
     ) -> Self {
         let spaces = library.spaces();
-        // Without a space of its own, the folder of a call is no project: it may be a home.
+        // Without a project space, the project directory is unguarded: it may be a home directory.
         let mut project = spaces
             .roots_in(Space::Project)
             .map(|_| roots.project.clone());
@@ -58,8 +59,8 @@ impl<'a> Guard<'a> {
             trust,
             anchor,
             cache: &roots.cache,
-            // Development mode is for the person at the terminal.
-            waives: roots.dev_mode && matches!(approval, Approval::ByUser),
+            // Development mode applies only to calls that a user makes directly.
+            accepts_unsigned: roots.dev_mode && matches!(approval, Approval::ByUser),
             guarded: guarded.collect(),
             findings: Mutex::new(Findings {
                 verified: loadable.environments().cloned().collect(),
@@ -72,28 +73,28 @@ impl<'a> Guard<'a> {
         self.findings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether an interpreter may be used. One of a project must be in a signed environment.
-    pub(super) fn admits(&self, program: &Path, space: Space) -> bool {
+    /// Whether an interpreter may be used. Inside the project it must be in a signed environment.
+    pub(super) fn allows(&self, program: &Path, space: Space) -> bool {
         match self.is_verified(program.parent().unwrap_or(program)) {
             Ok(true) => true,
             Ok(false) => {
-                let waived = self.waives && space != Space::System;
+                let is_accepted = self.accepts_unsigned && space != Space::System;
                 let environment = environment_dir(program);
-                let text = if waived {
-                    format!("RYE_DEV_MODE lets the unsigned {} run", program.display())
+                let warning = if is_accepted {
+                    format!("RYE_DEV_MODE accepts the unsigned {}", program.display())
                 } else {
                     format!(
-                        "programs in {} are not used: it is not signed; to use them: \
+                        "ignored programs in {}, which is not signed; to use them: \
                          rye sign --manifest {}",
                         environment.display(),
                         shell_word(&environment)
                     )
                 };
                 let warnings = &mut self.findings().warnings;
-                if !warnings.contains(&text) {
-                    warnings.push(text);
+                if !warnings.contains(&warning) {
+                    warnings.push(warning);
                 }
-                waived
+                is_accepted
             }
             Err(error) => {
                 self.findings().error.get_or_insert(error);
@@ -102,22 +103,22 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Whether a directory is outside of what is guarded, or verified.
-    fn is_verified(&self, folder: &Path) -> Result<bool, ItemError> {
-        if folder.starts_with(self.cache) || !self.is_guarded(folder) {
+    /// Whether a directory is unguarded or inside a verified environment.
+    fn is_verified(&self, dir: &Path) -> Result<bool, ItemError> {
+        if dir.starts_with(self.cache) || !self.is_guarded(dir) {
             return Ok(true);
         }
-        let known = |environment: &LockedEnvironment| folder.starts_with(&environment.path);
-        if self.findings().verified.iter().any(known) {
+        let contains = |environment: &LockedEnvironment| dir.starts_with(&environment.path);
+        if self.findings().verified.iter().any(contains) {
             return Ok(true);
         }
-        let found = self.library.verify_environment(folder, self.trust)?;
+        let found = self.library.verify_environment(dir, self.trust)?;
         let is_verified = found.is_some();
         self.findings().verified.extend(found);
         Ok(is_verified)
     }
 
-    /// Whether a path is below a guarded directory, as it is written or after all links.
+    /// Whether a path is inside a guarded directory, before or after resolving symbolic links.
     fn is_guarded(&self, path: &Path) -> bool {
         let real = path.canonicalize().ok();
         self.guarded.iter().any(|guarded| {
@@ -130,16 +131,16 @@ impl<'a> Guard<'a> {
         })
     }
 
-    /// The hash of the signed environment that a program is in.
-    pub(super) fn environment_of(&self, program: &Path) -> Option<Hash> {
+    /// Hash of the signed environment that contains a program.
+    pub(super) fn environment_hash(&self, program: &Path) -> Option<Hash> {
         let findings = self.findings();
         let mut all = findings.verified.iter();
         all.find(|environment| program.starts_with(&environment.path))
             .map(|environment| environment.hash)
     }
 
-    /// Takes the directories out of what `env_paths` set that are neither verified nor outside
-    /// of what is guarded. Of `PATH`, what was there before stays.
+    /// Removes guarded, unverified directories from the variables that `env_paths` set. Entries
+    /// that `PATH` had before stay.
     pub(super) fn strip_unverified(
         &self,
         environment: &mut Environment,
@@ -153,22 +154,22 @@ impl<'a> Guard<'a> {
             };
             let is_list = change.get("set").is_none();
             let mut kept = Vec::new();
-            for folder in value.split(':') {
-                let was_there = name == "PATH" && path_before.split(':').any(|it| it == folder);
-                let path = Path::new(folder);
-                let stays = was_there
+            for dir in value.split(':') {
+                let is_inherited = name == "PATH" && path_before.split(':').any(|it| it == dir);
+                let path = Path::new(dir);
+                let is_kept = is_inherited
                     || if path.is_absolute() {
                         self.is_verified(path)?
                     } else {
                         !is_list
                     };
-                if stays {
-                    kept.push(folder);
-                } else if !folder.is_empty() {
-                    let word = shell_word(path);
+                if is_kept {
+                    kept.push(dir);
+                } else if !dir.is_empty() {
+                    let argument = shell_word(path);
                     self.findings().warnings.push(format!(
-                        "{name} does without {folder}, which is not signed; \
-                         to use it: rye sign --manifest {word}"
+                        "removed {dir} from {name}, because it is not signed; \
+                         to use it: rye sign --manifest {argument}"
                     ));
                 }
             }
@@ -189,12 +190,12 @@ impl<'a> Guard<'a> {
     }
 }
 
-/// What to sign so that a program may be used: the directory around `bin`.
+/// Directory of the environment that contains a program: the parent of `bin`.
 fn environment_dir(program: &Path) -> PathBuf {
-    let folder = program.parent().unwrap_or(program);
+    let dir = program.parent().unwrap_or(program);
     let is_bin = |name: &std::ffi::OsStr| name == "bin" || name == ".bin" || name == "Scripts";
-    match folder.parent() {
-        Some(above) if folder.file_name().is_some_and(is_bin) => above.to_owned(),
-        _ => folder.to_owned(),
+    match dir.parent() {
+        Some(parent) if dir.file_name().is_some_and(is_bin) => parent.to_owned(),
+        _ => dir.to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! How a tool is handed to a runtime that names an interpreter and says no more.
+//! Default arguments for runtimes that name an interpreter but no arguments.
 
 use rye_items::{ItemKind, ItemRef, Library};
 use serde_json::{Map, Value, json};
@@ -7,12 +7,12 @@ use super::interpreter_variables;
 use crate::chain::{self, Chain};
 use crate::primitive::Primitives;
 
-/// The runtimes whose arguments are taken, by the tool's extension. A tool of
-/// any other language is run as a script.
-const STANDARD: [(&str, &str); 1] = [(".py", "rye/core/runtimes/python/function")];
+/// Runtimes whose arguments are the default, by the tool's extension. Other tools are run as
+/// scripts.
+const DEFAULT_RUNTIMES: [(&str, &str); 1] = [(".py", "rye/core/runtimes/python/function")];
 
-/// Fills in the arguments and the input of a configuration whose command is an
-/// interpreter and which has neither: by itself it would run nothing.
+/// Fills in arguments and input if the command is an interpreter and the configuration has
+/// neither. Otherwise the interpreter would run nothing.
 pub(super) fn fill_in(
     config: &mut Map<String, Value>,
     chain: &Chain,
@@ -33,27 +33,29 @@ pub(super) fn fill_in(
     if !is_interpreter || !is_empty("args") || !is_empty("input_data") {
         return;
     }
-    let way = standard(chain, library, primitives).unwrap_or_else(|| {
-        let mut way = Map::new();
+    let defaults = runtime_defaults(chain, library, primitives).unwrap_or_else(|| {
+        let mut defaults = Map::new();
         let arguments = json!(["{tool_path}", "--project-path", "{project_path}"]);
-        way.insert("args".into(), arguments);
-        way.insert("input_data".into(), json!("{params_json}"));
-        way
+        defaults.insert("args".into(), arguments);
+        defaults.insert("input_data".into(), json!("{params_json}"));
+        defaults
     });
-    config.extend(way);
+    config.extend(defaults);
 }
 
-/// The arguments and the input of the standard runtime of the tool's language.
-fn standard(
+/// Arguments and input of the default runtime for the tool's language.
+fn runtime_defaults(
     chain: &Chain,
     library: &Library,
     primitives: &Primitives,
 ) -> Option<Map<String, Value>> {
     let extension = &chain.tool().item.extension;
-    let (_, id) = STANDARD.iter().find(|(known, _)| known == extension)?;
+    let (_, id) = DEFAULT_RUNTIMES
+        .iter()
+        .find(|(known, _)| known == extension)?;
     let reference = ItemRef::new(ItemKind::Tool, id.parse().ok()?);
-    let standard = chain::build(library, &library.trust(), &reference, primitives).ok()?;
-    let config = standard.tool().metadata.value("config")?;
+    let runtime = chain::build(library, &library.trust(), &reference, primitives).ok()?;
+    let config = runtime.tool().metadata.value("config")?;
     let keys = ["args", "input_data"].into_iter();
     keys.map(|key| Some((key.to_owned(), config.get(key)?.clone())))
         .collect()
