@@ -1,6 +1,6 @@
 //! Integration tests, in one binary so that the crate is linked once.
 
-#![expect(clippy::unwrap_used, reason = "tests may panic")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests may panic")]
 
 mod agent_mcp_tools;
 mod agent_secrets;

@@ -11,31 +11,31 @@ use serde_json::{Value, json};
 use super::{TIMEOUT, wait_for_status};
 use crate::support::TestEnv;
 
-pub struct Server {
-    pub child: Child,
-    pub port: u16,
+pub(crate) struct Server {
+    pub(crate) child: Child,
+    pub(crate) port: u16,
 }
 
 impl Server {
     /// Starts the server in a directory without a project.
-    pub fn start(env: &TestEnv, options: &[&str]) -> Self {
+    pub(crate) fn start(env: &TestEnv, options: &[&str]) -> Self {
         Self::start_in(env, "elsewhere", options)
     }
 
     /// Starts the server in the project.
-    pub fn start_in_project(env: &TestEnv, options: &[&str]) -> Self {
+    pub(crate) fn start_in_project(env: &TestEnv, options: &[&str]) -> Self {
         Self::start_in(env, "project", options)
     }
 
     /// Starts the server in a directory.
-    pub fn start_in(env: &TestEnv, directory: &str, options: &[&str]) -> Self {
+    pub(crate) fn start_in(env: &TestEnv, directory: &str, options: &[&str]) -> Self {
         let mut command = env.command();
         command.args(["mcp", "serve", "--http", "127.0.0.1:0"]);
         Self::run(command.args(options), &env.path(directory))
     }
 
     /// Starts the server in the project with a limit on open files.
-    pub fn with_open_files(env: &TestEnv, files: u32) -> Self {
+    pub(crate) fn with_open_files(env: &TestEnv, files: u32) -> Self {
         let like = env.command();
         let mut command = Command::new("/bin/sh");
         let script = format!("ulimit -n {files}; exec \"$0\" mcp serve --http 127.0.0.1:0");
@@ -66,17 +66,17 @@ impl Server {
         Self { child, port }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
 
     /// Sends a request and reads the head of the response.
-    pub fn send(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Response {
+    pub(crate) fn send(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Response {
         Response::of(self.send_without_reading(method, headers, body))
     }
 
     /// Sends a request with additional headers and doesn't read the response.
-    pub fn send_without_reading(
+    pub(crate) fn send_without_reading(
         &self,
         method: &str,
         headers: &[(&str, &str)],
@@ -106,12 +106,12 @@ impl Server {
         stream
     }
 
-    pub fn post(&self, headers: &[(&str, &str)], message: &Value) -> Response {
+    pub(crate) fn post(&self, headers: &[(&str, &str)], message: &Value) -> Response {
         self.send("POST", headers, &message.to_string())
     }
 
     /// Opens a session, in a revision that has sessions, and returns its id.
-    pub fn open_session(&self) -> String {
+    pub(crate) fn open_session(&self) -> String {
         let hello = json!({
             "protocolVersion": "2025-11-25",
             "capabilities": {},
@@ -127,12 +127,12 @@ impl Server {
         session
     }
 
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Waits for the exit status.
-    pub fn status(&mut self) -> ExitStatus {
+    pub(crate) fn status(&mut self) -> ExitStatus {
         wait_for_status(&mut self.child)
     }
 }
@@ -145,19 +145,19 @@ impl Drop for Server {
 }
 
 /// A JSON-RPC request.
-pub fn request(id: u64, method: &str, params: &Value) -> Value {
+pub(crate) fn request(id: u64, method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }
 
 /// The head of a response; the body is read on demand.
-pub struct Response {
-    pub status: u16,
+pub(crate) struct Response {
+    pub(crate) status: u16,
     headers: Vec<(String, String)>,
     body: BufReader<TcpStream>,
 }
 
 impl Response {
-    pub fn of(stream: TcpStream) -> Self {
+    pub(crate) fn of(stream: TcpStream) -> Self {
         let mut body = BufReader::new(stream);
         let mut line = String::new();
         body.read_line(&mut line).unwrap();
@@ -179,20 +179,20 @@ impl Response {
         }
     }
 
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let header = self.headers.iter().find(|(other, _)| other == name);
         header.map(|(_, value)| value.as_str())
     }
 
     /// The rest of the body.
-    pub fn text(mut self) -> String {
+    pub(crate) fn text(mut self) -> String {
         let mut text = String::new();
         self.body.read_to_string(&mut text).unwrap();
         text
     }
 
     /// The response to a JSON-RPC request, as JSON or as an event of a stream.
-    pub fn message(&mut self, id: u64) -> Value {
+    pub(crate) fn message(&mut self, id: u64) -> Value {
         loop {
             let line = self.line().expect("the stream ended without an answer");
             let data = line.strip_prefix("data: ").unwrap_or(&line);
@@ -204,7 +204,7 @@ impl Response {
     }
 
     /// The id of the server's next request with this method.
-    pub fn request(&mut self, method: &str) -> Value {
+    pub(crate) fn request(&mut self, method: &str) -> Value {
         loop {
             let line = self.line().expect("the stream ended without a request");
             let data = line.strip_prefix("data: ").unwrap_or(&line);
@@ -216,7 +216,7 @@ impl Response {
     }
 
     /// The id of the first event of a stream, with which the stream can be resumed.
-    pub fn event_id(&mut self) -> String {
+    pub(crate) fn event_id(&mut self) -> String {
         loop {
             let line = self.line().expect("the stream ended without an event");
             if let Some(id) = line.strip_prefix("id: ") {

@@ -1,15 +1,7 @@
 //! A project with test tools, and clients of `rye mcp serve`.
 
-#![allow(
-    dead_code,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    unreachable_pub,
-    reason = "each test program compiles this anew, uses its part, and fails by panicking"
-)]
-
-pub mod http;
-pub mod stdio;
+pub(crate) mod http;
+pub(crate) mod stdio;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +14,7 @@ use serde_json::{Value, json};
 use crate::support::TestEnv;
 
 /// Timeout for events that must happen.
-pub const TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 const TIDY: &str = r#"# Tidy
 
@@ -34,7 +26,7 @@ const TIDY: &str = r#"# Tidy
 
 /// A user with a key and a project with tools; `fresh` is not signed. Next to it, an empty
 /// directory `elsewhere`.
-pub fn env() -> TestEnv {
+pub(crate) fn env() -> TestEnv {
     let mut env = TestEnv::new();
     env.set("USER", "ada");
     assert!(env.run(&["init"]).status.success());
@@ -59,7 +51,7 @@ pub fn env() -> TestEnv {
 }
 
 /// Writes a tool that runs a shell command.
-pub fn tool(env: &TestEnv, name: &str, command: &str) {
+pub(crate) fn tool(env: &TestEnv, name: &str, command: &str) {
     let text = format!(
         "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/bash/bash\n\
          description: The tool {name}\nconfig:\n  command: '{command}'\n"
@@ -68,17 +60,17 @@ pub fn tool(env: &TestEnv, name: &str, command: &str) {
 }
 
 /// Parameters of `tools/call` that execute a tool of the project.
-pub fn execute(tool: &str) -> Value {
+pub(crate) fn execute(tool: &str) -> Value {
     json!({ "name": "execute", "arguments": { "item_type": "tool", "item_id": tool } })
 }
 
 /// Waits until a file exists and returns its content.
-pub fn wait_for_file(path: &Path) -> String {
+pub(crate) fn wait_for_file(path: &Path) -> String {
     poll_until(|| fs::read_to_string(path).ok(), &path.display())
 }
 
 /// Waits until a process has ended.
-pub fn wait_for_exit(pid: &str) {
+pub(crate) fn wait_for_exit(pid: &str) {
     // A missing process has ended.
     if let Ok(process) = Handle::from_pid(pid.trim().parse().unwrap()) {
         let gone = process.wait(Some(TIMEOUT)).unwrap();
@@ -87,7 +79,7 @@ pub fn wait_for_exit(pid: &str) {
 }
 
 /// Waits for the exit status of a child process.
-pub fn wait_for_status(child: &mut Child) -> ExitStatus {
+pub(crate) fn wait_for_status(child: &mut Child) -> ExitStatus {
     wait_for_exit(&child.id().to_string());
     child.wait().unwrap()
 }
@@ -104,7 +96,7 @@ fn poll_until<T>(poll: impl Fn() -> Option<T>, what: &dyn std::fmt::Display) -> 
 }
 
 /// Processes with their working directory in a project: tools and their descendants.
-pub fn processes_in(folder: &Path) -> Vec<String> {
+pub(crate) fn processes_in(folder: &Path) -> Vec<String> {
     let all = fs::read_dir("/proc").unwrap().flatten();
     let inside = all.filter(|process| {
         let cwd = fs::read_link(process.path().join("cwd"));
@@ -119,7 +111,7 @@ pub fn processes_in(folder: &Path) -> Vec<String> {
 }
 
 /// A directory that `cargo xtask test` installs for tests: `target/tools/NAME-…`.
-pub fn tools_dir(name: &str) -> PathBuf {
+pub(crate) fn tools_dir(name: &str) -> PathBuf {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools");
     let folders = fs::read_dir(&tools).into_iter().flatten().flatten();
     let versions = folders.map(|folder| folder.path()).filter(|folder| {

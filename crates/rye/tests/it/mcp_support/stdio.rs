@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::{TIMEOUT, wait_for_status};
 use crate::support::TestEnv;
 
-pub struct Client {
-    pub child: Child,
+pub(crate) struct Client {
+    pub(crate) child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
     last_id: u64,
@@ -19,12 +19,12 @@ pub struct Client {
 
 impl Client {
     /// Starts a server in the project without initialising the connection.
-    pub fn start(env: &TestEnv) -> Self {
+    pub(crate) fn start(env: &TestEnv) -> Self {
         Self::start_in(env, "project", &[])
     }
 
     /// Starts a server in a directory, with options.
-    pub fn start_in(env: &TestEnv, directory: &str, options: &[&str]) -> Self {
+    pub(crate) fn start_in(env: &TestEnv, directory: &str, options: &[&str]) -> Self {
         let mut command = env.command();
         command.args(["mcp", "serve"]).args(options);
         command.current_dir(env.path(directory));
@@ -48,14 +48,14 @@ impl Client {
     }
 
     /// Starts a server and initialises the connection.
-    pub fn connect(env: &TestEnv) -> Self {
+    pub(crate) fn connect(env: &TestEnv) -> Self {
         let mut client = Self::start(env);
         client.initialize(&json!({}));
         client
     }
 
     /// Initialises the connection with these capabilities.
-    pub fn initialize(&mut self, capabilities: &Value) {
+    pub(crate) fn initialize(&mut self, capabilities: &Value) {
         let hello = json!({
             "protocolVersion": "2025-11-25",
             "capabilities": capabilities,
@@ -68,7 +68,7 @@ impl Client {
 
     /// Calls a tool and answers the server's requests meanwhile: `reply` returns the result for
     /// a method.
-    pub fn call(
+    pub(crate) fn call(
         &mut self,
         tool: &str,
         arguments: &Value,
@@ -92,31 +92,31 @@ impl Client {
         }
     }
 
-    pub fn send(&mut self, message: &Value) {
+    pub(crate) fn send(&mut self, message: &Value) {
         self.write(format!("{message}\n").as_bytes());
     }
 
-    pub fn write(&mut self, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
         let input = self.input.as_mut().unwrap();
         input.write_all(bytes).unwrap();
         input.flush().unwrap();
     }
 
     /// Sends a request and returns its id.
-    pub fn request(&mut self, method: &str, params: &Value) -> u64 {
+    pub(crate) fn request(&mut self, method: &str, params: &Value) -> u64 {
         self.last_id += 1;
         let id = self.last_id;
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
         id
     }
 
-    pub fn request_and_wait(&mut self, method: &str, params: &Value) -> Value {
+    pub(crate) fn request_and_wait(&mut self, method: &str, params: &Value) -> Value {
         let id = self.request(method, params);
         self.wait_for_answer(id)
     }
 
     /// Waits for the response to a request; drops notifications and other responses.
-    pub fn wait_for_answer(&mut self, id: u64) -> Value {
+    pub(crate) fn wait_for_answer(&mut self, id: u64) -> Value {
         loop {
             let message = self.next().expect("the server hung up");
             if message["id"] == id {
@@ -126,7 +126,7 @@ impl Client {
     }
 
     /// The next message; none at the end of the stream.
-    pub fn next(&mut self) -> Option<Value> {
+    pub(crate) fn next(&mut self) -> Option<Value> {
         match self.lines.recv_timeout(TIMEOUT) {
             Ok(line) => Some(serde_json::from_str(&line).unwrap()),
             Err(RecvTimeoutError::Disconnected) => None,
@@ -135,16 +135,16 @@ impl Client {
     }
 
     /// Closes the server's standard input.
-    pub fn disconnect(&mut self) {
+    pub(crate) fn disconnect(&mut self) {
         self.input = None;
     }
 
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Waits for the server's exit status.
-    pub fn status(&mut self) -> ExitStatus {
+    pub(crate) fn status(&mut self) -> ExitStatus {
         wait_for_status(&mut self.child)
     }
 }

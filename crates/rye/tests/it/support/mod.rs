@@ -1,18 +1,8 @@
 //! `TestEnv`: a temporary home and project in which tests run the binary.
 
-#![allow(
-    dead_code,
-    unused_macros,
-    unused_imports,
-    clippy::unwrap_used,
-    unreachable_pub,
-    reason = "each test program compiles this anew, uses its part, and fails by panicking"
-)]
-
-use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
@@ -59,21 +49,21 @@ macro_rules! assert_transcript {
 pub(crate) use assert_transcript;
 
 /// A temporary home and project, removed on drop.
-pub struct TestEnv {
+pub(crate) struct TestEnv {
     folder: TempDir,
     variables: Vec<(String, String)>,
 }
 
 impl TestEnv {
     /// An empty home, and a project with an empty `.ai/`.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let env = Self::bare();
         fs::create_dir(env.path("project/.ai")).unwrap();
         env
     }
 
     /// An empty home and an empty project directory.
-    pub fn bare() -> Self {
+    pub(crate) fn bare() -> Self {
         let folder = tempfile::tempdir_in("/tmp").unwrap();
         fs::create_dir(folder.path().join("user")).unwrap();
         fs::create_dir(folder.path().join("project")).unwrap();
@@ -84,33 +74,33 @@ impl TestEnv {
     }
 
     /// Sets an environment variable for later commands.
-    pub fn set(&mut self, name: &str, value: impl AsRef<str>) {
+    pub(crate) fn set(&mut self, name: &str, value: impl AsRef<str>) {
         self.unset(name);
         let value = value.as_ref().to_owned();
         self.variables.push((name.to_owned(), value));
     }
 
-    pub fn unset(&mut self, name: &str) {
+    pub(crate) fn unset(&mut self, name: &str) {
         self.variables.retain(|(other, _)| other != name);
     }
 
-    pub fn path(&self, relative: &str) -> PathBuf {
+    pub(crate) fn path(&self, relative: &str) -> PathBuf {
         self.folder.path().join(relative)
     }
 
-    pub fn read(&self, relative: &str) -> String {
+    pub(crate) fn read(&self, relative: &str) -> String {
         fs::read_to_string(self.path(relative)).unwrap()
     }
 
     /// Writes a file and creates its parent directories.
-    pub fn write(&self, relative: &str, text: &str) {
+    pub(crate) fn write(&self, relative: &str, text: &str) {
         let path = self.path(relative);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
     /// `rye` in the project, with only the variables of this environment.
-    pub fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rye"));
         command
             .env_clear()
@@ -122,12 +112,12 @@ impl TestEnv {
         command
     }
 
-    pub fn run(&self, args: &[&str]) -> Output {
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.command().args(args).output().unwrap()
     }
 
     /// Runs `rye` with input on standard input.
-    pub fn feed(&self, args: &[&str], input: &[u8]) -> Output {
+    pub(crate) fn feed(&self, args: &[&str], input: &[u8]) -> Output {
         let mut child = self
             .command()
             .args(args)
@@ -141,7 +131,7 @@ impl TestEnv {
 
     /// Runs commands and returns each with its output and exit code. Arguments are
     /// separated by spaces.
-    pub fn transcript(&self, calls: &[&str]) -> String {
+    pub(crate) fn transcript(&self, calls: &[&str]) -> String {
         let mut transcript = String::new();
         for typed in calls {
             let args: Vec<_> = typed.split(' ').filter(|word| !word.is_empty()).collect();
@@ -152,7 +142,7 @@ impl TestEnv {
 }
 
 /// A command with its output and exit code.
-pub fn transcript_entry(typed: &str, output: &Output) -> String {
+pub(crate) fn transcript_entry(typed: &str, output: &Output) -> String {
     let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     let err = match err.as_ref() {
         "" => String::new(),
@@ -163,7 +153,7 @@ pub fn transcript_entry(typed: &str, output: &Output) -> String {
 }
 
 /// The outcome of `rye prompt --json`: its last line.
-pub fn outcome(output: &Output) -> serde_json::Value {
+pub(crate) fn outcome(output: &Output) -> serde_json::Value {
     let text = std::str::from_utf8(&output.stdout).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
     let mut lines: Vec<serde_json::Value> = lines.collect();
@@ -174,7 +164,7 @@ pub fn outcome(output: &Output) -> serde_json::Value {
 }
 
 /// Reads standard error of a command until it names a pending gate, and returns the gate.
-pub fn wait_for_gate(env: &TestEnv, errors: &mut impl BufRead) -> serde_json::Value {
+pub(crate) fn wait_for_gate(env: &TestEnv, errors: &mut impl BufRead) -> serde_json::Value {
     let (mut line, mut output) = (String::new(), String::new());
     while errors.read_line(&mut line).unwrap() > 0 {
         let list = json(&env.run(&["gate", "list", "--json"]));
@@ -189,19 +179,19 @@ pub fn wait_for_gate(env: &TestEnv, errors: &mut impl BufRead) -> serde_json::Va
 }
 
 /// The short id of a gate in `rye gate list --json`.
-pub fn short_gate_id(gate: &serde_json::Value) -> String {
+pub(crate) fn short_gate_id(gate: &serde_json::Value) -> String {
     rye_engine::protocol::GateId::from(gate["id"].as_str().unwrap().to_owned()).short()
 }
 
 /// Waits until a command waits at a gate, and kills it.
-pub fn kill_at_gate(env: &TestEnv, mut child: Child) {
+pub(crate) fn kill_at_gate(env: &TestEnv, mut child: Child) {
     wait_for_gate(env, &mut BufReader::new(child.stderr.take().unwrap()));
     child.kill().unwrap();
     child.wait().unwrap();
 }
 
 /// The single JSON document that a command printed.
-pub fn json(output: &Output) -> serde_json::Value {
+pub(crate) fn json(output: &Output) -> serde_json::Value {
     let text = std::str::from_utf8(&output.stdout).unwrap();
     assert_eq!(text.matches('\n').count(), 1, "{text}");
     serde_json::from_str(text).unwrap()
