@@ -1,5 +1,4 @@
-//! Files and images that a person or a tool gives: what models can see is shown, all else is
-//! kept.
+//! Attachments: images go to the model, all other files to the blob store.
 
 use base64ct::{Base64, Encoding as _};
 use rye_protocol::Part;
@@ -8,34 +7,34 @@ use crate::blob::SCHEME;
 use crate::builtin::image_type;
 use crate::tool::ToolContext;
 
-/// The largest image that is shown. In base64 it is what providers take.
+/// Maximum size of an image; its base64 form stays within the limits of providers.
 pub const MAX_IMAGE_BYTES: usize = 3_750_000;
 
-/// A file or an image, as it goes into a result.
+/// An attachment of a tool result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AttachmentResult {
-    /// What is said of it, in a line.
+    /// One-line description for the model.
     pub text: String,
-    /// It; none where it can neither be shown nor kept.
+    /// The attachment; `None` if it could not be stored.
     pub part: Option<Part>,
 }
 
-/// An image that goes with a prompt, or why it cannot. What it is its bytes say, not its name:
-/// a provider that is told something else refuses the whole history.
+/// Creates an image attachment for a prompt; the error is the reason. The type comes from the
+/// content, because a provider rejects a history with a mislabelled image.
 pub fn image(name: &str, bytes: &[u8]) -> Result<Part, String> {
     if bytes.len() > MAX_IMAGE_BYTES {
         return Err(format!(
-            "{name} is too large to be shown: make it smaller than {MAX_IMAGE_BYTES} bytes"
+            "{name} is too large: the maximum is {MAX_IMAGE_BYTES} bytes"
         ));
     }
     match image_type(bytes) {
-        Some(mime_type) => Ok(shown(name, mime_type, bytes)),
-        None => Err(format!("{name} is no PNG, JPEG, GIF or WebP image")),
+        Some(mime_type) => Ok(inline_image(name, mime_type, bytes)),
+        None => Err(format!("{name} is not a PNG, JPEG, GIF or WebP image")),
     }
 }
 
-/// An image as it is shown to a model.
-pub(crate) fn shown(name: &str, mime_type: &str, bytes: &[u8]) -> Part {
+/// An inline image.
+pub(crate) fn inline_image(name: &str, mime_type: &str, bytes: &[u8]) -> Part {
     Part::Attachment {
         name: name.to_owned(),
         mime_type: mime_type.to_owned(),
@@ -44,25 +43,25 @@ pub(crate) fn shown(name: &str, mime_type: &str, bytes: &[u8]) -> Part {
 }
 
 impl ToolContext {
-    /// A file or an image to be given with a result. An image that models can see goes into
-    /// the record; all else goes to the blob store, where the tool `read` finds it.
+    /// Creates an attachment for a tool result. An image is stored inline; any other file goes to
+    /// the blob store, where the tool `read` finds it.
     pub async fn attach(&self, name: &str, mime_type: &str, bytes: Vec<u8>) -> AttachmentResult {
         let length = bytes.len();
-        let seen = image_type(&bytes).filter(|_| length <= MAX_IMAGE_BYTES);
-        if let Some(mime_type) = seen {
+        let image = image_type(&bytes).filter(|_| length <= MAX_IMAGE_BYTES);
+        if let Some(mime_type) = image {
             return AttachmentResult {
                 text: format!("[{name} is an image: {mime_type}, {length} bytes]"),
-                part: Some(shown(name, mime_type, &bytes)),
+                part: Some(inline_image(name, mime_type, &bytes)),
             };
         }
-        let about = format!("{name} is a file: {mime_type}, {length} bytes");
-        let kept = match self.blobs() {
+        let description = format!("{name} is a file: {mime_type}, {length} bytes");
+        let stored = match self.blobs() {
             Some(blobs) => blobs.put(bytes).await.ok(),
             None => None,
         };
-        match kept {
+        match stored {
             Some(hash) => AttachmentResult {
-                text: format!("[{about}, kept as {SCHEME}{hash}]"),
+                text: format!("[{description}, stored as {SCHEME}{hash}]"),
                 part: Some(Part::Attachment {
                     name: name.to_owned(),
                     mime_type: mime_type.to_owned(),
@@ -70,7 +69,7 @@ impl ToolContext {
                 }),
             },
             None => AttachmentResult {
-                text: format!("[{about}, which could not be kept]"),
+                text: format!("[{description}, which could not be stored]"),
                 part: None,
             },
         }

@@ -1,13 +1,13 @@
-//! A record that proves itself: entries chained by their hashes, signed at the ends of turns,
-//! and receipts under decisions. Whoever has the record and the public keys can tell whether
-//! anything in it was altered, removed, reordered or added since.
+//! The audit trail: hash-chained entries, seals at the ends of turns, and receipts under
+//! decisions. With the exported session and the public keys, anyone can detect whether anything
+//! was altered, removed, reordered or added.
 //!
-//! Everything else of a session, its row and those of its threads, prompts and gates, is
-//! covered by seals: each names the hashes of the rows that its commit has written.
+//! Seals also cover the rows of the session, its threads, prompts and gates: each seal contains
+//! the hashes of the rows that its commit has written.
 //!
-//! What the hash of an entry covers is its JSON text without the ids of its session and
-//! thread, which the seal binds, so that a branch shares its past; and without `elided`,
-//! which says what a model is shown and not what happened.
+//! An entry's hash covers its JSON text without the ids of its session and thread, which the seal
+//! binds, so that forks can share history; and without `elided`, which changes what a model is
+//! shown but not what happened.
 
 mod blobs;
 mod check;
@@ -28,7 +28,7 @@ use rye_protocol::{
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::machine::CowArc as Shared;
+use crate::machine::CowArc;
 
 pub use blobs::{BlobStatus, check_blobs};
 pub use check::{Finding, FindingKind, Verdict, check, check_receipt};
@@ -37,22 +37,22 @@ pub(crate) use imported_decisions::{is_untrusted, reject_untrusted, seal_changes
 pub use receipt::{question_hash, receipt};
 pub use tasks::check_all;
 
-/// The purpose of the signature under a seal.
+/// Purpose of the signature under a seal.
 const SEAL: Purpose = Purpose::new("seal");
-/// The purpose of the signature under a receipt of a decision.
+/// Purpose of the signature under a receipt.
 const RECEIPT: Purpose = Purpose::new("receipt");
 
-/// Where a session says that it was imported though it could not be verified, and why.
+/// Metadata key of a session that was imported unverified, with the reason.
 pub const UNVERIFIED: &str = "unverified_import";
-/// Where a gate's context keeps the hash of what would run.
+/// Context key of a gate: hash of the chain that would run.
 pub const CHAIN_HASH: &str = "chain_hash";
-/// Where it keeps that of the arguments.
+/// Context key of a gate: hash of the arguments.
 pub const ARGS_HASH: &str = "args_hash";
 
-/// The hash of an entry that follows one with this hash; none for the first.
+/// Hash of an entry that follows the one with hash `before`, which is empty for the first.
 pub fn entry_hash(entry: &Entry, before: &str) -> String {
     #[derive(Serialize)]
-    struct Hashed<'a> {
+    struct HashInput<'a> {
         id: &'a EntryId,
         parent: &'a Option<EntryId>,
         before: &'a str,
@@ -60,10 +60,10 @@ pub fn entry_hash(entry: &Entry, before: &str) -> String {
         kind: &'a EntryKind,
         created_at: Millis,
     }
-    let kind = as_it_happened(&entry.kind);
+    let kind = without_elision(&entry.kind);
     hash(
         "rye entry 1",
-        &Hashed {
+        &HashInput {
             id: &entry.id,
             parent: &entry.parent,
             before,
@@ -75,8 +75,8 @@ pub fn entry_hash(entry: &Entry, before: &str) -> String {
     .to_hex()
 }
 
-/// What happened, where something of it is not shown any more.
-fn as_it_happened(kind: &EntryKind) -> Option<EntryKind> {
+/// The entry without `elided` marks, if it has any.
+fn without_elision(kind: &EntryKind) -> Option<EntryKind> {
     let is_elided = |part: &Part| matches!(part, Part::ToolResult { elided: true, .. });
     let EntryKind::Message(message) = kind else {
         return None;
@@ -95,7 +95,7 @@ fn as_it_happened(kind: &EntryKind) -> Option<EntryKind> {
 
 fn seal_hash(seal: &Seal) -> Hash {
     #[derive(Serialize)]
-    struct Hashed<'a> {
+    struct HashInput<'a> {
         session: &'a SessionId,
         thread: &'a Option<ThreadId>,
         leaf: &'a Option<EntryId>,
@@ -107,7 +107,7 @@ fn seal_hash(seal: &Seal) -> Hash {
     }
     hash(
         "rye seal 2",
-        &Hashed {
+        &HashInput {
             session: &seal.session,
             thread: &seal.thread,
             leaf: &seal.leaf,
@@ -120,21 +120,21 @@ fn seal_hash(seal: &Seal) -> Hash {
     )
 }
 
-/// Takes the events of a commit into the rolling hash of their thread.
-pub(crate) fn fold_events(thread: &mut Shared<Thread>, ops: &[Op]) {
+/// Adds the events of a commit to the rolling hash of their thread.
+pub(crate) fn fold_events(thread: &mut CowArc<Thread>, ops: &[Op]) {
     for op in ops {
         if let Op::Event(Some(of), kind) = op
             && *of == thread.id
-            && let Some(told) = rows::fold(&thread.events_hash, kind)
+            && let Some(hash) = rows::fold(&thread.events_hash, kind)
         {
-            thread.events_hash = told;
+            thread.events_hash = hash;
         }
     }
 }
 
-/// The seal of a commit of a thread's host, unsigned; none if it needs none. `last` is the hash
-/// of the session's last seal, `ended` are gates that have ended before, and `running` is the
-/// prompt of the turn.
+/// The unsigned seal of a thread's commit; `None` if it needs none. `last` is the hash of the
+/// session's last seal, `ended` are gates that were closed before, and `running` is the prompt of
+/// the turn.
 pub(crate) fn thread_seal<'a>(
     thread: &Thread,
     ops: &[Op],
@@ -172,7 +172,7 @@ pub(crate) fn thread_seal<'a>(
     })
 }
 
-/// The event that seals the rows which a commit writes outside of any thread's history.
+/// A seal event for the rows that a commit writes outside of any thread's history.
 pub(crate) fn seal_rows(
     session: &SessionId,
     ops: &[Op],
@@ -200,15 +200,15 @@ pub fn seal_commit(batch: &mut Batch, mut thread: Thread, at: Millis, key: Optio
     }
     let is_event = |op: &Op| matches!(op, Op::Event(..));
     let first_event = batch.ops.iter().position(is_event);
-    let place = first_event.unwrap_or(batch.ops.len());
-    batch.ops.insert(place, Op::PutThread(Arc::new(thread)));
+    let index = first_event.unwrap_or(batch.ops.len());
+    batch.ops.insert(index, Op::PutThread(Arc::new(thread)));
     if let Some(key) = key {
         let kind = seal_rows(&session, &batch.ops, at, key);
         batch.push(Op::Event(None, Arc::new(kind)));
     }
 }
 
-/// The same for all rows of a session that nobody has sealed yet.
+/// A seal event for all rows of a session that has no seal yet.
 pub(crate) fn seal_archive(archive: &Archive, at: Millis, key: &SigningKey) -> EventKind {
     sealed_rows(&archive.session.id, rows::of_archive(archive), at, key)
 }
@@ -236,7 +236,7 @@ fn sealed_rows(
     }
 }
 
-/// Signs, and gives the hash that the next seal names.
+/// Signs a seal. Also returns its hash, which the next seal refers to.
 pub(crate) fn sign_seal(mut seal: Seal, key: &SigningKey) -> (Seal, String) {
     seal.key = key.public().fingerprint().to_string();
     let hash = seal_hash(&seal);
@@ -244,22 +244,22 @@ pub(crate) fn sign_seal(mut seal: Seal, key: &SigningKey) -> (Seal, String) {
     (seal, hash.to_hex())
 }
 
-/// The hash of arguments, whatever the order of their names.
+/// Hash of arguments, independent of key order.
 pub fn args_hash(args: &Value) -> String {
     match lillux::canonical::to_vec(args) {
         Ok(bytes) => Hash::digest(bytes).to_hex(),
-        // A number that has no canonical form: its text does as well.
+        // A number without a canonical form: hash the plain text.
         Err(_) => Hash::digest(args.to_string()).to_hex(),
     }
 }
 
-/// The hash of a thing's JSON text, for one purpose.
-fn hash(purpose: &str, thing: &impl Serialize) -> Hash {
-    // Written in one place, with room for most: many small pieces are slower to hash.
+/// Hash of a value's JSON text, with a domain separator.
+fn hash(purpose: &str, value: &impl Serialize) -> Hash {
+    // One buffer: hashing many small pieces is slower.
     let mut text = Vec::with_capacity(1000);
     text.extend_from_slice(purpose.as_bytes());
     text.push(b'\n');
-    // What is plain data has a JSON form.
-    let _ = serde_json::to_writer(&mut text, thing);
+    // Plain data always serialises.
+    let _ = serde_json::to_writer(&mut text, value);
     Hash::digest(text)
 }

@@ -1,32 +1,31 @@
-//! Structured results: what a prompt wants as JSON, how a model is told, and whether what it
-//! said fits.
+//! Structured results: asks a model for JSON that matches a schema, and extracts it.
 
 use rye_schema::Schema;
 use serde_json::Value;
 
 use crate::schema;
 
-/// Where a prompt keeps the schema of what it wants.
+/// Metadata key of a prompt: the schema of the required result.
 pub(crate) const SCHEMA: &str = "result_schema";
-/// Where an answer keeps the result that was found in it.
+/// Metadata key of an answer: the extracted result.
 pub const RESULT: &str = "result";
-/// Where a message says that nobody asked it: it says what was wrong with a result.
+/// Metadata key of a generated message that asks the model to correct its result.
 pub(crate) const RETRY: &str = "result_retry";
 
 const START: &str = "---RESULT_START---";
 const END: &str = "---RESULT_END---";
 
-/// What a model is told.
+/// The instruction for the system prompt.
 pub(crate) fn instruction(schema: &Value) -> String {
     format!(
-        "When you are done, end your last answer with a result: one JSON value that fits the \
+        "When you are done, end your last answer with a result: one JSON value that matches the \\
          schema below, between the lines {START} and {END}, and nothing else between them.\n\n\
          {START}\n(the JSON value)\n{END}\n\nThe schema:\n{schema}"
     )
 }
 
-/// The result of an answer; or in words what is wrong with it.
-pub(crate) fn find(answer: &str, schema: &Value) -> Result<Value, String> {
+/// Extracts the result of an answer; the error says what is wrong.
+pub(crate) fn extract(answer: &str, schema: &Value) -> Result<Value, String> {
     let Some((_, rest)) = answer.rsplit_once(START) else {
         return Err(format!("there is no line {START}"));
     };
@@ -34,20 +33,20 @@ pub(crate) fn find(answer: &str, schema: &Value) -> Result<Value, String> {
         return Err(format!("there is no line {END} after {START}"));
     };
     let value: Value = serde_json::from_str(without_fence(text))
-        .map_err(|error| format!("what stands between the lines is no JSON: {error}"))?;
-    let schema = Schema::new(schema).map_err(|e| format!("the schema is no schema: {e}"))?;
+        .map_err(|error| format!("the text between the lines is not JSON: {error}"))?;
+    let schema = Schema::new(schema).map_err(|e| format!("invalid schema: {e}"))?;
     match schema::validation_error(&schema, &value) {
-        Some(wrong) => Err(format!("it does not fit the schema: {wrong}")),
+        Some(error) => Err(format!("the result does not match the schema: {error}")),
         None => Ok(value),
     }
 }
 
-/// In words why a schema is none, if it is none.
+/// Why a JSON Schema is invalid; `None` if it is valid.
 pub fn schema_error(schema: &Value) -> Option<String> {
     Schema::new(schema).err().map(|error| error.to_string())
 }
 
-/// Models like to fence JSON in.
+/// Removes a Markdown code fence around JSON.
 fn without_fence(text: &str) -> &str {
     let text = text.trim();
     let Some(inside) = text.strip_prefix("```") else {
@@ -67,26 +66,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_is_found_or_what_is_wrong_is_told() {
+    fn result_is_extracted_or_the_problem_is_reported() {
         let schema = json!({ "type": "object", "required": ["n"],
             "properties": { "n": { "type": "integer" } } });
-        let found = |text: &str| find(text, &schema);
-        let good = Ok(json!({ "n": 1 }));
-        let around = |text: &str| format!("So:\n{START}\n{text}\n{END}\n");
-        assert_eq!(found(&around(r#"{"n":1}"#)), good);
-        assert_eq!(found(&around("```json\n{\"n\":1}\n```")), good);
-        // The last one counts.
-        let twice = around(r#"{"n":2}"#) + &around(r#"{"n":1}"#);
-        assert_eq!(found(&twice), good);
-        for (text, wrong) in [
+        let extract_from = |text: &str| extract(text, &schema);
+        let valid = Ok(json!({ "n": 1 }));
+        let wrap = |text: &str| format!("So:\n{START}\n{text}\n{END}\n");
+        assert_eq!(extract_from(&wrap(r#"{"n":1}"#)), valid);
+        assert_eq!(extract_from(&wrap("```json\n{\"n\":1}\n```")), valid);
+        // The last result counts.
+        let twice = wrap(r#"{"n":2}"#) + &wrap(r#"{"n":1}"#);
+        assert_eq!(extract_from(&twice), valid);
+        for (text, expected) in [
             ("So.".to_owned(), "there is no line ---RESULT_START---"),
             (format!("{START} {{}}"), "there is no line ---RESULT_END---"),
-            (around("n = 1"), "no JSON: expected ident"),
-            (around("{}"), "\"n\" is a required property"),
-            (around(r#"{"n":"x"}"#), "/n: \"x\" is not of type"),
+            (wrap("n = 1"), "not JSON: expected ident"),
+            (wrap("{}"), "\"n\" is a required property"),
+            (wrap(r#"{"n":"x"}"#), "/n: \"x\" is not of type"),
         ] {
-            let why = found(&text).unwrap_err();
-            assert!(why.contains(wrong), "{why}");
+            let error = extract_from(&text).unwrap_err();
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Whether the blobs are there that a record refers to. An entry names them by their hashes,
-//! and so whoever signed the entry signed them.
+//! Verifies the blobs that a session refers to. Entries contain their hashes, so the seal of an
+//! entry covers its blobs.
 
 use lillux::Hash;
 use rye_protocol::Archive;
@@ -7,32 +7,32 @@ use rye_protocol::Archive;
 use super::{Finding, FindingKind, Verdict};
 use crate::blob::{SCHEME, required_blobs};
 
-/// How a blob is found.
+/// State of a required blob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlobStatus {
-    /// As its hash says.
+    /// The content matches its hash.
     Intact,
-    /// Something else is in its place, or it cannot be read.
+    /// The content does not match its hash, or cannot be read.
     Altered,
-    /// Not at all.
+    /// The blob does not exist.
     Missing,
 }
 
-/// Adds what is wrong with the blobs of a record to what was found of it.
+/// Adds findings about a session's blobs to its verdict.
 pub fn check_blobs(archive: &Archive, verdict: &mut Verdict, find: impl Fn(&Hash) -> BlobStatus) {
     for (hash, by) in required_blobs(archive) {
-        let (kind, why) = match find(&hash) {
+        let (kind, problem) = match find(&hash) {
             BlobStatus::Intact => {
                 verdict.blobs += 1;
                 continue;
             }
-            BlobStatus::Altered => (FindingKind::Altered, "is not what its hash says"),
-            BlobStatus::Missing => (FindingKind::Missing, "is not there"),
+            BlobStatus::Altered => (FindingKind::Altered, "its content does not match its hash"),
+            BlobStatus::Missing => (FindingKind::Missing, "it is missing"),
         };
         verdict.findings.push(Finding {
             kind,
             location: format!("{SCHEME}{hash}"),
-            reason: format!("{by} refers to it, and it {why}"),
+            reason: format!("{by} refers to it, but {problem}"),
         });
     }
 }

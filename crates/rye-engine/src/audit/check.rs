@@ -1,4 +1,4 @@
-//! Whether a record is as it was signed.
+//! Verifies a session archive against its hashes, seals and receipts.
 
 mod decisions;
 mod rows;
@@ -12,76 +12,76 @@ use rye_protocol::{Archive, Entry, EntryId, EventKind, Millis, Seal};
 use super::{SEAL, entry_hash, seal_hash};
 
 pub use decisions::check_receipt;
-use signatures::{Signed, each};
+use signatures::{Signed, par_map};
 
-/// What was found.
+/// Result of verifying a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// How many entries there are.
+    /// Number of entries.
     pub entries: usize,
-    /// How many of them belong to a turn that is under way, which is not signed yet.
+    /// Number of entries of a running turn, which are not sealed yet.
     pub unsealed_entries: usize,
-    /// How many seals there are.
+    /// Number of seals.
     pub seals: usize,
-    /// How many receipts.
+    /// Number of receipts.
     pub receipts: usize,
-    /// How many blobs it refers to that are there and as they were.
+    /// Number of referenced blobs that are intact.
     pub blobs: usize,
-    /// The names of rows that were changed after the last seal that covers them, or that none
-    /// does: what they say cannot be checked yet.
+    /// Names of rows that no seal covers in their current state, so that they cannot be verified
+    /// yet.
     pub unsealed_rows: Vec<String>,
-    /// When the last seal was made.
+    /// Time of the last seal.
     pub sealed_at: Option<Millis>,
-    /// The fingerprints of the keys that signed.
+    /// Fingerprints of all signing keys.
     pub keys: BTreeSet<String>,
-    /// What is wrong.
+    /// Everything that does not verify.
     pub findings: Vec<Finding>,
 }
 
 impl Verdict {
-    /// Whether all of it is as it was signed.
+    /// Whether everything verifies.
     pub fn is_verified(&self) -> bool {
         self.findings.is_empty() && self.unsealed_rows.is_empty()
     }
 
-    /// Whether nobody signed any of it, and nothing else is wrong: then there is nothing that
-    /// it could be compared with.
+    /// Whether nothing is signed and nothing else is wrong, so that there is nothing to compare
+    /// with.
     pub fn is_unsigned(&self) -> bool {
-        let mut faults = self.findings.iter();
-        let signature = faults.all(|fault| fault.kind == FindingKind::Signature);
-        self.keys.is_empty() && !self.findings.is_empty() && signature
+        let mut findings = self.findings.iter();
+        let only_signatures = findings.all(|finding| finding.kind == FindingKind::Signature);
+        self.keys.is_empty() && !self.findings.is_empty() && only_signatures
     }
 }
 
-/// Something that is not as it was.
+/// One thing that does not verify.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Of what kind.
+    /// What kind of problem it is.
     pub kind: FindingKind,
-    /// Where: the id of the entry, gate or thread.
+    /// Id of the entry, gate, thread or session.
     pub location: String,
-    /// In words.
+    /// Description for people.
     pub reason: String,
 }
 
-/// What can be wrong with a record.
+/// Kinds of problems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FindingKind {
-    /// It says something else than it did.
+    /// The content differs from what was signed.
     Altered,
-    /// It is not there any more, or not in its place.
+    /// It is missing, or not in its position.
     Missing,
-    /// It was not there.
+    /// It was added later.
     Added,
-    /// Somebody else signed it, or nobody.
+    /// The signature is missing or invalid.
     Signature,
-    /// The key is not one that is trusted.
+    /// The key is not trusted.
     UnknownKey,
 }
 
-/// Checks a record. `key` gives the public key of a fingerprint, if it is trusted.
+/// Verifies a session. `key` returns the public key of a fingerprint if it is trusted.
 pub fn check(archive: &Archive, key: impl Fn(&str) -> Option<PublicKey>) -> Verdict {
-    let mut check = Check {
+    let mut verifier = Verifier {
         archive,
         key: &key,
         keys: HashMap::new(),
@@ -90,15 +90,15 @@ pub fn check(archive: &Archive, key: impl Fn(&str) -> Option<PublicKey>) -> Verd
             ..Verdict::default()
         },
     };
-    let known = check.chain();
-    let seals = check.seals();
-    let sealed = check.sealed(&known, &seals);
-    check.ends(&known, &seals, &sealed);
-    check.gates();
-    check.receipts();
-    check.told();
-    check.events();
-    check.origin();
+    let entries = verifier.chain();
+    let seals = verifier.seals();
+    let sealed = verifier.sealed_entries(&entries, &seals);
+    verifier.thread_ends(&entries, &seals, &sealed);
+    verifier.gates();
+    verifier.receipts();
+    verifier.decision_events();
+    verifier.events();
+    verifier.origin();
     if !seals.is_empty() {
         let mut in_order = Vec::new();
         for event in &archive.events {
@@ -106,22 +106,22 @@ pub fn check(archive: &Archive, key: impl Fn(&str) -> Option<PublicKey>) -> Verd
                 in_order.push(&**seal);
             }
         }
-        check.rows(&known, &in_order);
+        verifier.rows(&entries, &in_order);
     }
-    check.verdict
+    verifier.verdict
 }
 
-struct Check<'a> {
+struct Verifier<'a> {
     archive: &'a Archive,
     key: &'a dyn Fn(&str) -> Option<PublicKey>,
     keys: HashMap<String, Option<PublicKey>>,
     verdict: Verdict,
 }
 
-/// Entries by their ids.
-type Known<'a> = HashMap<&'a EntryId, &'a Entry>;
+/// Entries by id.
+type EntryMap<'a> = HashMap<&'a EntryId, &'a Entry>;
 
-impl<'a> Check<'a> {
+impl<'a> Verifier<'a> {
     fn report(&mut self, kind: FindingKind, location: &impl ToString, reason: impl Into<String>) {
         self.verdict.findings.push(Finding {
             kind,
@@ -130,44 +130,44 @@ impl<'a> Check<'a> {
         });
     }
 
-    /// Each entry follows one that stands before it, and says what its hash says.
-    fn chain(&mut self) -> Known<'a> {
-        let mut known = Known::new();
-        let mut follows = Vec::with_capacity(self.archive.entries.len());
+    /// Verifies the hash chain of the entries.
+    fn chain(&mut self) -> EntryMap<'a> {
+        let mut entries = EntryMap::new();
+        let mut chained = Vec::with_capacity(self.archive.entries.len());
         for entry in &self.archive.entries {
             let before = match &entry.parent {
                 None => "",
                 Some(parent) => {
-                    if let Some(parent) = known.get(parent) {
+                    if let Some(parent) = entries.get(parent) {
                         parent.hash.as_str()
                     } else {
-                        let why = format!("the entry before it, {parent}, is not there");
-                        self.report(FindingKind::Missing, &entry.id, why);
+                        let reason = format!("its parent entry {parent} is missing");
+                        self.report(FindingKind::Missing, &entry.id, reason);
                         ""
                     }
                 }
             };
-            follows.push((entry, before));
-            if known.insert(&entry.id, entry).is_some() {
-                self.report(FindingKind::Added, &entry.id, "it is there twice");
+            chained.push((entry, before));
+            if entries.insert(&entry.id, entry).is_some() {
+                self.report(FindingKind::Added, &entry.id, "duplicate entry");
             }
         }
-        let is_altered = each(&follows, |(entry, before)| {
+        let is_altered = par_map(&chained, |(entry, before)| {
             entry_hash(entry, before) != entry.hash
         });
-        for ((entry, _), is_altered) in follows.into_iter().zip(is_altered) {
+        for ((entry, _), is_altered) in chained.into_iter().zip(is_altered) {
             if is_altered {
                 self.report(
                     FindingKind::Altered,
                     &entry.id,
-                    "it is not what its hash says",
+                    "the content does not match its hash",
                 );
             }
         }
-        known
+        entries
     }
 
-    /// All seals by their hashes.
+    /// Verifies all seals and returns them by hash.
     fn seals(&mut self) -> BTreeMap<String, &'a Seal> {
         let archive = self.archive;
         let seals = archive.events.iter().filter_map(|event| match &event.kind {
@@ -184,15 +184,19 @@ impl<'a> Check<'a> {
         let wrong = self.signatures(&signed.collect::<Vec<_>>());
         let mut seals = BTreeMap::new();
         for ((seal, hash), wrong) in hashed.into_iter().zip(wrong) {
-            let place = place(seal);
-            self.note(wrong, &place);
+            let location = seal_location(seal);
+            self.report_problem(wrong, &location);
             if seal.session != archive.session.id {
-                self.report(FindingKind::Added, &place, "its seal is another session's");
+                self.report(
+                    FindingKind::Added,
+                    &location,
+                    "the seal belongs to another session",
+                );
             }
             for before in &seal.after {
                 if !seals.contains_key(before) {
-                    let why = "a seal that was made before this one's is not there";
-                    self.report(FindingKind::Missing, &place, why);
+                    let reason = "the preceding seal is missing";
+                    self.report(FindingKind::Missing, &location, reason);
                 }
             }
             seals.insert(hash.to_hex(), seal);
@@ -201,10 +205,10 @@ impl<'a> Check<'a> {
         seals
     }
 
-    /// The entries that a seal stands for.
-    fn sealed(
+    /// Verifies the entries that each seal covers and returns their ids.
+    fn sealed_entries(
         &mut self,
-        known: &Known<'a>,
+        entries: &EntryMap<'a>,
         seals: &BTreeMap<String, &'a Seal>,
     ) -> HashSet<&'a EntryId> {
         let mut sealed = HashSet::new();
@@ -212,19 +216,31 @@ impl<'a> Check<'a> {
             let Some(id) = &seal.leaf else {
                 continue;
             };
-            match known.get(id) {
-                None => self.report(FindingKind::Missing, id, "it was signed and is not there"),
+            match entries.get(id) {
+                None => self.report(FindingKind::Missing, id, "the sealed entry is missing"),
                 Some(leaf) if leaf.hash != seal.hash => {
-                    self.report(FindingKind::Altered, id, "it is not what was signed");
+                    self.report(
+                        FindingKind::Altered,
+                        id,
+                        "the content does not match the seal",
+                    );
                 }
                 Some(leaf) => {
                     let mut next = Some(*leaf);
                     while let Some(entry) = next.filter(|entry| sealed.insert(&entry.id)) {
                         let is_own = entry.session == seal.session;
                         if !is_own || Some(&entry.thread) != seal.thread.as_ref() {
-                            self.report(FindingKind::Altered, &entry.id, "it is another thread's");
+                            self.report(
+                                FindingKind::Altered,
+                                &entry.id,
+                                "the entry belongs to another thread",
+                            );
                         }
-                        next = entry.parent.as_ref().and_then(|id| known.get(id)).copied();
+                        next = entry
+                            .parent
+                            .as_ref()
+                            .and_then(|id| entries.get(id))
+                            .copied();
                     }
                 }
             }
@@ -232,38 +248,31 @@ impl<'a> Check<'a> {
         sealed
     }
 
-    /// Each thread ends where it says, and what is not signed is of its turn.
-    fn ends(
+    /// Verifies that each thread ends at its stored leaf, and that unsealed entries belong to a
+    /// running turn.
+    fn thread_ends(
         &mut self,
-        known: &Known<'a>,
+        entries: &EntryMap<'a>,
         seals: &BTreeMap<String, &'a Seal>,
         sealed: &HashSet<&'a EntryId>,
     ) {
         let mut open = HashSet::new();
         for thread in &self.archive.threads {
             if !thread.seal.is_empty() && !seals.contains_key(&thread.seal) {
-                self.report(
-                    FindingKind::Missing,
-                    &thread.id,
-                    "its last seal is not there",
-                );
+                self.report(FindingKind::Missing, &thread.id, "its last seal is missing");
             }
             let leaf = thread.leaf.as_ref();
-            let found = leaf.and_then(|leaf| known.get(leaf)).copied();
+            let found = leaf.and_then(|leaf| entries.get(leaf)).copied();
             match (leaf, found) {
                 (Some(_), None) => {
                     self.report(
                         FindingKind::Missing,
                         &thread.id,
-                        "its last entry is not there",
+                        "its last entry is missing",
                     );
                 }
                 (_, Some(entry)) if entry.hash != thread.leaf_hash => {
-                    self.report(
-                        FindingKind::Altered,
-                        &thread.id,
-                        "its last entry is another one",
-                    );
+                    self.report(FindingKind::Altered, &thread.id, "its last entry differs");
                 }
                 _ => {}
             }
@@ -271,32 +280,32 @@ impl<'a> Check<'a> {
                 let mut next = found;
                 while let Some(entry) = next.filter(|entry| !sealed.contains(&entry.id)) {
                     open.insert(&entry.id);
-                    next = entry.parent.as_ref().and_then(|id| known.get(id)).copied();
+                    next = entry
+                        .parent
+                        .as_ref()
+                        .and_then(|id| entries.get(id))
+                        .copied();
                 }
             }
         }
         self.verdict.unsealed_entries = open.len();
-        let entries = self.archive.entries.iter();
-        let unsigned: Vec<_> = entries
+        let all = self.archive.entries.iter();
+        let unsigned: Vec<_> = all
             .filter(|it| !sealed.contains(&it.id) && !open.contains(&it.id))
             .collect();
         if seals.is_empty() {
-            // Without a key nothing is: that is no sign that something was added.
+            // Without a key nothing is signed, which is no sign of an addition.
             let session = &self.archive.session.id;
-            return self.report(
-                FindingKind::Signature,
-                session,
-                "nobody signed anything of it",
-            );
+            return self.report(FindingKind::Signature, session, "the session is not signed");
         }
         for entry in unsigned {
-            self.report(FindingKind::Added, &entry.id, "nobody signed it");
+            self.report(FindingKind::Added, &entry.id, "the entry is not sealed");
         }
     }
 }
 
-/// What a seal is about: the last entry, or the session.
-fn place(seal: &Seal) -> String {
+/// The location of a seal: its last entry, or the session.
+fn seal_location(seal: &Seal) -> String {
     match &seal.leaf {
         Some(leaf) => leaf.to_string(),
         None => seal.session.to_string(),

@@ -1,8 +1,7 @@
-//! Decisions in a record that comes from elsewhere: which of them count here.
+//! Decisions in an imported session: which of them are trusted.
 //!
-//! Whoever wrote the file could write any decision into it. One that nothing hangs on any
-//! more is history; one that something would still be done by counts only if somebody who is
-//! trusted here has signed it.
+//! The author of the file could have written any decision into it. A decision that would still be
+//! acted on needs a receipt by a trusted key; one that has no further effect is history.
 
 use std::collections::HashSet;
 
@@ -16,45 +15,44 @@ use serde_json::Value;
 use super::{check_receipt, rows, sealed_rows};
 use crate::meta_tools::APPROVE_SESSION;
 
-/// Where a session names the gates whose decisions hold for nothing else in it.
-pub(super) const DOUBTED: &str = "doubted_decisions";
+/// Metadata key of a session: gates whose decisions must not be reused.
+pub(super) const UNTRUSTED: &str = "untrusted_decisions";
 
-/// A decision that does not count here.
+/// A decision that is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UntrustedDecision {
-    /// At which gate.
+    /// The gate that it resolved.
     pub gate: GateId,
-    /// Why not.
+    /// Why it is not trusted.
     pub reason: String,
-    /// Whether it is asked again; else it is a past one, which is not taken for the answer to
-    /// what the session wants later.
+    /// Whether the gate is pending again; otherwise the decision stays, but is not reused.
     pub is_reopened: bool,
 }
 
-/// Opens gates again whose decisions would be acted on and are not signed by anybody who is
-/// trusted, and marks those that hold for the session.
+/// Reopens gates whose untrusted decisions would still be acted on, and marks untrusted decisions
+/// that would be reused in the session.
 pub(crate) fn reject_untrusted(
     archive: &mut Archive,
     key: impl Fn(&str) -> Option<PublicKey>,
     now: Millis,
 ) -> Vec<UntrustedDecision> {
-    let doubts = doubts(archive, key);
+    let untrusted = untrusted_decisions(archive, key);
     for gate in &mut archive.gates {
-        let mut doubts = doubts.iter();
-        if doubts.any(|it| it.is_reopened && it.gate == gate.id) {
+        let mut decisions = untrusted.iter();
+        if decisions.any(|it| it.is_reopened && it.gate == gate.id) {
             gate.status = GateStatus::Pending;
-            // Who follows the session hears that it is open.
+            // Subscribers must see that the gate is open.
             let kind = EventKind::DecisionGate {
                 gate: Box::new(gate.clone()),
             };
             let mut threads = archive.threads.iter_mut();
             if let Some(thread) = threads.find(|it| it.id == gate.origin.thread)
-                && let Some(told) = rows::fold(&thread.events_hash, &kind)
+                && let Some(hash) = rows::fold(&thread.events_hash, &kind)
             {
-                thread.events_hash = told;
+                thread.events_hash = hash;
             }
             archive.events.push(Event {
-                sequence: archive.events.last().map_or(Some(1), following),
+                sequence: archive.events.last().map_or(Some(1), next_sequence),
                 session: archive.session.id.clone(),
                 thread: Some(gate.origin.thread.clone()),
                 at: now,
@@ -62,18 +60,18 @@ pub(crate) fn reject_untrusted(
             });
         }
     }
-    let past = doubts.iter().filter(|it| !it.is_reopened);
+    let past = untrusted.iter().filter(|it| !it.is_reopened);
     let past: Vec<Value> = past.map(|it| it.gate.as_str().into()).collect();
-    // What another machine doubted, this one has judged by itself.
-    archive.session.metadata.remove(DOUBTED);
+    // Marks from another machine are replaced by our own.
+    archive.session.metadata.remove(UNTRUSTED);
     if !past.is_empty() {
         let metadata = &mut archive.session.metadata;
-        metadata.insert(DOUBTED.to_owned(), Value::Array(past));
+        metadata.insert(UNTRUSTED.to_owned(), Value::Array(past));
     }
-    doubts
+    untrusted
 }
 
-/// Seals the rows that were changed by an import.
+/// Seals the rows that an import has changed.
 pub(crate) fn seal_changes(archive: &mut Archive, before: &Archive, now: Millis, key: &SigningKey) {
     let known = rows::of_archive(before);
     let mut changed = rows::of_archive(archive);
@@ -82,7 +80,7 @@ pub(crate) fn seal_changes(archive: &mut Archive, before: &Archive, now: Millis,
         return;
     }
     archive.events.push(Event {
-        sequence: archive.events.last().map_or(Some(1), following),
+        sequence: archive.events.last().map_or(Some(1), next_sequence),
         session: archive.session.id.clone(),
         thread: None,
         at: now,
@@ -90,50 +88,53 @@ pub(crate) fn seal_changes(archive: &mut Archive, before: &Archive, now: Millis,
     });
 }
 
-fn following(event: &Event) -> Option<u64> {
+fn next_sequence(event: &Event) -> Option<u64> {
     event.sequence.map(|it| it + 1)
 }
 
-fn doubts(archive: &Archive, key: impl Fn(&str) -> Option<PublicKey>) -> Vec<UntrustedDecision> {
-    let settled = Settled::of(archive);
-    let mut doubts = Vec::new();
+fn untrusted_decisions(
+    archive: &Archive,
+    key: impl Fn(&str) -> Option<PublicKey>,
+) -> Vec<UntrustedDecision> {
+    let completed = CompletedWork::new(archive);
+    let mut untrusted = Vec::new();
     for gate in &archive.gates {
         let GateStatus::Resolved { resolution } = &gate.status else {
             continue;
         };
-        let is_reopened = !settled.has(gate);
+        let is_reopened = !completed.covers(gate);
         if !is_reopened && resolution.action != APPROVE_SESSION {
             continue;
         }
         let reason = match check_receipt(gate, resolution, &key) {
             Ok(true) => continue,
-            Ok(false) => "nobody signed the decision".to_owned(),
+            Ok(false) => "the decision is not signed".to_owned(),
             Err(reason) => reason,
         };
-        doubts.push(UntrustedDecision {
+        untrusted.push(UntrustedDecision {
             gate: gate.id.clone(),
             reason,
             is_reopened,
         });
     }
-    doubts
+    untrusted
 }
 
-/// Whether a decision holds for nothing else in its session.
+/// Whether a decision must not be reused in its session.
 pub(crate) fn is_untrusted(archive: &Archive, gate: &GateId) -> bool {
-    let doubted = archive.session.metadata.get(DOUBTED);
-    let doubted = doubted.and_then(Value::as_array);
-    doubted.is_some_and(|all| all.iter().any(|it| it.as_str() == Some(gate.as_str())))
+    let untrusted = archive.session.metadata.get(UNTRUSTED);
+    let untrusted = untrusted.and_then(Value::as_array);
+    untrusted.is_some_and(|all| all.iter().any(|it| it.as_str() == Some(gate.as_str())))
 }
 
-/// What has ended in a record.
-pub(super) struct Settled<'a> {
+/// Prompts and calls of a session that have ended.
+pub(super) struct CompletedWork<'a> {
     prompts: HashSet<&'a PromptId>,
     calls: HashSet<(&'a ThreadId, &'a CallId)>,
 }
 
-impl<'a> Settled<'a> {
-    pub(super) fn of(archive: &'a Archive) -> Self {
+impl<'a> CompletedWork<'a> {
+    pub(super) fn new(archive: &'a Archive) -> Self {
         let turns = archive.threads.iter().filter_map(|it| it.turn.as_ref());
         let running: HashSet<_> = turns.map(|turn| &turn.prompt).collect();
         let prompts = archive.prompts.iter().filter(|it| it.status.is_finished());
@@ -155,9 +156,9 @@ impl<'a> Settled<'a> {
         }
     }
 
-    /// Whether nothing more comes of what is decided at a gate: its prompt is over, or it is
-    /// about a call that has a result, and about no other.
-    pub(super) fn has(&self, gate: &Gate) -> bool {
+    /// Whether a gate's decision has no further effect: its prompt has ended, or the only call it is
+    /// about has a result.
+    pub(super) fn covers(&self, gate: &Gate) -> bool {
         let origin = &gate.origin;
         let id = GateId::new(
             &origin.session,
@@ -167,12 +168,12 @@ impl<'a> Settled<'a> {
         );
         let call = (&origin.thread, &origin.call);
         let is_over = self.prompts.contains(&origin.prompt);
-        gate.id == id && (is_over || (names_its_call(gate) && self.calls.contains(&call)))
+        gate.id == id && (is_over || (is_for_one_call(gate) && self.calls.contains(&call)))
     }
 }
 
-/// Whether a gate's key is for one call alone. Any other may be asked for by the next call.
-fn names_its_call(gate: &Gate) -> bool {
+/// Whether a gate's key is for one call only; any other key may be used again by a later call.
+fn is_for_one_call(gate: &Gate) -> bool {
     let key = gate.origin.resume_key.as_str();
     let mut kinds = ["approve:", "rerun:"].into_iter();
     let rest = kinds.find_map(|kind| key.strip_prefix(kind));

@@ -1,7 +1,7 @@
-//! Receipts: what a signature under a decision covers.
+//! Receipts: what the signature under a decision covers.
 //!
-//! It is all that the person was shown and all that they said. What is shown is in the gate,
-//! and stays as it was when the gate was opened; only how it stands changes.
+//! A receipt covers everything that the person was shown and everything they answered. The
+//! question is fixed when the gate is opened; only its status changes.
 
 use lillux::Hash;
 use lillux::keys::SigningKey;
@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::{ARGS_HASH, CHAIN_HASH, RECEIPT, args_hash, hash};
 use crate::arguments;
 
-/// The hash of what a person is asked, which is all of a gate but how it stands.
+/// Hash of a gate's question: everything except its status.
 pub fn question_hash(gate: &Gate) -> String {
     #[derive(Serialize)]
     struct Hashed<'a> {
@@ -92,7 +92,7 @@ pub(super) fn receipt_hash(receipt: &Receipt) -> Hash {
     hash("rye receipt 1", &hashed)
 }
 
-/// The receipt of a decision.
+/// Signs the receipt of a decision.
 pub fn receipt(gate: &Gate, resolution: &Resolution, key: &SigningKey) -> Receipt {
     let mut receipt = unsigned(gate, resolution);
     receipt.key = key.public().fingerprint().to_string();
@@ -102,14 +102,14 @@ pub fn receipt(gate: &Gate, resolution: &Resolution, key: &SigningKey) -> Receip
 
 fn unsigned(gate: &Gate, resolution: &Resolution) -> Receipt {
     let text = |key: &str| gate.context.get(key).and_then(Value::as_str);
-    let other = arguments::edited_arguments(&gate.context, resolution).map(args_hash);
+    let edited = arguments::edited_arguments(&gate.context, resolution).map(args_hash);
     Receipt {
         session: gate.origin.session.clone(),
         gate: gate.id.clone(),
         call: gate.origin.call.clone(),
         action: resolution.action.clone(),
         chain_hash: text(CHAIN_HASH).map(str::to_owned),
-        args_hash: other.or_else(|| text(ARGS_HASH).map(str::to_owned)),
+        args_hash: edited.or_else(|| text(ARGS_HASH).map(str::to_owned)),
         question: Some(question_hash(gate)),
         answer: Some(answer_hash(resolution)),
         by: resolution.by.clone(),
@@ -119,7 +119,7 @@ fn unsigned(gate: &Gate, resolution: &Resolution) -> Receipt {
     }
 }
 
-/// What is not as a receipt says; nothing where all is. Its signature is another matter.
+/// How a decision differs from its receipt; the signature is verified separately.
 pub(super) fn difference(
     gate: &Gate,
     resolution: &Resolution,
@@ -131,13 +131,13 @@ pub(super) fn difference(
     if expected == *receipt {
         return None;
     }
-    let others = expected.question != receipt.question;
+    let differs = expected.question != receipt.question;
     expected.question.clone_from(&receipt.question);
-    // What ran is part of what was asked.
+    // The call is part of the question.
     expected.chain_hash.clone_from(&receipt.chain_hash);
     expected.args_hash.clone_from(&receipt.args_hash);
-    Some(if others && expected == *receipt {
-        "it is not the question that was answered"
+    Some(if differs && expected == *receipt {
+        "the question differs from the answered one"
     } else {
         "the receipt is for another decision"
     })

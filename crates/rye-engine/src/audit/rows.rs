@@ -1,8 +1,8 @@
-//! The rows of a session, as seals cover them: everything that is not an entry.
+//! Row hashes: how seals cover everything that is not an entry.
 //!
-//! A seal names the hashes of the rows that its commit writes. The last seal that names a row
-//! counts. Events are not rows: a thread's row has a rolling hash of those that its own host
-//! wrote, and the others repeat what rows say.
+//! A seal contains the hashes of the rows that its commit writes; the last seal that names a row
+//! counts. Events are not rows: a thread's row has a rolling hash of the events that its host
+//! wrote, and all others repeat what rows say.
 
 use std::collections::BTreeMap;
 
@@ -13,22 +13,22 @@ use rye_protocol::{
 use serde::Serialize;
 
 use super::hash;
-use super::imported_decisions::DOUBTED;
+use super::imported_decisions::UNTRUSTED;
 use crate::engine::STATUS_BEFORE;
 
-/// Hashes by the names of rows.
+/// Hashes by row name.
 pub(super) type Rows = BTreeMap<String, String>;
 
-/// The name of the session's own row.
+/// Name of the session's row.
 pub(super) const SESSION: &str = "session";
-/// The name of that part of it which never changes.
+/// Name of the immutable part of the session's row.
 pub(super) const SESSION_FIXED: &str = "session.fixed";
 
-fn row(thing: &impl Serialize) -> String {
-    hash("rye row 1", thing).to_hex()
+fn row(value: &impl Serialize) -> String {
+    hash("rye row 1", value).to_hex()
 }
 
-/// What a session used up is the sum of what its threads did.
+/// Hash of a session without its usage, which is the sum over its threads.
 pub(super) fn of_session(session: &Session) -> String {
     row(&Session {
         usage: Usage::default(),
@@ -36,7 +36,7 @@ pub(super) fn of_session(session: &Session) -> String {
     })
 }
 
-/// Without what changes in the life of a session.
+/// Hash of the fields that never change during a session.
 pub(super) fn of_fixed_session(session: &Session) -> String {
     let mut fixed = Session {
         status: SessionStatus::default(),
@@ -46,13 +46,13 @@ pub(super) fn of_fixed_session(session: &Session) -> String {
         updated_at: session.created_at,
         ..session.clone()
     };
-    for changing in [STATUS_BEFORE, DOUBTED, super::UNVERIFIED] {
-        fixed.metadata.remove(changing);
+    for key in [STATUS_BEFORE, UNTRUSTED, super::UNVERIFIED] {
+        fixed.metadata.remove(key);
     }
     row(&fixed)
 }
 
-/// Without the hash of the seal that covers it.
+/// Hash of a thread without the hash of the seal that covers it.
 pub(super) fn of_thread(thread: &Thread) -> String {
     row(&Thread {
         seal: String::new(),
@@ -72,16 +72,16 @@ pub(super) fn of_suspended(turn: &SuspendedTurn) -> String {
     row(turn)
 }
 
-pub(super) fn of_ref(shown: &GateRef) -> String {
-    row(shown)
+pub(super) fn of_ref(gate_ref: &GateRef) -> String {
+    row(gate_ref)
 }
 
-/// With what a model is shown of it, which the hash of an entry leaves out.
+/// Hash of an entry including `elided`, which the entry hash omits.
 pub(super) fn of_entry(entry: &Entry) -> String {
     row(&entry.kind)
 }
 
-/// Whether a model is not shown all of an entry.
+/// Whether output of an entry is elided.
 pub(super) fn is_elided(entry: &Entry) -> bool {
     let EntryKind::Message(message) = &entry.kind else {
         return false;
@@ -90,13 +90,13 @@ pub(super) fn is_elided(entry: &Entry) -> bool {
     parts.any(|part| matches!(part, Part::ToolResult { elided: true, .. }))
 }
 
-/// An error that the host wrote when the session broke down.
-pub(super) fn of_breakdown(thread: Option<&ThreadId>, kind: &EventKind) -> Option<String> {
-    let is_one = matches!(kind, EventKind::Error { error } if !error.recoverable);
-    is_one.then(|| row(&(thread, kind)))
+/// Hash of a fatal error event.
+pub(super) fn of_fatal_error(thread: Option<&ThreadId>, kind: &EventKind) -> Option<String> {
+    let is_fatal = matches!(kind, EventKind::Error { error } if !error.recoverable);
+    is_fatal.then(|| row(&(thread, kind)))
 }
 
-/// Adds the rows that a change writes.
+/// Adds the rows that an operation writes.
 pub(super) fn add(rows: &mut Rows, op: &Op) {
     let (name, hash) = match op {
         Op::PutSession(session) => {
@@ -107,15 +107,15 @@ pub(super) fn add(rows: &mut Rows, op: &Op) {
         Op::PutPrompt(prompt) => (format!("prompt:{}", prompt.id), of_prompt(prompt)),
         Op::PutGate(gate) => (format!("gate:{}", gate.id), of_gate(gate)),
         Op::PutSuspendedTurn(turn) => (format!("suspended:{}", turn.gate), of_suspended(turn)),
-        Op::PutGateRef(shown) => {
-            let hash = of_ref(shown);
+        Op::PutGateRef(gate_ref) => {
+            let hash = of_ref(gate_ref);
             (format!("ref:{hash}"), hash)
         }
         Op::ReplaceEntry(entry) => (format!("entry:{}", entry.id), of_entry(entry)),
         Op::AppendEntry(entry) if is_elided(entry) => {
             (format!("entry:{}", entry.id), of_entry(entry))
         }
-        Op::Event(thread, kind) => match of_breakdown(thread.as_ref(), kind) {
+        Op::Event(thread, kind) => match of_fatal_error(thread.as_ref(), kind) {
             Some(hash) => (format!("error:{hash}"), hash),
             None => return,
         },
@@ -142,25 +142,25 @@ pub(super) fn of_archive(archive: &Archive) -> Rows {
     for turn in &archive.suspended_turns {
         put(format!("suspended:{}", turn.gate), of_suspended(turn));
     }
-    for shown in &archive.gate_refs {
-        let hash = of_ref(shown);
+    for gate_ref in &archive.gate_refs {
+        let hash = of_ref(gate_ref);
         put(format!("ref:{hash}"), hash);
     }
     for entry in archive.entries.iter().filter(|it| is_elided(it)) {
         put(format!("entry:{}", entry.id), of_entry(entry));
     }
     for event in &archive.events {
-        if let Some(hash) = of_breakdown(event.thread.as_ref(), &event.kind) {
+        if let Some(hash) = of_fatal_error(event.thread.as_ref(), &event.kind) {
             put(format!("error:{hash}"), hash);
         }
     }
     rows
 }
 
-/// The rolling hash of a thread's events, with one more. Events that another process may write
-/// are left out: they repeat what gates and threads say.
+/// Adds an event to a thread's rolling hash. `None` for events that another process may write, which
+/// repeat what gates and threads say.
 pub(super) fn fold(before: &str, kind: &EventKind) -> Option<String> {
-    let is_left_out = match kind {
+    let is_excluded = match kind {
         EventKind::ThreadStart { .. }
         | EventKind::Sealed { .. }
         | EventKind::DecisionGateResolved { .. }
@@ -168,13 +168,13 @@ pub(super) fn fold(before: &str, kind: &EventKind) -> Option<String> {
         EventKind::Error { error } => !error.recoverable,
         _ => false,
     };
-    (!is_left_out).then(|| hash("rye event 1", &(before, kind)).to_hex())
+    (!is_excluded).then(|| hash("rye event 1", &(before, kind)).to_hex())
 }
 
-/// Whether a commit of a thread's host is to be sealed: it leaves the thread at rest or waiting
-/// for a person, or writes a row that nothing changes any more.
+/// Whether a commit needs a seal: it leaves the thread idle or waiting for a person, or writes a
+/// row in its final state.
 pub(super) fn needs_seal(thread: &Thread, ops: &[Op]) -> bool {
-    let waits = match thread.turn.as_ref().map(|turn| &turn.phase) {
+    let is_waiting = match thread.turn.as_ref().map(|turn| &turn.phase) {
         None => thread.compaction.is_none(),
         Some(Phase::Model) => false,
         Some(Phase::Tools { calls, .. }) => {
@@ -183,7 +183,7 @@ pub(super) fn needs_seal(thread: &Thread, ops: &[Op]) -> bool {
         }
     };
     let mut ops = ops.iter();
-    waits
+    is_waiting
         || ops.any(|op| match op {
             Op::PutPrompt(prompt) => prompt.status.is_finished(),
             Op::PutGate(gate) => !matches!(gate.status, GateStatus::Pending),

@@ -1,4 +1,4 @@
-//! Whether the sessions of tasks are there that a record names.
+//! Verifies that the child sessions of tasks are present.
 
 use std::collections::HashSet;
 
@@ -7,27 +7,27 @@ use rye_protocol::{Archive, EntryKind, Part, SessionId};
 use serde_json::Value;
 
 use super::{Finding, FindingKind, Verdict, check};
-use crate::child;
 
-/// Checks a session and those below it, which are all there. `key` gives the public key of a
-/// fingerprint, if it is trusted.
+/// Verifies a session together with its descendants. `key` returns the public key of a
+/// fingerprint if it is trusted.
 pub fn check_all(archives: &[Archive], key: impl Fn(&str) -> Option<PublicKey>) -> Vec<Verdict> {
-    let there: HashSet<_> = archives.iter().map(|it| &it.session.id).collect();
+    let present: HashSet<_> = archives.iter().map(|it| &it.session.id).collect();
     let verdicts = archives.iter().map(|archive| {
         let mut verdict = check(archive, &key);
         let tasks = tasks(archive).into_iter();
-        let gone = tasks.filter(|task| !there.contains(task));
-        verdict.findings.extend(gone.map(|task| Finding {
+        let missing = tasks.filter(|task| !present.contains(task));
+        verdict.findings.extend(missing.map(|task| Finding {
             kind: FindingKind::Missing,
             location: task.to_string(),
-            reason: "a task was given to it, and it is not there".to_owned(),
+            reason: "the child session of a task is missing".to_owned(),
         }));
         verdict
     });
     verdicts.collect()
 }
 
-/// The tasks that have a result. One of a branch's shared past is another session's.
+/// The child sessions of tasks that have a result. Results in the shared history of a fork belong
+/// to another session.
 fn tasks(archive: &Archive) -> Vec<SessionId> {
     let mut tasks = Vec::new();
     for entry in &archive.entries {
@@ -38,9 +38,9 @@ fn tasks(archive: &Archive) -> Vec<SessionId> {
             if let Part::ToolResult { call_id, data, .. } = part
                 && let Some(named) = data.get("session").and_then(Value::as_str)
             {
-                let own = child::id(&archive.session.id, &entry.thread, prompt, call_id);
-                if own.as_str() == named {
-                    tasks.push(own);
+                let child = crate::child::id(&archive.session.id, &entry.thread, prompt, call_id);
+                if child.as_str() == named {
+                    tasks.push(child);
                 }
             }
         }

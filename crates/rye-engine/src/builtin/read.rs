@@ -124,7 +124,7 @@ fn show(args: &Args, bytes: &[u8]) -> Result<ToolOutput, ToolError> {
             }
             let mut output = about(what, data);
             let name = path.rsplit('/').next().unwrap_or(path);
-            let image = attachment::shown(name, mime_type, bytes);
+            let image = attachment::inline_image(name, mime_type, bytes);
             output.attachments.push(image);
             Ok(output)
         }

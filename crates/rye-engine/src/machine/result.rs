@@ -10,7 +10,7 @@ impl Step<'_> {
     /// Stores the required result with the answer. Returns what is wrong if it is missing.
     pub(super) fn extract_result(&self, message: &mut Message) -> Option<String> {
         let schema = self.running()?.metadata.get(SCHEMA)?;
-        match result::find(&message.content(), schema) {
+        match result::extract(&message.content(), schema) {
             Ok(value) => {
                 message.metadata.insert(RESULT.to_owned(), value);
                 None

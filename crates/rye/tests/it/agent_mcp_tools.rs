@@ -336,7 +336,7 @@ fn server_image_reaches_the_model_and_file_is_stored() {
     assert_eq!(
         about,
         "[image-1.png is an image: image/png, 68 bytes]\n\
-         [clouds.bin is a file: application/x-clouds, 4 bytes, kept as "
+         [clouds.bin is a file: application/x-clouds, 4 bytes, stored as "
     );
     // The record contains the image once, and the file can be read.
     assert_eq!(shown.to_string().matches("iVBORw0KGgo").count(), 1);

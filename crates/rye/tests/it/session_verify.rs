@@ -485,7 +485,7 @@ fn approval_of_an_untrusted_key_is_asked_again() {
     let mut nobody = TestEnv::new();
     nobody.set("USER", "mallory");
     for (here, why) in [
-        (nobody, "nobody signed the decision"),
+        (nobody, "the decision is not signed"),
         (env_after_init(), "which is not trusted"),
     ] {
         let (id, file) = export_with_approval(&here);

@@ -1,4 +1,4 @@
-//! Whether decisions are as they were signed.
+//! Verifies decisions against receipts, entries and events.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -9,17 +9,17 @@ use rye_protocol::{
 use serde_json::Value;
 
 use super::signatures::Signed;
-use super::{Check, FindingKind};
-use crate::audit::imported_decisions::Settled;
+use super::{FindingKind, Verifier};
+use crate::audit::imported_decisions::CompletedWork;
 use crate::audit::receipt::{difference, receipt_hash};
 use crate::audit::{ARGS_HASH, CHAIN_HASH, RECEIPT, question_hash};
 
-impl<'a> Check<'a> {
-    /// Each question that was asked is there, as it was asked. A branch shares the history of
-    /// another session, which has the gates.
+impl<'a> Verifier<'a> {
+    /// Verifies that each question in the history has its gate, unchanged. A fork shares history
+    /// whose gates belong to another session.
     pub(super) fn gates(&mut self) {
         let archive = self.archive;
-        let there: HashMap<_, _> = archive.gates.iter().map(|it| (&it.id, it)).collect();
+        let gates: HashMap<_, _> = archive.gates.iter().map(|it| (&it.id, it)).collect();
         let own = format!("gate:{}:", archive.session.id);
         for entry in &archive.entries {
             let EntryKind::DecisionGate {
@@ -30,67 +30,67 @@ impl<'a> Check<'a> {
             else {
                 continue;
             };
-            let Some(gate) = there.get(id) else {
+            let Some(gate) = gates.get(id) else {
                 if id.as_str().starts_with(&own) {
-                    let why = "it was asked, and what was decided is not there";
-                    self.report(FindingKind::Missing, id, why);
+                    let reason = "the gate is missing";
+                    self.report(FindingKind::Missing, id, reason);
                 }
                 continue;
             };
-            let is_other = match question {
+            let differs = match question {
                 Some(hash) => *hash != question_hash(gate),
                 None => *title != gate.title,
             };
-            if is_other {
-                let why = "it is not the question that was asked";
-                self.report(FindingKind::Altered, id, why);
+            if differs {
+                let reason = "the question differs from the history";
+                self.report(FindingKind::Altered, id, reason);
             }
         }
     }
 
-    /// What was told of questions and answers is what they are.
-    pub(super) fn told(&mut self) {
+    /// Verifies that events about gates agree with the gates.
+    pub(super) fn decision_events(&mut self) {
         let archive = self.archive;
-        let there: HashMap<_, _> = archive.gates.iter().map(|it| (&it.id, it)).collect();
+        let gates: HashMap<_, _> = archive.gates.iter().map(|it| (&it.id, it)).collect();
         let mut answers = BTreeMap::new();
         for event in &archive.events {
             match &event.kind {
                 EventKind::DecisionGate { gate } => {
-                    let found = there.get(&gate.id);
+                    let found = gates.get(&gate.id);
                     if found.is_some_and(|it| question_hash(it) != question_hash(gate)) {
-                        self.doubt(&gate.id, "it is not the question that was told of");
+                        self.report_gate(&gate.id, "the question differs from its event");
                     }
                 }
-                // One that was not counted elsewhere is given again: the last one holds.
+                // A decision can be repeated after an import; the last one counts.
                 EventKind::DecisionGateResolved { gate, resolution } => {
                     answers.insert(gate, resolution);
                 }
                 _ => {}
             }
         }
-        for (id, told) in answers {
-            if let Some(gate) = there.get(id)
+        for (id, expected) in answers {
+            if let Some(gate) = gates.get(id)
                 && let GateStatus::Resolved { resolution } = &gate.status
-                && resolution != told
+                && resolution != expected
             {
-                self.doubt(id, "it is not the answer that was told of");
+                self.report_gate(id, "the answer differs from its event");
             }
         }
     }
 
-    /// A gate is altered, unless it is known that something is wrong with it.
-    fn doubt(&mut self, gate: &GateId, why: &str) {
+    /// Reports an altered gate, unless it already has a finding.
+    fn report_gate(&mut self, gate: &GateId, reason: &str) {
         let mut findings = self.verdict.findings.iter();
         if !findings.any(|finding| finding.location == gate.as_str()) {
-            self.report(FindingKind::Altered, gate, why);
+            self.report(FindingKind::Altered, gate, reason);
         }
     }
 
-    /// What was decided is what was signed, and what was approved is what ran.
+    /// Verifies the receipts, and that exactly what was approved was run.
     pub(super) fn receipts(&mut self) {
-        let settled = Settled::of(self.archive);
-        let proven = self.proven();
-        // Of several questions about a call, the last one counts.
+        let completed = CompletedWork::new(self.archive);
+        let recorded = self.recorded_gates();
+        // Of several gates of a call, the last one counts.
         let mut asked: HashMap<_, &Gate> = HashMap::new();
         for gate in &self.archive.gates {
             if gate.context.contains_key(CHAIN_HASH) {
@@ -100,12 +100,13 @@ impl<'a> Check<'a> {
                 continue;
             };
             let Some(receipt) = &resolution.receipt else {
-                let wants = gate.context.contains_key(CHAIN_HASH) || proven.contains(&gate.id);
-                if wants || !settled.has(gate) {
+                let needs_receipt =
+                    gate.context.contains_key(CHAIN_HASH) || recorded.contains(&gate.id);
+                if needs_receipt || !completed.covers(gate) {
                     self.report(
                         FindingKind::Signature,
                         &gate.id,
-                        "nobody signed the decision",
+                        "the decision is not signed",
                     );
                 }
                 continue;
@@ -118,24 +119,24 @@ impl<'a> Check<'a> {
                 signature: &receipt.signature,
             }]);
             for wrong in wrong {
-                self.note(wrong, &gate.id);
+                self.report_problem(wrong, &gate.id);
             }
-            if let Some(why) = difference(gate, resolution, receipt) {
-                self.doubt(&gate.id, why);
+            if let Some(reason) = difference(gate, resolution, receipt) {
+                self.report_gate(&gate.id, reason);
             }
         }
-        for (call, chain, args) in ran(&self.archive.entries) {
+        for (call, chain, args) in executed_calls(&self.archive.entries) {
             if let Some(gate) = asked.get(&call)
-                && let Some(why) = other_than_approved(gate, chain, args)
+                && let Some(reason) = deviation_from_approval(gate, chain, args)
             {
-                self.report(FindingKind::Altered, &gate.id, why);
+                self.report(FindingKind::Altered, &gate.id, reason);
             }
         }
     }
 
-    /// The gates whose questions are in a history that somebody signed: whoever signs it signs
-    /// the decisions too.
-    fn proven(&self) -> HashSet<&'a GateId> {
+    /// Gates whose question is part of the history; a session that is sealed signs its decisions
+    /// too.
+    fn recorded_gates(&self) -> HashSet<&'a GateId> {
         if self.verdict.seals == 0 {
             return HashSet::new();
         }
@@ -148,26 +149,26 @@ impl<'a> Check<'a> {
     }
 }
 
-/// In what way something ran that was not approved at the gate.
-fn other_than_approved(gate: &Gate, chain: &str, args: Option<&str>) -> Option<String> {
+/// How the executed call differs from the approved one.
+fn deviation_from_approval(gate: &Gate, chain: &str, args: Option<&str>) -> Option<String> {
     let resolution = match &gate.status {
         GateStatus::Resolved { resolution } if resolution.action.starts_with("approve") => {
             resolution
         }
-        _ => return Some(format!("it was not approved, and {chain} ran")),
+        _ => return Some(format!("{chain} ran without approval")),
     };
-    // One that nobody signed is told of as such.
+    // A missing receipt is reported elsewhere.
     let receipt = resolution.receipt.as_ref()?;
     let hash = receipt.chain_hash.as_deref().unwrap_or_default();
     if hash != chain {
-        return Some(format!("{hash} was approved, and {chain} ran"));
+        return Some(format!("{hash} was approved, but {chain} ran"));
     }
     let other = args.is_some() && receipt.args_hash.as_deref() != args;
-    other.then(|| "it ran with other arguments than were approved".to_owned())
+    other.then(|| "it ran with other arguments than the approved ones".to_owned())
 }
 
-/// Whether a decision has a receipt that is good, or what is wrong with it. `key` gives the
-/// public key of a fingerprint, if it is trusted.
+/// Whether a decision has a valid receipt; the error says what is wrong with it. `key` returns
+/// the public key of a fingerprint if it is trusted.
 pub fn check_receipt(
     gate: &Gate,
     resolution: &Resolution,
@@ -188,13 +189,13 @@ pub fn check_receipt(
     match difference(gate, resolution, receipt) {
         None if is_signed => Ok(true),
         None => Err("the receipt is for another decision".to_owned()),
-        Some(why) => Err(why.to_owned()),
+        Some(reason) => Err(reason.to_owned()),
     }
 }
 
-/// The hashes of what ran and of its arguments, by call.
-fn ran(entries: &[Entry]) -> Vec<((&ThreadId, &CallId), &str, Option<&str>)> {
-    let mut ran = Vec::new();
+/// The chain hash and argument hash of each executed call.
+fn executed_calls(entries: &[Entry]) -> Vec<((&ThreadId, &CallId), &str, Option<&str>)> {
+    let mut calls = Vec::new();
     for entry in entries {
         let EntryKind::Message(message) = &entry.kind else {
             continue;
@@ -204,9 +205,9 @@ fn ran(entries: &[Entry]) -> Vec<((&ThreadId, &CallId), &str, Option<&str>)> {
                 && let Some(hash) = data.get(CHAIN_HASH).and_then(Value::as_str)
             {
                 let args = data.get(ARGS_HASH).and_then(Value::as_str);
-                ran.push(((&entry.thread, call_id), hash, args));
+                calls.push(((&entry.thread, call_id), hash, args));
             }
         }
     }
-    ran
+    calls
 }

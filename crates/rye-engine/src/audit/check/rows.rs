@@ -1,4 +1,4 @@
-//! Whether rows and events are as they were sealed.
+//! Verifies rows and events against seals.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,27 +6,27 @@ use rye_protocol::{
     Call, CallState, EntryId, EventKind, Gate, GateId, GateStatus, Phase, Seal, Thread, Usage,
 };
 
-use super::{Check, FindingKind, Known};
+use super::{EntryMap, FindingKind, Verifier};
 use crate::audit::{UNVERIFIED, rows};
 
-/// What the seals say of a session's rows: the last one that names a row counts.
-type Sealed<'a> = HashMap<&'a str, &'a str>;
+/// Row hashes from the seals; the last seal that names a row counts.
+type SealedRows<'a> = HashMap<&'a str, &'a str>;
 
-/// What is the matter with a row.
-enum Found {
-    AsSealed,
+/// How a row compares with its seal.
+enum RowState {
+    Sealed,
     /// No seal names it.
-    New,
-    /// The last seal that names it says something else.
-    Other,
+    Unsealed,
+    /// The last seal that names it has another hash.
+    Different,
 }
 
-impl<'a> Check<'a> {
-    /// Each row is what its last seal says. Rows that may change between two seals are listed
-    /// as unsealed where they have.
-    pub(super) fn rows(&mut self, known: &Known<'a>, seals: &[&'a Seal]) {
+impl<'a> Verifier<'a> {
+    /// Verifies each row against its last seal. Rows that may change between two seals are reported
+    /// as unsealed if they have.
+    pub(super) fn rows(&mut self, entries: &EntryMap<'a>, seals: &[&'a Seal]) {
         let archive = self.archive;
-        let mut sealed = Sealed::new();
+        let mut sealed = SealedRows::new();
         let mut fixed = None;
         for seal in seals {
             for (name, hash) in &seal.rows {
@@ -38,14 +38,14 @@ impl<'a> Check<'a> {
         }
         self.verdict.sealed_at = seals.iter().map(|seal| seal.at).max();
         let session = &archive.session;
-        let is_other = *fixed.unwrap_or(&String::new()) != rows::of_fixed_session(session);
+        let differs = *fixed.unwrap_or(&String::new()) != rows::of_fixed_session(session);
         match find(&sealed, rows::SESSION, &rows::of_session(session)) {
-            Found::New => self.unsealed(rows::SESSION),
-            Found::AsSealed if fixed.is_none() || !is_other => {}
+            RowState::Unsealed => self.unsealed(rows::SESSION),
+            RowState::Sealed if fixed.is_none() || !differs => {}
             _ => self.report(
                 FindingKind::Altered,
                 &session.id,
-                "its record is not what was sealed",
+                "the stored row does not match its seal",
             ),
         }
         for thread in &archive.threads {
@@ -73,8 +73,8 @@ impl<'a> Check<'a> {
             let name = format!("suspended:{}", turn.gate);
             self.row(&sealed, &name, &rows::of_suspended(turn), false);
         }
-        for shown in &archive.gate_refs {
-            let hash = rows::of_ref(shown);
+        for gate_ref in &archive.gate_refs {
+            let hash = rows::of_ref(gate_ref);
             self.row(&sealed, &format!("ref:{hash}"), &hash, true);
         }
         for entry in &archive.entries {
@@ -83,34 +83,34 @@ impl<'a> Check<'a> {
                 self.row(&sealed, &name, &rows::of_entry(entry), true);
             }
         }
-        self.missing_rows(known, &sealed);
-        self.errors(&sealed);
+        self.missing_rows(entries, &sealed);
+        self.fatal_errors(&sealed);
     }
 
-    /// A session that was imported unverified stays so, whatever is signed later.
+    /// A session that was imported unverified stays unverified, whatever is signed later.
     pub(super) fn origin(&mut self) {
         let session = &self.archive.session;
-        if let Some(why) = session.metadata.get(UNVERIFIED) {
-            let why = why.as_str().unwrap_or_default();
-            let why = format!("it was imported though it could not be verified: {why}");
-            self.report(FindingKind::Signature, &session.id, why);
+        if let Some(reason) = session.metadata.get(UNVERIFIED) {
+            let reason = reason.as_str().unwrap_or_default();
+            let reason = format!("imported although it could not be verified: {reason}");
+            self.report(FindingKind::Signature, &session.id, reason);
         }
     }
 
-    fn row(&mut self, sealed: &Sealed<'_>, name: &str, hash: &str, is_final: bool) {
+    fn row(&mut self, sealed: &SealedRows<'_>, name: &str, hash: &str, is_final: bool) {
         match find(sealed, name, hash) {
-            Found::AsSealed => {}
-            Found::Other if is_final => {
-                let place = name.split_once(':').map_or(name, |it| it.1).to_owned();
-                if !self.has_finding_at(&place) {
+            RowState::Sealed => {}
+            RowState::Different if is_final => {
+                let location = name.split_once(':').map_or(name, |it| it.1).to_owned();
+                if !self.has_finding_at(&location) {
                     self.report(
                         FindingKind::Altered,
-                        &place,
-                        "its record is not what was sealed",
+                        &location,
+                        "the stored row does not match its seal",
                     );
                 }
             }
-            Found::New | Found::Other => self.unsealed(name),
+            RowState::Unsealed | RowState::Different => self.unsealed(name),
         }
     }
 
@@ -125,28 +125,30 @@ impl<'a> Check<'a> {
             .any(|it| it.location == location)
     }
 
-    /// Nothing that was sealed is gone.
-    fn missing_rows(&mut self, known: &Known<'a>, sealed: &Sealed<'_>) {
-        let there = rows::of_archive(self.archive);
+    /// Verifies that no sealed row is missing.
+    fn missing_rows(&mut self, entries: &EntryMap<'a>, sealed: &SealedRows<'_>) {
+        let stored = rows::of_archive(self.archive);
         for name in sealed.keys() {
             let Some((kind, id)) = name.split_once(':') else {
                 continue;
             };
-            let is_there = match kind {
-                // A turn that waits no more leaves nothing behind.
-                "suspended" => there.contains_key(*name) || !self.waits_at(id),
-                "entry" => id.parse().is_ok_and(|id: EntryId| known.contains_key(&id)),
-                _ => there.contains_key(*name),
+            let exists = match kind {
+                // The row of a suspended turn is removed when the turn continues.
+                "suspended" => stored.contains_key(*name) || !self.is_blocked_at(id),
+                "entry" => id
+                    .parse()
+                    .is_ok_and(|id: EntryId| entries.contains_key(&id)),
+                _ => stored.contains_key(*name),
             };
-            if !is_there && !self.has_finding_at(id) {
-                let why = format!("{kind} was sealed and is not there");
-                self.report(FindingKind::Missing, &id, why);
+            if !exists && !self.has_finding_at(id) {
+                let reason = format!("the sealed {kind} is missing");
+                self.report(FindingKind::Missing, &id, reason);
             }
         }
     }
 
-    /// Whether a call waits at a gate.
-    fn waits_at(&self, gate: &str) -> bool {
+    /// Whether a call is blocked at a pending gate.
+    fn is_blocked_at(&self, gate: &str) -> bool {
         let turns = self
             .archive
             .threads
@@ -162,10 +164,10 @@ impl<'a> Check<'a> {
         is_pending && calls.any(at)
     }
 
-    /// Errors of a session that broke down were written by its host.
-    fn errors(&mut self, sealed: &Sealed<'_>) {
+    /// Fatal errors must be sealed by the host that wrote them.
+    fn fatal_errors(&mut self, sealed: &SealedRows<'_>) {
         for event in &self.archive.events {
-            if let Some(hash) = rows::of_breakdown(event.thread.as_ref(), &event.kind)
+            if let Some(hash) = rows::of_fatal_error(event.thread.as_ref(), &event.kind)
                 && !sealed.contains_key(format!("error:{hash}").as_str())
             {
                 let number = event.sequence.unwrap_or_default();
@@ -174,51 +176,51 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Events tell what threads and gates say, and nothing else.
+    /// Verifies that events agree with threads and gates.
     pub(super) fn events(&mut self) {
         let archive = self.archive;
-        let mut told: BTreeMap<_, String> = BTreeMap::new();
+        let mut hashes: BTreeMap<_, String> = BTreeMap::new();
         for (event, number) in archive.events.iter().zip(1..) {
             if event.sequence != Some(number) {
-                let why = format!("event {number} is not there");
-                return self.report(FindingKind::Missing, &archive.session.id, why);
+                let reason = format!("event {number} is missing");
+                return self.report(FindingKind::Missing, &archive.session.id, reason);
             }
             let threads = &archive.threads;
             let thread = event.thread.as_ref();
             let own = thread.and_then(|id| threads.iter().find(|it| it.id == *id));
-            let fits = match &event.kind {
+            let matches = match &event.kind {
                 EventKind::ThreadStart { key } => own.is_some_and(|it| it.key == *key),
                 EventKind::Sealed { seal } => seal.thread.as_ref() == thread,
                 _ => own.is_some() || thread.is_none(),
             };
-            if event.session != archive.session.id || !fits {
-                let why = format!("event {number} is another one's");
-                self.report(FindingKind::Altered, &archive.session.id, why);
+            if event.session != archive.session.id || !matches {
+                let reason = format!("event {number} belongs elsewhere");
+                self.report(FindingKind::Altered, &archive.session.id, reason);
             }
             let Some(thread) = thread else {
                 continue;
             };
-            let before = told.entry(thread).or_default();
+            let before = hashes.entry(thread).or_default();
             if let Some(now) = rows::fold(before, &event.kind) {
                 *before = now;
             }
         }
         for thread in &archive.threads {
-            if told.get(&thread.id).map_or("", String::as_str) != thread.events_hash {
-                let why = "its events are not what its host wrote";
-                self.report(FindingKind::Altered, &thread.id, why);
+            if hashes.get(&thread.id).map_or("", String::as_str) != thread.events_hash {
+                let reason = "its events do not match the stored hash";
+                self.report(FindingKind::Altered, &thread.id, reason);
             }
         }
         let sum = |used: Usage, thread: &Thread| used.plus(thread.usage);
         if archive.threads.iter().fold(Usage::default(), sum) != archive.session.usage {
-            let why = "it used up something else than its threads";
-            self.report(FindingKind::Altered, &archive.session.id, why);
+            let reason = "its usage is not the sum of its threads";
+            self.report(FindingKind::Altered, &archive.session.id, reason);
         }
-        self.last_told();
+        self.gate_events();
     }
 
-    /// A gate stands as it was last told.
-    fn last_told(&mut self) {
+    /// Verifies each gate against its last event.
+    fn gate_events(&mut self) {
         let archive = self.archive;
         let mut last: HashMap<&GateId, (&EventKind, bool)> = HashMap::new();
         for event in &archive.events {
@@ -234,7 +236,7 @@ impl<'a> Check<'a> {
             last.insert(id, (&event.kind, is_own));
         }
         for gate in &archive.gates {
-            let fits = match (last.get(&gate.id), &gate.status) {
+            let matches = match (last.get(&gate.id), &gate.status) {
                 (Some((_, false)), _) => false,
                 (Some((EventKind::DecisionGate { .. }, _)), GateStatus::Pending)
                 | (
@@ -246,15 +248,15 @@ impl<'a> Check<'a> {
                 }
                 (
                     Some((EventKind::DecisionGateWithdrawn { reason, .. }, _)),
-                    GateStatus::Withdrawn { reason: why, .. },
-                ) => reason == why,
+                    GateStatus::Withdrawn { reason: stored, .. },
+                ) => reason == stored,
                 _ => false,
             };
-            if !fits && !self.has_finding_at(gate.id.as_str()) {
+            if !matches && !self.has_finding_at(gate.id.as_str()) {
                 self.report(
                     FindingKind::Altered,
                     &gate.id,
-                    "it does not stand as it was told",
+                    "its status does not match its last event",
                 );
             }
         }
@@ -262,22 +264,26 @@ impl<'a> Check<'a> {
         let missing: Vec<_> = last.keys().filter(unknown).collect();
         for id in missing {
             if !self.has_finding_at(id.as_str()) {
-                self.report(FindingKind::Missing, *id, "it was told of and is not there");
+                self.report(
+                    FindingKind::Missing,
+                    *id,
+                    "an event names it, but it is missing",
+                );
             }
         }
     }
 }
 
-fn find(sealed: &Sealed<'_>, name: &str, hash: &str) -> Found {
+fn find(sealed: &SealedRows<'_>, name: &str, hash: &str) -> RowState {
     match sealed.get(name) {
-        None => Found::New,
-        Some(found) if *found == hash => Found::AsSealed,
-        Some(_) => Found::Other,
+        None => RowState::Unsealed,
+        Some(found) if *found == hash => RowState::Sealed,
+        Some(_) => RowState::Different,
     }
 }
 
-/// Whether what ended a gate needs no seal: an answer has its receipt, and a deadline is part of
-/// the question.
+/// Whether a closed gate needs no seal: an answer has its receipt, and a deadline is part of the
+/// question.
 fn covers_itself(gate: &Gate) -> bool {
     match &gate.status {
         GateStatus::Resolved { resolution } => resolution.receipt.is_some(),

@@ -1,30 +1,30 @@
-//! Whether signatures are good.
+//! Verifies signatures, in parallel.
 
 use std::thread;
 
 use lillux::Hash;
 use lillux::keys::{PublicKey, Purpose, Signature};
 
-use super::{Check, FindingKind};
+use super::{FindingKind, Verifier};
 
-/// So many are one thread's work at least.
-const FEW: usize = 64;
+/// Minimum number of items per thread.
+const MIN_CHUNK: usize = 64;
 
-/// What somebody signed.
+/// A signature with what it signs.
 pub(super) struct Signed<'a> {
     pub(super) purpose: Purpose,
     pub(super) hash: Hash,
-    /// The fingerprint of the key.
+    /// Fingerprint of the key.
     pub(super) key: &'a str,
     pub(super) signature: &'a str,
 }
 
-/// What is wrong with a signature, if anything is.
-pub(super) type Wrong = Option<(FindingKind, String)>;
+/// The problem with a signature, if there is one.
+pub(super) type Problem = Option<(FindingKind, String)>;
 
-impl Check<'_> {
-    /// Looks at each of them.
-    pub(super) fn signatures(&mut self, all: &[Signed<'_>]) -> Vec<Wrong> {
+impl Verifier<'_> {
+    /// Verifies signatures and collects their keys.
+    pub(super) fn signatures(&mut self, all: &[Signed<'_>]) -> Vec<Problem> {
         for Signed { key, .. } in all {
             if !self.keys.contains_key(*key) {
                 self.keys.insert((*key).to_owned(), (self.key)(key));
@@ -32,54 +32,54 @@ impl Check<'_> {
             }
         }
         let keys = &self.keys;
-        each(all, |it| {
-            wrong(it, keys.get(it.key).and_then(Option::as_ref))
+        par_map(all, |it| {
+            problem(it, keys.get(it.key).and_then(Option::as_ref))
         })
     }
 
-    /// Notes down what is wrong with a signature.
-    pub(super) fn note(&mut self, wrong: Wrong, location: &impl ToString) {
-        if let Some((kind, reason)) = wrong {
+    /// Reports the problem with a signature.
+    pub(super) fn report_problem(&mut self, problem: Problem, location: &impl ToString) {
+        if let Some((kind, reason)) = problem {
             self.report(kind, location, reason);
         }
     }
 }
 
-fn wrong(signed: &Signed<'_>, key: Option<&PublicKey>) -> Wrong {
+fn problem(signed: &Signed<'_>, key: Option<&PublicKey>) -> Problem {
     let Some(key) = key else {
-        let why = format!("it is signed by {}, which is not trusted", signed.key);
-        return Some((FindingKind::UnknownKey, why));
+        let reason = format!("signed by {}, which is not trusted", signed.key);
+        return Some((FindingKind::UnknownKey, reason));
     };
     let signature = signed.signature.parse::<Signature>();
-    let is_good = signature.is_ok_and(|signature| {
+    let is_valid = signature.is_ok_and(|signature| {
         key.verify_for(signed.purpose, &signed.hash, &signature)
             .is_ok()
     });
-    (!is_good).then(|| (FindingKind::Signature, "its signature is wrong".to_owned()))
+    (!is_valid).then(|| (FindingKind::Signature, "invalid signature".to_owned()))
 }
 
-/// Does the same with each, on all processors, and gives the results in their order.
-pub(super) fn each<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let do_all = |part: &[T]| part.iter().map(&work).collect::<Vec<_>>();
-    if things.len() < 2 * FEW {
-        return do_all(things);
+/// Maps items on all processors, keeping their order.
+pub(super) fn par_map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let map_chunk = |part: &[T]| part.iter().map(&work).collect::<Vec<_>>();
+    if items.len() < 2 * MIN_CHUNK {
+        return map_chunk(items);
     }
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    let size = things.len().div_ceil(threads).max(FEW);
-    let (own, others) = things.split_at(size.min(things.len()));
+    let size = items.len().div_ceil(threads).max(MIN_CHUNK);
+    let (own, others) = items.split_at(size.min(items.len()));
     thread::scope(|scope| {
         let others = others.chunks(size).map(|part| {
-            let thread = thread::Builder::new().spawn_scoped(scope, move || do_all(part));
+            let thread = thread::Builder::new().spawn_scoped(scope, move || map_chunk(part));
             (part, thread)
         });
         let others: Vec<_> = others.collect();
-        let mut all = do_all(own);
+        let mut all = map_chunk(own);
         for (part, thread) in others {
             match thread.map(thread::ScopedJoinHandle::join) {
                 Ok(Ok(results)) => all.extend(results),
                 Ok(Err(panic)) => std::panic::resume_unwind(panic),
-                // No thread could be had.
-                Err(_) => all.extend(do_all(part)),
+                // The thread could not be started.
+                Err(_) => all.extend(map_chunk(part)),
             }
         }
         all
@@ -91,11 +91,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_stand_in_the_order_of_what_they_are_of() {
-        for count in [0, 1, FEW, 2 * FEW - 1, 2 * FEW, 2 * FEW + 1, 1_000, 9_999] {
-            let things: Vec<_> = (0..count).collect();
+    fn results_keep_their_order() {
+        for count in [
+            0,
+            1,
+            MIN_CHUNK,
+            2 * MIN_CHUNK - 1,
+            2 * MIN_CHUNK,
+            2 * MIN_CHUNK + 1,
+            1_000,
+            9_999,
+        ] {
+            let items: Vec<_> = (0..count).collect();
             let doubled: Vec<_> = (0..count).map(|it| it * 2).collect();
-            assert_eq!(each(&things, |it| it * 2), doubled);
+            assert_eq!(par_map(&items, |it| it * 2), doubled);
         }
     }
 }
