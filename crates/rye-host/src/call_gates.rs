@@ -274,6 +274,7 @@ impl CallGates {
 fn waits(gate: &Gate) -> CallDecision {
     CallDecision::Pending {
         gate: gate.id.to_string(),
+        short: gate.id.short(),
     }
 }
 

@@ -106,7 +106,7 @@ pub use models::{MODELS, ModelsError, models};
 pub use oauth::HttpRefresher;
 pub use rye_model::{Catalogue, ModelSummary, Overrides, Script, ScriptCall, ScriptedAnswer, Step};
 pub use rye_store::{FileReport, Integrity, SqliteStore, diagnose};
-pub use script::script;
+pub use script::{SCRIPT_HEADER, script};
 pub use servers::{Servers, server_environment};
 
 /// Where an agent's tools work.

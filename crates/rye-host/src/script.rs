@@ -7,10 +7,13 @@ use serde_json::{Value, json};
 
 use crate::replay::{Did, path, steps};
 
+/// First characters of an exported script, by which one is recognised.
+pub const SCRIPT_HEADER: &str = "# rye script of session ";
+
 /// The answers of a session's thread, as a script. None if it has no such thread.
 pub fn script(archive: &Archive, thread: &str) -> Option<String> {
     let thread = archive.threads.iter().find(|it| it.key == thread)?;
-    let mut text = format!("# What was said in session {}.\n", archive.session.id);
+    let mut text = format!("{SCRIPT_HEADER}{}\n", archive.session.id);
     let own = archive.events.iter();
     let mut own = own.filter(|event| event.thread.as_ref() == Some(&thread.id));
     let last = own.rfind(|event| matches!(event.kind, EventKind::ContextChanged { .. }));

@@ -253,6 +253,8 @@ pub enum CallDecision {
     Pending {
         /// Id of the gate at which the call waits.
         gate: String,
+        /// The gate's short id, for people.
+        short: String,
     },
 }
 

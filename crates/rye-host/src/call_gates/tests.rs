@@ -56,7 +56,7 @@ impl World {
 
     async fn waits(&self, call: &GatedCall) -> String {
         match self.decided(call).await {
-            CallDecision::Pending { gate } => gate,
+            CallDecision::Pending { gate, .. } => gate,
             other => panic!("{other:?}"),
         }
     }

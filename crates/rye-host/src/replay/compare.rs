@@ -110,8 +110,8 @@ pub(super) fn prompts(then: &[ModelContext], now: &[ModelContext], replayed: &mu
             let was = then.get(name).unwrap_or(&none);
             let is = now.get(name).unwrap_or(&none);
             let what = match (then.contains_key(name), now.contains_key(name)) {
-                (true, false) => format!("the tool {name}, which is gone"),
-                (false, true) => format!("the tool {name}, which is new"),
+                (true, false) => format!("the removed tool {name}"),
+                (false, true) => format!("the new tool {name}"),
                 _ => format!("the tool {name}"),
             };
             add(&what, was, is);

@@ -240,17 +240,17 @@ impl Server {
         let ApprovalRequest { call, subject, .. } = request;
         let (project, hash) = (project.to_owned(), call.chain);
         let decision = self.run_blocking(move |gateway| gateway.claim_decision(&project, &call));
-        let gate = match decision.await? {
+        let (gate, short) = match decision.await? {
             CallDecision::Approved => {
                 return Ok(ApprovalStep::Answered(ApprovalAnswer::Approved(hash)));
             }
             CallDecision::Denied => return Ok(ApprovalStep::Answered(ApprovalAnswer::Denied)),
-            CallDecision::Pending { gate } => gate,
+            CallDecision::Pending { gate, short } => (gate, short),
         };
         let message =
-            format!("{subject} needs approval at a terminal; the call waits at gate {gate}");
+            format!("{subject} needs approval at a terminal; the call waits at gate {short}");
         let hint = format!(
-            "ask the user to run `rye gate approve {gate}` in a terminal, then repeat the call"
+            "ask the user to run `rye gate approve {short}` in a terminal, then repeat the call"
         );
         let mut error = GatewayError::new("approval_required", message).with_hint(hint);
         *error.details = json!({ "gate": gate });

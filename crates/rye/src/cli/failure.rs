@@ -20,7 +20,7 @@ pub(crate) enum Exit {
     Usage = 2,
     Integrity = 3,
     Permission = 4,
-    /// A gate is pending and there is nobody to ask.
+    /// A gate is pending and there is no terminal to ask on.
     GatePending = 5,
     /// A user aborted the prompt.
     Aborted = 6,

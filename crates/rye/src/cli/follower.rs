@@ -41,7 +41,7 @@ pub(crate) struct Follower<'a> {
     pub(crate) printer: Printer,
     /// Approve without asking: the gates of the prompt, or of the whole session when resuming.
     pub(crate) yes: bool,
-    /// Wait at a gate if there is nobody to ask.
+    /// Wait at a gate if there is no terminal to ask on.
     pub(crate) wait: bool,
     /// Print each event as a JSON line.
     pub(crate) events: bool,

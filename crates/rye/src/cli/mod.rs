@@ -70,7 +70,7 @@ pub(crate) fn main() -> ExitCode {
     };
     let outcome = dispatch(cli.command, &options, &mut printer, &mut supervisor);
     let code = printer.finish(outcome);
-    // After the output, so that nobody waits for the clean-up of the tool's processes.
+    // After the output, so that the user does not wait for the clean-up of the tool's processes.
     if let Some(supervisor) = supervisor.and_then(Arc::into_inner) {
         supervisor.shut_down();
     }

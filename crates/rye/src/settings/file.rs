@@ -68,7 +68,7 @@ pub(crate) struct ConfigFile {
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct FileError {
-    /// What is wrong, without the position.
+    /// The problem, without its position.
     pub(crate) message: String,
     pub(crate) path: PathBuf,
     pub(crate) excerpt: Option<Excerpt>,

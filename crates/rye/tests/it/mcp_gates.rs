@@ -35,7 +35,11 @@ fn gate_id(result: &Value) -> String {
     assert_eq!(error["code"], "approval_required", "{result}");
     let gate = error["gate"].as_str().unwrap().to_owned();
     let text = result["content"][0]["text"].as_str().unwrap();
-    assert!(text.contains(&format!("rye gate approve {gate}")), "{text}");
+    let short = rye_engine::protocol::GateId::from(gate.clone()).short();
+    assert!(
+        text.contains(&format!("rye gate approve {short}")),
+        "{text}"
+    );
     gate
 }
 

@@ -11,6 +11,7 @@ use lillux::keys::{PublicKey, SigningKey};
 use rye_engine::Engine;
 use rye_engine::blob::{SCHEME, referenced_blobs, required_blobs};
 use rye_engine::protocol::{Archive, EventKind};
+use rye_host::SCRIPT_HEADER;
 use rye_host::transfer::{TransferError, Writer};
 use serde_json::{Value, json};
 
@@ -63,7 +64,6 @@ pub(crate) fn export(args: &ExportSessionArgs, context: &Context) -> Outcome {
 
 /// First bytes of an exported file, by which an earlier export is recognised.
 const SESSIONS_PREFIX: &[u8] = b"{\"rye_sessions\":";
-const SCRIPT_PREFIX: &[u8] = b"# What was said in session ";
 
 /// Refuses to overwrite a file that is not an earlier export.
 fn check_overwrite(file: &Path, prefix: &[u8], force: bool) -> Result<(), Failure> {
@@ -88,7 +88,7 @@ fn export_script(args: &ExportSessionArgs, archives: &[Archive]) -> Outcome {
         Printer::raw(script.as_bytes()).map_err(|error| Failure::failed("io", error))?;
         return Ok(Box::new(AlreadyPrinted));
     };
-    check_overwrite(file, SCRIPT_PREFIX, args.force)?;
+    check_overwrite(file, SCRIPT_HEADER.as_bytes(), args.force)?;
     lillux::durable::write(file, script.as_bytes(), 0o600, IfExists::Replace)?;
     Ok(Box::new(Exported {
         file: file.clone(),

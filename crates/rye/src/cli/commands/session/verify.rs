@@ -148,14 +148,14 @@ impl Input {
 
 /// The failure to read an exported file.
 pub(in crate::cli::commands) fn transfer_failure(path: &Path, error: &TransferError) -> Failure {
-    let place = path.display();
+    let path = path.display();
     match error {
-        TransferError::Io(error) => Failure::failed("io", format_args!("{place}: {error}")),
-        TransferError::Version(_) => Failure::failed("version", format_args!("{place}: {error}")),
+        TransferError::Io(error) => Failure::failed("io", format_args!("{path}: {error}")),
+        TransferError::Version(_) => Failure::failed("version", format_args!("{path}: {error}")),
         _ => Failure::new(
             Exit::Integrity,
             "integrity",
-            format_args!("{place}: {error}"),
+            format_args!("{path}: {error}"),
         ),
     }
 }
