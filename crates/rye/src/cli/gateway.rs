@@ -261,11 +261,11 @@ impl Gateway for ItemGateway {
     }
 
     fn sign(&self, project: &Path, ask: &SignRequest, approved: &[UnsignedItem]) -> GatewayResult {
-        let shown = approved.iter().map(|it| (it.path.clone(), it.hash));
-        let shown = shown.collect();
+        let hashes = approved.iter().map(|it| (it.path.clone(), it.hash));
+        let hashes = hashes.collect();
         let signed = to_sign(ask).and_then(|args| {
             let context = self.context(project)?;
-            sign::run_approved(&args, &context, &shown)
+            sign::run_approved(&args, &context, &hashes)
         });
         answer(signed)
     }

@@ -129,8 +129,8 @@ fn shorten(text: &str, room: usize) -> String {
         used += c.width().unwrap_or(0);
         used < room
     };
-    let kept: String = text.chars().take_while(fits).collect();
-    kept.trim_end().to_owned() + "…"
+    let prefix: String = text.chars().take_while(fits).collect();
+    prefix.trim_end().to_owned() + "…"
 }
 
 #[cfg(test)]

@@ -125,11 +125,11 @@ impl<'a> Targets<'a> {
         library: &'a Library,
         kind: ItemKind,
         within: &dyn Fn(Space) -> bool,
-        wanted: &dyn Fn(&ItemFile<'a>) -> bool,
+        filter: &dyn Fn(&ItemFile<'a>) -> bool,
     ) {
         for listed in library.list_within(kind, within) {
             match listed {
-                Ok((entry, found)) if wanted(&found) => self.items.push((entry, found)),
+                Ok((entry, found)) if filter(&found) => self.items.push((entry, found)),
                 Ok(_) => {}
                 Err(error) => self.fail(error),
             }

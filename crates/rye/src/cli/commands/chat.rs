@@ -94,8 +94,8 @@ fn chat_options(args: &ChatArgs, context: &Context, workspace: &Path) -> Options
             ColorChoice::Never => false,
             ColorChoice::Always | ColorChoice::AlwaysAnsi => true,
             ColorChoice::Auto => {
-                let wanted = std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
-                wanted
+                let is_allowed = std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
+                is_allowed
                     && if use_stderr {
                         std::io::stderr().is_terminal()
                     } else {

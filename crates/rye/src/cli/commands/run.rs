@@ -154,7 +154,7 @@ fn tail(run: &Run, args: &TailArgs, context: &Context) -> Outcome {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !args.follow => None,
         opened => Some(opened.at("open", &path)?),
     };
-    let (mut seen, mut is_over) = (Vec::new(), false);
+    let (mut output, mut is_over) = (Vec::new(), false);
     loop {
         // Read the state first: output written before the end is then read below.
         let state = run.state();
@@ -163,7 +163,7 @@ fn tail(run: &Run, args: &TailArgs, context: &Context) -> Outcome {
             log.read_to_end(&mut bytes).at("read", &path)?;
         }
         if context.printer.json {
-            seen.append(&mut bytes);
+            output.append(&mut bytes);
         } else {
             Printer::raw(&bytes).map_err(|error| {
                 let message = format_args!("cannot write to standard output: {error}");
@@ -186,7 +186,7 @@ fn tail(run: &Run, args: &TailArgs, context: &Context) -> Outcome {
         }
     }
     if context.printer.json {
-        let log = String::from_utf8_lossy(&seen).into_owned();
+        let log = String::from_utf8_lossy(&output).into_owned();
         let run = run_json(run);
         return Ok(Box::new(Tail(json!({ "run": run, "log": log }))));
     }

@@ -84,12 +84,12 @@ pub(crate) fn run(
 fn differences(
     parts: &[String],
     before: Option<&items::ToolItem<'_>>,
-    said: &Map<String, Value>,
+    definition: &Map<String, Value>,
 ) -> Vec<Difference> {
     let differences = parts.iter().map(|part| Difference {
         part: part.clone(),
-        before: before.and_then(|item| item.said.get(part).cloned()),
-        after: said.get(part).cloned(),
+        before: before.and_then(|item| item.definition.get(part).cloned()),
+        after: definition.get(part).cloned(),
     });
     differences.collect()
 }

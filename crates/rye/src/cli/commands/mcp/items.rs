@@ -152,7 +152,7 @@ pub(super) struct ToolItem<'l> {
     pub(super) tool: String,
     pub(super) pin: Pin,
     /// The accepted definition, by part.
-    pub(super) said: Map<String, Value>,
+    pub(super) definition: Map<String, Value>,
 }
 
 /// The verified items of a server's tools in a space.
@@ -169,12 +169,12 @@ pub(super) fn tools<'l>(library: &'l Library, space: Space, name: &str) -> Vec<T
         let config = metadata.value("config")?;
         let is_of_server = config.get("server").and_then(Value::as_str) == Some(&server);
         let (tool, pin) = accepted_pin(config).filter(|_| is_of_server)?;
-        let said = accepted_definition(&metadata);
+        let definition = accepted_definition(&metadata);
         Some(ToolItem {
             found,
             tool,
             pin,
-            said,
+            definition,
         })
     })
     .collect()

@@ -108,8 +108,8 @@ async fn import_blobs(
 ) -> Result<(), Failure> {
     let mut reader = Reader::new(BufReader::new(file));
     while let Some(bytes) = reader.next_blob().map_err(&bad)? {
-        let kept = engine.store_blob(bytes).await;
-        kept.map_err(|error| Failure::failed("store", error))?;
+        let stored = engine.store_blob(bytes).await;
+        stored.map_err(|error| Failure::failed("store", error))?;
     }
     Ok(())
 }
