@@ -1,9 +1,9 @@
-//! What an item says about itself, read without running it.
+//! Metadata extraction: reads an item's metadata without running it.
 //!
-//! Which parser a file goes to, and where each field is found, is data: the
-//! [`Extractors`] of `tool_extractor.yaml`. The parsers are built in. Each gives
-//! values by name, and one pass here turns them into the fields that all items
-//! share and checks their types, so that every error has a place in the file.
+//! The [`Extractors`] of `tool_extractor.yaml` configure which parser reads a file and where each
+//! field comes from. The parsers are built in. Each parser returns values by name; this module maps
+//! them to the fields that all items share and checks their types. Every error has a position in
+//! the file.
 //!
 //! ```
 //! use rye_items::ItemKind;
@@ -48,33 +48,34 @@ use error::Problem;
 use extractors::FieldSources;
 use named_values::NamedValues;
 
-/// A syntax tree takes some fifty times the memory of its text.
-const LARGEST_TREE: usize = 2 << 20;
+/// The maximum size of a source file. A syntax tree takes about fifty times the memory of its
+/// text.
+const MAX_PARSED_SIZE: usize = 2 << 20;
 
-/// Reads the metadata of a file from its bytes.
+/// Extracts the metadata of a file.
 ///
-/// The extension is written with its dot, and one that no rule knows is an
-/// error. Metadata of configuration is not type-checked: its keys are its own.
+/// The extension includes its dot; an unknown extension is an error. Configuration is not
+/// type-checked, because its keys are not metadata fields.
 pub fn extract(
     bytes: &[u8],
     extension: &str,
     kind: ItemKind,
     extractors: &Extractors,
 ) -> Result<Metadata, MetadataError> {
-    read(bytes, extension, kind, extractors).map_err(|problem| problem.within(bytes))
+    read(bytes, extension, kind, extractors).map_err(|problem| problem.into_error(bytes))
 }
 
-/// Refuses a file that is not UTF-8, or that declares another encoding to its interpreter. The
-/// extension is written with its dot.
+/// Rejects a file that is not UTF-8, or that declares another encoding to its interpreter. The
+/// extension includes its dot.
 pub fn check_encoding(bytes: &[u8], extension: &str) -> Result<(), MetadataError> {
-    let checked = text::checked(bytes).and_then(|text| encoding::check(text, extension));
-    checked.map_err(|problem| problem.within(bytes))
+    let checked = text::validate(bytes).and_then(|text| encoding::check(text, extension));
+    checked.map_err(|problem| problem.into_error(bytes))
 }
 
-/// Reads a YAML file whose every value is wanted with its place.
+/// Parses a YAML file into a tree with the position of every value.
 pub fn parse_yaml(bytes: &[u8]) -> Result<Node, MetadataError> {
-    let read = text::checked(bytes).and_then(yaml::value);
-    read.map_err(|problem| problem.within(bytes))
+    let read = text::validate(bytes).and_then(yaml::value);
+    read.map_err(|problem| problem.into_error(bytes))
 }
 
 fn read(
@@ -84,23 +85,23 @@ fn read(
     extractors: &Extractors,
 ) -> Result<Metadata, Problem> {
     let rule = rule(extension, kind, extractors)?;
-    if rule.parser.builds_a_tree() && bytes.len() > LARGEST_TREE {
+    if rule.parser.builds_syntax_tree() && bytes.len() > MAX_PARSED_SIZE {
         return Err(Problem::new(
             0,
             format!(
-                "a program of more than {} MiB is not read",
-                LARGEST_TREE >> 20
+                "a source file of more than {} MiB is not parsed",
+                MAX_PARSED_SIZE >> 20
             ),
         )
-        .hint("keep data in a file of its own, and let the tool read it"));
+        .hint("move data to a separate file that the tool reads"));
     }
-    let text = text::checked(bytes)?;
+    let text = text::validate(bytes)?;
     encoding::check(text, extension)?;
-    let places = extractors.places(rule.parser);
-    let found = parse(text, rule, kind, places)?;
-    let fields = found.into_fields(places);
+    let sources = extractors.sources(rule.parser);
+    let values = parse(text, rule, kind, sources)?;
+    let fields = values.into_fields(sources);
     if kind != ItemKind::Config {
-        check::all(&fields)?;
+        check::check_fields(&fields)?;
     }
     Ok(Metadata::locate(fields, bytes))
 }
@@ -131,14 +132,14 @@ fn parse(
     text: &str,
     rule: &Rule,
     kind: ItemKind,
-    places: &FieldSources,
+    sources: &FieldSources,
 ) -> Result<NamedValues, Problem> {
     match rule.parser {
-        Parser::Python => python::read(text, places),
-        Parser::JavaScript => javascript::read(text, syntax::Grammar::JavaScript, places),
-        Parser::TypeScript => javascript::read(text, syntax::Grammar::TypeScript, places),
+        Parser::Python => python::read(text, sources),
+        Parser::JavaScript => javascript::read(text, syntax::Grammar::JavaScript, sources),
+        Parser::TypeScript => javascript::read(text, syntax::Grammar::TypeScript, sources),
         Parser::Yaml => yaml::read(text),
-        Parser::Header => header::read(text, &rule.comment, places),
+        Parser::Header => header::read(text, &rule.comment, sources),
         Parser::Markdown => markdown::read(text, kind),
     }
 }

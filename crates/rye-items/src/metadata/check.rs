@@ -1,55 +1,55 @@
-//! The fields that items share, and the types they must have.
+//! Type checks of the metadata fields that all items share.
 
 use std::collections::BTreeMap;
 
-use super::error::{Problem, brief};
+use super::error::{Problem, truncate};
 use super::node::{Data, Node};
 use super::typed::{Effect, RiskLevel};
 
-/// What the value of a field may be. Null is always allowed, and means none.
+/// The type of a field. Null is always allowed and means that the field is absent.
 #[derive(Debug, Clone, Copy)]
 enum Shape {
-    Text,
-    Texts,
+    String,
+    Strings,
     Flag,
     Seconds,
     Mapping,
-    /// One mapping, or several in a list.
+    /// A mapping, or a list of mappings.
     Mappings,
-    /// Declarations by name, or in a list.
+    /// A mapping by name, or a list.
     Declarations,
     RiskLevel,
     Effect,
     Anything,
 }
 
-/// Every field that a table of places may name.
+/// All shared fields. An extractor table cannot name others.
 const FIELDS: &[(&str, Shape)] = &[
     ("anchor", Shape::Mapping),
-    ("category", Shape::Text),
+    ("category", Shape::String),
     ("child_constraints", Shape::Mapping),
     ("config", Shape::Mapping),
     ("config_resolve", Shape::Mappings),
     ("config_schema", Shape::Mapping),
-    ("description", Shape::Text),
+    ("description", Shape::String),
     ("effect", Shape::Effect),
     ("env_config", Shape::Mapping),
-    ("executor_id", Shape::Text),
+    ("executor_id", Shape::String),
     ("inputs", Shape::Declarations),
-    ("name", Shape::Text),
+    ("name", Shape::String),
     ("outputs", Shape::Declarations),
-    ("reads", Shape::Texts),
+    ("reads", Shape::Strings),
     ("requires_approval", Shape::Flag),
-    ("requires_env", Shape::Texts),
+    ("requires_env", Shape::Strings),
     ("risk_level", Shape::RiskLevel),
     ("sandbox", Shape::Anything),
-    ("tags", Shape::Texts),
+    ("tags", Shape::Strings),
     ("timeout", Shape::Seconds),
-    ("title", Shape::Text),
-    ("tool_type", Shape::Text),
+    ("title", Shape::String),
+    ("tool_type", Shape::String),
     ("verify_deps", Shape::Mapping),
-    ("version", Shape::Text),
-    ("writes", Shape::Texts),
+    ("version", Shape::String),
+    ("writes", Shape::Strings),
 ];
 
 /// The names of the shared fields.
@@ -57,83 +57,91 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     FIELDS.iter().map(|(name, _)| *name)
 }
 
-/// Checks every shared field that is there.
-pub(super) fn all(fields: &BTreeMap<String, Node>) -> Result<(), Problem> {
+/// Checks all shared fields that are present. Reports the first error in the file.
+pub(super) fn check_fields(fields: &BTreeMap<String, Node>) -> Result<(), Problem> {
     let mut problems = Vec::new();
     for (name, shape) in FIELDS {
         if let Some(node) = fields.get(*name) {
-            problems.extend(one(name, *shape, node).err());
+            problems.extend(check_field(name, *shape, node).err());
         }
     }
-    // The first in the file, which is the one that a reader meets first.
     match problems.into_iter().min_by_key(|problem| problem.at) {
         Some(problem) => Err(problem),
         None => Ok(()),
     }
 }
 
-fn one(name: &str, shape: Shape, node: &Node) -> Result<(), Problem> {
-    let wrong = |expected: &str| Err(mismatch(name, expected, node));
+impl Shape {
+    /// The expected value, for messages.
+    fn description(self) -> String {
+        match self {
+            Self::String => "a string".to_owned(),
+            Self::Strings => "a list of strings".to_owned(),
+            Self::Flag => "true or false".to_owned(),
+            Self::Seconds => "a number of seconds".to_owned(),
+            Self::Mapping => "a mapping".to_owned(),
+            Self::Mappings => "a mapping or a list of mappings".to_owned(),
+            Self::Declarations => "a mapping or a list".to_owned(),
+            Self::RiskLevel => one_of(RiskLevel::ALL.iter().map(|level| level.as_str())),
+            Self::Effect => one_of(Effect::ALL.iter().map(|effect| effect.as_str())),
+            Self::Anything => "any value".to_owned(),
+        }
+    }
+}
+
+fn check_field(name: &str, shape: Shape, node: &Node) -> Result<(), Problem> {
+    let label = format!("`{name}`");
+    let element_label = format!("each of `{name}`");
     match (shape, &node.data) {
         (_, Data::Null)
         | (Shape::Anything, _)
-        | (Shape::Text, Data::Text(_))
+        | (Shape::String, Data::Text(_))
         | (Shape::Flag, Data::Bool(_))
         | (Shape::Mapping | Shape::Mappings | Shape::Declarations, Data::Map(_))
         | (Shape::Declarations, Data::List(_)) => Ok(()),
-        (Shape::Texts, Data::List(items)) => items.iter().try_for_each(|item| match item.data {
+        (Shape::Strings, Data::List(items)) => items.iter().try_for_each(|item| match item.data {
             Data::Text(_) => Ok(()),
-            _ => Err(mismatch(&format!("each of {name}"), "a text", item)),
+            _ => Err(mismatch(&element_label, Shape::String, item)),
         }),
         (Shape::Mappings, Data::List(items)) => items.iter().try_for_each(|item| match item.data {
             Data::Map(_) => Ok(()),
-            _ => Err(mismatch(&format!("each of {name}"), "a mapping", item)),
+            _ => Err(mismatch(&element_label, Shape::Mapping, item)),
         }),
         (Shape::Seconds, Data::Number(seconds)) => match seconds.as_f64() {
             Some(seconds) if seconds > 0.0 => Ok(()),
             _ => Err(Problem::new(
                 node.at,
-                format!("`{name}` must be more than 0 seconds"),
+                format!("{label} must be more than 0 seconds"),
             )),
         },
         (Shape::RiskLevel, Data::Text(text)) if RiskLevel::from_name(text).is_some() => Ok(()),
         (Shape::Effect, Data::Text(text)) if Effect::from_name(text).is_some() => Ok(()),
-        (Shape::Text, _) => wrong("a text"),
-        (Shape::RiskLevel, _) => wrong(&one_of(RiskLevel::ALL.iter().map(|level| level.as_str()))),
-        (Shape::Effect, _) => wrong(&one_of(Effect::ALL.iter().map(|effect| effect.as_str()))),
-        (Shape::Texts, _) => wrong("a list of texts"),
-        (Shape::Flag, _) => wrong("true or false"),
-        (Shape::Seconds, _) => wrong("a number of seconds"),
-        (Shape::Mapping, _) => wrong("a mapping"),
-        (Shape::Mappings, _) => wrong("a mapping or a list of mappings"),
-        (Shape::Declarations, _) => wrong("a mapping or a list"),
+        _ => Err(mismatch(&label, shape, node)),
     }
 }
 
-fn mismatch(name: &str, expected: &str, node: &Node) -> Problem {
-    let name = match name.rsplit_once(' ') {
-        Some((each, name)) => format!("{each} `{name}`"),
-        None => format!("`{name}`"),
-    };
-    let found = match &node.data {
-        Data::Text(text) if expected.starts_with("one of") => format!("`{}`", brief(text)),
+fn mismatch(label: &str, shape: Shape, node: &Node) -> Problem {
+    let found = match (&node.data, shape) {
+        (Data::Text(text), Shape::RiskLevel | Shape::Effect) => format!("`{}`", truncate(text)),
         _ => node.kind().to_owned(),
     };
-    let message = format!("{name} must be {expected}, not {found}");
+    let message = format!("{label} must be {}, not {found}", shape.description());
     let problem = Problem::new(node.at, message);
-    match (&node.data, expected) {
-        (Data::Number(number), "a text") => {
+    match (&node.data, shape) {
+        (Data::Number(number), Shape::String) => {
             problem.hint(format!("write it in quotes: \"{number}\""))
         }
-        (Data::Bool(flag), "a text") => problem.hint(format!("write it in quotes: \"{flag}\"")),
-        (Data::Text(text), "a list of texts") if text.chars().all(|c| !c.is_control()) => {
+        (Data::Bool(flag), Shape::String) => {
+            problem.hint(format!("write it in quotes: \"{flag}\""))
+        }
+        (Data::Text(text), Shape::Strings) if text.chars().all(|c| !c.is_control()) => {
             let items: Vec<_> = text
                 .split(',')
                 .map(|item| format!("\"{}\"", item.trim()))
                 .collect();
             problem.hint(format!(
                 "write it as a list: [{}]",
-                brief(&items.join(", "))
+                truncate(&items.join(", "))
             ))
         }
         _ => problem,

@@ -1,13 +1,14 @@
-//! Source encodings. Some languages let a file declare the encoding of its own bytes; in another
-//! one than UTF-8, what a person and the parsers here read as a comment can be code.
+//! Rejects source files that declare an encoding other than UTF-8.
+//!
+//! In another encoding, bytes that a reviewer and our parsers read as a comment can be code.
 
-use super::error::{Problem, brief};
+use super::error::{Problem, truncate};
 use super::text::{Line, lines};
 
-/// Where a declaration counts: the first two lines, one of which may be our signature.
-const LINES: usize = 3;
+/// Interpreters read a declaration in the first two lines; the signature line may precede them.
+const DECLARATION_LINES: usize = 3;
 
-/// Names of UTF-8, and of ASCII, which is the same bytes.
+/// Names of UTF-8 and of ASCII, which is a subset.
 const UTF8: [&str; 8] = [
     "utf-8",
     "utf8",
@@ -19,15 +20,15 @@ const UTF8: [&str; 8] = [
     "646",
 ];
 
-/// Languages without such a declaration.
-const WITHOUT: [&str; 17] = [
+/// Extensions of languages without encoding declarations.
+const WITHOUT_DECLARATION: [&str; 17] = [
     ".sh", ".bash", ".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx", ".yaml", ".yml",
     ".json", ".toml", ".md", ".rs", ".go",
 ];
 
-/// Refuses a file that declares another encoding than UTF-8.
+/// Rejects a file that declares an encoding other than UTF-8.
 pub(super) fn check(text: &str, extension: &str) -> Result<(), Problem> {
-    if WITHOUT.contains(&extension) {
+    if WITHOUT_DECLARATION.contains(&extension) {
         return Ok(());
     }
     // Interpreters also end a line at a lone carriage return.
@@ -39,23 +40,23 @@ pub(super) fn check(text: &str, extension: &str) -> Result<(), Problem> {
             Line { at: start, text }
         })
     });
-    let starts: Vec<_> = starts.take(LINES).collect();
+    let starts: Vec<_> = starts.take(DECLARATION_LINES).collect();
     for line in &starts {
         if let Some((name, at)) = declared(line) {
-            return Err(refused(name, at));
+            return Err(encoding_problem(name, at));
         }
     }
     for line in lines(text, 0) {
         if let Some(at) = pragma(line.text) {
             let name = line.text.trim();
-            return Err(refused(name, line.at + at));
+            return Err(encoding_problem(name, line.at + at));
         }
     }
     Ok(())
 }
 
-/// The encoding that a comment line declares, unless it is UTF-8, and where: `coding: NAME` or
-/// `coding=NAME`, whatever stands before it.
+/// The name and offset of the encoding that a comment line declares, unless it is UTF-8. Matches
+/// `coding: NAME` and `coding=NAME` anywhere in the line.
 fn declared<'t>(line: &Line<'t>) -> Option<(&'t str, usize)> {
     const WORD: &str = "coding";
     let is_comment = line
@@ -78,7 +79,7 @@ fn declared<'t>(line: &Line<'t>) -> Option<(&'t str, usize)> {
     (!is_utf8(found.0)).then_some(found)
 }
 
-/// Whether a name is one of UTF-8. Editors append how lines end: `utf-8-unix`.
+/// Whether a name is a name of UTF-8. Editors append the line ending: `utf-8-unix`.
 fn is_utf8(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace('_', "-");
     let plain = ["-unix", "-dos", "-mac"]
@@ -87,8 +88,8 @@ fn is_utf8(name: &str) -> bool {
     UTF8.contains(&name.as_str()) || plain.is_some_and(|name| UTF8.contains(&name))
 }
 
-/// Where on a line a statement declares an encoding: `use encoding` of Perl, and
-/// `declare(encoding=…)` of PHP.
+/// The offset of a statement that declares an encoding: `use encoding` in Perl, or
+/// `declare(encoding=…)` in PHP.
 fn pragma(line: &str) -> Option<usize> {
     let lower = line.to_ascii_lowercase();
     for (first, second) in [("use", "encoding"), ("declare", "encoding")] {
@@ -112,10 +113,10 @@ fn pragma(line: &str) -> Option<usize> {
     None
 }
 
-fn refused(name: &str, at: usize) -> Problem {
+fn encoding_problem(name: &str, at: usize) -> Problem {
     let message = format!(
         "the file declares the source encoding `{}`; only UTF-8 is read",
-        brief(name)
+        truncate(name)
     );
     Problem::new(at, message).hint("save the file as UTF-8 and remove the declaration")
 }

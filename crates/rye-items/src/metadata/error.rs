@@ -1,23 +1,24 @@
-//! What is wrong with a file's metadata, and where.
+//! Metadata errors with their position in the file.
 
 use crate::{Excerpt, Position};
 
-/// Metadata that cannot be read. The caller adds the path of the file.
+/// Invalid metadata. The caller adds the path of the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct MetadataError {
-    /// What is wrong, as a lower-case fragment.
+    /// The cause, as a lower-case fragment.
     pub message: String,
-    /// Where, with the line that is there.
+    /// The position and the source line.
     pub excerpt: Excerpt,
-    /// What to do about it, where that can be said.
+    /// How to fix it.
     pub hint: Option<String>,
 }
 
-/// The same, before the place has become a line and a column.
+/// Invalid metadata at a byte offset, which [`into_error`](Self::into_error) converts to a line and
+/// column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
-    /// The byte in the file.
+    /// The byte offset in the file.
     pub(super) at: usize,
     pub(super) message: String,
     pub(super) hint: Option<String>,
@@ -39,16 +40,16 @@ impl Problem {
         }
     }
 
-    /// Moves the place, when only a part of the file was read.
-    pub(super) fn after(self, offset: usize) -> Self {
+    /// Adds to the offset, when only a part of the file was parsed.
+    pub(super) fn shifted(self, offset: usize) -> Self {
         Self {
             at: self.at + offset,
             ..self
         }
     }
 
-    /// A name that is given twice.
-    pub(super) fn twice(text: &str, name: &str, first: usize, second: usize) -> Self {
+    /// A duplicate name.
+    pub(super) fn duplicate(text: &str, name: &str, first: usize, second: usize) -> Self {
         let first = Position::at_offset(text.as_bytes(), first).line;
         let second_line = Position::at_offset(text.as_bytes(), second).line;
         let lines = if first == second_line {
@@ -56,12 +57,12 @@ impl Problem {
         } else {
             format!("on line {first} and again on line {second_line}")
         };
-        Self::new(second, format!("`{}` is given {lines}", brief(name)))
+        Self::new(second, format!("`{}` is given {lines}", truncate(name)))
     }
 
-    pub(super) fn within(self, bytes: &[u8]) -> MetadataError {
+    pub(super) fn into_error(self, bytes: &[u8]) -> MetadataError {
         MetadataError {
-            // It may quote a library that quotes the file.
+            // The message of a library may quote the file.
             message: printable(&self.message, 400),
             excerpt: Excerpt::at_offset(bytes, self.at),
             hint: self.hint,
@@ -69,12 +70,13 @@ impl Problem {
     }
 }
 
-/// A text of the file in a message, as much of it as helps.
-pub(super) fn brief(text: &str) -> String {
+/// Shortens and escapes a text of the file for a message.
+pub(super) fn truncate(text: &str) -> String {
     printable(text, 60)
 }
 
-/// What others made of a file must not fill or steer a terminal.
+/// Escapes control characters and limits the length, so that a hostile file cannot control or
+/// flood a terminal.
 fn printable(text: &str, longest: usize) -> String {
     let mut shown = String::new();
     for (index, character) in text.chars().enumerate() {

@@ -1,4 +1,4 @@
-//! Which files go to which parser, and where each field is found: data.
+//! Extractor tables: which parser reads files of an extension, and where each field comes from.
 
 mod codec;
 mod field_sources;
@@ -19,17 +19,17 @@ use super::typed::named;
 use crate::{CommentStyle, ItemKind};
 
 named! {
-    /// The parsers that are built in.
+    /// The built-in parsers.
     Parser {
-        /// Python, of whose values only literals count.
+        /// Literals that a Python module assigns.
         Python = "python",
-        /// JavaScript, of whose exports only literals count.
+        /// Literals that a JavaScript module exports.
         JavaScript = "javascript",
-        /// TypeScript, likewise.
+        /// Literals that a TypeScript module exports.
         TypeScript = "typescript",
-        /// YAML 1.2.
+        /// A YAML 1.2 mapping.
         Yaml = "yaml",
-        /// Comment lines at the beginning of a file of any language.
+        /// Comment lines at the start of a file in any language.
         Header = "header",
         /// Front matter and prose, and the XML element of a directive.
         Markdown = "markdown",
@@ -37,8 +37,8 @@ named! {
 }
 
 impl Parser {
-    /// Whether it reads a whole program into a syntax tree.
-    pub(super) fn builds_a_tree(self) -> bool {
+    /// Whether the parser builds a syntax tree of the whole file.
+    pub(super) fn builds_syntax_tree(self) -> bool {
         matches!(self, Self::Python | Self::JavaScript | Self::TypeScript)
     }
 }
@@ -46,42 +46,42 @@ impl Parser {
 /// How files of one extension are read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// What reads them.
+    /// The parser for these files.
     pub parser: Parser,
-    /// How they write a comment.
+    /// The comment style of the language.
     pub comment: CommentStyle,
-    /// The kinds of items that are written in such files.
+    /// The item kinds that such files can have.
     pub kinds: BTreeSet<ItemKind>,
 }
 
-/// The rules for all extensions, and the places of the fields for each parser.
+/// The rules for all extensions, and the field sources for each parser.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Extractors {
-    /// Most extensions share their rule with others.
+    /// Shared, because most extensions have the same rule as others.
     rules: BTreeMap<String, Arc<Rule>>,
-    places: LazyFieldSources,
+    sources: LazyFieldSources,
 }
 
 impl Extractors {
-    /// Reads the rules from the text of `tool_extractor.yaml`.
+    /// Parses a `tool_extractor.yaml`.
     pub fn from_yaml(bytes: &[u8]) -> Result<Self, MetadataError> {
-        text::checked(bytes)
+        text::validate(bytes)
             .and_then(table::read)
-            .map_err(|problem| problem.within(bytes))
+            .map_err(|problem| problem.into_error(bytes))
     }
 
-    /// Lays other rules over these. An extension, and a field of a parser, that both have is the other's.
+    /// Merges another table, which overrides the same extensions and fields.
     pub fn merge(&mut self, over: Self) {
         self.rules.extend(over.rules);
-        self.places.merge(&over.places);
+        self.sources.merge(&over.sources);
     }
 
-    /// The rule for an extension, which is written with its dot and in its case: `.py`.
+    /// The rule for an extension with its dot: `.py`. Case matters.
     pub fn rule(&self, extension: &str) -> Option<&Rule> {
         self.rules.get(extension).map(Arc::as_ref)
     }
 
-    /// The extensions that items of a kind may have, in alphabetical order.
+    /// The extensions that items of a kind can have, sorted.
     pub fn extensions(&self, kind: ItemKind) -> impl Iterator<Item = &str> {
         self.rules
             .iter()
@@ -89,7 +89,7 @@ impl Extractors {
             .map(|(extension, _)| extension.as_str())
     }
 
-    /// The comments of all languages, each once.
+    /// The comment styles of all languages, without duplicates.
     pub fn comment_styles(&self) -> Vec<CommentStyle> {
         let mut all: Vec<CommentStyle> = Vec::new();
         for rule in self.rules.values() {
@@ -100,8 +100,8 @@ impl Extractors {
         all
     }
 
-    /// Where a parser finds the fields.
-    pub(super) fn places(&self, parser: Parser) -> &FieldSources {
-        self.places.of(parser)
+    /// The field sources of a parser.
+    pub(super) fn sources(&self, parser: Parser) -> &FieldSources {
+        self.sources.for_parser(parser)
     }
 }

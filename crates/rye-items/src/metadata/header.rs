@@ -1,4 +1,4 @@
-//! Any language: leading comment lines (`# executor_id: …`), and assignments of
+//! Parser for any language: reads leading comment lines (`# executor_id: …`) and assignments of
 //! literals to dunder names.
 
 use super::error::Problem;
@@ -9,56 +9,61 @@ use super::text::{Line, is_signature, lines};
 use super::yaml;
 use crate::CommentStyle;
 
-/// Reads a file by what a line of its language's comments looks like.
+/// Reads the metadata of a file with this comment style.
 pub(super) fn read(
     text: &str,
     comment: &CommentStyle,
-    places: &FieldSources,
+    sources: &FieldSources,
 ) -> Result<NamedValues, Problem> {
-    let mut found = NamedValues::only_fields();
-    comments(text, comment, places, &mut found)?;
-    assignments(text, places, &mut found)?;
-    Ok(found)
+    let mut values = NamedValues::only_fields();
+    comments(text, comment, sources, &mut values)?;
+    assignments(text, sources, &mut values)?;
+    Ok(values)
 }
 
-/// The comment lines before the first line that is something else.
+/// Reads the comment lines before the first line of code.
 fn comments(
     text: &str,
     comment: &CommentStyle,
-    places: &FieldSources,
-    found: &mut NamedValues,
+    sources: &FieldSources,
+    values: &mut NamedValues,
 ) -> Result<(), Problem> {
-    let leading = lines(text, 0).map_while(|line| Remark::of(line, comment));
-    let mut remarks = leading.peekable();
-    while let Some(remark) = remarks.next() {
-        let Some((key, value)) = remark.pair().filter(|(key, _)| places.wants(key)) else {
+    let leading = lines(text, 0).map_while(|line| CommentLine::parse(line, comment));
+    let mut lines_of_comment = leading.peekable();
+    while let Some(comment_line) = lines_of_comment.next() {
+        let Some((key, value)) = comment_line.pair().filter(|(key, _)| sources.contains(key))
+        else {
             continue;
         };
-        // Lines that are indented deeper than the key go on with its value.
-        let mut block = Block::new(&remark);
-        while let Some(next) = remarks.next_if(|next| next.continues(&remark, value)) {
+        // Lines that are indented deeper than the key continue its value.
+        let mut block = Block::new(&comment_line);
+        while let Some(next) = lines_of_comment.next_if(|next| next.continues(&comment_line, value))
+        {
             block.add(&next);
         }
         let node = if block.is_one_line {
-            scalar(value, remark.at + remark.text.len() - value.len())?
+            scalar(
+                value,
+                comment_line.at + comment_line.text.len() - value.len(),
+            )?
         } else {
             block.value(key)?
         };
-        found.add(text, key, node)?;
+        values.add(text, key, node)?;
     }
     Ok(())
 }
 
-/// What is inside of a comment line, or a blank line's nothing.
-struct Remark<'t> {
+/// The text of a comment line; empty for a blank line.
+struct CommentLine<'t> {
     line: Line<'t>,
-    /// Where the inside begins, after the mark and spaces.
+    /// The byte offset of the text, after the comment prefix and spaces.
     at: usize,
     text: &'t str,
 }
 
-impl<'t> Remark<'t> {
-    fn of(line: Line<'t>, comment: &CommentStyle) -> Option<Self> {
+impl<'t> CommentLine<'t> {
+    fn parse(line: Line<'t>, comment: &CommentStyle) -> Option<Self> {
         let empty = Self {
             line,
             at: line.end(),
@@ -101,8 +106,8 @@ impl<'t> Remark<'t> {
     }
 }
 
-/// The lines of one value, with spaces in place of what makes them comments,
-/// so that every byte is where it is in the file.
+/// The lines of one value. Spaces replace the comment prefixes, so that byte offsets match the
+/// file.
 struct Block {
     at: usize,
     yaml: String,
@@ -110,7 +115,7 @@ struct Block {
 }
 
 impl Block {
-    fn new(first: &Remark<'_>) -> Self {
+    fn new(first: &CommentLine<'_>) -> Self {
         Self {
             at: first.at,
             yaml: first.text.to_owned(),
@@ -118,7 +123,7 @@ impl Block {
         }
     }
 
-    fn add(&mut self, next: &Remark<'_>) {
+    fn add(&mut self, next: &CommentLine<'_>) {
         let before = next.at.saturating_sub(self.at + self.yaml.len());
         let indent = next.indent().min(before.saturating_sub(1));
         self.yaml
@@ -130,11 +135,11 @@ impl Block {
     }
 
     fn value(&self, key: &str) -> Result<Node, Problem> {
-        let moved = |problem: Problem| problem.after(self.at);
+        let moved = |problem: Problem| problem.shifted(self.at);
         let entries = yaml::mapping(&self.yaml).map_err(moved)?;
         let mut values = entries.into_iter().filter(|entry| entry.key == key);
         match values.next() {
-            Some(entry) => Ok(entry.value.after(self.at)),
+            Some(entry) => Ok(entry.value.shifted(self.at)),
             None => Err(Problem::new(
                 self.at,
                 format!("`{key}` has no value that is valid YAML"),
@@ -143,19 +148,23 @@ impl Block {
     }
 }
 
-/// A value on one line: a scalar of YAML, a flow collection, or else a text as it stands.
+/// Parses a value on one line: a YAML scalar, a flow collection, or otherwise a plain string.
 pub(super) fn scalar(value: &str, at: usize) -> Result<Node, Problem> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "+-._~".contains(c);
     let marked = value.starts_with(['[', '{', '"', '\'']);
     if marked || value.chars().all(plain) {
-        let node = yaml::value(value).map_err(|problem| problem.after(at))?;
-        return Ok(node.after(at));
+        let node = yaml::value(value).map_err(|problem| problem.shifted(at))?;
+        return Ok(node.shifted(at));
     }
     Ok(Node::text(at, value))
 }
 
-/// `__version__ = "1.0.0"` at the beginning of a line.
-fn assignments(text: &str, places: &FieldSources, found: &mut NamedValues) -> Result<(), Problem> {
+/// Reads assignments such as `__version__ = "1.0.0"` at the start of a line.
+fn assignments(
+    text: &str,
+    sources: &FieldSources,
+    values: &mut NamedValues,
+) -> Result<(), Problem> {
     for line in lines(text, 0) {
         if !line.text.starts_with("__") {
             continue;
@@ -164,17 +173,17 @@ fn assignments(text: &str, places: &FieldSources, found: &mut NamedValues) -> Re
             continue;
         };
         let name = name.trim_end();
-        if !places.wants(name) || value.starts_with(['=', '~', '>']) {
+        if !sources.contains(name) || value.starts_with(['=', '~', '>']) {
             continue;
         }
         let value = value.trim();
         let at = line.at + (value.as_ptr().addr() - line.text.as_ptr().addr());
-        found.add(text, name, literal(name, value, at)?)?;
+        values.add(text, name, literal(name, value, at)?)?;
     }
     Ok(())
 }
 
-/// A string, a number, true, false or nothing, in the words of most languages.
+/// Parses a string, number, boolean or null in the syntax of most languages.
 fn literal(name: &str, value: &str, at: usize) -> Result<Node, Problem> {
     let computed = || {
         let message = format!(

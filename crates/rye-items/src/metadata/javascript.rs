@@ -1,5 +1,5 @@
-//! JavaScript and TypeScript: the literals that a module exports under known
-//! names, and the tags of its leading doc comment.
+//! JavaScript and TypeScript parser: reads literals that a module exports under known names, and
+//! the tags of its leading doc comment.
 
 mod doc;
 mod literal;
@@ -14,24 +14,24 @@ use super::extractors::FieldSources;
 use super::named_values::NamedValues;
 use super::syntax::{self, Grammar, source};
 
-/// Reads a module, of either system.
+/// Reads an ES module or a CommonJS module.
 pub(super) fn read(
     text: &str,
     grammar: Grammar,
-    places: &FieldSources,
+    sources: &FieldSources,
 ) -> Result<NamedValues, Problem> {
     let tree = syntax::parse(text, grammar)?;
     let root = tree.root_node();
     let mut module = Module {
         text,
-        places,
+        sources,
         variables: HashMap::new(),
-        found: NamedValues::only_fields(),
+        values: NamedValues::only_fields(),
     };
     let mut leading = true;
     for statement in root.named_children(&mut root.walk()) {
         match statement.kind() {
-            "comment" if leading => doc::read(text, statement, places, &mut module.found)?,
+            "comment" if leading => doc::read(text, statement, sources, &mut module.values)?,
             "comment" | "hash_bang_line" => {}
             _ => leading = false,
         }
@@ -41,15 +41,15 @@ pub(super) fn read(
     for statement in root.named_children(&mut cursor) {
         module.statement(statement)?;
     }
-    Ok(module.found)
+    Ok(module.values)
 }
 
 struct Module<'t, 'n> {
     text: &'t str,
-    places: &'t FieldSources,
-    /// The variables of the module, and what they are given where they are declared.
+    sources: &'t FieldSources,
+    /// The module's variables and their initial values.
     variables: HashMap<&'t str, Option<Syntax<'n>>>,
-    found: NamedValues,
+    values: NamedValues,
 }
 
 impl<'t, 'n> Module<'t, 'n> {
@@ -84,12 +84,12 @@ impl<'t, 'n> Module<'t, 'n> {
         let from_elsewhere = export.child_by_field_name("source").is_some();
         if let Some(declaration) = export.child_by_field_name("declaration") {
             for (name, value) in declarators(declaration) {
-                self.give(name, value)?;
+                self.add(name, value)?;
             }
             if is_code(declaration)
                 && let Some(name) = declaration.child_by_field_name("name")
             {
-                self.give(name, None)?;
+                self.add(name, None)?;
             }
         }
         for clause in export.named_children(&mut export.walk()) {
@@ -102,10 +102,10 @@ impl<'t, 'n> Module<'t, 'n> {
                 };
                 let exported = specifier.child_by_field_name("alias").unwrap_or(local);
                 if from_elsewhere && let Some(name) = self.known(exported) {
-                    return Err(elsewhere(exported, name));
+                    return Err(reexport_problem(exported, name));
                 }
                 let value = self.variable(local);
-                self.give(exported, value)?;
+                self.add(exported, value)?;
             }
         }
         Ok(())
@@ -133,7 +133,7 @@ impl<'t, 'n> Module<'t, 'n> {
         }
         let value = value.map(|value| self.resolved(value));
         for name in names {
-            self.give(name, value)?;
+            self.add(name, value)?;
         }
         match value {
             Some(object) if whole && object.kind() == "object" => self.members(object),
@@ -150,12 +150,12 @@ impl<'t, 'n> Module<'t, 'n> {
                     let value = member.child_by_field_name("value");
                     if let Some((key, value)) = key.zip(value) {
                         let value = self.resolved(value);
-                        self.give(key, Some(value))?;
+                        self.add(key, Some(value))?;
                     }
                 }
                 "shorthand_property_identifier" => {
                     let value = self.variable(member);
-                    self.give(member, value)?;
+                    self.add(member, value)?;
                 }
                 _ => {}
             }
@@ -170,7 +170,7 @@ impl<'t, 'n> Module<'t, 'n> {
         }
     }
 
-    /// A variable of the module that is given another value later is no literal.
+    /// Reports a module variable that is assigned again later.
     fn not_reassigned(&self, target: Syntax<'_>) -> Result<(), Problem> {
         let object = target.child_by_field_name("object").unwrap_or(target);
         match self.known(object) {
@@ -185,8 +185,8 @@ impl<'t, 'n> Module<'t, 'n> {
         }
     }
 
-    /// Takes the value of a known name.
-    fn give(&mut self, name: Syntax<'_>, value: Option<Syntax<'_>>) -> Result<(), Problem> {
+    /// Adds the value of a known name.
+    fn add(&mut self, name: Syntax<'_>, value: Option<Syntax<'_>>) -> Result<(), Problem> {
         let Some(known) = self.known(name) else {
             return Ok(());
         };
@@ -194,12 +194,12 @@ impl<'t, 'n> Module<'t, 'n> {
             Some(value) => literal::read(self.text, known, value)?,
             None => return Err(literal::computed(known, name)),
         };
-        self.found.add(self.text, known, value)
+        self.values.add(self.text, known, value)
     }
 
     fn known(&self, name: Syntax<'_>) -> Option<&'t str> {
         let name = source(self.text, name).trim_matches(['"', '\'']);
-        self.places.wants(name).then_some(name)
+        self.sources.contains(name).then_some(name)
     }
 
     fn variable(&self, name: Syntax<'_>) -> Option<Syntax<'n>> {
@@ -217,7 +217,7 @@ impl<'t, 'n> Module<'t, 'n> {
     }
 }
 
-/// The names of a declaration with the values that they are given.
+/// The names in a declaration with their initial values.
 fn declarators(declaration: Syntax<'_>) -> Vec<(Syntax<'_>, Option<Syntax<'_>>)> {
     if !matches!(
         declaration.kind(),
@@ -236,7 +236,7 @@ fn declarators(declaration: Syntax<'_>) -> Vec<(Syntax<'_>, Option<Syntax<'_>>)>
         .collect()
 }
 
-/// Whether a declaration is of something that runs, and not of a type.
+/// Whether a declaration declares code rather than a type.
 fn is_code(declaration: Syntax<'_>) -> bool {
     matches!(
         declaration.kind(),
@@ -247,7 +247,7 @@ fn is_code(declaration: Syntax<'_>) -> bool {
     )
 }
 
-fn elsewhere(node: Syntax<'_>, name: &str) -> Problem {
+fn reexport_problem(node: Syntax<'_>, name: &str) -> Problem {
     let message = format!(
         "`{name}` is exported from another file; metadata is read from this file alone, without running it"
     );

@@ -1,4 +1,5 @@
-//! Markdown: front matter, the XML element of a directive, and prose.
+//! Markdown parser: reads front matter, the XML element of a directive, and the first heading and
+//! paragraph.
 
 mod directive;
 mod xml;
@@ -13,14 +14,14 @@ use crate::ItemKind;
 const HEADING: &str = "@heading";
 const PARAGRAPH: &str = "@paragraph";
 
-/// Reads a document. What the front matter says wins over the element, and the element over prose.
+/// Reads a document. Front matter overrides the element, and the element overrides prose.
 pub(super) fn read(text: &str, kind: ItemKind) -> Result<NamedValues, Problem> {
-    let mut found = NamedValues::everything();
+    let mut values = NamedValues::everything();
     let body = match front_matter(text)? {
         Some(front) => {
-            let problem = |problem: Problem| problem.after(front.start);
+            let problem = |problem: Problem| problem.shifted(front.start);
             for entry in yaml::mapping(&text[front.start..front.end]).map_err(problem)? {
-                found.add(text, &entry.key, entry.value.after(front.start))?;
+                values.add(text, &entry.key, entry.value.shifted(front.start))?;
             }
             front.after
         }
@@ -29,21 +30,21 @@ pub(super) fn read(text: &str, kind: ItemKind) -> Result<NamedValues, Problem> {
     if kind == ItemKind::Directive
         && let Some((start, end)) = element(text, body)
     {
-        directive::read(&text[start..end], start, &mut found)?;
+        directive::read(&text[start..end], start, &mut values)?;
     }
-    prose(text, body, &mut found);
-    Ok(found)
+    prose(text, body, &mut values);
+    Ok(values)
 }
 
-/// Where the front matter is, and where what follows it begins.
+/// The byte ranges of the front matter and of the rest.
 struct FrontMatter {
     start: usize,
     end: usize,
     after: usize,
 }
 
-/// A block between `---` lines, or fenced and marked as YAML, with nothing but
-/// comments before it.
+/// Finds the front matter: a block between `---` lines, or a fenced YAML block, with only comments
+/// before it.
 fn front_matter(text: &str) -> Result<Option<FrontMatter>, Problem> {
     let mut lines = lines(text, 0).skip_while(|line| line.is_blank() || is_comment(line));
     let Some(first) = lines.next() else {
@@ -51,7 +52,8 @@ fn front_matter(text: &str) -> Result<Option<FrontMatter>, Problem> {
     };
     let closes: Box<dyn Fn(&Line<'_>) -> bool> = if first.text.trim_end() == "---" {
         Box::new(|line| matches!(line.text.trim_end(), "---" | "..."))
-    } else if let Some(fence) = Fence::of(&first).filter(|fence| fence.is_one_of(&["yaml", "yml"]))
+    } else if let Some(fence) =
+        Fence::parse(&first).filter(|fence| fence.is_one_of(&["yaml", "yml"]))
     {
         Box::new(move |line| fence.is_closed_by(line))
     } else {
@@ -65,7 +67,7 @@ fn front_matter(text: &str) -> Result<Option<FrontMatter>, Problem> {
             after: after(text, &last),
         })),
         None => Err(Problem::new(first.at, "the front matter is never closed")
-            .hint("end it with a line like the one that begins it")),
+            .hint("end it with the same line that starts it")),
     }
 }
 
@@ -74,14 +76,14 @@ fn is_comment(line: &Line<'_>) -> bool {
     is_signature(text) || text.starts_with("<!--") && text.ends_with("-->")
 }
 
-/// The byte after a line and its line break.
+/// The byte offset after a line and its line break.
 fn after(text: &str, line: &Line<'_>) -> usize {
     let rest = &text[line.end()..];
     let rest = rest.strip_prefix('\r').unwrap_or(rest);
     text.len() - rest.strip_prefix('\n').unwrap_or(rest).len()
 }
 
-/// The beginning of a fenced block.
+/// The opening line of a fenced block.
 struct Fence<'t> {
     mark: char,
     length: usize,
@@ -89,7 +91,7 @@ struct Fence<'t> {
 }
 
 impl<'t> Fence<'t> {
-    fn of(line: &Line<'t>) -> Option<Self> {
+    fn parse(line: &Line<'t>) -> Option<Self> {
         let text = line.text.trim();
         let mark = text.chars().next().filter(|c| matches!(c, '`' | '~'))?;
         let info = text.trim_start_matches(mark);
@@ -110,14 +112,15 @@ impl<'t> Fence<'t> {
     }
 }
 
-/// From where to where a directive's element may go: to the end of the block that it is in.
+/// The byte range that can contain a directive's element. It ends with the fenced block that
+/// contains the element.
 fn element(text: &str, from: usize) -> Option<(usize, usize)> {
     let mut lines = lines(text, from);
     while let Some(line) = lines.next() {
         if let Some(start) = opening(&line) {
             return Some((start, text.len()));
         }
-        let Some(fence) = Fence::of(&line) else {
+        let Some(fence) = Fence::parse(&line) else {
             continue;
         };
         let readable = fence.is_one_of(&["xml"]);
@@ -136,7 +139,7 @@ fn element(text: &str, from: usize) -> Option<(usize, usize)> {
     None
 }
 
-/// Where on a line a directive's element begins.
+/// The byte offset of a directive's opening tag in a line.
 fn opening(line: &Line<'_>) -> Option<usize> {
     let trimmed = line.text.trim_start();
     let rest = trimmed.strip_prefix("<directive")?;
@@ -144,20 +147,20 @@ fn opening(line: &Line<'_>) -> Option<usize> {
     ends.then(|| line.end() - trimmed.len())
 }
 
-/// The first heading and the first paragraph.
-fn prose(text: &str, from: usize, found: &mut NamedValues) {
+/// Reads the first heading and the first paragraph.
+fn prose(text: &str, from: usize, values: &mut NamedValues) {
     let mut lines = lines(text, from).peekable();
     while let Some(line) = lines.next() {
         if opening(&line).is_some() {
             return;
         }
-        if let Some(fence) = Fence::of(&line) {
+        if let Some(fence) = Fence::parse(&line) {
             lines.by_ref().find(|line| fence.is_closed_by(line));
         } else if let Some(heading) = heading(&line) {
             let at = line.end() - line.text.trim_end().len()
                 + (line.text.len() - line.text.trim_start().len());
             if !heading.is_empty() {
-                found.add_if_new(HEADING, Node::text(at, heading));
+                values.add_if_new(HEADING, Node::text(at, heading));
             }
         } else if is_paragraph(&line) {
             let mut paragraph = line.text.to_owned();
@@ -167,10 +170,10 @@ fn prose(text: &str, from: usize, found: &mut NamedValues) {
             }
             if let Some(summary) = summary(&paragraph) {
                 let indent = line.text.len() - line.text.trim_start().len();
-                found.add_if_new(PARAGRAPH, Node::text(line.at + indent, summary));
+                values.add_if_new(PARAGRAPH, Node::text(line.at + indent, summary));
             }
         }
-        if found.get(HEADING).is_some() && found.get(PARAGRAPH).is_some() {
+        if values.get(HEADING).is_some() && values.get(PARAGRAPH).is_some() {
             return;
         }
     }
@@ -179,7 +182,7 @@ fn prose(text: &str, from: usize, found: &mut NamedValues) {
 fn heading(line: &Line<'_>) -> Option<String> {
     let rest = line.text.trim().strip_prefix('#')?;
     let title = rest.strip_prefix([' ', '\t'])?.trim();
-    // A heading may be closed by as many marks as one likes.
+    // A heading may end with any number of `#`.
     let closed = title.trim_end_matches('#');
     let title = if closed.is_empty() || closed.ends_with([' ', '\t']) {
         closed.trim_end()
@@ -189,7 +192,7 @@ fn heading(line: &Line<'_>) -> Option<String> {
     Some(title.to_owned())
 }
 
-/// Whether a line is prose, and not a heading, a list, a table, a quote or HTML.
+/// Whether a line is prose rather than a heading, list, table, quote or HTML.
 fn is_paragraph(line: &Line<'_>) -> bool {
     let text = line.text.trim();
     let listed = ["- ", "* ", "+ "].iter().any(|mark| text.starts_with(mark));
@@ -198,5 +201,5 @@ fn is_paragraph(line: &Line<'_>) -> bool {
         && !text.starts_with(['#', '<', '|', '>'])
         && !listed
         && !ruled
-        && Fence::of(line).is_none()
+        && Fence::parse(line).is_none()
 }

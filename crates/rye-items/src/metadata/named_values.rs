@@ -1,4 +1,4 @@
-//! What a parser found by name, and how names become fields.
+//! The values that a parser found, by name, and their mapping to metadata fields.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,21 @@ use super::error::Problem;
 use super::extractors::{FieldSource, FieldSources};
 use super::node::{Data, Node};
 
-/// Values by the names that the file gives them.
+/// Values by their names in the file.
 #[derive(Debug, Default)]
 pub(super) struct NamedValues {
     names: BTreeMap<String, Node>,
-    /// Whether a name that no field asks for is metadata all the same.
+    /// Whether names that are not a source of any field are metadata too.
     keep_others: bool,
 }
 
 impl NamedValues {
-    /// For a language in which a file has many names and few are metadata.
+    /// For languages in which only some names of a file are metadata.
     pub(super) fn only_fields() -> Self {
         Self::default()
     }
 
-    /// For a language in which all that is there is metadata.
+    /// For languages in which all names are metadata.
     pub(super) fn everything() -> Self {
         Self {
             keep_others: true,
@@ -28,16 +28,16 @@ impl NamedValues {
         }
     }
 
-    /// Adds a value that must not be there yet.
+    /// Adds a value. A duplicate name is an error.
     pub(super) fn add(&mut self, text: &str, name: &str, value: Node) -> Result<(), Problem> {
         if let Some(first) = self.names.get(name) {
-            return Err(Problem::twice(text, name, first.at, value.at));
+            return Err(Problem::duplicate(text, name, first.at, value.at));
         }
         self.names.insert(name.to_owned(), value);
         Ok(())
     }
 
-    /// Adds a value unless the name has one, which then wins.
+    /// Adds a value unless the name exists.
     pub(super) fn add_if_new(&mut self, name: &str, value: Node) {
         if !self.names.contains_key(name) {
             self.names.insert(name.to_owned(), value);
@@ -48,18 +48,18 @@ impl NamedValues {
         self.names.get(name)
     }
 
-    /// The fields: for each, the first of its places where there is something.
-    pub(super) fn into_fields(mut self, places: &FieldSources) -> BTreeMap<String, Node> {
+    /// Maps names to fields. Each field gets the value of its first existing source.
+    pub(super) fn into_fields(mut self, sources: &FieldSources) -> BTreeMap<String, Node> {
         let mut fields = BTreeMap::new();
-        for (field, places) in places.fields() {
-            let found = places.iter().find_map(|place| self.at(place));
-            if let Some(node) = found {
+        for (field, sources) in sources.fields() {
+            let value = sources.iter().find_map(|source| self.at(source));
+            if let Some(node) = value {
                 fields.insert(field.to_owned(), node.clone());
             }
         }
         if self.keep_others {
             self.names
-                .retain(|name, _| !name.starts_with('@') && !places.is_direct(name));
+                .retain(|name, _| !name.starts_with('@') && !sources.is_direct(name));
             for (name, node) in self.names {
                 fields.entry(name).or_insert(node);
             }
@@ -67,14 +67,14 @@ impl NamedValues {
         fields
     }
 
-    fn at(&self, place: &FieldSource) -> Option<&Node> {
-        let mut node = self.names.get(&place.name)?;
-        for key in &place.path {
+    fn at(&self, source: &FieldSource) -> Option<&Node> {
+        let mut node = self.names.get(&source.name)?;
+        for key in &source.path {
             node = node.get(key)?;
         }
-        // Inside of a literal a text with placeholders is a template, filled in at the call.
+        // A string with placeholders inside a literal is a template that is filled at the call.
         let template =
-            !place.path.is_empty() && matches!(&node.data, Data::Text(text) if text.contains('{'));
+            !source.path.is_empty() && matches!(&node.data, Data::Text(text) if text.contains('{'));
         (!template).then_some(node)
     }
 }

@@ -1,44 +1,44 @@
-//! Values with their places, as every parser gives them.
+//! Values with byte offsets, the common result of all parsers.
 
 use serde_json::{Map, Number, Value};
 
-/// How deep values may be nested, in any language.
-pub(super) const DEEPEST: usize = 64;
+/// The maximum nesting depth of values in all languages.
+pub(super) const MAX_DEPTH: usize = 64;
 
-/// A value and the byte of the file where it begins.
+/// A value and its byte offset in the file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// The byte of the file, for [`Excerpt::at`](crate::Excerpt::at).
+    /// The byte offset, for [`Excerpt::at`](crate::Excerpt::at).
     pub at: usize,
-    /// What is there.
+    /// The value.
     pub data: Data,
 }
 
-/// The value itself: what JSON can hold.
+/// A JSON-like value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Data {
-    /// Nothing.
+    /// Null, or no value.
     Null,
     /// True or false.
     Bool(bool),
-    /// A number.
+    /// An integer or a float.
     Number(Number),
-    /// A text.
+    /// A string.
     Text(String),
-    /// A list.
+    /// A list of values.
     List(Vec<Node>),
-    /// A mapping, in the order of the file.
+    /// A mapping in file order.
     Map(Vec<Entry>),
 }
 
-/// A key of a mapping, where it is, and its value.
+/// An entry of a mapping.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// The key.
+    /// The key, always a string.
     pub key: String,
-    /// The byte of the file where it is.
+    /// The byte offset of the key.
     pub at: usize,
-    /// What it stands for.
+    /// The value of the key.
     pub value: Node,
 }
 
@@ -51,8 +51,8 @@ impl Node {
         Self::new(at, Data::Text(text.into()))
     }
 
-    /// The same value, found in a part of the file that begins at a byte.
-    pub(super) fn after(mut self, offset: usize) -> Self {
+    /// Adds an offset to all positions, for a value that was parsed from a part of the file.
+    pub(super) fn shifted(mut self, offset: usize) -> Self {
         self.shift(offset);
         self
     }
@@ -71,7 +71,7 @@ impl Node {
         }
     }
 
-    /// The value of a key, where this is a mapping that has it.
+    /// The value of a key, if this is a mapping that contains it.
     pub fn get(&self, key: &str) -> Option<&Self> {
         match &self.data {
             Data::Map(entries) => entries
@@ -82,20 +82,20 @@ impl Node {
         }
     }
 
-    /// What it is, for messages.
+    /// The type of the value, for messages.
     pub fn kind(&self) -> &'static str {
         match &self.data {
-            Data::Null => "nothing",
+            Data::Null => "null",
             Data::Bool(true) => "true",
             Data::Bool(false) => "false",
             Data::Number(_) => "a number",
-            Data::Text(_) => "a text",
+            Data::Text(_) => "a string",
             Data::List(_) => "a list",
             Data::Map(_) => "a mapping",
         }
     }
 
-    /// The value without its places.
+    /// Converts to JSON, without positions.
     pub fn into_value(self) -> Value {
         match self.data {
             Data::Null => Value::Null,

@@ -1,4 +1,4 @@
-//! Python: the literals that are assigned to known names at the top of a module.
+//! Python parser: reads literals that a module assigns to known names at the top level.
 
 mod literal;
 mod string;
@@ -15,12 +15,12 @@ use super::text::summary;
 const DOCSTRING: &str = "@docstring";
 
 /// Reads a module.
-pub(super) fn read(text: &str, places: &FieldSources) -> Result<NamedValues, Problem> {
+pub(super) fn read(text: &str, sources: &FieldSources) -> Result<NamedValues, Problem> {
     let tree = syntax::parse(text, Grammar::Python)?;
     let mut module = Module {
         text,
-        places,
-        found: NamedValues::only_fields(),
+        sources,
+        values: NamedValues::only_fields(),
     };
     let root = tree.root_node();
     let mut first = true;
@@ -33,13 +33,13 @@ pub(super) fn read(text: &str, places: &FieldSources) -> Result<NamedValues, Pro
         }
         module.statement(statement)?;
     }
-    Ok(module.found)
+    Ok(module.values)
 }
 
 struct Module<'t> {
     text: &'t str,
-    places: &'t FieldSources,
-    found: NamedValues,
+    sources: &'t FieldSources,
+    values: NamedValues,
 }
 
 impl<'t> Module<'t> {
@@ -54,7 +54,7 @@ impl<'t> Module<'t> {
             && let Some(summary) = summary(&prose)
         {
             let node = Node::text(string.start_byte(), summary);
-            self.found.add(self.text, DOCSTRING, node)?;
+            self.values.add(self.text, DOCSTRING, node)?;
         }
         Ok(())
     }
@@ -95,17 +95,17 @@ impl<'t> Module<'t> {
         };
         for name in names {
             let value = literal::read(self.text, name, value)?;
-            self.found.add(self.text, name, value)?;
+            self.values.add(self.text, name, value)?;
         }
         Ok(())
     }
 
-    /// The known name that an assignment gives a value, if that is what it does.
+    /// The known name on the left of an assignment, if there is one.
     fn target(&self, left: Syntax<'_>) -> Result<Option<&'t str>, Problem> {
         match left.kind() {
             "identifier" => Ok(self.known(left)),
             "subscript" | "attribute" => match left.named_child(0).and_then(|of| self.known(of)) {
-                Some(name) => Err(changed(left, name)),
+                Some(name) => Err(modified_problem(left, name)),
                 None => Ok(None),
             },
             _ => match self.first_known(left) {
@@ -113,7 +113,7 @@ impl<'t> Module<'t> {
                     node.start_byte(),
                     format!("`{name}` is assigned together with others"),
                 )
-                .hint(format!("give it a line of its own: {name} = …"))),
+                .hint(format!("assign it on a separate line: {name} = …"))),
                 None => Ok(None),
             },
         }
@@ -122,7 +122,7 @@ impl<'t> Module<'t> {
     fn changed(&self, assignment: Syntax<'_>) -> Result<(), Problem> {
         match assignment.child_by_field_name("left") {
             Some(left) => match self.first_known(left) {
-                Some((name, _)) => Err(changed(left, name)),
+                Some((name, _)) => Err(modified_problem(left, name)),
                 None => Ok(()),
             },
             None => Ok(()),
@@ -144,7 +144,8 @@ impl<'t> Module<'t> {
         Ok(())
     }
 
-    /// A name that depends on how the file runs is no metadata, which is better said than ignored.
+    /// Reports known names that are assigned in nested statements, instead of ignoring them: their
+    /// value depends on running the file.
     fn nested(&self, statement: Syntax<'_>) -> Result<(), Problem> {
         if is_main_guard(self.text, statement) {
             return Ok(());
@@ -162,7 +163,7 @@ impl<'t> Module<'t> {
             if let Some(name) = assigned {
                 return Err(Problem::new(
                     node.start_byte(),
-                    format!("`{name}` is assigned inside of another statement, so its value depends on running the file"),
+                    format!("`{name}` is assigned inside another statement, so its value depends on running the file"),
                 )
                 .hint("assign it at the top level, where it always has the same value"));
             }
@@ -183,7 +184,7 @@ impl<'t> Module<'t> {
                     | "case_clause"
                     | "expression_statement"
             );
-            descend = (enter && cursor.goto_first_child()) || onward(&mut cursor);
+            descend = (enter && cursor.goto_first_child()) || next_after(&mut cursor);
         }
         Ok(())
     }
@@ -199,20 +200,21 @@ impl<'t> Module<'t> {
             if let Some(name) = self.known(node) {
                 return Some((name, node));
             }
-            descend = cursor.goto_first_child() || onward(&mut cursor);
+            descend = cursor.goto_first_child() || next_after(&mut cursor);
         }
         None
     }
 
     fn known(&self, node: Syntax<'_>) -> Option<&'t str> {
         let name = source(self.text, node);
-        (matches!(node.kind(), "identifier" | "dotted_name") && self.places.wants(name))
+        (matches!(node.kind(), "identifier" | "dotted_name") && self.sources.contains(name))
             .then_some(name)
     }
 }
 
-/// The next node in the order of the text that is no child, within where the cursor began.
-fn onward(cursor: &mut tree_sitter::TreeCursor<'_>) -> bool {
+/// Moves to the next node in text order that is not a child of the current one. Stays inside the
+/// node where the cursor started.
+fn next_after(cursor: &mut tree_sitter::TreeCursor<'_>) -> bool {
     loop {
         if cursor.goto_next_sibling() {
             return true;
@@ -223,7 +225,7 @@ fn onward(cursor: &mut tree_sitter::TreeCursor<'_>) -> bool {
     }
 }
 
-/// `if __name__ == "__main__":`, whose body is no part of the module that is imported.
+/// Whether a statement is `if __name__ == "__main__":`, whose body does not run on import.
 fn is_main_guard(text: &str, statement: Syntax<'_>) -> bool {
     let condition = statement.child_by_field_name("condition");
     condition.is_some_and(|condition| {
@@ -232,7 +234,7 @@ fn is_main_guard(text: &str, statement: Syntax<'_>) -> bool {
     })
 }
 
-fn changed(target: Syntax<'_>, name: &str) -> Problem {
+fn modified_problem(target: Syntax<'_>, name: &str) -> Problem {
     let message = format!(
         "`{name}` is changed after its assignment; metadata is read without running the file"
     );

@@ -1,4 +1,4 @@
-//! Syntax trees: the parsers of tree-sitter, each made once per thread.
+//! Syntax trees from tree-sitter. Each parser is created once per thread.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -8,7 +8,7 @@ use tree_sitter::{Language, Node, ParseOptions, Parser, Tree};
 
 use super::error::Problem;
 
-/// A language that has a grammar here.
+/// A language with a grammar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Grammar {
     Python,
@@ -38,22 +38,22 @@ thread_local! {
     static PARSERS: RefCell<[Option<Parser>; 3]> = const { RefCell::new([None, None, None]) };
 }
 
-/// Parses a file that must have no error in its syntax.
+/// Parses a file. A syntax error is an error.
 pub(super) fn parse(text: &str, grammar: Grammar) -> Result<Tree, Problem> {
     let tree = PARSERS
         .with_borrow_mut(|parsers| {
             let parser = parser(&mut parsers[grammar as usize], grammar)?;
-            let tree = bounded(parser, text);
-            // One that gave up would otherwise go on where it was, with another text.
+            let tree = parse_bounded(parser, text);
+            // Otherwise a cancelled parser would resume with the next text.
             parser.reset();
             tree
         })
         .ok_or_else(|| {
             let name = grammar.name();
-            Problem::new(0, format!("the file is too tangled to be read as {name}"))
+            Problem::new(0, format!("the file is too complex to parse as {name}"))
         })?;
     match first_error(tree.root_node()) {
-        Some((node, outermost)) => Err(described(grammar, node, outermost)),
+        Some((node, outermost)) => Err(syntax_problem(grammar, node, outermost)),
         None => Ok(tree),
     }
 }
@@ -67,13 +67,12 @@ fn parser(slot: &mut Option<Parser>, grammar: Grammar) -> Option<&mut Parser> {
     slot.as_mut()
 }
 
-/// Parses with a bound on the work, since recovery from errors can go astray.
+/// Parses with a limit on the work, because error recovery can take very long.
 ///
-/// The bound is a count, so that a file is always or never read. Some few texts
-/// (a hundred thousand lines that are each continued on the next) make a single
-/// step long; only those meet the time limit, which is many times what a file
-/// of that size takes.
-fn bounded(parser: &mut Parser, text: &str) -> Option<Tree> {
+/// The limit is a step count, so that the result does not depend on the machine. Some texts (a
+/// hundred thousand continuation lines) make a single step long; only those reach the time limit,
+/// which is many times what a file of that size normally takes.
+fn parse_bounded(parser: &mut Parser, text: &str) -> Option<Tree> {
     let bytes = text.as_bytes();
     let mut steps = 10_000 + bytes.len() / 4;
     let size = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -91,8 +90,7 @@ fn bounded(parser: &mut Parser, text: &str) -> Option<Tree> {
     parser.parse_with_options(&mut input, None, Some(options))
 }
 
-/// The first node that stands for text which fits no rule, or that is missing,
-/// and the outermost error that it is part of.
+/// The first error or missing node, and the outermost error that contains it.
 fn first_error(root: Node<'_>) -> Option<(Node<'_>, Option<Node<'_>>)> {
     if !root.has_error() {
         return None;
@@ -107,7 +105,7 @@ fn first_error(root: Node<'_>) -> Option<(Node<'_>, Option<Node<'_>>)> {
         if node.is_missing() {
             return Some((node, outermost));
         }
-        // An error may hold what was understood before it; the innermost says most.
+        // An error may contain correctly parsed nodes; the innermost error is the most specific.
         if node.has_error() && cursor.goto_first_child() {
             continue;
         }
@@ -122,7 +120,7 @@ fn first_error(root: Node<'_>) -> Option<(Node<'_>, Option<Node<'_>>)> {
     }
 }
 
-fn described(grammar: Grammar, node: Node<'_>, outermost: Option<Node<'_>>) -> Problem {
+fn syntax_problem(grammar: Grammar, node: Node<'_>, outermost: Option<Node<'_>>) -> Problem {
     let invalid = |at: usize, what: &str| {
         let name = grammar.name();
         Problem::new(at, format!("not valid {name}: {what}"))
@@ -143,7 +141,7 @@ fn described(grammar: Grammar, node: Node<'_>, outermost: Option<Node<'_>>) -> P
     invalid(node.start_byte(), "the syntax is wrong here")
 }
 
-/// The innermost bracket or quote that an error opens and does not close.
+/// The innermost unclosed bracket or quote in an error.
 fn unclosed(error: Node<'_>) -> Option<(usize, &'_ str)> {
     let mut open: Vec<(usize, &str)> = Vec::new();
     for part in error.children(&mut error.walk()) {
@@ -164,7 +162,7 @@ pub(super) fn source<'t>(text: &'t str, node: Node<'_>) -> &'t str {
     text.get(node.byte_range()).unwrap_or_default()
 }
 
-/// The first part of a node that is no comment: what is between its brackets.
+/// The first child of a node that is not a comment: the content of its brackets.
 pub(super) fn inside(node: Node<'_>) -> Option<Node<'_>> {
     let mut cursor = node.walk();
     let mut parts = node.named_children(&mut cursor);

@@ -1,15 +1,15 @@
-//! What holds for a file of any language: it is text.
+//! Text utilities for all parsers: UTF-8 validation and lines.
 
 use super::error::Problem;
 
-/// The bytes as text, or the first byte that is none.
-pub(super) fn checked(bytes: &[u8]) -> Result<&str, Problem> {
+/// Validates that bytes are UTF-8 without NUL.
+pub(super) fn validate(bytes: &[u8]) -> Result<&str, Problem> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to();
         let byte = bytes.get(at).copied().unwrap_or_default();
         Problem::new(
             at,
-            format!("the file is not UTF-8: byte 0x{byte:02x} begins no character"),
+            format!("the file is not UTF-8: invalid byte 0x{byte:02x}"),
         )
         .hint("save the file as UTF-8")
     })?;
@@ -22,7 +22,7 @@ pub(super) fn checked(bytes: &[u8]) -> Result<&str, Problem> {
     }
 }
 
-/// A line without its line break, and the byte where it begins.
+/// A line without its line break, and its byte offset.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line<'t> {
     pub(super) at: usize,
@@ -34,13 +34,13 @@ impl Line<'_> {
         self.text.trim().is_empty()
     }
 
-    /// The byte after its last character.
+    /// The byte offset after its last character.
     pub(super) fn end(&self) -> usize {
         self.at + self.text.len()
     }
 }
 
-/// The lines of a text from a byte on; a byte order mark is no part of the first.
+/// The lines of a text from a byte offset. Skips a byte order mark.
 pub(super) fn lines(text: &str, from: usize) -> impl Iterator<Item = Line<'_>> {
     let rest = text.get(from..).unwrap_or_default();
     let mut at = from;
@@ -59,21 +59,21 @@ pub(super) fn lines(text: &str, from: usize) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
-/// Whether a line carries the signature.
+/// Whether a line is the signature line.
 pub(super) fn is_signature(line: &str) -> bool {
     line.contains("rye:signed:")
 }
 
-/// The first paragraph of a prose text, on one line.
+/// The first paragraph of a text, on one line.
 pub(super) fn summary(prose: &str) -> Option<String> {
     let lines = prose.lines().skip_while(|line| line.trim().is_empty());
     let paragraph: Vec<_> = lines.take_while(|line| !line.trim().is_empty()).collect();
-    let summary = words(&paragraph.join(" "));
+    let summary = collapse_whitespace(&paragraph.join(" "));
     (!summary.is_empty()).then_some(summary)
 }
 
-/// A text on one line, with one space between words.
-pub(super) fn words(text: &str) -> String {
+/// Replaces each run of white space by one space.
+pub(super) fn collapse_whitespace(text: &str) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {
         if !line.is_empty() {

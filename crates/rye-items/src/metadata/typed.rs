@@ -1,4 +1,4 @@
-//! The metadata of an item, with the types that its fields have.
+//! Typed access to the metadata of an item.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,31 +9,31 @@ use serde_json::Value;
 use super::node::Node;
 use crate::Position;
 
-/// A value and where in the file it is.
+/// A metadata value and its position in the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Field {
-    /// The value.
+    /// The value as JSON.
     pub value: Value,
-    /// Where it begins.
+    /// The position of its first character.
     pub at: Position,
 }
 
-/// What an item says about itself.
+/// The metadata of an item.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metadata {
-    /// All fields by name; those that items share have been checked.
+    /// All fields by name. The shared fields have been type-checked.
     pub fields: BTreeMap<String, Field>,
 }
 
 impl Metadata {
-    /// Gives each value its line and column, in one pass over the file.
+    /// Converts byte offsets to line and column, in one pass over the file.
     pub(super) fn locate(fields: BTreeMap<String, Node>, bytes: &[u8]) -> Self {
         let mut nodes: Vec<_> = fields.into_iter().collect();
         nodes.sort_by_key(|(_, node)| node.at);
-        let mut walk = Walk::new(bytes);
+        let mut cursor = PositionCursor::new(bytes);
         let mut fields = BTreeMap::new();
         for (name, node) in nodes {
-            let at = walk.to(node.at);
+            let at = cursor.advance_to(node.at);
             let value = node.into_value();
             fields.insert(name, Field { value, at });
         }
@@ -51,7 +51,7 @@ impl Metadata {
         (!value.is_null()).then_some(value)
     }
 
-    /// The value of a field that is a text.
+    /// The value of a field, if it is a string.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.value(name)?.as_str()
     }
@@ -61,7 +61,7 @@ impl Metadata {
         self.text("version")
     }
 
-    /// The sort of tool, such as `python` or `runtime`.
+    /// The type of the tool, such as `python` or `runtime`.
     pub fn tool_type(&self) -> Option<&str> {
         self.text("tool_type")
     }
@@ -81,7 +81,7 @@ impl Metadata {
         self.text("description")
     }
 
-    /// The name that the file gives itself, which need not be its id.
+    /// The `name` field, which may differ from the id.
     pub fn name(&self) -> Option<&str> {
         self.text("name")
     }
@@ -93,45 +93,45 @@ impl Metadata {
 
     /// The tags.
     pub fn tags(&self) -> Vec<String> {
-        self.texts("tags")
+        self.strings("tags")
     }
 
-    /// How much harm a call can do.
+    /// How much harm a call can do; none if the item does not declare it.
     pub fn risk_level(&self) -> Option<RiskLevel> {
         RiskLevel::from_name(self.text("risk_level")?)
     }
 
-    /// Whether a person has to approve each call.
+    /// Whether each call needs approval.
     pub fn requires_approval(&self) -> Option<bool> {
         self.value("requires_approval")?.as_bool()
     }
 
-    /// Whether a call may be repeated.
+    /// The effect class.
     pub fn effect(&self) -> Option<Effect> {
         Effect::from_name(self.text("effect")?)
     }
 
-    /// What the item asks of the sandbox.
+    /// The sandbox configuration of the item.
     pub fn sandbox(&self) -> Option<&Value> {
         self.value("sandbox")
     }
 
-    /// The environment variables without which it cannot run.
+    /// The required environment variables.
     pub fn requires_env(&self) -> Vec<String> {
-        self.texts("requires_env")
+        self.strings("requires_env")
     }
 
-    /// The parameters that name files or directories which a call reads.
+    /// The parameters whose values are paths that a call reads.
     pub fn reads(&self) -> Vec<String> {
-        self.texts("reads")
+        self.strings("reads")
     }
 
-    /// The parameters that name files which a call changes.
+    /// The parameters whose values are paths that a call writes.
     pub fn writes(&self) -> Vec<String> {
-        self.texts("writes")
+        self.strings("writes")
     }
 
-    /// How long a call may take, in seconds.
+    /// The timeout of a call in seconds.
     pub fn timeout(&self) -> Option<f64> {
         self.value("timeout")?.as_f64()
     }
@@ -141,7 +141,7 @@ impl Metadata {
         self.value("config_schema")
     }
 
-    /// The names of the parameters: properties of the schema, or the inputs of a directive.
+    /// The names of the parameters: the properties of the schema, or the inputs of a directive.
     pub fn parameter_names(&self) -> Vec<String> {
         let properties = self
             .config_schema()
@@ -153,53 +153,53 @@ impl Metadata {
         }
     }
 
-    fn texts(&self, name: &str) -> Vec<String> {
+    fn strings(&self, name: &str) -> Vec<String> {
         let items = self.value(name).and_then(Value::as_array);
         let texts = items.into_iter().flatten().filter_map(Value::as_str);
         texts.map(str::to_owned).collect()
     }
 }
 
-/// An input is a name alone, or a mapping that has one.
+/// The name of an input, which is a string or a mapping with `name`.
 fn input_name(input: &Value) -> Option<String> {
     let name = input.as_str().or_else(|| input.get("name")?.as_str());
     name.map(str::to_owned)
 }
 
-/// Turns bytes into places, front to back.
-struct Walk<'t> {
+/// Converts increasing byte offsets to positions.
+struct PositionCursor<'t> {
     bytes: &'t [u8],
     offset: usize,
-    place: Position,
+    position: Position,
 }
 
-impl<'t> Walk<'t> {
+impl<'t> PositionCursor<'t> {
     fn new(bytes: &'t [u8]) -> Self {
-        let place = Position::START;
+        let position = Position::START;
         Self {
             bytes,
             offset: 0,
-            place,
+            position,
         }
     }
 
-    fn to(&mut self, offset: usize) -> Position {
+    fn advance_to(&mut self, offset: usize) -> Position {
         let offset = offset.clamp(self.offset, self.bytes.len());
         for &byte in &self.bytes[self.offset..offset] {
-            // The bytes are UTF-8, in which all but the first of a character begin with 10.
+            // In UTF-8, all bytes of a character but the first start with the bits 10.
             if byte == b'\n' {
-                self.place.line = self.place.line.saturating_add(1);
-                self.place.column = 1;
+                self.position.line = self.position.line.saturating_add(1);
+                self.position.column = 1;
             } else if byte & 0xc0 != 0x80 {
-                self.place.column = self.place.column.saturating_add(1);
+                self.position.column = self.position.column.saturating_add(1);
             }
         }
         self.offset = offset;
-        self.place
+        self.position
     }
 }
 
-/// Defines an enum whose members are written as names in files.
+/// Defines an enum whose variants have names in files.
 macro_rules! named {
     ($(#[$doc:meta])* $type:ident { $($(#[$member_doc:meta])* $member:ident = $name:literal),* $(,)? }) => {
         $(#[$doc])*
@@ -207,15 +207,15 @@ macro_rules! named {
         pub enum $type { $($(#[$member_doc])* #[serde(rename = $name)] $member),* }
 
         impl $type {
-            /// All of them, in order.
+            /// All variants in order.
             pub const ALL: &[Self] = &[$(Self::$member),*];
 
-            /// The name that files use.
+            /// The name in files.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$member => $name),* }
             }
 
-            /// The one of that name.
+            /// The variant with this name.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|one| one.as_str() == name)
             }
@@ -234,27 +234,27 @@ pub(super) use named;
 named! {
     /// How much harm a call can do.
     RiskLevel {
-        /// None to speak of.
+        /// No significant harm.
         Low = "low",
-        /// Some, and it can be undone.
+        /// Harm that can be undone.
         Medium = "medium",
-        /// Much.
+        /// Serious harm.
         High = "high",
-        /// More than one would want to find out about afterwards.
+        /// Irreversible or far-reaching harm.
         Critical = "critical",
     }
 }
 
 named! {
-    /// Whether a call may be repeated when it is not known to have succeeded.
+    /// The effect class: what may happen to a call after a crash.
     Effect {
-        /// It changes nothing.
+        /// The call changes nothing and may be repeated.
         Pure = "pure",
-        /// A second call changes nothing more.
+        /// A second call has no further effect, so it may be repeated.
         Idempotent = "idempotent",
-        /// It must not happen twice.
+        /// The call must not be repeated.
         AtMostOnce = "at_most_once",
-        /// A person decides.
+        /// The user decides.
         Ask = "ask",
     }
 }

@@ -1,28 +1,28 @@
-//! YAML 1.2, within limits, and with the place of every value.
+//! YAML 1.2 parser with limits and the position of every value.
 //!
-//! The events of the parser become values here, without recursion: a hostile
-//! file must not decide how much of the stack is used.
+//! Values are built from parser events without recursion, so that a hostile file cannot exhaust
+//! the stack.
 
 mod build;
 mod scalar;
 
 use serde_saphyr::granit_parser::{self, ErrorKind, Event, Parser, ScanError};
 
-use super::error::{Problem, brief};
+use super::error::{Problem, truncate};
 use super::named_values::NamedValues;
-use super::node::{DEEPEST, Data, Entry, Node};
+use super::node::{Data, Entry, MAX_DEPTH, Node};
 use build::Builder;
 
-/// Reads a whole file, whose keys are the names.
+/// Reads a whole file; its keys are the names.
 pub(super) fn read(text: &str) -> Result<NamedValues, Problem> {
-    let mut found = NamedValues::everything();
+    let mut values = NamedValues::everything();
     for entry in mapping(text)? {
-        found.add(text, &entry.key, entry.value)?;
+        values.add(text, &entry.key, entry.value)?;
     }
-    Ok(found)
+    Ok(values)
 }
 
-/// Reads a text that is one mapping, or nothing.
+/// Parses a text that is one mapping, or empty.
 pub(super) fn mapping(text: &str) -> Result<Vec<Entry>, Problem> {
     let node = value(text)?;
     match node.data {
@@ -38,11 +38,11 @@ pub(super) fn mapping(text: &str) -> Result<Vec<Entry>, Problem> {
     }
 }
 
-/// Reads a text that is one value. None at all is null.
+/// Parses a text that is one value. An empty text is null.
 pub(super) fn value(text: &str) -> Result<Node, Problem> {
     let options = granit_parser::options! {
-        flow_nesting_limit: DEEPEST,
-        block_nesting_limit: DEEPEST,
+        flow_nesting_limit: MAX_DEPTH,
+        block_nesting_limit: MAX_DEPTH,
         emit_unresolved_aliases: true,
     };
     let mut builder = Builder::new(text);
@@ -72,7 +72,7 @@ pub(super) fn value(text: &str) -> Result<Node, Problem> {
             Event::SequenceEnd | Event::MappingEnd => builder.close()?,
             Event::Alias(anchor) => builder.alias(at, anchor)?,
             Event::UnresolvedAlias(name) => {
-                let message = format!("the alias `*{}` has no anchor before it", brief(&name));
+                let message = format!("the alias `*{}` has no anchor before it", truncate(&name));
                 return Err(Problem::new(at, message));
             }
             _ => {}

@@ -1,8 +1,8 @@
-//! A table as it is kept between calls.
+//! The encoding of extractor tables in the parse cache.
 //!
-//! Every call reads it, so it is made to be read fast: a line with each rule and
-//! the extensions that share it, and after it the places, at which a call whose
-//! files were all read before does not even look. The line tells how long they are.
+//! Every call reads the table, so decoding must be fast. The first line contains each rule with the
+//! extensions that share it, and the length of the rest. The rest contains the field sources, which
+//! are parsed lazily: a call whose metadata is all cached does not need them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::{Extractors, Rule};
 type Groups = Vec<(Rule, Vec<String>)>;
 
 impl Extractors {
-    /// What [`decode`](Self::decode) reads.
+    /// Encodes the table for [`decode`](Self::decode).
     pub(crate) fn encode(&self) -> Option<Vec<u8>> {
         let mut groups = Groups::new();
         for (extension, rule) in &self.rules {
@@ -21,25 +21,25 @@ impl Extractors {
                 None => groups.push((Rule::clone(rule), vec![extension.clone()])),
             }
         }
-        let mut places = serde_json::to_vec(self.places.read()).ok()?;
-        let mut bytes = serde_json::to_vec(&(places.len(), groups)).ok()?;
+        let mut sources = serde_json::to_vec(self.sources.read()).ok()?;
+        let mut bytes = serde_json::to_vec(&(sources.len(), groups)).ok()?;
         bytes.push(b'\n');
-        bytes.append(&mut places);
+        bytes.append(&mut sources);
         Some(bytes)
     }
 
-    /// The table that was kept so; none if the bytes are anything else.
+    /// Decodes a table; none if the bytes are damaged.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        // JSON has no line ends of its own here: within a text they are escaped.
+        // Compact JSON contains no newline; in strings it is escaped.
         let end = bytes.iter().position(|byte| *byte == b'\n')?;
-        let (line, places) = (bytes.get(..end)?, bytes.get(end + 1..)?);
+        let (line, sources) = (bytes.get(..end)?, bytes.get(end + 1..)?);
         let (length, groups): (usize, Groups) = serde_json::from_slice(line).ok()?;
-        // One that was cut would find no field, silently.
-        if places.len() != length {
+        // Truncated field sources would silently give no fields.
+        if sources.len() != length {
             return None;
         }
         let mut table = Self {
-            places: LazyFieldSources::from_json(places),
+            sources: LazyFieldSources::from_json(sources),
             ..Self::default()
         };
         for (rule, extensions) in groups {

@@ -1,4 +1,4 @@
-//! Where fields are found.
+//! Field sources: the names in a file from which metadata fields are read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -14,14 +14,14 @@ pub(in crate::metadata) struct FieldSource {
     pub(in crate::metadata) path: Vec<String>,
 }
 
-/// The places of each field, in the order in which they are tried.
+/// The sources of each field, in the order in which they are tried.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Fields", into = "Fields")]
 pub(in crate::metadata) struct FieldSources {
     fields: Fields,
-    /// All names, so that a parser need not look at others.
+    /// All source names, so that parsers can skip other names.
     names: BTreeSet<String>,
-    /// The names that are a field on their own, without keys into their value.
+    /// The names whose whole value is a field.
     direct: BTreeSet<String>,
 }
 
@@ -30,10 +30,10 @@ type Fields = BTreeMap<String, Vec<FieldSource>>;
 impl From<Fields> for FieldSources {
     fn from(fields: Fields) -> Self {
         let all = || fields.values().flatten();
-        let names = all().map(|place| place.name.clone()).collect();
+        let names = all().map(|source| source.name.clone()).collect();
         let direct = all()
-            .filter(|place| place.path.is_empty())
-            .map(|place| place.name.clone())
+            .filter(|source| source.path.is_empty())
+            .map(|source| source.name.clone())
             .collect();
         Self {
             fields,
@@ -44,13 +44,13 @@ impl From<Fields> for FieldSources {
 }
 
 impl From<FieldSources> for Fields {
-    fn from(places: FieldSources) -> Self {
-        places.fields
+    fn from(sources: FieldSources) -> Self {
+        sources.fields
     }
 }
 
 impl FieldSources {
-    const NOWHERE: Self = Self {
+    const EMPTY: Self = Self {
         fields: BTreeMap::new(),
         names: BTreeSet::new(),
         direct: BTreeSet::new(),
@@ -62,26 +62,25 @@ impl FieldSources {
         *self = fields.into();
     }
 
-    /// Each field with its places.
+    /// All fields with their sources.
     pub(in crate::metadata) fn fields(&self) -> impl Iterator<Item = (&str, &[FieldSource])> {
         self.fields
             .iter()
-            .map(|(field, places)| (field.as_str(), places.as_slice()))
+            .map(|(field, sources)| (field.as_str(), sources.as_slice()))
     }
 
-    /// Whether a field is found under this name, or inside of its value.
-    pub(in crate::metadata) fn wants(&self, name: &str) -> bool {
+    /// Whether a field is found under this name, or inside its value.
+    pub(in crate::metadata) fn contains(&self, name: &str) -> bool {
         self.names.contains(name)
     }
 
-    /// Whether the value of this name is a field as it is.
+    /// Whether the whole value of this name is a field.
     pub(in crate::metadata) fn is_direct(&self, name: &str) -> bool {
         self.direct.contains(name)
     }
 }
 
-/// The places for each parser. As JSON they are left as they are until somebody
-/// asks: a call whose files were all read before does not.
+/// The field sources of all parsers, which are parsed from JSON on first use.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LazyFieldSources {
     json: Box<[u8]>,
@@ -109,21 +108,21 @@ impl LazyFieldSources {
             .get_or_init(|| serde_json::from_slice(&self.json).unwrap_or_default())
     }
 
-    pub(super) fn of(&self, parser: Parser) -> &FieldSources {
-        static NOWHERE: FieldSources = FieldSources::NOWHERE;
-        self.read().get(&parser).unwrap_or(&NOWHERE)
+    pub(super) fn for_parser(&self, parser: Parser) -> &FieldSources {
+        static EMPTY: FieldSources = FieldSources::EMPTY;
+        self.read().get(&parser).unwrap_or(&EMPTY)
     }
 
-    pub(super) fn insert(&mut self, parser: Parser, places: FieldSources) {
+    pub(super) fn insert(&mut self, parser: Parser, sources: FieldSources) {
         self.change(|all| {
-            all.insert(parser, places);
+            all.insert(parser, sources);
         });
     }
 
     pub(super) fn merge(&mut self, over: &Self) {
         self.change(|all| {
-            for (parser, places) in over.read() {
-                all.entry(*parser).or_default().merge(places.clone());
+            for (parser, sources) in over.read() {
+                all.entry(*parser).or_default().merge(sources.clone());
             }
         });
     }

@@ -1,4 +1,4 @@
-//! Reads `tool_extractor.yaml`, with a place for whatever is wrong in it.
+//! Parses `tool_extractor.yaml`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use super::field_sources::{FieldSource, FieldSources};
 use super::{Extractors, Parser, Rule};
 use crate::CommentStyle;
 use crate::ItemKind;
-use crate::metadata::error::{Problem, brief};
+use crate::metadata::error::{Problem, truncate};
 use crate::metadata::node::{Data, Entry, Node};
 use crate::metadata::{check, yaml};
 
-/// Reads the whole file, which is an item itself and so has fields besides.
+/// Parses the whole file. It is an item too, so it may contain the shared metadata fields.
 pub(super) fn read(text: &str) -> Result<Extractors, Problem> {
     let mut extractors = Extractors::default();
     for entry in yaml::mapping(text)? {
@@ -26,11 +26,16 @@ pub(super) fn read(text: &str) -> Result<Extractors, Problem> {
             "fields" => {
                 for row in rows(&entry)? {
                     let parser = parser(&row.key, row.at)?;
-                    extractors.places.insert(parser, places(parser, row)?);
+                    extractors.sources.insert(parser, sources(parser, row)?);
                 }
             }
             key if check::names().any(|name| name == key) => {}
-            _ => return Err(unknown(&entry, "extensions, fields, and those of any item")),
+            _ => {
+                return Err(unknown_key(
+                    &entry,
+                    "extensions, fields, and those of any item",
+                ));
+            }
         }
     }
     Ok(extractors)
@@ -40,13 +45,17 @@ fn extension(row: &Entry) -> Result<String, Problem> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "_+-".contains(c);
     match row.key.strip_prefix('.') {
         Some(name) if !name.is_empty() && name.chars().all(allowed) => Ok(row.key.clone()),
-        Some(_) => Err(
-            Problem::new(row.at, format!("`{}` is not an extension", brief(&row.key)))
-                .hint("an extension is a dot and one word, such as `.py`"),
-        ),
+        Some(_) => Err(Problem::new(
+            row.at,
+            format!("`{}` is not an extension", truncate(&row.key)),
+        )
+        .hint("an extension is a dot and one word, such as `.py`")),
         None => Err(Problem::new(
             row.at,
-            format!("the extension `{}` must begin with a dot", brief(&row.key)),
+            format!(
+                "the extension `{}` must begin with a dot",
+                truncate(&row.key)
+            ),
         )),
     }
 }
@@ -58,11 +67,11 @@ fn rule(row: &Entry) -> Result<Rule, Problem> {
             "parser" => parser_ = Some(parser(text(entry)?, entry.value.at)?),
             "comment" => comment_ = Some(comment(entry)?),
             "kinds" => kinds_ = Some(kinds(entry)?),
-            _ => return Err(unknown(entry, "parser, comment, kinds")),
+            _ => return Err(unknown_key(entry, "parser, comment, kinds")),
         }
     }
     let missing = |key: &str| {
-        let message = format!("`{}` has no `{key}`", brief(&row.key));
+        let message = format!("`{}` has no `{key}`", truncate(&row.key));
         Problem::new(row.at, message)
     };
     Ok(Rule {
@@ -75,7 +84,7 @@ fn rule(row: &Entry) -> Result<Rule, Problem> {
 fn parser(name: &str, at: usize) -> Result<Parser, Problem> {
     Parser::from_name(name).ok_or_else(|| {
         let known: Vec<_> = Parser::ALL.iter().map(|parser| parser.as_str()).collect();
-        Problem::new(at, format!("there is no parser `{}`", brief(name)))
+        Problem::new(at, format!("there is no parser `{}`", truncate(name)))
             .hint(format!("the parsers are {}", known.join(", ")))
     })
 }
@@ -89,7 +98,7 @@ fn comment(entry: &Entry) -> Result<CommentStyle, Problem> {
                 match part.key.as_str() {
                     "prefix" => prefix = Some(mark(part)?),
                     "suffix" => suffix = Some(mark(part)?),
-                    _ => return Err(unknown(part, "prefix, suffix")),
+                    _ => return Err(unknown_key(part, "prefix, suffix")),
                 }
             }
         }
@@ -105,7 +114,7 @@ fn comment(entry: &Entry) -> Result<CommentStyle, Problem> {
 fn mark(entry: &Entry) -> Result<String, Problem> {
     let mark = text(entry)?;
     if mark.is_empty() || mark.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        let message = format!("`{}` must be a mark without spaces", brief(&entry.key));
+        let message = format!("`{}` must be a mark without spaces", truncate(&entry.key));
         return Err(Problem::new(entry.value.at, message));
     }
     Ok(mark.to_owned())
@@ -117,7 +126,7 @@ fn kinds(entry: &Entry) -> Result<BTreeSet<ItemKind>, Problem> {
         let name = item_text(entry, item)?;
         let kind = name.parse::<ItemKind>().map_err(|_| {
             let known: Vec<_> = ItemKind::ALL.iter().map(|kind| kind.as_str()).collect();
-            Problem::new(item.at, format!("there is no kind `{}`", brief(name)))
+            Problem::new(item.at, format!("there is no kind `{}`", truncate(name)))
                 .hint(format!("the kinds are {}", known.join(", ")))
         })?;
         if !kinds.insert(kind) {
@@ -128,48 +137,53 @@ fn kinds(entry: &Entry) -> Result<BTreeSet<ItemKind>, Problem> {
     Ok(kinds)
 }
 
-fn places(parser: Parser, row: &Entry) -> Result<FieldSources, Problem> {
+fn sources(parser: Parser, row: &Entry) -> Result<FieldSources, Problem> {
     let mut fields = BTreeMap::new();
     for entry in rows(row)? {
         if !check::names().any(|name| name == entry.key) {
             let known: Vec<_> = check::names().collect();
-            let message = format!("there is no field `{}`", brief(&entry.key));
+            let message = format!("there is no field `{}`", truncate(&entry.key));
             let hint = format!("the fields are {}", known.join(", "));
             return Err(Problem::new(entry.at, message).hint(hint));
         }
-        let mut places: Vec<FieldSource> = Vec::new();
+        let mut sources: Vec<FieldSource> = Vec::new();
         for item in list(entry)? {
-            let place = place(parser, item_text(entry, item)?, item.at)?;
-            if places.contains(&place) {
-                return Err(Problem::new(item.at, "this place is given twice"));
+            let source = source(parser, item_text(entry, item)?, item.at)?;
+            if sources.contains(&source) {
+                return Err(Problem::new(item.at, "this source is listed twice"));
             }
-            places.push(place);
+            sources.push(source);
         }
-        fields.insert(entry.key.clone(), places);
+        fields.insert(entry.key.clone(), sources);
     }
     Ok(fields.into())
 }
 
-fn place(parser: Parser, text: &str, at: usize) -> Result<FieldSource, Problem> {
+fn source(parser: Parser, text: &str, at: usize) -> Result<FieldSource, Problem> {
     let mut parts = text.split('.').map(str::to_owned);
     let name = parts.next().unwrap_or_default();
     let path: Vec<_> = parts.collect();
     if name.is_empty() || name == "@" || path.iter().any(String::is_empty) {
-        let message = format!("`{}` is not a place", brief(text));
+        let message = format!("`{}` is not a field source", truncate(text));
         return Err(Problem::new(at, message)
-            .hint("a place is a name, with keys into its value after dots: `CONFIG.risk_level`"));
+            .hint("a source is a name, followed by keys into its value: `CONFIG.risk_level`"));
     }
-    let derived = derived(parser);
-    if name.starts_with('@') && !derived.is_empty() && !derived.contains(&name.as_str()) {
-        let message = format!("{parser} files have no `{}`", brief(&name));
-        return Err(Problem::new(at, message).hint(format!("there is {}", derived.join(", "))));
+    let synthetic_names = synthetic_names(parser);
+    if name.starts_with('@')
+        && !synthetic_names.is_empty()
+        && !synthetic_names.contains(&name.as_str())
+    {
+        let message = format!("{parser} files have no `{}`", truncate(&name));
+        return Err(
+            Problem::new(at, message).hint(format!("there is {}", synthetic_names.join(", ")))
+        );
     }
     Ok(FieldSource { name, path })
 }
 
-/// The names that a parser makes up for what has none. In JavaScript, any tag
-/// of the doc comment is one.
-fn derived(parser: Parser) -> &'static [&'static str] {
+/// The synthetic names of a parser for values without a name. In JavaScript, every tag of the doc
+/// comment is one.
+fn synthetic_names(parser: Parser) -> &'static [&'static str] {
     match parser {
         Parser::Python => &["@docstring"],
         Parser::Markdown => &["@heading", "@paragraph"],
@@ -180,7 +194,7 @@ fn derived(parser: Parser) -> &'static [&'static str] {
 fn rows(entry: &Entry) -> Result<&[Entry], Problem> {
     match &entry.value.data {
         Data::Map(rows) => Ok(rows),
-        _ => Err(not(entry, &entry.value, "a mapping")),
+        _ => Err(type_problem(entry, &entry.value, "a mapping")),
     }
 }
 
@@ -189,9 +203,9 @@ fn list(entry: &Entry) -> Result<&[Node], Problem> {
         Data::List(items) if !items.is_empty() => Ok(items),
         Data::List(_) => Err(Problem::new(
             entry.value.at,
-            format!("`{}` must not be empty", brief(&entry.key)),
+            format!("`{}` must not be empty", truncate(&entry.key)),
         )),
-        _ => Err(not(entry, &entry.value, "a list")),
+        _ => Err(type_problem(entry, &entry.value, "a list")),
     }
 }
 
@@ -202,20 +216,20 @@ fn text(entry: &Entry) -> Result<&str, Problem> {
 fn item_text<'n>(entry: &Entry, node: &'n Node) -> Result<&'n str, Problem> {
     match &node.data {
         Data::Text(text) => Ok(text),
-        _ => Err(not(entry, node, "a text")),
+        _ => Err(type_problem(entry, node, "a string")),
     }
 }
 
-fn not(entry: &Entry, node: &Node, expected: &str) -> Problem {
+fn type_problem(entry: &Entry, node: &Node, expected: &str) -> Problem {
     let message = format!(
         "`{}` must have {expected} here, not {}",
-        brief(&entry.key),
+        truncate(&entry.key),
         node.kind()
     );
     Problem::new(node.at, message)
 }
 
-fn unknown(entry: &Entry, known: &str) -> Problem {
-    Problem::new(entry.at, format!("unknown key `{}`", brief(&entry.key)))
+fn unknown_key(entry: &Entry, known: &str) -> Problem {
+    Problem::new(entry.at, format!("unknown key `{}`", truncate(&entry.key)))
         .hint(format!("the keys are {known}"))
 }

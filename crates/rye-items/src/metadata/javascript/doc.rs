@@ -1,4 +1,4 @@
-//! The leading doc comment: `/** What it does. @executor_id … */`.
+//! Parses the leading doc comment: `/** What it does. @executor_id … */`.
 
 use tree_sitter::Node as Syntax;
 
@@ -10,15 +10,15 @@ use crate::metadata::node::Node;
 use crate::metadata::syntax::source;
 use crate::metadata::text::{lines, summary};
 
-/// The prose before the tags.
+/// The synthetic name of the text before the tags.
 const DOC: &str = "@doc";
 
-/// Reads one comment, if it is a doc comment.
+/// Reads a comment if it is a doc comment.
 pub(super) fn read(
     text: &str,
     comment: Syntax<'_>,
-    places: &FieldSources,
-    found: &mut NamedValues,
+    sources: &FieldSources,
+    values: &mut NamedValues,
 ) -> Result<(), Problem> {
     let whole = source(text, comment);
     let content = whole
@@ -39,10 +39,10 @@ pub(super) fn read(
             in_prose = false;
             let (name, value) = tag.split_once(char::is_whitespace).unwrap_or((tag, ""));
             let name = format!("@{name}");
-            if name != DOC && places.wants(&name) {
+            if name != DOC && sources.contains(&name) {
                 let value = value.trim();
                 let node = scalar(value, at + offset(inner, value))?;
-                found.add(text, &name, node)?;
+                values.add(text, &name, node)?;
             }
         } else if in_prose {
             if !inner.is_empty() {
@@ -53,12 +53,12 @@ pub(super) fn read(
         }
     }
     if let (Some(at), Some(summary)) = (prose_at, summary(&prose)) {
-        found.add_if_new(DOC, Node::text(at, summary));
+        values.add_if_new(DOC, Node::text(at, summary));
     }
     Ok(())
 }
 
-/// Where a part of a line is in it.
+/// The byte offset of a substring in its line.
 fn offset(line: &str, part: &str) -> usize {
     part.as_ptr().addr().saturating_sub(line.as_ptr().addr())
 }

@@ -1,4 +1,4 @@
-//! JavaScript's literals as values.
+//! Evaluates JavaScript literals.
 
 use std::collections::HashMap;
 
@@ -6,19 +6,19 @@ use serde_json::Number;
 use tree_sitter::Node as Syntax;
 
 use super::string;
-use crate::metadata::error::{Problem, brief};
-use crate::metadata::node::{DEEPEST, Data, Entry, Node};
+use crate::metadata::error::{Problem, truncate};
+use crate::metadata::node::{Data, Entry, MAX_DEPTH, Node};
 use crate::metadata::syntax::{inside, source};
 
-/// Beyond this an integer of JavaScript is no longer exact.
+/// The largest integer that JavaScript represents exactly.
 const LARGEST_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Reads the value that a name is given.
+/// Evaluates the literal that is assigned to a name.
 pub(super) fn read(text: &str, name: &str, value: Syntax<'_>) -> Result<Node, Problem> {
     Literal { text, name }.value(value, 0)
 }
 
-/// A value that only running the file would give.
+/// The error for a value that is not a literal.
 pub(super) fn computed(name: &str, node: Syntax<'_>) -> Problem {
     let message = format!(
         "the value of `{name}` is computed; metadata is read without running the file, so only literals count"
@@ -33,7 +33,7 @@ struct Literal<'t> {
 
 impl Literal<'_> {
     fn value(&self, node: Syntax<'_>, depth: usize) -> Result<Node, Problem> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             let message = format!("the value of `{}` is nested too deeply", self.name);
             return Err(Problem::new(node.start_byte(), message));
         }
@@ -100,7 +100,7 @@ impl Literal<'_> {
             let key = self.key(key)?;
             let value = self.value(value, depth + 1)?;
             if let Some(first) = seen.insert(key.clone(), at) {
-                return Err(Problem::twice(self.text, &key, first, at));
+                return Err(Problem::duplicate(self.text, &key, first, at));
             }
             entries.push(Entry { key, at, value });
         }
@@ -118,7 +118,7 @@ impl Literal<'_> {
             }
             "string" => self.string(node)?,
             "number" => {
-                let message = format!("a key in `{}` must be a text, not a number", self.name);
+                let message = format!("a key in `{}` must be a string, not a number", self.name);
                 return Err(Problem::new(node.start_byte(), message).hint("write it in quotes"));
             }
             _ => return Err(self.computed(node)),
@@ -137,7 +137,7 @@ impl Literal<'_> {
             return Err(self.computed(part));
         }
         let at = node.start_byte();
-        string::decode(source(self.text, node)).map_err(|problem| problem.after(at))
+        string::decode(source(self.text, node)).map_err(|problem| problem.shifted(at))
     }
 
     fn signed(&self, node: Syntax<'_>) -> Result<Number, Problem> {
@@ -156,7 +156,7 @@ impl Literal<'_> {
     fn number(&self, node: Syntax<'_>, negative: bool) -> Result<Number, Problem> {
         let source = source(self.text, node);
         let wrong = |reason: &str| {
-            let message = format!("the number `{}` {reason}", brief(source));
+            let message = format!("the number `{}` {reason}", truncate(source));
             Problem::new(node.start_byte(), message)
         };
         let digits = source.replace('_', "").to_ascii_lowercase();
@@ -192,7 +192,7 @@ impl Literal<'_> {
     }
 }
 
-/// A double as JSON writes it: a whole number has no point.
+/// Converts a double to a JSON number; a whole number becomes an integer.
 fn number(value: f64) -> Option<Number> {
     if value.fract() == 0.0 && value.abs() < LARGEST_EXACT {
         #[expect(clippy::cast_possible_truncation, reason = "whole and small enough")]

@@ -1,9 +1,8 @@
-//! JavaScript's strings and templates: quotes and escapes.
+//! Decodes JavaScript strings and templates: quotes and escapes.
 
 use crate::metadata::error::Problem;
 
-/// The text that a string means, from its opening quote to its closing one.
-/// Positions in problems count from the opening quote on.
+/// Decodes a string literal with its quotes. Offsets in errors are relative to the opening quote.
 pub(super) fn decode(source: &str) -> Result<String, Problem> {
     let mut characters = source.chars();
     characters.next();
@@ -16,11 +15,11 @@ pub(super) fn decode(source: &str) -> Result<String, Problem> {
         let at = 1 + content.len() - rest.len() + index;
         let special = &rest[index..];
         rest = if let Some(after) = special.strip_prefix('\r') {
-            // Only a template has one, and there every line break is the same.
+            // Only templates contain line breaks, which JavaScript normalizes to `\n`.
             decoded.push('\n');
             after.strip_prefix('\n').unwrap_or(after)
         } else {
-            let (character, length) = escape(special).map_err(|problem| problem.after(at))?;
+            let (character, length) = escape(special).map_err(|problem| problem.shifted(at))?;
             decoded.extend(character);
             &special[length..]
         };
@@ -29,10 +28,10 @@ pub(super) fn decode(source: &str) -> Result<String, Problem> {
     Ok(decoded)
 }
 
-/// What a text that begins with a backslash escapes, and how many bytes that is.
+/// Decodes the escape at the start of a text, and returns its length in bytes.
 fn escape(text: &str) -> Result<(Option<char>, usize), Problem> {
     let Some(kind) = text[1..].chars().next() else {
-        return Err(wrong());
+        return Err(invalid_escape());
     };
     let length = 1 + kind.len_utf8();
     let simple = match kind {
@@ -64,23 +63,26 @@ fn escape(text: &str) -> Result<(Option<char>, usize), Problem> {
     Ok((Some(simple), length))
 }
 
-/// `\u{…}`, `\uXXXX`, or two of the latter that are halves of one character.
+/// Decodes `\u{…}`, `\uXXXX`, or a surrogate pair of the latter.
 fn unicode(text: &str) -> Result<(Option<char>, usize), Problem> {
     if let Some(braced) = text[2..].strip_prefix('{') {
         let digits = braced
             .find('}')
             .map(|end| &braced[..end])
-            .ok_or_else(wrong)?;
+            .ok_or_else(invalid_escape)?;
         let significant = digits.trim_start_matches('0');
         let valid = !digits.is_empty() && significant.len() <= 6;
         if !valid || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Err(wrong());
+            return Err(invalid_escape());
         }
         let code = u32::from_str_radix(digits, 16).or_else(|_| {
-            // All zeros, more than a number has room for.
+            // Leading zeros may exceed the range of a number.
             u32::from_str_radix(&format!("0{significant}"), 16)
         });
-        return Ok((Some(single(code.map_err(|_| wrong())?)?), digits.len() + 4));
+        return Ok((
+            Some(single(code.map_err(|_| invalid_escape())?)?),
+            digits.len() + 4,
+        ));
     }
     let first = hexadecimal(text, 2, 4)?;
     if (0xd800..0xdc00).contains(&first) && text[6..].starts_with("\\u") {
@@ -96,22 +98,23 @@ fn unicode(text: &str) -> Result<(Option<char>, usize), Problem> {
 fn hexadecimal(text: &str, from: usize, digits: usize) -> Result<u32, Problem> {
     let written = text.get(from..from + digits).unwrap_or_default();
     if written.is_empty() || !written.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return Err(wrong());
+        return Err(invalid_escape());
     }
-    u32::from_str_radix(written, 16).map_err(|_| wrong())
+    u32::from_str_radix(written, 16).map_err(|_| invalid_escape())
 }
 
 fn single(code: u32) -> Result<char, Problem> {
     match char::from_u32(code) {
         Some(character) => Ok(character),
-        None if code <= 0x0010_ffff => {
-            Err(Problem::new(0, "half of a surrogate pair is no character")
-                .hint("write the character itself"))
-        }
-        None => Err(wrong()),
+        None if code <= 0x0010_ffff => Err(Problem::new(
+            0,
+            "half of a surrogate pair is not a character",
+        )
+        .hint("write the character itself")),
+        None => Err(invalid_escape()),
     }
 }
 
-fn wrong() -> Problem {
-    Problem::new(0, "not valid JavaScript: this escape is wrong")
+fn invalid_escape() -> Problem {
+    Problem::new(0, "not valid JavaScript: invalid escape")
 }

@@ -1,31 +1,31 @@
-//! The `<directive>` element as fields.
+//! Converts the `<directive>` element to metadata fields.
 
 use super::xml::{self, Element};
 use crate::metadata::error::Problem;
 use crate::metadata::named_values::NamedValues;
 use crate::metadata::node::{Data, Entry, Node};
-use crate::metadata::text::words;
+use crate::metadata::text::collapse_whitespace;
 use crate::metadata::yaml;
 
-/// Reads the element, which begins at a byte of the file. The attributes, the
-/// parts of `<metadata>`, and `<inputs>` and `<outputs>` each are a field.
-pub(super) fn read(source: &str, start: usize, found: &mut NamedValues) -> Result<(), Problem> {
-    let directive = xml::element(source).map_err(|problem| problem.after(start))?;
+/// Reads the element, which starts at a byte offset of the file. Its attributes, the children of
+/// `<metadata>`, `<inputs>` and `<outputs>` become fields.
+pub(super) fn read(source: &str, start: usize, values: &mut NamedValues) -> Result<(), Problem> {
+    let directive = xml::element(source).map_err(|problem| problem.shifted(start))?;
     for attribute in &directive.attributes {
         let value = Node::text(attribute.at, &*attribute.value);
-        found.add_if_new(&attribute.name, value.after(start));
+        values.add_if_new(&attribute.name, value.shifted(start));
     }
     for part in &directive.children {
         match part.name.as_str() {
             "metadata" => {
                 for (name, value) in grouped(&part.children) {
-                    found.add_if_new(&name, adapted(&name, value).after(start));
+                    values.add_if_new(&name, normalize(&name, value).shifted(start));
                 }
             }
             "inputs" | "outputs" => {
                 let items = part.children.iter().map(declaration).collect();
                 let value = Node::new(part.at, Data::List(items));
-                found.add_if_new(&part.name, value.after(start));
+                values.add_if_new(&part.name, value.shifted(start));
             }
             _ => {}
         }
@@ -33,7 +33,7 @@ pub(super) fn read(source: &str, start: usize, found: &mut NamedValues) -> Resul
     Ok(())
 }
 
-/// `<input name="path" type="string" required="true">What it is</input>`.
+/// Converts `<input name="path" type="string" required="true">What it is</input>`.
 fn declaration(element: &Element) -> Node {
     let mut entries: Vec<_> = element
         .attributes
@@ -50,10 +50,10 @@ fn declaration(element: &Element) -> Node {
     if !matches!(element.name.as_str(), "input" | "output")
         && entries.iter().all(|entry| entry.key != "name")
     {
-        // `<file_path>…</file_path>`, which some write for the same.
+        // The alternative form `<file_path>…</file_path>`.
         entries.insert(0, entry("name", Node::text(element.at, &*element.name)));
     }
-    let description = words(&element.text);
+    let description = collapse_whitespace(&element.text);
     if !description.is_empty() && entries.iter().all(|entry| entry.key != "description") {
         let description = Node::text(element.text_at, description);
         entries.push(entry("description", description));
@@ -61,7 +61,7 @@ fn declaration(element: &Element) -> Node {
     Node::new(element.at, Data::Map(entries))
 }
 
-/// Elements by name; one that is there several times is a list.
+/// Groups elements by name; repeated elements become a list.
 fn grouped(elements: &[Element]) -> Vec<(String, Node)> {
     let mut groups: Vec<(String, Vec<Node>)> = Vec::new();
     let mut index = std::collections::HashMap::new();
@@ -83,9 +83,10 @@ fn grouped(elements: &[Element]) -> Vec<(String, Node)> {
     groups.into_iter().map(single).collect()
 }
 
-/// An element with nothing but text is a text; otherwise its attributes and parts are a mapping.
+/// Converts an element: a string if it contains only text, otherwise a mapping of its attributes
+/// and children.
 fn value(element: &Element) -> Node {
-    let content = words(&element.text);
+    let content = collapse_whitespace(&element.text);
     if element.attributes.is_empty() && element.children.is_empty() {
         return Node::text(element.text_at, content);
     }
@@ -108,8 +109,8 @@ fn value(element: &Element) -> Node {
     Node::new(element.at, Data::Map(entries))
 }
 
-/// Gives the parts whose shape others rely on the same shape, however many there are.
-fn adapted(name: &str, mut node: Node) -> Node {
+/// Normalizes fields to the type that their consumers expect.
+fn normalize(name: &str, mut node: Node) -> Node {
     match name {
         "limits" => numbers(&mut node),
         "permissions" => {
@@ -126,7 +127,7 @@ fn adapted(name: &str, mut node: Node) -> Node {
     node
 }
 
-/// `max_turns="3"` is a number.
+/// Converts numeric strings such as `max_turns="3"` to numbers.
 fn numbers(node: &mut Node) {
     if let Data::Map(limits) = &mut node.data {
         for limit in limits {
@@ -135,7 +136,7 @@ fn numbers(node: &mut Node) {
     }
 }
 
-/// A text that YAML reads as a number, true or false is that.
+/// Converts a string to the number or boolean that YAML reads it as.
 fn scalar(node: &mut Node) {
     if let Data::Text(text) = &node.data
         && let Ok(read) = yaml::value(text)
@@ -145,7 +146,7 @@ fn scalar(node: &mut Node) {
     }
 }
 
-/// `<tool>a</tool>` is a list of one.
+/// Converts single children such as `<tool>a</tool>` to lists.
 fn lists(node: &mut Node) {
     if let Data::Map(entries) = &mut node.data {
         for entry in entries {
@@ -158,7 +159,7 @@ fn lists(node: &mut Node) {
     }
 }
 
-/// `<tags>a, b</tags>` and `<tags><tag>a</tag><tag>b</tag></tags>` are lists.
+/// Converts `<tags>a, b</tags>` and `<tags><tag>a</tag><tag>b</tag></tags>` to lists.
 fn items(node: &mut Node) {
     let at = node.at;
     match &mut node.data {

@@ -1,4 +1,4 @@
-//! As much XML as a directive needs. What could expand or reach out is refused.
+//! A minimal XML parser for directives. Rejects entity expansion and external references.
 
 use quick_xml::errors::IllFormedError;
 use quick_xml::escape::{EscapeError, resolve_xml_entity};
@@ -6,26 +6,26 @@ use quick_xml::events::attributes::AttrError;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
 
-use crate::metadata::error::{Problem, brief};
-use crate::metadata::node::DEEPEST;
+use crate::metadata::error::{Problem, truncate};
+use crate::metadata::node::MAX_DEPTH;
 
-/// More than any element has.
+/// The maximum number of attributes of an element.
 const MOST_ATTRIBUTES: usize = 64;
 
-/// An element, with the byte of the text where it begins.
+/// An element and its byte offset.
 #[derive(Debug)]
 pub(super) struct Element {
     pub(super) name: String,
     pub(super) at: usize,
     pub(super) attributes: Vec<Attribute>,
     pub(super) children: Vec<Element>,
-    /// All text that is directly inside, together.
+    /// The concatenated text of the element, without its children.
     pub(super) text: String,
-    /// Where that text begins.
+    /// The byte offset of that text.
     pub(super) text_at: usize,
 }
 
-/// An attribute, with the byte of the text where its value begins.
+/// An attribute and the byte offset of its value.
 #[derive(Debug)]
 pub(super) struct Attribute {
     pub(super) name: String,
@@ -33,7 +33,7 @@ pub(super) struct Attribute {
     pub(super) at: usize,
 }
 
-/// Reads one element from the beginning of a text. What follows it is not looked at.
+/// Parses the element at the start of a text. Ignores the text after it.
 pub(super) fn element(text: &str) -> Result<Element, Problem> {
     let mut reader = Reader::from_str(text);
     reader.config_mut().allow_dangling_amp = true;
@@ -46,7 +46,7 @@ pub(super) fn element(text: &str) -> Result<Element, Problem> {
         })?;
         let closed = match event {
             Event::Start(start) => {
-                if open.len() >= DEEPEST {
+                if open.len() >= MAX_DEPTH {
                     return Err(Problem::new(at, "the elements are nested too deeply"));
                 }
                 open.push(opened(text, &start, at)?);
@@ -85,8 +85,8 @@ pub(super) fn element(text: &str) -> Result<Element, Problem> {
 fn invalid(error: &quick_xml::Error, at: usize) -> Problem {
     let what = match error {
         quick_xml::Error::IllFormed(IllFormedError::MismatchedEndTag { expected, found }) => {
-            let (expected, found) = (brief(expected), brief(found));
-            format!("`</{found}>` is here where `</{expected}>` must be")
+            let (expected, found) = (truncate(expected), truncate(found));
+            format!("expected `</{expected}>`, found `</{found}>`")
         }
         error => error.to_string(),
     };
@@ -126,7 +126,7 @@ fn opened(text: &str, start: &BytesStart<'_>, at: usize) -> Result<Element, Prob
     })
 }
 
-/// An attribute that is none. Positions in the error count from the name of the element on.
+/// The error for an invalid attribute. Offsets are relative to the element's name.
 fn invalid_attribute(error: &AttrError, at: usize) -> Problem {
     let (offset, what) = match error {
         AttrError::ExpectedEq(offset) => (offset, "an attribute needs `=` and a value"),
@@ -152,7 +152,7 @@ fn invalid_value(error: &quick_xml::Error, at: usize) -> Problem {
 fn unknown(entity: &str, at: usize) -> Problem {
     Problem::new(
         at,
-        format!("not valid XML: there is no entity `&{};`", brief(entity)),
+        format!("not valid XML: there is no entity `&{};`", truncate(entity)),
     )
     .hint("write `&amp;` for an ampersand")
 }
@@ -167,7 +167,7 @@ fn push(open: &mut [Element], content: &str, at: usize) {
     }
 }
 
-/// A character by its number, or one of the five that XML names.
+/// Resolves a character reference, or one of the five predefined entities.
 fn resolved(reference: &BytesRef<'_>, at: usize) -> Result<String, Problem> {
     let name = reference.xml10_content();
     match reference.resolve_char_ref() {
@@ -184,7 +184,7 @@ fn resolved(reference: &BytesRef<'_>, at: usize) -> Result<String, Problem> {
 fn unclosed(open: &[Element], end: usize) -> Problem {
     match open.last() {
         Some(element) => {
-            let message = format!("`<{}>` is never closed", brief(&element.name));
+            let message = format!("`<{}>` is never closed", truncate(&element.name));
             Problem::new(element.at, message)
         }
         None => Problem::new(end, "an element is missing here"),

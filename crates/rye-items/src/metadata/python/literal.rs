@@ -1,4 +1,4 @@
-//! Python's literals as values.
+//! Evaluates Python literals.
 
 use std::collections::HashMap;
 
@@ -6,16 +6,16 @@ use serde_json::Number;
 use tree_sitter::Node as Syntax;
 
 use super::string;
-use crate::metadata::error::{Problem, brief};
-use crate::metadata::node::{DEEPEST, Data, Entry, Node};
+use crate::metadata::error::{Problem, truncate};
+use crate::metadata::node::{Data, Entry, MAX_DEPTH, Node};
 use crate::metadata::syntax::{inside, source};
 
-/// Reads the value that a name is given.
+/// Evaluates the literal that is assigned to a name.
 pub(super) fn read(text: &str, name: &str, value: Syntax<'_>) -> Result<Node, Problem> {
     Literal { text, name }.value(value, 0)
 }
 
-/// Reads a string, or several that stand side by side.
+/// Evaluates a string literal, or several adjacent ones.
 pub(super) fn text(text: &str, string: Syntax<'_>) -> Result<String, Problem> {
     let literal = Literal {
         text,
@@ -31,7 +31,7 @@ struct Literal<'t> {
 
 impl Literal<'_> {
     fn value(&self, node: Syntax<'_>, depth: usize) -> Result<Node, Problem> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             let message = format!("the value of `{}` is nested too deeply", self.name);
             return Err(Problem::new(node.start_byte(), message));
         }
@@ -81,7 +81,7 @@ impl Literal<'_> {
             let key = self.key(key, depth)?;
             let value = self.value(value, depth + 1)?;
             if let Some(first) = seen.insert(key.clone(), at) {
-                return Err(Problem::twice(self.text, &key, first, at));
+                return Err(Problem::duplicate(self.text, &key, first, at));
             }
             entries.push(Entry { key, at, value });
         }
@@ -118,7 +118,7 @@ impl Literal<'_> {
 
     fn one_string(&self, node: Syntax<'_>) -> Result<String, Problem> {
         let source = source(self.text, node);
-        let parts = string::Parts::of(source).ok_or_else(|| self.computed(node))?;
+        let parts = string::Parts::parse(source).ok_or_else(|| self.computed(node))?;
         if parts.formatted {
             return Err(self.computed(node));
         }
@@ -128,7 +128,7 @@ impl Literal<'_> {
         }
         parts
             .decode()
-            .map_err(|problem| problem.after(node.start_byte()))
+            .map_err(|problem| problem.shifted(node.start_byte()))
     }
 
     fn signed(&self, node: Syntax<'_>) -> Result<Number, Problem> {
@@ -139,7 +139,7 @@ impl Literal<'_> {
             _ => return Err(self.computed(node)),
         };
         let mut number = node.child_by_field_name("argument");
-        for _ in 0..DEEPEST {
+        for _ in 0..MAX_DEPTH {
             match number {
                 Some(node) if node.kind() == "parenthesized_expression" => number = inside(node),
                 _ => break,
@@ -167,11 +167,14 @@ impl Literal<'_> {
         let leading_zero =
             radix == 10 && digits.starts_with('0') && digits.bytes().any(|digit| digit != b'0');
         if leading_zero || digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_alphanumeric()) {
-            let message = format!("not valid Python: `{}` is not a number", brief(source));
+            let message = format!("not valid Python: `{}` is not a number", truncate(source));
             return Err(Problem::new(node.start_byte(), message));
         }
         let too_large = || {
-            let message = format!("the number `{}` does not fit into 64 bits", brief(source));
+            let message = format!(
+                "the number `{}` does not fit into 64 bits",
+                truncate(source)
+            );
             Problem::new(node.start_byte(), message)
         };
         let size = i128::from_str_radix(digits, radix).map_err(|_| too_large())?;
@@ -187,7 +190,7 @@ impl Literal<'_> {
         }
         let size: f64 = digits.parse().map_err(|_| self.computed(node))?;
         Number::from_f64(if negative { -size } else { size }).ok_or_else(|| {
-            let message = format!("the number `{}` is infinite", brief(source));
+            let message = format!("the number `{}` is infinite", truncate(source));
             Problem::new(node.start_byte(), message)
         })
     }
@@ -203,7 +206,7 @@ impl Literal<'_> {
     }
 
     fn not_data(&self, node: Syntax<'_>, what: &str) -> Problem {
-        let message = format!("the value of `{}` holds {what}", self.name);
+        let message = format!("the value of `{}` contains {what}", self.name);
         Problem::new(node.start_byte(), message)
     }
 }

@@ -1,20 +1,20 @@
-//! Python's strings: prefixes, quotes and escapes.
+//! Decodes Python string literals: prefixes, quotes and escapes.
 
 use crate::metadata::error::Problem;
 
-/// A string as it is written.
+/// The parts of a string literal.
 pub(super) struct Parts<'t> {
     raw: bool,
     pub(super) bytes: bool,
     pub(super) formatted: bool,
-    /// Where the content begins.
+    /// The byte offset of the content.
     at: usize,
     content: &'t str,
 }
 
 impl<'t> Parts<'t> {
-    /// Takes a string apart, from its prefix to its closing quotes.
-    pub(super) fn of(source: &'t str) -> Option<Self> {
+    /// Splits a string literal, from its prefix to its closing quotes.
+    pub(super) fn parse(source: &'t str) -> Option<Self> {
         let quote = source.find(['"', '\''])?;
         let prefix = source[..quote].to_ascii_lowercase();
         let rest = &source[quote..];
@@ -31,9 +31,9 @@ impl<'t> Parts<'t> {
         })
     }
 
-    /// The text that it means. Positions in problems count from the prefix on.
+    /// Decodes the string. Offsets in errors are relative to the prefix.
     pub(super) fn decode(&self) -> Result<String, Problem> {
-        // Python reads every line break as one, whatever the file has.
+        // Python normalizes all line breaks to `\n`.
         let mut decoded = String::with_capacity(self.content.len());
         let mut rest = self.content;
         while let Some(index) = rest.find(['\\', '\r']) {
@@ -47,7 +47,7 @@ impl<'t> Parts<'t> {
                 decoded.push('\\');
                 &special[1..]
             } else {
-                let (character, length) = escape(special).map_err(|problem| problem.after(at))?;
+                let (character, length) = escape(special).map_err(|problem| problem.shifted(at))?;
                 match character {
                     Escape::Character(character) => decoded.push(character),
                     Escape::Nothing => {}
@@ -67,7 +67,7 @@ enum Escape {
     AsWritten,
 }
 
-/// What a text that begins with a backslash escapes, and how many bytes that is.
+/// Decodes the escape at the start of a text, and returns its length in bytes.
 fn escape(text: &str) -> Result<(Escape, usize), Problem> {
     let Some(kind) = text[1..].chars().next() else {
         return Ok((Escape::AsWritten, 1));
@@ -100,17 +100,17 @@ fn escape(text: &str) -> Result<(Escape, usize), Problem> {
         }
         'N' => {
             return Err(
-                Problem::new(0, r"a character's name in `\N{…}` is not looked up here")
+                Problem::new(0, r"a character's name in `\N{…}` is not supported")
                     .hint(r"write the character itself, or its number as `\uXXXX`"),
             );
         }
-        // Python keeps what it does not know.
+        // Python keeps unknown escapes unchanged.
         _ => return Ok((Escape::AsWritten, 1)),
     };
     Ok((Escape::Character(simple), 2))
 }
 
-/// An escape of exactly so many hexadecimal digits.
+/// Decodes an escape with a fixed number of hexadecimal digits.
 fn coded(text: &str, from: usize, digits: usize) -> Result<(Escape, usize), Problem> {
     let written = text.get(from..from + digits).unwrap_or_default();
     if written.is_empty() || !written.bytes().all(|b| b.is_ascii_hexdigit()) {
@@ -124,10 +124,11 @@ fn coded(text: &str, from: usize, digits: usize) -> Result<(Escape, usize), Prob
 fn character(code: u32, length: usize) -> Result<(Escape, usize), Problem> {
     match char::from_u32(code) {
         Some(character) => Ok((Escape::Character(character), length)),
-        None if code <= 0x0010_ffff => {
-            Err(Problem::new(0, "half of a surrogate pair is no character")
-                .hint(r"write the character itself, or its number as `\UXXXXXXXX`"))
-        }
+        None if code <= 0x0010_ffff => Err(Problem::new(
+            0,
+            "half of a surrogate pair is not a character",
+        )
+        .hint(r"write the character itself, or its number as `\UXXXXXXXX`")),
         None => Err(Problem::new(
             0,
             "not valid Python: there is no such character",

@@ -51,7 +51,7 @@ fn the_shipped_table_is_an_item_itself() {
 #[test]
 fn the_shipped_table_finds_every_field_with_every_parser() {
     for parser in Parser::ALL {
-        let fields = SHIPPED.places(*parser).fields().map(|(field, _)| field);
+        let fields = SHIPPED.sources(*parser).fields().map(|(field, _)| field);
         assert!(fields.eq(crate::metadata::check::names()), "{parser}");
     }
 }
@@ -165,7 +165,7 @@ fn what_is_wrong_in_a_table_is_told_with_its_place() {
       2 |   .x: {parser: yaml, comment: '', kinds: [tool]}
         |                               ^
 
-    2:31: `comment` must have a text here, not a number
+    2:31: `comment` must have a string here, not a number
       2 |   .x: {parser: yaml, comment: 1, kinds: [tool]}
         |                               ^
 
@@ -205,18 +205,18 @@ fn what_is_wrong_in_a_table_is_told_with_its_place() {
         |     ^
       hint: the fields are anchor, category, child_constraints, config, config_resolve, config_schema, description, effect, env_config, executor_id, inputs, name, outputs, reads, requires_approval, requires_env, risk_level, sandbox, tags, timeout, title, tool_type, verify_deps, version, writes
 
-    3:14: `version` must have a list here, not a text
+    3:14: `version` must have a list here, not a string
       3 |     version: __version__
         |              ^
 
-    3:28: this place is given twice
+    3:28: this source is given twice
       3 |     version: [__version__, __version__]
         |                            ^
 
-    3:15: `CONFIG.` is not a place
+    3:15: `CONFIG.` is not a source
       3 |     version: [CONFIG.]
         |               ^
-      hint: a place is a name, with keys into its value after dots: `CONFIG.risk_level`
+      hint: a source is a name, followed by keys into its value: `CONFIG.risk_level`
 
     3:15: python files have no `@paragraph`
       3 |     version: ["@paragraph"]

@@ -93,26 +93,26 @@ fn a_wrong_type_is_refused_where_it_stands() {
         "inputs: a\n",
         "timeout: x\ntags: 1\n",
     ]), @r#"
-    1:10: `version` must be a text, not a number
+    1:10: `version` must be a string, not a number
       1 | version: 1.0
         |          ^
       hint: write it in quotes: "1.0"
 
-    3:10: `version` must be a text, not a number
+    3:10: `version` must be a string, not a number
       3 | version: 2
         |          ^
       hint: write it in quotes: "2"
 
-    1:14: `executor_id` must be a text, not a list
+    1:14: `executor_id` must be a string, not a list
       1 | executor_id: [a]
         |              ^
 
-    1:7: `tags` must be a list of texts, not a text
+    1:7: `tags` must be a list of strings, not a string
       1 | tags: python
         |       ^
       hint: write it as a list: ["python"]
 
-    3:5: each of `tags` must be a text, not a number
+    3:5: each of `tags` must be a string, not a number
       3 |   - 1
         |     ^
       hint: write it in quotes: "1"
@@ -129,11 +129,11 @@ fn a_wrong_type_is_refused_where_it_stands() {
       1 | effect: Pure
         |         ^
 
-    1:20: `requires_approval` must be true or false, not a text
+    1:20: `requires_approval` must be true or false, not a string
       1 | requires_approval: yes
         |                    ^
 
-    1:15: `requires_env` must be a list of texts, not a text
+    1:15: `requires_env` must be a list of strings, not a string
       1 | requires_env: TOKEN
         |               ^
       hint: write it as a list: ["TOKEN"]
@@ -146,7 +146,7 @@ fn a_wrong_type_is_refused_where_it_stands() {
       1 | timeout: -5
         |          ^
 
-    1:10: `timeout` must be a number of seconds, not a text
+    1:10: `timeout` must be a number of seconds, not a string
       1 | timeout: 5s
         |          ^
 
@@ -158,15 +158,15 @@ fn a_wrong_type_is_refused_where_it_stands() {
       1 | config_schema: true
         |                ^
 
-    1:18: each of `config_resolve` must be a mapping, not a text
+    1:18: each of `config_resolve` must be a mapping, not a string
       1 | config_resolve: [a]
         |                  ^
 
-    1:9: `inputs` must be a mapping or a list, not a text
+    1:9: `inputs` must be a mapping or a list, not a string
       1 | inputs: a
         |         ^
 
-    1:10: `timeout` must be a number of seconds, not a text
+    1:10: `timeout` must be a number of seconds, not a string
       1 | timeout: x
         |          ^
     "#);

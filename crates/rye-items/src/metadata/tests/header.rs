@@ -47,10 +47,10 @@ set -e
             "requires_env": ["TOKEN"],
         })
     );
-    let place = |name: &str| metadata.get(name).unwrap().at.to_string();
-    assert_eq!(place("executor_id"), "8:16");
-    assert_eq!(place("tags"), "10:9");
-    assert_eq!(place("config_schema"), "15:5");
+    let source = |name: &str| metadata.get(name).unwrap().at.to_string();
+    assert_eq!(source("executor_id"), "8:16");
+    assert_eq!(source("tags"), "10:9");
+    assert_eq!(source("config_schema"), "15:5");
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn what_is_wrong_is_told_with_its_place() {
         "__version__ = 'a' + 'b'\n",
         "__version__ = \"open\n",
     ]), @r#"
-    1:12: `version` must be a text, not a number
+    1:12: `version` must be a string, not a number
       1 | # version: 1.0
         |            ^
       hint: write it in quotes: "1.0"
@@ -139,7 +139,7 @@ fn what_is_wrong_is_told_with_its_place() {
       1 | # tags: [a, b
         |         ^
 
-    1:9: `tags` must be a list of texts, not a text
+    1:9: `tags` must be a list of strings, not a string
       1 | # tags: a, b
         |         ^
       hint: write it as a list: ["a", "b"]
@@ -152,7 +152,7 @@ fn what_is_wrong_is_told_with_its_place() {
       2 | #   a: [1,
         |        ^
 
-    1:12: `timeout` must be a number of seconds, not a text
+    1:12: `timeout` must be a number of seconds, not a string
       1 | # timeout: soon
         |            ^
 

@@ -262,7 +262,7 @@ fn what_metadata_cannot_hold_is_refused() {
       1 | export const CONFIG = { a: 1, 'a': 2 };
         |                               ^
 
-    1:25: a key in `CONFIG` must be a text, not a number
+    1:25: a key in `CONFIG` must be a string, not a number
       1 | export const CONFIG = { 1: 2 };
         |                         ^
       hint: write it in quotes
@@ -271,7 +271,7 @@ fn what_metadata_cannot_hold_is_refused() {
       1 | export const CONFIG = { __proto__: {} };
         |                         ^
 
-    1:30: half of a surrogate pair is no character
+    1:30: half of a surrogate pair is not a character
       1 | export const CONFIG = { a: 'ü\ud83d' };
         |                              ^
       hint: write the character itself
@@ -285,7 +285,7 @@ fn what_metadata_cannot_hold_is_refused() {
       2 | exports.__version__ = '2';
         |                       ^
 
-    2:13: `version` must be a text, not a number
+    2:13: `version` must be a string, not a number
       2 |  * @version 1.0
         |             ^
       hint: write it in quotes: "1.0"

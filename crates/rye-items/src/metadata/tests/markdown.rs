@@ -67,10 +67,10 @@ fn a_directive_as_they_are_published_is_read() {
     expected["title"] = json!("LSP Diagnostics");
     assert_eq!(values(&metadata), expected);
     assert_eq!(metadata.parameter_names(), ["file_path", "fix"]);
-    let place = |name: &str| metadata.get(name).unwrap().at.to_string();
-    assert_eq!(place("version"), "11:32");
-    assert_eq!(place("description"), "13:18");
-    assert_eq!(place("inputs"), "22:3");
+    let source = |name: &str| metadata.get(name).unwrap().at.to_string();
+    assert_eq!(source("version"), "11:32");
+    assert_eq!(source("description"), "13:18");
+    assert_eq!(source("inputs"), "22:3");
 }
 
 #[test]
@@ -180,14 +180,14 @@ fn what_is_wrong_is_told_with_its_place() {
     1:1: the front matter is never closed
       1 | ---
         | ^
-      hint: end it with a line like the one that begins it
+      hint: end it with the same line that starts it
 
     1:1: the front matter is never closed
       1 | ```yaml
         | ^
-      hint: end it with a line like the one that begins it
+      hint: end it with the same line that starts it
 
-    2:10: `version` must be a text, not a number
+    2:10: `version` must be a string, not a number
       2 | version: 1.0
         |          ^
       hint: write it in quotes: "1.0"
@@ -200,7 +200,7 @@ fn what_is_wrong_is_told_with_its_place() {
       2 | - a
         | ^
 
-    1:31: not valid XML: `</directive>` is here where `</metadata>` must be
+    1:31: not valid XML: expected `</metadata>`, found `</directive>`
       1 | <directive name="x"><metadata></directive>
         |                               ^
 
@@ -212,7 +212,7 @@ fn what_is_wrong_is_told_with_its_place() {
       1 | <directive name="x" name="y"/>
         |                     ^
 
-    1:15: not valid XML: `</b\n\u{1b}c>` is here where `</a>` must be
+    1:15: not valid XML: expected `</a>`, found `</b\n\u{1b}c>`
       1 | <directive><a></b
         |               ^
 
@@ -238,7 +238,7 @@ fn what_is_wrong_is_told_with_its_place() {
       1 | <directive><?php x ?></directive>
         |            ^
 
-    1:31: `timeout` must be a number of seconds, not a text
+    1:31: `timeout` must be a number of seconds, not a string
       1 | <directive><metadata><timeout>soon</timeout></metadata></directive>
         |                               ^
 

@@ -138,7 +138,7 @@ fn nested(
     .boxed()
 }
 
-/// The inside of a string: characters and escapes, right ones and wrong ones.
+/// The inside a string: characters and escapes, right ones and wrong ones.
 fn content() -> BoxedStrategy<String> {
     let piece = prop_oneof![
         6 => "[a-zA-Z0-9 äß€😀{}$#]{1,4}",

@@ -214,7 +214,7 @@ fn what_only_running_would_tell_is_refused_where_it_stands() {
       1 | CONFIG = {'a': -True}
         |                ^
 
-    1:16: the value of `CONFIG` holds an ellipsis
+    1:16: the value of `CONFIG` contains an ellipsis
       1 | CONFIG = {'a': ...}
         |                ^
     "#);
@@ -251,12 +251,12 @@ fn a_name_with_more_than_one_value_is_refused() {
         | ^
       hint: write the whole value in one literal
 
-    2:5: `CONFIG` is assigned inside of another statement, so its value depends on running the file
+    2:5: `CONFIG` is assigned inside another statement, so its value depends on running the file
       2 |     CONFIG = {}
         |     ^
       hint: assign it at the top level, where it always has the same value
 
-    5:9: `__version__` is assigned inside of another statement, so its value depends on running the file
+    5:9: `__version__` is assigned inside another statement, so its value depends on running the file
       5 |         __version__ = '1'
         |         ^
       hint: assign it at the top level, where it always has the same value
@@ -264,7 +264,7 @@ fn a_name_with_more_than_one_value_is_refused() {
     1:4: `__version__` is assigned together with others
       1 | a, __version__ = '1', '2'
         |    ^
-      hint: give it a line of its own: __version__ = …
+      hint: assign it on a separate line: __version__ = …
 
     1:22: `CONFIG` is imported; metadata is read from this file alone, without running it
       1 | from settings import CONFIG
@@ -293,17 +293,17 @@ fn what_metadata_cannot_hold_is_refused() {
         r"CONFIG = {'a': 'ü\ud83d'}",
         r"CONFIG = {'a': '\xg1'}",
     ]), @r#"
-    1:16: the value of `CONFIG` holds a set, which has no order
+    1:16: the value of `CONFIG` contains a set, which has no order
       1 | CONFIG = {'a': {1, 2}}
         |                ^
       hint: write a list: […]
 
-    1:16: the value of `CONFIG` holds bytes
+    1:16: the value of `CONFIG` contains bytes
       1 | CONFIG = {'a': b'x'}
         |                ^
       hint: write a string, without the `b`
 
-    1:16: the value of `CONFIG` holds a complex number
+    1:16: the value of `CONFIG` contains a complex number
       1 | CONFIG = {'a': 1j}
         |                ^
 
@@ -327,12 +327,12 @@ fn what_metadata_cannot_hold_is_refused() {
       1 | CONFIG = {'a': 0123}
         |                ^
 
-    1:17: a character's name in `\N{…}` is not looked up here
+    1:17: a character's name in `\N{…}` is not supported
       1 | CONFIG = {'a': '\N{BULLET}'}
         |                 ^
       hint: write the character itself, or its number as `\uXXXX`
 
-    1:18: half of a surrogate pair is no character
+    1:18: half of a surrogate pair is not a character
       1 | CONFIG = {'a': 'ü\ud83d'}
         |                  ^
       hint: write the character itself, or its number as `\UXXXXXXXX`

@@ -179,7 +179,7 @@ fn what_is_wrong_is_told_with_its_place() {
       1 | - a
         | ^
 
-    1:1: metadata must be a mapping of keys to values, not a text
+    1:1: metadata must be a mapping of keys to values, not a string
       1 | just text
         | ^
 
@@ -187,17 +187,17 @@ fn what_is_wrong_is_told_with_its_place() {
       2 | ---
         | ^
 
-    1:1: a key must be a text, not a number
+    1:1: a key must be a string, not a number
       1 | 1: a
         | ^
       hint: write the key in quotes
 
-    1:5: a key must be a text, not true
+    1:5: a key must be a string, not true
       1 | a: {true: b}
         |     ^
       hint: write the key in quotes
 
-    1:1: a key must be a text, not a list
+    1:1: a key must be a string, not a list
       1 | [a]: b
         | ^
       hint: write the key in quotes
@@ -205,22 +205,22 @@ fn what_is_wrong_is_told_with_its_place() {
     1:4: the number `.nan` is not finite
       1 | a: .nan
         |    ^
-      hint: write it in quotes if it is a text
+      hint: write it in quotes if it is a string
 
     1:4: the number `1e999` is not finite
       1 | a: 1e999
         |    ^
-      hint: write it in quotes if it is a text
+      hint: write it in quotes if it is a string
 
     1:4: the number `0644` begins with a zero, which leaves open what base it has
       1 | a: 0644
         |    ^
-      hint: write it in quotes if it is a text
+      hint: write it in quotes if it is a string
 
     1:4: the number `18446744073709551616` does not fit into 64 bits
       1 | a: 18446744073709551616
         |    ^
-      hint: write it in quotes if it is a text
+      hint: write it in quotes if it is a string
 
     1:4: the alias `*nowhere` has no anchor before it
       1 | a: *nowhere
@@ -246,11 +246,11 @@ fn what_is_wrong_is_told_with_its_place() {
       2 | 
         | ^
 
-    1:8: the alias refers to what it is part of
+    1:8: the alias refers to a value that contains it
       1 | a: &a [*a]
         |        ^
 
-    5:32: the aliases repeat too much
+    5:32: the aliases expand to too much data
       5 | e: &e [*d, *d, *d, *d, *d, *d, *d, *d, *d, *d]
         |                                ^
 
@@ -264,7 +264,7 @@ fn what_is_wrong_is_told_with_its_place() {
     "#);
     let error = extract(b"a: x\xff\n", ".yaml", ItemKind::Tool, &SHIPPED);
     assert_snapshot!(refused(error), @r#"
-    1:5: the file is not UTF-8: byte 0xff begins no character
+    1:5: the file is not UTF-8: invalid byte 0xff
       1 | a: x�
         |     ^
       hint: save the file as UTF-8

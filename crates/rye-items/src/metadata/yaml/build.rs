@@ -1,25 +1,25 @@
-//! Builds values from events: keys, aliases and merges, within limits.
+//! Builds values from YAML events: keys, aliases and merges, with limits.
 
 use std::collections::HashMap;
 
 use serde_saphyr::granit_parser::ScalarStyle;
 
 use crate::metadata::error::Problem;
-use crate::metadata::node::{DEEPEST, Data, Entry, Node};
+use crate::metadata::node::{Data, Entry, MAX_DEPTH, Node};
 
-/// How much aliases may copy, in values of a few dozen bytes.
+/// The maximum cost of all copies by aliases. A value costs one.
 const MOST_COPIES: usize = 100_000;
-/// How much text counts as one value.
+/// The number of bytes of text that cost as much as one value.
 const TEXT_PER_COPY: usize = 64;
 
-/// A value that is complete, and how many levels it has below it.
+/// A complete value and its depth.
 #[derive(Clone)]
 struct Built {
     node: Node,
     depth: usize,
 }
 
-/// A list or mapping that is not closed yet.
+/// A list or mapping that is still open.
 struct Open {
     at: usize,
     anchor: usize,
@@ -35,7 +35,7 @@ enum Collection {
 #[derive(Default)]
 struct Mapping {
     entries: Vec<Entry>,
-    places: HashMap<String, usize>,
+    offsets: HashMap<String, usize>,
     key: Option<Key>,
     merged: Vec<Node>,
 }
@@ -45,7 +45,7 @@ enum Key {
     Merge,
 }
 
-/// What has been built so far.
+/// The state of the builder.
 pub(super) struct Builder<'t> {
     text: &'t str,
     open: Vec<Open>,
@@ -111,19 +111,22 @@ impl<'t> Builder<'t> {
 
     pub(super) fn alias(&mut self, at: usize, anchor: usize) -> Result<(), Problem> {
         let Some(built) = self.anchors.get(&anchor) else {
-            return Err(Problem::new(at, "the alias refers to what it is part of"));
+            return Err(Problem::new(
+                at,
+                "the alias refers to a value that contains it",
+            ));
         };
         let mut built = built.clone();
         built.node.at = at;
-        self.copied(at, &built.node)?;
-        if self.open.len() + built.depth > DEEPEST {
+        self.charge_copy(at, &built.node)?;
+        if self.open.len() + built.depth > MAX_DEPTH {
             return Err(too_deep(at));
         }
         self.complete(built, 0)
     }
 
     fn open(&mut self, at: usize, anchor: usize, collection: Collection) -> Result<(), Problem> {
-        if self.open.len() >= DEEPEST {
+        if self.open.len() >= MAX_DEPTH {
             return Err(too_deep(at));
         }
         self.open.push(Open {
@@ -135,10 +138,10 @@ impl<'t> Builder<'t> {
         Ok(())
     }
 
-    /// Puts a value where it belongs.
+    /// Adds a complete value to the innermost open collection.
     fn complete(&mut self, built: Built, anchor: usize) -> Result<(), Problem> {
         if anchor != 0 {
-            self.copied(built.node.at, &built.node)?;
+            self.charge_copy(built.node.at, &built.node)?;
             self.anchors.insert(anchor, built.clone());
         }
         let Some(open) = self.open.last_mut() else {
@@ -148,7 +151,7 @@ impl<'t> Builder<'t> {
         open.depth = open.depth.max(built.depth);
         match &mut open.collection {
             Collection::List(items) => items.push(built.node),
-            Collection::Map(mapping) => mapping.take(self.text, built.node)?,
+            Collection::Map(mapping) => mapping.push(self.text, built.node)?,
         }
         Ok(())
     }
@@ -160,8 +163,8 @@ impl<'t> Builder<'t> {
         }
     }
 
-    /// Counts what a copy costs, so that a few lines cannot fill the memory.
-    fn copied(&mut self, at: usize, node: &Node) -> Result<(), Problem> {
+    /// Adds the cost of a copy, so that a few lines cannot exhaust the memory.
+    fn charge_copy(&mut self, at: usize, node: &Node) -> Result<(), Problem> {
         let mut waiting = vec![node];
         while let Some(node) = waiting.pop() {
             self.copies += 1;
@@ -177,7 +180,7 @@ impl<'t> Builder<'t> {
                 Data::Null | Data::Bool(_) | Data::Number(_) => {}
             }
             if self.copies > MOST_COPIES {
-                return Err(Problem::new(at, "the aliases repeat too much"));
+                return Err(Problem::new(at, "the aliases expand to too much data"));
             }
         }
         Ok(())
@@ -185,16 +188,16 @@ impl<'t> Builder<'t> {
 }
 
 impl Mapping {
-    /// Takes a key or the value of one, whichever is next.
-    fn take(&mut self, text: &str, node: Node) -> Result<(), Problem> {
+    /// Adds a key or a value, whichever is next.
+    fn push(&mut self, text: &str, node: Node) -> Result<(), Problem> {
         match self.key.take() {
             None => {
                 let Data::Text(key) = node.data else {
-                    let message = format!("a key must be a text, not {}", node.kind());
+                    let message = format!("a key must be a string, not {}", node.kind());
                     return Err(Problem::new(node.at, message).hint("write the key in quotes"));
                 };
-                if let Some(first) = self.places.insert(key.clone(), node.at) {
-                    return Err(Problem::twice(text, &key, first, node.at));
+                if let Some(first) = self.offsets.insert(key.clone(), node.at) {
+                    return Err(Problem::duplicate(text, &key, first, node.at));
                 }
                 self.key = Some(Key::Text(key, node.at));
             }
@@ -212,16 +215,16 @@ impl Mapping {
         Ok(())
     }
 
-    /// The entries, and those of merged mappings that it does not have itself.
+    /// The entries, including those of merged mappings with other keys.
     fn with_merged(mut self, builder: &mut Builder<'_>) -> Result<Vec<Entry>, Problem> {
         for merged in std::mem::take(&mut self.merged) {
-            builder.copied(merged.at, &merged)?;
+            builder.charge_copy(merged.at, &merged)?;
             let Data::Map(entries) = merged.data else {
                 return Err(not_mergeable(&merged));
             };
             for entry in entries {
-                if !self.places.contains_key(&entry.key) {
-                    self.places.insert(entry.key.clone(), entry.at);
+                if !self.offsets.contains_key(&entry.key) {
+                    self.offsets.insert(entry.key.clone(), entry.at);
                     self.entries.push(entry);
                 }
             }
@@ -235,7 +238,7 @@ fn not_mergeable(node: &Node) -> Problem {
     Problem::new(node.at, message)
 }
 
-/// More levels than any file needs.
+/// The error for values that exceed the maximum depth.
 pub(super) fn too_deep(at: usize) -> Problem {
     Problem::new(at, "the values are nested too deeply")
 }

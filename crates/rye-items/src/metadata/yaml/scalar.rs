@@ -1,14 +1,14 @@
-//! What a scalar of YAML means: the core schema of version 1.2.
+//! Resolves YAML scalars with the core schema of YAML 1.2.
 
 use std::borrow::Cow;
 
 use serde_json::Number;
 use serde_saphyr::granit_parser::{ScalarStyle, Tag};
 
-use crate::metadata::error::{Problem, brief};
+use crate::metadata::error::{Problem, truncate};
 use crate::metadata::node::Data;
 
-/// The value of a scalar, by its tag or else by how it is written.
+/// The value of a scalar, determined by its tag or otherwise by its form.
 pub(super) fn resolve(
     text: Cow<'_, str>,
     style: ScalarStyle,
@@ -37,12 +37,12 @@ pub(super) fn resolve(
         ("int", Some(Data::Number(number))) if !number.is_f64() => Ok(Data::Number(number)),
         _ => Err(Problem::new(
             at,
-            format!("`{}` is not what its tag `!!{name}` says", brief(&text)),
+            format!("`{}` does not match its tag `!!{name}`", truncate(&text)),
         )),
     }
 }
 
-/// Checks the tag of a list or a mapping, which can only say what is plain to see.
+/// Checks that the tag of a list or mapping matches its type.
 pub(super) fn expect_collection(tag: Option<&Tag>, name: &str, at: usize) -> Result<(), Problem> {
     match tag {
         Some(tag) if tag.core_suffix() != Some(name) && tag.original() != "!" => {
@@ -53,11 +53,11 @@ pub(super) fn expect_collection(tag: Option<&Tag>, name: &str, at: usize) -> Res
 }
 
 fn unsupported(tag: &Tag, at: usize) -> Problem {
-    let message = format!("the tag `{}` is not supported", brief(&tag.original()));
+    let message = format!("the tag `{}` is not supported", truncate(&tag.original()));
     Problem::new(at, message)
 }
 
-/// The value of a scalar without quotes, unless it is a text.
+/// The value of a plain scalar; none if it is a string.
 fn plain(text: &str, at: usize) -> Result<Option<Data>, Problem> {
     Ok(Some(match text {
         "" | "~" | "null" | "Null" | "NULL" => Data::Null,
@@ -68,8 +68,8 @@ fn plain(text: &str, at: usize) -> Result<Option<Data>, Problem> {
             Ok(None) => return Ok(None),
             Err(reason) => {
                 return Err(
-                    Problem::new(at, format!("the number `{}` {reason}", brief(text)))
-                        .hint("write it in quotes if it is a text"),
+                    Problem::new(at, format!("the number `{}` {reason}", truncate(text)))
+                        .hint("write it in quotes if it is a string"),
                 );
             }
         },
@@ -105,7 +105,7 @@ fn number(text: &str) -> Result<Option<Number>, &'static str> {
     Number::from_f64(number).map(Some).ok_or("is not finite")
 }
 
-/// `1.5`, `.5`, `1.`, `1e9` and the like, without a sign.
+/// Whether a text is a float without a sign: `1.5`, `.5`, `1.`, `1e9`.
 fn is_float(digits: &str) -> bool {
     let (mantissa, exponent) = match digits.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),
