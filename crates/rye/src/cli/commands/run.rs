@@ -243,7 +243,7 @@ fn remove(run: Option<Run>, graph_run: Option<rye_graph::RunHandle>) -> Outcome 
     if let Some(run) = graph_run {
         run.remove()?;
     }
-    Ok(Box::new(Removed(id)))
+    Ok(Box::new(RemovedRun(id)))
 }
 
 fn already_ended(run: &Run) -> Failure {
@@ -277,12 +277,12 @@ fn state_cell(state: State) -> Cell {
 }
 
 /// The report of a run that was started.
-struct Started {
+struct StartedRun {
     id: String,
     item_id: String,
 }
 
-impl Report for Started {
+impl Report for StartedRun {
     fn json(&self) -> Value {
         json!({ "run": { "id": self.id, "state": State::Running, "item_id": self.item_id } })
     }
@@ -297,9 +297,9 @@ impl Report for Started {
 }
 
 /// The report of a run that was removed.
-struct Removed(String);
+struct RemovedRun(String);
 
-impl Report for Removed {
+impl Report for RemovedRun {
     fn json(&self) -> Value {
         json!({ "removed": self.0 })
     }

@@ -324,13 +324,13 @@ fn rm(args: &SessionArgs, context: &Context) -> Outcome {
     with_engine(context, EngineOptions::default(), async |engine| {
         let id = find_session_to_remove(engine, &args.id).await?;
         engine.remove_session(&id).await?;
-        Ok(Box::new(Removed(id)) as Box<dyn Report>)
+        Ok(Box::new(RemovedSession(id)) as Box<dyn Report>)
     })
 }
 
-struct Removed(SessionId);
+struct RemovedSession(SessionId);
 
-impl Report for Removed {
+impl Report for RemovedSession {
     fn json(&self) -> Value {
         json!({ "removed": self.0 })
     }

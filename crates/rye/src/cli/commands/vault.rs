@@ -209,15 +209,15 @@ impl Report for List {
 fn rm(args: &RmArgs, vault: &Vault) -> Outcome {
     let path = vault.remove(args.space.map(Into::into), &args.name)?;
     let name = args.name.clone();
-    Ok(Box::new(Removed { name, path }))
+    Ok(Box::new(RemovedSecret { name, path }))
 }
 
-struct Removed {
+struct RemovedSecret {
     name: SecretName,
     path: PathBuf,
 }
 
-impl Report for Removed {
+impl Report for RemovedSecret {
     fn json(&self) -> Value {
         json!({ "name": self.name.as_str(), "path": self.path.to_string_lossy() })
     }

@@ -18,7 +18,7 @@ use rye_items::ItemRef;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Started;
+use super::StartedRun;
 use crate::cli::commands::graph::is_graph;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
@@ -180,7 +180,7 @@ impl Runs {
             .args(["run", "carry-out", &id]);
         let handle = spawn(command, Some(&dir.join("log"))).map_err(|error| unable(&error))?;
         write_handle(dir, &handle)?;
-        Ok(Box::new(Started {
+        Ok(Box::new(StartedRun {
             id,
             item_id: request.item_id.clone(),
         }))

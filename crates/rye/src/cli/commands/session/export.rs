@@ -55,7 +55,7 @@ pub(crate) fn export(args: &ExportSessionArgs, context: &Context) -> Outcome {
         let (draft, exported) = written.map_err(|error| transfer_failure(file, &error))?;
         draft.publish(IfExists::Replace)?;
         exported.warn_missing(context.printer);
-        Ok(Box::new(Exported {
+        Ok(Box::new(ExportReport {
             file: file.clone(),
             ..exported
         }))
@@ -90,7 +90,7 @@ fn export_script(args: &ExportSessionArgs, archives: &[Archive]) -> Outcome {
     };
     check_overwrite(file, SCRIPT_HEADER.as_bytes(), args.force)?;
     lillux::durable::write(file, script.as_bytes(), 0o600, IfExists::Replace)?;
-    Ok(Box::new(Exported {
+    Ok(Box::new(ExportReport {
         file: file.clone(),
         next: "rye prompt 'say hello' --model scripted:",
         sessions: 1,
@@ -112,14 +112,14 @@ impl Content<'_> {
         self,
         out: W,
         archives: Vec<Archive>,
-    ) -> Result<(W, Exported), TransferError> {
+    ) -> Result<(W, ExportReport), TransferError> {
         let all: BTreeSet<Hash> = archives.iter().flat_map(referenced_blobs).collect();
         let required: BTreeSet<Hash> = archives
             .iter()
             .flat_map(required_blobs)
             .map(|it| it.0)
             .collect();
-        let mut exported = Exported {
+        let mut exported = ExportReport {
             file: PathBuf::new(),
             next: "rye session verify ",
             sessions: self.sessions,
@@ -164,7 +164,7 @@ fn public_keys(archives: &[Archive], context: &Context) -> Result<Vec<PublicKey>
     Ok(trusted.collect())
 }
 
-struct Exported {
+struct ExportReport {
     file: PathBuf,
     /// Prefix of the next command, to which the file is appended.
     next: &'static str,
@@ -174,7 +174,7 @@ struct Exported {
     missing: Vec<(Hash, String)>,
 }
 
-impl Exported {
+impl ExportReport {
     /// Warns about blobs that are not in the file.
     fn warn_missing(&self, printer: Printer) {
         for (hash, why) in &self.missing {
@@ -183,7 +183,7 @@ impl Exported {
     }
 }
 
-impl Report for Exported {
+impl Report for ExportReport {
     fn json(&self) -> Value {
         let missing: Vec<_> = self.missing.iter().map(|(hash, _)| hash).collect();
         json!({

@@ -119,9 +119,9 @@ async fn import_sessions(
     transfer: Transfer,
     unverified: Vec<String>,
     key: impl Fn(&str) -> Option<PublicKey>,
-) -> Result<Imported, Failure> {
+) -> Result<ImportReport, Failure> {
     let found = engine.blob_statuses(&transfer.archives).await;
-    let mut imported = Imported {
+    let mut imported = ImportReport {
         sessions: Vec::new(),
         untrusted: Vec::new(),
         unverified: Vec::new(),
@@ -155,7 +155,7 @@ fn already_exists(id: &SessionId) -> Failure {
         .hint(format!("rye session rm {id}"))
 }
 
-struct Imported {
+struct ImportReport {
     sessions: Vec<SessionId>,
     /// Decisions that do not count here.
     untrusted: Vec<UntrustedDecision>,
@@ -167,14 +167,14 @@ struct Imported {
     missing: Vec<Hash>,
 }
 
-impl Imported {
+impl ImportReport {
     fn reopened(&self) -> usize {
         let untrusted = self.untrusted.iter();
         untrusted.filter(|it| it.is_reopened).count()
     }
 }
 
-impl Report for Imported {
+impl Report for ImportReport {
     fn json(&self) -> Value {
         let untrusted = self
             .untrusted
