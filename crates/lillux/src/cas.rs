@@ -1,27 +1,24 @@
-//! The content store: bytes and JSON objects, kept under their SHA-256.
+//! A content-addressed store: bytes and JSON objects under their SHA-256.
 //!
 //! ```text
-//! root/blobs/ab/cd/abcd…          bytes, as they came
+//! root/blobs/ab/cd/abcd…          bytes
 //! root/objects/ab/cd/abcd….json   canonical JSON, hashed as written
-//! root/tmp/put-…                  what is being written
+//! root/tmp/put-…                  temporary files of running puts
 //! root/lock, root/gc.lock         see below
 //! ```
 //!
-//! A file is written once, whole, and is read-only from then on. It appears
-//! under its name only after its bytes are on the disk, and a put returns only
-//! after its name is, too; a crash or a `kill -9` at any moment leaves whole
-//! files and perhaps a temporary one, which [`Cas::gc`] removes. What is read
-//! is hashed again every time: corrupted bytes are an error, never a result,
-//! and putting the same content once more heals the file.
+//! A file is written once and is then read-only. It gets its name only after its content is on
+//! disk, and a put returns only after the name is on disk too. A crash at any moment leaves
+//! complete files and at most a temporary file, which [`Cas::gc`] removes. Every read verifies
+//! the hash: corrupted content is an error, and putting the same content again repairs the file.
 //!
-//! Any number of threads and processes may use one store at the same time. A
-//! put holds `lock` shared, and a collection holds it exclusively, only for
-//! the moments in which they could get into each other's way (see [`Cas::gc`]).
-//! A [`Cas`] has no state but its path.
+//! Any number of threads and processes may use one store concurrently. A put holds `lock`
+//! shared and the garbage collection holds it exclusively, both only for short critical
+//! sections (see [`Cas::gc`]). A [`Cas`] has no state except its path.
 //!
 //! ```
-//! # let folder = tempfile::tempdir()?;
-//! let cas = lillux::cas::Cas::open(folder.path().join("store"))?;
+//! # let dir = tempfile::tempdir()?;
+//! let cas = lillux::cas::Cas::open(dir.path().join("store"))?;
 //! let note = cas.put(b"hello")?;
 //! let index = cas.put_object(&serde_json::json!({ "note": note.hash }))?;
 //! assert_eq!(cas.get(&note.hash)?, b"hello");
@@ -29,8 +26,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod dirs;
 mod error;
-mod folders;
 mod gc;
 mod read;
 mod verify;
@@ -50,33 +47,33 @@ use crate::durable::sync_dir;
 use crate::error::PathContext as _;
 use crate::{Hash, PathError};
 
-pub use error::{CasError, Corrupted};
+pub use error::{CasError, CorruptedFile};
 pub use gc::{DEFAULT_GRACE, GcOptions, GcReport};
 pub use read::Reader;
 pub use verify::VerifyReport;
-pub use write::{BlobWriter, Stored};
+pub use write::{BlobWriter, PutResult};
 
-/// Held shared by puts and exclusively by the sweep of a collection. It is
-/// made last, so where it exists the store is laid out and on the disk.
+/// Held shared by puts and exclusively by the sweep of a garbage collection. It is created
+/// last, so where it exists the store is complete and on disk.
 const LOCK: &str = "lock";
-/// Held by a collection from beginning to end: one at a time.
+/// Held for a whole garbage collection, so that only one runs at a time.
 const GC_LOCK: &str = "gc.lock";
 const TMP: &str = "tmp";
 
-/// What a stored file is.
+/// Kind of stored content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Canonical JSON; its strings may refer to other content.
+    /// Canonical JSON, whose strings may refer to other content by hash.
     Object,
-    /// Bytes; refers to nothing.
+    /// Bytes without references.
     Blob,
 }
 
 impl Kind {
     const ALL: [Self; 2] = [Self::Object, Self::Blob];
 
-    fn folder(self) -> &'static str {
+    fn dir_name(self) -> &'static str {
         match self {
             Self::Object => "objects",
             Self::Blob => "blobs",
@@ -100,27 +97,26 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A content store in a folder. Cheap to clone.
+/// A content-addressed store in a directory. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Cas {
     root: Arc<Path>,
 }
 
 impl Cas {
-    /// Opens the store in `root`, making it (and the folders above) if needed.
+    /// Opens the store in `root`, and creates it and its parent directories if needed.
     pub fn open(root: impl AsRef<Path>) -> Result<Self, CasError> {
-        let cas = Self::at(root.as_ref())?;
-        if !cas.is_laid_out()? {
-            cas.lay_out()?;
+        let cas = Self::with_root(root.as_ref())?;
+        if !cas.exists()? {
+            cas.create()?;
         }
         Ok(cas)
     }
 
-    /// Opens the store in `root`, which must be there. Writes nothing, so that
-    /// a store on a read-only disk can be read.
+    /// Opens an existing store in `root`. Writes nothing, so it works on a read-only disk.
     pub fn open_existing(root: impl AsRef<Path>) -> Result<Self, CasError> {
-        let cas = Self::at(root.as_ref())?;
-        if !cas.is_laid_out()? {
+        let cas = Self::with_root(root.as_ref())?;
+        if !cas.exists()? {
             return Err(CasError::NoStore {
                 root: cas.root.to_path_buf(),
             });
@@ -128,49 +124,49 @@ impl Cas {
         Ok(cas)
     }
 
-    /// The folder of the store, absolute.
+    /// The absolute path of the store's directory.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Where content of this kind and hash is kept, whether it is there or not.
+    /// The path of content of this kind and hash, whether or not it exists.
     pub fn path_of(&self, kind: Kind, hash: &Hash) -> PathBuf {
         let mut name = hash.to_hex();
         let shard = self
             .root
-            .join(kind.folder())
+            .join(kind.dir_name())
             .join(&name[..2])
             .join(&name[2..4]);
         name.push_str(kind.extension());
         shard.join(name)
     }
 
-    /// Whether there is something under this hash. Does not read it: see [`Cas::verify`].
+    /// Whether the store has content with this hash. Does not read it; see [`Cas::verify`].
     pub fn has(&self, hash: &Hash) -> Result<bool, CasError> {
         Ok(self.kind_of(hash)?.is_some())
     }
 
-    /// What is under this hash. The text of an object may also have been put
-    /// as a blob; then this says object.
+    /// The kind of the content with this hash. If the same bytes were put as an object and as a
+    /// blob, returns [`Kind::Object`].
     pub fn kind_of(&self, hash: &Hash) -> Result<Option<Kind>, CasError> {
         for kind in Kind::ALL {
             let path = self.path_of(kind, hash);
-            if path.try_exists().at("look at", &path)? {
+            if path.try_exists().at("read the metadata of", &path)? {
                 return Ok(Some(kind));
             }
         }
         Ok(None)
     }
 
-    /// Absolute, so that a change of the working folder does not move the store.
-    fn at(root: &Path) -> Result<Self, CasError> {
+    /// Makes the path absolute, so that it does not depend on the working directory.
+    fn with_root(root: &Path) -> Result<Self, CasError> {
         let absolute = std::path::absolute(root).at("open the store in", root)?;
         Ok(Self {
             root: absolute.into(),
         })
     }
 
-    fn is_laid_out(&self) -> Result<bool, CasError> {
+    fn exists(&self) -> Result<bool, CasError> {
         match fs::metadata(&self.root) {
             Ok(found) if !found.is_dir() => {
                 return Err(CasError::RootNotDirectory {
@@ -187,10 +183,10 @@ impl Cas {
             .at("open the store in", &self.root)?)
     }
 
-    fn lay_out(&self) -> Result<(), CasError> {
-        folders::make_root(&self.root)?;
-        for name in Kind::ALL.map(Kind::folder).into_iter().chain([TMP]) {
-            folders::make(&self.root.join(name))?;
+    fn create(&self) -> Result<(), CasError> {
+        dirs::create_root(&self.root)?;
+        for name in Kind::ALL.map(Kind::dir_name).into_iter().chain([TMP]) {
+            dirs::create(&self.root.join(name))?;
         }
         sync_dir(&self.root)?;
         for name in [GC_LOCK, LOCK] {
@@ -204,13 +200,12 @@ impl Cas {
         Ok(())
     }
 
-    /// Waits for a lock of the store; closing the file gives it back. Each
-    /// call opens the file anew, so that threads exclude each other as
-    /// processes do.
-    fn lock(&self, name: &str, how: FlockOperation) -> Result<File, PathError> {
+    /// Acquires a lock file of the store; closing the file releases it. Each call opens the
+    /// file again, so that threads exclude each other like processes.
+    fn lock(&self, name: &str, operation: FlockOperation) -> Result<File, PathError> {
         let path = self.root.join(name);
         let file = File::open(&path).at("open", &path)?;
-        rustix::io::retry_on_intr(|| flock(&file, how)).at("lock", &path)?;
+        rustix::io::retry_on_intr(|| flock(&file, operation)).at("lock", &path)?;
         Ok(file)
     }
 }

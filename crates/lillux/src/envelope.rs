@@ -1,8 +1,7 @@
-//! Secrets sealed to one or several public keys.
+//! Envelopes: secrets encrypted to one or several public keys.
 //!
-//! An [`Envelope`] is one line of JSON that anyone may see and keep. Whoever holds
-//! the [`OpeningKey`] of one of its recipients gets the secret out; nobody else
-//! does, and nobody can change any of it unnoticed.
+//! An [`Envelope`] is one line of JSON that need not be kept secret. Only the holder of a
+//! recipient's [`OpeningKey`] can decrypt it, and any change to it is detected.
 //!
 //! ```
 //! use lillux::envelope::{Envelope, OpeningKey, Secret, seal};
@@ -20,33 +19,30 @@
 //! # }
 //! ```
 //!
-//! # What is inside
+//! # Construction
 //!
-//! A content key of 32 random bytes encrypts the payload with ChaCha20-Poly1305.
-//! For each recipient the content key is sealed by HPKE (RFC 9180: base mode, X25519,
-//! HKDF-SHA256, ChaCha20-Poly1305) with the info string `lillux envelope v1`.
-//! The whole document but its ciphertext is the payload's associated data, and the
-//! `commitment` ties the envelope to one content key, so that all recipients get
-//! the same secret.
+//! A content key of 32 random bytes encrypts the payload with ChaCha20-Poly1305. For each
+//! recipient, HPKE encrypts the content key (RFC 9180: base mode, X25519, HKDF-SHA256,
+//! ChaCha20-Poly1305) with the info string `lillux envelope v1`. The document without its
+//! ciphertext is the payload's associated data. The `commitment` binds the envelope to one
+//! content key, so that all recipients get the same secret.
 //!
-//! Reading is strict: an envelope has one spelling, and bytes that differ from it
-//! in white space, order, escapes, fields or base64 are refused. Two envelopes are thus
-//! the same exactly when their bytes are.
+//! Parsing is strict: an envelope has exactly one encoding, and bytes that differ from it in
+//! white space, order, escapes, fields or base64 are rejected. So two envelopes are equal
+//! exactly if their bytes are.
 //!
-//! # What it does not do
+//! # Limitations
 //!
-//! It does not say who sealed the secret: anyone with the public keys can make an
-//! envelope. Where that matters, sign its bytes. It does not hide the payload's
-//! size, the label, the time or the recipients. And who has a recipient's private key
-//! later can open envelopes of today.
+//! An envelope does not prove who sealed it: anyone with the public keys can create one. If that
+//! matters, sign its bytes. It does not hide the payload's size, the label, the time or the
+//! recipients. There is no forward secrecy: a private key that leaks later opens old envelopes.
 //!
-//! # Secrets in memory and in time
+//! # Secrets in memory and timing
 //!
-//! Secrets, content keys and private keys are zeroed when dropped. Time must
-//! not depend on a secret in X25519 (`curve25519-dalek` provides it), in the ciphers
-//! and the comparison of their tags (`chacha20` and `poly1305`, the latter with
-//! `subtle`), and in the base64 of a key file (`base64ct`). What is compared
-//! here, fingerprints, labels and commitments, is public.
+//! Secrets, content keys and private keys are zeroed when dropped. Operations on secrets run in
+//! constant time: X25519 (`curve25519-dalek`), the ciphers and the comparison of their tags
+//! (`chacha20`, and `poly1305` with `subtle`), and the base64 of key files (`base64ct`). This
+//! module compares only public values: fingerprints, labels and commitments.
 
 mod cipher;
 mod document;
@@ -72,37 +68,36 @@ pub use error::{Damage, OpenError, ParseEnvelopeError, SealError};
 pub use keys::{OpeningKey, SealingKey};
 pub use secret::Secret;
 
-/// The largest secret, 64 MiB: an envelope is held in memory whole.
+/// Maximum size of a secret, 64 MiB, since an envelope is processed in memory.
 pub const MAX_PAYLOAD: usize = 64 * 1024 * 1024;
 
-/// The most recipients of one envelope.
+/// Maximum number of recipients of an envelope.
 pub const MAX_RECIPIENTS: usize = 256;
 
-/// The longest label, in bytes.
+/// Maximum length of a label in bytes.
 pub const MAX_LABEL: usize = 1024;
 
-/// A sealed secret.
+/// An encrypted secret.
 pub struct Envelope(Document);
 
-/// All that an envelope shows without a key. Believe it after
-/// [`open`](Envelope::open) only: before, it is what the bytes claim.
+/// The public metadata of an envelope. It is authenticated only by [`open`](Envelope::open).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Inspection {
-    /// Version of the form, 1.
+    /// Format version, 1.
     pub version: u64,
-    /// The ciphers.
+    /// Name of the cipher suite.
     pub suite: &'static str,
-    /// When it was sealed, UTC to the second.
+    /// When the envelope was sealed, UTC with second precision.
     pub created: String,
-    /// What the sender calls it; may be empty.
+    /// The sender's label; may be empty.
     pub label: String,
-    /// The keys that open it.
+    /// Fingerprints of the keys that open the envelope.
     pub recipients: Vec<Fingerprint>,
-    /// The secret's length in bytes.
+    /// Length of the secret in bytes.
     pub payload_bytes: usize,
 }
 
-/// Seals a secret to some keys, under a label that may be empty.
+/// Encrypts a secret to the recipients' keys. The label may be empty.
 pub fn seal(
     secret: &Secret,
     recipients: &[SealingKey],
@@ -113,13 +108,13 @@ pub fn seal(
     let wrapped = recipients.iter().map(|recipient| {
         Ok(Recipient {
             fingerprint: recipient.fingerprint(),
-            wrapped: key.wrap(recipient)?,
+            wrapped_key: key.wrap(recipient)?,
         })
     });
     let mut document = Document {
         created: now_rfc3339(),
         label: label.to_owned(),
-        recipients: wrapped.collect::<Result<_, cipher::Refused>>()?,
+        recipients: wrapped.collect::<Result<_, cipher::CipherError>>()?,
         commitment: key.commitment(),
         ciphertext: Vec::new(),
     };
@@ -136,8 +131,8 @@ fn check(secret: &Secret, recipients: &[SealingKey], label: &str) -> Result<(), 
     }
     let mut names: Vec<_> = recipients.iter().map(SealingKey::fingerprint).collect();
     names.sort_unstable();
-    if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(SealError::DuplicateRecipient(twice[0]));
+    if let Some(duplicate) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(SealError::DuplicateRecipient(duplicate[0]));
     }
     if secret.expose().len() > MAX_PAYLOAD {
         return Err(SealError::TooLarge);
@@ -149,22 +144,22 @@ fn check(secret: &Secret, recipients: &[SealingKey], label: &str) -> Result<(), 
 }
 
 impl Envelope {
-    /// Reads an envelope's bytes, which must be exactly as [`to_bytes`](Self::to_bytes) wrote them.
+    /// Parses an envelope. The bytes must be exactly those of [`to_bytes`](Self::to_bytes).
     pub fn parse(bytes: &[u8]) -> Result<Self, ParseEnvelopeError> {
         Document::parse(bytes).map(Self)
     }
 
-    /// The bytes: one line of JSON and its newline.
+    /// The envelope as one line of JSON with a newline.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.0.text().into_bytes()
     }
 
-    /// Writes the bytes to a file, whole or not at all.
+    /// Writes the envelope to a file atomically.
     pub fn write_file(&self, path: &Path) -> Result<(), WriteError> {
         durable::write(path, &self.to_bytes(), 0o644, IfExists::Replace)
     }
 
-    /// Opens it, and insists on the label where one is expected.
+    /// Decrypts the secret. Fails if the label differs from `expected_label`.
     pub fn open(
         &self,
         key: &OpeningKey,
@@ -177,13 +172,13 @@ impl Envelope {
             key: name,
             sealed_to: document.recipients.iter().map(|r| r.fingerprint).collect(),
         })?;
-        let content_key = ContentKey::unwrap(&recipient.wrapped, key)?;
+        let content_key = ContentKey::unwrap(&recipient.wrapped_key, key)?;
         if content_key.commitment() != document.commitment {
             return Err(OpenError::Changed);
         }
         let payload =
             content_key.decrypt(&document.ciphertext, document.associated().as_bytes())?;
-        // Last, when the label is known to be the sender's.
+        // Last, because the label is authenticated only now.
         match expected_label {
             Some(expected) if expected != document.label => Err(OpenError::LabelMismatch {
                 expected: expected.to_owned(),
@@ -193,7 +188,7 @@ impl Envelope {
         }
     }
 
-    /// What it shows without a key.
+    /// The public metadata.
     pub fn inspect(&self) -> Inspection {
         Inspection {
             version: VERSION,
@@ -212,14 +207,14 @@ impl fmt::Debug for Envelope {
     }
 }
 
-impl From<cipher::Refused> for SealError {
-    fn from(_: cipher::Refused) -> Self {
+impl From<cipher::CipherError> for SealError {
+    fn from(_: cipher::CipherError) -> Self {
         Self::Cipher
     }
 }
 
-impl From<cipher::Refused> for OpenError {
-    fn from(_: cipher::Refused) -> Self {
+impl From<cipher::CipherError> for OpenError {
+    fn from(_: cipher::CipherError) -> Self {
         Self::Changed
     }
 }
@@ -228,15 +223,15 @@ impl From<cipher::Refused> for OpenError {
 mod tests {
     use super::*;
 
-    /// Without the commitment this envelope would be authentic to Bob: header and
-    /// payload are whole under the content key that he was given.
+    /// Without the commitment, this envelope would be authentic to Bob, since header and payload
+    /// match the content key that he received.
     #[test]
-    fn a_recipient_given_another_content_key_than_the_rest_notices() {
+    fn recipient_with_another_content_key_than_the_others_is_detected() {
         let [alice, bob] = [(); 2].map(|()| OpeningKey::generate().unwrap());
         let [for_all, for_bob] = [(); 2].map(|()| ContentKey::generate().unwrap());
         let recipient = |key: &ContentKey, to: &OpeningKey| Recipient {
             fingerprint: to.public().fingerprint(),
-            wrapped: key.wrap(to.public()).ok().unwrap(),
+            wrapped_key: key.wrap(to.public()).ok().unwrap(),
         };
         let mut document = Document {
             created: now_rfc3339(),

@@ -1,46 +1,43 @@
 //! Ed25519 keys and signatures.
 //!
-//! What is signed is a [`Hash`](struct@Hash): the signature is over the 64 ASCII
-//! characters of its hex form. Private keys are PKCS#8 PEM files that only their owner may
-//! read, public keys `SubjectPublicKeyInfo` PEM, and a public key's short name is
-//! its [`Fingerprint`].
+//! A signature covers the 64 ASCII characters of a [`Hash`](struct@Hash) in hex. Private keys
+//! are PKCS#8 PEM files that only their owner may read, public keys are `SubjectPublicKeyInfo`
+//! PEM files, and a [`Fingerprint`] is the short name of a public key.
 //!
 //! ```
 //! use lillux::Hash;
 //! use lillux::keys::{IfExists, PublicKey, SigningKey};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let folder = tempfile::tempdir()?;
-//! let files = SigningKey::generate()?.write_pair(&folder.path().join("signing"), IfExists::Fail)?;
+//! # let dir = tempfile::tempdir()?;
+//! let files = SigningKey::generate()?.write_pair(&dir.path().join("signing"), IfExists::Fail)?;
 //!
-//! let hash = Hash::digest(b"what is to be signed");
+//! let hash = Hash::digest(b"release 1.0");
 //! let signature = SigningKey::read(&files.private)?.sign(&hash);
 //!
 //! let public = PublicKey::read(&files.public)?;
 //! assert!(public.verify(&hash, &signature).is_ok());
-//! assert!(public.verify(&Hash::digest(b"something else"), &signature).is_err());
+//! assert!(public.verify(&Hash::digest(b"release 1.1"), &signature).is_err());
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! # One key, one fingerprint
 //!
-//! The fingerprint is taken over the canonical PEM text: `-----BEGIN PUBLIC
-//! KEY-----`, one line of base64, `-----END PUBLIC KEY-----`, each line ended by a
-//! single LF. That is byte for byte what OpenSSL, Python's `cryptography` and
-//! [`PublicKey::to_pem`] write. A file with CRLF line ends, without the final newline, with
-//! a comment before the block or with its base64 in shorter lines is read as the
-//! same key and has the same fingerprint; a file's other text is not part of it.
+//! The fingerprint is computed from the canonical PEM text: `-----BEGIN PUBLIC KEY-----`, one
+//! line of base64, `-----END PUBLIC KEY-----`, each line ended by a single LF. OpenSSL, Python's
+//! `cryptography` and [`PublicKey::to_pem`] write exactly this text. A file with CRLF line
+//! endings, without the final newline, with text around the block or with shorter base64 lines
+//! contains the same key and has the same fingerprint.
 //!
-//! # Secrets in memory and in time
+//! # Secrets in memory and timing
 //!
-//! Private keys, and every buffer their text or DER passes through, are zeroed
-//! when dropped. `Debug` shows fingerprints only, and no error holds bytes of a file.
+//! Private keys, and all buffers for their text and DER, are zeroed when dropped. `Debug` shows
+//! only fingerprints, and no error contains bytes of a file.
 //!
-//! Time must not depend on the secret in three places: signing and the
-//! derivation of the public half (`curve25519-dalek` provides it) and the base64 of
-//! a private key's text (`base64ct`). Private keys cannot be compared at all.
-//! Verifying works on public values only and takes what time it takes.
+//! Operations on secrets run in constant time: signing and deriving the public key
+//! (`curve25519-dalek`) and the base64 of private key files (`base64ct`). Private keys cannot be
+//! compared. Verifying uses only public values and is not constant-time.
 
 mod encoding;
 mod error;
@@ -72,19 +69,19 @@ pub(crate) use random::{SecretBytes, random};
 
 /// What a signature is for, such as `decision` or `export`.
 ///
-/// A signature made for a purpose covers `rye-signature:v1:PURPOSE:HASH`, so that a
-/// signature under one kind of thing cannot be presented as one under another. A plain
-/// signature covers the 64 characters of a hash, which no such message equals.
+/// A signature for a purpose covers `rye-signature:v1:PURPOSE:HASH`, so that it is not valid for
+/// another purpose. A plain signature covers the 64 characters of a hash, which no such message
+/// equals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Purpose(&'static str);
 
 impl Purpose {
-    /// A purpose by its name. Each kind of signed thing has one constant.
+    /// Creates a purpose. Define one constant for each kind of signed data.
     pub const fn new(name: &'static str) -> Self {
         Self(name)
     }
 
-    /// The name.
+    /// The name of the purpose.
     pub const fn name(self) -> &'static str {
         self.0
     }
@@ -94,8 +91,8 @@ impl Purpose {
     }
 }
 
-/// Reads a purpose that a user typed: lower-case letters, digits and hyphens. The name
-/// stays in memory until the process ends.
+/// Parses a purpose that a user typed: lower-case letters, digits and hyphens. The name is
+/// leaked.
 impl FromStr for Purpose {
     type Err = ParsePurposeError;
 
@@ -108,27 +105,25 @@ impl FromStr for Purpose {
     }
 }
 
-/// A text that is not the name of a purpose.
+/// Error of parsing a [`Purpose`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a purpose is 1 to 64 lower-case letters, digits and hyphens")]
 pub struct ParsePurposeError;
 
-/// The private half of a pair: it signs.
+/// An Ed25519 private key.
 pub struct SigningKey {
-    // On the heap, so that moving the key leaves no copy of it behind.
+    // Boxed, so that moving the key leaves no copy on the stack.
     key: Box<ed25519_dalek::SigningKey>,
     public: PublicKey,
 }
 
 impl SigningKey {
-    /// A new key from the operating system's randomness.
+    /// Generates a key with the operating system's random number generator.
     pub fn generate() -> Result<Self, RandomnessError> {
         Ok(Self::from_secret(&*random()?))
     }
 
-    /// Reads a private key's file.
-    ///
-    /// Refused where group or others have any access to the file.
+    /// Reads a private key file. Fails if group or others have any access to the file.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let text = read_private(path)?;
         Self::from_pem(&text).map_err(|source| KeyError::Unusable {
@@ -137,8 +132,8 @@ impl SigningKey {
         })
     }
 
-    /// Reads the private key of a pair. Where the public half is missing, because writing
-    /// the pair was interrupted, it is written if the folder permits it.
+    /// Reads the private key of a pair. If the public key file is missing, because writing the
+    /// pair was interrupted, tries to restore it.
     pub fn read_pair(files: &KeyPairFiles) -> Result<Self, KeyError> {
         let key = Self::read(&files.private)?;
         if !files.public.exists() {
@@ -147,39 +142,39 @@ impl SigningKey {
         Ok(key)
     }
 
-    /// Reads PKCS#8 PEM text, version 1 or 2.
+    /// Parses PKCS#8 PEM text, version 1 or 2.
     pub fn from_pem(text: impl AsRef<[u8]>) -> Result<Self, KeyTextError> {
-        let half = private_from_pem(Algorithm::Ed25519, text.as_ref())?;
-        let key = Self::from_secret(&half.key);
-        match half.public {
+        let parsed = private_from_pem(Algorithm::Ed25519, text.as_ref())?;
+        let key = Self::from_secret(&parsed.key);
+        match parsed.public {
             Some(public) if public != *key.public.key.as_bytes() => Err(KeyTextError::Mismatch),
             _ => Ok(key),
         }
     }
 
-    /// PKCS#8 PEM text, version 1.
+    /// The key as PKCS#8 PEM text, version 1.
     pub fn to_pem(&self) -> Zeroizing<String> {
         private_to_pem(Algorithm::Ed25519, self.key.as_bytes())
     }
 
-    /// Writes `private_key.pem` and `public_key.pem` into a folder, which is made
-    /// if it is not there. Both are there afterwards, or the error says why not.
-    pub fn write_pair(&self, folder: &Path, existing: IfExists) -> Result<KeyPairFiles, KeyError> {
-        write_pair(folder, &self.to_pem(), &self.public.to_pem(), existing)
+    /// Writes `private_key.pem` and `public_key.pem` into a directory, which is created if it
+    /// does not exist.
+    pub fn write_pair(&self, dir: &Path, existing: IfExists) -> Result<KeyPairFiles, KeyError> {
+        write_pair(dir, &self.to_pem(), &self.public.to_pem(), existing)
     }
 
-    /// The public half.
+    /// The public key of the pair.
     pub fn public(&self) -> &PublicKey {
         &self.public
     }
 
-    /// Signs a hash: the 64 characters of its hex form.
+    /// Signs the 64 hex characters of a hash.
     pub fn sign(&self, hash: &Hash) -> Signature {
         Signature::from_bytes(self.key.sign(hash.to_hex().as_bytes()).to_bytes())
     }
 
-    /// Signs a hash for one purpose: the signature does not verify for any other purpose,
-    /// nor as a plain signature.
+    /// Signs a hash for a purpose. The signature is not valid for another purpose or without
+    /// one.
     pub fn sign_for(&self, purpose: Purpose, hash: &Hash) -> Signature {
         Signature::from_bytes(self.key.sign(purpose.message(hash).as_bytes()).to_bytes())
     }
@@ -197,7 +192,7 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// The public half of a pair: it verifies.
+/// An Ed25519 public key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     key: ed25519_dalek::VerifyingKey,
@@ -205,7 +200,7 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// Reads a public key's file.
+    /// Reads a public key file.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let text = read_public(path)?;
         Self::from_pem(&text).map_err(|source| KeyError::Unusable {
@@ -214,10 +209,10 @@ impl PublicKey {
         })
     }
 
-    /// Reads `SubjectPublicKeyInfo` PEM text.
+    /// Parses `SubjectPublicKeyInfo` PEM text.
     ///
-    /// Bytes that are no point of the curve are refused, and so are the points of
-    /// low order, with which anyone can sign anything.
+    /// Rejects bytes that are not a point of the curve, and points of low order, for which
+    /// anyone can forge signatures.
     pub fn from_pem(text: impl AsRef<[u8]>) -> Result<Self, KeyTextError> {
         let bytes = public_from_pem(Algorithm::Ed25519, text.as_ref())?;
         let key = ed25519_dalek::VerifyingKey::from_bytes(&bytes);
@@ -228,30 +223,29 @@ impl PublicKey {
         Ok(Self::new(key))
     }
 
-    /// The canonical PEM text.
+    /// The key as canonical PEM text.
     pub fn to_pem(&self) -> String {
         public_to_pem(Algorithm::Ed25519, self.key.as_bytes())
     }
 
-    /// The raw 32 bytes.
+    /// The 32 bytes of the key.
     pub fn as_bytes(&self) -> &[u8; 32] {
         self.key.as_bytes()
     }
 
-    /// The key's short name.
+    /// The fingerprint of the key.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
 
-    /// Checks a signature over a hash.
+    /// Verifies a signature over a hash.
     ///
-    /// Strict: a signature that some verifiers accept and others do not (a low-order
-    /// R, a non-canonical S) is refused.
+    /// Strict: rejects signatures that only some verifiers accept (low-order R, non-canonical S).
     pub fn verify(&self, hash: &Hash, signature: &Signature) -> Result<(), BadSignature> {
         self.verify_message(&hash.to_hex(), signature)
     }
 
-    /// Checks a signature over a hash that was made for a purpose, as strictly as
+    /// Verifies a signature that was made for a purpose, as strictly as
     /// [`verify`](Self::verify).
     pub fn verify_for(
         &self,
@@ -270,15 +264,14 @@ impl PublicKey {
     }
 
     fn new(key: ed25519_dalek::VerifyingKey) -> Self {
-        let fingerprint = Fingerprint::of_pem(&public_to_pem(Algorithm::Ed25519, key.as_bytes()));
+        let fingerprint = Fingerprint::from_pem(&public_to_pem(Algorithm::Ed25519, key.as_bytes()));
         Self { key, fingerprint }
     }
 }
 
-/// Whether a point's coordinate is below 2^255 - 19. Spelled with one beyond the
-/// field it would be the same key under another fingerprint. The other spelling
-/// that a point can have, a sign where there is nothing to sign, is only of points
-/// of low order.
+/// Whether the encoded coordinate is below the field prime, 2^255 - 19. Otherwise the same key
+/// would have a second fingerprint. The other non-canonical encoding, a sign bit on a zero
+/// coordinate, exists only for points of low order.
 fn is_canonical(point: &[u8; 32]) -> bool {
     let [lowest, middle @ .., highest] = point;
     let is_beyond =
@@ -292,9 +285,9 @@ impl fmt::Debug for PublicKey {
     }
 }
 
-/// A signature that is not this key's over this hash.
+/// Error of verifying a signature: the key did not sign this hash.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the signature is not one of key {0} over this hash")]
+#[error("not a valid signature of key {0} over this hash")]
 pub struct BadSignature(pub Fingerprint);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The tokens of canonical JSON: how a string and a number are spelled.
+//! Writes the strings and numbers of canonical JSON.
 
 use std::io::Write;
 
@@ -32,7 +32,7 @@ pub(super) fn write_number(token: &str, out: &mut Vec<u8>) -> Result<(), Reason>
     if token == "-0" {
         out.push(b'0');
     } else if token.bytes().any(|b| matches!(b, b'.' | b'e' | b'E')) {
-        // Every JSON number is in the grammar of `f64`, whose reading is exact.
+        // Every JSON number is valid for `f64::from_str`, which rounds correctly.
         let value: f64 = token.parse().unwrap_or(f64::INFINITY);
         if value.is_infinite() {
             return Err(Reason::FloatOverflow);
@@ -44,8 +44,8 @@ pub(super) fn write_number(token: &str, out: &mut Vec<u8>) -> Result<(), Reason>
     Ok(())
 }
 
-/// Writes a float as Python's `repr`: shortest digits, with an exponent of at
-/// least two digits when it is below -4 or above 15.
+/// Writes a float like Python's `repr`: shortest digits, with an exponent of at least two digits
+/// if it is below -4 or above 15.
 fn write_float(value: f64, out: &mut Vec<u8>) {
     if value.is_sign_negative() {
         out.push(b'-');
@@ -74,10 +74,10 @@ fn write_float(value: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// The fewest digits that read back as `value`, as `d.ddde-n`, and of those
-/// the nearest to it. Where two are equally near Python takes the even one and
-/// `{:e}` the upper; rounding to that many digits is even in Rust, too, but at
-/// a power of two may leave what reads back.
+/// The fewest digits that parse to `value`, as `d.ddde-n`, and of those the nearest to it. If
+/// two are equally near, Python chooses the even one and `{:e}` the upper. Rounding to a fixed
+/// number of digits also chooses the even one, but near a power of two the result may not parse
+/// to `value`.
 fn shortest(value: f64) -> String {
     let upper = format!("{value:e}");
     let digits = upper
@@ -98,8 +98,7 @@ fn write(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
 
-/// What stands between the quotes of every string of a canonical text, keys
-/// included, escapes as they are.
+/// The strings and keys of a canonical text, without quotes and with their escapes.
 pub(crate) fn strings(canonical: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = canonical;
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! What can go wrong with a store.
+//! Errors of the content-addressed store.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,66 +6,66 @@ use std::path::PathBuf;
 use crate::canonical::CanonicalError;
 use crate::{Hash, PathError};
 
-/// A store could not do what was asked of it.
+/// Error of an operation on a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CasError {
-    /// A file or folder of the store could not be used.
+    /// A file or directory of the store could not be used.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// The root is a file.
-    #[error("the root of a store must be a folder, {} is none", root.display())]
+    /// The root is not a directory.
+    #[error("the root of the store is not a directory: {}", root.display())]
     RootNotDirectory {
         /// The path given.
         root: PathBuf,
     },
-    /// The folder is missing or holds no store.
+    /// The directory is missing or does not contain a store.
     #[error("there is no store in {}", root.display())]
     NoStore {
         /// The path given.
         root: PathBuf,
     },
-    /// Nothing is kept under the hash.
+    /// The store has no content with the hash.
     #[error("{hash} is not in the store {}", root.display())]
     NotFound {
-        /// The hash asked for.
+        /// The requested hash.
         hash: Hash,
-        /// The store that was looked in.
+        /// The root of the store.
         root: PathBuf,
     },
-    /// A file's bytes are not those that were put.
+    /// The content of a file does not match its hash.
     #[error(transparent)]
-    Corrupted(#[from] Corrupted),
-    /// A value or text that cannot be an object.
-    #[error("cannot be stored as an object: {0}")]
+    Corrupted(#[from] CorruptedFile),
+    /// A value or text has no canonical JSON.
+    #[error("cannot store as an object: {0}")]
     NotAnObject(#[from] CanonicalError),
-    /// A whole object that is not of the type it was to be read as.
-    #[error("the object {hash} is not what was expected: {source}")]
+    /// An object cannot be deserialised into the requested type.
+    #[error("cannot decode the object {hash}: {source}")]
     Decode {
-        /// The object.
+        /// The hash of the object.
         hash: Hash,
-        /// What does not fit.
+        /// The error of the deserialisation.
         source: serde_json::Error,
     },
-    /// What was to be stored could not be read to its end.
-    #[error("cannot read what is to be stored: {0}")]
+    /// Reading the content to store failed.
+    #[error("cannot read the content to store: {0}")]
     Source(#[source] io::Error),
-    /// The copy that was asked for could not be written.
+    /// Writing a copy of the content failed.
     #[error("cannot write the copy: {0}")]
     Sink(#[source] io::Error),
-    /// A collection stopped before it removed anything.
-    #[error("nothing was removed: {0}")]
+    /// A garbage collection was aborted before it removed anything.
+    #[error("garbage collection aborted, nothing was removed: {0}")]
     GcAborted(#[source] Box<CasError>),
 }
 
-/// A file whose bytes are not those that were put.
+/// A file whose content does not match its hash.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{} is corrupted: its content should hash to {expected}, it hashes to {found}", path.display())]
-pub struct Corrupted {
-    /// The file.
+#[error("{} is corrupted: expected the hash {expected}, found {found}", path.display())]
+pub struct CorruptedFile {
+    /// The corrupted file.
     pub path: PathBuf,
-    /// The hash it was put under.
+    /// The hash in the file's name.
     pub expected: Hash,
-    /// The hash of what is there now.
+    /// The hash of the file's content.
     pub found: Hash,
 }

@@ -1,22 +1,20 @@
-//! Removing what nothing refers to any more.
+//! Garbage collection: removes unreachable content.
 //!
-//! First mark, reading only; then sweep, shard by shard. What makes it safe
-//! beside puts that go on meanwhile:
+//! The collection first marks, reading only, and then sweeps shard by shard. It is safe while
+//! puts run concurrently:
 //!
-//! - The line between old and recent is drawn once, before marking. Whatever
-//!   is put later is recent, whether the marking saw it or not.
-//! - A put of content that is already there sets its time anew. The look at a
-//!   file's time and its removal happen under the exclusive lock; the opening
-//!   of a present file and the setting of its time under the shared one. So
-//!   either the put comes first and the sweep sees a recent file, or the sweep
-//!   comes first and the put sees none, and writes it.
-//! - The exclusive lock is held for one shard at a time, and puts hold theirs
-//!   for a few system calls and never while they write or sync: neither keeps
-//!   the other waiting.
+//! - The cutoff between old and recent is fixed before marking. Content that is put later is
+//!   recent, whether or not the marking saw it.
+//! - A put of existing content updates the file's time. The sweep checks a file's time and
+//!   removes it under the exclusive lock; a put opens an existing file and updates its time
+//!   under the shared lock. So either the put is first and the sweep sees a recent file, or
+//!   the sweep is first and the put sees no file and writes it.
+//! - The sweep holds the exclusive lock for one shard at a time, and puts hold the shared lock
+//!   for a few system calls, never while they write or sync. So neither waits long.
 //!
-//! Removals are not synced. A name that comes back after a crash is a whole
-//! file again, and as removable as before. Empty shards stay: removing one
-//! could pull it from under a put, and there are at most 65,536 of a kind.
+//! Removals are not synced: a file that reappears after a crash is complete and can be removed
+//! again. Empty shards stay, because removing one could interfere with a put, and there are at
+//! most 65,536 of each kind.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -32,16 +30,15 @@ use super::{Cas, CasError, GC_LOCK, Kind, LOCK, TMP};
 use crate::error::PathContext as _;
 use crate::{Hash, PathError, canonical};
 
-/// How long content stays without anything referring to it, unless told
-/// otherwise: the time a writer has to record what it put.
+/// Default time for which unreachable content is kept, so that a writer can record what it put.
 pub const DEFAULT_GRACE: Duration = Duration::from_hours(1);
 
-/// How to collect.
+/// Options of [`Cas::gc`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GcOptions {
-    /// What was put, or put again, within this time stays.
+    /// Content that was put, or put again, within this time is kept.
     pub grace: Duration,
-    /// Find out what would be removed, and remove nothing.
+    /// Only report what would be removed.
     pub dry_run: bool,
 }
 
@@ -54,60 +51,66 @@ impl Default for GcOptions {
     }
 }
 
-/// What a collection did, or would do.
+/// Result of [`Cas::gc`]; of a dry run, what would happen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct GcReport {
-    /// How many files stay.
+    /// Number of files that were kept.
     pub kept: u64,
-    /// The files that went, in the order of their names, objects first.
+    /// Hashes of the removed files, sorted, objects first.
     pub removed: Vec<Hash>,
-    /// How many bytes these held.
+    /// Total size of the removed files in bytes.
     pub freed: u64,
-    /// How many leftover temporary files went.
+    /// Number of leftover temporary files that were removed.
     pub temporary: u64,
 }
 
 impl Cas {
-    /// Removes content that is neither reachable nor recent, and temporary
-    /// files that nobody writes to any more.
+    /// Removes content that is neither reachable nor recent, and abandoned temporary files.
     ///
-    /// Reachable are the roots, the recent objects, and what a reachable
-    /// object refers to: by any string in it, keys included, that is the hash
-    /// of something in the store. Blobs refer to nothing.
+    /// The roots, the recent objects and everything they refer to are reachable. An object
+    /// refers to content if one of its strings or keys is the hash of the content. Blobs refer
+    /// to nothing.
     ///
-    /// A writer is safe that puts what it refers to before it refers to it
-    /// (a put of what is there counts) and has the whole recorded among the
-    /// roots within the grace time.
+    /// A writer does not lose content if it puts everything that an object refers to before the
+    /// object (putting existing content again counts) and records the object as a root within
+    /// the grace time.
     ///
-    /// If a root is missing or a reachable object cannot be read, nobody knows
-    /// what is reachable, and nothing is removed.
+    /// If a root is missing or a reachable object cannot be read, the set of reachable content
+    /// is unknown and nothing is removed.
     pub fn gc(
         &self,
         roots: impl IntoIterator<Item = Hash>,
         options: GcOptions,
     ) -> Result<GcReport, CasError> {
-        let _alone = self.lock(GC_LOCK, FlockOperation::LockExclusive)?;
-        let age = Age::line(options.grace);
+        let _lock = self.lock(GC_LOCK, FlockOperation::LockExclusive)?;
+        let cutoff = Cutoff::new(options.grace);
         let reachable = self
-            .mark(roots, age)
+            .mark(roots, cutoff)
             .map_err(|error| CasError::GcAborted(Box::new(error)))?;
         let mut report = GcReport::default();
         for kind in Kind::ALL {
             for shard in &self.shards(kind)?.entries {
-                self.sweep(kind, shard, &reachable, age, options.dry_run, &mut report)?;
+                self.sweep(
+                    kind,
+                    shard,
+                    &reachable,
+                    cutoff,
+                    options.dry_run,
+                    &mut report,
+                )?;
             }
         }
-        self.sweep_temporary(age, options.dry_run, &mut report)?;
+        self.sweep_temporary(cutoff, options.dry_run, &mut report)?;
         Ok(report)
     }
 
     fn mark(
         &self,
         roots: impl IntoIterator<Item = Hash>,
-        age: Age,
+        cutoff: Cutoff,
     ) -> Result<HashSet<Hash>, CasError> {
         let mut reachable = HashSet::new();
-        let mut unread = self.recent_objects(age)?;
+        let mut unread = self.recent_objects(cutoff)?;
         for root in roots {
             if !self.has(&root)? {
                 return Err(self.not_found(&root));
@@ -136,13 +139,12 @@ impl Cas {
         Ok(reachable)
     }
 
-    /// What stays because it is recent keeps what it refers to: its writer is
-    /// about to record it.
-    fn recent_objects(&self, age: Age) -> Result<Vec<Hash>, CasError> {
+    /// Recent objects, which are roots too: their writers are about to record them.
+    fn recent_objects(&self, cutoff: Cutoff) -> Result<Vec<Hash>, CasError> {
         let mut recent = Vec::new();
         for shard in &self.shards(Kind::Object)?.entries {
             for hash in self.files(Kind::Object, shard)?.entries {
-                if age.is_recent(&self.path_of(Kind::Object, &hash))? {
+                if cutoff.is_recent(&self.path_of(Kind::Object, &hash))? {
                     recent.push(hash);
                 }
             }
@@ -155,18 +157,19 @@ impl Cas {
         kind: Kind,
         shard: &Path,
         reachable: &HashSet<Hash>,
-        age: Age,
+        cutoff: Cutoff,
         dry_run: bool,
         report: &mut GcReport,
     ) -> Result<(), CasError> {
         let _lock = self.lock_unless(dry_run)?;
         for hash in self.files(kind, shard)?.entries {
             let path = self.path_of(kind, &hash);
-            if reachable.contains(&hash) || age.is_recent(&path)? {
+            if reachable.contains(&hash) || cutoff.is_recent(&path)? {
                 report.kept += 1;
                 continue;
             }
-            report.freed += fs::metadata(&path).at("look at", &path)?.len();
+            let metadata = fs::metadata(&path).at("read the metadata of", &path)?;
+            report.freed += metadata.len();
             if !dry_run {
                 fs::remove_file(&path).at("remove", &path)?;
             }
@@ -177,7 +180,7 @@ impl Cas {
 
     fn sweep_temporary(
         &self,
-        age: Age,
+        cutoff: Cutoff,
         dry_run: bool,
         report: &mut GcReport,
     ) -> Result<(), CasError> {
@@ -187,12 +190,12 @@ impl Cas {
         };
         for path in list(&self.root.join(TMP), is_ours)?.entries {
             let file = match File::open(&path) {
-                // Finished, or given up, since the folder was read.
+                // Renamed or removed by its writer since the directory was read.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
                 other => other.at("read", &path)?,
             };
             let in_use = flock(&file, FlockOperation::NonBlockingLockExclusive).is_err();
-            if in_use || age.is_recent(&path)? {
+            if in_use || cutoff.is_recent(&path)? {
                 continue;
             }
             if !dry_run {
@@ -211,20 +214,20 @@ impl Cas {
     }
 }
 
-/// The line between old and recent; none where it lies before all time.
+/// The time before which files are old; `None` if the grace time exceeds the clock's range.
 #[derive(Clone, Copy)]
-struct Age(Option<SystemTime>);
+struct Cutoff(Option<SystemTime>);
 
-impl Age {
-    fn line(grace: Duration) -> Self {
+impl Cutoff {
+    fn new(grace: Duration) -> Self {
         Self(SystemTime::now().checked_sub(grace))
     }
 
-    /// A time in the future is recent: clocks are set back at times.
+    /// A modification time in the future is recent, since the clock may have been set back.
     fn is_recent(self, path: &Path) -> Result<bool, PathError> {
         let modified = fs::metadata(path)
             .and_then(|m| m.modified())
-            .at("look at", path)?;
-        Ok(self.0.is_none_or(|line| modified >= line))
+            .at("read the metadata of", path)?;
+        Ok(self.0.is_none_or(|cutoff| modified >= cutoff))
     }
 }

@@ -1,4 +1,4 @@
-//! Getting content out, hashed again every time.
+//! Reads content and verifies its hash.
 
 use std::fs::File;
 use std::io::{self, Read, Seek as _, Write};
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
 
-use super::{Cas, CasError, Corrupted, Kind};
+use super::{Cas, CasError, CorruptedFile, Kind};
 use crate::Hash;
 use crate::error::PathContext as _;
 use crate::hash::Hasher;
@@ -14,13 +14,14 @@ use crate::hash::Hasher;
 const CHUNK: usize = 128 * 1024;
 
 impl Cas {
-    /// The bytes under a hash, in memory: a blob's, or an object's JSON text.
+    /// Reads the bytes of a blob, or the JSON text of an object, into memory.
     pub fn get(&self, hash: &Hash) -> Result<Vec<u8>, CasError> {
         let (kind, file) = self.find(hash)?;
         self.read_whole(kind, hash, file)
     }
 
-    /// The object under a hash, as a value. A blob of this hash is not found.
+    /// Reads and deserialises an object. Fails with [`CasError::NotFound`] if the hash is that of
+    /// a blob.
     pub fn get_object<T: DeserializeOwned>(&self, hash: &Hash) -> Result<T, CasError> {
         let text = self
             .object_text(hash)?
@@ -31,8 +32,7 @@ impl Cas {
         })
     }
 
-    /// The content under a hash as a stream, for what is too large for memory.
-    /// All of it is checked before this returns.
+    /// Opens content as a stream. Verifies all of it before returning.
     pub fn reader(&self, hash: &Hash) -> Result<Reader, CasError> {
         let (kind, file) = self.find(hash)?;
         let path = self.path_of(kind, hash);
@@ -48,13 +48,13 @@ impl Cas {
         Ok(reader)
     }
 
-    /// Writes the content under a hash to `sink` and gives its length. Nothing
-    /// is written unless all of it was found whole.
+    /// Verifies content, writes it to `sink` and returns its length. Writes nothing if it is
+    /// corrupted.
     pub fn copy_to(&self, hash: &Hash, sink: impl Write) -> Result<u64, CasError> {
         self.reader(hash)?.copy_to(sink)
     }
 
-    /// The text of the object under a hash; none where there is no such object.
+    /// The JSON text of an object, or `None` if there is no such object.
     pub(super) fn object_text(&self, hash: &Hash) -> Result<Option<Vec<u8>>, CasError> {
         match self.open_file(Kind::Object, hash)? {
             Some(file) => Ok(Some(self.read_whole(Kind::Object, hash, file)?)),
@@ -92,7 +92,7 @@ impl Cas {
         file.read_to_end(&mut bytes).at("read", &path)?;
         let found = Hash::digest(&bytes);
         if found != *hash {
-            return Err(Corrupted {
+            return Err(CorruptedFile {
                 path,
                 expected: *hash,
                 found,
@@ -103,10 +103,9 @@ impl Cas {
     }
 }
 
-/// Content as a stream. It was found whole when the stream was opened, and is
-/// hashed again on its way: should it change in between, the last read is an
-/// [`InvalidData`](io::ErrorKind::InvalidData) error that holds [`Corrupted`],
-/// and never a normal end.
+/// A stream of verified content. It is hashed again while it is read: if it changes in between,
+/// the last read fails with an [`InvalidData`](io::ErrorKind::InvalidData) error that contains
+/// a [`CorruptedFile`].
 #[derive(Debug)]
 pub struct Reader {
     file: File,
@@ -118,17 +117,17 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// What the content is.
+    /// The kind of the content.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The length of the content.
+    /// The length of the content in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Writes what was not read yet to `sink` and gives the length of that.
+    /// Writes the rest of the stream to `sink` and returns its length.
     pub fn copy_to(&mut self, mut sink: impl Write) -> Result<u64, CasError> {
         let mut buffer = vec![0; CHUNK];
         let mut copied = 0;
@@ -167,11 +166,11 @@ impl Reader {
         Ok(n)
     }
 
-    fn compare(&self, found: Hash) -> Result<(), Corrupted> {
+    fn compare(&self, found: Hash) -> Result<(), CorruptedFile> {
         if found == self.hash {
             return Ok(());
         }
-        Err(Corrupted {
+        Err(CorruptedFile {
             path: self.path.clone(),
             expected: self.hash,
             found,

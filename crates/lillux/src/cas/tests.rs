@@ -9,12 +9,12 @@ use tempfile::TempDir;
 use super::*;
 
 fn store() -> (TempDir, Cas) {
-    let folder = tempfile::tempdir().unwrap();
-    let cas = Cas::open(folder.path().join("store")).unwrap();
-    (folder, cas)
+    let dir = tempfile::tempdir().unwrap();
+    let cas = Cas::open(dir.path().join("store")).unwrap();
+    (dir, cas)
 }
 
-/// Makes a file as old as if it had been put two hours ago.
+/// Sets the time of a file to two hours ago.
 fn age(path: &Path) {
     let then = SystemTime::now() - Duration::from_hours(2);
     File::open(path).unwrap().set_modified(then).unwrap();
@@ -30,8 +30,8 @@ fn temporary_files(cas: &Cas) -> usize {
 }
 
 #[test]
-fn content_comes_back_as_it_was_put() {
-    let (_folder, cas) = store();
+fn stored_content_is_read_back() {
+    let (_dir, cas) = store();
     for bytes in [&b""[..], b"hello", &[0, 255, 10, 13], &vec![7; 300_000]] {
         let stored = cas.put(bytes).unwrap();
         assert_eq!(stored.hash, Hash::digest(bytes));
@@ -45,7 +45,7 @@ fn content_comes_back_as_it_was_put() {
         assert_eq!(copy, bytes);
         assert_eq!(
             cas.put_reader(bytes).unwrap(),
-            Stored {
+            PutResult {
                 existed: true,
                 ..stored
             }
@@ -55,23 +55,23 @@ fn content_comes_back_as_it_was_put() {
 }
 
 #[test]
-fn a_file_lies_two_folders_deep_and_is_read_only() {
-    let (_folder, cas) = store();
+fn files_are_sharded_and_read_only() {
+    let (_dir, cas) = store();
     let blob = cas.put(b"hello").unwrap().hash;
     let object = cas.put_object(&json!([])).unwrap().hash;
-    for (kind, hash, place) in [
+    for (kind, hash, expected) in [
         (Kind::Blob, blob, format!("blobs/2c/f2/{blob}")),
         (Kind::Object, object, format!("objects/4f/53/{object}.json")),
     ] {
         let path = cas.path_of(kind, &hash);
-        assert_eq!(path, cas.root().join(place));
+        assert_eq!(path, cas.root().join(expected));
         assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, 0o444);
     }
 }
 
 #[test]
-fn an_object_is_stored_as_its_canonical_text() {
-    let (_folder, cas) = store();
+fn objects_are_stored_as_canonical_json() {
+    let (_dir, cas) = store();
     let value = json!({ "b": [1.0, "é"], "a": null });
     let stored = cas.put_object(&value).unwrap();
     let text = br#"{"a":null,"b":[1.0,"\u00e9"]}"#;
@@ -86,33 +86,27 @@ fn an_object_is_stored_as_its_canonical_text() {
         .unwrap();
     assert_eq!(
         again,
-        Stored {
+        PutResult {
             existed: true,
             ..stored
         }
     );
 
-    let error = cas
-        .get_object::<Vec<u8>>(&stored.hash)
-        .unwrap_err()
-        .to_string();
+    let error = cas.get_object::<Vec<u8>>(&stored.hash).unwrap_err();
     assert!(
-        error.starts_with(&format!(
-            "the object {} is not what was expected: ",
-            stored.hash
-        )),
+        matches!(&error, CasError::Decode { hash, .. } if *hash == stored.hash),
         "{error}"
     );
     let error = cas.put_json(b"{").unwrap_err().to_string();
     assert_eq!(
         error,
-        "cannot be stored as an object: not JSON: EOF while parsing an object at line 1 column 1"
+        "cannot store as an object: not JSON: EOF while parsing an object at line 1 column 1"
     );
 }
 
 #[test]
-fn a_blob_is_not_an_object_even_if_its_bytes_would_do() {
-    let (_folder, cas) = store();
+fn json_stored_as_a_blob_is_not_an_object() {
+    let (_dir, cas) = store();
     let hash = cas.put(b"{}").unwrap().hash;
     assert!(matches!(
         cas.get_object::<Value>(&hash),
@@ -125,8 +119,8 @@ fn a_blob_is_not_an_object_even_if_its_bytes_would_do() {
 }
 
 #[test]
-fn what_is_missing_is_named_with_the_store() {
-    let (_folder, cas) = store();
+fn missing_content_is_reported_with_the_store() {
+    let (_dir, cas) = store();
     let hash = Hash::digest(b"nowhere");
     assert!(!cas.has(&hash).unwrap());
     let message = format!("{hash} is not in the store {}", cas.root().display());
@@ -141,13 +135,13 @@ fn what_is_missing_is_named_with_the_store() {
 }
 
 #[test]
-fn corrupted_bytes_are_named_and_never_returned() {
-    let (_folder, cas) = store();
+fn corrupted_content_is_reported_and_never_returned() {
+    let (_dir, cas) = store();
     for bytes in [&b"flipped"[..], b"", b"shor", b"longer than it was"] {
         let hash = cas.put(b"genuine").unwrap().hash;
         let path = cas.path_of(Kind::Blob, &hash);
         overwrite(&path, bytes);
-        let expected = Corrupted {
+        let expected = CorruptedFile {
             path: path.clone(),
             expected: hash,
             found: Hash::digest(bytes),
@@ -168,12 +162,12 @@ fn corrupted_bytes_are_named_and_never_returned() {
         assert_eq!(
             expected.to_string(),
             format!(
-                "{} is corrupted: its content should hash to {hash}, it hashes to {}",
+                "{} is corrupted: expected the hash {hash}, found {}",
                 path.display(),
                 Hash::digest(bytes)
             )
         );
-        // Putting it again heals it.
+        // Putting the content again repairs the file.
         assert!(!cas.put(b"genuine").unwrap().existed);
         assert_eq!(cas.get(&hash).unwrap(), b"genuine");
         assert!(cas.verify_all().unwrap().is_sound());
@@ -182,8 +176,8 @@ fn corrupted_bytes_are_named_and_never_returned() {
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_read_never_ends_normally() {
-    let (_folder, cas) = store();
+fn file_that_changes_while_it_is_read_fails() {
+    let (_dir, cas) = store();
     let bytes = vec![1; 1_000_000];
     let hash = cas.put(&bytes).unwrap().hash;
     let mut reader = cas.reader(&hash).unwrap();
@@ -192,12 +186,13 @@ fn a_file_that_changes_while_it_is_read_never_ends_normally() {
     overwrite(&cas.path_of(Kind::Blob, &hash), &vec![2; 1_000_000]);
     let error = reader.read_to_end(&mut Vec::new()).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-    assert!(error.to_string().contains("is corrupted"), "{error}");
+    let inner = error.get_ref().unwrap();
+    assert!(inner.is::<CorruptedFile>(), "{error}");
 }
 
 #[test]
-fn a_second_put_renews_the_time_and_does_not_rewrite() {
-    let (_folder, cas) = store();
+fn second_put_updates_the_time_and_does_not_rewrite() {
+    let (_dir, cas) = store();
     let hash = cas.put(b"once").unwrap().hash;
     let path = cas.path_of(Kind::Blob, &hash);
     age(&path);
@@ -209,8 +204,8 @@ fn a_second_put_renews_the_time_and_does_not_rewrite() {
 }
 
 #[test]
-fn a_writer_stores_what_was_written_or_leaves_nothing() {
-    let (_folder, cas) = store();
+fn dropped_writer_stores_nothing() {
+    let (_dir, cas) = store();
     let mut writer = cas.writer().unwrap();
     writer.write_all(b"in ").unwrap();
     writer.write_all(b"pieces").unwrap();
@@ -227,7 +222,7 @@ fn a_writer_stores_what_was_written_or_leaves_nothing() {
 }
 
 #[test]
-fn input_that_breaks_off_leaves_nothing() {
+fn failing_input_stores_nothing() {
     struct Broken(usize);
     impl Read for Broken {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -235,23 +230,20 @@ fn input_that_breaks_off_leaves_nothing() {
             match self.0 {
                 1 => Ok(buffer.len()),
                 2 => Err(io::ErrorKind::Interrupted.into()),
-                _ => Err(io::Error::other("the line went dead")),
+                _ => Err(io::Error::other("connection lost")),
             }
         }
     }
-    let (_folder, cas) = store();
+    let (_dir, cas) = store();
     let error = cas.put_reader(Broken(0)).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "cannot read what is to be stored: the line went dead"
-    );
+    assert_eq!(error, "cannot read the content to store: connection lost");
     assert_eq!(temporary_files(&cas), 0);
     assert_eq!(cas.verify_all().unwrap().blobs, 0);
 }
 
 #[test]
-fn many_threads_putting_the_same_leave_one_good_file_each() {
-    let (_folder, cas) = store();
+fn concurrent_puts_of_the_same_content_store_one_file() {
+    let (_dir, cas) = store();
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
@@ -269,42 +261,45 @@ fn many_threads_putting_the_same_leave_one_good_file_each() {
 }
 
 #[test]
-fn opening_a_store_makes_it_and_reading_one_does_not() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().join("a/b/store");
+fn only_open_creates_a_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("a/b/store");
     let error = Cas::open_existing(&root).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!("there is no store in {}", root.display())
     );
-    assert!(!folder.path().join("a").exists());
+    assert!(!dir.path().join("a").exists());
     let hash = Cas::open(&root).unwrap().put(b"x").unwrap().hash;
     assert!(Cas::open_existing(&root).unwrap().has(&hash).unwrap());
     assert!(Cas::open(&root).unwrap().has(&hash).unwrap());
 }
 
 #[test]
-fn a_root_that_is_a_file_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
+fn root_that_is_a_file_is_rejected() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
     for open in [|p: &Path| Cas::open(p), |p: &Path| Cas::open_existing(p)] {
         let error = open(&file).unwrap_err().to_string();
         assert_eq!(
             error,
             format!(
-                "the root of a store must be a folder, {} is none",
+                "the root of the store is not a directory: {}",
                 file.display()
             )
         );
-        let error = open(&file.join("below")).unwrap_err().to_string();
-        assert!(error.contains("Not a directory"), "{error}");
+        let error = open(&file.join("below")).unwrap_err();
+        assert!(
+            matches!(&error, CasError::Path(e) if e.source.kind() == io::ErrorKind::NotADirectory),
+            "{error}"
+        );
     }
 }
 
 #[test]
-fn what_does_not_belong_is_told_and_left_alone() {
-    let (_folder, cas) = store();
+fn strays_are_reported_and_left_alone() {
+    let (_dir, cas) = store();
     let hash = cas.put(b"mine").unwrap().hash;
     let shard = cas.path_of(Kind::Blob, &hash).parent().unwrap().to_owned();
     let strays = [
@@ -330,19 +325,19 @@ fn what_does_not_belong_is_told_and_left_alone() {
     assert!(strays.iter().all(|stray| stray.exists()));
 }
 
-/// A store with a chain of references, everything old: `top` refers to
-/// `middle`, which has `leaf` as a key and in a list; nothing refers to `lost`.
-struct Web {
-    _folder: TempDir,
+/// A store in which everything is old: `top` refers to `middle`, which has `leaf` as a key and
+/// in a list; nothing refers to `orphan`.
+struct ReferenceChain {
+    _dir: TempDir,
     cas: Cas,
     leaf: Hash,
     middle: Hash,
     top: Hash,
-    lost: Hash,
+    orphan: Hash,
 }
 
-fn web() -> Web {
-    let (folder, cas) = store();
+fn chain() -> ReferenceChain {
+    let (dir, cas) = store();
     let leaf = cas.put(b"leaf").unwrap().hash;
     let middle = cas
         .put_object(&json!({ leaf.to_hex(): [leaf, Hash::digest(b"absent")] }))
@@ -352,29 +347,29 @@ fn web() -> Web {
         .put_object(&json!({ "see": { "also": middle } }))
         .unwrap()
         .hash;
-    let lost = cas.put(b"lost").unwrap().hash;
-    let web = Web {
-        _folder: folder,
+    let orphan = cas.put(b"orphan").unwrap().hash;
+    let chain = ReferenceChain {
+        _dir: dir,
         cas,
         leaf,
         middle,
         top,
-        lost,
+        orphan,
     };
-    for hash in [leaf, middle, top, lost] {
-        age(&web.path(&hash));
+    for hash in [leaf, middle, top, orphan] {
+        age(&chain.path(&hash));
     }
-    web
+    chain
 }
 
-impl Web {
+impl ReferenceChain {
     fn path(&self, hash: &Hash) -> PathBuf {
         self.cas
             .path_of(self.cas.kind_of(hash).unwrap().unwrap(), hash)
     }
 
-    fn left(&self) -> Vec<Hash> {
-        let all = [self.leaf, self.middle, self.top, self.lost];
+    fn remaining(&self) -> Vec<Hash> {
+        let all = [self.leaf, self.middle, self.top, self.orphan];
         all.into_iter()
             .filter(|hash| self.cas.has(hash).unwrap())
             .collect()
@@ -382,16 +377,16 @@ impl Web {
 }
 
 #[test]
-fn a_collection_keeps_what_the_roots_reach_and_removes_the_rest() {
-    let web = web();
-    let Web {
+fn gc_keeps_reachable_content_and_removes_the_rest() {
+    let chain = chain();
+    let ReferenceChain {
         cas,
         leaf,
         middle,
         top,
-        lost,
+        orphan,
         ..
-    } = &web;
+    } = &chain;
     let dry = cas
         .gc(
             [*top],
@@ -405,72 +400,68 @@ fn a_collection_keeps_what_the_roots_reach_and_removes_the_rest() {
         dry,
         GcReport {
             kept: 3,
-            removed: vec![*lost],
-            freed: 4,
+            removed: vec![*orphan],
+            freed: 6,
             temporary: 0
         }
     );
-    assert_eq!(web.left().len(), 4);
+    assert_eq!(chain.remaining().len(), 4);
     assert_eq!(cas.gc([*top, *top], GcOptions::default()).unwrap(), dry);
-    assert_eq!(web.left(), [*leaf, *middle, *top]);
+    assert_eq!(chain.remaining(), [*leaf, *middle, *top]);
     let report = cas.gc([*leaf], GcOptions::default()).unwrap();
     assert_eq!(report.removed.len(), 2);
-    assert_eq!(web.left(), [*leaf]);
+    assert_eq!(chain.remaining(), [*leaf]);
 }
 
 #[test]
-fn what_is_recent_stays_with_what_it_refers_to() {
-    let web = web();
-    let Web {
+fn gc_keeps_recent_content_and_its_references() {
+    let chain = chain();
+    let ReferenceChain {
         cas,
         leaf,
         middle,
-        lost,
+        orphan,
         ..
-    } = &web;
+    } = &chain;
     cas.put_object(&json!({ leaf.to_hex(): [leaf, Hash::digest(b"absent")] }))
         .unwrap();
-    cas.put(b"lost").unwrap();
+    cas.put(b"orphan").unwrap();
     cas.gc([], GcOptions::default()).unwrap();
-    assert_eq!(web.left(), [*leaf, *middle, *lost]);
+    assert_eq!(chain.remaining(), [*leaf, *middle, *orphan]);
     let without_grace = GcOptions {
         grace: Duration::ZERO,
         dry_run: false,
     };
     assert_eq!(cas.gc([], without_grace).unwrap().kept, 0);
-    assert_eq!(web.left(), []);
+    assert_eq!(chain.remaining(), []);
 }
 
 #[test]
-fn a_grace_longer_than_all_time_keeps_everything() {
-    let web = web();
+fn grace_beyond_the_clock_keeps_everything() {
+    let chain = chain();
     let forever = GcOptions {
         grace: Duration::MAX,
         dry_run: false,
     };
-    assert_eq!(web.cas.gc([], forever).unwrap().kept, 4);
+    assert_eq!(chain.cas.gc([], forever).unwrap().kept, 4);
 }
 
 #[test]
-fn a_missing_root_or_a_corrupted_object_stops_a_collection_before_it_removes_anything() {
-    let web = web();
-    let Web {
+fn gc_aborts_on_a_missing_root_or_a_corrupted_object() {
+    let chain = chain();
+    let ReferenceChain {
         cas, middle, top, ..
-    } = &web;
+    } = &chain;
     let absent = Hash::digest(b"absent");
-    let error = cas
-        .gc([*top, absent], GcOptions::default())
-        .unwrap_err()
-        .to_string();
+    let error = cas.gc([*top, absent], GcOptions::default()).unwrap_err();
     assert!(
-        error.starts_with(&format!(
-            "nothing was removed: {absent} is not in the store"
-        )),
+        matches!(&error, CasError::GcAborted(e)
+            if matches!(**e, CasError::NotFound { hash, .. } if hash == absent)),
         "{error}"
     );
-    assert_eq!(web.left().len(), 4);
+    assert_eq!(chain.remaining().len(), 4);
 
-    let path = web.path(middle);
+    let path = chain.path(middle);
     overwrite(&path, b"{}");
     age(&path);
     let error = cas.gc([*top], GcOptions::default()).unwrap_err();
@@ -478,15 +469,15 @@ fn a_missing_root_or_a_corrupted_object_stops_a_collection_before_it_removes_any
         matches!(&error, CasError::GcAborted(e) if matches!(**e, CasError::Corrupted(_))),
         "{error}"
     );
-    assert_eq!(web.left().len(), 4);
-    // Nobody refers to it from here: it is refuse like any other.
-    cas.gc([web.lost], GcOptions::default()).unwrap();
-    assert_eq!(web.left(), [web.lost]);
+    assert_eq!(chain.remaining().len(), 4);
+    // From this root, the corrupted object is unreachable and is removed.
+    cas.gc([chain.orphan], GcOptions::default()).unwrap();
+    assert_eq!(chain.remaining(), [chain.orphan]);
 }
 
 #[test]
-fn a_collection_removes_left_over_temporary_files_but_none_in_use() {
-    let (_folder, cas) = store();
+fn gc_removes_abandoned_temporary_files_only() {
+    let (_dir, cas) = store();
     let tmp = cas.root().join(TMP);
     for (name, old) in [
         ("put-leftover", true),
@@ -519,15 +510,15 @@ fn a_collection_removes_left_over_temporary_files_but_none_in_use() {
     assert_eq!(cas.gc([], GcOptions::default()).unwrap().temporary, 1);
     assert!(!tmp.join("put-leftover").exists());
 
-    // What took longer than the grace time is new when it is finished.
+    // A blob whose writing took longer than the grace time is recent when it is finished.
     let hash = slow.finish().unwrap().hash;
     cas.gc([], GcOptions::default()).unwrap();
     assert_eq!(cas.get(&hash).unwrap(), b"slow");
 }
 
 #[test]
-fn no_collection_takes_away_what_was_just_put_again() {
-    let (_folder, cas) = store();
+fn gc_never_removes_content_that_was_just_put_again() {
+    let (_dir, cas) = store();
     let put_again_and_again = &|thread: u32| {
         let until = Instant::now() + Duration::from_secs(2);
         for n in 0.. {
@@ -537,7 +528,7 @@ fn no_collection_takes_away_what_was_just_put_again() {
             if Instant::now() > until {
                 return;
             }
-            // From here a collection may take it, also while it is put again.
+            // From here on, a garbage collection may remove it, also during the next put.
             age(&cas.path_of(Kind::Blob, &stored.hash));
         }
     };
@@ -548,19 +539,19 @@ fn no_collection_takes_away_what_was_just_put_again() {
             removed += cas.gc([], GcOptions::default()).unwrap().removed.len();
         }
     });
-    assert!(removed > 0, "no collection met an old file");
+    assert!(removed > 0, "no garbage collection found an old file");
     assert!(cas.verify_all().unwrap().is_sound());
     assert_eq!(temporary_files(&cas), 0);
 }
 
 #[test]
-fn a_put_of_what_a_sweep_is_about_to_remove_waits_and_writes_it_anew() {
-    let (_folder, cas) = store();
+fn put_waits_for_a_sweep_and_rewrites_removed_content() {
+    let (_dir, cas) = store();
     let hash = cas.put(b"wanted").unwrap().hash;
     let sweep = cas.lock(LOCK, FlockOperation::LockExclusive).unwrap();
     std::thread::scope(|scope| {
         let put = scope.spawn(|| cas.put(b"wanted").unwrap());
-        // A put that does not wait is done in a fraction of this.
+        // A put that does not wait would finish in a fraction of this time.
         std::thread::sleep(Duration::from_millis(100));
         assert!(!put.is_finished(), "the put did not wait for the sweep");
         fs::remove_file(cas.path_of(Kind::Blob, &hash)).unwrap();

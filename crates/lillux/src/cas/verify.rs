@@ -1,39 +1,39 @@
-//! Is everything still as it was put?
+//! Verifies stored files against their hashes.
 
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
-use super::{Cas, CasError, Corrupted, Kind};
+use super::{Cas, CasError, CorruptedFile, Kind};
 use crate::error::PathContext as _;
 use crate::{Hash, PathError};
 
-/// What a check of some or all files found.
+/// Result of [`Cas::verify`] and [`Cas::verify_all`].
 #[derive(Debug, Default)]
 pub struct VerifyReport {
-    /// How many objects were read, good or bad.
+    /// Number of objects that were read, including corrupted ones.
     pub objects: u64,
-    /// How many blobs were read, good or bad.
+    /// Number of blobs that were read, including corrupted ones.
     pub blobs: u64,
-    /// How many bytes these were.
+    /// Total size of the files that were read, in bytes.
     pub bytes: u64,
-    /// Files that are not as they were put.
-    pub corrupted: Vec<Corrupted>,
-    /// Files that could not be read, so that nobody knows.
+    /// Files whose content does not match their hash.
+    pub corrupted: Vec<CorruptedFile>,
+    /// Files that could not be read.
     pub unreadable: Vec<PathError>,
-    /// What lies in the store and is not of it. Nothing reads it.
+    /// Files and directories in the store that do not belong to it. They are ignored.
     pub strays: Vec<PathBuf>,
 }
 
 impl VerifyReport {
-    /// Whether everything was read and found whole.
+    /// Whether every file was read and none is corrupted.
     pub fn is_sound(&self) -> bool {
         self.corrupted.is_empty() && self.unreadable.is_empty()
     }
 }
 
 impl Cas {
-    /// Reads what is under one hash, in constant memory.
+    /// Verifies the content with one hash, in constant memory.
     pub fn verify(&self, hash: &Hash) -> Result<VerifyReport, CasError> {
         let mut report = VerifyReport::default();
         for kind in Kind::ALL {
@@ -45,8 +45,7 @@ impl Cas {
         Ok(report)
     }
 
-    /// Reads every file of the store, in constant memory. Does not stop at the
-    /// first bad one.
+    /// Verifies every file of the store, in constant memory. Continues after a corrupted file.
     pub fn verify_all(&self) -> Result<VerifyReport, CasError> {
         let mut report = VerifyReport::default();
         for kind in Kind::ALL {
@@ -66,7 +65,7 @@ impl Cas {
     fn check(&self, kind: Kind, hash: &Hash, report: &mut VerifyReport) {
         let path = self.path_of(kind, hash);
         match File::open(&path).and_then(Hash::digest_reader) {
-            // Not there, or collected a moment ago.
+            // The file does not exist, or was just garbage collected.
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => report
                 .unreadable
@@ -78,7 +77,7 @@ impl Cas {
                 }
                 report.bytes += size;
                 if found != *hash {
-                    report.corrupted.push(Corrupted {
+                    report.corrupted.push(CorruptedFile {
                         path,
                         expected: *hash,
                         found,

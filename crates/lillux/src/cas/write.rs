@@ -1,4 +1,4 @@
-//! Putting content in: temporary file, sync, rename, sync.
+//! Stores content: write a temporary file, sync it, rename it, sync the directory.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -9,48 +9,48 @@ use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
-use super::{Cas, CasError, Kind, LOCK, TMP, folders};
+use super::{Cas, CasError, Kind, LOCK, TMP, dirs};
 use crate::durable::sync_dir;
 use crate::error::PathContext as _;
 use crate::hash::Hasher;
 use crate::{Hash, canonical};
 
-/// By this a collection knows our temporary files from what else may lie there.
+/// Prefix by which the garbage collection recognises temporary files of puts.
 pub(super) const TEMP_PREFIX: &str = "put-";
 
 const CHUNK: usize = 128 * 1024;
 
-/// What a put did.
+/// Result of storing content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Stored {
-    /// Under which the content can be had back.
+pub struct PutResult {
+    /// Hash of the content.
     pub hash: Hash,
-    /// Its length in bytes.
+    /// Length of the content in bytes.
     pub size: u64,
-    /// As what it was put.
+    /// Whether it was stored as an object or as a blob.
     pub kind: Kind,
-    /// Whether it was there already, whole.
+    /// Whether the store already had the content, not corrupted.
     pub existed: bool,
 }
 
 impl Cas {
     /// Stores bytes as a blob.
-    pub fn put(&self, bytes: &[u8]) -> Result<Stored, CasError> {
+    pub fn put(&self, bytes: &[u8]) -> Result<PutResult, CasError> {
         self.put_bytes(Kind::Blob, bytes)
     }
 
-    /// Stores a value as an object: its canonical JSON.
-    pub fn put_object<T: Serialize + ?Sized>(&self, value: &T) -> Result<Stored, CasError> {
+    /// Stores a value as an object, in canonical JSON.
+    pub fn put_object<T: Serialize + ?Sized>(&self, value: &T) -> Result<PutResult, CasError> {
         self.put_bytes(Kind::Object, &canonical::to_vec(value)?)
     }
 
-    /// Stores a JSON text as an object: the canonical form of the text.
-    pub fn put_json(&self, text: &[u8]) -> Result<Stored, CasError> {
+    /// Stores JSON text as an object, in canonical JSON.
+    pub fn put_json(&self, text: &[u8]) -> Result<PutResult, CasError> {
         self.put_bytes(Kind::Object, &canonical::canonicalize(text)?)
     }
 
-    /// Stores all that a reader gives as a blob, of any size, in constant memory.
-    pub fn put_reader(&self, mut reader: impl Read) -> Result<Stored, CasError> {
+    /// Reads `reader` to its end and stores it as a blob, in constant memory.
+    pub fn put_reader(&self, mut reader: impl Read) -> Result<PutResult, CasError> {
         let mut writer = self.writer()?;
         let mut buffer = vec![0; CHUNK];
         loop {
@@ -65,7 +65,7 @@ impl Cas {
         }
     }
 
-    /// Begins a blob that is written piece by piece.
+    /// Creates a writer for a blob that is written in pieces.
     pub fn writer(&self) -> Result<BlobWriter, CasError> {
         Ok(BlobWriter {
             cas: self.clone(),
@@ -75,7 +75,7 @@ impl Cas {
         })
     }
 
-    fn put_bytes(&self, kind: Kind, bytes: &[u8]) -> Result<Stored, CasError> {
+    fn put_bytes(&self, kind: Kind, bytes: &[u8]) -> Result<PutResult, CasError> {
         let hash = Hash::digest(bytes);
         let existed = self.refresh(kind, &hash)?;
         if !existed {
@@ -83,7 +83,7 @@ impl Cas {
             temp.write_all(bytes).at("write", temp.path())?;
             self.install(temp, kind, &hash)?;
         }
-        Ok(Stored {
+        Ok(PutResult {
             hash,
             size: bytes.len() as u64,
             kind,
@@ -91,37 +91,37 @@ impl Cas {
         })
     }
 
-    /// A new temporary file, which is removed when dropped.
+    /// Creates a temporary file, which is removed when dropped.
     ///
-    /// A collection must not take it for a leftover, however long the writing
-    /// lasts: it is locked as long as it is open. The store's lock covers the
-    /// moment in which it exists and is not locked yet.
+    /// The file is locked while it is open, so that a garbage collection does not remove it
+    /// while it is written. The store's lock covers the moment between its creation and its
+    /// locking.
     fn temp(&self) -> Result<NamedTempFile, CasError> {
-        let folder = self.root.join(TMP);
+        let dir = self.root.join(TMP);
         let _lock = self.lock(LOCK, FlockOperation::LockShared)?;
         let temp = tempfile::Builder::new()
             .prefix(TEMP_PREFIX)
-            // Read-only for all others from the start; who creates it may write.
-            .make_in(&folder, |path| {
+            // Mode 0444 still allows the creating descriptor to write.
+            .make_in(&dir, |path| {
                 OpenOptions::new()
                     .write(true)
                     .create_new(true)
                     .mode(0o444)
                     .open(path)
             })
-            .at("create a temporary file in", &folder)?;
+            .at("create a temporary file in", &dir)?;
         flock(temp.as_file(), FlockOperation::LockShared).at("lock", temp.path())?;
         Ok(temp)
     }
 
-    /// Whether the content is there, whole. If so it is on the disk and new to
-    /// collections when this returns; if not, it is to be written.
+    /// Checks whether the store has the content, not corrupted. If so, makes it durable and
+    /// updates its time for the garbage collection. If not, the caller writes it.
     fn refresh(&self, kind: Kind, hash: &Hash) -> Result<bool, CasError> {
         let path = self.path_of(kind, hash);
         let file = {
-            // A collection may be about to remove the file as too old. Under
-            // the lock it either did, and there is nothing to open, or it
-            // will find the new time. What follows needs no lock.
+            // A garbage collection may be about to remove the file as too old. Under the
+            // lock, it either did, and there is no file, or it will see the new time. The
+            // rest needs no lock.
             let _lock = self.lock(LOCK, FlockOperation::LockShared)?;
             let file = match File::open(&path) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -131,31 +131,30 @@ impl Cas {
                 .at("refresh the time of", &path)?;
             file
         };
-        // What cannot be read is as bad as what reads wrong: it is replaced.
+        // A file that is corrupted or cannot be read is replaced.
         if !Hash::digest_reader(&file).is_ok_and(|(found, _)| found == *hash) {
             return Ok(false);
         }
-        // The new time must outlive a crash, or a collection after it would
-        // see the old one. The name may be another writer's, who renamed and
-        // has not synced yet. The folders above were synced before that.
+        // The new time must survive a crash, or a later garbage collection would see the old
+        // one. Another writer may have renamed the file and not synced the shard yet. The
+        // directories above were synced before.
         file.sync_all().at("write to disk", &path)?;
         sync_dir(shard_of(&path))?;
         Ok(true)
     }
 
-    /// Moves a written temporary file to its name, for good. Whatever is there
-    /// is replaced: the same content by another writer, or a corrupted file.
+    /// Renames a temporary file to its final path, durably. Replaces an existing file, which has
+    /// the same content or is corrupted.
     fn install(&self, temp: NamedTempFile, kind: Kind, hash: &Hash) -> Result<(), CasError> {
         let path = self.path_of(kind, hash);
-        // The last write may be long ago; the content is new from now on.
+        // The last write may be long ago, but the grace time starts now.
         temp.as_file()
             .set_modified(SystemTime::now())
             .at("set the time of", temp.path())?;
         temp.as_file().sync_all().at("write to disk", temp.path())?;
         self.make_shard(kind, hash)?;
         {
-            // Not between a collection's look at an old, corrupted file of
-            // this name and its removal.
+            // Not while a garbage collection removes an old, corrupted file of this name.
             let _lock = self.lock(LOCK, FlockOperation::LockShared)?;
             temp.persist(&path)
                 .map_err(|e| e.error)
@@ -167,35 +166,35 @@ impl Cas {
 
     fn make_shard(&self, kind: Kind, hash: &Hash) -> Result<(), CasError> {
         let hex = hash.to_hex();
-        let top = self.root.join(kind.folder());
+        let top = self.root.join(kind.dir_name());
         let outer = top.join(&hex[..2]);
         let inner = outer.join(&hex[2..4]);
-        // Collections leave empty shards alone, so they stay once made.
-        folders::make_durable(&outer, &top)?;
-        folders::make_durable(&inner, &outer)?;
+        // Garbage collections never remove shards.
+        dirs::create_durable(&outer, &top)?;
+        dirs::create_durable(&inner, &outer)?;
         Ok(())
     }
 }
 
-/// The folder of a path that was made by [`Cas::path_of`].
+/// The directory of a path from [`Cas::path_of`].
 fn shard_of(path: &std::path::Path) -> &std::path::Path {
     path.parent().unwrap_or(path)
 }
 
-/// A blob in the making. Writes go straight to the disk's cache: give it
-/// pieces of some size. Dropped without [`BlobWriter::finish`] it leaves nothing.
+/// Writes a blob in pieces. It does not buffer, so avoid small pieces. If dropped without
+/// [`BlobWriter::finish`], nothing is stored.
 #[derive(Debug)]
 pub struct BlobWriter {
     cas: Cas,
     temp: NamedTempFile,
     hasher: Hasher,
-    /// After a failed write nobody knows what the blob holds: it cannot be finished.
+    /// Set after a failed write: the content is then undefined and cannot be stored.
     failed: Option<io::ErrorKind>,
 }
 
 impl BlobWriter {
-    /// Stores what was written. When this returns it is on the disk.
-    pub fn finish(self) -> Result<Stored, CasError> {
+    /// Stores the blob durably.
+    pub fn finish(self) -> Result<PutResult, CasError> {
         let Self {
             cas,
             temp,
@@ -211,7 +210,7 @@ impl BlobWriter {
         if !existed {
             cas.install(temp, kind, &hash)?;
         }
-        Ok(Stored {
+        Ok(PutResult {
             hash,
             size,
             kind,
@@ -219,12 +218,12 @@ impl BlobWriter {
         })
     }
 
-    /// How many bytes were written so far.
+    /// Number of bytes written so far.
     pub fn len(&self) -> u64 {
         self.hasher.len()
     }
 
-    /// Whether nothing was written so far.
+    /// Whether no bytes were written so far.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -256,23 +255,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_blob_with_a_failed_write_cannot_be_finished() {
-        let folder = tempfile::tempdir().unwrap();
-        let cas = Cas::open(folder.path()).unwrap();
+    fn blob_with_a_failed_write_is_not_stored() {
+        let dir = tempfile::tempdir().unwrap();
+        let cas = Cas::open(dir.path()).unwrap();
         let mut writer = cas.writer().unwrap();
         writer.write_all(b"good").unwrap();
-        // From here on the file refuses writes.
+        // From here on, writes fail.
         let (_, path) = writer.temp.into_parts();
         let read_only = File::open(&path).unwrap();
         writer.temp = NamedTempFile::from_parts(read_only, path);
         writer.write_all(b"lost").unwrap_err();
 
-        let error = writer.finish().unwrap_err().to_string();
-        assert!(error.starts_with("cannot write "), "{error}");
-        assert!(!cas.has(&Hash::digest(b"good")).unwrap());
-        assert_eq!(
-            std::fs::read_dir(folder.path().join(TMP)).unwrap().count(),
-            0
+        let error = writer.finish().unwrap_err();
+        assert!(
+            matches!(&error, CasError::Path(error) if error.action == "write"),
+            "{error}"
         );
+        assert!(!cas.has(&Hash::digest(b"good")).unwrap());
+        assert_eq!(std::fs::read_dir(dir.path().join(TMP)).unwrap().count(), 0);
     }
 }

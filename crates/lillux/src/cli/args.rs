@@ -1,4 +1,4 @@
-//! What can be typed. No behaviour here.
+//! The command-line arguments, without behaviour.
 
 pub(crate) mod cas;
 mod keys;
@@ -16,16 +16,16 @@ pub(crate) use processes::{
     variable,
 };
 
-/// Processes, a content store, keys, sealed secrets, time: a kernel for scripts.
+/// Run processes, store content, use keys and sealed secrets from scripts
 ///
 /// Every command prints one JSON object on standard output. A failure prints
-/// `{"success":false,"error":{"code","message","hint"}}` there and the same in
-/// words on standard error.
+/// `{"success":false,"error":{"code","message","hint"}}` there and a readable
+/// message on standard error.
 #[derive(Debug, Parser)]
 #[command(
     name = "lillux",
     version,
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 integrity failure, 4 permission refused, 124 timed out.\n\
+    after_help = "Exit codes: 0 success, 1 failure, 2 wrong usage, 3 integrity failure, 4 permission denied, 124 timeout.\n\
                   `lillux COMMAND --help` shows examples."
 )]
 pub(crate) struct Cli {
@@ -35,29 +35,29 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a program and wait until it and all its descendants have ended.
+    /// Run a program and wait until it and all its descendants have ended
     Exec(ExecArgs),
-    /// Start a program that outlives this call, in a session of its own.
+    /// Start a detached program in a new session
     Spawn(SpawnArgs),
-    /// Tell whether a process runs.
+    /// Show whether a process runs
     Status(StatusArgs),
-    /// End a process, its group and its descendants: SIGTERM, then SIGKILL.
+    /// End a process, its group and its descendants: SIGTERM, then SIGKILL
     Kill(KillArgs),
-    /// Wait for a file to change, a process to end, or a recorded run to reach its end.
+    /// Wait for a file to change, a process to end, or a recorded run to end
     Watch(WatchArgs),
-    /// Keep bytes and JSON objects under their SHA-256.
+    /// Store bytes and JSON objects under their SHA-256
     #[command(subcommand)]
     Cas(CasCommand),
-    /// Make a key pair for signatures or for envelopes.
+    /// Create a key pair for signatures or for envelopes
     Keypair(KeypairArgs),
-    /// Sign a hash, a file or standard input.
+    /// Sign a hash, a file or standard input
     Sign(SignArgs),
-    /// Check a signature over a hash, a file or standard input.
+    /// Verify a signature over a hash, a file or standard input
     Verify(VerifyArgs),
-    /// Seal secrets to public keys, open and inspect them.
+    /// Seal secrets to public keys, open and inspect them
     #[command(subcommand)]
     Envelope(EnvelopeCommand),
-    /// Tell the time: ISO 8601, epoch milliseconds, monotonic nanoseconds.
+    /// Print the time: ISO 8601, epoch milliseconds, monotonic nanoseconds
     #[command(after_help = "Example:\n  lillux time")]
     Time,
 }

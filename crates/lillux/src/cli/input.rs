@@ -1,4 +1,4 @@
-//! A file named on the command line, or standard input.
+//! Reads input from a file on the command line or from standard input.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,17 +11,17 @@ use lillux::{Hash, PathError};
 use super::args::Content;
 use super::report::Failure;
 
-/// What standard input is called in messages.
+/// Name of standard input in messages.
 const STDIN: &str = "standard input";
 
-/// Something to read, and what to call it when that fails.
+/// An open input and its name for messages.
 pub(super) struct Input {
     pub(super) reader: File,
     name: PathBuf,
 }
 
 impl Input {
-    /// Standard input is read without the standard library's buffer, which would
+    /// Opens the file, or standard input without the standard library's buffer, which would
     /// keep a copy of a secret.
     pub(super) fn open(path: Option<&Path>) -> Result<Self, Failure> {
         let name = path.unwrap_or(Path::new(STDIN));
@@ -36,14 +36,14 @@ impl Input {
         }
     }
 
-    /// Gives an error of the reader its place.
+    /// Turns a read error into a failure with the name of the input.
     pub(super) fn failure(&self, error: io::Error) -> Failure {
         read_failure(self.name.clone(), error)
     }
 }
 
-/// Gives a failure with what was read its place.
-pub(super) fn of(path: Option<&Path>, mut failure: Failure) -> Failure {
+/// Prefixes the message of a failure with the name of the input.
+pub(super) fn with_input_name(path: Option<&Path>, mut failure: Failure) -> Failure {
     let name = path.unwrap_or(Path::new(STDIN)).display();
     failure.message = format!("{name}: {}", failure.message);
     failure
@@ -60,7 +60,7 @@ fn read_failure(path: PathBuf, source: io::Error) -> Failure {
 }
 
 impl Content {
-    /// The hash given, or that of the content, which is read as a stream.
+    /// The given hash, or the hash of the input.
     pub(super) fn hash(&self) -> Result<Hash, Failure> {
         if let Some(hash) = self.hash {
             return Ok(hash);
@@ -71,13 +71,13 @@ impl Content {
     }
 }
 
-/// Reads an envelope. What is wrong with it is told of the place it was read from.
-pub(super) fn envelope(path: Option<&Path>) -> Result<Envelope, Failure> {
+/// Reads and parses an envelope.
+pub(super) fn read_envelope(path: Option<&Path>) -> Result<Envelope, Failure> {
     let mut input = Input::open(path)?;
     let mut bytes = Vec::new();
-    // One more than there may be: `parse` refuses it.
+    // One byte more than allowed, so that `parse` rejects a larger input.
     let limit = MAX_DOCUMENT as u64 + 1;
     let read = (&mut input.reader).take(limit).read_to_end(&mut bytes);
     read.map_err(|e| input.failure(e))?;
-    Envelope::parse(&bytes).map_err(|e| of(path, e.into()))
+    Envelope::parse(&bytes).map_err(|e| with_input_name(path, e.into()))
 }

@@ -1,9 +1,9 @@
-//! From arguments to one JSON object on standard output and an exit code.
+//! The command line: parses arguments, runs a command, prints one JSON object.
 
 mod args;
 mod commands;
+mod fast_exec;
 mod input;
-mod quick;
 mod report;
 
 use std::process::ExitCode;
@@ -14,17 +14,17 @@ use clap::error::ErrorKind;
 use args::{Cli, Command};
 use report::{Exit, Failure, Report};
 
-/// Reads the arguments, runs the command, prints its one JSON object.
+/// Parses the arguments, runs the command, prints its JSON object and returns the exit code.
 pub(crate) fn main() -> ExitCode {
     if let Err(error) = lillux::process::protect_memory() {
         return report::print(Err(Failure::new(Exit::Failed, "protect_memory", error)));
     }
-    if let Some(code) = quick::exec() {
+    if let Some(code) = fast_exec::run() {
         return code;
     }
     match Cli::try_parse() {
         Ok(cli) => report::print(dispatch(cli.command)),
-        Err(error) => refuse_usage(&error),
+        Err(error) => print_usage_error(&error),
     }
 }
 
@@ -49,9 +49,9 @@ fn dispatch(command: Command) -> Result<Report, Failure> {
     }
 }
 
-/// Help and version are what was asked for; the rest is wrong usage, told to
-/// people on standard error and to scripts as JSON.
-fn refuse_usage(error: &clap::Error) -> ExitCode {
+/// Prints help and version on standard output; other errors as text on standard error and as JSON
+/// on standard output.
+fn print_usage_error(error: &clap::Error) -> ExitCode {
     if matches!(
         error.kind(),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
@@ -68,10 +68,10 @@ fn refuse_usage(error: &clap::Error) -> ExitCode {
         }
         _ => Failure::usage(first_paragraph(&text)),
     };
-    report::print_usage(&failure, &text)
+    report::print_failure(&failure, &text)
 }
 
-/// What clap has to say before it shows the usage, in one line.
+/// The message of a clap error without the usage, in one line.
 fn first_paragraph(text: &str) -> String {
     let lines = text.lines().take_while(|line| !line.is_empty());
     let message = lines.map(str::trim).collect::<Vec<_>>().join(" ");

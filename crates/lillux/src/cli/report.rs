@@ -1,4 +1,4 @@
-//! The one place that writes to standard output and standard error.
+//! Prints results and failures. Only this module writes to standard output and standard error.
 
 mod keys;
 
@@ -9,10 +9,10 @@ use lillux::PathError;
 use serde::Serialize;
 use serde_json::json;
 
-/// How a call ended, as the exit code says it.
+/// Exit code of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    Done = 0,
+    Success = 0,
     Failed = 1,
     Usage = 2,
     Integrity = 3,
@@ -26,63 +26,63 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A call that was carried out: its fields, and whether they are good news.
-/// `success` comes first and follows from the exit code.
+/// The JSON object and the exit code of a command that ran. The object begins with `success`,
+/// which is true if the exit code is 0.
 pub(crate) struct Report {
-    /// Kept as text: a `RawValue` among the fields stays as it is, digit for digit.
+    /// Stored as text, so that a `RawValue` among the fields keeps all its digits.
     text: String,
     exit: Exit,
 }
 
 impl Report {
     pub(crate) fn new(fields: impl Serialize) -> Self {
-        Self::ending(Exit::Done, fields)
+        Self::with_exit(Exit::Success, fields)
     }
 
-    /// A report whose exit code is not 0: carried out, with a bad outcome.
-    pub(crate) fn ending(exit: Exit, fields: impl Serialize) -> Self {
+    /// A report with another exit code, for a command that ran with a negative result.
+    pub(crate) fn with_exit(exit: Exit, fields: impl Serialize) -> Self {
         #[derive(Serialize)]
-        struct Reported<T> {
+        struct Object<T> {
             success: bool,
             #[serde(flatten)]
             fields: T,
         }
-        let success = exit == Exit::Done;
-        let reported = Reported { success, fields };
-        let mut text = serde_json::to_string(&reported)
+        let success = exit == Exit::Success;
+        let object = Object { success, fields };
+        let mut text = serde_json::to_string(&object)
             .unwrap_or_else(|_| json!({ "success": success }).to_string());
         text.push('\n');
         Self { text, exit }
     }
 
-    /// The call wrote its result to [`raw_output`]; there is no object to print.
+    /// A report without an object, for a command that wrote its result to [`raw_output`].
     pub(crate) fn raw(exit: Exit) -> Self {
         let text = String::new();
         Self { text, exit }
     }
 }
 
-/// Standard output, for the one option that asks for bytes in place of an object.
+/// Standard output, for the option that prints bytes instead of an object.
 pub(crate) fn raw_output() -> impl Write {
     io::stdout().lock()
 }
 
-/// A call that could not be carried out: what went wrong and what to do.
+/// A command that failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
-    /// A stable word for scripts, `snake_case`.
+    /// Stable error code for scripts, `snake_case`.
     pub(crate) code: &'static str,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
-    /// Standard output was promised to raw bytes: tell it on standard error alone.
-    pub(crate) only_words: bool,
+    /// Print only to standard error, because standard output is for raw bytes.
+    pub(crate) stderr_only: bool,
 }
 
 impl Failure {
     #[expect(
         clippy::needless_pass_by_value,
-        reason = "takes an error or a text, whichever the caller has"
+        reason = "accepts errors and strings by value"
     )]
     pub(crate) fn new(exit: Exit, code: &'static str, message: impl ToString) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl Failure {
             code,
             message: message.to_string(),
             hint: None,
-            only_words: false,
+            stderr_only: false,
         }
     }
 
@@ -110,50 +110,50 @@ impl From<PathError> for Failure {
             io::ErrorKind::PermissionDenied => Self::new(Exit::Permission, "permission", error),
             io::ErrorKind::NotFound => Self::new(Exit::Failed, "not_found", error),
             io::ErrorKind::StorageFull => Self::new(Exit::Failed, "disk_full", error).hint(
-                "free some space and run the same command again; nothing was left half-written",
+                "free some disk space and run the command again; no incomplete file was left",
             ),
             _ => Self::new(Exit::Failed, "io", error),
         }
     }
 }
 
-/// Prints the outcome and gives the exit code.
+/// Prints the outcome of a command and returns the exit code.
 pub(crate) fn print(outcome: Result<Report, Failure>) -> ExitCode {
     match outcome {
         Ok(report) => emit(&report.text, "", report.exit),
         Err(failure) => {
             let hint = failure.hint.as_ref();
             let hint = hint.map_or_else(String::new, |h| format!("  hint: {h}\n"));
-            let words = format!("error: {}\n{hint}", failure.message);
-            print_usage(&failure, &words)
+            let text = format!("error: {}\n{hint}", failure.message);
+            print_failure(&failure, &text)
         }
     }
 }
 
-/// Prints a failure with other words for people than its message.
-pub(crate) fn print_usage(failure: &Failure, words: &str) -> ExitCode {
+/// Prints a failure as JSON on standard output and as `text` on standard error.
+pub(crate) fn print_failure(failure: &Failure, text: &str) -> ExitCode {
     let mut error = json!({ "code": failure.code, "message": failure.message });
     if let Some(hint) = &failure.hint {
         error["hint"] = json!(hint);
     }
     let object = json!({ "success": false, "error": error });
-    let text = if failure.only_words {
+    let json = if failure.stderr_only {
         String::new()
     } else {
         format!("{object}\n")
     };
-    emit(&text, words, failure.exit)
+    emit(&json, text, failure.exit)
 }
 
-/// A reader that went away (`lillux … | head -c 1`) is not our failure to tell.
-fn emit(text: &str, words: &str, exit: Exit) -> ExitCode {
-    let _ = io::stderr().write_all(words.as_bytes());
-    match io::stdout().write_all(text.as_bytes()) {
+/// Writes both streams. A closed pipe (`lillux … | head -c 1`) is not reported as an error.
+fn emit(stdout: &str, stderr: &str, exit: Exit) -> ExitCode {
+    let _ = io::stderr().write_all(stderr.as_bytes());
+    match io::stdout().write_all(stdout.as_bytes()) {
         Ok(()) => exit.into(),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::Failed.into(),
         Err(error) => {
-            let words = format!("error: cannot write to standard output: {error}\n");
-            let _ = io::stderr().write_all(words.as_bytes());
+            let text = format!("error: cannot write to standard output: {error}\n");
+            let _ = io::stderr().write_all(text.as_bytes());
             Exit::Failed.into()
         }
     }

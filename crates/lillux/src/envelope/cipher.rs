@@ -1,5 +1,5 @@
-//! The two layers of an envelope, without its form: a random content key wrapped
-//! for each recipient by HPKE, and the payload under the content key.
+//! The cryptography of an envelope: a random content key, wrapped for each recipient with HPKE,
+//! encrypts the payload.
 
 use chacha20poly1305::{AeadInOut, ChaCha20Poly1305, KeyInit, Nonce};
 use hpke::aead::ChaCha20Poly1305 as HpkeAead;
@@ -14,22 +14,22 @@ use crate::keys::{RandomnessError, SecretBytes, random};
 /// RFC 9180's DHKEM(X25519, HKDF-SHA256).
 pub(super) type Kem = hpke::kem::X25519HkdfSha256;
 
-/// Keeps what is wrapped here apart from every other use of the same keys.
+/// HPKE info string, which separates envelopes from other uses of the same keys.
 const INFO: &[u8] = b"lillux envelope v1";
 
 const COMMITMENT: &[u8] = b"lillux envelope v1 commitment";
 
-/// What the authentication tag adds to a payload.
+/// Length of the authentication tag in bytes.
 pub(super) const TAG: usize = 16;
 
-/// The ciphers refused: not made with this key, or changed since.
-pub(super) struct Refused;
+/// Encryption or decryption failed: wrong key, or the data was changed.
+pub(super) struct CipherError;
 
-/// The key of one envelope's payload. Used for one payload and then dropped.
+/// The key that encrypts the payload of one envelope. Used only once.
 pub(super) struct ContentKey(SecretBytes);
 
-/// A content key as one recipient gets it.
-pub(super) struct Wrapped {
+/// A content key that is encrypted for one recipient.
+pub(super) struct WrappedKey {
     pub(super) encapsulated: [u8; 32],
     pub(super) key: [u8; 48],
 }
@@ -39,8 +39,8 @@ impl ContentKey {
         Ok(Self(random()?))
     }
 
-    /// HPKE in base mode, one message.
-    pub(super) fn wrap(&self, recipient: &SealingKey) -> Result<Wrapped, Refused> {
+    /// Encrypts the key for a recipient with HPKE in base mode.
+    pub(super) fn wrap(&self, recipient: &SealingKey) -> Result<WrappedKey, CipherError> {
         let (encapsulated, wrapped) = hpke::single_shot_seal::<HpkeAead, HkdfSha256, Kem>(
             &OpModeS::Base,
             &recipient.key,
@@ -48,16 +48,16 @@ impl ContentKey {
             self.0.as_slice(),
             b"",
         )
-        .map_err(|_| Refused)?;
-        Ok(Wrapped {
+        .map_err(|_| CipherError)?;
+        Ok(WrappedKey {
             encapsulated: encapsulated.to_bytes().into(),
-            key: wrapped.try_into().map_err(|_| Refused)?,
+            key: wrapped.try_into().map_err(|_| CipherError)?,
         })
     }
 
-    pub(super) fn unwrap(wrapped: &Wrapped, key: &OpeningKey) -> Result<Self, Refused> {
+    pub(super) fn unwrap(wrapped: &WrappedKey, key: &OpeningKey) -> Result<Self, CipherError> {
         let encapsulated =
-            Deserializable::from_bytes(&wrapped.encapsulated).map_err(|_| Refused)?;
+            Deserializable::from_bytes(&wrapped.encapsulated).map_err(|_| CipherError)?;
         let opened = hpke::single_shot_open::<HpkeAead, HkdfSha256, Kem>(
             &OpModeR::Base,
             &key.key,
@@ -66,30 +66,30 @@ impl ContentKey {
             &wrapped.key,
             b"",
         );
-        let opened = Zeroizing::new(opened.map_err(|_| Refused)?);
+        let opened = Zeroizing::new(opened.map_err(|_| CipherError)?);
         let mut content_key = SecretBytes::default();
         if opened.len() != content_key.len() {
-            return Err(Refused);
+            return Err(CipherError);
         }
         content_key.copy_from_slice(&opened);
         Ok(Self(content_key))
     }
 
-    /// Names the key without telling it. `ChaCha20-Poly1305` alone does not: one
-    /// could make a ciphertext that opens to different secrets under different
-    /// content keys, and give each recipient another.
+    /// A commitment to the key that does not reveal it. `ChaCha20-Poly1305` is not
+    /// key-committing: a sender could construct a ciphertext that decrypts to different secrets
+    /// under different content keys, and give each recipient another key.
     pub(super) fn commitment(&self) -> [u8; 32] {
         let sha = Sha256::new().chain_update(COMMITMENT);
         sha.chain_update(self.0.as_slice()).finalize().into()
     }
 
-    /// Encrypts the payload. The nonce is zero: the key is random and never used again.
-    pub(super) fn encrypt(self, payload: &[u8], associated: &[u8]) -> Result<Vec<u8>, Refused> {
+    /// Encrypts the payload. The nonce is zero, because the key is random and used only once.
+    pub(super) fn encrypt(self, payload: &[u8], associated: &[u8]) -> Result<Vec<u8>, CipherError> {
         let mut buffer = Zeroizing::new(Vec::with_capacity(payload.len() + TAG));
         buffer.extend_from_slice(payload);
         self.cipher()
             .encrypt_in_place(&Nonce::default(), associated, &mut *buffer)
-            .map_err(|_| Refused)?;
+            .map_err(|_| CipherError)?;
         Ok(std::mem::take(&mut *buffer))
     }
 
@@ -97,11 +97,11 @@ impl ContentKey {
         self,
         ciphertext: &[u8],
         associated: &[u8],
-    ) -> Result<Zeroizing<Vec<u8>>, Refused> {
+    ) -> Result<Zeroizing<Vec<u8>>, CipherError> {
         let mut buffer = Zeroizing::new(ciphertext.to_vec());
         self.cipher()
             .decrypt_in_place(&Nonce::default(), associated, &mut *buffer)
-            .map_err(|_| Refused)?;
+            .map_err(|_| CipherError)?;
         Ok(buffer)
     }
 
@@ -124,18 +124,18 @@ mod tests {
         (0..hex.len()).step_by(2).map(digits).collect()
     }
 
-    /// Gives the bytes of a test vector as if they were random.
-    struct Given(Vec<u8>);
+    /// Returns the bytes of a test vector as random bytes.
+    struct FixedRng(Vec<u8>);
 
-    impl TryRng for Given {
+    impl TryRng for FixedRng {
         type Error = Infallible;
 
         fn try_next_u32(&mut self) -> Result<u32, Infallible> {
-            panic!("bytes are asked for as such")
+            panic!("only try_fill_bytes is used")
         }
 
         fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-            panic!("bytes are asked for as such")
+            panic!("only try_fill_bytes is used")
         }
 
         fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Infallible> {
@@ -144,11 +144,11 @@ mod tests {
         }
     }
 
-    impl TryCryptoRng for Given {}
+    impl TryCryptoRng for FixedRng {}
 
     /// RFC 9180, appendix A.2.1: base mode, this suite, sequence number 0.
     #[test]
-    fn the_suite_agrees_with_the_vector_of_rfc_9180() {
+    fn suite_agrees_with_the_rfc_9180_vector() {
         let info = bytes("4f6465206f6e2061204772656369616e2055726e");
         let payload = bytes("4265617574792069732074727574682c20747275746820626561757479");
         let associated = bytes("436f756e742d30");
@@ -169,7 +169,7 @@ mod tests {
             &info,
             &payload,
             &associated,
-            &mut Given(bytes(ephemeral)),
+            &mut FixedRng(bytes(ephemeral)),
         )
         .unwrap();
         assert_eq!(

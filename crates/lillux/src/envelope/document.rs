@@ -1,25 +1,25 @@
-//! An envelope as text: one line of JSON in exactly one spelling.
+//! The text format of an envelope: one line of JSON with exactly one encoding.
 
 use base64ct::{Base64UrlUnpadded, Encoding};
 use jiff::Timestamp;
 use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny};
 use serde_json::Value;
 
-use super::cipher::{TAG, Wrapped};
+use super::cipher::{TAG, WrappedKey};
 use super::error::{Damage, ParseEnvelopeError};
 use super::{MAX_LABEL, MAX_PAYLOAD, MAX_RECIPIENTS};
 use crate::keys::Fingerprint;
 
-/// Version of the form. Another number means another module reads it.
+/// Format version.
 pub(super) const VERSION: u64 = 1;
 
-/// What everything is done with.
+/// Name of the cipher suite.
 pub(super) const SUITE: &str = "hpke-base-x25519-hkdf-sha256-chacha20poly1305";
 
-/// The largest payload in base64, and ample room for the rest.
+/// Maximum size of an envelope: the largest payload in base64 and 1 MiB for the rest.
 pub const MAX_DOCUMENT: usize = MAX_PAYLOAD / 3 * 4 + 1024 * 1024;
 
-/// All of an envelope but version and suite, which are constants.
+/// The fields of an envelope, without version and suite, which are constants.
 pub(super) struct Document {
     pub(super) created: String,
     pub(super) label: String,
@@ -30,17 +30,17 @@ pub(super) struct Document {
 
 pub(super) struct Recipient {
     pub(super) fingerprint: Fingerprint,
-    pub(super) wrapped: Wrapped,
+    pub(super) wrapped_key: WrappedKey,
 }
 
 impl Document {
-    /// The text that is written, with its final newline.
+    /// The text of the envelope, with its final newline.
     pub(super) fn text(&self) -> String {
         self.text_with(&base64(&self.ciphertext))
     }
 
-    /// What the payload is bound to: the text, with the ciphertext left out. A
-    /// change to any of it, recipients included, is a failure to open.
+    /// The associated data of the payload: the text with an empty ciphertext. Any change to it,
+    /// including the recipients, makes opening fail.
     pub(super) fn associated(&self) -> String {
         self.text_with("")
     }
@@ -57,7 +57,7 @@ impl Document {
         )
     }
 
-    /// Reads a text and insists that it is the one that would be written.
+    /// Parses a text and checks that it is the canonical encoding.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, ParseEnvelopeError> {
         if bytes.len() > MAX_DOCUMENT {
             return Err(ParseEnvelopeError::TooLarge);
@@ -70,12 +70,12 @@ impl Document {
         if bytes == written.as_bytes() {
             Ok(document)
         } else {
-            let place = first_difference(bytes, written.as_bytes());
-            Err(ParseEnvelopeError::NotCanonical(place))
+            let offset = first_difference(bytes, written.as_bytes());
+            Err(ParseEnvelopeError::NotCanonical(offset))
         }
     }
 
-    /// The rules of sealing hold for what is read as well.
+    /// Checks the same rules as sealing.
     fn check(&self) -> Result<(), Damage> {
         let time: Result<Timestamp, _> = self.created.parse();
         if !time.is_ok_and(|time| format!("{time:.0}") == self.created) {
@@ -102,20 +102,19 @@ impl Recipient {
         format!(
             "{{\"fingerprint\":\"{}\",\"encapsulated\":\"{}\",\"wrapped_key\":\"{}\"}}",
             self.fingerprint,
-            base64(&self.wrapped.encapsulated),
-            base64(&self.wrapped.key),
+            base64(&self.wrapped_key.encapsulated),
+            base64(&self.wrapped_key.key),
         )
     }
 }
 
-/// One line of printable text, of a length that fits a listing. Control
-/// characters would let a sender write over a reader's terminal.
+/// Whether a label is short enough and has no control characters, which could manipulate a
+/// reader's terminal.
 pub(super) fn is_label(label: &str) -> bool {
     label.len() <= MAX_LABEL && !label.chars().any(char::is_control)
 }
 
-/// Looks at the version before anything else: what another version holds is not
-/// ours to judge.
+/// Checks the version before anything else, so that another version is reported as such.
 fn check_version(bytes: &[u8]) -> Result<(), ParseEnvelopeError> {
     #[derive(serde::Deserialize)]
     struct Version {
@@ -147,7 +146,7 @@ impl From<Damage> for ParseEnvelopeError {
     }
 }
 
-/// What is read, before it is judged.
+/// The parsed fields, before they are checked.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fields {
@@ -178,7 +177,7 @@ impl From<Fields> for Document {
     fn from(fields: Fields) -> Self {
         let recipients = fields.recipients.into_iter().map(|recipient| Recipient {
             fingerprint: recipient.fingerprint,
-            wrapped: Wrapped {
+            wrapped_key: WrappedKey {
                 encapsulated: recipient.encapsulated,
                 key: recipient.wrapped_key,
             },
@@ -194,7 +193,7 @@ impl From<Fields> for Document {
 }
 
 fn any_length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-    // Borrowed: base64 needs no escapes, so a text with some is refused here.
+    // Borrowed, so that a string with escapes, which base64 never needs, is rejected.
     let text = <&str>::deserialize(deserializer)?;
     Base64UrlUnpadded::decode_vec(text).map_err(D::Error::custom)
 }

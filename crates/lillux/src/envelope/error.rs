@@ -1,119 +1,119 @@
-//! What can be wrong when sealing, reading or opening.
+//! Errors of sealing, parsing and opening envelopes.
 
 use std::fmt;
 
 use super::{MAX_LABEL, MAX_RECIPIENTS};
 use crate::keys::{Fingerprint, RandomnessError};
 
-/// A secret that could not be sealed.
+/// Error of [`seal`](super::seal).
 #[derive(Debug, thiserror::Error)]
 pub enum SealError {
-    /// Nobody could open it.
-    #[error("a secret is sealed to at least one public key, none was given")]
+    /// There are no recipients.
+    #[error("an envelope needs at least one recipient")]
     NoRecipients,
-    /// More than an envelope names.
-    #[error("{0} recipients, an envelope names at most {MAX_RECIPIENTS}")]
+    /// There are more than [`MAX_RECIPIENTS`] recipients.
+    #[error("too many recipients: {0}, at most {MAX_RECIPIENTS} are allowed")]
     TooManyRecipients(usize),
-    /// The same key twice.
-    #[error("the key {0} is given twice")]
+    /// Two recipients have the same key.
+    #[error("duplicate recipient: key {0}")]
     DuplicateRecipient(Fingerprint),
-    /// More than an envelope holds.
-    #[error("the secret is larger than 64 MiB, which is the most an envelope holds")]
+    /// The secret is larger than [`MAX_PAYLOAD`](super::MAX_PAYLOAD).
+    #[error("the secret is larger than 64 MiB")]
     TooLarge,
-    /// Too long, or not one line of text.
-    #[error("a label is at most {MAX_LABEL} bytes and has no control characters")]
+    /// The label is longer than [`MAX_LABEL`] or contains control characters.
+    #[error("invalid label: at most {MAX_LABEL} bytes without control characters are allowed")]
     BadLabel,
-    /// No content key could be made.
+    /// A content key could not be generated.
     #[error(transparent)]
     Randomness(#[from] RandomnessError),
-    /// The ciphers refused, which a key that was checked when read does not bring about.
-    #[error("the secret cannot be encrypted to these keys")]
+    /// Encryption failed, which does not happen with keys that were parsed successfully.
+    #[error("cannot encrypt the secret to these keys")]
     Cipher,
 }
 
-/// Bytes that are not an envelope as this crate writes one.
+/// Error of parsing an envelope.
 ///
-/// No message quotes the bytes: what is taken for an envelope by mistake may be a secret.
+/// No message quotes the bytes, because a file that is not an envelope may contain a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseEnvelopeError {
-    /// Not JSON at all, or cut short.
-    #[error("not an envelope, or one cut short: not JSON at line {line}, column {column}")]
+    /// The bytes are not JSON, or are truncated.
+    #[error("not an envelope, or truncated: invalid JSON at line {line}, column {column}")]
     NotJson {
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
-        /// From 1.
+        /// Column number, from 1.
         column: usize,
     },
-    /// A JSON document of something else.
-    #[error("not an envelope: no `envelope` field with a version")]
+    /// The JSON document has no version and is not an envelope.
+    #[error("not an envelope: there is no `envelope` field with a version")]
     NoVersion,
-    /// Written by a program that knows more.
-    #[error("the envelope has version {0}, this program reads version 1")]
+    /// The envelope has another format version.
+    #[error("unsupported envelope version {0}; supported: 1")]
     UnknownVersion(u64),
-    /// Written with other ciphers.
-    #[error("the envelope was sealed with a suite of ciphers that this program does not know")]
+    /// The envelope uses another cipher suite.
+    #[error("unsupported cipher suite")]
     UnknownSuite,
-    /// A field is missing, added, repeated or holds something it cannot.
+    /// A field is missing, unknown, repeated or invalid.
     #[error("the envelope is damaged: {0}")]
     Damaged(Damage),
-    /// The right content, but not spelled as it is written.
-    #[error("the envelope was changed: at byte {0} it is not as it was written")]
+    /// The content is valid, but its encoding is not canonical.
+    #[error("the envelope was changed: it is not canonical at byte {0}")]
     NotCanonical(usize),
-    /// More bytes than any envelope.
-    #[error("larger than any envelope")]
+    /// The input is larger than the maximum size of an envelope.
+    #[error("not an envelope: too large")]
     TooLarge,
 }
 
-/// What about an envelope's content cannot be.
+/// The invalid part of an envelope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Damage {
-    /// Missing, unknown or repeated, or of the wrong kind.
+    /// A field is missing, unknown, repeated or of the wrong type.
     Fields,
-    /// Not a time in UTC to the second.
+    /// `created` is not a UTC time with second precision.
     Created,
-    /// Too long or with control characters.
+    /// `label` is too long or contains control characters.
     Label,
-    /// None, too many, or one twice.
+    /// `recipients` is empty, too long or contains duplicates.
     Recipients,
-    /// Too short to be authentic, or too long.
+    /// `ciphertext` is too short or too long.
     Ciphertext,
 }
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Fields => "a field is missing, unknown, repeated or of the wrong kind",
-            Self::Created => "`created` is not a time in UTC to the second",
+            Self::Fields => "a field is missing, unknown, repeated or of the wrong type",
+            Self::Created => "`created` is not a UTC time with second precision",
             Self::Label => "`label` is too long or has control characters",
-            Self::Recipients => "`recipients` is empty, too long or names one twice",
+            Self::Recipients => "`recipients` is empty, too long or has duplicates",
             Self::Ciphertext => "`ciphertext` is too short or too long",
         })
     }
 }
 
-/// An envelope that did not open.
+/// Error of [`Envelope::open`](super::Envelope::open).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// It was sealed to others.
+    /// The envelope is not sealed to this key.
     #[error(
         "the envelope is not sealed to key {key}; it is sealed to {}",
         list(sealed_to)
     )]
     NotARecipient {
-        /// The key that was tried.
+        /// Fingerprint of the key that was tried.
         key: Fingerprint,
-        /// Those that would open it.
+        /// Fingerprints of the keys that open the envelope.
         sealed_to: Vec<Fingerprint>,
     },
-    /// It was changed after it was sealed.
+    /// The envelope was changed after it was sealed.
     #[error("the envelope was changed after it was sealed")]
     Changed,
-    /// It is sealed, whole, and about something else.
+    /// The envelope is authentic, but has another label than expected.
     #[error("the envelope is labelled {found:?}, not {expected:?}")]
     LabelMismatch {
-        /// What the caller asked for.
+        /// The label that the caller expects.
         expected: String,
-        /// What the sender wrote.
+        /// The label of the envelope.
         found: String,
     },
 }

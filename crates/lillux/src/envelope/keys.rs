@@ -1,4 +1,4 @@
-//! The X25519 pair of someone to whom secrets are sealed.
+//! X25519 key pairs for envelopes.
 
 use std::fmt;
 use std::path::Path;
@@ -13,26 +13,23 @@ use crate::keys::{
     read_public, restore_public, write_pair,
 };
 
-/// The private half of a pair: it opens what was sealed to the public half.
+/// An X25519 private key, which opens envelopes sealed to its [`SealingKey`].
 ///
-/// Its file is PKCS#8 PEM under the same rules as a
-/// [`SigningKey`](crate::keys::SigningKey)'s.
+/// Its file is PKCS#8 PEM with the same rules as for a [`SigningKey`](crate::keys::SigningKey).
 pub struct OpeningKey {
-    // On the heap, so that moving the key leaves no copy of it behind.
+    // Boxed, so that moving the key leaves no copy on the stack.
     pub(super) key: Box<<Kem as hpke::Kem>::PrivateKey>,
     public: SealingKey,
 }
 
 impl OpeningKey {
-    /// A new key from the operating system's randomness.
+    /// Generates a key with the operating system's random number generator.
     pub fn generate() -> Result<Self, RandomnessError> {
         let (key, _) = Kem::derive_keypair(random()?.as_slice());
         Ok(Self::new(key))
     }
 
-    /// Reads a private key's file.
-    ///
-    /// Refused where group or others have any access to the file.
+    /// Reads a private key file. Fails if group or others have any access to the file.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let text = read_private(path)?;
         Self::from_pem(&text).map_err(|source| KeyError::Unusable {
@@ -41,8 +38,8 @@ impl OpeningKey {
         })
     }
 
-    /// Reads the private key of a pair. Where the public half is missing, because writing
-    /// the pair was interrupted, it is written if the folder permits it.
+    /// Reads the private key of a pair. If the public key file is missing, because writing the
+    /// pair was interrupted, tries to restore it.
     pub fn read_pair(files: &KeyPairFiles) -> Result<Self, KeyError> {
         let key = Self::read(&files.private)?;
         if !files.public.exists() {
@@ -51,32 +48,32 @@ impl OpeningKey {
         Ok(key)
     }
 
-    /// Reads PKCS#8 PEM text, version 1 or 2.
+    /// Parses PKCS#8 PEM text, version 1 or 2.
     pub fn from_pem(text: impl AsRef<[u8]>) -> Result<Self, KeyTextError> {
-        let half = private_from_pem(Algorithm::X25519, text.as_ref())?;
-        let key =
-            Deserializable::from_bytes(half.key.as_slice()).map_err(|_| KeyTextError::Structure)?;
+        let parsed = private_from_pem(Algorithm::X25519, text.as_ref())?;
+        let key = Deserializable::from_bytes(parsed.key.as_slice())
+            .map_err(|_| KeyTextError::Structure)?;
         let key = Self::new(key);
-        match half.public {
+        match parsed.public {
             Some(public) if public != key.public.bytes => Err(KeyTextError::Mismatch),
             _ => Ok(key),
         }
     }
 
-    /// PKCS#8 PEM text, version 1.
+    /// The key as PKCS#8 PEM text, version 1.
     pub fn to_pem(&self) -> Zeroizing<String> {
         let mut bytes = Zeroizing::new([0; 32]);
         self.key.write_exact(bytes.as_mut_slice());
         private_to_pem(Algorithm::X25519, &bytes)
     }
 
-    /// Writes `private_key.pem` and `public_key.pem` into a folder, which is made
-    /// if it is not there. Both are there afterwards, or the error says why not.
-    pub fn write_pair(&self, folder: &Path, existing: IfExists) -> Result<KeyPairFiles, KeyError> {
-        write_pair(folder, &self.to_pem(), &self.public.to_pem(), existing)
+    /// Writes `private_key.pem` and `public_key.pem` into a directory, which is created if it
+    /// does not exist.
+    pub fn write_pair(&self, dir: &Path, existing: IfExists) -> Result<KeyPairFiles, KeyError> {
+        write_pair(dir, &self.to_pem(), &self.public.to_pem(), existing)
     }
 
-    /// The public half.
+    /// The public key of the pair.
     pub fn public(&self) -> &SealingKey {
         &self.public
     }
@@ -94,7 +91,7 @@ impl fmt::Debug for OpeningKey {
     }
 }
 
-/// The public half of a pair: secrets are sealed to it.
+/// An X25519 public key, to which secrets are sealed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SealingKey {
     pub(super) key: <Kem as hpke::Kem>::PublicKey,
@@ -103,7 +100,7 @@ pub struct SealingKey {
 }
 
 impl SealingKey {
-    /// Reads a public key's file.
+    /// Reads a public key file.
     pub fn read(path: &Path) -> Result<Self, KeyError> {
         let text = read_public(path)?;
         Self::from_pem(&text).map_err(|source| KeyError::Unusable {
@@ -112,9 +109,9 @@ impl SealingKey {
         })
     }
 
-    /// Reads `SubjectPublicKeyInfo` PEM text.
+    /// Parses `SubjectPublicKeyInfo` PEM text.
     ///
-    /// The points of low order are refused: what is sealed to them anyone opens.
+    /// Rejects points of low order, because anyone could open envelopes sealed to them.
     pub fn from_pem(text: impl AsRef<[u8]>) -> Result<Self, KeyTextError> {
         let bytes = public_from_pem(Algorithm::X25519, text.as_ref())?;
         if is_low_order(bytes) || !is_canonical(&bytes) {
@@ -124,19 +121,19 @@ impl SealingKey {
         Ok(Self::new(key))
     }
 
-    /// The canonical PEM text.
+    /// The key as canonical PEM text.
     pub fn to_pem(&self) -> String {
         public_to_pem(Algorithm::X25519, &self.bytes)
     }
 
-    /// The key's short name.
+    /// The fingerprint of the key.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
 
     fn new(key: <Kem as hpke::Kem>::PublicKey) -> Self {
         let bytes = key.to_bytes().into();
-        let fingerprint = Fingerprint::of_pem(&public_to_pem(Algorithm::X25519, &bytes));
+        let fingerprint = Fingerprint::from_pem(&public_to_pem(Algorithm::X25519, &bytes));
         Self {
             key,
             bytes,
@@ -151,14 +148,14 @@ impl fmt::Debug for SealingKey {
     }
 }
 
-/// X25519 multiplies by a multiple of 8, which takes exactly the points of low
-/// order to zero, whatever the scalar.
+/// X25519 multiplies by a multiple of 8, which maps exactly the points of low order to zero, for
+/// any scalar.
 fn is_low_order(point: [u8; 32]) -> bool {
     x25519_dalek::x25519([1; 32], point) == [0; 32]
 }
 
-/// Below the field's prime, 2^255 - 19. A private key leads to no other spelling,
-/// so what is sealed to one could not be opened by anyone.
+/// Whether the encoded coordinate is below the field prime, 2^255 - 19. A private key yields only
+/// canonical encodings, so no key could open an envelope sealed to another one.
 fn is_canonical(point: &[u8; 32]) -> bool {
     let [low, middle @ .., high] = point;
     *high < 0x7f || (*high == 0x7f && (middle.iter().any(|b| *b != 0xff) || *low < 0xed))
@@ -173,10 +170,10 @@ mod tests {
         public_to_pem(Algorithm::X25519, &point)
     }
 
-    /// The seven spellings below 2^255 that RFC 7748 implementations take to zero, and
-    /// the same with the ignored highest bit set.
+    /// The seven encodings below 2^255 that RFC 7748 implementations map to zero, and the same
+    /// with the ignored highest bit set.
     #[test]
-    fn every_point_of_low_order_is_refused() {
+    fn points_of_low_order_are_rejected() {
         let number = |low: u8, rest: u8, high: u8| {
             let mut point = [rest; 32];
             (point[0], point[31]) = (low, high);
@@ -212,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_spelled_beyond_the_field_is_refused() {
+    fn non_canonical_points_are_rejected() {
         let good = OpeningKey::generate().unwrap().public.bytes;
         assert!(SealingKey::from_pem(pem(good)).is_ok());
         let mut beyond = good;
@@ -229,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_zeroed_when_dropped_and_debug_shows_the_fingerprint_only() {
+    fn keys_are_zeroed_when_dropped_and_debug_shows_only_the_fingerprint() {
         fn zeroed<T: ZeroizeOnDrop>(_: &T) {}
         let key = OpeningKey::generate().unwrap();
         zeroed(&key.to_pem());

@@ -1,4 +1,4 @@
-//! Bytes that must not be seen or left lying about.
+//! Secret bytes that are zeroed when dropped.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -9,26 +9,26 @@ use zeroize::Zeroizing;
 use super::MAX_PAYLOAD;
 use crate::durable::{self, IfExists, WriteError};
 
-/// What a reader is given room for at first.
+/// Initial buffer size for reading a secret.
 const FIRST: usize = 64 * 1024;
 
-/// A secret: zeroed when dropped, shown by nothing but [`expose`](Self::expose).
+/// A secret. It is zeroed when dropped and accessible only by [`expose`](Self::expose).
 ///
-/// It has no `Display`, no serialisation and no comparison, so that it cannot
-/// get into a message, a file or a timing by accident.
+/// It has no `Display`, serialisation or comparison, so that it does not leak into messages,
+/// files or timing by accident.
 pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
-    /// Takes the bytes over; the vector is zeroed with the secret.
+    /// Wraps bytes without copying them.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(Zeroizing::new(bytes))
     }
 
-    /// Everything a reader gives. Fails with `FileTooLarge` beyond what an
-    /// envelope holds, [`MAX_PAYLOAD`].
+    /// Reads a secret to the end of `reader`. Fails with `FileTooLarge` beyond
+    /// [`MAX_PAYLOAD`].
     ///
-    /// The buffer does not grow in place, which would leave copies behind: it is
-    /// exchanged for a larger one and zeroed.
+    /// The buffer does not grow in place, which would leave unzeroed copies, but is replaced by
+    /// a larger one and zeroed.
     pub fn from_reader(mut reader: impl Read) -> io::Result<Self> {
         let mut bytes = Zeroizing::new(vec![0; FIRST]);
         let mut filled = 0;
@@ -52,12 +52,12 @@ impl Secret {
         Ok(Self(bytes))
     }
 
-    /// The bytes. Every place that sees a secret calls this by name.
+    /// The secret bytes. The name makes every access visible in the code.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
 
-    /// Writes the secret to a file of mode 0600, whole or not at all.
+    /// Writes the secret to a file with mode 0600, atomically.
     pub fn write_file(&self, path: &Path) -> Result<(), WriteError> {
         durable::write(path, &self.0, 0o600, IfExists::Replace)
     }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_is_read_to_its_end_and_no_further_than_the_limit() {
+    fn reader_is_read_to_its_end_or_the_limit() {
         for length in [0, 1, FIRST, FIRST + 1, 5 * FIRST, MAX_PAYLOAD] {
             let bytes: Vec<u8> = (0..=250).cycle().take(length).collect();
             assert_eq!(

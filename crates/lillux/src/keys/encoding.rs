@@ -1,9 +1,9 @@
-//! Keys of Curve25519 as PEM text: PKCS#8 for the private half,
-//! `SubjectPublicKeyInfo` for the public one (RFC 8410).
+//! Curve25519 keys as PEM text: PKCS#8 for private keys, `SubjectPublicKeyInfo` for public keys
+//! (RFC 8410).
 //!
-//! The private half is written as PKCS#8 version 1, 48 bytes of DER, which every
-//! tool reads. Version 2, which also holds the public key, is read but not
-//! written: OpenSSL 3.0 refuses it.
+//! Private keys are written as PKCS#8 version 1, 48 bytes of DER, which every tool reads.
+//! Version 2, which also contains the public key, is read but not written, because OpenSSL 3.0
+//! rejects it.
 
 use pkcs8::der::Decode;
 use pkcs8::spki::{AlgorithmIdentifierRef, SubjectPublicKeyInfoRef};
@@ -14,8 +14,8 @@ use super::error::{Algorithm, KeyTextError};
 use super::pem::{self, Block, Label};
 use super::random::SecretBytes;
 
-/// What other keys are called when one of them comes by.
-const KNOWN: [(ObjectIdentifier, &str); 9] = [
+/// Names of algorithms for error messages.
+const ALGORITHM_NAMES: [(ObjectIdentifier, &str); 9] = [
     (ObjectIdentifier::new_unwrap("1.3.101.110"), "X25519"),
     (ObjectIdentifier::new_unwrap("1.3.101.111"), "X448"),
     (ObjectIdentifier::new_unwrap("1.3.101.112"), "Ed25519"),
@@ -31,7 +31,7 @@ const KNOWN: [(ObjectIdentifier, &str); 9] = [
 ];
 
 impl Algorithm {
-    /// The last arc of its object identifier, 1.3.101.*.
+    /// The last arc of the object identifier, 1.3.101.*.
     const fn arc(self) -> u8 {
         match self {
             Self::X25519 => 110,
@@ -47,7 +47,7 @@ impl Algorithm {
     }
 }
 
-/// The private half as PEM text.
+/// Writes a private key as PEM text.
 pub(crate) fn private_to_pem(algorithm: Algorithm, key: &[u8; 32]) -> Zeroizing<String> {
     let mut der = Zeroizing::new([0; 48]);
     let arc = algorithm.arc();
@@ -59,37 +59,38 @@ pub(crate) fn private_to_pem(algorithm: Algorithm, key: &[u8; 32]) -> Zeroizing<
     pem::write("PRIVATE KEY", der.as_slice())
 }
 
-/// The public half as PEM text, the one that is fingerprinted.
+/// Writes a public key as canonical PEM text, from which the fingerprint is computed.
 pub(crate) fn public_to_pem(algorithm: Algorithm, key: &[u8; 32]) -> String {
     let mut der = [0; 44];
     let arc = algorithm.arc();
     der[..12].copy_from_slice(&[0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, arc, 3, 0x21, 0]);
     der[12..].copy_from_slice(key);
-    // Public: the zeroing wrapper is of no use to it.
+    // A public key need not be zeroed.
     pem::write("PUBLIC KEY", &der).as_str().to_owned()
 }
 
-/// A private key as it was read; the public one is there in version 2 of PKCS#8.
-pub(crate) struct PrivateHalf {
+/// A parsed private key.
+pub(crate) struct ParsedPrivateKey {
     pub(crate) key: SecretBytes,
+    /// Present in PKCS#8 version 2.
     pub(crate) public: Option<[u8; 32]>,
 }
 
-/// Reads the private half from PEM text.
+/// Parses a private key from PEM text.
 pub(crate) fn private_from_pem(
     needed: Algorithm,
     text: &[u8],
-) -> Result<PrivateHalf, KeyTextError> {
+) -> Result<ParsedPrivateKey, KeyTextError> {
     let block = Block::find(text)?;
     match block.label {
         Label::Private => {}
         Label::Public => return Err(KeyTextError::PublicForPrivate),
-        other => return Err(refuse(other, needed)),
+        other => return Err(wrong_label(other, needed)),
     }
     let der = block.decode()?;
     let info = PrivateKeyInfoRef::try_from(der.as_slice()).map_err(|_| KeyTextError::Structure)?;
-    check(&info.algorithm, needed)?;
-    // RFC 8410 wraps the 32 bytes in an OCTET STRING of their own: tag 4, length 32.
+    check_algorithm(&info.algorithm, needed)?;
+    // RFC 8410 wraps the 32 bytes in an OCTET STRING: tag 4, length 32.
     let [4, 32, inner @ ..] = info.private_key.as_bytes() else {
         return Err(KeyTextError::Structure);
     };
@@ -102,24 +103,24 @@ pub(crate) fn private_from_pem(
         .public_key
         .map(|bits| point(bits.as_bytes()))
         .transpose()?;
-    Ok(PrivateHalf { key, public })
+    Ok(ParsedPrivateKey { key, public })
 }
 
-/// Reads the public half from PEM text.
+/// Parses a public key from PEM text.
 pub(crate) fn public_from_pem(needed: Algorithm, text: &[u8]) -> Result<[u8; 32], KeyTextError> {
     let block = Block::find(text)?;
     match block.label {
         Label::Public => {}
         Label::Private | Label::Encrypted => return Err(KeyTextError::PrivateForPublic),
-        other => return Err(refuse(other, needed)),
+        other => return Err(wrong_label(other, needed)),
     }
     let der = block.decode()?;
     let info = SubjectPublicKeyInfoRef::from_der(&der).map_err(|_| KeyTextError::Structure)?;
-    check(&info.algorithm, needed)?;
+    check_algorithm(&info.algorithm, needed)?;
     point(info.subject_public_key.as_bytes())
 }
 
-fn refuse(label: Label, needed: Algorithm) -> KeyTextError {
+fn wrong_label(label: Label, needed: Algorithm) -> KeyTextError {
     match label {
         Label::Algorithm(found) => KeyTextError::OtherAlgorithm { found, needed },
         Label::Other(block) => KeyTextError::OtherBlock(block),
@@ -129,11 +130,16 @@ fn refuse(label: Label, needed: Algorithm) -> KeyTextError {
     }
 }
 
-/// The algorithm must be the one needed, and come without parameters: with some,
-/// the same key would have two spellings.
-fn check(algorithm: &AlgorithmIdentifierRef<'_>, needed: Algorithm) -> Result<(), KeyTextError> {
+/// The algorithm must be the needed one, without parameters: otherwise a key would have several
+/// encodings.
+fn check_algorithm(
+    algorithm: &AlgorithmIdentifierRef<'_>,
+    needed: Algorithm,
+) -> Result<(), KeyTextError> {
     if algorithm.oid != needed.oid() {
-        let known = KNOWN.iter().find(|(oid, _)| *oid == algorithm.oid);
+        let known = ALGORITHM_NAMES
+            .iter()
+            .find(|(oid, _)| *oid == algorithm.oid);
         let found = known.map_or("another algorithm", |(_, name)| name);
         return Err(KeyTextError::OtherAlgorithm { found, needed });
     }

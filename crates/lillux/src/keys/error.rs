@@ -1,4 +1,4 @@
-//! What can be wrong with a key. No message holds anything of the key itself.
+//! Errors of keys and key files. No message contains bytes of a key.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use crate::durable::WriteError;
 use crate::error::PathError;
 use crate::text::shell_word;
 
-/// The two kinds of key this crate works with.
+/// The key algorithms of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
-    /// Signatures.
+    /// For signatures.
     Ed25519,
-    /// Sealed secrets.
+    /// For envelopes.
     X25519,
 }
 
@@ -26,58 +26,58 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// A key that could not be made, read or written, and where.
+/// Error of generating, reading or writing a key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// There is no such file.
+    /// The file does not exist.
     #[error("there is no key file {}", .0.display())]
     Missing(PathBuf),
-    /// The file is there but cannot be read, or a folder cannot be made.
+    /// A file cannot be read or written, or a directory cannot be created.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// A folder, where a file is needed.
-    #[error("{} is a folder, not a key file", .0.display())]
+    /// The path is a directory.
+    #[error("{} is a directory, not a key file", .0.display())]
     IsDirectory(PathBuf),
-    /// A pipe, a socket or a device.
+    /// The path is a pipe, a socket or a device.
     #[error("{} is not a regular file", .0.display())]
     NotAFile(PathBuf),
-    /// Larger than any key.
-    #[error("{} is larger than 64 KiB, which no key file is", .0.display())]
+    /// The file is larger than any key file.
+    #[error("{} is not a key file: it is larger than 64 KiB", .0.display())]
     TooLarge(PathBuf),
     /// Group or others have access to a private key.
-    #[error("the private key {} is open to group or others (mode {mode:04o})", path.display())]
+    #[error("private key {} is accessible to group or others (mode {mode:04o})", path.display())]
     InsecureFile {
-        /// The private key's file.
+        /// The private key file.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits of the file.
         mode: u32,
     },
-    /// Group or others could replace what is in the folder.
-    #[error("the folder {} can be written by group or others (mode {mode:04o})", path.display())]
+    /// Group or others could replace the files in the directory.
+    #[error("directory {} is writable by group or others (mode {mode:04o})", path.display())]
     InsecureDirectory {
-        /// The folder for the pair.
+        /// The directory of the key pair.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits of the directory.
         mode: u32,
     },
-    /// A key of that name is there, and was not to be replaced.
+    /// The file exists and [`IfExists::Fail`](crate::durable::IfExists::Fail) was requested.
     #[error("{} already exists", .0.display())]
     Exists(PathBuf),
-    /// The file was read, but is not the key it should be.
+    /// The content of the file is not the expected key.
     #[error("cannot use the key {}: {source}", path.display())]
     Unusable {
-        /// The file.
+        /// The key file.
         path: PathBuf,
-        /// What is wrong with its text.
+        /// The problem with its content.
         source: KeyTextError,
     },
-    /// A new key could not be made.
+    /// A key could not be generated.
     #[error(transparent)]
     Randomness(#[from] RandomnessError),
 }
 
 impl KeyError {
-    /// Whether this is about permissions, the operating system's or our own rule.
+    /// Whether the cause is a permission that is missing or too wide.
     pub fn is_permission(&self) -> bool {
         match self {
             Self::Path(error) => error.is_permission(),
@@ -86,7 +86,7 @@ impl KeyError {
         }
     }
 
-    /// The command that puts it right, where there is one.
+    /// A command that fixes the problem, if there is one.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::InsecureFile { path, .. } => Some(format!("chmod 600 {}", shell_word(path))),
@@ -113,48 +113,48 @@ impl From<WriteError> for KeyError {
     }
 }
 
-/// A text that is not the key it should be.
+/// Error of parsing a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyTextError {
-    /// No PEM frame at all.
-    #[error("it is not PEM: no line reads `-----BEGIN …-----`")]
+    /// There is no PEM block.
+    #[error("not PEM: there is no line `-----BEGIN …-----`")]
     NotPem,
-    /// The frame has a beginning and no fitting end.
-    #[error("it is cut short or garbled: no line reads `-----END …-----` as it began")]
+    /// A PEM block has no matching END line.
+    #[error("truncated or malformed PEM: there is no matching line `-----END …-----`")]
     NoEnd,
-    /// More than one block; which one is meant would be a guess.
-    #[error("it holds {0} PEM blocks, one is expected")]
+    /// There is more than one PEM block.
+    #[error("expected one PEM block, found {0}")]
     SeveralBlocks(usize),
-    /// What is between the frame lines is not base64.
-    #[error("the base64 between the PEM lines is cut short or garbled")]
+    /// The body of the PEM block is not base64.
+    #[error("truncated or malformed base64 in the PEM block")]
     Base64,
-    /// The base64 holds something else than a key's DER structure.
-    #[error("the key structure inside the PEM block is cut short or garbled")]
+    /// The DER in the PEM block is not a key.
+    #[error("truncated or malformed key structure in the PEM block")]
     Structure,
-    /// A private key that needs a passphrase.
-    #[error("the private key is encrypted, only plain ones can be used")]
+    /// The private key needs a passphrase.
+    #[error("the private key is encrypted; only unencrypted keys are supported")]
     Encrypted,
-    /// The public half where the private one is needed.
-    #[error("it is a public key, a private key is needed")]
+    /// A public key where a private key is needed.
+    #[error("expected a private key, found a public key")]
     PublicForPrivate,
-    /// The private half where the public one is needed.
-    #[error("it is a private key, a public key is needed")]
+    /// A private key where a public key is needed.
+    #[error("expected a public key, found a private key")]
     PrivateForPublic,
-    /// A PEM block that is no PKCS#8 or `SubjectPublicKeyInfo` key.
-    #[error("it is {0}, not a key as `BEGIN PRIVATE KEY` or `BEGIN PUBLIC KEY`")]
+    /// The PEM block is not a PKCS#8 or `SubjectPublicKeyInfo` key.
+    #[error("expected `BEGIN PRIVATE KEY` or `BEGIN PUBLIC KEY`, found {0}")]
     OtherBlock(&'static str),
-    /// A key for something else.
-    #[error("it is a key for {found}, one for {needed} is needed")]
+    /// The key is for another algorithm.
+    #[error("expected a key for {needed}, found one for {found}")]
     OtherAlgorithm {
-        /// The name of its algorithm, as far as known here.
+        /// Name of the key's algorithm, if known.
         found: &'static str,
-        /// What it should be.
+        /// The required algorithm.
         needed: Algorithm,
     },
-    /// The file holds a public key that does not belong to its private key.
-    #[error("the public key stored with the private key does not belong to it")]
+    /// The file contains a public key that does not match its private key.
+    #[error("the public key in the file does not match the private key")]
     Mismatch,
-    /// Bytes that are no public key, or one that protects nothing.
+    /// The bytes are not a valid public key, or one of low order.
     #[error("the public key is not a safe point of its curve")]
     UnsafePoint,
 }
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hint_can_be_pasted_into_a_shell() {
+    fn hint_can_be_pasted_into_a_shell() {
         for (path, word) in [
             ("keys/private_key.pem", "keys/private_key.pem"),
             ("my keys/it's", r"'my keys/it'\''s'"),

@@ -1,4 +1,4 @@
-//! Short names of public keys.
+//! Fingerprints of public keys.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,18 +8,18 @@ use crate::Hash;
 /// The short name of a public key: the first 16 hex characters of the SHA-256
 /// of its PEM text.
 ///
-/// The text is the canonical one, as [`PublicKey::to_pem`](super::PublicKey::to_pem)
-/// writes it, so that a key has one fingerprint however its file spells it.
+/// The text is the canonical one of [`PublicKey::to_pem`](super::PublicKey::to_pem), so the
+/// fingerprint does not depend on the layout of a key file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 8]);
 
 impl Fingerprint {
-    /// Of a public key's canonical PEM text.
-    pub(crate) fn of_pem(text: &str) -> Self {
+    /// Computes the fingerprint of a public key from its canonical PEM text.
+    pub(crate) fn from_pem(text: &str) -> Self {
         Self::from_pem_hash(&Hash::digest(text))
     }
 
-    /// From the hash of a public key's canonical PEM text.
+    /// Computes the fingerprint from the hash of a public key's canonical PEM text.
     pub fn from_pem_hash(hash: &Hash) -> Self {
         Self(std::array::from_fn(|i| hash.as_bytes()[i]))
     }
@@ -37,7 +37,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// A text that is not a fingerprint.
+/// Error of parsing a [`Fingerprint`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a fingerprint is 16 lower-case hex characters")]
 pub struct ParseFingerprintError;
@@ -46,7 +46,7 @@ impl FromStr for Fingerprint {
     type Err = ParseFingerprintError;
 
     fn from_str(text: &str) -> Result<Self, ParseFingerprintError> {
-        // `from_str_radix` alone would also take upper case and a sign.
+        // `from_str_radix` would also accept upper case and a sign.
         let hex = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         if !hex || text.len() != 16 {
             return Err(ParseFingerprintError);
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fingerprint_has_one_spelling() {
+    fn fingerprint_has_one_spelling() {
         let text = "00a18199041a1ea8";
         assert_eq!(text.parse::<Fingerprint>().unwrap().to_string(), text);
         for other in [

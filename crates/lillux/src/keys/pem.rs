@@ -1,11 +1,10 @@
-//! The PEM frame: one block of base64 between a BEGIN and an END line.
+//! Reads and writes PEM: one block of base64 between a BEGIN and an END line.
 //!
-//! Reading is as lenient as RFC 7468 asks: text around the block is ignored
-//! (`openssl … -text` writes some), lines end in LF or CRLF, the last one with or
-//! without, and may be of any length. Writing has one form: lines of 64
-//! characters, LF, also after the last line.
+//! Reading is lenient as in RFC 7468: text around the block is ignored (`openssl … -text` writes
+//! some), lines end in LF or CRLF and may have any length, and the last line ending is optional.
+//! Written text has one form: one line of base64, LF line endings, also after the last line.
 //!
-//! The base64 of a secret is coded by `base64ct`, in constant time for a given length.
+//! `base64ct` encodes and decodes secrets in constant time for a given length.
 
 use base64ct::{Base64, Encoding};
 use zeroize::Zeroizing;
@@ -16,25 +15,25 @@ const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"-----END ";
 const DASHES: &[u8] = b"-----";
 
-/// What the frame says is inside.
+/// The label of a PEM block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Label {
-    /// PKCS#8.
+    /// A PKCS#8 private key.
     Private,
-    /// `SubjectPublicKeyInfo`.
+    /// A `SubjectPublicKeyInfo` public key.
     Public,
-    /// PKCS#8 behind a passphrase.
+    /// A PKCS#8 private key that is encrypted with a passphrase.
     Encrypted,
-    /// A key of another algorithm, in that algorithm's own older form.
+    /// A key of another algorithm in a format that only this algorithm uses.
     Algorithm(&'static str),
-    /// No key, or one in a form that is not read here.
+    /// Not a key, or a key in an unsupported format.
     Other(&'static str),
 }
 
 impl Label {
-    /// Labels are told by names written here and not echoed: in a garbled file
-    /// the key itself may stand on the BEGIN line.
-    fn read(text: &[u8]) -> Self {
+    /// Maps a label to a fixed name for messages. The label itself is never shown, because in a
+    /// malformed file the BEGIN line may contain the key.
+    fn parse(text: &[u8]) -> Self {
         match text {
             b"PRIVATE KEY" => Self::Private,
             b"PUBLIC KEY" => Self::Public,
@@ -52,15 +51,14 @@ impl Label {
     }
 }
 
-/// One block, found but not decoded: what to say of a wrong label does not
-/// depend on what is inside.
+/// A PEM block that is not decoded yet, so that a wrong label is reported first.
 pub(super) struct Block<'a> {
     pub(super) label: Label,
     lines: Vec<&'a [u8]>,
 }
 
 impl<'a> Block<'a> {
-    /// Finds the one block of a text.
+    /// Finds the only PEM block of a text.
     pub(super) fn find(text: &'a [u8]) -> Result<Self, KeyTextError> {
         let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
         let lines = || text.split(|&b| b == b'\n').map(<[u8]>::trim_ascii);
@@ -77,7 +75,7 @@ impl<'a> Block<'a> {
             if line.starts_with(DASHES) {
                 return match unframe(line, END) {
                     Some(end) if end == label => Ok(Self {
-                        label: Label::read(label),
+                        label: Label::parse(label),
                         lines: body,
                     }),
                     _ => Err(KeyTextError::NoEnd),
@@ -88,7 +86,7 @@ impl<'a> Block<'a> {
         Err(KeyTextError::NoEnd)
     }
 
-    /// The bytes inside.
+    /// Decodes the base64 body.
     pub(super) fn decode(&self) -> Result<Zeroizing<Vec<u8>>, KeyTextError> {
         let length = self.lines.iter().map(|line| line.len()).sum();
         let mut text = Zeroizing::new(Vec::with_capacity(length));
@@ -104,7 +102,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Whether a text is a public key by its frame.
+/// Whether a text contains a PEM block with the label of a public key.
 pub(super) fn is_public(text: &[u8]) -> bool {
     Block::find(text).is_ok_and(|block| block.label == Label::Public)
 }
@@ -113,11 +111,11 @@ fn unframe<'a>(line: &'a [u8], head: &[u8]) -> Option<&'a [u8]> {
     line.strip_prefix(head)?.strip_suffix(DASHES)
 }
 
-/// Writes a block around DER that fits one line, as that of these keys does.
+/// Writes a PEM block. The base64 of `der` must fit in one line of 64 characters.
 pub(super) fn write(label: &str, der: &[u8]) -> Zeroizing<String> {
     let base64 = Zeroizing::new(Base64::encode_string(der));
     debug_assert!(base64.len() <= 64, "one line");
-    // Sized beforehand: growing would leave an unzeroed copy behind.
+    // With sufficient capacity, because growing would leave an unzeroed copy.
     let mut text = Zeroizing::new(String::with_capacity(2 * label.len() + base64.len() + 40));
     for part in [
         "-----BEGIN ",

@@ -2,16 +2,16 @@
 
 use zeroize::Zeroizing;
 
-/// The operating system gave no random bytes.
+/// Error of the operating system's random number generator.
 #[derive(Debug, thiserror::Error)]
-#[error("the operating system gave no random bytes: {0}")]
+#[error("cannot get random bytes from the operating system: {0}")]
 pub struct RandomnessError(#[from] getrandom::Error);
 
-/// 32 secret bytes, zeroed when dropped. On the heap, because whatever is moved
-/// leaves a copy on the stack that nobody zeroes.
+/// 32 secret bytes, zeroed when dropped. Boxed, because moving an array would leave an unzeroed
+/// copy on the stack.
 pub(crate) type SecretBytes = Box<Zeroizing<[u8; 32]>>;
 
-/// Fresh random bytes.
+/// Generates 32 random bytes.
 pub(crate) fn random() -> Result<SecretBytes, RandomnessError> {
     let mut bytes = SecretBytes::default();
     getrandom::fill(bytes.as_mut_slice())?;

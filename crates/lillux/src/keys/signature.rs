@@ -1,27 +1,27 @@
-//! Signatures as text: base64url.
+//! Ed25519 signatures as base64url text.
 
 use std::fmt;
 use std::str::FromStr;
 
 use base64ct::{Base64UrlUnpadded, Encoding};
 
-/// How many characters 64 bytes take, without padding.
+/// Length of 64 bytes in base64url without padding.
 const CHARACTERS: usize = 86;
 
-/// An Ed25519 signature. Says nothing about whom or what it fits.
+/// An Ed25519 signature, not verified.
 ///
-/// Written as 86 characters of base64url; read with or without the two `=` of
-/// padding, and in no other spelling.
+/// Its text has 86 characters of base64url. Parsing also accepts the padding `==`, but no other
+/// spelling.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Signature([u8; 64]);
 
 impl Signature {
-    /// From its raw bytes, R then S.
+    /// Wraps the 64 bytes of a signature, R then S.
     pub fn from_bytes(bytes: [u8; 64]) -> Self {
         Self(bytes)
     }
 
-    /// The raw bytes, R then S.
+    /// The 64 bytes, R then S.
     pub fn as_bytes(&self) -> &[u8; 64] {
         &self.0
     }
@@ -39,23 +39,22 @@ impl fmt::Debug for Signature {
     }
 }
 
-/// A text that is not a signature.
+/// Error of parsing a [`Signature`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseSignatureError {
-    /// A character is not of the base64url alphabet.
-    #[error("{found:?} at position {position} is not of the base64url alphabet (A-Z a-z 0-9 - _)")]
+    /// A character is not in the base64url alphabet.
+    #[error("{found:?} at position {position} is not in the base64url alphabet (A-Z a-z 0-9 - _)")]
     Alphabet {
-        /// Counted in characters, from 0.
+        /// Index in characters, from 0.
         position: usize,
-        /// The character.
+        /// The invalid character.
         found: char,
     },
-    /// The length is off.
+    /// The text does not have the length of a signature.
     #[error("a signature has 86 base64url characters (88 with padding), this has {0}")]
     Length(usize),
-    /// The last character carries bits that belong to no byte: the same bytes
-    /// are written differently.
-    #[error("the last character is not the one that base64url ends these bytes with")]
+    /// The unused bits of the last character are not zero, so the encoding is not canonical.
+    #[error("the last character is not canonical base64url")]
     TrailingBits,
 }
 
@@ -88,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signature_reads_with_and_without_padding_and_writes_without() {
+    fn padding_is_optional_and_not_written() {
         let signature = Signature::from_bytes([0xc7; 64]);
         let text = signature.to_string();
         assert_eq!(text.len(), CHARACTERS);
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_spelling_is_refused_and_says_why() {
+    fn other_spellings_are_rejected() {
         let good = Signature::from_bytes([0xff; 64]).to_string();
         let stem = &good[..CHARACTERS - 1];
         for (text, message) in [
@@ -115,23 +114,23 @@ mod tests {
             ),
             (
                 format!("{good}="),
-                "'=' at position 86 is not of the base64url alphabet (A-Z a-z 0-9 - _)",
+                "'=' at position 86 is not in the base64url alphabet (A-Z a-z 0-9 - _)",
             ),
             (
                 format!("{good}===="),
-                "'=' at position 86 is not of the base64url alphabet (A-Z a-z 0-9 - _)",
+                "'=' at position 86 is not in the base64url alphabet (A-Z a-z 0-9 - _)",
             ),
             (
                 good.replacen('_', "/", 1),
-                "'/' at position 0 is not of the base64url alphabet (A-Z a-z 0-9 - _)",
+                "'/' at position 0 is not in the base64url alphabet (A-Z a-z 0-9 - _)",
             ),
             (
                 format!("{good}\n"),
-                "'\\n' at position 86 is not of the base64url alphabet (A-Z a-z 0-9 - _)",
+                "'\\n' at position 86 is not in the base64url alphabet (A-Z a-z 0-9 - _)",
             ),
             (
                 format!("{stem}_"),
-                "the last character is not the one that base64url ends these bytes with",
+                "the last character is not canonical base64url",
             ),
         ] {
             assert_eq!(

@@ -1,4 +1,4 @@
-//! What can only be seen from inside: raw messages and raw secrets.
+//! Tests that need private fields: raw messages and raw secrets.
 
 use super::*;
 use zeroize::ZeroizeOnDrop;
@@ -8,10 +8,10 @@ fn bytes<const N: usize>(hex: &str) -> [u8; N] {
     std::array::from_fn(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap())
 }
 
-/// RFC 8032, section 7.1, tests 1 to 3. Ours sign only hashes, so the message
-/// goes to the key inside.
+/// RFC 8032, section 7.1, tests 1 to 3. `SigningKey` signs only hashes, so the test uses the
+/// inner key.
 #[test]
-fn the_vectors_of_rfc_8032_hold_and_pass_the_strict_check() {
+fn rfc_8032_vectors_pass_strict_verification() {
     for (secret, public, message, signature) in [
         (
             "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
@@ -49,7 +49,7 @@ fn keys_are_zeroed_when_dropped() {
 }
 
 #[test]
-fn no_debug_text_shows_a_secret() {
+fn debug_does_not_show_the_secret() {
     let key = SigningKey::generate().unwrap();
     let shown = format!("{key:?} {:#?} {:?}", key, key.public());
     let list = format!("{:?}", key.key.as_bytes());
@@ -60,10 +60,10 @@ fn no_debug_text_shows_a_secret() {
     );
 }
 
-/// Every spelling beyond the field, those around it, and points of low order: what
-/// the check says of the bytes is what spelling the point anew says.
+/// Encodings around the field prime and small values: `is_canonical` agrees with encoding the
+/// point again.
 #[test]
-fn a_point_is_canonical_if_it_is_spelled_as_it_would_be_written() {
+fn is_canonical_agrees_with_re_encoding() {
     let near_the_field = (0xd0..=0xff_u8).map(|lowest| {
         let mut point = [0xff; 32];
         (point[0], point[31]) = (lowest, 0x7f);

@@ -170,18 +170,18 @@ fn what_is_corrupted_ends_with_exit_3_and_is_healed_by_putting_it_again() {
       {"success":true,"hash":"dfec2247…","size":7,"kind":"blob","existed":false}
     $ lillux cas get --root s dfec2247…
     exit 3
-      {"success":false,"error":{"code":"corrupted","message":"[DIR]/s/blobs/df/ec/dfec2247… is corrupted: its content should hash to dfec2247…, it hashes to d121be31…","hint":"if you have the content, `lillux cas put` heals the file"}}
-      error: [DIR]/s/blobs/df/ec/dfec2247… is corrupted: its content should hash to dfec2247…, it hashes to d121be31…
-        hint: if you have the content, `lillux cas put` heals the file
+      {"success":false,"error":{"code":"corrupted","message":"[DIR]/s/blobs/df/ec/dfec2247… is corrupted: expected the hash dfec2247…, found d121be31…","hint":"if you have the content, `lillux cas put` repairs the file"}}
+      error: [DIR]/s/blobs/df/ec/dfec2247… is corrupted: expected the hash dfec2247…, found d121be31…
+        hint: if you have the content, `lillux cas put` repairs the file
     $ lillux cas get --root s dfec2247… --raw
     exit 3
-      error: [DIR]/s/blobs/df/ec/dfec2247… is corrupted: its content should hash to dfec2247…, it hashes to d121be31…
-        hint: if you have the content, `lillux cas put` heals the file
+      error: [DIR]/s/blobs/df/ec/dfec2247… is corrupted: expected the hash dfec2247…, found d121be31…
+        hint: if you have the content, `lillux cas put` repairs the file
     $ lillux cas get --root s dfec2247… --out copy
     exit 3
-      {"success":false,"error":{"code":"corrupted","message":"[DIR]/s/blobs/df/ec/dfec2247… is corrupted: its content should hash to dfec2247…, it hashes to d121be31…","hint":"if you have the content, `lillux cas put` heals the file"}}
-      error: [DIR]/s/blobs/df/ec/dfec2247… is corrupted: its content should hash to dfec2247…, it hashes to d121be31…
-        hint: if you have the content, `lillux cas put` heals the file
+      {"success":false,"error":{"code":"corrupted","message":"[DIR]/s/blobs/df/ec/dfec2247… is corrupted: expected the hash dfec2247…, found d121be31…","hint":"if you have the content, `lillux cas put` repairs the file"}}
+      error: [DIR]/s/blobs/df/ec/dfec2247… is corrupted: expected the hash dfec2247…, found d121be31…
+        hint: if you have the content, `lillux cas put` repairs the file
     $ lillux cas verify --root s dfec2247…
     exit 3
       {"success":false,"objects":0,"blobs":1,"bytes":8,"corrupted":[{"path":"[DIR]/s/blobs/df/ec/dfec2247…","expected":"dfec2247…","found":"d121be31…"}],"unreadable":[],"strays":[]}
@@ -243,17 +243,17 @@ fn a_collection_says_what_it_does_and_stops_when_in_doubt() {
       For more information, try '--help'.
     $ lillux cas gc --root s --keep-from -
     exit 2
-      {"success":false,"error":{"code":"usage","message":"the list of hashes to keep is empty","hint":"to remove all that is not recent, say --keep-nothing"}}
+      {"success":false,"error":{"code":"usage","message":"the list of hashes to keep is empty","hint":"to keep only recent content, use --keep-nothing"}}
       error: the list of hashes to keep is empty
-        hint: to remove all that is not recent, say --keep-nothing
+        hint: to keep only recent content, use --keep-nothing
     $ lillux cas gc --root s --keep-from wrong
     exit 2
       {"success":false,"error":{"code":"usage","message":"wrong, line 2: 'n' at position 0 is not a lower-case hex digit"}}
       error: wrong, line 2: 'n' at position 0 is not a lower-case hex digit
     $ lillux cas gc --root s --grace 0 --keep 79f076ab… 5ad38304…
     exit 1
-      {"success":false,"error":{"code":"not_found","message":"nothing was removed: 5ad38304… is not in the store [DIR]/s"}}
-      error: nothing was removed: 5ad38304… is not in the store [DIR]/s
+      {"success":false,"error":{"code":"not_found","message":"garbage collection aborted, nothing was removed: 5ad38304… is not in the store [DIR]/s"}}
+      error: garbage collection aborted, nothing was removed: 5ad38304… is not in the store [DIR]/s
     $ lillux cas gc --root s --keep 79f076ab…
     exit 0
       {"success":true,"kept":2,"removed":0,"freed_bytes":0,"removed_temporary":0}
@@ -298,21 +298,21 @@ fn what_cannot_be_done_says_why_and_what_to_do() {
     assert_snapshot!(session.transcript(), @r#"
     $ lillux cas get --root missing 2d711642…
     exit 1
-      {"success":false,"error":{"code":"no_store","message":"there is no store in [DIR]/missing","hint":"check --root; `lillux cas put` makes a store where there is none"}}
+      {"success":false,"error":{"code":"no_store","message":"there is no store in [DIR]/missing","hint":"check --root; `lillux cas put` creates a store"}}
       error: there is no store in [DIR]/missing
-        hint: check --root; `lillux cas put` makes a store where there is none
+        hint: check --root; `lillux cas put` creates a store
     $ lillux cas get --root missing 2d711642… --raw
     exit 1
       error: there is no store in [DIR]/missing
-        hint: check --root; `lillux cas put` makes a store where there is none
+        hint: check --root; `lillux cas put` creates a store
     $ lillux cas verify --root file
     exit 1
-      {"success":false,"error":{"code":"not_a_directory","message":"the root of a store must be a folder, [DIR]/file is none"}}
-      error: the root of a store must be a folder, [DIR]/file is none
+      {"success":false,"error":{"code":"not_a_directory","message":"the root of the store is not a directory: [DIR]/file"}}
+      error: the root of the store is not a directory: [DIR]/file
     $ lillux cas put --root file
     exit 1
-      {"success":false,"error":{"code":"not_a_directory","message":"the root of a store must be a folder, [DIR]/file is none"}}
-      error: the root of a store must be a folder, [DIR]/file is none
+      {"success":false,"error":{"code":"not_a_directory","message":"the root of the store is not a directory: [DIR]/file"}}
+      error: the root of the store is not a directory: [DIR]/file
     $ lillux cas put --root file/below
     exit 1
       {"success":false,"error":{"code":"io","message":"cannot open the store in [DIR]/file/below: Not a directory (os error 20)"}}
@@ -323,12 +323,12 @@ fn what_cannot_be_done_says_why_and_what_to_do() {
       error: cannot read missing: No such file or directory (os error 2)
     $ lillux cas put --root s --object
     exit 1
-      {"success":false,"error":{"code":"not_json","message":"cannot be stored as an object: a second member named \"b\" at /a"}}
-      error: cannot be stored as an object: a second member named "b" at /a
+      {"success":false,"error":{"code":"not_json","message":"cannot store as an object: duplicate key \"b\" at /a"}}
+      error: cannot store as an object: duplicate key "b" at /a
     $ lillux cas put --root s --object
     exit 1
-      {"success":false,"error":{"code":"not_json","message":"cannot be stored as an object: not JSON: expected value at line 2 column 2"}}
-      error: cannot be stored as an object: not JSON: expected value at line 2 column 2
+      {"success":false,"error":{"code":"not_json","message":"cannot store as an object: not JSON: expected value at line 2 column 2"}}
+      error: cannot store as an object: not JSON: expected value at line 2 column 2
     $ lillux cas put --root s
     exit 0
       {"success":true,"hash":"2d711642…","size":1,"kind":"blob","existed":false}
@@ -489,8 +489,8 @@ fn a_refused_permission_ends_with_exit_4() {
       error: cannot open the store in [DIR]/locked/store: Permission denied (os error 13)
     $ lillux cas verify --root s
     exit 4
-      {"success":false,"error":{"code":"permission","message":"cannot read the folder [DIR]/s/blobs: Permission denied (os error 13)"}}
-      error: cannot read the folder [DIR]/s/blobs: Permission denied (os error 13)
+      {"success":false,"error":{"code":"permission","message":"cannot read the directory [DIR]/s/blobs: Permission denied (os error 13)"}}
+      error: cannot read the directory [DIR]/s/blobs: Permission denied (os error 13)
     $ lillux cas get --root s 2d711642…
     exit 4
       {"success":false,"error":{"code":"permission","message":"cannot read [DIR]/s/blobs/2d/71/2d711642…: Permission denied (os error 13)"}}

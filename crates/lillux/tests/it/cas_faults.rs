@@ -83,7 +83,7 @@ fn a_full_disk_is_told_and_leaves_neither_object_nor_temporary_file() {
         assert_eq!(error["code"], "disk_full");
         assert_eq!(
             error["hint"],
-            "free some space and run the same command again; nothing was left half-written"
+            "free some disk space and run the command again; no incomplete file was left"
         );
     }
     assert_eq!(serde_json::from_str::<Value>(verified).unwrap()["blobs"], 1);

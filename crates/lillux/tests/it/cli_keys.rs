@@ -193,10 +193,10 @@ fn a_pair_is_made_once_and_replaced_only_by_force() {
     "#);
     assert_snapshot!(place.run("keypair --dir a/b --kind sealing", ""), @r#"
     exit 1
-    {"success":false,"error":{"code":"exists","message":"a/b/private_key.pem already exists","hint":"--force replaces the pair; the old private key is then gone for good"}}
+    {"success":false,"error":{"code":"exists","message":"a/b/private_key.pem already exists","hint":"use --force to replace the pair; the old private key is then lost"}}
     --- stderr
     error: a/b/private_key.pem already exists
-      hint: --force replaces the pair; the old private key is then gone for good
+      hint: use --force to replace the pair; the old private key is then lost
     "#);
     assert_snapshot!(place.run("keypair --dir a/b --kind sealing --force", ""), @r#"
     exit 0
@@ -216,9 +216,9 @@ fn a_pair_is_not_written_where_others_can_write_or_where_there_is_a_file() {
     place.write("file", "");
     assert_snapshot!(place.run("keypair --dir shared", ""), @r#"
     exit 4
-    {"success":false,"error":{"code":"permission","message":"the folder shared can be written by group or others (mode 1777)","hint":"chmod 700 shared"}}
+    {"success":false,"error":{"code":"permission","message":"directory shared is writable by group or others (mode 1777)","hint":"chmod 700 shared"}}
     --- stderr
-    error: the folder shared can be written by group or others (mode 1777)
+    error: directory shared is writable by group or others (mode 1777)
       hint: chmod 700 shared
     "#);
     assert_snapshot!(place.run("keypair --dir file", ""), @r#"
@@ -326,9 +326,9 @@ fn wrong_words_are_wrong_usage() {
     "#);
     assert_snapshot!(place.run(&format!("{verify} --signature ab/d"), ""), @r#"
     exit 2
-    {"success":false,"error":{"code":"usage","message":"invalid value 'ab/d' for '--signature <S>': '/' at position 2 is not of the base64url alphabet (A-Z a-z 0-9 - _)"}}
+    {"success":false,"error":{"code":"usage","message":"invalid value 'ab/d' for '--signature <S>': '/' at position 2 is not in the base64url alphabet (A-Z a-z 0-9 - _)"}}
     --- stderr
-    error: invalid value 'ab/d' for '--signature <S>': '/' at position 2 is not of the base64url alphabet (A-Z a-z 0-9 - _)
+    error: invalid value 'ab/d' for '--signature <S>': '/' at position 2 is not in the base64url alphabet (A-Z a-z 0-9 - _)
 
     For more information, try '--help'.
     "#);
@@ -419,35 +419,35 @@ fn a_key_that_cannot_be_used_says_why() {
         ),
         (
             "signing",
-            "exit 1 bad_key: signing is a folder, not a key file",
+            "exit 1 bad_key: signing is a directory, not a key file",
         ),
         (
             "signing/public_key.pem",
-            "exit 1 bad_key: cannot use the key signing/public_key.pem: it is a public key, a private key is needed",
+            "exit 1 bad_key: cannot use the key signing/public_key.pem: expected a private key, found a public key",
         ),
         (
             "sealing/private_key.pem",
-            "exit 1 bad_key: cannot use the key sealing/private_key.pem: it is a key for X25519, one for Ed25519 is needed",
+            "exit 1 bad_key: cannot use the key sealing/private_key.pem: expected a key for Ed25519, found one for X25519",
         ),
         (
             "cut.pem",
-            "exit 1 bad_key: cannot use the key cut.pem: it is cut short or garbled: no line reads `-----END …-----` as it began",
+            "exit 1 bad_key: cannot use the key cut.pem: truncated or malformed PEM: there is no matching line `-----END …-----`",
         ),
         (
             "empty.pem",
-            "exit 1 bad_key: cannot use the key empty.pem: it is not PEM: no line reads `-----BEGIN …-----`",
+            "exit 1 bad_key: cannot use the key empty.pem: not PEM: there is no line `-----BEGIN …-----`",
         ),
         (
             "twice.pem",
-            "exit 1 bad_key: cannot use the key twice.pem: it holds 2 PEM blocks, one is expected",
+            "exit 1 bad_key: cannot use the key twice.pem: expected one PEM block, found 2",
         ),
         (
             "encrypted.pem",
-            "exit 1 bad_key: cannot use the key encrypted.pem: the private key is encrypted, only plain ones can be used; openssl pkey -in encrypted.pem -out decrypted.pem",
+            "exit 1 bad_key: cannot use the key encrypted.pem: the private key is encrypted; only unencrypted keys are supported; openssl pkey -in encrypted.pem -out decrypted.pem",
         ),
         (
             "huge.pem",
-            "exit 1 bad_key: huge.pem is larger than 64 KiB, which no key file is",
+            "exit 1 bad_key: huge.pem is not a key file: it is larger than 64 KiB",
         ),
     ] {
         let out = place
@@ -473,23 +473,23 @@ fn a_key_that_cannot_be_used_says_why() {
     }
     assert_snapshot!(place.run(&format!("verify --public-key signing/private_key.pem --signature {SIGNATURE}"), ""), @r#"
     exit 1
-    {"success":false,"error":{"code":"bad_key","message":"cannot use the key signing/private_key.pem: it is a private key, a public key is needed"}}
+    {"success":false,"error":{"code":"bad_key","message":"cannot use the key signing/private_key.pem: expected a public key, found a private key"}}
     --- stderr
-    error: cannot use the key signing/private_key.pem: it is a private key, a public key is needed
+    error: cannot use the key signing/private_key.pem: expected a public key, found a private key
     "#);
     place.chmod("signing/private_key.pem", 0o640);
     assert_snapshot!(place.run("sign --key signing/private_key.pem", ""), @r#"
     exit 4
-    {"success":false,"error":{"code":"permission","message":"the private key signing/private_key.pem is open to group or others (mode 0640)","hint":"chmod 600 signing/private_key.pem"}}
+    {"success":false,"error":{"code":"permission","message":"private key signing/private_key.pem is accessible to group or others (mode 0640)","hint":"chmod 600 signing/private_key.pem"}}
     --- stderr
-    error: the private key signing/private_key.pem is open to group or others (mode 0640)
+    error: private key signing/private_key.pem is accessible to group or others (mode 0640)
       hint: chmod 600 signing/private_key.pem
     "#);
     assert_snapshot!(place.run("sign --key sealing/private_key.pem", ""), @r#"
     exit 1
-    {"success":false,"error":{"code":"bad_key","message":"cannot use the key sealing/private_key.pem: it is a key for X25519, one for Ed25519 is needed"}}
+    {"success":false,"error":{"code":"bad_key","message":"cannot use the key sealing/private_key.pem: expected a key for Ed25519, found one for X25519"}}
     --- stderr
-    error: cannot use the key sealing/private_key.pem: it is a key for X25519, one for Ed25519 is needed
+    error: cannot use the key sealing/private_key.pem: expected a key for Ed25519, found one for X25519
     "#);
 }
 
@@ -615,15 +615,15 @@ fn an_envelope_that_does_not_open_is_an_integrity_failure() {
     let open = "envelope open --key sealing/private_key.pem --in";
     assert_snapshot!(place.run(&format!("{open} cut"), ""), @r#"
     exit 3
-    {"success":false,"error":{"code":"bad_envelope","message":"cut: not an envelope, or one cut short: not JSON at line 1, column 200"}}
+    {"success":false,"error":{"code":"bad_envelope","message":"cut: not an envelope, or truncated: invalid JSON at line 1, column 200"}}
     --- stderr
-    error: cut: not an envelope, or one cut short: not JSON at line 1, column 200
+    error: cut: not an envelope, or truncated: invalid JSON at line 1, column 200
     "#);
     assert_snapshot!(place.run(&format!("{open} respelled"), ""), @r#"
     exit 3
-    {"success":false,"error":{"code":"bad_envelope","message":"respelled: the envelope was changed: at byte 12 it is not as it was written"}}
+    {"success":false,"error":{"code":"bad_envelope","message":"respelled: the envelope was changed: it is not canonical at byte 12"}}
     --- stderr
-    error: respelled: the envelope was changed: at byte 12 it is not as it was written
+    error: respelled: the envelope was changed: it is not canonical at byte 12
     "#);
     assert_snapshot!(place.run(&format!("{open} changed"), ""), @r#"
     exit 3
@@ -633,15 +633,15 @@ fn an_envelope_that_does_not_open_is_an_integrity_failure() {
     "#);
     assert_snapshot!(place.run(&format!("{open} newer"), ""), @r#"
     exit 1
-    {"success":false,"error":{"code":"unsupported","message":"newer: the envelope has version 2, this program reads version 1"}}
+    {"success":false,"error":{"code":"unsupported","message":"newer: unsupported envelope version 2; supported: 1"}}
     --- stderr
-    error: newer: the envelope has version 2, this program reads version 1
+    error: newer: unsupported envelope version 2; supported: 1
     "#);
     assert_snapshot!(place.run("envelope inspect --in secret", ""), @r#"
     exit 3
-    {"success":false,"error":{"code":"bad_envelope","message":"secret: not an envelope, or one cut short: not JSON at line 1, column 1"}}
+    {"success":false,"error":{"code":"bad_envelope","message":"secret: not an envelope, or truncated: invalid JSON at line 1, column 1"}}
     --- stderr
-    error: secret: not an envelope, or one cut short: not JSON at line 1, column 1
+    error: secret: not an envelope, or truncated: invalid JSON at line 1, column 1
     "#);
     assert_snapshot!(place.run(&format!("{open} none"), ""), @r#"
     exit 1
@@ -661,9 +661,9 @@ fn an_envelope_that_does_not_open_is_an_integrity_failure() {
     "#);
     assert_snapshot!(place.run("envelope open --key signing/private_key.pem --in whole", ""), @r#"
     exit 1
-    {"success":false,"error":{"code":"bad_key","message":"cannot use the key signing/private_key.pem: it is a key for Ed25519, one for X25519 is needed"}}
+    {"success":false,"error":{"code":"bad_key","message":"cannot use the key signing/private_key.pem: expected a key for X25519, found one for Ed25519"}}
     --- stderr
-    error: cannot use the key signing/private_key.pem: it is a key for Ed25519, one for X25519 is needed
+    error: cannot use the key signing/private_key.pem: expected a key for X25519, found one for Ed25519
     "#);
     assert_snapshot!(place.run(&format!("{open} whole --out sealing"), ""), @r#"
     exit 1
@@ -685,21 +685,21 @@ fn what_cannot_be_sealed_says_why() {
     let seal = "envelope seal --to sealing/public_key.pem";
     assert_snapshot!(place.run(&format!("{seal} --to sealing/public_key.pem"), "s"), @r#"
     exit 2
-    {"success":false,"error":{"code":"usage","message":"the key [fingerprint] is given twice"}}
+    {"success":false,"error":{"code":"usage","message":"duplicate recipient: key [fingerprint]"}}
     --- stderr
-    error: the key [fingerprint] is given twice
+    error: duplicate recipient: key [fingerprint]
     "#);
     assert_snapshot!(place.run("envelope seal --to signing/public_key.pem", "s"), @r#"
     exit 1
-    {"success":false,"error":{"code":"bad_key","message":"cannot use the key signing/public_key.pem: it is a key for Ed25519, one for X25519 is needed"}}
+    {"success":false,"error":{"code":"bad_key","message":"cannot use the key signing/public_key.pem: expected a key for X25519, found one for Ed25519"}}
     --- stderr
-    error: cannot use the key signing/public_key.pem: it is a key for Ed25519, one for X25519 is needed
+    error: cannot use the key signing/public_key.pem: expected a key for X25519, found one for Ed25519
     "#);
     assert_snapshot!(place.run("envelope seal --to sealing/private_key.pem", "s"), @r#"
     exit 1
-    {"success":false,"error":{"code":"bad_key","message":"cannot use the key sealing/private_key.pem: it is a private key, a public key is needed"}}
+    {"success":false,"error":{"code":"bad_key","message":"cannot use the key sealing/private_key.pem: expected a public key, found a private key"}}
     --- stderr
-    error: cannot use the key sealing/private_key.pem: it is a private key, a public key is needed
+    error: cannot use the key sealing/private_key.pem: expected a public key, found a private key
     "#);
     assert_snapshot!(place.run(&format!("{seal} --in none"), ""), @r#"
     exit 1
@@ -717,9 +717,9 @@ fn what_cannot_be_sealed_says_why() {
     huge.set_len(64 * 1024 * 1024 + 1).unwrap();
     assert_snapshot!(place.run(&format!("{seal} --in huge"), ""), @r#"
     exit 1
-    {"success":false,"error":{"code":"too_large","message":"the secret is larger than 64 MiB, which is the most an envelope holds"}}
+    {"success":false,"error":{"code":"too_large","message":"the secret is larger than 64 MiB"}}
     --- stderr
-    error: the secret is larger than 64 MiB, which is the most an envelope holds
+    error: the secret is larger than 64 MiB
     "#);
 }
 

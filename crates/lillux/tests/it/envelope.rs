@@ -228,47 +228,47 @@ fn what_is_no_envelope_of_ours_says_so() {
     for (text, message) in [
         (
             String::new(),
-            "not an envelope, or one cut short: not JSON at line 1, column 0",
+            "not an envelope, or truncated: invalid JSON at line 1, column 0",
         ),
         (
             "hunter2".into(),
-            "not an envelope, or one cut short: not JSON at line 1, column 1",
+            "not an envelope, or truncated: invalid JSON at line 1, column 1",
         ),
         (
             written[..90].into(),
-            "not an envelope, or one cut short: not JSON at line 1, column 90",
+            "not an envelope, or truncated: invalid JSON at line 1, column 90",
         ),
         (
             "[]".into(),
-            "not an envelope: no `envelope` field with a version",
+            "not an envelope: there is no `envelope` field with a version",
         ),
         (
             "\"hunter2\"".into(),
-            "not an envelope: no `envelope` field with a version",
+            "not an envelope: there is no `envelope` field with a version",
         ),
         (
             "{}".into(),
-            "not an envelope: no `envelope` field with a version",
+            "not an envelope: there is no `envelope` field with a version",
         ),
         (
             "{\"envelope\":\"1\"}".into(),
-            "not an envelope: no `envelope` field with a version",
+            "not an envelope: there is no `envelope` field with a version",
         ),
         (
             "{\"envelope\":2,\"future\":[]}".into(),
-            "the envelope has version 2, this program reads version 1",
+            "unsupported envelope version 2; supported: 1",
         ),
         (
             "{\"envelope\":1,\"suite\":\"rot13\"}".into(),
-            "the envelope was sealed with a suite of ciphers that this program does not know",
+            "unsupported cipher suite",
         ),
         (
             "{\"envelope\":1}".into(),
-            "the envelope is damaged: a field is missing, unknown, repeated or of the wrong kind",
+            "the envelope is damaged: a field is missing, unknown, repeated or of the wrong type",
         ),
         (
             yesterday,
-            "the envelope is damaged: `created` is not a time in UTC to the second",
+            "the envelope is damaged: `created` is not a UTC time with second precision",
         ),
         (
             written.replace("\"label\":\"\"", "\"label\":\"\\u001b[2J\""),
@@ -300,16 +300,16 @@ fn what_cannot_be_sealed_says_why() {
     let many: Vec<_> = (0..257).map(|_| key()).collect();
     assert_eq!(
         refused(&small, &[], ""),
-        "a secret is sealed to at least one public key, none was given"
+        "an envelope needs at least one recipient"
     );
     assert_eq!(
         refused(&small, &publics(&many), ""),
-        "257 recipients, an envelope names at most 256"
+        "too many recipients: 257, at most 256 are allowed"
     );
     let twice = [one[0].clone(), many[0].public().clone(), one[0].clone()];
     assert_eq!(
         refused(&small, &twice, ""),
-        format!("the key {} is given twice", one[0].fingerprint())
+        format!("duplicate recipient: key {}", one[0].fingerprint())
     );
     let huge = Secret::new(vec![0; MAX_PAYLOAD + 1]);
     assert!(matches!(seal(&huge, &one, ""), Err(SealError::TooLarge)));
@@ -322,7 +322,7 @@ fn what_cannot_be_sealed_says_why() {
     ] {
         assert_eq!(
             refused(&small, &one, label),
-            "a label is at most 1024 bytes and has no control characters"
+            "invalid label: at most 1024 bytes without control characters are allowed"
         );
     }
 
@@ -400,13 +400,13 @@ fn signing_keys_and_sealing_keys_are_not_taken_for_each_other() {
     ] {
         assert_eq!(
             error.to_string(),
-            "it is a key for Ed25519, one for X25519 is needed"
+            "expected a key for X25519, found one for Ed25519"
         );
     }
     let error = SigningKey::from_pem(&*opening.to_pem()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "it is a key for X25519, one for Ed25519 is needed"
+        "expected a key for Ed25519, found one for X25519"
     );
 }
 

@@ -49,7 +49,7 @@ fn the_published_signatures_verify_and_the_fingerprint_is_the_published_one() {
     let swapped = key.verify(&first.parse().unwrap(), &second.parse().unwrap());
     assert_eq!(
         swapped.unwrap_err().to_string(),
-        "the signature is not one of key 6ea18199041a1ea8 over this hash"
+        "not a valid signature of key 6ea18199041a1ea8 over this hash"
     );
 }
 
@@ -344,7 +344,7 @@ fn a_private_key_open_to_others_is_refused_with_the_command_that_closes_it() {
         assert_eq!(
             error.to_string(),
             format!(
-                "the private key {} is open to group or others (mode {open:04o})",
+                "private key {} is accessible to group or others (mode {open:04o})",
                 private.display()
             )
         );
@@ -414,12 +414,12 @@ fn what_is_no_key_file_is_told_apart() {
     chmod(&at("huge"), 0o600);
     for (name, message) in [
         ("none", "there is no key file none"),
-        ("folder", "folder is a folder, not a key file"),
+        ("folder", "folder is a directory, not a key file"),
         ("pipe", "pipe is not a regular file"),
-        ("huge", "huge is larger than 64 KiB, which no key file is"),
+        ("huge", "huge is not a key file: it is larger than 64 KiB"),
         (
             "largest",
-            "cannot use the key largest: it is not PEM: no line reads `-----BEGIN …-----`",
+            "cannot use the key largest: not PEM: there is no line `-----BEGIN …-----`",
         ),
     ] {
         let place = format!("{}/", dir.path().display());

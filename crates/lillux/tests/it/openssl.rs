@@ -162,7 +162,7 @@ fn keys_for_other_things_are_refused_by_name() {
         place.openssl(&format!("{how} -out key"));
         place.openssl("pkey -in key -pubout -out public");
         close(&place.at("key"));
-        let message = format!("it is a key for {name}, one for Ed25519 is needed");
+        let message = format!("expected a key for Ed25519, found one for {name}");
         for error in [
             SigningKey::read(&place.at("key")).unwrap_err(),
             PublicKey::read(&place.at("public")).unwrap_err(),
@@ -181,7 +181,7 @@ fn keys_for_other_things_are_refused_by_name() {
         let error = SigningKey::from_pem(text).unwrap_err();
         assert_eq!(
             error.to_string(),
-            format!("it is a key for {name}, one for Ed25519 is needed")
+            format!("expected a key for Ed25519, found one for {name}")
         );
     }
 }

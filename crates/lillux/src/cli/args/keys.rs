@@ -1,4 +1,4 @@
-//! What can be typed for keys, signatures and envelopes.
+//! Arguments of the key, signature and envelope commands.
 
 use std::path::PathBuf;
 
@@ -8,19 +8,19 @@ use lillux::keys::{Purpose, Signature};
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Makes D/private_key.pem (PKCS#8, mode 0600) and D/public_key.pem; D is made with mode 0700.\n\n\
+    after_help = "Creates D/private_key.pem (PKCS#8, mode 0600) and D/public_key.pem; D is created with mode 0700.\n\n\
                   Examples:\n  \
                   lillux keypair --dir keys/signing\n  \
                   lillux keypair --dir keys/sealing --kind sealing"
 )]
 pub(crate) struct KeypairArgs {
-    /// The folder for the two files.
+    /// Directory for the two files
     #[arg(long, value_name = "D")]
     pub(crate) dir: PathBuf,
-    /// What the pair is for: Ed25519 signatures, or X25519 envelopes.
+    /// Purpose of the pair: Ed25519 signatures or X25519 envelopes
     #[arg(long, value_enum, default_value = "signing")]
     pub(crate) kind: KeyKind,
-    /// Replace a pair that is there. The old private key is gone for good.
+    /// Replace an existing pair; the old private key is lost
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -39,10 +39,10 @@ pub(crate) enum KeyKind {
                         lillux sign --key keys/signing/private_key.pem <release.tar"
 )]
 pub(crate) struct SignArgs {
-    /// The private key, a PEM file that only its owner may read.
+    /// Private key, a PEM file that only its owner may read
     #[arg(long, value_name = "F")]
     pub(crate) key: PathBuf,
-    /// What the signature is for: it verifies with the same --purpose only.
+    /// Purpose of the signature; `verify` needs the same --purpose
     #[arg(long, value_name = "NAME")]
     pub(crate) purpose: Option<Purpose>,
     #[command(flatten)]
@@ -56,28 +56,28 @@ pub(crate) struct SignArgs {
                         lillux verify --public-key keys/signing/public_key.pem --signature S --file release.tar"
 )]
 pub(crate) struct VerifyArgs {
-    /// The public key, a PEM file.
+    /// Public key, a PEM file
     #[arg(long, value_name = "F")]
     pub(crate) public_key: PathBuf,
-    /// The signature: 86 characters of base64url, or 88 with padding.
+    /// Signature: 86 characters of base64url, or 88 with padding
     // One in 64 signatures begins with a hyphen.
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     pub(crate) signature: Signature,
-    /// What the signature was made for.
+    /// Purpose of the signature
     #[arg(long, value_name = "NAME")]
     pub(crate) purpose: Option<Purpose>,
     #[command(flatten)]
     pub(crate) content: Content,
 }
 
-/// What is signed: a hash, or the content it is taken of.
+/// The signed content: a hash, a file or standard input.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct Content {
-    /// The SHA-256 of the content, 64 hex characters.
+    /// SHA-256 of the content, 64 hex characters
     #[arg(long, value_name = "H")]
     pub(crate) hash: Option<Hash>,
-    /// The file with the content. Without it and --hash, standard input.
+    /// File with the content [default: standard input]
     #[arg(long, value_name = "F")]
     pub(crate) file: Option<PathBuf>,
 }
@@ -90,26 +90,26 @@ pub(crate) struct Content {
         `lillux envelope COMMAND --help` shows more."
 )]
 pub(crate) enum EnvelopeCommand {
-    /// Seal a secret to one or several public keys.
+    /// Seal a secret to one or several public keys
     #[command(
-        after_help = "The secret comes from a file or standard input, never from the command line.\n\n\
+        after_help = "The secret is read from a file or standard input, never from the command line.\n\n\
                             Examples:\n  \
                             lillux envelope seal --to alice.pem --to bob.pem --label db/password --out db.envelope\n  \
                             printf %s \"$SECRET\" | lillux envelope seal --to alice.pem | jq -c .envelope >db.envelope"
     )]
     Seal(SealArgs),
-    /// Get the secret out with the private key of a recipient.
+    /// Decrypt the secret with the private key of a recipient
     #[command(
-        after_help = "Prints the secret as `data`, or as `data_base64` where it is not text; with --out it is\n\
+        after_help = "Prints the secret as `data`, or as `data_base64` if it is not text; with --out it is\n\
                             written to a file of mode 0600 and not printed.\n\n\
                             Examples:\n  \
                             lillux envelope open --key keys/sealing/private_key.pem --in db.envelope --out password\n  \
                             lillux envelope open --key keys/sealing/private_key.pem --label db/password <db.envelope"
     )]
     Open(OpenArgs),
-    /// Show all but the secret: ciphers, time, label, recipients, size. Needs no key.
+    /// Show the ciphers, time, label, recipients and size, without a key
     #[command(
-        after_help = "What is shown is what the envelope claims; opening it is what proves it.\n\n\
+        after_help = "The metadata is not authenticated until the envelope is opened.\n\n\
                             Example:\n  \
                             lillux envelope inspect --in db.envelope"
     )]
@@ -118,39 +118,39 @@ pub(crate) enum EnvelopeCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct SealArgs {
-    /// A recipient's public key, a PEM file; several may be given.
+    /// Public key of a recipient, a PEM file; repeatable
     #[arg(long, value_name = "PUB", required = true, num_args = 1..)]
     pub(crate) to: Vec<PathBuf>,
-    /// The file with the secret. Without it, standard input.
+    /// File with the secret [default: standard input]
     #[arg(long = "in", value_name = "F")]
     pub(crate) input: Option<PathBuf>,
-    /// Where to write the envelope. Without it, it is part of what is printed.
+    /// Write the envelope to this file [default: print it]
     #[arg(long, value_name = "F")]
     pub(crate) out: Option<PathBuf>,
-    /// What to call it, for all to see.
+    /// Public label of the envelope
     #[arg(long, value_name = "L", default_value = "")]
     pub(crate) label: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct OpenArgs {
-    /// The private key, a PEM file that only its owner may read.
+    /// Private key, a PEM file that only its owner may read
     #[arg(long, value_name = "F")]
     pub(crate) key: PathBuf,
-    /// The file with the envelope. Without it, standard input.
+    /// File with the envelope [default: standard input]
     #[arg(long = "in", value_name = "F")]
     pub(crate) input: Option<PathBuf>,
-    /// Where to write the secret, with mode 0600. Without it, it is printed.
+    /// Write the secret to this file with mode 0600 [default: print it]
     #[arg(long, value_name = "F")]
     pub(crate) out: Option<PathBuf>,
-    /// Refuse an envelope with another label.
+    /// Fail if the envelope has another label
     #[arg(long, value_name = "L")]
     pub(crate) label: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// The file with the envelope. Without it, standard input.
+    /// File with the envelope [default: standard input]
     #[arg(long = "in", value_name = "F")]
     pub(crate) input: Option<PathBuf>,
 }

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use crate::cli::args::cas::{CasCommand, Gc, Get, Has, Put, Store, Verify};
 use crate::cli::report::{Exit, Failure, Report, raw_output};
 
-/// What is larger does not fit into one line of JSON that anybody wants to read.
-const LARGEST_IN_JSON: u64 = 16 * 1024 * 1024;
+/// Maximum size of content that is printed in JSON.
+const MAX_IN_JSON: u64 = 16 * 1024 * 1024;
 
 pub(crate) fn run(command: CasCommand) -> Result<Report, Failure> {
     match command {
@@ -29,7 +29,7 @@ pub(crate) fn run(command: CasCommand) -> Result<Report, Failure> {
 }
 
 fn put(args: &Put) -> Result<Report, Failure> {
-    // Opened first: a mistyped file name should not make a store.
+    // Before the store, so that a mistyped file name does not create one.
     let mut input: Box<dyn Read> = match &args.file {
         Some(path) => Box::new(open(path)?),
         None => Box::new(io::stdin().lock()),
@@ -51,9 +51,9 @@ fn get(args: &Get) -> Result<Report, Failure> {
     }
     let reader = args.store.open()?.reader(&args.hash)?;
     if let Some(out) = &args.out {
-        return get_into(args.hash, reader, out);
+        return get_to_file(args.hash, reader, out);
     }
-    if reader.size() > LARGEST_IN_JSON {
+    if reader.size() > MAX_IN_JSON {
         let (hash, size) = (args.hash, reader.size());
         let message = format!("{hash} has {size} bytes, too many for a JSON object");
         return Err(Failure::new(Exit::Usage, "too_large", message)
@@ -68,23 +68,23 @@ fn get_raw(args: &Get) -> Result<Report, Failure> {
         .open()
         .and_then(|cas| cas.copy_to(&args.hash, raw_output()));
     match copied {
-        Ok(_) => Ok(Report::raw(Exit::Done)),
-        // A reader that went away is not our failure to tell.
+        Ok(_) => Ok(Report::raw(Exit::Success)),
+        // A closed pipe is not reported as an error.
         Err(CasError::Sink(e)) if e.kind() == io::ErrorKind::BrokenPipe => {
             Ok(Report::raw(Exit::Failed))
         }
         Err(error) => Err(Failure {
-            only_words: true,
+            stderr_only: true,
             ..error.into()
         }),
     }
 }
 
-/// The content as part of the printed object. An object goes in as its very
-/// text, since reading it would lose digits of large numbers.
+/// Prints the content in the JSON object. A stored object is inserted as raw text, because
+/// parsing it would lose digits of large numbers.
 fn show(hash: Hash, mut reader: Reader) -> Result<Report, Failure> {
     #[derive(Serialize)]
-    struct Got {
+    struct Output {
         hash: Hash,
         size: u64,
         kind: Kind,
@@ -109,7 +109,7 @@ fn show(hash: Hash, mut reader: Reader) -> Result<Report, Failure> {
         }
     };
     let (size, kind) = (reader.size(), reader.kind());
-    Ok(Report::new(Got {
+    Ok(Report::new(Output {
         hash,
         size,
         kind,
@@ -117,7 +117,7 @@ fn show(hash: Hash, mut reader: Reader) -> Result<Report, Failure> {
     }))
 }
 
-/// Only what somebody else laid into the store can be so.
+/// The object is not JSON, so another program wrote it into the store.
 fn not_json(hash: Hash, error: impl std::fmt::Display) -> Failure {
     Failure::new(
         Exit::Integrity,
@@ -126,16 +126,16 @@ fn not_json(hash: Hash, error: impl std::fmt::Display) -> Failure {
     )
 }
 
-/// Writes the content beside `out` and moves it there when it is whole.
-fn get_into(hash: Hash, mut reader: Reader, out: &Path) -> Result<Report, Failure> {
-    // Through links, as `>` would go; a rename would replace the link.
+/// Writes the content to a temporary file beside `out` and renames it.
+fn get_to_file(hash: Hash, mut reader: Reader, out: &Path) -> Result<Report, Failure> {
+    // Follow links like a shell redirection; a rename would replace the link.
     let out = fs::canonicalize(out).unwrap_or_else(|_| out.to_owned());
-    // And never over a device or a pipe, which a rename would replace, too.
+    // A rename would also replace a device or a pipe.
     if out.exists() && !out.is_file() {
         let message = format!("{} is not a regular file", out.display());
         return Err(Failure::usage(message).hint("write to standard output with --raw"));
     }
-    let folder = match out.parent() {
+    let dir = match out.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
@@ -145,7 +145,7 @@ fn get_into(hash: Hash, mut reader: Reader, out: &Path) -> Result<Report, Failur
         source,
     };
     let mut temp = tempfile::Builder::new()
-        .make_in(folder, |path| {
+        .make_in(dir, |path| {
             File::options().write(true).create_new(true).open(path)
         })
         .map_err(|e| failed("write", e))?;
@@ -183,12 +183,12 @@ fn verify(args: &Verify) -> Result<Report, Failure> {
     } else if !found.is_sound() {
         Exit::Failed
     } else {
-        Exit::Done
+        Exit::Success
     };
-    Ok(Report::ending(exit, verified(&found)))
+    Ok(Report::with_exit(exit, report_fields(&found)))
 }
 
-fn verified(found: &VerifyReport) -> Value {
+fn report_fields(found: &VerifyReport) -> Value {
     let show = |path: &Path| path.display().to_string();
     let corrupted = found.corrupted.iter();
     let corrupted = corrupted
@@ -213,34 +213,34 @@ fn gc(args: Gc) -> Result<Report, Failure> {
     if let Some(path) = &args.keep_from {
         keep.extend(read_hashes(path)?);
     }
-    // An empty list is more often a script gone wrong than a wish.
+    // An empty list is probably a mistake of the calling script.
     if keep.is_empty() && !args.keep_nothing {
         return Err(Failure::usage("the list of hashes to keep is empty")
-            .hint("to remove all that is not recent, say --keep-nothing"));
+            .hint("to keep only recent content, use --keep-nothing"));
     }
     let options = GcOptions {
         grace: Duration::from_secs(args.grace),
         dry_run: args.dry_run,
     };
-    let done = cas.gc(keep, options)?;
+    let result = cas.gc(keep, options)?;
     Ok(Report::new(if args.dry_run {
         json!({
-            "would_keep": done.kept,
-            "would_remove": done.removed,
-            "would_free_bytes": done.freed,
-            "would_remove_temporary": done.temporary,
+            "would_keep": result.kept,
+            "would_remove": result.removed,
+            "would_free_bytes": result.freed,
+            "would_remove_temporary": result.temporary,
         })
     } else {
         json!({
-            "kept": done.kept,
-            "removed": done.removed.len(),
-            "freed_bytes": done.freed,
-            "removed_temporary": done.temporary,
+            "kept": result.kept,
+            "removed": result.removed.len(),
+            "freed_bytes": result.freed,
+            "removed_temporary": result.temporary,
         })
     }))
 }
 
-/// One hash a line; empty lines and those that begin with `#` do not count.
+/// Reads hashes, one per line; empty lines and lines that begin with `#` are ignored.
 fn read_hashes(path: &Path) -> Result<Vec<Hash>, Failure> {
     let mut text = String::new();
     let read = if path == Path::new("-") {
@@ -275,7 +275,7 @@ fn open(path: &Path) -> Result<File, PathError> {
 }
 
 impl Store {
-    /// For reading: a mistyped root should not make a store.
+    /// Opens an existing store, so that a mistyped root does not create one.
     fn open(&self) -> Result<Cas, CasError> {
         Cas::open_existing(&self.root)
     }
@@ -291,13 +291,13 @@ impl From<CasError> for Failure {
             },
             CasError::Path(error) => error.into(),
             CasError::NoStore { .. } => Self::new(Exit::Failed, "no_store", message)
-                .hint("check --root; `lillux cas put` makes a store where there is none"),
+                .hint("check --root; `lillux cas put` creates a store"),
             CasError::RootNotDirectory { .. } => {
                 Self::new(Exit::Failed, "not_a_directory", message)
             }
             CasError::NotFound { .. } => Self::new(Exit::Failed, "not_found", message),
             CasError::Corrupted(_) => Self::new(Exit::Integrity, "corrupted", message)
-                .hint("if you have the content, `lillux cas put` heals the file"),
+                .hint("if you have the content, `lillux cas put` repairs the file"),
             CasError::NotAnObject(_) => Self::new(Exit::Failed, "not_json", message),
             _ => Self::new(Exit::Failed, "io", message),
         }

@@ -27,12 +27,12 @@ fn seal(args: &SealArgs) -> Result<Report, Failure> {
     let secret = read_secret(args)?;
     let envelope = seal_to(&secret, &recipients, &args.label)?;
     let Some(out) = &args.out else {
-        return printed(&envelope);
+        return print_envelope(&envelope);
     };
     envelope.write_file(out)?;
-    let shown = envelope.inspect();
+    let metadata = envelope.inspect();
     Ok(Report::new(
-        json!({ "out": out.to_string_lossy(), "label": shown.label, "recipients": shown.recipients }),
+        json!({ "out": out.to_string_lossy(), "label": metadata.label, "recipients": metadata.recipients }),
     ))
 }
 
@@ -44,9 +44,8 @@ fn read_secret(args: &SealArgs) -> Result<Secret, Failure> {
     })
 }
 
-/// As an object, not as text: printed on a line of its own (`jq -c .envelope`) it
-/// is again the bytes of the envelope.
-fn printed(envelope: &Envelope) -> Result<Report, Failure> {
+/// Prints the envelope as a JSON object, so that `jq -c .envelope` prints exactly its bytes.
+fn print_envelope(envelope: &Envelope) -> Result<Report, Failure> {
     let document: Value = serde_json::from_slice(&envelope.to_bytes()).map_err(|error| {
         Failure::new(
             Exit::Failed,
@@ -59,14 +58,14 @@ fn printed(envelope: &Envelope) -> Result<Report, Failure> {
 
 fn open(args: &OpenArgs) -> Result<Report, Failure> {
     let key = OpeningKey::read(&args.key)?;
-    let envelope = input::envelope(args.input.as_deref())?;
+    let envelope = input::read_envelope(args.input.as_deref())?;
     let secret = envelope
         .open(&key, args.label.as_deref())
-        .map_err(|e| input::of(args.input.as_deref(), e.into()))?;
-    let shown = envelope.inspect();
+        .map_err(|e| input::with_input_name(args.input.as_deref(), e.into()))?;
+    let metadata = envelope.inspect();
     let mut fields = Map::new();
-    fields.insert("label".into(), shown.label.into());
-    fields.insert("created".into(), shown.created.into());
+    fields.insert("label".into(), metadata.label.into());
+    fields.insert("created".into(), metadata.created.into());
     if let Some(out) = &args.out {
         secret.write_file(out)?;
         fields.insert("out".into(), json!(out.to_string_lossy()));
@@ -83,6 +82,6 @@ fn open(args: &OpenArgs) -> Result<Report, Failure> {
 
 fn inspect(args: &InspectArgs) -> Result<Report, Failure> {
     Ok(Report::new(
-        input::envelope(args.input.as_deref())?.inspect(),
+        input::read_envelope(args.input.as_deref())?.inspect(),
     ))
 }

@@ -32,8 +32,8 @@ pub(crate) fn run(args: ExecArgs, supervisor: &Supervisor) -> Result<Report, Fai
         let own = io::stdin().as_fd().try_clone_to_owned();
         command = command.stdin_fd(own.map_err(|e| Failure::new(Exit::Failed, "stdin", e))?);
     }
-    // The runtime is built while the command is under way, but not before: the
-    // keeper is often waiting for this very processor.
+    // Build the runtime while the command runs. Wait for its start first, because the reaper
+    // often needs the processor that this process occupies.
     let running = supervisor.start_command(command.on_start(|_| {}))?;
     running.wait_for_start(Duration::from_millis(100));
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -42,17 +42,17 @@ pub(crate) fn run(args: ExecArgs, supervisor: &Supervisor) -> Result<Report, Fai
         .build()
         .map_err(|e| Failure::new(Exit::Failed, "runtime", e))?;
     let output = runtime.block_on(running.finish());
-    // This process is about to end: nobody needs to tidy up.
+    // Skip the cleanup: the process ends soon.
     std::mem::forget(runtime);
     Ok(report(&output?))
 }
 
-/// Forks off who will keep the command.
+/// Starts the supervisor for the command.
 pub(crate) fn supervisor() -> Result<Supervisor, Failure> {
     Supervisor::for_one_command().map_err(|e| Failure::new(Exit::Failed, "supervisor", e))
 }
 
-/// The part of a command that `exec` and `spawn` share.
+/// The part of a command that is common to `exec` and `spawn`.
 pub(super) fn command(args: ProgramArgs) -> lillux::process::Command<'static> {
     let mut command = lillux::process::Command::new(args.cmd)
         .args(args.args)
@@ -91,14 +91,14 @@ fn report(output: &Output) -> Report {
         Output {
             timed_out: true, ..
         } => Exit::TimedOut,
-        output if output.success() => Exit::Done,
+        output if output.success() => Exit::Success,
         _ => Exit::Failed,
     };
-    Report::ending(exit, Value::Object(fields))
+    Report::with_exit(exit, Value::Object(fields))
 }
 
-/// The stream as text; beside it, only where they say something more, the
-/// bytes themselves and what became of those beyond the limit.
+/// Adds a stream as text, in base64 if it is not UTF-8, and what happened to a stream beyond the
+/// limit.
 fn describe_stream(fields: &mut Map<String, Value>, name: &str, captured: &CapturedOutput) {
     fields.insert(name.into(), json!(captured.text()));
     if std::str::from_utf8(&captured.bytes).is_err() {
@@ -134,16 +134,19 @@ impl From<LaunchError> for Failure {
                 Self::usage(message)
             }
             LaunchError::NotFound { .. } => Self::new(Exit::Failed, "program_not_found", message)
-                .hint("give the program's path, or set PATH with --env PATH=…"),
+                .hint("pass the path of the program, or set PATH with --env PATH=…"),
             LaunchError::TooLong { .. } => Self::new(Exit::Failed, "too_long", message),
             LaunchError::Cwd { source, .. } => from_io("cwd", &source, message),
             LaunchError::Program { source, program } => {
-                let is_folder = std::path::Path::new(&program).is_dir();
+                let is_dir = std::path::Path::new(&program).is_dir();
                 let failure = from_io("program", &source, message);
                 match source.raw_os_error() {
-                    Some(libc::ENOEXEC) => failure.hint("a script needs a first line such as `#!/bin/sh`, or run it with --cmd sh --arg FILE"),
-                    Some(libc::EACCES) if is_folder => failure.hint("it is a folder"),
-                    Some(libc::EACCES) => failure.hint("is it executable? `chmod +x FILE`"),
+                    Some(libc::ENOEXEC) => failure.hint("add a first line such as `#!/bin/sh` to the script, or run it with --cmd sh --arg FILE"),
+                    Some(libc::EACCES) if is_dir => failure.hint("it is a directory"),
+                    Some(libc::EACCES) => failure.hint(format!(
+                        "chmod +x {}",
+                        lillux::shell_word(program.as_ref())
+                    )),
                     _ => failure,
                 }
             }

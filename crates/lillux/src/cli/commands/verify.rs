@@ -14,8 +14,12 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<Report, Failure> {
         None => key.verify(&hash, &args.signature),
     };
     let valid = checked.is_ok();
-    let exit = if valid { Exit::Done } else { Exit::Integrity };
-    Ok(Report::ending(
+    let exit = if valid {
+        Exit::Success
+    } else {
+        Exit::Integrity
+    };
+    Ok(Report::with_exit(
         exit,
         json!({ "valid": valid, "fingerprint": key.fingerprint(), "hash": hash }),
     ))

@@ -9,7 +9,7 @@ use crate::cli::report::{Exit, Failure, Report};
 
 pub(crate) fn run(args: WatchArgs) -> Result<Report, Failure> {
     let timeout = args.timeout;
-    let happened = if let Some(target) = args.pid {
+    let event = if let Some(target) = args.pid {
         let (pid, ended) = match target {
             Target::Handle(handle) => (handle.pid(), handle.wait(timeout)?),
             Target::Pid(pid) => match Handle::from_pid(pid) {
@@ -26,9 +26,9 @@ pub(crate) fn run(args: WatchArgs) -> Result<Report, Failure> {
         let change = watch::wait_for_change(&args.path, timeout)?;
         change.map(|change| json!({ "event": change.kind, "path": change.path }))
     };
-    Ok(match happened {
+    Ok(match event {
         Some(fields) => Report::new(with_timed_out(fields, false)),
-        None => Report::ending(Exit::TimedOut, with_timed_out(json!({}), true)),
+        None => Report::with_exit(Exit::TimedOut, with_timed_out(json!({}), true)),
     })
 }
 

@@ -1,4 +1,4 @@
-//! How what goes wrong with keys and envelopes ends a call.
+//! Maps errors of keys and envelopes to error codes and exit codes.
 
 use lillux::envelope::{OpenError, ParseEnvelopeError, SealError, WriteError};
 use lillux::keys::KeyError;
@@ -15,7 +15,7 @@ impl From<KeyError> for Failure {
                 Self::new(Exit::Permission, "permission", error)
             }
             KeyError::Exists(_) => Self::new(Exit::Failed, "exists", error)
-                .hint("--force replaces the pair; the old private key is then gone for good"),
+                .hint("use --force to replace the pair; the old private key is then lost"),
             KeyError::Randomness(_) => Self::new(Exit::Failed, "no_randomness", error),
             KeyError::IsDirectory(_)
             | KeyError::NotAFile(_)

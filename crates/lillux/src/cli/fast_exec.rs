@@ -1,10 +1,9 @@
-//! The short way to `exec`.
+//! A fast path for `lillux exec` without clap.
 //!
-//! Scripts call `exec` in loops, and for a short command most of the time goes
-//! into getting there. So its plainest arguments are read without building the
-//! parser, which would take as long as the fork of its keeper, and make that
-//! larger. Whatever is not plain goes the long way, so what can be typed is
-//! decided in one place all the same; a test holds the two together.
+//! Scripts call `exec` in loops, and for a short command the startup dominates. So simple
+//! arguments are parsed without building the clap parser, which takes as long as forking the
+//! reaper and makes the fork larger. All other arguments are parsed by clap. A test checks that
+//! both parsers agree.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -14,14 +13,14 @@ use lillux::process::{DEFAULT_GRACE, DEFAULT_OUTPUT_LIMIT};
 use super::args::{ExecArgs, Inherit, ProgramArgs, seconds, variable};
 use super::{commands, report};
 
-/// Runs `exec` if that is what was typed, and plainly. Prints, too, and only
-/// then waits for the keeper to end.
-pub(super) fn exec() -> Option<ExitCode> {
+/// Runs `exec` if the command line is simple enough. Prints the result before it waits for the
+/// reaper to end.
+pub(super) fn run() -> Option<ExitCode> {
     let mut words = std::env::args_os().skip(1);
     if words.next()? != "exec" {
         return None;
     }
-    let args = read(words)?;
+    let args = parse(words)?;
     let supervisor = match commands::exec::supervisor() {
         Ok(supervisor) => supervisor,
         Err(failure) => return Some(report::print(Err(failure))),
@@ -31,9 +30,9 @@ pub(super) fn exec() -> Option<ExitCode> {
     Some(code)
 }
 
-/// The arguments, if each is a known option with its value as the next word,
-/// given once unless it may be repeated.
-fn read(mut words: impl Iterator<Item = OsString>) -> Option<ExecArgs> {
+/// Parses the arguments if each is a known option followed by its value as a separate word, and
+/// only repeatable options are repeated.
+fn parse(mut words: impl Iterator<Item = OsString>) -> Option<ExecArgs> {
     let (mut cmd, mut args, mut cwd, mut env) = (None, Vec::new(), None, Vec::new());
     let (mut stdin, mut timeout) = (None, None);
     while let Some(option) = words.next() {
@@ -41,10 +40,10 @@ fn read(mut words: impl Iterator<Item = OsString>) -> Option<ExecArgs> {
         match option.to_str()? {
             "--arg" => args.push(value),
             "--env" => env.push(variable(value.to_str()?).ok()?),
-            "--cmd" => once(&mut cmd, plain(value)?)?,
-            "--cwd" => once(&mut cwd, plain(value)?.into())?,
-            "--stdin" => once(&mut stdin, value.into_string().ok()?)?,
-            "--timeout" => once(&mut timeout, seconds(value.to_str()?).ok()?)?,
+            "--cmd" => set_once(&mut cmd, non_option(value)?)?,
+            "--cwd" => set_once(&mut cwd, non_option(value)?.into())?,
+            "--stdin" => set_once(&mut stdin, value.into_string().ok()?)?,
+            "--timeout" => set_once(&mut timeout, seconds(value.to_str()?).ok()?)?,
             _ => return None,
         }
     }
@@ -65,12 +64,12 @@ fn read(mut words: impl Iterator<Item = OsString>) -> Option<ExecArgs> {
     })
 }
 
-fn once<T>(slot: &mut Option<T>, value: T) -> Option<()> {
+fn set_once<T>(slot: &mut Option<T>, value: T) -> Option<()> {
     slot.replace(value).is_none().then_some(())
 }
 
-/// A value that is there and cannot be meant as an option.
-fn plain(value: OsString) -> Option<OsString> {
+/// A value that is not empty and does not look like an option.
+fn non_option(value: OsString) -> Option<OsString> {
     let first = *value.as_encoded_bytes().first()?;
     (first != b'-').then_some(value)
 }
@@ -83,7 +82,7 @@ mod tests {
     use super::super::args::{Cli, Command};
     use super::*;
 
-    fn long_way(words: &[String]) -> Option<ExecArgs> {
+    fn with_clap(words: &[String]) -> Option<ExecArgs> {
         let all = ["lillux", "exec"].into_iter().map(OsString::from);
         match Cli::try_parse_from(all.chain(words.iter().map(OsString::from))) {
             Ok(Cli {
@@ -93,16 +92,16 @@ mod tests {
         }
     }
 
-    fn short_way(words: &[String]) -> Option<ExecArgs> {
-        read(words.iter().map(OsString::from))
+    fn fast_path(words: &[String]) -> Option<ExecArgs> {
+        parse(words.iter().map(OsString::from))
     }
 
     #[test]
-    fn the_plain_arguments_go_the_short_way() {
+    fn simple_arguments_take_the_fast_path() {
         let typed = "--cmd sh --arg -c --arg true --cwd /tmp --env A=b=c --stdin - --timeout 1.5";
         let words: Vec<_> = typed.split(' ').map(str::to_owned).collect();
-        assert!(short_way(&words).is_some());
-        assert_eq!(short_way(&words), long_way(&words));
+        assert!(fast_path(&words).is_some());
+        assert_eq!(fast_path(&words), with_clap(&words));
     }
 
     const OPTIONS: [&str; 12] = [
@@ -126,7 +125,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(3000))]
         #[test]
-        fn what_goes_the_short_way_means_the_same_as_the_long_way(
+        fn fast_path_agrees_with_clap(
             pairs in prop::collection::vec(
                 (prop::sample::select(&OPTIONS), prop::sample::select(&VALUES)),
                 0..6,
@@ -134,8 +133,8 @@ mod tests {
         ) {
             let mut words = vec!["--cmd".to_owned(), "true".to_owned()];
             words.extend(pairs.into_iter().flat_map(|(option, value)| [option.into(), value.into()]));
-            if let Some(args) = short_way(&words) {
-                prop_assert_eq!(Some(args), long_way(&words));
+            if let Some(args) = fast_path(&words) {
+                prop_assert_eq!(Some(args), with_clap(&words));
             }
         }
     }
