@@ -1,4 +1,4 @@
-//! Counts the open file descriptors of its process, so it has a binary of its own.
+//! Counts the open file descriptors of its process, so it is a separate test binary.
 
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -12,7 +12,7 @@ use lillux::process::{Command, Supervisor};
 use support::{MARK, mark, marked};
 
 #[tokio::test]
-async fn many_calls_leave_no_descriptor_and_no_process_behind() {
+async fn many_calls_leak_no_descriptors_and_no_processes() {
     let supervisor = Supervisor::start().unwrap();
     let mark = mark();
     let descriptors = || fs::read_dir("/proc/self/fd").unwrap().count();

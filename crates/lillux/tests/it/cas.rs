@@ -1,4 +1,4 @@
-//! `lillux cas` as people and scripts see it.
+//! `lillux cas`: output and exit codes.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,28 +11,28 @@ use insta::assert_snapshot;
 use lillux::Hash;
 use tempfile::TempDir;
 
-/// A folder to work in, and a record of what was typed and answered.
+/// A working directory and a transcript of commands and their output.
 struct Session {
-    folder: TempDir,
+    dir: TempDir,
     transcript: String,
 }
 
 impl Session {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let transcript = String::new();
-        Self { folder, transcript }
+        Self { dir, transcript }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.dir.path().join(name)
     }
 
-    /// Runs `lillux cas` with these words in the folder, and records it.
+    /// Runs `lillux cas` in the directory and records the output.
     fn cas(&mut self, line: &str, stdin: impl Into<Vec<u8>>) -> &mut Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lillux"));
         command.arg("cas").args(line.split_whitespace());
-        self.record(line, command.current_dir(&self.folder).write_stdin(stdin))
+        self.record(line, command.current_dir(&self.dir).write_stdin(stdin))
     }
 
     fn record(&mut self, line: &str, command: &mut Command) -> &mut Self {
@@ -58,10 +58,10 @@ impl Session {
         fs::write(path, "tampered").unwrap();
     }
 
-    /// What was recorded, with hashes shortened and the folder unnamed.
+    /// The transcript with shortened hashes and without the path of the directory.
     fn transcript(&self) -> String {
-        let folder = self.folder.path().display().to_string();
-        let text = self.transcript.replace(&folder, "[DIR]");
+        let dir = self.dir.path().display().to_string();
+        let text = self.transcript.replace(&dir, "[DIR]");
         let mut short = String::new();
         let mut rest = text.as_str();
         while let Some(start) = find_hash(rest) {
@@ -82,7 +82,7 @@ fn find_hash(text: &str) -> Option<usize> {
 }
 
 #[test]
-fn blobs_and_objects_go_in_and_come_back() {
+fn blobs_and_objects_are_stored_and_read_back() {
     let mut session = Session::new();
     fs::write(session.path("bytes"), [0, 159, 146, 150]).unwrap();
     let text = Hash::digest("hello\n");
@@ -150,7 +150,7 @@ fn blobs_and_objects_go_in_and_come_back() {
 }
 
 #[test]
-fn what_is_corrupted_ends_with_exit_3_and_is_healed_by_putting_it_again() {
+fn corrupted_content_exits_with_3_and_is_repaired_by_a_put() {
     let mut session = Session::new();
     let hash = Hash::digest("genuine");
     session.cas("put --root s", "genuine");
@@ -198,14 +198,10 @@ fn what_is_corrupted_ends_with_exit_3_and_is_healed_by_putting_it_again() {
 }
 
 #[test]
-fn a_collection_says_what_it_does_and_stops_when_in_doubt() {
+fn gc_reports_its_result_and_aborts_on_missing_roots() {
     let mut session = Session::new();
     let (kept, lost) = (Hash::digest("kept"), Hash::digest("lost"));
-    fs::write(
-        session.path("roots"),
-        format!("# what we need\n\n  {kept}\n"),
-    )
-    .unwrap();
+    fs::write(session.path("roots"), format!("# roots\n\n  {kept}\n")).unwrap();
     fs::write(session.path("wrong"), format!("{kept}\nnonsense\n")).unwrap();
     session
         .cas("put --root s", "kept")
@@ -273,7 +269,7 @@ fn a_collection_says_what_it_does_and_stops_when_in_doubt() {
 }
 
 #[test]
-fn what_cannot_be_done_says_why_and_what_to_do() {
+fn failures_are_explained_with_hints() {
     let mut session = Session::new();
     let hash = Hash::digest("x");
     fs::write(session.path("file"), "").unwrap();
@@ -294,7 +290,7 @@ fn what_cannot_be_done_says_why_and_what_to_do() {
         .cas("get --root s ../../etc/passwd", "")
         .cas("has --root s ABCDEF", "")
         .cas("put", "");
-    assert!(!session.path("missing").exists(), "reading made a store");
+    assert!(!session.path("missing").exists(), "reading created a store");
     assert_snapshot!(session.transcript(), @r#"
     $ lillux cas get --root missing 2d711642…
     exit 1
@@ -378,7 +374,7 @@ fn what_cannot_be_done_says_why_and_what_to_do() {
 }
 
 #[test]
-fn what_is_too_large_for_json_is_refused_with_the_way_out() {
+fn content_too_large_for_json_is_rejected_with_a_hint() {
     let mut session = Session::new();
     let bytes = vec![b'x'; 16 * 1024 * 1024 + 1];
     let hash = Hash::digest(&bytes);
@@ -406,7 +402,7 @@ fn what_is_too_large_for_json_is_refused_with_the_way_out() {
 }
 
 #[test]
-fn a_file_is_replaced_as_a_whole_and_through_links() {
+fn output_file_is_replaced_through_links() {
     let mut session = Session::new();
     fs::write(session.path("target"), "old").unwrap();
     std::os::unix::fs::symlink("target", session.path("link")).unwrap();
@@ -417,8 +413,8 @@ fn a_file_is_replaced_as_a_whole_and_through_links() {
     );
     assert_eq!(fs::read(session.path("target")).unwrap(), b"new");
     assert!(session.path("link").is_symlink());
-    let names = fs::read_dir(&session.folder).unwrap().count();
-    assert_eq!(names, 3, "something was left beside the file");
+    let names = fs::read_dir(&session.dir).unwrap().count();
+    assert_eq!(names, 3, "a temporary file was left");
 }
 
 #[test]
@@ -437,7 +433,7 @@ fn help_shows_examples() {
 }
 
 #[test]
-fn a_refused_permission_ends_with_exit_4() {
+fn denied_permission_exits_with_4() {
     let mut session = Session::new();
     session.cas("put --root s", "x");
     session.transcript.clear();
@@ -449,9 +445,9 @@ fn a_refused_permission_ends_with_exit_4() {
     set("s/blobs", 0o000);
     set("s/tmp", 0o555);
     set("", 0o755);
-    // Permissions do not stop root: there, be somebody else, who may not be
-    // able to reach the binary where it lies. Copied by another process, as a
-    // file that this one has open for writing may not be run.
+    // Permissions do not apply to root, so run as another user, who may not have access to the
+    // original binary. `cp` copies it, because a file that this process has open for writing
+    // cannot be executed.
     let binary = session.path("lillux");
     let copied = Command::new("cp")
         .args([env!("CARGO_BIN_EXE_lillux").as_ref(), binary.as_path()])
@@ -469,7 +465,7 @@ fn a_refused_permission_ends_with_exit_4() {
         command
             .arg("cas")
             .args(line.split_whitespace())
-            .current_dir(&session.folder);
+            .current_dir(&session.dir);
         if is_root {
             command.uid(65534).gid(65534);
         }

@@ -1,4 +1,5 @@
-//! `lillux keypair`, `sign`, `verify` and `envelope`: what they print, where, and how they exit.
+//! `lillux keypair`, `sign`, `verify` and `envelope`: output and exit codes.
+
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -13,51 +14,51 @@ use lillux::keys::{IfExists, KeyPairFiles, SigningKey};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A published one.
+/// A published signature.
 const SIGNATURE: &str =
     "UllOnPErqDGGEoj1eiKdg8b2smCCmKsHFebDncF-grTll41zRaGQ5e78eiSLKRy2aEDRXkxdqn21BjRHoDBDDw";
 
-/// A folder to run `lillux` in, so that what it prints holds no path of this machine.
-struct Place(TempDir);
+/// A working directory for `lillux`, so that its output contains only relative paths.
+struct WorkDir(TempDir);
 
-impl Place {
-    /// With a signing pair in `signing/` and a sealing pair in `sealing/`.
+impl WorkDir {
+    /// Creates a signing pair in `signing/` and a sealing pair in `sealing/`.
     fn new() -> Self {
-        let place = Self(tempfile::tempdir().unwrap());
+        let work_dir = Self(tempfile::tempdir().unwrap());
         let signing = SigningKey::generate().unwrap();
         signing
-            .write_pair(&place.at("signing"), IfExists::Fail)
+            .write_pair(&work_dir.path("signing"), IfExists::Fail)
             .unwrap();
         let opening = OpeningKey::generate().unwrap();
         opening
-            .write_pair(&place.at("sealing"), IfExists::Fail)
+            .write_pair(&work_dir.path("sealing"), IfExists::Fail)
             .unwrap();
-        place
+        work_dir
     }
 
-    fn at(&self, name: &str) -> PathBuf {
+    fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
     fn write(&self, name: &str, content: impl AsRef<[u8]>) {
-        fs::write(self.at(name), content).unwrap();
+        fs::write(self.path(name), content).unwrap();
         self.chmod(name, 0o600);
     }
 
     fn chmod(&self, name: &str, mode: u32) {
-        fs::set_permissions(self.at(name), Permissions::from_mode(mode)).unwrap();
+        fs::set_permissions(self.path(name), Permissions::from_mode(mode)).unwrap();
     }
 
     /// Seals with the library, to the pair in `sealing/`.
     fn seal(&self, name: &str, secret: &[u8], label: &str) {
-        let key = OpeningKey::read(&self.at("sealing/private_key.pem")).unwrap();
+        let key = OpeningKey::read(&self.path("sealing/private_key.pem")).unwrap();
         let envelope = seal(
             &Secret::new(secret.to_vec()),
             &[key.public().clone()],
             label,
         )
         .unwrap();
-        envelope.write_file(&self.at(name)).unwrap();
+        envelope.write_file(&self.path(name)).unwrap();
     }
 
     fn command(&self, words: &str) -> Command {
@@ -68,21 +69,21 @@ impl Place {
         command
     }
 
-    /// Runs with words that hold no spaces; exit code, stdout and stderr as one text.
+    /// Runs a command line without spaces in arguments and returns exit code, stdout and stderr.
     fn run(&self, words: &str, stdin: impl Into<Vec<u8>>) -> String {
         let out = self.command(words).write_stdin(stdin).output().unwrap();
-        shown(&out)
+        format_output(&out)
     }
 
-    /// Runs and gives one field of what is printed.
+    /// Runs a command line and returns one field of the printed object.
     fn field(&self, words: &str, stdin: impl Into<Vec<u8>>, field: &str) -> Value {
         let out = self.command(words).write_stdin(stdin).output().unwrap();
-        assert!(out.status.success(), "{}", shown(&out));
+        assert!(out.status.success(), "{}", format_output(&out));
         serde_json::from_slice::<Value>(&out.stdout).unwrap()[field].clone()
     }
 }
 
-fn shown(out: &process::Output) -> String {
+fn format_output(out: &process::Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let code = out.status.code().unwrap();
     format!(
@@ -92,8 +93,8 @@ fn shown(out: &process::Output) -> String {
     )
 }
 
-/// Puts names in place of what differs from run to run.
-fn stable() -> insta::internals::SettingsBindDropGuard {
+/// Replaces values that differ between runs by placeholders.
+fn stable_output() -> insta::internals::SettingsBindDropGuard {
     let mut settings = insta::Settings::clone_current();
     settings.add_filter(r"\b[0-9a-f]{16}\b", "[fingerprint]");
     settings.add_filter(r#""[\w-]{86}""#, "\"[signature]\"");
@@ -105,9 +106,10 @@ fn stable() -> insta::internals::SettingsBindDropGuard {
     settings.bind_to_scope()
 }
 
-/// The public key of a folder's private one, and that of its public file if it has one.
-fn halves(folder: &std::path::Path, kind: &str) -> (String, Option<String>) {
-    let files = KeyPairFiles::in_dir(folder);
+/// The public key that belongs to the private key of a directory, and the content of its public
+/// key file, if there is one.
+fn public_keys(dir: &std::path::Path, kind: &str) -> (String, Option<String>) {
+    let files = KeyPairFiles::in_dir(dir);
     let public = fs::read_to_string(&files.public).ok();
     let derived = match kind {
         "signing" => SigningKey::read(&files.private).unwrap().public().to_pem(),
@@ -116,7 +118,7 @@ fn halves(folder: &std::path::Path, kind: &str) -> (String, Option<String>) {
     (derived, public)
 }
 
-/// The system calls that change what a folder holds, and those between them.
+/// System calls that change a directory, and those in between.
 const CALLS: [&str; 8] = [
     "write",
     "fsync",
@@ -128,13 +130,13 @@ const CALLS: [&str; 8] = [
     "flock",
 ];
 
-/// Replaces a pair again and again, and kills the program at the first, second, … of each
-/// kind of system call, until it gets to its end.
+/// Replaces a pair repeatedly, and kills the program at the first, second, … call of each system
+/// call, until it ends normally.
 #[test]
-fn killed_replacement_leaves_a_pair_that_matches_or_a_private_key_alone() {
+fn killed_replacement_leaves_a_matching_pair_or_only_a_private_key() {
     for kind in ["signing", "sealing"] {
-        let place = Place::new();
-        let folder = place.at(kind);
+        let work_dir = WorkDir::new();
+        let dir = work_dir.path(kind);
         let mut interrupted = 0;
         let mut finished = BTreeSet::new();
         for (call, number) in CALLS
@@ -149,91 +151,97 @@ fn killed_replacement_leaves_a_pair_that_matches_or_a_private_key_alone() {
                 .args(["-f", "-qq", "-o", "/dev/null", "-e", &inject])
                 .args([env!("CARGO_BIN_EXE_lillux"), "keypair", "--force"])
                 .args(["--kind", kind, "--dir"])
-                .arg(&folder)
+                .arg(&dir)
                 .output()
                 .unwrap();
-            let (derived, public) = halves(&folder, kind);
+            let (derived, public) = public_keys(&dir, kind);
             if let Some(public) = public {
                 assert_eq!(derived, public, "{kind}, killed at {call} {number}");
             } else {
                 interrupted += 1;
             }
-            // What reads the pair puts the missing half back.
-            let files = KeyPairFiles::in_dir(&folder);
+            // Reading the pair restores the missing public key.
+            let files = KeyPairFiles::in_dir(&dir);
             let read = match kind {
                 "signing" => SigningKey::read_pair(&files).map(drop),
                 _ => OpeningKey::read_pair(&files).map(drop),
             };
             read.unwrap();
-            let (derived, public) = halves(&folder, kind);
+            let (derived, public) = public_keys(&dir, kind);
             assert_eq!(Some(derived), public, "{kind}, killed at {call} {number}");
             finished.extend(output.status.success().then_some(*call));
         }
         assert_eq!(
             finished.len(),
             CALLS.len(),
-            "the program ends if nobody kills it"
+            "the program must end normally at last"
         );
         assert!(interrupted > 0, "no run was killed between the two files");
     }
 }
 
 #[test]
-fn a_pair_is_made_once_and_replaced_only_by_force() {
-    let (_stable, place) = (stable(), Place::new());
-    assert_snapshot!(place.run("keypair --dir a/b", ""), @r#"
+fn key_pair_is_replaced_only_with_force() {
+    let (_settings, work_dir) = (stable_output(), WorkDir::new());
+    assert_snapshot!(work_dir.run("keypair --dir a/b", ""), @r#"
     exit 0
     {"success":true,"kind":"signing","fingerprint":"[fingerprint]","private_key":"a/b/private_key.pem","public_key":"a/b/public_key.pem"}
     --- stderr
     "#);
-    assert_snapshot!(place.run("keypair --dir c --kind sealing", ""), @r#"
+    assert_snapshot!(work_dir.run("keypair --dir c --kind sealing", ""), @r#"
     exit 0
     {"success":true,"kind":"sealing","fingerprint":"[fingerprint]","private_key":"c/private_key.pem","public_key":"c/public_key.pem"}
     --- stderr
     "#);
-    assert_snapshot!(place.run("keypair --dir a/b --kind sealing", ""), @r#"
+    assert_snapshot!(work_dir.run("keypair --dir a/b --kind sealing", ""), @r#"
     exit 1
     {"success":false,"error":{"code":"exists","message":"a/b/private_key.pem already exists","hint":"use --force to replace the pair; the old private key is then lost"}}
     --- stderr
     error: a/b/private_key.pem already exists
       hint: use --force to replace the pair; the old private key is then lost
     "#);
-    assert_snapshot!(place.run("keypair --dir a/b --kind sealing --force", ""), @r#"
+    assert_snapshot!(work_dir.run("keypair --dir a/b --kind sealing --force", ""), @r#"
     exit 0
     {"success":true,"kind":"sealing","fingerprint":"[fingerprint]","private_key":"a/b/private_key.pem","public_key":"a/b/public_key.pem"}
     --- stderr
     "#);
-    let mode = |name| fs::metadata(place.at(name)).unwrap().permissions().mode() & 0o7777;
+    let mode = |name| {
+        fs::metadata(work_dir.path(name))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o7777
+    };
     assert_eq!((mode("a/b"), mode("a/b/private_key.pem")), (0o700, 0o600));
-    OpeningKey::read(&place.at("a/b/private_key.pem")).unwrap();
+    OpeningKey::read(&work_dir.path("a/b/private_key.pem")).unwrap();
 }
 
 #[test]
-fn a_pair_is_not_written_where_others_can_write_or_where_there_is_a_file() {
-    let (_stable, place) = (stable(), Place::new());
-    fs::create_dir(place.at("shared")).unwrap();
-    place.chmod("shared", 0o1777);
-    place.write("file", "");
-    assert_snapshot!(place.run("keypair --dir shared", ""), @r#"
+fn key_pair_needs_a_directory_that_only_its_owner_can_write() {
+    let (_settings, work_dir) = (stable_output(), WorkDir::new());
+    fs::create_dir(work_dir.path("shared")).unwrap();
+    work_dir.chmod("shared", 0o1777);
+    work_dir.write("file", "");
+    assert_snapshot!(work_dir.run("keypair --dir shared", ""), @r#"
     exit 4
     {"success":false,"error":{"code":"permission","message":"directory shared is writable by group or others (mode 1777)","hint":"chmod 700 shared"}}
     --- stderr
     error: directory shared is writable by group or others (mode 1777)
       hint: chmod 700 shared
     "#);
-    assert_snapshot!(place.run("keypair --dir file", ""), @r#"
+    assert_snapshot!(work_dir.run("keypair --dir file", ""), @r#"
     exit 1
     {"success":false,"error":{"code":"io","message":"cannot write file/public_key.pem: Not a directory (os error 20)"}}
     --- stderr
     error: cannot write file/public_key.pem: Not a directory (os error 20)
     "#);
-    assert_snapshot!(place.run("keypair --dir file/below", ""), @r#"
+    assert_snapshot!(work_dir.run("keypair --dir file/below", ""), @r#"
     exit 1
     {"success":false,"error":{"code":"io","message":"cannot create the directory file/below: Not a directory (os error 20)"}}
     --- stderr
     error: cannot create the directory file/below: Not a directory (os error 20)
     "#);
-    assert_snapshot!(place.run("keypair --dir x --kind rsa", ""), @r#"
+    assert_snapshot!(work_dir.run("keypair --dir x --kind rsa", ""), @r#"
     exit 2
     {"success":false,"error":{"code":"usage","message":"invalid value 'rsa' for '--kind <KIND>' [possible values: signing, sealing]"}}
     --- stderr
@@ -245,42 +253,42 @@ fn a_pair_is_not_written_where_others_can_write_or_where_there_is_a_file() {
 }
 
 #[test]
-fn what_is_signed_verifies_from_a_hash_a_file_and_standard_input() {
-    let (_stable, place) = (stable(), Place::new());
-    place.write("content", "hello");
+fn signature_verifies_with_a_hash_a_file_and_standard_input() {
+    let (_settings, work_dir) = (stable_output(), WorkDir::new());
+    work_dir.write("content", "hello");
     let sign = "sign --key signing/private_key.pem";
-    assert_snapshot!(place.run(&format!("{sign} --file content"), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("{sign} --file content"), ""), @r#"
     exit 0
     {"success":true,"signature":"[signature]","fingerprint":"[fingerprint]","hash":"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"}
     --- stderr
     "#);
-    let signature = place.field(sign, "hello", "signature");
+    let signature = work_dir.field(sign, "hello", "signature");
     let verify = format!(
         "verify --public-key signing/public_key.pem --signature {}",
         signature.as_str().unwrap()
     );
-    assert_snapshot!(place.run(&format!("{verify} --file content"), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("{verify} --file content"), ""), @r#"
     exit 0
     {"success":true,"valid":true,"fingerprint":"[fingerprint]","hash":"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"}
     --- stderr
     "#);
-    assert_snapshot!(place.run(&verify, "hello"), @r#"
+    assert_snapshot!(work_dir.run(&verify, "hello"), @r#"
     exit 0
     {"success":true,"valid":true,"fingerprint":"[fingerprint]","hash":"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"}
     --- stderr
     "#);
     let hash = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
-    assert_snapshot!(place.run(&format!("{verify} --hash {hash}"), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("{verify} --hash {hash}"), ""), @r#"
     exit 0
     {"success":true,"valid":true,"fingerprint":"[fingerprint]","hash":"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"}
     --- stderr
     "#);
-    assert_snapshot!(place.run(&verify, "other"), @r#"
+    assert_snapshot!(work_dir.run(&verify, "other"), @r#"
     exit 3
     {"success":false,"valid":false,"fingerprint":"[fingerprint]","hash":"d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa"}
     --- stderr
     "#);
-    assert_snapshot!(place.run(&format!("{verify}== --file content"), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("{verify}== --file content"), ""), @r#"
     exit 0
     {"success":true,"valid":true,"fingerprint":"[fingerprint]","hash":"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"}
     --- stderr
@@ -288,16 +296,16 @@ fn what_is_signed_verifies_from_a_hash_a_file_and_standard_input() {
 }
 
 #[test]
-fn a_published_signature_verifies() {
-    let (_stable, place) = (stable(), Place::new());
-    place.write(
+fn published_signature_verifies() {
+    let (_settings, work_dir) = (stable_output(), WorkDir::new());
+    work_dir.write(
         "public.pem",
         "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAUbAHc8d2KetZE2I9eb+VaUpTLkNsDJtFaAsY0nTEm7I=\n-----END PUBLIC KEY-----\n",
     );
     let words = "verify --public-key public.pem \
         --hash 765c9e4c3631c1e76b0383691005d92a25cd9d598fd4e1aec509899901ea2cdd \
         --signature";
-    assert_snapshot!(place.run(&format!("{words} {SIGNATURE}"), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("{words} {SIGNATURE}"), ""), @r#"
     exit 0
     {"success":true,"valid":true,"fingerprint":"[fingerprint]","hash":"765c9e4c3631c1e76b0383691005d92a25cd9d598fd4e1aec509899901ea2cdd"}
     --- stderr
@@ -305,10 +313,10 @@ fn a_published_signature_verifies() {
 }
 
 #[test]
-fn wrong_words_are_wrong_usage() {
-    let (_stable, place) = (stable(), Place::new());
+fn invalid_arguments_are_usage_errors() {
+    let (_settings, work_dir) = (stable_output(), WorkDir::new());
     let verify = "verify --public-key signing/public_key.pem";
-    assert_snapshot!(place.run("sign --key signing/private_key.pem --hash 2CF2", ""), @r#"
+    assert_snapshot!(work_dir.run("sign --key signing/private_key.pem --hash 2CF2", ""), @r#"
     exit 2
     {"success":false,"error":{"code":"usage","message":"invalid value '2CF2' for '--hash <H>': 'C' at position 1 is not a lower-case hex digit"}}
     --- stderr
@@ -316,7 +324,7 @@ fn wrong_words_are_wrong_usage() {
 
     For more information, try '--help'.
     "#);
-    assert_snapshot!(place.run("sign --key signing/private_key.pem --hash 2cf2", ""), @r#"
+    assert_snapshot!(work_dir.run("sign --key signing/private_key.pem --hash 2cf2", ""), @r#"
     exit 2
     {"success":false,"error":{"code":"usage","message":"invalid value '2cf2' for '--hash <H>': a hash has 64 hex characters, this has 4"}}
     --- stderr
@@ -324,7 +332,7 @@ fn wrong_words_are_wrong_usage() {
 
     For more information, try '--help'.
     "#);
-    assert_snapshot!(place.run(&format!("{verify} --signature ab/d"), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("{verify} --signature ab/d"), ""), @r#"
     exit 2
     {"success":false,"error":{"code":"usage","message":"invalid value 'ab/d' for '--signature <S>': '/' at position 2 is not in the base64url alphabet (A-Z a-z 0-9 - _)"}}
     --- stderr
@@ -332,7 +340,7 @@ fn wrong_words_are_wrong_usage() {
 
     For more information, try '--help'.
     "#);
-    assert_snapshot!(place.run(&format!("{verify} --signature abcd"), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("{verify} --signature abcd"), ""), @r#"
     exit 2
     {"success":false,"error":{"code":"usage","message":"invalid value 'abcd' for '--signature <S>': a signature has 86 base64url characters (88 with padding), this has 4"}}
     --- stderr
@@ -340,7 +348,7 @@ fn wrong_words_are_wrong_usage() {
 
     For more information, try '--help'.
     "#);
-    assert_snapshot!(place.run(&format!("sign --key k --file f --hash {}", "0".repeat(64)), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("sign --key k --file f --hash {}", "0".repeat(64)), ""), @r#"
     exit 2
     {"success":false,"error":{"code":"usage","message":"the argument '--file <F>' cannot be used with '--hash <H>'"}}
     --- stderr
@@ -350,7 +358,7 @@ fn wrong_words_are_wrong_usage() {
 
     For more information, try '--help'.
     "#);
-    assert_snapshot!(place.run("sign", ""), @r#"
+    assert_snapshot!(work_dir.run("sign", ""), @r#"
     exit 2
     {"success":false,"error":{"code":"usage","message":"the following required arguments were not provided: --key <F>"}}
     --- stderr
@@ -361,7 +369,7 @@ fn wrong_words_are_wrong_usage() {
 
     For more information, try '--help'.
     "#);
-    assert_snapshot!(place.run("envelope", ""), @r#"
+    assert_snapshot!(work_dir.run("envelope", ""), @r#"
     exit 2
     {"success":false,"error":{"code":"usage","message":"'lillux envelope' requires a subcommand but one was not provided [subcommands: seal, open, inspect, help]"}}
     --- stderr
@@ -372,7 +380,7 @@ fn wrong_words_are_wrong_usage() {
 
     For more information, try '--help'.
     "#);
-    assert_snapshot!(place.run("envelope seal", ""), @r#"
+    assert_snapshot!(work_dir.run("envelope seal", ""), @r#"
     exit 2
     {"success":false,"error":{"code":"usage","message":"the following required arguments were not provided: --to <PUB>..."}}
     --- stderr
@@ -385,15 +393,15 @@ fn wrong_words_are_wrong_usage() {
     "#);
 }
 
-/// One in 64 does.
+/// One in 64 signatures begins with a hyphen.
 #[test]
-fn a_signature_may_begin_with_a_hyphen() {
-    let (_stable, place) = (stable(), Place::new());
+fn signature_may_begin_with_a_hyphen() {
+    let (_settings, work_dir) = (stable_output(), WorkDir::new());
     let words = format!(
         "verify --public-key signing/public_key.pem --signature -{}A",
         "A".repeat(84)
     );
-    assert_snapshot!(place.run(&words, "hello"), @r#"
+    assert_snapshot!(work_dir.run(&words, "hello"), @r#"
     exit 3
     {"success":false,"valid":false,"fingerprint":"[fingerprint]","hash":"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"}
     --- stderr
@@ -401,17 +409,17 @@ fn a_signature_may_begin_with_a_hyphen() {
 }
 
 #[test]
-fn a_key_that_cannot_be_used_says_why() {
-    let (_stable, place) = (stable(), Place::new());
-    let private = fs::read_to_string(place.at("signing/private_key.pem")).unwrap();
-    place.write("cut.pem", &private[..70]);
-    place.write("empty.pem", "");
-    place.write("twice.pem", private.repeat(2));
-    place.write(
+fn unusable_keys_are_explained() {
+    let (_settings, work_dir) = (stable_output(), WorkDir::new());
+    let private = fs::read_to_string(work_dir.path("signing/private_key.pem")).unwrap();
+    work_dir.write("cut.pem", &private[..70]);
+    work_dir.write("empty.pem", "");
+    work_dir.write("twice.pem", private.repeat(2));
+    work_dir.write(
         "encrypted.pem",
         private.replace("PRIVATE", "ENCRYPTED PRIVATE"),
     );
-    place.write("huge.pem", vec![b'x'; 70_000]);
+    work_dir.write("huge.pem", vec![b'x'; 70_000]);
     for (key, expected) in [
         (
             "none.pem",
@@ -450,7 +458,7 @@ fn a_key_that_cannot_be_used_says_why() {
             "exit 1 bad_key: huge.pem is not a key file: it is larger than 64 KiB",
         ),
     ] {
-        let out = place
+        let out = work_dir
             .command(&format!("sign --key {key}"))
             .output()
             .unwrap();
@@ -471,21 +479,21 @@ fn a_key_that_cannot_be_used_says_why() {
             expected
         );
     }
-    assert_snapshot!(place.run(&format!("verify --public-key signing/private_key.pem --signature {SIGNATURE}"), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("verify --public-key signing/private_key.pem --signature {SIGNATURE}"), ""), @r#"
     exit 1
     {"success":false,"error":{"code":"bad_key","message":"cannot use the key signing/private_key.pem: expected a public key, found a private key"}}
     --- stderr
     error: cannot use the key signing/private_key.pem: expected a public key, found a private key
     "#);
-    place.chmod("signing/private_key.pem", 0o640);
-    assert_snapshot!(place.run("sign --key signing/private_key.pem", ""), @r#"
+    work_dir.chmod("signing/private_key.pem", 0o640);
+    assert_snapshot!(work_dir.run("sign --key signing/private_key.pem", ""), @r#"
     exit 4
     {"success":false,"error":{"code":"permission","message":"private key signing/private_key.pem is accessible to group or others (mode 0640)","hint":"chmod 600 signing/private_key.pem"}}
     --- stderr
     error: private key signing/private_key.pem is accessible to group or others (mode 0640)
       hint: chmod 600 signing/private_key.pem
     "#);
-    assert_snapshot!(place.run("sign --key sealing/private_key.pem", ""), @r#"
+    assert_snapshot!(work_dir.run("sign --key sealing/private_key.pem", ""), @r#"
     exit 1
     {"success":false,"error":{"code":"bad_key","message":"cannot use the key sealing/private_key.pem: expected a key for Ed25519, found one for X25519"}}
     --- stderr
@@ -493,30 +501,30 @@ fn a_key_that_cannot_be_used_says_why() {
     "#);
 }
 
-/// Runs as somebody else where the test runs as root, whom no mode keeps out.
+/// Runs as another user if the test runs as root, to whom permissions do not apply.
 #[test]
-fn a_key_that_may_not_be_read_is_a_refused_permission() {
-    let (_stable, place) = (stable(), Place::new());
+fn unreadable_key_is_a_permission_error() {
+    let (_settings, work_dir) = (stable_output(), WorkDir::new());
     let root = rustix::process::geteuid().is_root();
-    // Where that user gets at it. By `cp`, since a program cannot be started while a
-    // child of another test's still holds it open for writing.
+    // Copy the binary to a directory that the user can access. `cp` copies it, because a program
+    // cannot be executed while a child of another test has it open for writing.
     let copied = process::Command::new("cp")
         .arg(env!("CARGO_BIN_EXE_lillux"))
-        .arg(place.at("lillux"))
+        .arg(work_dir.path("lillux"))
         .status();
     assert!(copied.unwrap().success());
-    fs::set_permissions(place.0.path(), Permissions::from_mode(0o755)).unwrap();
-    place.chmod("lillux", 0o755);
-    place.chmod("signing", 0o755);
-    place.chmod("signing/private_key.pem", if root { 0o600 } else { 0 });
-    let mut command = process::Command::new(place.at("lillux"));
+    fs::set_permissions(work_dir.0.path(), Permissions::from_mode(0o755)).unwrap();
+    work_dir.chmod("lillux", 0o755);
+    work_dir.chmod("signing", 0o755);
+    work_dir.chmod("signing/private_key.pem", if root { 0o600 } else { 0 });
+    let mut command = process::Command::new(work_dir.path("lillux"));
     command
         .args(["sign", "--key", "signing/private_key.pem"])
-        .current_dir(place.0.path());
+        .current_dir(work_dir.0.path());
     if root {
         command.uid(65534).gid(65534);
     }
-    assert_snapshot!(shown(&command.output().unwrap()), @r#"
+    assert_snapshot!(format_output(&command.output().unwrap()), @r#"
     exit 4
     {"success":false,"error":{"code":"permission","message":"cannot read signing/private_key.pem: Permission denied (os error 13)"}}
     --- stderr
@@ -525,46 +533,46 @@ fn a_key_that_may_not_be_read_is_a_refused_permission() {
 }
 
 #[test]
-fn a_secret_is_sealed_inspected_and_opened() {
-    let (_stable, place) = (stable(), Place::new());
+fn secret_is_sealed_inspected_and_opened() {
+    let (_settings, work_dir) = (stable_output(), WorkDir::new());
     let other = OpeningKey::generate().unwrap();
     other
-        .write_pair(&place.at("other"), IfExists::Fail)
+        .write_pair(&work_dir.path("other"), IfExists::Fail)
         .unwrap();
     let seal = "envelope seal --to sealing/public_key.pem other/public_key.pem --label db/password";
-    assert_snapshot!(place.run(seal, "hunter2"), @r#"
+    assert_snapshot!(work_dir.run(seal, "hunter2"), @r#"
     exit 0
     {"success":true,"envelope":{"envelope":1,"suite":"hpke-base-x25519-hkdf-sha256-chacha20poly1305","created":"[time]","label":"db/password","recipients":[{"fingerprint":"[fingerprint]","encapsulated":"[base64url]","wrapped_key":"[base64url]"},{"fingerprint":"[fingerprint]","encapsulated":"[base64url]","wrapped_key":"[base64url]"}],"commitment":"[base64url]","ciphertext":"[base64url]"}}
     --- stderr
     "#);
-    assert_snapshot!(place.run(&format!("{seal} --out db.envelope"), "hunter2"), @r#"
+    assert_snapshot!(work_dir.run(&format!("{seal} --out db.envelope"), "hunter2"), @r#"
     exit 0
     {"success":true,"out":"db.envelope","label":"db/password","recipients":["[fingerprint]","[fingerprint]"]}
     --- stderr
     "#);
-    assert_snapshot!(place.run("envelope inspect --in db.envelope", ""), @r#"
+    assert_snapshot!(work_dir.run("envelope inspect --in db.envelope", ""), @r#"
     exit 0
     {"success":true,"version":1,"suite":"hpke-base-x25519-hkdf-sha256-chacha20poly1305","created":"[time]","label":"db/password","recipients":["[fingerprint]","[fingerprint]"],"payload_bytes":7}
     --- stderr
     "#);
     let open = "envelope open --key sealing/private_key.pem";
-    assert_snapshot!(place.run(open, fs::read(place.at("db.envelope")).unwrap()), @r#"
+    assert_snapshot!(work_dir.run(open, fs::read(work_dir.path("db.envelope")).unwrap()), @r#"
     exit 0
     {"success":true,"label":"db/password","created":"[time]","data":"hunter2"}
     --- stderr
     "#);
-    assert_snapshot!(place.run(&format!("{open} --in db.envelope --label db/password --out password"), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("{open} --in db.envelope --label db/password --out password"), ""), @r#"
     exit 0
     {"success":true,"label":"db/password","created":"[time]","out":"password"}
     --- stderr
     "#);
-    assert_eq!(fs::read(place.at("password")).unwrap(), b"hunter2");
-    let mode = fs::metadata(place.at("password"))
+    assert_eq!(fs::read(work_dir.path("password")).unwrap(), b"hunter2");
+    let mode = fs::metadata(work_dir.path("password"))
         .unwrap()
         .permissions()
         .mode();
     assert_eq!(mode & 0o7777, 0o600);
-    assert_snapshot!(place.run(&format!("{open} --in db.envelope --label other"), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("{open} --in db.envelope --label other"), ""), @r#"
     exit 3
     {"success":false,"error":{"code":"label_mismatch","message":"db.envelope: the envelope is labelled \"db/password\", not \"other\""}}
     --- stderr
@@ -573,14 +581,14 @@ fn a_secret_is_sealed_inspected_and_opened() {
 }
 
 #[test]
-fn a_printed_envelope_on_a_line_of_its_own_is_an_envelope() {
-    let place = Place::new();
-    let envelope = place.field(
+fn printed_envelope_can_be_opened() {
+    let work_dir = WorkDir::new();
+    let envelope = work_dir.field(
         "envelope seal --to sealing/public_key.pem",
         "hunter2",
         "envelope",
     );
-    let opened = place.field(
+    let opened = work_dir.field(
         "envelope open --key sealing/private_key.pem",
         format!("{envelope}\n"),
         "data",
@@ -589,10 +597,10 @@ fn a_printed_envelope_on_a_line_of_its_own_is_an_envelope() {
 }
 
 #[test]
-fn a_secret_that_is_no_text_is_printed_as_base64() {
-    let (_stable, place) = (stable(), Place::new());
-    place.seal("e", &[0xff, 0, 0xfe], "");
-    assert_snapshot!(place.run("envelope open --key sealing/private_key.pem --in e", ""), @r#"
+fn binary_secret_is_printed_as_base64() {
+    let (_settings, work_dir) = (stable_output(), WorkDir::new());
+    work_dir.seal("e", &[0xff, 0, 0xfe], "");
+    assert_snapshot!(work_dir.run("envelope open --key sealing/private_key.pem --in e", ""), @r#"
     exit 0
     {"success":true,"label":"","created":"[time]","data_base64":"/wD+"}
     --- stderr
@@ -600,50 +608,50 @@ fn a_secret_that_is_no_text_is_printed_as_base64() {
 }
 
 #[test]
-fn an_envelope_that_does_not_open_is_an_integrity_failure() {
-    let (_stable, place) = (stable(), Place::new());
-    place.seal("whole", b"hunter2", "");
-    let text = fs::read_to_string(place.at("whole")).unwrap();
-    place.write("cut", &text[..200]);
-    place.write("respelled", text.replace("\":", "\": "));
-    place.write(
+fn unopenable_envelopes_are_integrity_failures() {
+    let (_settings, work_dir) = (stable_output(), WorkDir::new());
+    work_dir.seal("whole", b"hunter2", "");
+    let text = fs::read_to_string(work_dir.path("whole")).unwrap();
+    work_dir.write("cut", &text[..200]);
+    work_dir.write("respelled", text.replace("\":", "\": "));
+    work_dir.write(
         "changed",
         text.replace("\"label\":\"\"", "\"label\":\"mine\""),
     );
-    place.write("newer", "{\"envelope\":2}\n");
-    place.write("secret", "hunter2");
+    work_dir.write("newer", "{\"envelope\":2}\n");
+    work_dir.write("secret", "hunter2");
     let open = "envelope open --key sealing/private_key.pem --in";
-    assert_snapshot!(place.run(&format!("{open} cut"), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("{open} cut"), ""), @r#"
     exit 3
     {"success":false,"error":{"code":"bad_envelope","message":"cut: not an envelope, or truncated: invalid JSON at line 1, column 200"}}
     --- stderr
     error: cut: not an envelope, or truncated: invalid JSON at line 1, column 200
     "#);
-    assert_snapshot!(place.run(&format!("{open} respelled"), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("{open} respelled"), ""), @r#"
     exit 3
     {"success":false,"error":{"code":"bad_envelope","message":"respelled: the envelope was changed: it is not canonical at byte 12"}}
     --- stderr
     error: respelled: the envelope was changed: it is not canonical at byte 12
     "#);
-    assert_snapshot!(place.run(&format!("{open} changed"), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("{open} changed"), ""), @r#"
     exit 3
     {"success":false,"error":{"code":"bad_envelope","message":"changed: the envelope was changed after it was sealed"}}
     --- stderr
     error: changed: the envelope was changed after it was sealed
     "#);
-    assert_snapshot!(place.run(&format!("{open} newer"), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("{open} newer"), ""), @r#"
     exit 1
     {"success":false,"error":{"code":"unsupported","message":"newer: unsupported envelope version 2; supported: 1"}}
     --- stderr
     error: newer: unsupported envelope version 2; supported: 1
     "#);
-    assert_snapshot!(place.run("envelope inspect --in secret", ""), @r#"
+    assert_snapshot!(work_dir.run("envelope inspect --in secret", ""), @r#"
     exit 3
     {"success":false,"error":{"code":"bad_envelope","message":"secret: not an envelope, or truncated: invalid JSON at line 1, column 1"}}
     --- stderr
     error: secret: not an envelope, or truncated: invalid JSON at line 1, column 1
     "#);
-    assert_snapshot!(place.run(&format!("{open} none"), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("{open} none"), ""), @r#"
     exit 1
     {"success":false,"error":{"code":"not_found","message":"cannot read none: No such file or directory (os error 2)"}}
     --- stderr
@@ -651,27 +659,27 @@ fn an_envelope_that_does_not_open_is_an_integrity_failure() {
     "#);
     OpeningKey::generate()
         .unwrap()
-        .write_pair(&place.at("other"), IfExists::Fail)
+        .write_pair(&work_dir.path("other"), IfExists::Fail)
         .unwrap();
-    assert_snapshot!(place.run("envelope open --key other/private_key.pem --in whole", ""), @r#"
+    assert_snapshot!(work_dir.run("envelope open --key other/private_key.pem --in whole", ""), @r#"
     exit 3
     {"success":false,"error":{"code":"not_a_recipient","message":"whole: the envelope is not sealed to key [fingerprint]; it is sealed to [fingerprint]"}}
     --- stderr
     error: whole: the envelope is not sealed to key [fingerprint]; it is sealed to [fingerprint]
     "#);
-    assert_snapshot!(place.run("envelope open --key signing/private_key.pem --in whole", ""), @r#"
+    assert_snapshot!(work_dir.run("envelope open --key signing/private_key.pem --in whole", ""), @r#"
     exit 1
     {"success":false,"error":{"code":"bad_key","message":"cannot use the key signing/private_key.pem: expected a key for X25519, found one for Ed25519"}}
     --- stderr
     error: cannot use the key signing/private_key.pem: expected a key for X25519, found one for Ed25519
     "#);
-    assert_snapshot!(place.run(&format!("{open} whole --out sealing"), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("{open} whole --out sealing"), ""), @r#"
     exit 1
     {"success":false,"error":{"code":"not_a_file","message":"sealing is not a regular file and is not replaced"}}
     --- stderr
     error: sealing is not a regular file and is not replaced
     "#);
-    assert_snapshot!(place.run(&format!("{open} whole --out none/x"), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("{open} whole --out none/x"), ""), @r#"
     exit 1
     {"success":false,"error":{"code":"not_found","message":"cannot write none/x: No such file or directory (os error 2)"}}
     --- stderr
@@ -680,42 +688,42 @@ fn an_envelope_that_does_not_open_is_an_integrity_failure() {
 }
 
 #[test]
-fn what_cannot_be_sealed_says_why() {
-    let (_stable, place) = (stable(), Place::new());
+fn sealing_failures_are_explained() {
+    let (_settings, work_dir) = (stable_output(), WorkDir::new());
     let seal = "envelope seal --to sealing/public_key.pem";
-    assert_snapshot!(place.run(&format!("{seal} --to sealing/public_key.pem"), "s"), @r#"
+    assert_snapshot!(work_dir.run(&format!("{seal} --to sealing/public_key.pem"), "s"), @r#"
     exit 2
     {"success":false,"error":{"code":"usage","message":"duplicate recipient: key [fingerprint]"}}
     --- stderr
     error: duplicate recipient: key [fingerprint]
     "#);
-    assert_snapshot!(place.run("envelope seal --to signing/public_key.pem", "s"), @r#"
+    assert_snapshot!(work_dir.run("envelope seal --to signing/public_key.pem", "s"), @r#"
     exit 1
     {"success":false,"error":{"code":"bad_key","message":"cannot use the key signing/public_key.pem: expected a key for X25519, found one for Ed25519"}}
     --- stderr
     error: cannot use the key signing/public_key.pem: expected a key for X25519, found one for Ed25519
     "#);
-    assert_snapshot!(place.run("envelope seal --to sealing/private_key.pem", "s"), @r#"
+    assert_snapshot!(work_dir.run("envelope seal --to sealing/private_key.pem", "s"), @r#"
     exit 1
     {"success":false,"error":{"code":"bad_key","message":"cannot use the key sealing/private_key.pem: expected a public key, found a private key"}}
     --- stderr
     error: cannot use the key sealing/private_key.pem: expected a public key, found a private key
     "#);
-    assert_snapshot!(place.run(&format!("{seal} --in none"), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("{seal} --in none"), ""), @r#"
     exit 1
     {"success":false,"error":{"code":"not_found","message":"cannot read none: No such file or directory (os error 2)"}}
     --- stderr
     error: cannot read none: No such file or directory (os error 2)
     "#);
-    assert_snapshot!(place.run(&format!("{seal} --in sealing"), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("{seal} --in sealing"), ""), @r#"
     exit 1
     {"success":false,"error":{"code":"io","message":"cannot read sealing: Is a directory (os error 21)"}}
     --- stderr
     error: cannot read sealing: Is a directory (os error 21)
     "#);
-    let huge = fs::File::create(place.at("huge")).unwrap();
+    let huge = fs::File::create(work_dir.path("huge")).unwrap();
     huge.set_len(64 * 1024 * 1024 + 1).unwrap();
-    assert_snapshot!(place.run(&format!("{seal} --in huge"), ""), @r#"
+    assert_snapshot!(work_dir.run(&format!("{seal} --in huge"), ""), @r#"
     exit 1
     {"success":false,"error":{"code":"too_large","message":"the secret is larger than 64 MiB"}}
     --- stderr
@@ -724,8 +732,8 @@ fn what_cannot_be_sealed_says_why() {
 }
 
 #[test]
-fn every_command_shows_an_example() {
-    let place = Place::new();
+fn help_of_every_command_shows_an_example() {
+    let work_dir = WorkDir::new();
     for command in [
         "keypair",
         "sign",
@@ -734,7 +742,7 @@ fn every_command_shows_an_example() {
         "envelope open",
         "envelope inspect",
     ] {
-        let out = place
+        let out = work_dir
             .command(&format!("{command} --help"))
             .output()
             .unwrap();

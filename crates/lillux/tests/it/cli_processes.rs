@@ -1,4 +1,4 @@
-//! `lillux exec`, `spawn`, `status`, `kill`, `watch`: what they print, where, and how they exit.
+//! `lillux exec`, `spawn`, `status`, `kill` and `watch`: output and exit codes.
 
 use std::fmt::Write;
 use std::fs;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use crate::support::{MARK, lillux, mark, marked};
 
-/// Compares a transcript with the one on file, times aside.
+/// Compares a transcript with its snapshot, without durations.
 macro_rules! assert_transcript {
     ($transcript:expr) => {
         insta::with_settings!({
             omit_expression => true,
             filters => [
                 (r#""duration_ms":\d+"#, r#""duration_ms":0"#),
-                (r"/tmp/\.tmp\w+", "FOLDER"),
+                (r"/tmp/\.tmp\w+", "DIR"),
             ],
         }, {
             insta::assert_snapshot!($transcript);
@@ -23,14 +23,14 @@ macro_rules! assert_transcript {
     };
 }
 
-/// Runs `lillux` for each list of arguments and gives a transcript: what was
-/// typed, the exit code, and what was printed where.
-fn transcript(folder: &Path, calls: &[&[&str]]) -> String {
+/// Runs `lillux` for each list of arguments and returns a transcript of the commands, their
+/// output and their exit codes.
+fn transcript(dir: &Path, calls: &[&[&str]]) -> String {
     let mut transcript = String::new();
     for args in calls {
         let output = Command::new(lillux())
             .args(*args)
-            .current_dir(folder)
+            .current_dir(dir)
             .env("PATH", "/usr/bin:/bin")
             .stdin(Stdio::null())
             .output()
@@ -62,7 +62,7 @@ fn as_typed(arg: &str) -> String {
 }
 
 #[test]
-fn what_commands_print() {
+fn commands_print_one_json_object() {
     assert_transcript!(transcript(
         Path::new("/usr"),
         &[
@@ -98,10 +98,10 @@ fn what_commands_print() {
 }
 
 #[test]
-fn long_output_is_counted_or_kept() {
-    let folder = tempfile::tempdir().unwrap();
+fn long_output_is_counted_or_stored() {
+    let dir = tempfile::tempdir().unwrap();
     assert_transcript!(transcript(
-        folder.path(),
+        dir.path(),
         &[
             &[
                 "exec",
@@ -135,14 +135,14 @@ fn long_output_is_counted_or_kept() {
 }
 
 #[test]
-fn what_cannot_be_started_says_why() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("plain"), "echo hi\n").unwrap();
-    fs::write(folder.path().join("script"), "echo hi\n").unwrap();
+fn launch_failures_are_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("plain"), "echo hi\n").unwrap();
+    fs::write(dir.path().join("script"), "echo hi\n").unwrap();
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(folder.path().join("script"), executable).unwrap();
+    fs::set_permissions(dir.path().join("script"), executable).unwrap();
     assert_transcript!(transcript(
-        folder.path(),
+        dir.path(),
         &[
             &["exec", "--cmd", "no-such-program"],
             &["exec", "--cmd", ""],
@@ -189,16 +189,16 @@ fn wrong_usage_is_explained() {
 }
 
 #[test]
-fn the_promised_example_returns_in_time_and_leaves_no_sleeper() {
+fn timeout_ends_a_process_in_another_session() {
     let mark = mark();
-    let begun = Instant::now();
+    let start = Instant::now();
     let output = Command::new(lillux())
         .args(["exec", "--cmd", "sh", "--arg", "-c", "--arg"])
         .args(["setsid sleep 300 & sleep 300", "--timeout", "1"])
         .env(MARK, &mark)
         .output()
         .unwrap();
-    assert!(begun.elapsed() < Duration::from_mins(1));
+    assert!(start.elapsed() < Duration::from_mins(1));
     assert_eq!(output.status.code(), Some(124));
     let left = marked(&mark);
     let sleepers = left.iter().filter(|handle| {
@@ -209,8 +209,9 @@ fn the_promised_example_returns_in_time_and_leaves_no_sleeper() {
 }
 
 #[test]
-fn a_caller_that_ignores_signals_does_not_confuse_it() {
-    for (ignored, number, handed_on) in [("CHLD", 17, false), ("PIPE", 13, false), ("HUP", 1, true)]
+fn ignored_signals_of_the_caller_are_reset_or_inherited() {
+    for (ignored, number, is_inherited) in
+        [("CHLD", 17, false), ("PIPE", 13, false), ("HUP", 1, true)]
     {
         let ignore = format!("--ignore-signal={ignored}");
         let script = "sed -n 's/SigIgn://p' /proc/self/status; exit 3";
@@ -225,7 +226,7 @@ fn a_caller_that_ignores_signals_does_not_confuse_it() {
         let mask = u64::from_str_radix(mask, 16).unwrap();
         assert_eq!(
             mask >> (number - 1) & 1 == 1,
-            handed_on,
+            is_inherited,
             "{ignored}: {report}"
         );
     }
@@ -233,9 +234,9 @@ fn a_caller_that_ignores_signals_does_not_confuse_it() {
 
 #[test]
 fn command_cannot_read_the_memory_of_its_supervisors() {
-    // The parents of a command: the keeper, the warden, the program. Root may read
+    // The ancestors of a command are the reaper, the fork server and the host. Root may read
     // everything unless it lacks all capabilities.
-    let script = "pid=$$; for who in own keeper warden program; do
+    let script = "pid=$$; for who in own reaper fork_server host; do
         cat /proc/$pid/environ > /dev/null && echo $who environ
         head -c 0 /proc/$pid/mem && echo $who mem
         pid=$(cut -d ' ' -f 4 /proc/$pid/stat)
@@ -244,15 +245,15 @@ fn command_cannot_read_the_memory_of_its_supervisors() {
         .args(["--bounding-set=-all", "--inh-caps=-all"])
         .args([lillux(), "exec", "--cmd", "sh", "--arg", "-c"])
         .args(["--arg", script])
-        .env("SECRET", "a secret of the program")
+        .env("SECRET", "a secret of the host")
         .output()
         .unwrap();
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["stdout"], "own environ\nown mem\n", "{report}");
 }
 
-/// Runs a script with the address space of everything in it limited to 256 MiB.
-fn in_little_memory(script: &str) -> String {
+/// Runs a script with an address space limit of 256 MiB for each process.
+fn with_memory_limit(script: &str) -> String {
     let output = Command::new("sh")
         .args(["-c", &format!("ulimit -v 262144; {script}")])
         .env("LILLUX", lillux())
@@ -264,23 +265,24 @@ fn in_little_memory(script: &str) -> String {
 }
 
 #[test]
-fn a_gibibyte_of_output_is_counted_in_little_memory() {
-    let out =
-        in_little_memory("$LILLUX exec --cmd head --arg -c --arg 1G --arg /dev/zero | tail -c 200");
+fn large_output_needs_little_memory() {
+    let out = with_memory_limit(
+        "$LILLUX exec --cmd head --arg -c --arg 1G --arg /dev/zero | tail -c 200",
+    );
     assert!(out.contains(r#""stdout_bytes":1073741824"#), "{out}");
     assert!(out.contains(r#""truncated":true"#), "{out}");
 }
 
 #[test]
-fn a_gibibyte_of_input_that_nobody_reads_is_no_matter() {
+fn large_unread_input_does_not_block() {
     let out =
-        in_little_memory("head -c 1G /dev/zero | $LILLUX exec --stdin-pipe --cmd sleep --arg 0.2");
+        with_memory_limit("head -c 1G /dev/zero | $LILLUX exec --stdin-pipe --cmd sleep --arg 0.2");
     assert!(out.contains(r#""success":true"#), "{out}");
 }
 
 #[test]
-fn a_gibibyte_of_input_passes_through() {
+fn large_input_passes_through() {
     let out =
-        in_little_memory("head -c 1G /dev/zero | $LILLUX exec --stdin-pipe --cmd wc --arg -c");
+        with_memory_limit("head -c 1G /dev/zero | $LILLUX exec --stdin-pipe --cmd wc --arg -c");
     assert!(out.contains(r#""stdout":"1073741824\n""#), "{out}");
 }

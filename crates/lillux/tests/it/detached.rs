@@ -1,4 +1,4 @@
-//! Processes that outlive their caller, and the handles by which they are found again.
+//! Detached processes and process handles.
 
 use std::fs;
 use std::process::{Command as StdCommand, Stdio};
@@ -15,7 +15,7 @@ fn shell(script: &str, mark: &str) -> Handle {
     .unwrap()
 }
 
-/// Waits until as many marked processes are there as the script is to have.
+/// Waits until there are `count` marked processes.
 fn wait_for(count: usize, mark: &str) {
     let deadline = std::time::Instant::now() + Duration::from_secs(20);
     while marked(mark).len() != count {
@@ -25,9 +25,9 @@ fn wait_for(count: usize, mark: &str) {
 }
 
 #[test]
-fn a_spawned_process_outlives_the_one_that_spawned_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log");
+fn spawned_process_outlives_its_caller() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
     let output = StdCommand::new(lillux())
         .args(["spawn", "--cmd", "sh", "--arg", "-c", "--arg"])
         .arg("echo started in $(pwd); echo and this >&2; exec sleep 300")
@@ -70,9 +70,9 @@ fn a_spawned_process_outlives_the_one_that_spawned_it() {
 }
 
 #[test]
-fn a_log_is_appended_to() {
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log");
+fn output_is_appended_to_the_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
     for word in ["one", "two"] {
         let handle = spawn(Command::new("echo").arg(word), Some(&log)).unwrap();
         assert!(handle.wait(Some(Duration::from_secs(20))).unwrap());
@@ -81,7 +81,7 @@ fn a_log_is_appended_to() {
 }
 
 #[test]
-fn killing_ends_the_group_the_session_and_those_that_left_both() {
+fn kill_ends_group_session_and_descendants() {
     let mark = mark();
     let handle = shell("sleep 300 & setsid sleep 300 & sleep 300", &mark);
     wait_for(4, &mark);
@@ -97,7 +97,7 @@ fn killing_ends_the_group_the_session_and_those_that_left_both() {
 }
 
 #[test]
-fn one_that_ignores_term_is_killed_after_the_grace() {
+fn process_that_ignores_term_is_killed_after_the_grace_time() {
     let mark = mark();
     let handle = shell("trap '' TERM; while :; do sleep 300; done", &mark);
     wait_for(2, &mark);
@@ -109,7 +109,7 @@ fn one_that_ignores_term_is_killed_after_the_grace() {
 }
 
 #[test]
-fn without_a_grace_it_is_killed_at_once() {
+fn zero_grace_kills_at_once() {
     let mark = mark();
     let handle = shell("trap 'exit 0' TERM; while :; do sleep 300; done", &mark);
     assert_eq!(handle.kill(Duration::ZERO).unwrap(), KillOutcome::Killed);
@@ -117,7 +117,7 @@ fn without_a_grace_it_is_killed_at_once() {
 }
 
 #[test]
-fn what_a_dead_leader_left_in_its_session_is_ended_too() {
+fn session_of_a_dead_leader_is_ended() {
     let mark = mark();
     let handle = shell("sleep 300 & exit 0", &mark);
     assert!(handle.wait(Some(Duration::from_secs(20))).unwrap());
@@ -131,7 +131,7 @@ fn what_a_dead_leader_left_in_its_session_is_ended_too() {
 }
 
 #[test]
-fn one_that_left_the_session_and_ignores_term_is_killed_though_its_parent_obeys() {
+fn stubborn_descendant_in_another_session_is_killed() {
     let mark = mark();
     let stubborn = "setsid sh -c 'trap \"\" TERM; while :; do sleep 300; done' & sleep 300";
     let handle = shell(stubborn, &mark);
@@ -144,7 +144,7 @@ fn one_that_left_the_session_and_ignores_term_is_killed_though_its_parent_obeys(
 }
 
 #[test]
-fn a_process_whose_first_thread_has_ended_is_alive() {
+fn process_without_its_main_thread_is_alive() {
     let mark = mark();
     let script = "import ctypes, threading, time\n\
                   threading.Thread(target=time.sleep, args=(300,)).start()\n\
@@ -170,14 +170,14 @@ fn a_process_whose_first_thread_has_ended_is_alive() {
 }
 
 #[test]
-fn a_spawned_process_holds_nothing_open_of_the_one_that_spawned_it() {
-    // Stopped by itself, it is past its loader, which has libraries open for a moment.
+fn spawned_process_inherits_no_descriptors() {
+    // The process stops itself after its loader, which opens libraries for a moment, is done.
     let script =
         "exec 9> lock; \"$LILLUX\" spawn --cmd sh --arg=-c --arg 'kill -STOP $$; sleep 300'";
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let output = StdCommand::new("sh")
         .args(["-c", script])
-        .current_dir(folder.path())
+        .current_dir(dir.path())
         .env("LILLUX", lillux())
         .output()
         .unwrap();
@@ -198,7 +198,7 @@ fn a_spawned_process_holds_nothing_open_of_the_one_that_spawned_it() {
 }
 
 #[test]
-fn times_beyond_the_clock_do_not_panic() {
+fn durations_beyond_the_clock_do_not_panic() {
     let mark = mark();
     let handle = shell("sleep 300", &mark);
     assert_eq!(handle.kill(Duration::MAX).unwrap(), KillOutcome::Terminated);
@@ -206,7 +206,7 @@ fn times_beyond_the_clock_do_not_panic() {
 }
 
 #[test]
-fn a_zombie_is_dead() {
+fn zombie_is_not_alive() {
     let mut child = StdCommand::new("sleep").arg("300").spawn().unwrap();
     let handle = Handle::from_pid(i32::try_from(child.id()).unwrap()).unwrap();
     child.kill().unwrap();
@@ -222,7 +222,7 @@ fn a_zombie_is_dead() {
 }
 
 #[test]
-fn a_spawn_that_fails_says_why_and_leaves_nothing() {
+fn failed_spawn_is_explained_and_leaves_no_process() {
     let mark = mark();
     for (command, message) in [
         (
@@ -249,10 +249,9 @@ fn a_spawn_that_fails_says_why_and_leaves_nothing() {
     assert_eq!(marked(&mark), []);
 }
 
-/// In a process namespace of our own the next number can be chosen, so a pid
-/// is really used again.
+/// In a new pid namespace the next pid can be chosen, so the test really reuses one.
 #[test]
-fn a_number_that_is_used_again_does_not_fool_a_handle() {
+fn handle_does_not_match_a_reused_pid() {
     let script = r#"
         set -e
         field() { sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p"; }
@@ -268,22 +267,22 @@ fn a_number_that_is_used_again_does_not_fool_a_handle() {
         test $! = $pid || { echo "got $! instead of $pid"; exit 1; }
         "$LILLUX" status --pid "$handle"
         "$LILLUX" kill --pid "$handle"
-        kill -0 $pid && echo the stranger is unharmed
+        kill -0 $pid && echo the other process is alive
         kill -9 $pid
     "#;
-    let text = in_own_namespace(script);
+    let text = in_new_pid_namespace(script);
     let lines: Vec<_> = text.lines().collect();
     assert!(lines[0].contains(r#""alive":true"#), "{text}");
     assert!(lines[1].contains(r#""method":"terminated""#), "{text}");
     assert!(lines[2].contains(r#""alive":false"#), "{text}");
     assert!(lines[3].contains(r#""method":"already_dead""#), "{text}");
-    assert_eq!(lines[4], "the stranger is unharmed");
+    assert_eq!(lines[4], "the other process is alive");
 }
 
-/// The same while the kill is under way: the leader ends at once, another of
-/// its tree uses up the grace, and meanwhile the number goes to a stranger.
+/// The pid is reused during the kill: the leader ends at once, a descendant lasts until the end
+/// of the grace time, and meanwhile another process gets the leader's pid.
 #[test]
-fn a_number_that_is_used_again_during_the_grace_does_not_fool_a_kill() {
+fn kill_does_not_signal_a_pid_reused_during_the_grace_time() {
     let script = r#"
         set -e
         field() { sed -n "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/p"; }
@@ -291,39 +290,39 @@ fn a_number_that_is_used_again_during_the_grace_does_not_fool_a_kill() {
         handle=$(echo "$spawned" | field handle)
         pid=$(echo "$spawned" | field pid)
         while ! [ -e stubborn ]; do :; done
-        # Two that begin in one tick of the clock cannot be told apart.
+        # Processes that start in the same clock tick have the same start time.
         began() { sed 's/.*) //' "/proc/$1/stat" | cut -d' ' -f20; }
         first=$(began "$pid")
         while [ "$(sh -c 'sed "s/.*) //" /proc/$$/stat | cut -d" " -f20')" = "$first" ]; do :; done
         "$LILLUX" kill --pid "$handle" --grace 4 > result &
-        stranger=0
-        while [ $stranger != $pid ]; do    # until all that used the number have been reaped
+        other=0
+        while [ $other != $pid ]; do    # until all processes with the pid are reaped
             (:)
             echo $((pid - 1)) > /proc/sys/kernel/ns_last_pid
-            test $stranger = 0 || kill -9 $stranger
+            test $other = 0 || kill -9 $other
             sleep 300 &
-            stranger=$!
-            test -s result && { echo "the grace is over"; exit 1; }
+            other=$!
+            test -s result && { echo "the grace time is over"; exit 1; }
         done
         while ! [ -s result ]; do :; done
         cat result
-        kill -0 $stranger && echo the stranger is unharmed
-        kill -9 $stranger
+        kill -0 $other && echo the other process is alive
+        kill -9 $other
     "#;
-    let text = in_own_namespace(script);
+    let text = in_new_pid_namespace(script);
     let lines: Vec<_> = text.lines().collect();
     assert!(lines[0].contains(r#""method":"killed""#), "{text}");
-    assert_eq!(lines[1], "the stranger is unharmed");
+    assert_eq!(lines[1], "the other process is alive");
 }
 
-/// Runs a script as the first process of a namespace, in a folder of its own.
-fn in_own_namespace(script: &str) -> String {
-    let folder = tempfile::tempdir().unwrap();
+/// Runs a script as the init process of a new pid namespace, in a temporary directory.
+fn in_new_pid_namespace(script: &str) -> String {
+    let dir = tempfile::tempdir().unwrap();
     let output = StdCommand::new("unshare")
         .args(["--map-root-user", "--pid", "--fork"])
         .args(["--mount-proc", "--kill-child"])
         .args(["sh", "-c", script])
-        .current_dir(folder.path())
+        .current_dir(dir.path())
         .env("LILLUX", lillux())
         .output()
         .unwrap();

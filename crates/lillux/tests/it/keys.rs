@@ -1,4 +1,5 @@
-//! Keys, signatures and key files, as a program that uses the library sees them.
+//! Keys, signatures and key files with the library.
+
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -10,12 +11,12 @@ use lillux::keys::{
 };
 use proptest::prelude::*;
 
-/// The key that the published signatures were made with, as its owner's tool wrote it.
+/// The key of the published signatures.
 const PUBLISHED_KEY: &str = "-----BEGIN PUBLIC KEY-----\n\
     MCowBQYDK2VwAyEAUbAHc8d2KetZE2I9eb+VaUpTLkNsDJtFaAsY0nTEm7I=\n\
     -----END PUBLIC KEY-----\n";
 
-/// Hash and signature of two published signature lines.
+/// Hashes and signatures of two published signature lines.
 const PUBLISHED: [(&str, &str); 2] = [
     (
         "765c9e4c3631c1e76b0383691005d92a25cd9d598fd4e1aec509899901ea2cdd",
@@ -36,7 +37,7 @@ fn chmod(path: &Path, mode: u32) {
 }
 
 #[test]
-fn the_published_signatures_verify_and_the_fingerprint_is_the_published_one() {
+fn published_signatures_and_fingerprint_are_reproduced() {
     let key = PublicKey::from_pem(PUBLISHED_KEY).unwrap();
     assert_eq!(key.fingerprint().to_string(), "6ea18199041a1ea8");
     assert_eq!(key.to_pem(), PUBLISHED_KEY);
@@ -54,7 +55,7 @@ fn the_published_signatures_verify_and_the_fingerprint_is_the_published_one() {
 }
 
 #[test]
-fn every_flipped_bit_of_a_published_hash_or_signature_is_refused() {
+fn flipped_bits_of_hash_or_signature_are_detected() {
     let key = PublicKey::from_pem(PUBLISHED_KEY).unwrap();
     let (hash, signature) = PUBLISHED[0];
     let (hash, signature): (Hash, Signature) = (hash.parse().unwrap(), signature.parse().unwrap());
@@ -83,7 +84,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_a_key_signs_only_that_key_verifies(content: Vec<u8>, bit in 0..512_usize) {
+    fn only_the_signing_key_verifies_a_signature(content: Vec<u8>, bit in 0..512_usize) {
         let (key, other) = (SigningKey::generate().unwrap(), SigningKey::generate().unwrap());
         let hash = Hash::digest(&content);
         let signature = key.sign(&hash);
@@ -96,15 +97,15 @@ proptest! {
     }
 
     #[test]
-    fn reading_a_key_never_panics(text: Vec<u8>, middle in "[A-Za-z0-9+/=\n -]{0,120}") {
+    fn parsing_a_key_never_panics(text: Vec<u8>, middle in "[A-Za-z0-9+/=\n -]{0,120}") {
         let framed = format!("-----BEGIN PRIVATE KEY-----\n{middle}\n-----END PRIVATE KEY-----\n");
         let _ = (SigningKey::from_pem(&text), PublicKey::from_pem(&text));
         let _ = (SigningKey::from_pem(&framed), PublicKey::from_pem(framed.replace("PRIVATE", "PUBLIC")));
     }
 }
 
-/// The same key in other spellings, all of which people's tools produce.
-fn spellings(pem: &str) -> [String; 6] {
+/// The same key with other layouts, which common tools produce.
+fn layouts(pem: &str) -> [String; 6] {
     let (begin, rest) = pem.split_once('\n').unwrap();
     let (base64, end) = rest.split_once('\n').unwrap();
     let (left, right) = base64.split_at(20);
@@ -119,9 +120,9 @@ fn spellings(pem: &str) -> [String; 6] {
 }
 
 #[test]
-fn one_key_has_one_fingerprint_however_its_file_is_spelled() {
+fn fingerprint_does_not_depend_on_the_file_layout() {
     let key = SigningKey::generate().unwrap();
-    for text in spellings(&key.public().to_pem()) {
+    for text in layouts(&key.public().to_pem()) {
         let read = PublicKey::from_pem(&text).unwrap();
         assert_eq!(
             (&read, read.fingerprint()),
@@ -130,20 +131,20 @@ fn one_key_has_one_fingerprint_however_its_file_is_spelled() {
         );
         assert_eq!(read.to_pem(), key.public().to_pem());
     }
-    for text in spellings(&key.to_pem()) {
+    for text in layouts(&key.to_pem()) {
         assert_eq!(SigningKey::from_pem(&text).unwrap().public(), key.public());
     }
 }
 
 #[test]
-fn the_private_key_is_written_as_version_1_and_read_as_version_2_too() {
+fn pkcs8_version_1_is_written_and_both_versions_are_read() {
     let key = SigningKey::generate().unwrap();
     let inside = |pem: &str| Base64::decode_vec(pem.lines().nth(1).unwrap()).unwrap();
     let v1 = inside(&key.to_pem());
     assert_eq!(v1.len(), 48);
     assert_eq!(v1[..5], [0x30, 46, 2, 1, 0]);
 
-    // The same with version 1 (counted from 0) and the public key as `[1] IMPLICIT BIT STRING`.
+    // Version 2 (encoded as 1), with the public key as `[1] IMPLICIT BIT STRING`.
     let v2 = |public: &SigningKey| {
         let mut der = v1.clone();
         der.extend([0x81, 33, 0]);
@@ -165,7 +166,7 @@ fn the_private_key_is_written_as_version_1_and_read_as_version_2_too() {
 }
 
 #[test]
-fn every_kind_of_wrong_text_has_an_error_of_its_own() {
+fn each_kind_of_invalid_key_text_has_its_own_error() {
     let key = SigningKey::generate().unwrap();
     let (private, public) = (key.to_pem(), key.public().to_pem());
     let cases = [
@@ -217,9 +218,9 @@ fn every_kind_of_wrong_text_has_an_error_of_its_own() {
 }
 
 #[test]
-fn a_public_key_that_protects_nothing_is_refused() {
-    // The neutral element (y = 1), a point of order 4 (y = 0), bytes that are no
-    // point (y = 2), and every y spelled beyond the field, some of them sound points.
+fn unsafe_public_keys_are_rejected() {
+    // The neutral element (y = 1), a point of order 4 (y = 0), bytes that are not a point
+    // (y = 2), and every non-canonical y.
     let y = |low, rest, high| {
         let mut bytes = [rest; 32];
         (bytes[0], bytes[31]) = (low, high);
@@ -236,7 +237,7 @@ fn a_public_key_that_protects_nothing_is_refused() {
 }
 
 #[test]
-fn no_error_shows_anything_of_the_key() {
+fn errors_contain_no_key_bytes() {
     let key = SigningKey::generate().unwrap();
     let pem = key.to_pem();
     let base64 = pem.lines().nth(1).unwrap();
@@ -260,13 +261,13 @@ fn no_error_shows_anything_of_the_key() {
 }
 
 #[test]
-fn a_pair_is_written_for_its_owner_alone_and_reads_back() {
+fn key_pair_is_written_with_safe_permissions_and_read_back() {
     let dir = tempfile::tempdir().unwrap();
-    let folder = dir.path().join("config/keys/signing");
+    let key_dir = dir.path().join("config/keys/signing");
     let key = SigningKey::generate().unwrap();
-    let files = key.write_pair(&folder, IfExists::Fail).unwrap();
-    assert_eq!(files, KeyPairFiles::in_dir(&folder));
-    assert_eq!((mode(&folder), mode(&files.private)), (0o700, 0o600));
+    let files = key.write_pair(&key_dir, IfExists::Fail).unwrap();
+    assert_eq!(files, KeyPairFiles::in_dir(&key_dir));
+    assert_eq!((mode(&key_dir), mode(&files.private)), (0o700, 0o600));
     assert_eq!(
         fs::read_to_string(&files.public).unwrap(),
         key.public().to_pem()
@@ -277,22 +278,22 @@ fn a_pair_is_written_for_its_owner_alone_and_reads_back() {
     );
     assert_eq!(&PublicKey::read(&files.public).unwrap(), key.public());
     assert_eq!(
-        fs::read_dir(&folder).unwrap().count(),
+        fs::read_dir(&key_dir).unwrap().count(),
         2,
-        "nothing else is left there"
+        "no temporary file is left"
     );
 }
 
 #[test]
-fn a_pair_replaces_another_only_when_told_and_a_refusal_changes_nothing() {
+fn key_pair_is_replaced_only_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let (first, second) = (
         SigningKey::generate().unwrap(),
         SigningKey::generate().unwrap(),
     );
     let files = first.write_pair(dir.path(), IfExists::Fail).unwrap();
-    for gone in [None, Some(&files.private), Some(&files.public)] {
-        if let Some(path) = gone {
+    for removed in [None, Some(&files.private), Some(&files.public)] {
+        if let Some(path) = removed {
             fs::remove_file(path).unwrap();
         }
         let before: Vec<_> = [&files.private, &files.public]
@@ -315,7 +316,7 @@ fn a_pair_replaces_another_only_when_told_and_a_refusal_changes_nothing() {
 }
 
 #[test]
-fn pairs_written_at_the_same_time_never_mix() {
+fn concurrently_written_key_pairs_match() {
     let dir = tempfile::tempdir().unwrap();
     for _ in 0..20 {
         std::thread::scope(|scope| {
@@ -333,7 +334,7 @@ fn pairs_written_at_the_same_time_never_mix() {
 }
 
 #[test]
-fn a_private_key_open_to_others_is_refused_with_the_command_that_closes_it() {
+fn private_key_accessible_to_others_is_rejected_with_a_hint() {
     let dir = tempfile::tempdir().unwrap();
     let key = SigningKey::generate().unwrap();
     let private = key.write_pair(dir.path(), IfExists::Fail).unwrap().private;
@@ -360,7 +361,7 @@ fn a_private_key_open_to_others_is_refused_with_the_command_that_closes_it() {
 }
 
 #[test]
-fn a_public_key_named_by_mistake_is_not_told_to_close_itself() {
+fn public_key_given_as_private_key_is_reported_as_such() {
     let dir = tempfile::tempdir().unwrap();
     let key = SigningKey::generate().unwrap();
     let files = key.write_pair(dir.path(), IfExists::Fail).unwrap();
@@ -375,7 +376,7 @@ fn a_public_key_named_by_mistake_is_not_told_to_close_itself() {
 }
 
 #[test]
-fn a_folder_in_which_others_may_write_is_no_place_for_a_key() {
+fn directory_writable_by_others_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let key = SigningKey::generate().unwrap();
     for open in [0o770, 0o702, 0o1777] {
@@ -392,15 +393,15 @@ fn a_folder_in_which_others_may_write_is_no_place_for_a_key() {
     assert_eq!(
         mode(dir.path()),
         0o755,
-        "a folder that was there keeps its mode"
+        "an existing directory keeps its mode"
     );
 }
 
 #[test]
-fn what_is_no_key_file_is_told_apart() {
+fn files_that_are_not_keys_are_explained() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
-    fs::create_dir(at("folder")).unwrap();
+    fs::create_dir(at("subdir")).unwrap();
     fs::write(at("huge"), vec![b'A'; 64 * 1024 + 1]).unwrap();
     fs::write(at("largest"), vec![b'A'; 64 * 1024]).unwrap();
     rustix::fs::mknodat(
@@ -414,7 +415,7 @@ fn what_is_no_key_file_is_told_apart() {
     chmod(&at("huge"), 0o600);
     for (name, message) in [
         ("none", "there is no key file none"),
-        ("folder", "folder is a directory, not a key file"),
+        ("subdir", "subdir is a directory, not a key file"),
         ("pipe", "pipe is not a regular file"),
         ("huge", "huge is not a key file: it is larger than 64 KiB"),
         (
@@ -422,9 +423,9 @@ fn what_is_no_key_file_is_told_apart() {
             "cannot use the key largest: not PEM: there is no line `-----BEGIN …-----`",
         ),
     ] {
-        let place = format!("{}/", dir.path().display());
+        let prefix = format!("{}/", dir.path().display());
         let error = PublicKey::read(&at(name)).unwrap_err();
-        assert_eq!(error.to_string().replace(&place, ""), message);
+        assert_eq!(error.to_string().replace(&prefix, ""), message);
         assert_eq!(error.hint(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Waiting for files, processes and recorded runs.
+//! Waiting for file changes, processes and recorded runs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,29 +6,29 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::lillux;
-use lillux::watch::{Change, ChangeKind, wait_for_change, wait_for_run, wait_until};
+use lillux::watch::{Change, ChangeKind, RunError, wait_for_change, wait_for_run, wait_until};
 use rusqlite::Connection;
 
 const LONG: Option<Duration> = Some(Duration::from_secs(30));
 
-/// Does something as soon as another thread waits for it: a thread that
-/// sleeps in `poll` is shown as such by the kernel.
+/// Runs `act` once another thread blocks in `wait`: the kernel shows that the thread is in `poll`.
 fn once_waiting<T: Send>(wait: impl FnOnce() -> T + Send, act: impl FnOnce()) -> T {
     std::thread::scope(|scope| {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let waiting = scope.spawn(move || {
-            tell.send(rustix::thread::gettid().as_raw_nonzero())
+            sender
+                .send(rustix::thread::gettid().as_raw_nonzero())
                 .unwrap();
             wait()
         });
-        let thread = told.recv().unwrap();
-        wait_until_it_polls(&format!("/proc/self/task/{thread}"));
+        let thread = receiver.recv().unwrap();
+        wait_until_polling(&format!("/proc/self/task/{thread}"));
         act();
         waiting.join().unwrap()
     })
 }
 
-fn wait_until_it_polls(task: &str) {
+fn wait_until_polling(task: &str) {
     let deadline = Instant::now() + Duration::from_secs(20);
     let polls = || {
         let call = fs::read_to_string(format!("{task}/syscall")).unwrap_or_default();
@@ -36,33 +36,33 @@ fn wait_until_it_polls(task: &str) {
         number == Ok(libc::SYS_poll) || number == Ok(libc::SYS_ppoll)
     };
     while !polls() {
-        assert!(Instant::now() < deadline, "{task} never waited");
+        assert!(Instant::now() < deadline, "{task} is not polling");
         std::thread::yield_now();
     }
 }
 
 #[tokio::test]
-async fn what_is_looked_for_is_found_whether_it_is_there_or_comes_and_nothing_else_wakes() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
+async fn wait_until_checks_at_first_and_after_changes_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
     let watched = [file.clone()];
-    let looks = std::cell::Cell::new(0);
-    let look = || {
-        looks.set(looks.get() + 1);
+    let checks = std::cell::Cell::new(0);
+    let check = || {
+        checks.set(checks.get() + 1);
         fs::read_to_string(&file).ok().filter(|text| text == "good")
     };
-    // What happens while it waits: something beside it, something else, and then the thing.
+    // While it waits: a change of another file, a wrong content, then the right content.
     let acts = async {
         for (name, text) in [("beside", "good"), ("file", "bad"), ("file", "good")] {
             tokio::task::yield_now().await;
-            fs::write(folder.path().join(name), text).unwrap();
+            fs::write(dir.path().join(name), text).unwrap();
         }
     };
-    let (found, ()) = tokio::join!(wait_until(&watched, LONG, look), acts);
+    let (found, ()) = tokio::join!(wait_until(&watched, LONG, check), acts);
     assert_eq!(found.unwrap().as_deref(), Some("good"));
-    // At first, and at most for all that happened to three files: that they came, and texts.
-    assert!((2..=8).contains(&looks.get()), "{}", looks.get());
-    let again = wait_until(&watched, None, look).await;
+    // Once at first, and at most once for each event of the files.
+    assert!((2..=8).contains(&checks.get()), "{}", checks.get());
+    let again = wait_until(&watched, None, check).await;
     assert_eq!(again.unwrap().as_deref(), Some("good"));
     let never = wait_until(&watched, Some(Duration::from_millis(20)), || None::<()>).await;
     assert_eq!(never.unwrap(), None);
@@ -70,21 +70,21 @@ async fn what_is_looked_for_is_found_whether_it_is_there_or_comes_and_nothing_el
 }
 
 #[test]
-fn a_file_that_comes_changes_is_replaced_or_goes_is_told() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
-    let other = folder.path().join("other");
+fn file_changes_are_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    let other = dir.path().join("other");
     let cases: [(&str, ChangeKind, &dyn Fn()); 4] = [
-        ("comes", ChangeKind::Created, &|| {
+        ("created", ChangeKind::Created, &|| {
             fs::write(&file, "1").unwrap();
         }),
-        ("changes", ChangeKind::Modified, &|| {
+        ("modified", ChangeKind::Modified, &|| {
             fs::write(&file, "2").unwrap();
         }),
-        ("is replaced", ChangeKind::Created, &|| {
+        ("replaced", ChangeKind::Created, &|| {
             fs::rename(&other, &file).unwrap();
         }),
-        ("goes", ChangeKind::Removed, &|| {
+        ("removed", ChangeKind::Removed, &|| {
             fs::remove_file(&file).unwrap();
         }),
     ];
@@ -93,7 +93,7 @@ fn a_file_that_comes_changes_is_replaced_or_goes_is_told() {
         let change = once_waiting(
             || wait_for_change(&[path], LONG).unwrap(),
             || {
-                // Beside what is watched, so it is not told.
+                // Another file in the same directory is not reported.
                 fs::write(&other, "x").unwrap();
                 act();
             },
@@ -107,9 +107,9 @@ fn a_file_that_comes_changes_is_replaced_or_goes_is_told() {
 }
 
 #[test]
-fn a_link_changes_when_its_target_does() {
-    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let (link, target) = (folder.path().join("link"), elsewhere.path().join("target"));
+fn link_changes_with_its_target() {
+    let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (link, target) = (dir.path().join("link"), elsewhere.path().join("target"));
     fs::write(&target, "1").unwrap();
     std::os::unix::fs::symlink(&target, &link).unwrap();
     let path = link.clone();
@@ -122,34 +122,34 @@ fn a_link_changes_when_its_target_does() {
 }
 
 #[test]
-fn a_folder_tells_which_entry_changed() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().to_owned();
+fn directory_change_names_the_entry() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_owned();
     let change = once_waiting(
         || wait_for_change(&[path], LONG).unwrap(),
-        || fs::write(folder.path().join("new"), "").unwrap(),
+        || fs::write(dir.path().join("new"), "").unwrap(),
     );
     let expected = Change {
-        path: folder.path().join("new"),
+        path: dir.path().join("new"),
         kind: ChangeKind::Created,
     };
     assert_eq!(change, Some(expected));
 }
 
 #[test]
-fn nothing_happening_ends_with_the_timeout() {
-    let folder = tempfile::tempdir().unwrap();
-    let quiet = [folder.path().join("file"), folder.path().to_owned()];
-    let begun = Instant::now();
+fn wait_for_change_times_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let quiet = [dir.path().join("file"), dir.path().to_owned()];
+    let start_time = Instant::now();
     assert_eq!(
         wait_for_change(&quiet, Some(Duration::from_millis(200))).unwrap(),
         None
     );
-    assert!(begun.elapsed() >= Duration::from_millis(200));
+    assert!(start_time.elapsed() >= Duration::from_millis(200));
 }
 
 #[test]
-fn a_path_in_no_folder_is_an_error() {
+fn missing_parent_directory_is_an_error() {
     let error = wait_for_change(&[PathBuf::from("/nowhere/file")], LONG).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -157,8 +157,8 @@ fn a_path_in_no_folder_is_an_error() {
     );
 }
 
-fn record(folder: &tempfile::TempDir, journal: &str) -> (PathBuf, Connection) {
-    let path = folder.path().join("runs.db");
+fn database(dir: &tempfile::TempDir, journal: &str) -> (PathBuf, Connection) {
+    let path = dir.path().join("runs.db");
     let connection = Connection::open(&path).unwrap();
     connection
         .execute_batch(&format!(
@@ -171,10 +171,10 @@ fn record(folder: &tempfile::TempDir, journal: &str) -> (PathBuf, Connection) {
 }
 
 #[test]
-fn a_run_that_ends_is_told_whatever_the_journal() {
+fn end_of_a_run_is_detected_in_any_journal_mode() {
     for journal in ["DELETE", "WAL"] {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, connection) = record(&folder, journal);
+        let dir = tempfile::tempdir().unwrap();
+        let (path, connection) = database(&dir, journal);
         assert_eq!(
             wait_for_run(&path, "b", LONG).unwrap().as_deref(),
             Some("completed")
@@ -193,9 +193,9 @@ fn a_run_that_ends_is_told_whatever_the_journal() {
 }
 
 #[test]
-fn a_run_that_does_not_end_ends_with_the_timeout() {
-    let folder = tempfile::tempdir().unwrap();
-    let (path, _connection) = record(&folder, "WAL");
+fn wait_for_run_times_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, _connection) = database(&dir, "WAL");
     assert_eq!(
         wait_for_run(&path, "a", Some(Duration::from_millis(100))).unwrap(),
         None
@@ -203,29 +203,31 @@ fn a_run_that_does_not_end_ends_with_the_timeout() {
 }
 
 #[test]
-fn a_record_that_cannot_be_read_says_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let (path, _connection) = record(&folder, "WAL");
+fn unreadable_database_is_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, _connection) = database(&dir, "WAL");
     let message = |path: &PathBuf, thread: &str| {
         let error = wait_for_run(path, thread, LONG).unwrap_err().to_string();
-        error.replace(folder.path().to_str().unwrap(), "DIR")
+        error.replace(dir.path().to_str().unwrap(), "DIR")
     };
     assert_eq!(message(&path, "c"), "no run \"c\" in DIR/runs.db");
-    let text = folder.path().join("text");
+    let text = dir.path().join("text");
     fs::write(
         &text,
-        "this is no database, but it is long enough to be looked at".repeat(20),
+        "this is not a database, but it is long enough to be checked".repeat(20),
     )
     .unwrap();
     assert_eq!(
         message(&text, "a"),
         "cannot read the database DIR/text: file is not a database"
     );
-    let empty = folder.path().join("empty");
+    let empty = dir.path().join("empty");
     fs::write(&empty, "").unwrap();
-    assert!(message(&empty, "a").contains("no such table: threads"));
-    let missing = folder.path().join("missing");
-    assert!(message(&missing, "a").contains("unable to open database file"));
+    let missing = dir.path().join("missing");
+    for path in [&empty, &missing] {
+        let error = wait_for_run(path, "a", LONG).unwrap_err();
+        assert!(matches!(error, RunError::Database { .. }), "{error}");
+    }
 }
 
 fn start(args: &[&str]) -> Child {
@@ -235,14 +237,14 @@ fn start(args: &[&str]) -> Child {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    wait_until_it_polls(&format!("/proc/{}", child.id()));
+    wait_until_polling(&format!("/proc/{}", child.id()));
     child
 }
 
 #[test]
-fn the_command_tells_what_happened() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
+fn watch_command_prints_the_event() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
     let watch = start(&["--path", file.to_str().unwrap()]);
     fs::write(&file, "").unwrap();
     let output = watch.wait_with_output().unwrap();
