@@ -94,7 +94,7 @@ impl Bus {
         let mut in_flight = lock(&self.in_flight);
         let after = self.last.fetch_max(number, Ordering::AcqRel);
         in_flight.apply(&notice.event, after);
-        // Skip the copies if nobody subscribes.
+        // Skip the copies without subscribers.
         let (has_feeds, has_subscribers) = (
             self.all.receiver_count() > 0,
             self.sender.receiver_count() > 0,
@@ -242,7 +242,7 @@ pub(crate) fn feed_channel() -> broadcast::Sender<FeedNotice> {
     broadcast::channel(FEED_CAPACITY).0
 }
 
-/// LiveNotice events of all sessions that are open in an engine, also of those opened later. Earlier
+/// Live events of all sessions that are open in an engine, also of those opened later. Earlier
 /// events are available from the [subscription](Subscription) of each session.
 pub struct Feed {
     live: broadcast::Receiver<FeedNotice>,

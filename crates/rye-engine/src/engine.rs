@@ -281,7 +281,7 @@ pub enum DecideError {
     },
     /// The answer contains a secret, which must not be stored in the session.
     #[error(
-        "gate {0} asks for a secret, which is not written into the record: put it into the vault and answer `provided`"
+        "gate {0} asks for a secret, which answers must not contain: store it in the vault and answer `provided`"
     )]
     SecretInAnswer(GateId),
     /// The gate does not allow edited arguments.

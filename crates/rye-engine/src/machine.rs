@@ -1,8 +1,8 @@
 //! The thread state machine: decides what to commit and which effects to perform afterwards.
 //!
 //! It is pure: an [`Input`] goes in, an [`Output`] comes out, and no clock, store or model is
-//! touched. Recovery after a restart needs no special case: [`advance`](Step::advance) compares the stored
-//! state with the work that runs in this process, and after a restart none does.
+//! touched. Recovery after a restart needs no special case: [`advance`](Step::advance) compares
+//! the stored state with the work that runs in this process, and after a restart none does.
 
 mod advance;
 mod calls;

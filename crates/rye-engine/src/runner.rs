@@ -176,7 +176,9 @@ impl Runner {
         let error = match outcome {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
-            Err(why) => StoreError::SessionFailed(self.shared.redactor.redact(&why).into_owned()),
+            Err(panic) => {
+                StoreError::SessionFailed(self.shared.redactor.redact(&panic).into_owned())
+            }
         };
         // A closed session has no lease any more; failing to write it is no error.
         if !closed.is_cancelled() {

@@ -136,7 +136,7 @@ pub trait Tool: Send + Sync + 'static {
     /// Whether it may ask a person before it does anything, in a sandbox like this one.
     ///
     /// A call of such a tool is run again if its host dies, until it says by
-    /// [`ToolContext::effect`] that it begins, and what may be done with it from there on: so
+    /// [`ToolContext::set_effect`] that it begins, and what may be done with it from there on: so
     /// it **must** say so before it does anything that must not happen twice. Of any other
     /// tool, a call that was cut off before it asked counts as begun.
     fn may_request_decision(&self, _: &dyn Sandbox) -> bool {

@@ -156,8 +156,8 @@ impl<'a> CompletedWork<'a> {
         }
     }
 
-    /// Whether a gate's decision has no further effect: its prompt has ended, or the only call it is
-    /// about has a result.
+    /// Whether a gate's decision has no further effect: its prompt has ended, or the only call
+    /// it is about has a result.
     pub(super) fn covers(&self, gate: &Gate) -> bool {
         let origin = &gate.origin;
         let id = GateId::new(

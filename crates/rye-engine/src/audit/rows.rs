@@ -157,8 +157,8 @@ pub(super) fn of_archive(archive: &Archive) -> Rows {
     rows
 }
 
-/// Adds an event to a thread's rolling hash. `None` for events that another process may write, which
-/// repeat what gates and threads say.
+/// Adds an event to a thread's rolling hash. `None` for events that another process may write;
+/// they repeat what gates and threads say.
 pub(super) fn fold(before: &str, kind: &EventKind) -> Option<String> {
     let is_excluded = match kind {
         EventKind::ThreadStart { .. }

@@ -28,8 +28,9 @@ impl Engine {
         Ok(record.map(|record| record.prompts).unwrap_or_default())
     }
 
-    /// The prompt of session `top` that a gate belongs to, with its thread. A gate of a task belongs
-    /// to the prompt whose call created the task. `None` if the gate belongs to another session.
+    /// The prompt of session `top` that a gate belongs to, with its thread. A gate of a task
+    /// belongs to the prompt whose call created the task. `None` if the gate belongs to another
+    /// session.
     pub async fn owning_prompt(
         &self,
         gate: &Gate,

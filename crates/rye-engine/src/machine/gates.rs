@@ -226,11 +226,11 @@ impl Step<'_> {
         let is_own = |gate: &&CowArc<Gate>| {
             gate.origin.call == call.id && gate.origin.resume_key.starts_with(RERUN)
         };
-        let asked = self.machine.gates.values().filter(is_own).count();
+        let repeated = self.machine.gates.values().filter(is_own).count();
         let (tool, params) = self.call_target(call);
         let shown = serde_json::to_string_pretty(&params).unwrap_or_default();
         let shown = quoted(&shown, MAX_SHOWN_CHARS);
-        let again = if asked > 0 {
+        let again = if repeated > 0 {
             "It was repeated and interrupted again.\n"
         } else {
             ""
@@ -244,7 +244,7 @@ impl Step<'_> {
                 action("skip", "Continue without it"),
                 action("result", "Enter its result"),
             ],
-            resume_key: match asked {
+            resume_key: match repeated {
                 0 => format!("{RERUN}{}", call.id),
                 more => format!("{RERUN}{}:{more}", call.id),
             },

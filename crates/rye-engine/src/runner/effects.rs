@@ -60,18 +60,18 @@ impl Runner {
             }
         };
         let round = self.machine.thread.turn.as_ref().map(|turn| turn.round);
-        if let Some(wanted) = &prompt.model
+        if let Some(role_model) = &prompt.model
             && round == Some(0)
-            && wanted != name
+            && role_model != name
             && self.failover == Failover::default()
         {
-            let _ = command_tx.send(ThreadCommand::SwitchModel(generation, wanted.clone()));
+            let _ = command_tx.send(ThreadCommand::SwitchModel(generation, role_model.clone()));
             return Ok(());
         }
         let model = match self.shared.models.get(name) {
             Ok(model) => model,
-            Err(why) => {
-                let error = ErrorInfo::new(ErrorCode::UnknownModel, why);
+            Err(message) => {
+                let error = ErrorInfo::new(ErrorCode::UnknownModel, message);
                 let _ = command_tx.send(ThreadCommand::ModelAnswered(generation, Err(error)));
                 return Ok(());
             }

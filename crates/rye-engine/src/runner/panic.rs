@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 
 /// Runs a future and returns the panic message if it panics.
 pub(super) async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, String> {
-    // The future is dropped after a panic, so nobody observes its broken state.
+    // The future is dropped after a panic, so its broken state is never observed.
     let outcome = AssertUnwindSafe(work).catch_unwind().await;
     outcome.map_err(|payload| panic_message(&*payload))
 }

@@ -95,7 +95,9 @@ impl ToolRegistry {
             }
             let edited = match catch_panic(request_approval(tool.def(), &args, &context)).await {
                 Ok(approval) => approval?,
-                Err(why) => return Err(fail(ErrorCode::ToolPanicked, panicked(&context, &why))),
+                Err(panic) => {
+                    return Err(fail(ErrorCode::ToolPanicked, panicked(&context, &panic)));
+                }
             };
             let args = edited.as_ref().map_or(args, |edited| edited.args.clone());
             context.learn_secrets().await;
@@ -132,14 +134,17 @@ impl ToolRegistry {
                     error.message = without_middle(&error.message, MAX_TEXT_BYTES, None);
                     Err(ToolError(error))
                 }
-                Err(why) => Err(fail(ErrorCode::ToolPanicked, panicked(&context_copy, &why))),
+                Err(panic) => Err(fail(
+                    ErrorCode::ToolPanicked,
+                    panicked(&context_copy, &panic),
+                )),
             }
         }
     }
 }
 
-fn panicked(context: &ToolContext, why: &str) -> String {
-    format!("the tool panicked: {}", context.redactor.redact(why))
+fn panicked(context: &ToolContext, panic: &str) -> String {
+    format!("the tool panicked: {}", context.redactor.redact(panic))
 }
 
 impl ToolLookup for ToolRegistry {

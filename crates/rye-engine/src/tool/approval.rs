@@ -15,7 +15,7 @@ use crate::text::quoted;
 use crate::{audit, schema};
 
 /// Where a gate's context says to where a link leads that the arguments name.
-pub(crate) const RESOLVED_PATH: &str = "resolve_path";
+pub(crate) const RESOLVED_PATH: &str = "resolved_path";
 
 /// Where a gate's context names the folder that the call works in.
 pub(crate) const FOLDER: &str = "folder";

@@ -91,10 +91,10 @@ impl<'a> Verifier<'a> {
         let completed = CompletedWork::new(self.archive);
         let recorded = self.recorded_gates();
         // Of several gates of a call, the last one counts.
-        let mut asked: HashMap<_, &Gate> = HashMap::new();
+        let mut gates_by_call: HashMap<_, &Gate> = HashMap::new();
         for gate in &self.archive.gates {
             if gate.context.contains_key(CHAIN_HASH) {
-                asked.insert((&gate.origin.thread, &gate.origin.call), gate);
+                gates_by_call.insert((&gate.origin.thread, &gate.origin.call), gate);
             }
             let GateStatus::Resolved { resolution } = &gate.status else {
                 continue;
@@ -126,7 +126,7 @@ impl<'a> Verifier<'a> {
             }
         }
         for (call, chain, args) in executed_calls(&self.archive.entries) {
-            if let Some(gate) = asked.get(&call)
+            if let Some(gate) = gates_by_call.get(&call)
                 && let Some(reason) = deviation_from_approval(gate, chain, args)
             {
                 self.report(FindingKind::Altered, &gate.id, reason);

@@ -265,17 +265,17 @@ proptest! {
     #[test]
     fn at_most_once_tool_runs_once_without_a_gate(actions in actions()) {
         let mut harness = Harness::new();
-        let mut asked = BTreeSet::new();
+        let mut gated = BTreeSet::new();
         for action in actions {
             perform(&mut harness, action);
-            asked.extend(harness.stored.gates.values().map(|gate| gate.origin.call.clone()));
+            gated.extend(harness.stored.gates.values().map(|gate| gate.origin.call.clone()));
         }
         for entry in &harness.stored.entries {
             let EntryKind::Message(message) = &entry.kind else { continue };
             for part in &message.parts {
                 if let Part::ToolCall { call_id, tool, .. } = part
                     && tool == "once"
-                    && !asked.contains(call_id)
+                    && !gated.contains(call_id)
                 {
                     let times = harness.started.get(call_id).copied().unwrap_or_default();
                     prop_assert!(times <= 1, "{call_id} was started {times} times");
