@@ -1,16 +1,13 @@
-//! Signs the system space and embeds it.
+//! Signs the system space and embeds it in the binary.
 //!
-//! The files of `system/.ai` are unsigned in the repository. Here each gets its
-//! signature line: of the release key, where `RYE_RELEASE_KEY` names its file,
-//! otherwise of a key that is made now and forgotten at the end of this program.
-//! Only the public half goes into the binary, as the bundle's trust file.
+//! The files of `system/.ai` are unsigned in the repository. This script signs each with the
+//! release key, if `RYE_RELEASE_KEY` is the path of its file, otherwise with a key that is
+//! generated for this build and discarded. Only the public key goes into the binary, as the
+//! bundle's trust file.
 
-#![expect(
-    clippy::expect_used,
-    reason = "a build that cannot sign must not go on"
-)]
+#![expect(clippy::expect_used, reason = "a build that cannot sign must fail")]
 
-/// What the library verifies with, so that signing cannot differ from it.
+/// The modules of the library that verify signatures, so that signing cannot differ from them.
 #[path = "src"]
 #[allow(
     dead_code,
@@ -43,11 +40,11 @@ fn main() {
     let space = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../system/.ai");
     let space = space
         .canonicalize()
-        .expect("the folder system/.ai is there");
-    tell(&format!("rerun-if-changed={}", space.display()));
-    tell("rerun-if-changed=build.rs");
-    tell("rerun-if-env-changed=RYE_RELEASE_KEY");
-    tell("rerun-if-env-changed=SOURCE_DATE_EPOCH");
+        .expect("the directory system/.ai exists");
+    emit(&format!("rerun-if-changed={}", space.display()));
+    emit("rerun-if-changed=build.rs");
+    emit("rerun-if-env-changed=RYE_RELEASE_KEY");
+    emit("rerun-if-env-changed=SOURCE_DATE_EPOCH");
 
     let (key, owner) = signing_key();
     let mut files = BTreeMap::new();
@@ -61,71 +58,71 @@ fn main() {
     files.insert(path, trust.to_text().into_bytes());
 
     let time = time();
-    let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("system");
-    if folder.exists() {
-        fs::remove_dir_all(&folder).expect("what an earlier build left can be removed");
+    let out_dir = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("system");
+    if out_dir.exists() {
+        fs::remove_dir_all(&out_dir).expect("the output of an earlier build can be removed");
     }
     let mut list = String::new();
     let mut all = String::new();
     let mut signatures = Vec::new();
     for (path, bytes) in files {
-        let comment = comment_of(&path);
+        let comment = comment_style(&path);
         let binding = signature::Binding::for_path(path.as_str());
         let signed = signature::sign(&bytes, &comment, &binding, &key, &time, None)
-            .expect("it has no provenance");
-        signatures.push(checked(&signed, &comment, &key));
-        let place = folder.join(&path);
-        fs::create_dir_all(place.parent().expect("it is in a folder"))
-            .expect("a folder can be made");
-        fs::write(&place, &signed).expect("a signed file can be written");
+            .expect("signing without provenance succeeds");
+        signatures.push(verify(&signed, &comment, &key));
+        let target = out_dir.join(&path);
+        fs::create_dir_all(target.parent().expect("the path has a parent"))
+            .expect("a directory can be created");
+        fs::write(&target, &signed).expect("a signed file can be written");
         let hash = Hash::digest(&signed);
         let _ = writeln!(all, "{hash} {path}");
         let _ = writeln!(
             list,
             "    EmbeddedFile {{ path: {path:?}, bytes: include_bytes!({:?}) }},",
-            place.display().to_string()
+            target.display().to_string()
         );
     }
     let hash = Hash::digest(all);
     signatures.sort_unstable();
     let code = format!(
-        "/// The system space, signed when this was built.\n\
+        "/// The system space, signed at build time.\n\
          pub static SYSTEM: EmbeddedBundle = EmbeddedBundle {{ name: \"rye\", hash: \"{hash}\", files: &[\n{list}] }};\n\
-         /// The names of its signatures, each of which was checked when this was built.\n\
+         /// The cache keys of its signatures, which were verified at build time.\n\
          pub(crate) static SIGNATURES: [[u8; 32]; {}] = {signatures:?};\n",
         signatures.len()
     );
-    fs::write(folder.with_extension("rs"), code).expect("the list of files can be written");
+    fs::write(out_dir.with_extension("rs"), code).expect("the list of files can be written");
 }
 
-/// The name of a file's signature, which holds.
-fn checked(signed: &[u8], comment: &CommentStyle, key: &SigningKey) -> [u8; 32] {
-    let split = signature::split(signed, comment).expect("it was signed a moment ago");
-    assert_eq!(split.hash(), split.line.hash, "it was signed a moment ago");
+/// Verifies a signed file and returns the cache key of its signature.
+fn verify(signed: &[u8], comment: &CommentStyle, key: &SigningKey) -> [u8; 32] {
+    let split = signature::split(signed, comment).expect("the file was just signed");
+    assert_eq!(split.hash(), split.line.hash, "the file was just signed");
     split
         .line
         .verify(key.public())
-        .expect("its signature is that of the key");
+        .expect("the signature is valid");
     *signature::cache_key(key.public(), &split.line).as_bytes()
 }
 
-/// What Cargo is told goes to standard output.
-fn tell(instruction: &str) {
+/// Prints an instruction for Cargo.
+fn emit(instruction: &str) {
     println!("cargo::{instruction}");
 }
 
 fn signing_key() -> (SigningKey, &'static str) {
     let release = env::var_os("RYE_RELEASE_KEY").filter(|path| !path.is_empty());
     let Some(path) = release.map(PathBuf::from) else {
-        let key = SigningKey::generate().expect("the operating system has randomness");
+        let key = SigningKey::generate().expect("the operating system provides randomness");
         return (key, "rye build (temporary key)");
     };
-    tell(&format!("rerun-if-changed={}", path.display()));
-    let key = SigningKey::read(&path).expect("RYE_RELEASE_KEY names a private key");
+    emit(&format!("rerun-if-changed={}", path.display()));
+    let key = SigningKey::read(&path).expect("RYE_RELEASE_KEY is the path of a private key");
     (key, "rye release")
 }
 
-/// The time in the signature lines: now, or what a reproducible build asks for.
+/// The time in the signature lines: now, or `SOURCE_DATE_EPOCH` for a reproducible build.
 fn time() -> String {
     let epoch = env::var("SOURCE_DATE_EPOCH")
         .ok()
@@ -133,16 +130,18 @@ fn time() -> String {
     epoch.map_or_else(lillux::time::now_rfc3339, lillux::time::format_rfc3339)
 }
 
-fn collect(space: &Path, folder: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
-    for entry in fs::read_dir(folder).expect("a folder of the system space can be read") {
+fn collect(space: &Path, dir: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
+    for entry in fs::read_dir(dir).expect("a directory of the system space can be read") {
         let path = entry
-            .expect("a folder of the system space can be read")
+            .expect("a directory of the system space can be read")
             .path();
         if path.is_dir() {
             collect(space, &path, files);
         } else {
-            let relative = path.strip_prefix(space).expect("it is below it");
-            let relative = relative.to_str().expect("its name is UTF-8").to_owned();
+            let relative = path
+                .strip_prefix(space)
+                .expect("the file is inside the space");
+            let relative = relative.to_str().expect("the name is UTF-8").to_owned();
             files.insert(
                 relative,
                 fs::read(&path).expect("a file of the system space can be read"),
@@ -151,7 +150,7 @@ fn collect(space: &Path, folder: &Path, files: &mut BTreeMap<String, Vec<u8>>) {
     }
 }
 
-fn comment_of(path: &str) -> CommentStyle {
+fn comment_style(path: &str) -> CommentStyle {
     match path.rsplit('.').next() {
         Some("yaml" | "yml" | "toml" | "py" | "sh" | "rb") => CommentStyle::HASH,
         Some("js" | "mjs" | "cjs" | "ts") => CommentStyle::SLASHES,

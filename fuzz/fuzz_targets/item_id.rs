@@ -1,5 +1,5 @@
-//! Any text as a reference: what is accepted stays inside its folder and reads
-//! back as it was written.
+//! Any text as a reference: an accepted one stays inside its directory and
+//! round-trips.
 
 #![no_main]
 

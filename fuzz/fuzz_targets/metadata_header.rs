@@ -1,4 +1,4 @@
-//! Metadata of comment headers: no panic, and places that are in the file.
+//! Metadata of comment headers: never panics, and positions are inside the file.
 
 #![no_main]
 

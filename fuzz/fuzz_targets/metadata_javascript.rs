@@ -1,4 +1,4 @@
-//! Metadata of JavaScript: no panic, and places that are in the file.
+//! Metadata of JavaScript: never panics, and positions are inside the file.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Metadata of Markdown: no panic, and places that are in the file.
+//! Metadata of Markdown: never panics, and positions are inside the file.
 
 #![no_main]
 

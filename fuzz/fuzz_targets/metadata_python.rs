@@ -1,4 +1,4 @@
-//! Metadata of Python: no panic, and places that are in the file.
+//! Metadata of Python: never panics, and positions are inside the file.
 
 #![no_main]
 

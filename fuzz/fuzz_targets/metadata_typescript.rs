@@ -1,4 +1,4 @@
-//! Metadata of TypeScript: no panic, and places that are in the file.
+//! Metadata of TypeScript: never panics, and positions are inside the file.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Metadata of YAML, and of the table of extractors: no panic, and places that are in the file.
+//! Metadata of YAML, and of the table of extractors: never panics, and positions are inside the file.
 
 #![no_main]
 

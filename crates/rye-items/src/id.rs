@@ -94,7 +94,7 @@ impl ItemId {
 
     /// The part before the last segment; empty for a single segment.
     pub fn dir(&self) -> &str {
-        self.0.rsplit_once('/').map_or("", |(folder, _)| folder)
+        self.0.rsplit_once('/').map_or("", |(dir, _)| dir)
     }
 
     /// Whether the id is a single segment, which may also be a bare tool name.

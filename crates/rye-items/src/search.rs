@@ -10,10 +10,10 @@
 //! inode, size and timestamps, and the timestamps are old enough that a later change
 //! must alter them. Deleting the cache only makes the next search slower.
 //!
-//! Long-running processes watch the folders ([`SearchIndex::with_watcher`]): if nothing
+//! Long-running processes watch the directories ([`SearchIndex::with_watcher`]): if nothing
 //! changed since the last search, no file is examined. Changes that inotify does not
 //! report (writes through a memory mapping that is still open, writes through a hard
-//! link outside the folders, new mounts) become visible within a minute.
+//! link outside the directories, new mounts) become visible within a minute.
 //! ```
 //! use rye_items::search::{Candidate, SearchIndex, Document, Query, Reader};
 //! use rye_items::space::{EmbeddedBundle, Spaces};
@@ -35,8 +35,8 @@
 //!     }
 //! }
 //!
-//! # let folder = tempfile::tempdir()?;
-//! # let project = folder.path();
+//! # let directory = tempfile::tempdir()?;
+//! # let project = directory.path();
 //! std::fs::create_dir_all(project.join(".ai/knowledge/garden"))?;
 //! std::fs::write(project.join(".ai/knowledge/garden/roses.md"), "When to prune them.")?;
 //! let spaces = Spaces::open(Some(project), None, &[], &EmbeddedBundle::EMPTY)?;

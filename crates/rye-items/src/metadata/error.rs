@@ -12,6 +12,8 @@ pub struct MetadataError {
     pub excerpt: Excerpt,
     /// How to fix it.
     pub hint: Option<String>,
+    /// Whether the language allows this, but metadata does not.
+    pub(super) is_unsupported: bool,
 }
 
 /// Invalid metadata at a byte offset, which [`into_error`](Self::into_error) converts to a line and
@@ -22,6 +24,7 @@ pub(super) struct Problem {
     pub(super) at: usize,
     pub(super) message: String,
     pub(super) hint: Option<String>,
+    is_unsupported: bool,
 }
 
 impl Problem {
@@ -30,6 +33,15 @@ impl Problem {
             at,
             message: message.into(),
             hint: None,
+            is_unsupported: false,
+        }
+    }
+
+    /// Marks something that the language allows, but metadata does not.
+    pub(super) fn unsupported(self) -> Self {
+        Self {
+            is_unsupported: true,
+            ..self
         }
     }
 
@@ -66,6 +78,7 @@ impl Problem {
             message: printable(&self.message, 400),
             excerpt: Excerpt::at_offset(bytes, self.at),
             hint: self.hint,
+            is_unsupported: self.is_unsupported,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What each parser reads and refuses, and what no bytes may do.
+//! Tests of the metadata parsers.
 
 mod encoding;
 mod extractors;
@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 use super::*;
 
-/// The table that is shipped.
+/// The extractor table of the system space.
 static SHIPPED: LazyLock<Extractors> = LazyLock::new(|| {
     let table =
         include_bytes!("../../../../system/.ai/tools/rye/core/extractors/tool_extractor.yaml");
@@ -36,7 +36,7 @@ fn values(metadata: &Metadata) -> Value {
     Value::Object(values.collect::<Map<_, _>>())
 }
 
-/// An error as a person sees it.
+/// Formats an error as the CLI does.
 #[track_caller]
 fn refused<T: std::fmt::Debug>(result: Result<T, MetadataError>) -> String {
     let error = result.unwrap_err();
@@ -47,7 +47,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, MetadataError>) -> String {
     shown
 }
 
-/// The errors of several tools, one after the other.
+/// Formats the errors of several tools.
 #[track_caller]
 fn refusals(extension: &str, texts: &[&str]) -> String {
     let shown: Vec<_> = texts

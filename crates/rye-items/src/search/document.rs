@@ -17,7 +17,7 @@ pub struct Document {
     pub tags: Vec<String>,
     /// Parameter names.
     pub parameters: Vec<String>,
-    /// Category path, separated by slashes. Defaults to the folder of the id.
+    /// Category path, separated by slashes. Defaults to the directory of the id.
     pub category: Option<String>,
     /// `low`, `medium`, `high` or `critical`, as declared in the file.
     pub risk: Option<String>,
@@ -48,7 +48,7 @@ pub struct SignatureClaim {
 pub struct Candidate<'a> {
     /// The root that contains the file.
     pub root: &'a Root,
-    /// The kind, derived from the folder.
+    /// The kind, derived from the directory.
     pub kind: ItemKind,
     /// The id, derived from the path.
     pub id: &'a ItemId,
@@ -62,7 +62,7 @@ pub trait Reader: Sync {
     /// different id or document; cached documents of other versions are ignored.
     fn version(&self) -> Hash;
 
-    /// Derives the id of an item from its path below the folder of its kind. Returns
+    /// Derives the id of an item from its path below the directory of its kind. Returns
     /// `None` if the file is not an item.
     fn identify(&self, kind: ItemKind, path: &str) -> Option<ItemId>;
 

@@ -192,10 +192,10 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// The declared category, or the folder of the id.
+/// The declared category, or the directory of the id.
 fn category<'a>(record: &Record<'a>) -> &'a str {
     match record.category {
-        "" => record.folder(),
+        "" => record.dir(),
         category => category,
     }
 }

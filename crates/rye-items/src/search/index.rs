@@ -41,13 +41,11 @@ impl SearchIndex {
     /// For one-shot processes: each search examines every file and reads those that
     /// changed since the last search of any process.
     ///
-    /// Segments are cached in `cache/index`. Without a cache, or if the folder is not
+    /// Segments are cached in `cache/index`. Without a cache, or if the directory is not
     /// writable or is writable for other users, the first search reads every file.
     pub fn new(cache: Option<&Path>) -> Self {
         Self {
-            store: cache
-                .filter(|folder| is_owner_only_dir(folder))
-                .map(Store::new),
+            store: cache.filter(|dir| is_owner_only_dir(dir)).map(Store::new),
             watcher: None,
             roots: Mutex::default(),
             views: Mutex::default(),
@@ -56,7 +54,7 @@ impl SearchIndex {
     }
 
     /// For long-running processes: like [`new`](Self::new), but the first search also
-    /// starts watching the folders, and later searches only examine roots that changed.
+    /// starts watching the directories, and later searches only examine roots that changed.
     pub fn with_watcher(cache: Option<&Path>) -> Self {
         Self {
             watcher: Watcher::new().map(Mutex::new),

@@ -61,8 +61,8 @@ mod tests {
 
     #[test]
     fn freshly_written_file_is_racy_until_the_next_tick() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
         let before = tick();
         std::fs::write(&path, "x").unwrap();
         let stat = rustix::fs::stat(&path).unwrap();

@@ -17,7 +17,7 @@ pub struct SearchResults {
     pub total: usize,
     /// Number of files searched, including shadowed ones.
     pub searched: usize,
-    /// Files and folders that could not be read and therefore were not searched.
+    /// Files and directories that could not be read and therefore were not searched.
     pub errors: Vec<ScanError>,
 }
 
@@ -78,7 +78,7 @@ impl Location {
     }
 }
 
-/// A file or folder that could not be read.
+/// A file or directory that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScanError {
     /// The cause, including the path.

@@ -29,8 +29,8 @@ pub(super) struct RootKey {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum RootLocation {
-    /// Device and inode: a different folder may appear under the same path.
-    Folder(Option<(u64, u64)>),
+    /// Device and inode: a different directory may appear under the same path.
+    Dir(Option<(u64, u64)>),
     /// Address: a program may embed several trees without a hash.
     Embedded { address: usize, hashed: bool },
 }
@@ -44,9 +44,9 @@ impl RootKey {
             (b"embedded", embedded.hash.as_bytes(), location)
         } else {
             let stat = root.descriptor().and_then(|fd| rustix::fs::fstat(fd).ok());
-            let location = RootLocation::Folder(stat.map(|stat| (stat.st_dev, stat.st_ino)));
+            let location = RootLocation::Dir(stat.map(|stat| (stat.st_dev, stat.st_ino)));
             let path = root.as_dir().map(|path| path.as_os_str().as_bytes());
-            (b"folder", path.unwrap_or_default(), location)
+            (b"dir", path.unwrap_or_default(), location)
         };
         let version = reader.version();
         let parts = [b"rye index", kind, version.as_bytes(), name];
@@ -88,7 +88,7 @@ pub(super) struct RootCache {
     cache_key: CacheKey,
     segment: Option<Arc<Segment>>,
     errors: Vec<ScanError>,
-    /// Symlinked files, which can change without an event for their folder, as last
+    /// Symlinked files, which can change without an event for their directory, as last
     /// seen.
     linked: Vec<(String, Option<FileIdentity>)>,
     /// Start of the walk since which the whole root has been watched.
@@ -113,7 +113,7 @@ impl RootCache {
         }
     }
 
-    /// Files and folders that could not be read.
+    /// Files and directories that could not be read.
     pub(super) fn errors(&self) -> &[ScanError] {
         &self.errors
     }

@@ -17,7 +17,7 @@ pub(super) struct ScannedItem {
     /// Path relative to `.ai/`.
     pub(super) path: String,
     pub(super) identity: Option<FileIdentity>,
-    /// The path leads through a symlink, so changes cause no event in its folder.
+    /// The path leads through a symlink, so changes cause no event in its directory.
     pub(super) linked: bool,
 }
 
@@ -28,7 +28,7 @@ impl ScannedItem {
     }
 }
 
-/// Lists all items of a root, ordered by kind, id and path, and the files and folders
+/// Lists all items of a root, ordered by kind, id and path, and the files and directories
 /// that could not be read.
 pub(super) fn scan(
     root: &Root,

@@ -15,8 +15,8 @@ use rustix::fs::OFlags;
 
 use super::segment::Segment;
 
-/// Subfolder of the cache.
-const SUBFOLDER: &str = "index";
+/// The subdirectory of the cache.
+const SUBDIR: &str = "index";
 /// Segments unused for this long are deleted.
 const MAX_AGE: Duration = Duration::from_hours(30 * 24);
 /// Granularity of the recorded time of last use.
@@ -25,13 +25,13 @@ const USE_GRANULARITY: Duration = Duration::from_hours(24);
 /// The on-disk segment cache.
 #[derive(Debug)]
 pub(super) struct Store {
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 impl Store {
     pub(super) fn new(cache: &Path) -> Self {
         Self {
-            folder: cache.join(SUBFOLDER),
+            dir: cache.join(SUBDIR),
         }
     }
 
@@ -65,26 +65,26 @@ impl Store {
     }
 
     fn try_save(&self, key: &Hash, segment: &Segment) -> Option<()> {
-        let mut folder = DirBuilder::new();
-        folder.recursive(true).mode(0o700);
-        folder.create(&self.folder).ok()?;
+        let mut dir = DirBuilder::new();
+        dir.recursive(true).mode(0o700);
+        dir.create(&self.dir).ok()?;
         // Created with mode 0600, and deleted if anything fails.
         let mut file = tempfile::Builder::new()
             .prefix(".tmp-")
-            .tempfile_in(&self.folder)
+            .tempfile_in(&self.dir)
             .ok()?;
         file.write_all(segment.bytes()).ok()?;
         file.persist(self.path(key)).ok().map(drop)
     }
 
     fn path(&self, key: &Hash) -> PathBuf {
-        self.folder.join(key.to_hex())
+        self.dir.join(key.to_hex())
     }
 
     /// Deletes segments that are no longer used and temporary files of killed writers.
     fn sweep(&self) {
         let now = SystemTime::now();
-        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             let modified = entry.metadata().and_then(|there| there.modified()).ok();
             if modified.is_some_and(|time| is_older(time, now, MAX_AGE)) {
                 let _ = fs::remove_file(entry.path());

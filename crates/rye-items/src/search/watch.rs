@@ -1,6 +1,6 @@
 //! Detects changes below the roots with inotify.
 //!
-//! A watch is added to each folder, through its descriptor, before the folder is
+//! A watch is added to each directory, through its descriptor, before the directory is
 //! listed, so every change is either in the listing or reported as an event. Events
 //! only say that a root has to be walked again, never what it contains.
 
@@ -41,7 +41,7 @@ const LOCAL_FILE_SYSTEMS: [u64; 14] = [
 /// Identifies a root within one index.
 pub(super) type RootId = u64;
 
-/// Watches on the folders of all roots, and the roots that changed.
+/// Watches on the directories of all roots, and the roots that changed.
 #[derive(Debug)]
 pub(super) struct Watcher {
     inotify: OwnedFd,
@@ -49,16 +49,16 @@ pub(super) struct Watcher {
     changed: HashSet<RootId>,
 }
 
-/// A reason to watch a folder.
+/// A reason to watch a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct WatchTarget {
     root: RootId,
-    role: FolderRole,
+    role: DirRole,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FolderRole {
-    /// `.ai` itself, where only the item folders matter.
+enum DirRole {
+    /// `.ai` itself, where only the item directories matter.
     SpaceRoot,
     Below,
 }
@@ -122,8 +122,8 @@ impl Watcher {
         self.changed.remove(&root);
     }
 
-    fn add(&mut self, folder: BorrowedFd<'_>, watched: WatchTarget) -> Result<i32, Errno> {
-        if !reports_all_changes(folder)? {
+    fn add(&mut self, dir: BorrowedFd<'_>, watched: WatchTarget) -> Result<i32, Errno> {
+        if !reports_all_changes(dir)? {
             return Err(Errno::OPNOTSUPP);
         }
         let flags = WatchFlags::CREATE
@@ -136,8 +136,8 @@ impl Watcher {
             | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR;
-        // Through its descriptor: another folder may have taken its path by now.
-        let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
+        // Through its descriptor: another directory may have taken its path by now.
+        let path = format!("/proc/self/fd/{}", dir.as_raw_fd());
         let watch = inotify::add_watch(&self.inotify, path, flags)?;
         let here = self.watches.entry(watch).or_default();
         if !here.contains(&watched) {
@@ -167,8 +167,8 @@ impl Watcher {
     }
 }
 
-impl FolderRole {
-    /// Whether an event for an entry of the folder, or for the folder itself, can
+impl DirRole {
+    /// Whether an event for an entry of the directory, or for the directory itself, can
     /// change the result of a walk.
     fn is_affected_by(self, name: Option<&CStr>) -> bool {
         let Some(name) = name else {
@@ -189,12 +189,12 @@ impl FolderRole {
     clippy::cast_sign_loss,
     reason = "only the bits of the file system's magic number matter"
 )]
-fn reports_all_changes(folder: BorrowedFd<'_>) -> Result<bool, Errno> {
-    let kind = fstatfs(folder)?.f_type as u64;
+fn reports_all_changes(dir: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let kind = fstatfs(dir)?.f_type as u64;
     Ok(LOCAL_FILE_SYSTEMS.contains(&(kind & 0xffff_ffff)))
 }
 
-/// Watches every folder that a walk visits.
+/// Watches every directory that a walk visits.
 pub(super) struct WatchingObserver<'a> {
     watcher: &'a Mutex<Watcher>,
     root: RootId,
@@ -204,7 +204,7 @@ pub(super) struct WatchingObserver<'a> {
 }
 
 impl<'a> WatchingObserver<'a> {
-    /// Starts with the folder `.ai` itself.
+    /// Starts with the directory `.ai` itself.
     pub(super) fn begin(watcher: &'a Mutex<Watcher>, root: RootId, top: BorrowedFd<'_>) -> Self {
         lock(watcher).start_walk(root);
         let mut watching = Self {
@@ -213,16 +213,16 @@ impl<'a> WatchingObserver<'a> {
             used: HashSet::new(),
             incomplete: false,
         };
-        watching.watch(top, FolderRole::SpaceRoot);
+        watching.watch(top, DirRole::SpaceRoot);
         watching
     }
 
-    fn watch(&mut self, folder: BorrowedFd<'_>, role: FolderRole) {
+    fn watch(&mut self, dir: BorrowedFd<'_>, role: DirRole) {
         if self.incomplete {
             return;
         }
         let root = self.root;
-        match lock(self.watcher).add(folder, WatchTarget { root, role }) {
+        match lock(self.watcher).add(dir, WatchTarget { root, role }) {
             Ok(watch) => {
                 self.used.insert(watch);
             }
@@ -241,8 +241,8 @@ impl<'a> WatchingObserver<'a> {
 }
 
 impl Observer for WatchingObserver<'_> {
-    fn directory(&mut self, folder: BorrowedFd<'_>) {
-        self.watch(folder, FolderRole::Below);
+    fn directory(&mut self, dir: BorrowedFd<'_>) {
+        self.watch(dir, DirRole::Below);
     }
 
     fn loose_link(&mut self) {

@@ -1,4 +1,4 @@
-//! Manifests: what a tool can load, and interpreters' environments.
+//! Manifests of dependencies and interpreter environments.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -56,13 +56,13 @@ fn package() -> Home {
 }
 
 #[test]
-fn everything_in_a_scope_is_listed_and_must_stay_as_it_is() {
+fn any_change_in_a_signed_scope_is_detected() {
     let home = package();
     assert_eq!(verify(&home, true), Err("unsigned".to_owned()));
     assert_eq!(sign(&home, &scope(true)), SignOutcome::Signed);
     assert_eq!(sign(&home, &scope(true)), SignOutcome::Unchanged);
     assert_eq!(verify(&home, true), Ok(3));
-    // A scope that does not enter directories needs less of the same manifest.
+    // A non-recursive scope uses a subset of the same manifest.
     assert_eq!(verify(&home, false), Ok(2));
 
     write(&home.at("tools/pack/deep/lib.py"), b"X = 2\n");
@@ -77,7 +77,7 @@ fn everything_in_a_scope_is_listed_and_must_stay_as_it_is() {
 }
 
 #[test]
-fn a_manifest_keeps_covering_what_tools_of_other_runtimes_need() {
+fn manifest_keeps_entries_of_other_runtimes() {
     let home = package();
     let other = Scope {
         exclude_dirs: vec!["deep".to_owned()],
@@ -91,7 +91,7 @@ fn a_manifest_keeps_covering_what_tools_of_other_runtimes_need() {
 }
 
 #[test]
-fn links_are_listed_by_their_targets_and_stay_inside() {
+fn links_are_listed_by_target_and_cannot_leave_the_directory() {
     let home = package();
     symlink("main.py", home.at("tools/pack/same.py")).unwrap();
     symlink("deep", home.at("tools/pack/also")).unwrap();
@@ -111,13 +111,13 @@ fn links_are_listed_by_their_targets_and_stay_inside() {
 }
 
 #[test]
-fn a_copy_holds_what_was_verified_and_nothing_else() {
+fn copy_contains_exactly_the_verified_files() {
     let home = package();
     symlink("deep/lib.py", home.at("tools/pack/link.py")).unwrap();
     sign(&home, &scope(true));
     let (library, cache) = (home.open(), home.path().join("cache"));
     let snapshot = snapshot(&library, &scope(true)).unwrap();
-    // What changes between the check and the copy is noticed.
+    // A change between the check and the copy is detected.
     write(&home.at("tools/pack/deep/lib.py"), b"X = 2\n");
     assert!(snapshot.materialise(&cache, "pack").is_err());
     write(&home.at("tools/pack/deep/lib.py"), b"X = 1\n");
@@ -127,14 +127,14 @@ fn a_copy_holds_what_was_verified_and_nothing_else() {
     for not_copied in ["build", "rye.manifest"] {
         assert!(!copy.join(not_copied).exists(), "{not_copied}");
     }
-    // Once made, it does not depend on what is there.
+    // An existing copy does not depend on the source directory.
     write(&home.at("tools/pack/deep/lib.py"), b"X = 2\n");
     assert_eq!(snapshot.materialise(&cache, "pack").unwrap(), copy);
     assert_eq!(fs::read(copy.join("deep/lib.py")).unwrap(), b"X = 1\n");
 }
 
 #[test]
-fn what_would_be_listed_is_signed_only_if_it_was_shown() {
+fn only_the_approved_payload_is_signed() {
     let home = package();
     let library = home.open();
     let root = library.spaces().roots_in(Space::Project).next().unwrap();
@@ -164,11 +164,11 @@ fn locked(home: &Home, path: &Path) -> Result<bool, String> {
 }
 
 #[test]
-fn an_environment_is_verified_from_anywhere_inside_it() {
+fn environment_is_verified_from_any_subdirectory() {
     let home = Home::new();
     let environment = home.project().join("env");
     write(&environment.join("bin/tool"), b"a");
-    // Large enough for its state to be kept.
+    // Large enough to be cached by file state.
     write(&environment.join("lib/large"), &vec![7; 5 << 20]);
     symlink("/bin/sh", environment.join("bin/sh")).unwrap();
     assert_eq!(locked(&home, &environment.join("bin")), Ok(false));
@@ -178,7 +178,7 @@ fn an_environment_is_verified_from_anywhere_inside_it() {
     for _ in 0..3 {
         assert_eq!(locked(&home, &environment.join("bin")), Ok(true));
     }
-    // Not under another name, nor for a directory beside it.
+    // Neither under another name, nor for a sibling directory.
     assert_eq!(locked(&home, &home.project().join("other")), Ok(false));
     fs::rename(&environment, home.project().join("moved")).unwrap();
     assert!(locked(&home, &home.project().join("moved/bin")).is_err());
@@ -198,7 +198,7 @@ fn an_environment_is_verified_from_anywhere_inside_it() {
 }
 
 #[test]
-fn neither_a_project_nor_a_space_is_an_environment() {
+fn project_and_space_cannot_be_environments() {
     let home = Home::new();
     let library = home.open();
     for path in [home.project(), home.at(""), home.path().to_owned()] {
@@ -249,7 +249,7 @@ impl Drop for Mapping {
 }
 
 #[test]
-fn a_change_through_an_earlier_mapping_of_an_environment_is_seen() {
+fn write_through_a_mapping_of_an_environment_is_detected() {
     let home = Home::new();
     let environment = home.project().join("env");
     let large = environment.join("large");
@@ -257,7 +257,7 @@ fn a_change_through_an_earlier_mapping_of_an_environment_is_seen() {
     let mut mapping = Mapping::new(&large, 8);
     let library = home.open();
     library.sign_environment(&environment, &home.key).unwrap();
-    // Often enough that the clock of the file system advances, so that a state would be kept.
+    // Often enough that the file system clock advances, so that the state could be cached.
     for _ in 0..20 {
         assert_eq!(locked(&home, &environment), Ok(true));
     }
@@ -270,7 +270,7 @@ fn a_change_through_an_earlier_mapping_of_an_environment_is_seen() {
 }
 
 #[test]
-fn a_change_through_an_earlier_mapping_of_an_item_is_seen() {
+fn write_through_a_mapping_of_an_item_is_detected() {
     let home = Home::new();
     for number in 0..40 {
         home.signed(&format!("tools/t{number}.py"), TOOL);

@@ -1,4 +1,4 @@
-//! What a hostile project may try, and does not get.
+//! Attacks by a hostile project.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -12,7 +12,7 @@ use rye_items::signature::SignatureLine;
 use rye_items::trust::{Revocation, TrustFile};
 use rye_items::{Coverage, ItemKind, SignError, SpaceError};
 
-/// A directive as others publish it: signed over its element alone.
+/// A published directive whose signature covers only the element.
 fn partial(home: &Home, before: &str, element: &str, after: &str) -> String {
     let hash = Hash::digest(element);
     let line = SignatureLine {
@@ -27,7 +27,7 @@ fn partial(home: &Home, before: &str, element: &str, after: &str) -> String {
 }
 
 #[test]
-fn an_element_before_the_signature_line_is_not_taken_for_the_covered_one() {
+fn element_before_the_signature_line_is_not_used() {
     let home = Home::new();
     let good = "<directive name=\"good\" version=\"1.0.0\">good</directive>";
     let evil = "#!<directive name=\"evil\" version=\"6.6.6\">evil</directive>\n";
@@ -51,7 +51,7 @@ fn an_element_before_the_signature_line_is_not_taken_for_the_covered_one() {
 }
 
 #[test]
-fn what_speaks_of_a_key_is_not_signed_under_whatever_name() {
+fn trust_and_revocation_files_are_not_signed_under_any_name() {
     let home = Home::new();
     let stranger = SigningKey::generate().unwrap();
     let fingerprint = stranger.public().fingerprint();
@@ -95,7 +95,7 @@ fn what_speaks_of_a_key_is_not_signed_under_whatever_name() {
 }
 
 #[test]
-fn links_that_multiply_are_followed_only_so_far() {
+fn number_of_followed_links_is_limited() {
     let home = Home::new();
     home.signed("tools/zz.py", TOOL);
     for number in 0..40 {
@@ -115,13 +115,13 @@ fn links_that_multiply_are_followed_only_so_far() {
         matches!(errors.as_slice(), [SpaceError::TooManyLinks(_)]),
         "{errors:?}"
     );
-    // What is there without links is all there.
+    // Files without links are all listed.
     let mut found = found.into_iter().flatten();
     assert!(found.any(|(entry, _)| entry.path == "tools/zz.py"));
 }
 
 #[test]
-fn a_tree_without_a_bottom_is_said_to_be_too_deep() {
+fn nesting_depth_is_limited() {
     let home = Home::new();
     fs::create_dir_all(home.at(&format!("tools/{}", "d/".repeat(200)))).unwrap();
     let library = home.open();
@@ -138,7 +138,7 @@ fn a_tree_without_a_bottom_is_said_to_be_too_deep() {
 }
 
 #[test]
-fn a_project_whose_space_is_a_link_out_of_it_is_refused() {
+fn project_space_cannot_be_a_link_to_the_outside() {
     let home = Home::new();
     let outside = home.path().join("outside");
     write(&outside.join("tools/other.py"), TOOL.as_bytes());
@@ -146,7 +146,7 @@ fn a_project_whose_space_is_a_link_out_of_it_is_refused() {
     symlink("../outside", home.project().join(".ai")).unwrap();
     let error = home.try_open(false).unwrap_err();
     assert!(error.to_string().contains("outside its space"), "{error}");
-    // One that stays inside is the project's own business.
+    // A link inside the project is allowed.
     fs::remove_file(home.project().join(".ai")).unwrap();
     fs::rename(&outside, home.project().join("inside")).unwrap();
     symlink("inside", home.project().join(".ai")).unwrap();
@@ -154,7 +154,7 @@ fn a_project_whose_space_is_a_link_out_of_it_is_refused() {
 }
 
 #[test]
-fn an_extractor_table_that_is_no_file_stops_nothing_and_is_told() {
+fn unreadable_extractor_table_is_ignored_with_a_warning() {
     let home = Home::new();
     home.signed("tools/x.py", TOOL);
     let table = home.at("tools/rye/core/extractors/tool_extractor.yaml");
@@ -165,7 +165,7 @@ fn an_extractor_table_that_is_no_file_stops_nothing_and_is_told() {
 }
 
 #[test]
-fn those_who_sign_a_file_at_once_all_succeed() {
+fn concurrent_signers_all_succeed() {
     let home = Home::new();
     for round in 0..20 {
         write(
@@ -187,7 +187,7 @@ fn those_who_sign_a_file_at_once_all_succeed() {
 }
 
 #[test]
-fn a_cache_that_others_can_write_to_is_not_believed() {
+fn cache_that_others_can_write_to_is_not_used() {
     let home = Home::new();
     let cache = home.path().join("cache");
     for number in 0..40 {

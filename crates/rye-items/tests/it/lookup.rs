@@ -1,4 +1,4 @@
-//! From names to files, over the three spaces.
+//! Lookup of items in the three spaces.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -7,7 +7,7 @@ use crate::support::{Home, TOOL, write};
 use rye_items::{ItemError, ItemKind, Library, Options, SYSTEM, Space};
 
 #[test]
-fn the_project_shadows_the_user_who_shadows_the_system() {
+fn project_shadows_user_and_user_shadows_system() {
     let home = Home::new();
     let id = "rye/core/runtimes/bash/bash";
     let found = |home: &Home| {
@@ -33,7 +33,7 @@ fn the_project_shadows_the_user_who_shadows_the_system() {
 }
 
 #[test]
-fn two_files_of_one_id_are_an_error_that_names_both() {
+fn two_files_with_one_id_are_an_error() {
     let home = Home::new();
     home.signed("tools/x.py", TOOL);
     write(&home.at("tools/x.sh"), b"");
@@ -45,13 +45,13 @@ fn two_files_of_one_id_are_an_error_that_names_both() {
 }
 
 #[test]
-fn a_mere_name_finds_the_one_tool_of_that_name() {
+fn bare_name_finds_the_only_tool_with_that_name() {
     let home = Home::new();
     home.signed("tools/deep/down/git.py", TOOL);
     let library = home.open();
     let found = library.find(&"git".parse().unwrap()).unwrap();
     assert_eq!(found.reference.to_string(), "tool:deep/down/git");
-    // In the system space too.
+    // Also in the system space.
     let found = library.find(&"http_client".parse().unwrap()).unwrap();
     assert_eq!(
         found.reference.id.as_str(),
@@ -64,13 +64,13 @@ fn a_mere_name_finds_the_one_tool_of_that_name() {
         error,
         "`git` is ambiguous: tool:deep/down/git or tool:other/git"
     );
-    // A top-level id is what the name says first of all.
+    // An exact id has precedence over a bare name.
     home.signed("tools/git.py", TOOL);
     assert!(home.load("git").is_ok());
 }
 
 #[test]
-fn what_is_not_there_is_told_with_what_resembles_it() {
+fn not_found_error_lists_similar_ids() {
     let home = Home::new();
     home.signed("tools/text/words.py", TOOL);
     for (wanted, near) in [
@@ -91,10 +91,10 @@ fn what_is_not_there_is_told_with_what_resembles_it() {
 }
 
 #[test]
-fn links_to_items_of_another_id_and_links_out_of_a_space_are_refused() {
+fn links_to_other_ids_and_out_of_the_space_are_rejected() {
     let home = Home::new();
     home.signed("tools/real.py", TOOL);
-    // The signature is for `real`.
+    // The signature is bound to `real`.
     symlink("real.py", home.at("tools/inside.py")).unwrap();
     let error = home.open().load(&"inside".parse().unwrap()).unwrap_err();
     let ItemError::Integrity(error) = error else {
@@ -120,7 +120,7 @@ fn links_to_items_of_another_id_and_links_out_of_a_space_are_refused() {
 }
 
 #[test]
-fn a_loop_of_folders_is_walked_once() {
+fn directory_loop_is_walked_once() {
     let home = Home::new();
     home.signed("tools/a/x.py", TOOL);
     symlink("..", home.at("tools/a/again")).unwrap();
@@ -143,7 +143,7 @@ fn a_loop_of_folders_is_walked_once() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_no_item_and_nothing_hangs_on_it() {
+fn special_files_are_not_items_and_do_not_block() {
     let home = Home::new();
     fs::create_dir_all(home.at("tools/folder.py")).unwrap();
     rustix::fs::mknodat(
@@ -161,16 +161,16 @@ fn what_is_no_regular_file_is_no_item_and_nothing_hangs_on_it() {
 }
 
 #[test]
-fn a_space_that_is_a_file_says_so() {
+fn space_that_is_a_file_is_an_error() {
     let home = Home::new();
     fs::remove_dir(home.project().join(".ai")).unwrap();
     fs::write(home.project().join(".ai"), b"").unwrap();
     let error = home.try_open(false).unwrap_err().to_string();
-    assert!(error.ends_with("must be a folder"), "{error}");
+    assert!(error.ends_with("is not a directory"), "{error}");
 }
 
 #[test]
-fn files_beyond_the_limit_are_refused_before_they_are_read() {
+fn oversized_files_are_rejected_without_reading_them() {
     let home = Home::new();
     write(&home.at("tools/big.py"), b"");
     let file = fs::File::options()
@@ -186,11 +186,11 @@ fn files_beyond_the_limit_are_refused_before_they_are_read() {
 }
 
 #[test]
-fn an_unreadable_file_is_an_error_with_its_path() {
+fn unreadable_file_is_reported_with_its_path() {
     let home = Home::new();
     home.signed("tools/x.py", TOOL);
     fs::set_permissions(home.at("tools/x.py"), fs::Permissions::from_mode(0o000)).unwrap();
-    crate::support::give_up_reading_everything();
+    crate::support::drop_permission_bypass();
     let error = home.load("x").unwrap_err();
     assert!(
         error.contains("Permission denied") && error.contains("tools/x.py"),
@@ -199,7 +199,7 @@ fn an_unreadable_file_is_an_error_with_its_path() {
 }
 
 #[test]
-fn a_project_in_the_users_own_folder_is_the_users_space() {
+fn project_in_the_user_directory_is_the_user_space() {
     let home = Home::new();
     let library = Library::open(&Options {
         project: Some(&home.user()),
@@ -212,7 +212,7 @@ fn a_project_in_the_users_own_folder_is_the_users_space() {
 }
 
 #[test]
-fn a_bundle_is_looked_through_before_the_embedded_one_and_may_replace_it() {
+fn bundle_precedes_or_replaces_the_embedded_one() {
     let home = Home::new();
     let more = home.path().join("more");
     write(&more.join(".ai/tools/extra.yaml"), b"version: \"1\"\n");

@@ -100,7 +100,7 @@ impl Literal<'_> {
             let key = self.key(key)?;
             let value = self.value(value, depth + 1)?;
             if let Some(first) = seen.insert(key.clone(), at) {
-                return Err(Problem::duplicate(self.text, &key, first, at));
+                return Err(Problem::duplicate(self.text, &key, first, at).unsupported());
             }
             entries.push(Entry { key, at, value });
         }
@@ -119,12 +119,13 @@ impl Literal<'_> {
             "string" => self.string(node)?,
             "number" => {
                 let message = format!("a key in `{}` must be a string, not a number", self.name);
-                return Err(Problem::new(node.start_byte(), message).hint("write it in quotes"));
+                let problem = Problem::new(node.start_byte(), message);
+                return Err(problem.hint("write it in quotes").unsupported());
             }
             _ => return Err(self.computed(node)),
         };
         if key == "__proto__" {
-            let message = "`__proto__` sets what an object inherits and is no key of it";
+            let message = "`__proto__` sets the prototype of an object and is not a key";
             return Err(Problem::new(node.start_byte(), message));
         }
         Ok(key)
@@ -134,7 +135,7 @@ impl Literal<'_> {
         let mut cursor = node.walk();
         let mut parts = node.named_children(&mut cursor);
         if let Some(part) = parts.find(|part| part.kind() == "template_substitution") {
-            return Err(self.computed(part));
+            return Err(self.computed(part).unsupported());
         }
         let at = node.start_byte();
         string::decode(source(self.text, node)).map_err(|problem| problem.shifted(at))

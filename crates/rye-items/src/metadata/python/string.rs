@@ -101,7 +101,8 @@ fn escape(text: &str) -> Result<(Escape, usize), Problem> {
         'N' => {
             return Err(
                 Problem::new(0, r"a character's name in `\N{…}` is not supported")
-                    .hint(r"write the character itself, or its number as `\uXXXX`"),
+                    .hint(r"write the character itself, or its number as `\uXXXX`")
+                    .unsupported(),
             );
         }
         // Python keeps unknown escapes unchanged.

@@ -55,7 +55,7 @@ fn utf8_and_what_declares_nothing_is_read() {
 }
 
 #[test]
-fn wide_encodings_are_refused() {
+fn utf16_and_utf32_are_rejected() {
     use crate::ItemKind;
     use crate::metadata::extract;
     let text = "__version__ = '1'\n";

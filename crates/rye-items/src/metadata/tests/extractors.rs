@@ -1,4 +1,4 @@
-//! The table of extensions and places.
+//! Extractor tables.
 
 use insta::assert_snapshot;
 use serde_json::json;
@@ -13,7 +13,7 @@ fn read(text: &str) -> Extractors {
 }
 
 #[test]
-fn the_shipped_table_covers_what_items_are_written_in() {
+fn system_table_covers_all_item_languages() {
     let extensions = |kind| SHIPPED.extensions(kind).collect::<Vec<_>>();
     assert_eq!(extensions(ItemKind::Config), [".toml", ".yaml", ".yml"]);
     assert_eq!(extensions(ItemKind::Directive), [".md"]);
@@ -39,7 +39,7 @@ fn the_shipped_table_covers_what_items_are_written_in() {
 }
 
 #[test]
-fn the_shipped_table_is_an_item_itself() {
+fn system_table_is_an_item() {
     let table =
         include_bytes!("../../../../../system/.ai/tools/rye/core/extractors/tool_extractor.yaml");
     let metadata = extract(table, ".yaml", ItemKind::Tool, &SHIPPED).unwrap();
@@ -49,7 +49,7 @@ fn the_shipped_table_is_an_item_itself() {
 }
 
 #[test]
-fn the_shipped_table_finds_every_field_with_every_parser() {
+fn system_table_maps_every_field_for_every_parser() {
     for parser in Parser::ALL {
         let fields = SHIPPED.sources(*parser).fields().map(|(field, _)| field);
         assert!(fields.eq(crate::metadata::check::names()), "{parser}");
@@ -57,7 +57,7 @@ fn the_shipped_table_finds_every_field_with_every_parser() {
 }
 
 #[test]
-fn a_projects_own_table_lies_over_the_shipped_one() {
+fn project_table_overrides_the_system_table() {
     let mut extractors = SHIPPED.clone();
     extractors.merge(read(
         "extensions:\n  .kt: {parser: header, comment: //, kinds: [tool]}\n  \
@@ -80,7 +80,7 @@ fn a_projects_own_table_lies_over_the_shipped_one() {
 }
 
 #[test]
-fn a_file_that_no_rule_reads_is_refused() {
+fn file_without_a_rule_is_rejected() {
     let unknown = extract(b"x", ".xyz", ItemKind::Tool, &SHIPPED);
     assert_snapshot!(refused(unknown), @r#"
     1:1: no extractor reads files that end in `.xyz`
@@ -98,7 +98,7 @@ fn a_file_that_no_rule_reads_is_refused() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table and what comes of it")]
-fn what_is_wrong_in_a_table_is_told_with_its_place() {
+fn invalid_tables_are_reported_with_their_position() {
     let row = |row: &str| format!("extensions:\n  .x: {row}\n");
     let fields = |fields: &str| format!("fields:\n  python:\n    {fields}\n");
     let shown: Vec<_> = [
@@ -230,7 +230,7 @@ fn what_is_wrong_in_a_table_is_told_with_its_place() {
 }
 
 #[test]
-fn a_table_that_was_kept_is_the_same_and_a_cut_one_is_none() {
+fn encoded_table_round_trips_and_truncation_is_detected() {
     let kept = SHIPPED.encode().unwrap();
     assert_eq!(Extractors::decode(&kept).as_ref(), Some(&*SHIPPED));
     let empty = Extractors::default();

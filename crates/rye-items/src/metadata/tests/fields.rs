@@ -7,7 +7,7 @@ use super::{refusals, tool, values};
 use crate::metadata::{Effect, RiskLevel};
 
 #[test]
-fn every_shared_field_has_its_type() {
+fn every_shared_field_has_a_typed_accessor() {
     let metadata = tool(
         ".yaml",
         "\
@@ -49,7 +49,7 @@ inputs: [{name: unused}]
 }
 
 #[test]
-fn what_is_not_said_is_none() {
+fn absent_fields_are_none() {
     let metadata = tool(".yaml", "executor_id: null\nversion:\n").unwrap();
     assert_eq!(
         values(&metadata),
@@ -64,7 +64,7 @@ fn what_is_not_said_is_none() {
 }
 
 #[test]
-fn the_inputs_are_the_parameters_where_there_is_no_schema() {
+fn inputs_are_the_parameters_without_a_schema() {
     for inputs in ["[{name: a}, b]", "{a: {type: string}, b: {}}"] {
         let metadata = tool(".yaml", &format!("inputs: {inputs}\n")).unwrap();
         assert_eq!(metadata.parameter_names(), ["a", "b"], "{inputs}");
@@ -72,7 +72,7 @@ fn the_inputs_are_the_parameters_where_there_is_no_schema() {
 }
 
 #[test]
-fn a_wrong_type_is_refused_where_it_stands() {
+fn wrong_types_are_reported_with_their_position() {
     assert_snapshot!(refusals(".yaml", &[
         "version: 1.0\n",
         "# rye:signed:x\nname: x\nversion: 2\n",

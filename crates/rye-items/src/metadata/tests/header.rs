@@ -1,4 +1,4 @@
-//! Files of any language that has comments.
+//! The header parser, for any language with comments.
 
 use insta::assert_snapshot;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{refusals, tool, values};
 
 #[test]
-fn leading_comments_are_read_up_to_the_first_code() {
+fn leading_comments_are_read_until_the_first_code() {
     let text = "\
 #!/usr/bin/env bash
 # rye:signed:2026-04-10T03:28:17Z:00:11:22
@@ -54,7 +54,7 @@ set -e
 }
 
 #[test]
-fn the_dunder_form_is_read_as_seed_files_have_it() {
+fn dunder_assignments_are_read() {
     let text = "\
 # rye:signed:TIMESTAMP:HASH:SIG:FP
 \"\"\"
@@ -92,7 +92,7 @@ end
 }
 
 #[test]
-fn each_language_has_its_own_comments() {
+fn comment_style_depends_on_the_language() {
     for (extension, text) in [
         (".go", "// version: 1.0.0\npackage main\n"),
         (".rs", "//version: 1.0.0\r\n"),
@@ -111,7 +111,7 @@ fn each_language_has_its_own_comments() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn invalid_values_are_reported_with_their_position() {
     assert_snapshot!(refusals(".sh", &[
         "# version: 1.0\n",
         "# a\n# version: 1.0.0\n# b\n# version: 1.0.0\n",

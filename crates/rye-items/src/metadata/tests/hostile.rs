@@ -1,4 +1,4 @@
-//! Bytes that nobody would write on purpose, or only on purpose.
+//! Random and malicious input.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use super::{SHIPPED, refused, tool};
 use crate::ItemKind;
 use crate::metadata::{Extractors, Parser, extract};
 
-/// One extension for each parser, and a kind that it reads.
+/// One extension for each parser, and an item kind that it supports.
 const EACH: [(&str, ItemKind); 8] = [
     (".py", ItemKind::Tool),
     (".js", ItemKind::Tool),
@@ -37,7 +37,7 @@ fn read_all(bytes: &[u8]) {
 }
 
 #[test]
-fn every_parser_is_among_those_that_are_tried() {
+fn all_parsers_are_tested() {
     for parser in Parser::ALL {
         let rule = |(extension, _): &(&str, _)| SHIPPED.rule(extension).unwrap().parser;
         assert!(EACH.iter().any(|each| rule(each) == *parser), "{parser}");
@@ -45,7 +45,7 @@ fn every_parser_is_among_those_that_are_tried() {
 }
 
 #[test]
-fn a_program_too_large_for_a_syntax_tree_is_refused_at_once() {
+fn oversized_source_file_is_rejected_quickly() {
     let text = "x = 1\n".repeat(400_000);
     for extension in [".py", ".js", ".ts"] {
         let error = tool(extension, &text).unwrap_err();
@@ -56,11 +56,11 @@ fn a_program_too_large_for_a_syntax_tree_is_refused_at_once() {
     }
 }
 
-/// What a thread of a server has, and half of what a test has.
+/// The stack size of a server thread, half of that of a test.
 const SMALL_STACK: usize = 1024 * 1024;
 
 #[test]
-fn nesting_never_overflows_the_stack() {
+fn deep_nesting_does_not_overflow_the_stack() {
     let nested = |open: &str, close: &str, depth: usize| {
         format!("{}1{}", open.repeat(depth), close.repeat(depth))
     };
@@ -88,7 +88,7 @@ fn nesting_never_overflows_the_stack() {
         texts.push("__sandbox__ = ".repeat(depth) + "1\n");
         texts.push("> ".repeat(depth));
     }
-    // Aliases can nest deeper than anything that is written.
+    // Aliases can nest deeper than the text.
     let mut chain = "a0: &a0 [x]\n".to_owned();
     for n in 1..5_000 {
         chain += &[
@@ -114,7 +114,7 @@ fn nesting_never_overflows_the_stack() {
 }
 
 #[test]
-fn values_may_be_nested_deeper_than_anyone_does() {
+fn nesting_up_to_the_limit_is_accepted() {
     let value = "[".repeat(50) + &"]".repeat(50);
     for (extension, before) in [
         (".py", "__sandbox__ = "),
@@ -134,7 +134,7 @@ fn values_may_be_nested_deeper_than_anyone_does() {
     );
 }
 
-/// Takes time in proportion to the file, with room for a busy machine.
+/// Asserts that the time is proportional to the file size, with tolerance for a busy machine.
 #[track_caller]
 fn is_quick(extension: &str, kind: ItemKind, text: &str) {
     let before = Instant::now();
@@ -148,7 +148,7 @@ fn is_quick(extension: &str, kind: ItemKind, text: &str) {
 }
 
 #[test]
-fn large_files_take_no_more_than_their_size_asks_for() {
+fn parsing_time_is_proportional_to_file_size() {
     const SIZE: usize = 64 * 1024;
     let repeated = |part: &str| part.repeat(SIZE / part.len());
     for part in [
@@ -165,7 +165,7 @@ fn large_files_take_no_more_than_their_size_asks_for() {
         is_quick(".py", ItemKind::Tool, &repeated(part));
         is_quick(".js", ItemKind::Tool, &repeated(part));
     }
-    // The one text that is known to meet the time limit, at a size that does not.
+    // The known text that can reach the time limit, at a size that does not.
     is_quick(".py", ItemKind::Tool, &"\\\n".repeat(5_000));
     let list = repeated("1,");
     is_quick(".py", ItemKind::Tool, &format!("__sandbox__ = [{list}]"));
@@ -237,7 +237,7 @@ fn large_files_take_no_more_than_their_size_asks_for() {
 }
 
 #[test]
-fn a_few_lines_of_aliases_cannot_fill_the_memory() {
+fn alias_expansion_is_limited() {
     let long = "x".repeat(1_000_000);
     let aliases = "*a, ".repeat(10_000);
     let error = refused(tool(".yaml", &format!("a: &a {long}\nb: [{aliases}]\n")));
@@ -248,7 +248,7 @@ fn a_few_lines_of_aliases_cannot_fill_the_memory() {
     );
 }
 
-/// Pieces that mean something to one parser or another.
+/// Fragments of the syntax of all parsers.
 const PIECES: [&str; 72] = [
     "__version__",
     "__sandbox__",
@@ -326,24 +326,24 @@ const PIECES: [&str; 72] = [
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         read_all(&bytes);
     }
 
     #[test]
-    fn no_text_makes_it_panic(text in "\\PC{0,100}") {
+    fn arbitrary_text_never_panics(text in "\\PC{0,100}") {
         read_all(text.as_bytes());
     }
 
     #[test]
-    fn no_mixture_of_what_means_something_makes_it_panic(
+    fn mixtures_of_syntax_never_panic(
         pieces in prop::collection::vec(prop::sample::select(&PIECES[..]), 0..40),
     ) {
         read_all(pieces.concat().as_bytes());
     }
 
     #[test]
-    fn positions_are_those_of_the_values(
+    fn positions_point_at_the_values(
         before in prop::collection::vec("#[ a-zä]{0,10}", 0..5),
         version in "[a-z0-9.]{1,10}",
     ) {

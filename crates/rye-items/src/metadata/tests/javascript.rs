@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{refusals, tool, values};
 
 #[test]
-fn a_tool_is_read_by_its_exports() {
+fn exports_of_a_tool_are_read() {
     let text = "\
 #!/usr/bin/env node
 // rye:signed:2026-04-10T03:28:17Z:00:11:22
@@ -39,7 +39,7 @@ const CONFIG = compute();
 }
 
 #[test]
-fn the_leading_doc_comment_has_tags() {
+fn tags_of_the_leading_doc_comment_are_read() {
     let text = "\
 // rye:signed:x
 /**
@@ -74,7 +74,7 @@ export const __version__ = '2.0.0';
 }
 
 #[test]
-fn the_older_module_system_is_read_too() {
+fn commonjs_modules_are_read() {
     for text in [
         "module.exports = { execute, __version__: '1', CONFIG };\nconst CONFIG = { a: 1 };",
         "exports.__version__ = '1'; exports.CONFIG = { a: 1 };",
@@ -88,7 +88,7 @@ fn the_older_module_system_is_read_too() {
 }
 
 #[test]
-fn types_are_no_part_of_a_value() {
+fn typescript_types_are_ignored() {
     let text = "\
 import type { Schema } from './types';
 export type CONFIG_RESOLVE = string;
@@ -112,7 +112,7 @@ fn value(literal: &str) -> Value {
 }
 
 #[test]
-fn literals_mean_what_they_mean_to_javascript() {
+fn literals_are_evaluated_as_in_javascript() {
     for (literal, expected) in [
         ("null", json!(null)),
         ("true", json!(true)),
@@ -138,7 +138,7 @@ fn literals_mean_what_they_mean_to_javascript() {
 }
 
 #[test]
-fn what_only_running_would_tell_is_refused_where_it_stands() {
+fn computed_values_are_rejected_with_their_position() {
     assert_snapshot!(refusals(".js", &[
         "export const CONFIG = { a: process.env.X };",
         "export const CONFIG = { a: `x${y}` };",
@@ -226,7 +226,7 @@ fn what_only_running_would_tell_is_refused_where_it_stands() {
 }
 
 #[test]
-fn what_metadata_cannot_hold_is_refused() {
+fn unsupported_values_are_rejected() {
     assert_snapshot!(refusals(".js", &[
         "export const CONFIG = { a: 10n };",
         "export const CONFIG = { a: 1e999 };",
@@ -267,7 +267,7 @@ fn what_metadata_cannot_hold_is_refused() {
         |                         ^
       hint: write it in quotes
 
-    1:25: `__proto__` sets what an object inherits and is no key of it
+    1:25: `__proto__` sets the prototype of an object and is not a key
       1 | export const CONFIG = { __proto__: {} };
         |                         ^
 
@@ -297,7 +297,7 @@ fn what_metadata_cannot_hold_is_refused() {
 }
 
 #[test]
-fn wrong_syntax_is_told_with_its_place() {
+fn syntax_errors_are_reported_with_their_position() {
     assert_snapshot!(refusals(".ts", &[
         "export const CONFIG = {a: [1, 2\n\nfunction f() { return 1 }\n",
         "const x = 1;\nconst y = = 2;\n",

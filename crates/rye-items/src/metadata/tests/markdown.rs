@@ -57,7 +57,7 @@ fn element() -> Value {
 }
 
 #[test]
-fn a_directive_as_they_are_published_is_read() {
+fn published_directive_is_read() {
     let text = format!(
         "<!-- rye:signed:x -->\n# LSP Diagnostics\n\nRun LSP linters.\n\n\
          ```python\n<directive name='no'>\n```\n\n```xml\n{ELEMENT}\n```\n\n<process>\n"
@@ -74,20 +74,20 @@ fn a_directive_as_they_are_published_is_read() {
 }
 
 #[test]
-fn the_element_alone_is_a_directive() {
+fn element_without_markdown_is_a_directive() {
     assert_eq!(values(&directive(ELEMENT).unwrap()), element());
     let after = format!("{ELEMENT} <directive name='other'> & what not");
     assert_eq!(values(&directive(&after).unwrap()), element());
 }
 
 #[test]
-fn an_element_is_nothing_to_knowledge() {
+fn knowledge_ignores_the_directive_element() {
     let metadata = knowledge(&format!("# About\n\n{ELEMENT}\n")).unwrap();
     assert_eq!(values(&metadata), json!({"title": "About"}));
 }
 
 #[test]
-fn front_matter_is_read_in_either_form() {
+fn both_forms_of_front_matter_are_read() {
     let yaml = "name: runtime-authoring\ntitle: \"Guide\"\nversion: \"1.0.0\"\n\
         created_at: 2026-02-23T00:00:00Z\ntags:\n  - runtime\n  - yaml\n";
     let expected = json!({
@@ -118,14 +118,14 @@ fn front_matter_is_read_in_either_form() {
 }
 
 #[test]
-fn front_matter_wins_over_the_element() {
+fn front_matter_overrides_the_element() {
     let metadata = directive(&format!("---\nversion: '2'\n---\n{ELEMENT}")).unwrap();
     assert_eq!(metadata.version(), Some("2"));
     assert_eq!(metadata.category(), Some("rye/lsp"));
 }
 
 #[test]
-fn prose_gives_a_title_and_a_description() {
+fn title_and_description_come_from_prose() {
     for (text, expected) in [
         ("", json!({})),
         ("# A title ##\n", json!({"title": "A title"})),
@@ -146,7 +146,7 @@ fn prose_gives_a_title_and_a_description() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn invalid_documents_are_reported_with_their_position() {
     let deep = "<a>".repeat(200);
     let many: String = (0..100)
         .flat_map(|n| [" a".into(), n.to_string(), "=''".into()])

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{refusals, tool, values};
 
 #[test]
-fn a_tool_as_they_are_published_is_read() {
+fn published_tool_is_read() {
     let text = r#"# rye:signed:2026-04-10T03:28:17Z:00:11:22
 """Run a command.
 
@@ -71,7 +71,7 @@ fn value(literal: &str) -> serde_json::Value {
 }
 
 #[test]
-fn literals_mean_what_they_mean_to_python() {
+fn literals_are_evaluated_as_in_python() {
     for (literal, expected) in [
         ("None", json!(null)),
         ("True", json!(true)),
@@ -108,7 +108,7 @@ fn literals_mean_what_they_mean_to_python() {
 }
 
 #[test]
-fn a_name_counts_wherever_the_top_level_assigns_it() {
+fn all_top_level_assignments_are_read() {
     for text in [
         "__version__ = '1'",
         "__version__: str = '1'",
@@ -134,7 +134,7 @@ fn a_name_counts_wherever_the_top_level_assigns_it() {
 }
 
 #[test]
-fn a_docstring_is_the_description_that_the_file_does_not_give_otherwise() {
+fn docstring_is_the_default_description() {
     let description = |text: &str| {
         let metadata = tool(".py", text).unwrap();
         metadata.description().map(str::to_owned)
@@ -152,7 +152,7 @@ fn a_docstring_is_the_description_that_the_file_does_not_give_otherwise() {
 }
 
 #[test]
-fn a_name_in_the_config_literal_counts_unless_it_is_a_template() {
+fn config_entries_are_fields_unless_they_are_templates() {
     let metadata = tool(
         ".py",
         "CONFIG = {'timeout': 5, 'effect': 'pure'}\n__effect__ = 'ask'\n",
@@ -165,7 +165,7 @@ fn a_name_in_the_config_literal_counts_unless_it_is_a_template() {
 }
 
 #[test]
-fn what_only_running_would_tell_is_refused_where_it_stands() {
+fn computed_values_are_rejected_with_their_position() {
     assert_snapshot!(refusals(".py", &[
         "CONFIG = {'a': os.environ['X']}",
         "CONFIG = {'a': [1, f'{x}']}",
@@ -221,7 +221,7 @@ fn what_only_running_would_tell_is_refused_where_it_stands() {
 }
 
 #[test]
-fn a_name_with_more_than_one_value_is_refused() {
+fn duplicate_names_are_rejected() {
     assert_snapshot!(refusals(".py", &[
         "__version__ = '1'\n\n__version__ = '2'\n",
         "__version__ = '1'; __version__ = '2'\n",
@@ -279,7 +279,7 @@ fn a_name_with_more_than_one_value_is_refused() {
 }
 
 #[test]
-fn what_metadata_cannot_hold_is_refused() {
+fn unsupported_values_are_rejected() {
     assert_snapshot!(refusals(".py", &[
         "CONFIG = {'a': {1, 2}}",
         "CONFIG = {'a': b'x'}",
@@ -344,7 +344,7 @@ fn what_metadata_cannot_hold_is_refused() {
 }
 
 #[test]
-fn wrong_syntax_is_told_with_its_place() {
+fn syntax_errors_are_reported_with_their_position() {
     assert_snapshot!(refusals(".py", &[
         "x = 1\ndef f(:\n    pass\n",
         "x = 1\nCONFIG = {'a': [1, 2\n\ndef f():\n    return 1\n",

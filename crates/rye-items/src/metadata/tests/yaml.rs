@@ -8,7 +8,7 @@ use crate::ItemKind;
 use crate::metadata::extract;
 
 #[test]
-fn a_runtime_as_they_are_published_is_read() {
+fn published_runtime_is_read() {
     let text = "\
 # rye:signed:2026-04-10T03:28:17Z:00:11:22
 version: \"1.0.0\"
@@ -95,7 +95,7 @@ fn scalars_are_those_of_yaml_1_2() {
 }
 
 #[test]
-fn aliases_and_merges_are_followed() {
+fn aliases_and_merges_are_resolved() {
     let text = "base: &base {a: 1, b: 2}\nmine:\n  <<: *base\n  b: 3\nsame: *base\n";
     let metadata = tool(".yaml", text).unwrap();
     assert_eq!(
@@ -120,7 +120,7 @@ fn an_empty_file_has_no_metadata() {
 }
 
 #[test]
-fn configuration_may_use_the_shared_names_as_it_likes() {
+fn configuration_is_not_type_checked() {
     let text = b"version: 1\ntimeout: {connect: 5}\n";
     let metadata = extract(text, ".yaml", ItemKind::Config, &SHIPPED).unwrap();
     assert_eq!(
@@ -133,7 +133,7 @@ fn configuration_may_use_the_shared_names_as_it_likes() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table and what comes of it")]
-fn what_is_wrong_is_told_with_its_place() {
+fn invalid_files_are_reported_with_their_position() {
     let bomb = "a: &a [x, x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a]\n\
         c: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b, *b]\nd: &d [*c, *c, *c, *c, *c, *c, *c, *c, *c, *c]\n\
         e: &e [*d, *d, *d, *d, *d, *d, *d, *d, *d, *d]\nf: &f [*e, *e, *e, *e, *e, *e, *e, *e, *e, *e]\n";

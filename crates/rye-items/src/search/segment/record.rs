@@ -89,8 +89,8 @@ impl<'a> Record<'a> {
     }
 
     /// The id up to the last slash.
-    pub(in super::super) fn folder(&self) -> &'a str {
-        self.id.rsplit_once('/').map_or("", |(folder, _)| folder)
+    pub(in super::super) fn dir(&self) -> &'a str {
+        self.id.rsplit_once('/').map_or("", |(dir, _)| dir)
     }
 
     /// The id after the last slash.

@@ -123,7 +123,7 @@ fn damaged_cache_is_rebuilt() {
 }
 
 #[test]
-fn segment_of_another_folder_is_ignored() {
+fn segment_of_another_directory_is_ignored() {
     let (one, other) = (corpus::fixture(), Fixture::new());
     other.put("tools/x.py", "deploy");
     search(&one, &one.cache());
@@ -153,7 +153,7 @@ fn cache_writable_for_others_is_ignored() {
 }
 
 #[test]
-fn unusable_cache_folder_does_not_break_search() {
+fn unusable_cache_directory_does_not_break_search() {
     let fixture = corpus::fixture();
     let expected = fixture.search_fresh(&query());
     fixture.put_in("file", "x", "");
@@ -163,7 +163,7 @@ fn unusable_cache_folder_does_not_break_search() {
     let dangling = fixture.path("dangling");
     std::os::unix::fs::symlink("/proc/nowhere", &dangling).unwrap();
     assert_eq!(search(&fixture, &dangling).0, expected);
-    // Replace the segments by folders, then by pipes.
+    // Replace the segments by directories, then by pipes.
     search(&fixture, &fixture.cache());
     for path in segments(&fixture) {
         fs::remove_file(&path).unwrap();

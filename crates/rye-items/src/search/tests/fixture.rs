@@ -17,28 +17,28 @@ use crate::search::{
 use crate::signature::split;
 use crate::space::{EmbeddedBundle, FileIdentity, Spaces};
 
-/// A project, a user space and a cache in a temporary folder.
+/// A project, a user space and a cache in a temporary directory.
 pub(super) struct Fixture {
-    folder: TempDir,
+    dir: TempDir,
     pub(super) bundles: Vec<PathBuf>,
     pub(super) embedded: &'static EmbeddedBundle,
 }
 
 impl Fixture {
     pub(super) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         for name in ["project", "user", "cache"] {
-            fs::create_dir(folder.path().join(name)).unwrap();
+            fs::create_dir(dir.path().join(name)).unwrap();
         }
         Self {
-            folder,
+            dir,
             bundles: Vec::new(),
             embedded: &EmbeddedBundle::EMPTY,
         }
     }
 
     pub(super) fn path(&self, path: &str) -> PathBuf {
-        self.folder.path().join(path)
+        self.dir.path().join(path)
     }
 
     pub(super) fn cache(&self) -> PathBuf {
@@ -82,9 +82,9 @@ impl Fixture {
     }
 }
 
-/// Waits until no file below a folder has racy timestamps.
-pub(super) fn wait_until_reliable(folder: &Path) {
-    for entry in fs::read_dir(folder).unwrap() {
+/// Waits until no file below a directory has racy timestamps.
+pub(super) fn wait_until_reliable(dir: &Path) {
+    for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             wait_until_reliable(&path);

@@ -43,7 +43,7 @@ impl WatchTarget {
         ids(&found).join(" ")
     }
 
-    /// Whether the watching index had to walk the folders.
+    /// Whether the watching index had to walk the directories.
     fn walks(&self) -> bool {
         let reader = Lines::default();
         let spaces = self.fixture.spaces();
@@ -95,7 +95,7 @@ fn created_renamed_and_deleted_files_are_seen() {
 }
 
 #[test]
-fn created_moved_and_deleted_folders_are_seen() {
+fn created_moved_and_deleted_directories_are_seen() {
     let fixture = Fixture::new();
     fixture.put("tools/a.py", "word");
     let watched = WatchTarget::new(fixture);
@@ -136,7 +136,7 @@ fn created_replaced_and_deleted_spaces_are_seen() {
         fixture.put(&format!("tools/new{n}.py"), "word");
         assert_eq!(watched.agree(), format!("new{n} k"));
     }
-    // The new folder often reuses the inode of the old one.
+    // The new directory often reuses the inode of the old one.
     for n in 0..20 {
         fs::remove_dir_all(fixture.path("project/.ai")).unwrap();
         fixture.put(&format!("tools/again{n}.py"), "word");
@@ -158,7 +158,7 @@ fn changes_of_a_symlink_target_are_seen() {
         !watched.walks(),
         "a link to a file is checked without a walk"
     );
-    // The target changes in a folder that is not watched.
+    // The target changes in a directory that is not watched.
     fixture.put("shared/one.py", "changed");
     assert_eq!(watched.agree(), "");
     fixture.put("shared/one.py", "word");
@@ -177,7 +177,7 @@ fn changes_of_a_symlink_target_are_seen() {
 }
 
 #[test]
-fn changes_below_a_linked_folder_are_seen() {
+fn changes_below_a_linked_directory_are_seen() {
     let fixture = Fixture::new();
     fixture.put("shared/x/a.py", "word");
     fs::create_dir_all(fixture.item("tools")).unwrap();
@@ -191,7 +191,7 @@ fn changes_below_a_linked_folder_are_seen() {
     assert_eq!(watched.agree(), "more/x/a");
     fs::remove_file(fixture.item("tools/more")).unwrap();
     assert_eq!(watched.agree(), "");
-    // The folder of a kind may be a link, too.
+    // The directory of a kind may be a link, too.
     fs::remove_dir_all(fixture.item("tools")).unwrap();
     symlink("shared", fixture.item("tools")).unwrap();
     assert_eq!(watched.agree(), "x/a");
@@ -245,7 +245,7 @@ fn oversized_file_is_found_by_its_id() {
 }
 
 #[test]
-fn unchanged_folders_are_not_walked() {
+fn unchanged_directories_are_not_walked() {
     let watched = WatchTarget::new(corpus::fixture());
     assert!(!watched.walks());
     // Files that are not items.

@@ -21,12 +21,12 @@ enum Edit {
     Replace(u8, u8),
     Remove(u8),
     Rename(u8, u8),
-    RemoveFolder(u8),
-    MoveFolder(u8, u8),
+    RemoveDir(u8),
+    MoveDir(u8, u8),
     MoveAway(u8),
     BringBack(u8),
     Link(u8, u8),
-    LinkFolder(u8, u8),
+    LinkDir(u8, u8),
     HardLink(u8, u8),
     NewSpace(u8),
 }
@@ -38,12 +38,12 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
         2 => any::<(u8, u8)>().prop_map(|(a, b)| Edit::Replace(a, b)),
         2 => any::<u8>().prop_map(Edit::Remove),
         2 => any::<(u8, u8)>().prop_map(|(a, b)| Edit::Rename(a, b)),
-        1 => any::<u8>().prop_map(Edit::RemoveFolder),
-        1 => any::<(u8, u8)>().prop_map(|(a, b)| Edit::MoveFolder(a, b)),
+        1 => any::<u8>().prop_map(Edit::RemoveDir),
+        1 => any::<(u8, u8)>().prop_map(|(a, b)| Edit::MoveDir(a, b)),
         1 => any::<u8>().prop_map(Edit::MoveAway),
         1 => any::<u8>().prop_map(Edit::BringBack),
         1 => any::<(u8, u8)>().prop_map(|(a, b)| Edit::Link(a, b)),
-        1 => any::<(u8, u8)>().prop_map(|(a, b)| Edit::LinkFolder(a, b)),
+        1 => any::<(u8, u8)>().prop_map(|(a, b)| Edit::LinkDir(a, b)),
         1 => any::<(u8, u8)>().prop_map(|(a, b)| Edit::HardLink(a, b)),
         1 => any::<u8>().prop_map(Edit::NewSpace),
     ];
@@ -53,19 +53,15 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
 /// Selects one of some files in the project or user space.
 fn file(number: u8) -> (&'static str, String) {
     let space = ["project", "user"][usize::from(number & 1)];
-    let folder = ["tools", "tools/x", "tools/x/y", "knowledge/x"][usize::from(number >> 1 & 3)];
-    let extension = if folder.starts_with("tools") {
-        "py"
-    } else {
-        "md"
-    };
-    (space, format!("{folder}/f{}.{extension}", number >> 3 & 3))
+    let dir = ["tools", "tools/x", "tools/x/y", "knowledge/x"][usize::from(number >> 1 & 3)];
+    let extension = if dir.starts_with("tools") { "py" } else { "md" };
+    (space, format!("{dir}/f{}.{extension}", number >> 3 & 3))
 }
 
-fn folder(number: u8) -> (&'static str, &'static str) {
+fn dir(number: u8) -> (&'static str, &'static str) {
     let space = ["project", "user"][usize::from(number & 1)];
-    let folders = ["tools", "tools/x", "tools/x/y", "knowledge"];
-    (space, folders[usize::from(number >> 1 & 3)])
+    let dirs = ["tools", "tools/x", "tools/x/y", "knowledge"];
+    (space, dirs[usize::from(number >> 1 & 3)])
 }
 
 fn text(number: u8) -> String {
@@ -81,12 +77,12 @@ fn text(number: u8) -> String {
 /// Applies an edit, ignoring errors.
 fn apply(fixture: &Fixture, edit: &Edit) {
     let at = |(space, path): (&str, String)| fixture.path(space).join(".ai").join(path);
-    let folder_at = |n: u8| at((folder(n).0, folder(n).1.to_owned()));
+    let dir_path = |n: u8| at((dir(n).0, dir(n).1.to_owned()));
     let _ = match *edit {
         Edit::Write(n, t) => {
             let (space, path) = file(n);
             let full = at(file(n));
-            // Not through dangling links, and not over folders.
+            // Not through dangling links, and not over directories.
             if !full.is_dir() && fs::create_dir_all(full.parent().unwrap()).is_ok() {
                 let _ = fs::write(fixture.path(space).join(".ai").join(path), text(t));
             }
@@ -103,17 +99,17 @@ fn apply(fixture: &Fixture, edit: &Edit) {
         }
         Edit::Remove(n) => fs::remove_file(at(file(n))),
         Edit::Rename(n, m) => fs::rename(at(file(n)), at(file(m))),
-        Edit::RemoveFolder(n) => fs::remove_dir_all(folder_at(n)),
-        Edit::MoveFolder(n, m) => fs::rename(folder_at(n), folder_at(m)),
-        Edit::MoveAway(n) => fs::rename(folder_at(n), fixture.path("away")),
-        Edit::BringBack(n) => fs::rename(fixture.path("away"), folder_at(n)),
+        Edit::RemoveDir(n) => fs::remove_dir_all(dir_path(n)),
+        Edit::MoveDir(n, m) => fs::rename(dir_path(n), dir_path(m)),
+        Edit::MoveAway(n) => fs::rename(dir_path(n), fixture.path("away")),
+        Edit::BringBack(n) => fs::rename(fixture.path("away"), dir_path(n)),
         Edit::Link(n, m) => symlink(at(file(m)).file_name().unwrap(), at(file(n))),
-        Edit::LinkFolder(n, m) => {
+        Edit::LinkDir(n, m) => {
             let name = ["x", "y", "../tools", "../knowledge"][usize::from(m & 3)];
-            symlink(name, folder_at(n).join("linked"))
+            symlink(name, dir_path(n).join("linked"))
         }
         // Created before the file is first read: inotify does not report writes through
-        // a hard link that is created later, outside the folders.
+        // a hard link that is created later, outside the directories.
         Edit::HardLink(n, t) => {
             let outside = fixture.path("outside");
             let _ = fs::remove_file(&outside);

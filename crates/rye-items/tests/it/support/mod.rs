@@ -1,4 +1,4 @@
-//! A project, a user and their keys, in real folders.
+//! Test fixture: a project, a user and their keys in temporary directories.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,40 +9,40 @@ use rye_items::{ItemError, Library, Options, SYSTEM, UserKeys};
 use tempfile::TempDir;
 
 pub(crate) struct Home {
-    folder: TempDir,
+    dir: TempDir,
     pub(crate) key: SigningKey,
 }
 
 impl Home {
     /// A user with a trusted key, and an empty project.
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         for space in ["project", "user"] {
-            fs::create_dir_all(folder.path().join(space).join(".ai")).unwrap();
+            fs::create_dir_all(dir.path().join(space).join(".ai")).unwrap();
         }
-        let keys = UserKeys::new(&folder.path().join("user"));
+        let keys = UserKeys::new(&dir.path().join("user"));
         let key = keys.generate("Ada", IfExists::Fail).unwrap();
-        Self { folder, key }
+        Self { dir, key }
     }
 
     pub(crate) fn project(&self) -> PathBuf {
-        self.folder.path().join("project")
+        self.dir.path().join("project")
     }
 
     pub(crate) fn user(&self) -> PathBuf {
-        self.folder.path().join("user")
+        self.dir.path().join("user")
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.folder.path()
+        self.dir.path()
     }
 
-    /// Where a file of the project's space is.
+    /// The path of a file in the project space.
     pub(crate) fn at(&self, relative: &str) -> PathBuf {
         self.project().join(".ai").join(relative)
     }
 
-    /// Where a file of the user's space is.
+    /// The path of a file in the user space.
     pub(crate) fn at_user(&self, relative: &str) -> PathBuf {
         self.user().join(".ai").join(relative)
     }
@@ -63,26 +63,26 @@ impl Home {
         })
     }
 
-    /// Writes a file of the project and signs it.
+    /// Writes and signs a file of the project.
     pub(crate) fn signed(&self, relative: &str, text: &str) {
         write(&self.at(relative), text.as_bytes());
         self.sign(relative);
     }
 
-    /// Signs a file of the project as it is.
+    /// Signs an existing file of the project.
     pub(crate) fn sign(&self, relative: &str) {
         let library = self.open();
         let (items, errors) = library.items_at_path(&self.at(relative)).unwrap();
         assert!(errors.is_empty(), "{errors:?}");
         let rye_items::PathItem::Items(items) = items else {
-            panic!("{relative} is no item");
+            panic!("{relative} is not an item");
         };
         for (_, found) in items {
             library.sign(&found, &self.key, None).unwrap();
         }
     }
 
-    /// How loading an item ends, in words.
+    /// Loads an item. Returns its content or the error message.
     pub(crate) fn load(&self, reference: &str) -> Result<String, String> {
         let reference = reference.parse().map_err(|e| format!("{e}"))?;
         match self.open().load(&reference) {
@@ -106,9 +106,8 @@ def execute(params, project_path):
     return {\"hello\": params.get(\"name\", \"world\")}
 ";
 
-/// Takes from this thread what lets root read files that it may not: from here
-/// on permissions count, whoever runs the test.
-pub(crate) fn give_up_reading_everything() {
+/// Drops the capabilities with which root bypasses file permissions, in this thread.
+pub(crate) fn drop_permission_bypass() {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
     let mut sets = capabilities(None).unwrap();
     sets.effective
