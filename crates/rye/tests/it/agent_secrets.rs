@@ -279,10 +279,10 @@ fn planted_secrets_are_redacted_everywhere() {
 fn unused_credentials_are_redacted() {
     let env = TestEnv::new();
     assert!(env.run(&["init"]).status.success());
-    let secret = "nobody-asked-for-it";
+    let secret = "unused-credential-value";
     let set = ["vault", "set", "ORG", "--org", "acme"];
     assert!(env.feed(&set, secret.as_bytes()).status.success());
-    let call = ("bash", "{ command: 'echo nobody-asked-for-it' }");
+    let call = ("bash", "{ command: 'echo unused-credential-value' }");
     env.write("project/agent.yaml", &script(&[call]));
     let args = [
         "prompt",
@@ -306,7 +306,7 @@ fn unused_credentials_are_redacted() {
 fn redaction_mark_is_not_written_over_a_secret() {
     let env = TestEnv::new();
     assert!(env.run(&["init"]).status.success());
-    let file = "PORT=80\nAPI_KEY=nobody-else-has-it\n";
+    let file = "PORT=80\nAPI_KEY=secret-of-the-file\n";
     env.write("project/.env", file);
     let write = r#"{ path: .env, content: "PORT=81\nAPI_KEY=[redacted]\n" }"#;
     let edit = r#"{ path: .env, old: "80\nAPI_KEY=[redacted]", new: "81\nAPI_KEY=[redacted]" }"#;
@@ -323,9 +323,9 @@ fn redaction_mark_is_not_written_over_a_secret() {
         let output = env.run(&[&["prompt", "go", "--yes"][..], &model].concat());
         let reply = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(reply.contains(says), "{args}: {output:?}");
-        assert!(!reply.contains("nobody-else-has-it"), "{reply}");
+        assert!(!reply.contains("secret-of-the-file"), "{reply}");
         let now = env.read("project/.env");
         assert_eq!(now != file, changed, "{args}: {now}");
-        assert!(now.contains("API_KEY=nobody-else-has-it"), "{now}");
+        assert!(now.contains("API_KEY=secret-of-the-file"), "{now}");
     }
 }

@@ -157,7 +157,7 @@ fn effect_ask_offers_three_answers() {
         let mut resumed = env.command();
         let resumed = resumed.args(["session", "resume", &id]).spawn().unwrap();
         kill_at_gate(&env, resumed);
-        assert_eq!(run_count(&env), 1, "nobody has said yet that it may");
+        assert_eq!(run_count(&env), 1, "the gate is still pending");
         let gates = json(&env.run(&["gate", "list", "--json"]));
         let gate = gates["gates"][0]["id"].as_str().unwrap();
         let answered = env.run(&["gate", "answer", gate, "--action", answer]);

@@ -578,7 +578,7 @@ fn verify_reports_an_unsigned_session() {
         "{printed}"
     );
     for word in ["altered", "added"] {
-        assert!(!printed.contains(word), "nobody altered it: {printed}");
+        assert!(!printed.contains(word), "it was not altered: {printed}");
     }
     let verified = json(&env.run(&["session", "verify", &id, "--json"]));
     let faults = verified["sessions"][0]["findings"].as_array().unwrap();
