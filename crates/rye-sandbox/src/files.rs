@@ -37,7 +37,7 @@ pub(crate) struct Files {
 
 #[derive(Debug, Clone)]
 enum Node {
-    Folder,
+    Dir,
     File { bytes: Arc<Vec<u8>>, written: u64 },
 }
 
@@ -52,7 +52,7 @@ impl Files {
     }
 
     pub(crate) fn is_dir(&self, path: &str) -> bool {
-        path.is_empty() || matches!(self.nodes.get(path), Some(Node::Folder))
+        path.is_empty() || matches!(self.nodes.get(path), Some(Node::Dir))
     }
 
     pub(crate) fn is_file(&self, path: &str) -> bool {
@@ -74,7 +74,7 @@ impl Files {
 
     /// Replaces a file. Its directory must exist.
     pub(crate) fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), SandboxError> {
-        self.writable(path, bytes.len(), self.size(path))?;
+        self.check_write(path, bytes.len(), self.size(path))?;
         self.bytes = self.bytes - self.size(path) + bytes.len();
         self.writes += 1;
         let (bytes, written) = (Arc::new(bytes.to_vec()), self.writes);
@@ -85,7 +85,7 @@ impl Files {
 
     /// Appends to a file, creating it if needed.
     pub(crate) fn append(&mut self, path: &str, bytes: &[u8]) -> Result<(), SandboxError> {
-        self.writable(path, bytes.len(), 0)?;
+        self.check_write(path, bytes.len(), 0)?;
         self.bytes += bytes.len();
         self.writes += 1;
         let node = self.nodes.entry(path.to_owned());
@@ -106,27 +106,27 @@ impl Files {
 
     /// Checks that a file may exist at `path` and the tree may grow by `more - less`
     /// bytes.
-    fn writable(&self, path: &str, more: usize, less: usize) -> Result<(), SandboxError> {
+    fn check_write(&self, path: &str, more: usize, less: usize) -> Result<(), SandboxError> {
         if self.is_dir(path) {
             return Err(unusable(path, "is a directory"));
         }
-        self.has_folder(path)?;
+        self.check_parent(path)?;
         if (self.bytes - less).saturating_add(more) > self.limits.bytes {
             return Err(unusable(path, "the sandbox is full"));
         }
-        self.has_room(path)
+        self.check_count(path)
     }
 
-    fn has_folder(&self, path: &str) -> Result<(), SandboxError> {
+    fn check_parent(&self, path: &str) -> Result<(), SandboxError> {
         match split(path) {
-            Some((above, _)) if self.is_dir(above) => Ok(()),
-            Some((above, _)) if self.exists(above) => Err(unusable(above, "not a directory")),
-            Some((above, _)) => Err(SandboxError::NotFound(above.to_owned())),
+            Some((parent, _)) if self.is_dir(parent) => Ok(()),
+            Some((parent, _)) if self.exists(parent) => Err(unusable(parent, "not a directory")),
+            Some((parent, _)) => Err(SandboxError::NotFound(parent.to_owned())),
             None => Ok(()),
         }
     }
 
-    fn has_room(&self, path: &str) -> Result<(), SandboxError> {
+    fn check_count(&self, path: &str) -> Result<(), SandboxError> {
         if self.nodes.len() >= self.limits.files && !self.exists(path) {
             return Err(unusable(path, "the sandbox contains too many files"));
         }
@@ -138,9 +138,9 @@ impl Files {
         if self.exists(path) {
             return Err(unusable(path, "already exists"));
         }
-        self.has_folder(path)?;
-        self.has_room(path)?;
-        self.nodes.insert(path.to_owned(), Node::Folder);
+        self.check_parent(path)?;
+        self.check_count(path)?;
+        self.nodes.insert(path.to_owned(), Node::Dir);
         Ok(())
     }
 
@@ -148,12 +148,12 @@ impl Files {
     pub(crate) fn mkdir_all(&mut self, path: &str) -> Result<(), SandboxError> {
         let ends = path.match_indices('/').map(|(end, _)| end);
         for end in ends.chain([path.len()]) {
-            let folder = &path[..end];
-            if self.is_file(folder) {
-                return Err(unusable(folder, "not a directory"));
+            let dir = &path[..end];
+            if self.is_file(dir) {
+                return Err(unusable(dir, "not a directory"));
             }
-            if !self.exists(folder) {
-                self.mkdir(folder)?;
+            if !self.exists(dir) {
+                self.mkdir(dir)?;
             }
         }
         Ok(())
@@ -167,9 +167,9 @@ impl Files {
         if !self.exists(path) {
             return Err(SandboxError::NotFound(path.to_owned()));
         }
-        let mut gone = self.below(path);
-        gone.push(path.to_owned());
-        for path in gone {
+        let mut removed = self.below(path);
+        removed.push(path.to_owned());
+        for path in removed {
             self.bytes -= self.size(&path);
             self.nodes.remove(&path);
         }
@@ -177,21 +177,17 @@ impl Files {
     }
 
     /// All paths below a directory, at any depth, in order.
-    pub(crate) fn below(&self, folder: &str) -> Vec<String> {
-        let prefix = join(folder, "");
+    pub(crate) fn below(&self, dir: &str) -> Vec<String> {
+        let prefix = join(dir, "");
         let all = self.nodes.range(prefix.clone()..);
         let below = all.take_while(|(path, _)| path.starts_with(&prefix));
         below.map(|(path, _)| path.clone()).collect()
     }
 
     /// The names in a directory, in order.
-    pub(crate) fn names(&self, folder: &str) -> Vec<String> {
-        let skip = if folder.is_empty() {
-            0
-        } else {
-            folder.len() + 1
-        };
-        let below = self.below(folder).into_iter();
+    pub(crate) fn names(&self, dir: &str) -> Vec<String> {
+        let skip = if dir.is_empty() { 0 } else { dir.len() + 1 };
+        let below = self.below(dir).into_iter();
         let mut names: Vec<_> = below
             .map(|path| path[skip..].to_owned())
             .filter(|name| !name.contains('/'))
@@ -257,8 +253,8 @@ mod tests {
     #[test]
     fn sibling_with_a_common_prefix_is_not_a_child() {
         let mut files = Files::new(Limits::default());
-        for folder in ["a", "a-b", "a/c"] {
-            files.mkdir(folder).unwrap();
+        for dir in ["a", "a-b", "a/c"] {
+            files.mkdir(dir).unwrap();
         }
         assert_eq!(files.names(""), ["a", "a-b"]);
         assert_eq!(files.names("a"), ["c"]);

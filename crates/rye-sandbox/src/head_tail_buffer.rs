@@ -8,7 +8,7 @@ use rye_engine::sandbox::ExecObserver;
 /// Default capacity in bytes.
 pub(crate) const DEFAULT_CAPACITY: usize = 1024 * 1024;
 
-/// Captures the head and tail of a stream, and forwards its beginning to a [`ExecObserver`].
+/// Captures the head and tail of a stream, and forwards its beginning to an [`ExecObserver`].
 #[derive(Debug)]
 pub(crate) struct HeadTailBuffer {
     head: Vec<u8>,
@@ -35,23 +35,23 @@ impl HeadTailBuffer {
     }
 
     /// Adds bytes and forwards them, unless the forwarding limit is reached.
-    pub(crate) fn push(&mut self, bytes: &[u8], watcher: &dyn ExecObserver) {
+    pub(crate) fn push(&mut self, bytes: &[u8], observer: &dyn ExecObserver) {
         let is_forwarded = self.total < self.forward_limit;
         self.total = self.total.saturating_add(bytes.len() as u64);
         let room = (self.limit - self.limit / 2) - self.head.len();
         let (head, rest) = bytes.split_at(room.min(bytes.len()));
         self.head.extend_from_slice(head);
-        let most = self.limit / 2;
-        let rest = &rest[rest.len().saturating_sub(most)..];
-        let over = (self.tail.len() + rest.len()).saturating_sub(most);
+        let tail_limit = self.limit / 2;
+        let rest = &rest[rest.len().saturating_sub(tail_limit)..];
+        let over = (self.tail.len() + rest.len()).saturating_sub(tail_limit);
         self.tail.drain(..over);
         self.tail.extend(rest);
         if is_forwarded {
-            self.forward(bytes, watcher);
+            self.forward(bytes, observer);
         }
     }
 
-    fn forward(&mut self, bytes: &[u8], watcher: &dyn ExecObserver) {
+    fn forward(&mut self, bytes: &[u8], observer: &dyn ExecObserver) {
         self.partial.extend_from_slice(bytes);
         let whole = match std::str::from_utf8(&self.partial) {
             Ok(text) => text.len(),
@@ -60,24 +60,24 @@ impl HeadTailBuffer {
             Err(_) => self.partial.len(),
         };
         if whole > 0 {
-            watcher.on_output(&String::from_utf8_lossy(&self.partial[..whole]));
+            observer.on_output(&String::from_utf8_lossy(&self.partial[..whole]));
             self.partial.drain(..whole);
         }
     }
 
     /// The captured text, and whether anything was dropped.
     pub(crate) fn finish(self) -> (String, bool) {
-        let buffer = self.head.len() + self.tail.len();
-        let left_out = self.total.saturating_sub(buffer as u64);
+        let captured = self.head.len() + self.tail.len();
+        let dropped = self.total.saturating_sub(captured as u64);
         let mut bytes = self.head;
-        if left_out == 0 {
+        if dropped == 0 {
             bytes.extend(self.tail);
             return (text(&bytes), false);
         }
         let tail: Vec<u8> = self.tail.into();
         let (head, tail) = (text(&bytes), text(&tail));
         (
-            format!("{head}\n… {left_out} bytes are left out here …\n{tail}"),
+            format!("{head}\n… {dropped} bytes are left out here …\n{tail}"),
             true,
         )
     }

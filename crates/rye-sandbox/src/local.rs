@@ -1,6 +1,6 @@
-//! The sandbox that is none: a folder of this machine.
+//! The sandbox without isolation: a directory of this machine.
 
-mod place;
+mod path;
 mod tree;
 
 use std::fs;
@@ -23,21 +23,20 @@ use tokio::task::spawn_blocking;
 
 use crate::files::unusable;
 use crate::head_tail_buffer::HeadTailBuffer;
-use place::{LONGEST, Place};
+use path::{LocalPath, MAX_FILE_SIZE};
 
-/// How long a tree that is to end has before it is killed: who aborts does not wait.
+/// Time between `SIGTERM` and `SIGKILL`; short, because the user waits after an abort.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// A folder of this machine. It **confines nothing**: programs run as the user that runs
-/// this one, with the network and all files, and paths may be absolute or lead out of the
-/// folder. What it does is to end them: a program and all that it started are gone when
-/// it ends, when its time is up, when nobody waits for it any more, and when this process
-/// dies, of whatever cause.
+/// A directory of this machine. It **does not isolate anything**: commands run as the current
+/// user with network access and access to all files, and paths may be absolute or lead out of
+/// the directory. It only ends commands reliably: a command and all its descendants are gone
+/// when it ends, after its timeout, when the future is dropped, and when this process dies.
 ///
-/// Its own reads and writes refuse the [protected](Local::protected) directories of the user;
-/// a program that it runs does not know of them.
+/// Its own reads and writes reject the user's [protected](Local::protected) directories;
+/// commands are not restricted.
 ///
-/// Programs see `PATH`, `HOME` and a few more of this process's variables, not its keys.
+/// Commands inherit `PATH`, `HOME` and a few more variables of this process, but no keys.
 #[derive(Clone)]
 pub struct Local {
     workspace: PathBuf,
@@ -48,7 +47,7 @@ pub struct Local {
 }
 
 impl Local {
-    /// A folder that is there, and who runs programs: started first thing in `main`.
+    /// Creates a sandbox in an existing directory. Start the supervisor first in `main`.
     pub fn new(
         workspace: impl AsRef<Path>,
         supervisor: impl Into<Arc<Supervisor>>,
@@ -68,15 +67,15 @@ impl Local {
         })
     }
 
-    /// Which of this process's variables programs see.
+    /// Sets which variables of this process commands inherit.
     #[must_use]
     pub fn environment(mut self, environment: Environment) -> Self {
         self.environment = environment;
         self
     }
 
-    /// With private directories, which it refuses to use, with the user's home directories,
-    /// and with the project that the workspace is a part of.
+    /// Sets the private directories, which are rejected, the user's home directories, and the
+    /// project that the workspace is part of.
     #[must_use]
     pub fn protected(mut self, protected: ProtectedPaths, project: impl Into<PathBuf>) -> Self {
         let policy = PathPolicy::new(&self.workspace, protected);
@@ -84,13 +83,13 @@ impl Local {
         self
     }
 
-    fn place(&self, path: &str) -> Place {
-        self.place_among(path, &Arc::new(self.policy.private()))
+    fn local_path(&self, path: &str) -> LocalPath {
+        self.local_path_with(path, &Arc::new(self.policy.private()))
     }
 
-    fn place_among(&self, path: &str, private: &Arc<PrivateDirs>) -> Place {
-        Place {
-            shown: path.to_owned(),
+    fn local_path_with(&self, path: &str, private: &Arc<PrivateDirs>) -> LocalPath {
+        LocalPath {
+            given: path.to_owned(),
             path: self.workspace.join(path),
             private: Arc::clone(private),
         }
@@ -99,9 +98,9 @@ impl Local {
     async fn run(
         &self,
         exec: Exec,
-        watcher: &dyn ExecObserver,
+        observer: &dyn ExecObserver,
     ) -> Result<ExecOutput, SandboxError> {
-        let cwd = self.place(exec.cwd.as_deref().unwrap_or_default());
+        let cwd = self.local_path(exec.cwd.as_deref().unwrap_or_default());
         let cwd = cwd.real()?;
         let mut out = HeadTailBuffer::new(exec.max_output, exec.max_streamed);
         let mut err = HeadTailBuffer::new(exec.max_output, exec.max_streamed);
@@ -113,15 +112,15 @@ impl Local {
                 .environment(self.environment)
                 .stdin(exec.stdin)
                 .grace(GRACE)
-                // What is kept is kept here, with its end.
+                // The output is captured here, with its end.
                 .output_limit(0)
                 .on_start(|handle| {
                     started.store(true, Ordering::Relaxed);
-                    watcher.on_start(&handle.to_string());
+                    observer.on_start(&handle.to_string());
                 })
                 .on_output(|stream, bytes| match stream {
-                    Stream::Stdout => out.push(bytes, watcher),
-                    Stream::Stderr => err.push(bytes, watcher),
+                    Stream::Stdout => out.push(bytes, observer),
+                    Stream::Stderr => err.push(bytes, observer),
                 });
             for (name, value) in &exec.env {
                 command = command.env(name, value);
@@ -131,20 +130,20 @@ impl Local {
             }
             let output = self.supervisor.exec(command).await;
             output.map_err(|error| {
-                let told = error.to_string();
-                // Who was to keep it may have been killed before it said that it began.
-                let is_unknown = matches!(error, ExecError::Supervision(_));
-                if is_unknown || started.load(Ordering::Relaxed) {
-                    SandboxError::Interrupted(told)
+                let message = error.to_string();
+                // The reaper may have been killed before it reported the start.
+                let may_have_started = matches!(error, ExecError::Supervision(_));
+                if may_have_started || started.load(Ordering::Relaxed) {
+                    SandboxError::Interrupted(message)
                 } else {
-                    SandboxError::Exec(told)
+                    SandboxError::Exec(message)
                 }
             })?
         };
-        let (stdout, out_cut) = out.finish();
-        let (mut stderr, err_cut) = err.finish();
+        let (stdout, is_out_truncated) = out.finish();
+        let (mut stderr, is_err_truncated) = err.finish();
         if output.survivors > 0 {
-            let note = format!("\n{} processes could not be ended\n", output.survivors);
+            let note = format!("\n{} processes could not be killed\n", output.survivors);
             stderr.push_str(&note);
         }
         Ok(ExecOutput {
@@ -155,7 +154,7 @@ impl Local {
                 Exit::Signal(_) | Exit::Unknown => None,
             },
             timed_out: output.timed_out,
-            truncated: out_cut || err_cut,
+            truncated: is_out_truncated || is_err_truncated,
         })
     }
 }
@@ -171,9 +170,9 @@ impl Sandbox for Local {
 
     fn resolve_path<'a>(&'a self, path: &'a str) -> BoxFuture<'a, ResolvedPath> {
         let (policy, given) = (Arc::clone(&self.policy), path.to_owned());
-        let looked = spawn_blocking(move || target(&policy, &given).0);
+        let resolved = spawn_blocking(move || resolve_target(&policy, &given).0);
         Box::pin(async move {
-            looked.await.unwrap_or_else(|_| ResolvedPath {
+            resolved.await.unwrap_or_else(|_| ResolvedPath {
                 path: path.to_owned(),
                 class: PathClass::Sensitive(SensitiveReason::Unresolvable),
             })
@@ -181,47 +180,47 @@ impl Sandbox for Local {
     }
 
     fn read<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<u8>> {
-        let place = self.place(path);
-        blocking(move || place.read(LONGEST))
+        let path = self.local_path(path);
+        blocking(move || path.read(MAX_FILE_SIZE))
     }
 
     fn read_many<'a>(
         &'a self,
         paths: &'a [String],
-        longest: u64,
+        max_size: u64,
     ) -> BoxFuture<'a, Vec<Result<Vec<u8>, SandboxError>>> {
         let private = Arc::new(self.policy.private());
-        let places = paths.iter().map(|path| self.place_among(path, &private));
-        let places: Vec<_> = places.collect();
+        let local_paths = paths.iter().map(|it| self.local_path_with(it, &private));
+        let local_paths: Vec<_> = local_paths.collect();
         Box::pin(async move {
             let read = move || {
-                let bytes = places.iter().map(|place| place.read(longest));
+                let bytes = local_paths.iter().map(|path| path.read(max_size));
                 bytes.collect::<Vec<_>>()
             };
-            let wrong = |error: tokio::task::JoinError| {
+            let fail = |error: tokio::task::JoinError| {
                 let error = unusable("the disk", &error.to_string());
                 vec![Err(error); paths.len()]
             };
-            spawn_blocking(read).await.unwrap_or_else(wrong)
+            spawn_blocking(read).await.unwrap_or_else(fail)
         })
     }
 
     fn walk<'a>(&'a self, walk: &'a WalkOptions) -> SandboxFuture<'a, WalkResult> {
-        let place = self.place(&walk.path);
+        let path = self.local_path(&walk.path);
         let walk = walk.clone();
-        let stop = tree::Stop::default();
-        let stopped = stop.flag();
-        let walked = blocking(move || tree::walk(&place, &walk, &stopped));
+        let stop = tree::StopOnDrop::default();
+        let is_stopped = stop.flag();
+        let result = blocking(move || tree::walk(&path, &walk, &is_stopped));
         Box::pin(async move {
-            // Whoever does not wait any more ends the walk.
+            // Dropping the future stops the walk.
             let _stop = stop;
-            walked.await
+            result.await
         })
     }
 
     fn write<'a>(&'a self, path: &'a str, bytes: &'a [u8]) -> SandboxFuture<'a, ()> {
-        let (place, bytes) = (self.place(path), bytes.to_vec());
-        blocking(move || place.write(&bytes))
+        let (path, bytes) = (self.local_path(path), bytes.to_vec());
+        blocking(move || path.write(&bytes))
     }
 
     fn write_resolved<'a>(
@@ -230,46 +229,46 @@ impl Sandbox for Local {
         permitted: &'a ResolvedPath,
         bytes: &'a [u8],
     ) -> SandboxFuture<'a, ()> {
-        let (place, bytes) = (self.place(path), bytes.to_vec());
+        let (path, bytes) = (self.local_path(path), bytes.to_vec());
         let (policy, permitted) = (Arc::clone(&self.policy), permitted.clone());
         blocking(move || {
-            let (found, real) = target(&policy, &place.shown);
+            let (found, real) = resolve_target(&policy, &path.given);
             if found != permitted {
-                return Err(SandboxError::PathChanged(place.shown));
+                return Err(SandboxError::PathChanged(path.given));
             }
-            // What was compared is what is written to: no link is followed from here on.
-            place.write_at(&real, &bytes)
+            // No link is followed from here on, so this writes to the path that was compared.
+            path.write_at(&real, &bytes)
         })
     }
 
     fn list<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<FileInfo>> {
-        let place = self.place(path);
-        blocking(move || place.list())
+        let path = self.local_path(path);
+        blocking(move || path.list())
     }
 
     fn stat<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, FileInfo> {
-        let place = self.place(path);
-        blocking(move || place.info())
+        let path = self.local_path(path);
+        blocking(move || path.info())
     }
 
     fn mkdir<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
-        let place = self.place(path);
+        let path = self.local_path(path);
         blocking(move || {
-            let made = PathPolicy::create_dir(&place.real()?);
-            made.map(drop).map_err(|error| place.wrong(&error))
+            let created = PathPolicy::create_dir(&path.real()?);
+            created.map(drop).map_err(|error| path.error(&error))
         })
     }
 
     fn rm<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
-        let (place, workspace) = (self.place(path), self.workspace.clone());
-        blocking(move || place.remove(&workspace))
+        let (path, workspace) = (self.local_path(path), self.workspace.clone());
+        blocking(move || path.remove(&workspace))
     }
 
     fn kill<'a>(&'a self, process: &'a str) -> BoxFuture<'a, ()> {
         let handle = process.parse::<Handle>();
         Box::pin(async move {
             if let Ok(handle) = handle {
-                // One that cannot be ended is not ours any more.
+                // A process that cannot be killed belongs to another user.
                 let _ = spawn_blocking(move || handle.kill(GRACE)).await;
             }
         })
@@ -278,31 +277,31 @@ impl Sandbox for Local {
     fn exec<'a>(
         &'a self,
         exec: Exec,
-        watcher: &'a dyn ExecObserver,
+        observer: &'a dyn ExecObserver,
     ) -> SandboxFuture<'a, ExecOutput> {
-        Box::pin(self.run(exec, watcher))
+        Box::pin(self.run(exec, observer))
     }
 }
 
-/// Where a path leads, as it is shown, and its real path.
-fn target(policy: &PathPolicy, path: &str) -> (ResolvedPath, PathBuf) {
+/// Resolves a path: as shown to the user, and the real path.
+fn resolve_target(policy: &PathPolicy, path: &str) -> (ResolvedPath, PathBuf) {
     let ClassifiedPath { real, class } = policy.classify(path);
     let workspace = policy.workspace();
-    let shown = if place::without_links(&workspace.join(path)) == real {
+    let path = if path::normalize(&workspace.join(path)) == real {
         path.to_owned()
     } else {
-        let shown = real.strip_prefix(workspace).unwrap_or(&real);
-        shown.to_string_lossy().into_owned()
+        let relative = real.strip_prefix(workspace).unwrap_or(&real);
+        relative.to_string_lossy().into_owned()
     };
-    (ResolvedPath { path: shown, class }, real)
+    (ResolvedPath { path, class }, real)
 }
 
-/// Does what may wait for a disk where nobody else waits.
+/// Runs file operations on a blocking thread.
 fn blocking<'a, T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SandboxError> + Send + 'static,
 ) -> SandboxFuture<'a, T> {
     Box::pin(async move {
-        let done = spawn_blocking(work).await;
-        done.unwrap_or_else(|error| Err(unusable("the disk", &error.to_string())))
+        let outcome = spawn_blocking(work).await;
+        outcome.unwrap_or_else(|error| Err(unusable("the disk", &error.to_string())))
     })
 }

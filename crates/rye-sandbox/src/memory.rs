@@ -49,28 +49,26 @@ impl Virtual {
     fn write_now(&self, path: &str, bytes: &[u8]) -> Result<(), SandboxError> {
         let path = resolve("", path)?;
         let mut files = self.files();
-        if let Some((above, _)) = split(&path) {
-            files.mkdir_all(above)?;
+        if let Some((parent, _)) = split(&path) {
+            files.mkdir_all(parent)?;
         }
         files.write(&path, bytes)
     }
 
     fn list_now(&self, path: &str) -> Result<Vec<FileInfo>, SandboxError> {
-        let folder = resolve("", path)?;
+        let dir = resolve("", path)?;
         let files = self.files();
-        if !files.info(&folder)?.is_dir {
+        if !files.info(&dir)?.is_dir {
             return Err(unusable(path, "not a directory"));
         }
-        let names = files.names(&folder).into_iter();
-        names
-            .map(|name| files.info(&join(&folder, &name)))
-            .collect()
+        let names = files.names(&dir).into_iter();
+        names.map(|name| files.info(&join(&dir, &name))).collect()
     }
 
     async fn exec_now(
         &self,
         exec: Exec,
-        watcher: &dyn ExecObserver,
+        observer: &dyn ExecObserver,
     ) -> Result<rye_engine::sandbox::ExecOutput, SandboxError> {
         let cwd = resolve("", exec.cwd.as_deref().unwrap_or_default())?;
         if !self.files().info(&cwd)?.is_dir {
@@ -85,11 +83,11 @@ impl Virtual {
             max_output: exec.max_output,
             max_streamed: exec.max_streamed,
         };
-        Ok(Shell::run(invocation, &self.files, watcher).await)
+        Ok(Shell::run(invocation, &self.files, observer).await)
     }
 }
 
-fn now<'a, T: Send + 'a>(outcome: Result<T, SandboxError>) -> SandboxFuture<'a, T> {
+fn ready<'a, T: Send + 'a>(outcome: Result<T, SandboxError>) -> SandboxFuture<'a, T> {
     Box::pin(std::future::ready(outcome))
 }
 
@@ -100,29 +98,30 @@ impl Sandbox for Virtual {
 
     fn read<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<u8>> {
         let path = resolve("", path);
-        now(path
-            .and_then(|path| self.files().read(&path))
-            .map(|bytes| bytes.to_vec()))
+        ready(
+            path.and_then(|path| self.files().read(&path))
+                .map(|bytes| bytes.to_vec()),
+        )
     }
 
     fn write<'a>(&'a self, path: &'a str, bytes: &'a [u8]) -> SandboxFuture<'a, ()> {
-        now(self.write_now(path, bytes))
+        ready(self.write_now(path, bytes))
     }
 
     fn list<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<FileInfo>> {
-        now(self.list_now(path))
+        ready(self.list_now(path))
     }
 
     fn stat<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, FileInfo> {
-        now(resolve("", path).and_then(|path| self.files().info(&path)))
+        ready(resolve("", path).and_then(|path| self.files().info(&path)))
     }
 
     fn mkdir<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
-        now(resolve("", path).and_then(|path| self.files().mkdir_all(&path)))
+        ready(resolve("", path).and_then(|path| self.files().mkdir_all(&path)))
     }
 
     fn rm<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, ()> {
-        now(resolve("", path).and_then(|path| self.files().remove(&path)))
+        ready(resolve("", path).and_then(|path| self.files().remove(&path)))
     }
 
     fn kill<'a>(&'a self, _: &'a str) -> BoxFuture<'a, ()> {
@@ -141,8 +140,8 @@ impl Sandbox for Virtual {
     fn exec<'a>(
         &'a self,
         exec: Exec,
-        watcher: &'a dyn ExecObserver,
+        observer: &'a dyn ExecObserver,
     ) -> SandboxFuture<'a, rye_engine::sandbox::ExecOutput> {
-        Box::pin(self.exec_now(exec, watcher))
+        Box::pin(self.exec_now(exec, observer))
     }
 }

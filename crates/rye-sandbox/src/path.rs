@@ -58,11 +58,11 @@ pub(crate) fn split(path: &str) -> Option<(&str, &str)> {
 }
 
 /// Joins a directory and a name.
-pub(crate) fn join(folder: &str, name: &str) -> String {
-    if folder.is_empty() {
+pub(crate) fn join(dir: &str, name: &str) -> String {
+    if dir.is_empty() {
         name.to_owned()
     } else {
-        format!("{folder}/{name}")
+        format!("{dir}/{name}")
     }
 }
 

@@ -37,16 +37,16 @@ pub(crate) fn glob(
                 next.push(format!("{before}{name}{end}"));
                 continue;
             }
-            let Ok(folder) = resolve(cwd, &before) else {
+            let Ok(dir) = resolve(cwd, &before) else {
                 continue;
             };
-            let names = files.names(&folder);
+            let names = files.names(&dir);
             meter.charge(names.len() * 100)?;
             let hidden = part.first() == Some(&PatternChar::Literal('.'));
             for name in names {
                 let fits = (hidden || !name.starts_with('.')) && matches(part, &name);
                 // Only directories have children.
-                if fits && (end.is_empty() || files.is_dir(&crate::path::join(&folder, &name))) {
+                if fits && (end.is_empty() || files.is_dir(&crate::path::join(&dir, &name))) {
                     next.push(format!("{before}{name}{end}"));
                 }
             }

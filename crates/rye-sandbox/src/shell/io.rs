@@ -100,8 +100,8 @@ impl Io<'_, '_> {
 
     fn write(&mut self, sink: &Sink, bytes: &[u8]) -> Result<(), Halt> {
         match sink {
-            Sink::Out => self.shell.out.push(bytes, self.shell.watcher),
-            Sink::Err => self.shell.err.push(bytes, self.shell.watcher),
+            Sink::Out => self.shell.out.push(bytes, self.shell.observer),
+            Sink::Err => self.shell.err.push(bytes, self.shell.observer),
             Sink::Pipe if self.pipe.len() + bytes.len() > MAX_PIPE_LEN => {
                 return Err(Halt::LimitExceeded("a pipe contains more than 8 MiB"));
             }

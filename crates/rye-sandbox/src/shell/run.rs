@@ -30,7 +30,7 @@ pub(crate) struct Invocation {
 /// The state of a running script.
 pub(crate) struct Shell<'a> {
     pub(crate) files: &'a Mutex<Files>,
-    pub(crate) watcher: &'a dyn ExecObserver,
+    pub(crate) observer: &'a dyn ExecObserver,
     pub(crate) cwd: String,
     pub(crate) variables: BTreeMap<String, String>,
     pub(crate) meter: Meter,
@@ -45,7 +45,7 @@ impl<'a> Shell<'a> {
     pub(crate) async fn run(
         invocation: Invocation,
         files: &'a Mutex<Files>,
-        watcher: &'a dyn ExecObserver,
+        observer: &'a dyn ExecObserver,
     ) -> ExecOutput {
         let mut variables = invocation.env;
         variables
@@ -53,7 +53,7 @@ impl<'a> Shell<'a> {
             .or_insert_with(|| WORKSPACE.to_owned());
         let mut shell = Self {
             files,
-            watcher,
+            observer,
             cwd: invocation.cwd,
             variables,
             meter: Meter::new(invocation.time),
@@ -78,14 +78,14 @@ impl<'a> Shell<'a> {
                 (Some(2), false)
             }
         };
-        let (stdout, out_cut) = shell.out.finish();
-        let (stderr, err_cut) = shell.err.finish();
+        let (stdout, is_out_truncated) = shell.out.finish();
+        let (stderr, is_err_truncated) = shell.err.finish();
         ExecOutput {
             stdout,
             stderr,
             exit_code,
             timed_out,
-            truncated: out_cut || err_cut,
+            truncated: is_out_truncated || is_err_truncated,
         }
     }
 
@@ -202,7 +202,7 @@ impl<'a> Shell<'a> {
 
     fn report_error(&mut self, what: &str) {
         let line = format!("shell: {what}\n");
-        self.err.push(line.as_bytes(), self.watcher);
+        self.err.push(line.as_bytes(), self.observer);
     }
 }
 

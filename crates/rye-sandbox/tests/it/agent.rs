@@ -1,4 +1,4 @@
-//! An agent that works: engine, store, model, sandbox and tools together.
+//! An agent with engine, store, model, sandbox and tools together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,15 +27,15 @@ fn engine(script: &str, sandbox: Arc<dyn Sandbox>) -> Engine {
         .unwrap()
 }
 
-/// Asks, waits for the end of the turn and for what tools are to print, and gives all
-/// messages. It listens before it asks: what is only live is not told after its end.
-async fn ask(session: &Session, prompt: &str, printed: &str) -> Vec<Message> {
+/// Prompts, waits for the end of the turn and for the live output `printed`, and returns all
+/// messages. Subscribes before prompting, because live output is not replayed.
+async fn prompt_and_wait(session: &Session, prompt: &str, printed: &str) -> Vec<Message> {
     let mut events = session.subscribe(0);
     let turn = async {
         let (mut live, mut end) = (String::new(), None);
         while end.is_none() || live.len() < printed.len() {
-            let notice = events.next().await.unwrap().unwrap();
-            match notice.event.kind {
+            let event = events.next().await.unwrap().unwrap();
+            match event.event.kind {
                 EventKind::ToolOutput { text, .. } => live.push_str(&text),
                 EventKind::TurnEnd { reason, .. } => end = Some(reason),
                 _ => {}
@@ -44,8 +44,8 @@ async fn ask(session: &Session, prompt: &str, printed: &str) -> Vec<Message> {
         (live, end)
     };
     let turn = timeout(Duration::from_secs(30), turn);
-    let (turn, asked) = tokio::join!(turn, session.prompt(prompt));
-    asked.unwrap();
+    let (turn, prompted) = tokio::join!(turn, session.prompt(prompt));
+    prompted.unwrap();
     let (live, end) = turn.unwrap();
     assert!(live.starts_with(printed), "{live}");
     assert_eq!(end, Some(TurnEnd::EndTurn));
@@ -68,8 +68,8 @@ steps:
 async fn decide(engine: &Engine, session: &Session, action: &str) -> Gate {
     let mut events = session.subscribe(0);
     loop {
-        let notice = events.next().await.unwrap().unwrap();
-        if let EventKind::DecisionGate { gate } = notice.event.kind {
+        let event = events.next().await.unwrap().unwrap();
+        if let EventKind::DecisionGate { gate } = event.event.kind {
             let decision = Decision {
                 action: action.to_owned(),
                 value: serde_json::Value::Null,
@@ -86,17 +86,17 @@ async fn says_hi(sandbox: Arc<dyn Sandbox>) {
     let engine = engine(SAYS_HI, Arc::clone(&sandbox));
     let session = engine.create_session(NewSession::default()).await.unwrap();
     let messages = if sandbox.kind() == "local" {
-        let asked = ask(&session, "say hi", "hi\n");
-        let (messages, gate) = tokio::join!(asked, decide(&engine, &session, "approve"));
+        let answer = prompt_and_wait(&session, "say hi", "hi\n");
+        let (messages, gate) = tokio::join!(answer, decide(&engine, &session, "approve"));
         assert_eq!(gate.title, "run: echo hi > out.txt; cat out.txt");
-        let folder = sandbox.working_dir().unwrap();
+        let dir = sandbox.working_dir().unwrap();
         let body = format!(
-            "folder: {folder}\nNothing confines it.\nrisk: high\n│ echo hi > out.txt; cat out.txt"
+            "folder: {dir}\nNothing confines it.\nrisk: high\n│ echo hi > out.txt; cat out.txt"
         );
         assert_eq!(gate.body, body);
         messages
     } else {
-        ask(&session, "say hi", "hi\n").await
+        prompt_and_wait(&session, "say hi", "hi\n").await
     };
     let roles: Vec<_> = messages.iter().map(|message| message.role).collect();
     assert_eq!(
@@ -109,25 +109,25 @@ async fn says_hi(sandbox: Arc<dyn Sandbox>) {
 }
 
 #[tokio::test]
-async fn an_agent_runs_a_command_in_memory_and_tells_what_it_said() {
+async fn agent_runs_a_command_in_memory() {
     says_hi(Arc::new(Virtual::new())).await;
 }
 
 #[tokio::test]
-async fn an_agent_runs_a_command_on_this_machine_and_tells_what_it_said() {
-    let folder = tempfile::tempdir().unwrap();
-    let local = Local::new(folder.path(), Supervisor::start().unwrap()).unwrap();
+async fn agent_runs_a_command_on_this_machine() {
+    let dir = tempfile::tempdir().unwrap();
+    let local = Local::new(dir.path(), Supervisor::start().unwrap()).unwrap();
     says_hi(Arc::new(local)).await;
 }
 
 #[tokio::test]
-async fn a_command_that_a_person_does_not_allow_does_not_run() {
-    let folder = tempfile::tempdir().unwrap();
-    let local = Local::new(folder.path(), Supervisor::start().unwrap()).unwrap();
+async fn denied_command_does_not_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let local = Local::new(dir.path(), Supervisor::start().unwrap()).unwrap();
     let engine = engine(SAYS_HI, Arc::new(local));
     let session = engine.create_session(NewSession::default()).await.unwrap();
-    let asked = ask(&session, "say hi", "");
-    let (messages, _) = tokio::join!(asked, decide(&engine, &session, "deny"));
+    let answer = prompt_and_wait(&session, "say hi", "");
+    let (messages, _) = tokio::join!(answer, decide(&engine, &session, "deny"));
     let results: Vec<_> = messages
         .iter()
         .flat_map(|message| &message.parts)
@@ -137,13 +137,13 @@ async fn a_command_that_a_person_does_not_allow_does_not_run() {
         })
         .collect();
     assert_eq!(results, [ErrorCode::Denied]);
-    let told = messages.last().unwrap().content();
-    assert_eq!(told, "It said: ada did not allow it");
-    assert!(!folder.path().join("out.txt").exists());
+    let answer = messages.last().unwrap().content();
+    assert_eq!(answer, "It said: ada did not allow it");
+    assert!(!dir.path().join("out.txt").exists());
 }
 
 #[tokio::test]
-async fn an_agent_writes_and_reads_files_and_is_told_what_is_wrong() {
+async fn agent_writes_and_reads_files_and_gets_errors() {
     let script = "
 steps:
   - tool_calls:
@@ -162,7 +162,7 @@ steps:
 ";
     let engine = engine(script, Arc::new(Virtual::new()));
     let session = engine.create_session(NewSession::default()).await.unwrap();
-    let messages = ask(&session, "go", "").await;
+    let messages = prompt_and_wait(&session, "go", "").await;
     let mut results: Vec<_> = messages
         .iter()
         .flat_map(|message| &message.parts)
@@ -182,7 +182,7 @@ steps:
         (good, "notes/todo.txt: 3 lines, 14 bytes (created)"),
         (good, "2\ttwo\n[lines 2 to 2 of 3; read on with offset 3]"),
         (bad, "there is no notes/tod.txt; there are: notes/todo.txt"),
-        (good, "[notes is a folder]\ntodo.txt (14 bytes)"),
+        (good, "[notes is a dir]\ntodo.txt (14 bytes)"),
         (bad, "../secret is outside of the workspace"),
         (bad, "invalid arguments: /offset"),
         (bad, "notes: "),

@@ -1,4 +1,4 @@
-//! What every sandbox does, on each of them.
+//! The behaviour that all sandboxes share, and that of the local one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -11,61 +11,62 @@ use rye_sandbox::{Local, Virtual};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
+/// Records the events of a command.
 #[derive(Default)]
-struct Ear {
+struct Recorder {
     processes: Mutex<Vec<String>>,
     text: Mutex<String>,
-    heard: Notify,
+    changed: Notify,
 }
 
-impl ExecObserver for Ear {
+impl ExecObserver for Recorder {
     fn on_start(&self, process: &str) {
         self.processes.lock().unwrap().push(process.to_owned());
-        self.heard.notify_one();
+        self.changed.notify_one();
     }
 
     fn on_output(&self, text: &str) {
         self.text.lock().unwrap().push_str(text);
-        self.heard.notify_one();
+        self.changed.notify_one();
     }
 }
 
-impl Ear {
-    /// Waits for what is printed.
+impl Recorder {
+    /// Waits for output.
     async fn text(&self) -> String {
         loop {
             let text = self.text.lock().unwrap().clone();
             if !text.is_empty() {
                 return text;
             }
-            self.heard.notified().await;
+            self.changed.notified().await;
         }
     }
 
-    /// Waits for a process and for what it prints, in whichever order they are told.
-    async fn both(&self) -> (String, String) {
+    /// Waits for the start of a process and for its output, in any order.
+    async fn start_and_output(&self) -> (String, String) {
         loop {
             let text = self.text().await;
             if let Some(process) = self.processes.lock().unwrap().first() {
                 return (process.clone(), text);
             }
-            self.heard.notified().await;
+            self.changed.notified().await;
         }
     }
 }
 
-/// Each sandbox, with the folder that one of them works in.
-fn each() -> [(Arc<dyn Sandbox>, Option<TempDir>); 2] {
-    let folder = tempfile::tempdir().unwrap();
-    let (local, folder) = (local(&folder), folder);
+/// Both sandboxes, and the directory of the local one.
+fn sandboxes() -> [(Arc<dyn Sandbox>, Option<TempDir>); 2] {
+    let dir = tempfile::tempdir().unwrap();
+    let (local, dir) = (local(&dir), dir);
     [
         (Arc::new(Virtual::new()), None),
-        (Arc::new(local), Some(folder)),
+        (Arc::new(local), Some(dir)),
     ]
 }
 
-fn local(folder: &TempDir) -> Local {
-    Local::new(folder.path(), Supervisor::start().unwrap()).unwrap()
+fn local(dir: &TempDir) -> Local {
+    Local::new(dir.path(), Supervisor::start().unwrap()).unwrap()
 }
 
 fn script(command: &str) -> Exec {
@@ -77,12 +78,12 @@ fn script(command: &str) -> Exec {
 }
 
 async fn run(sandbox: &dyn Sandbox, exec: Exec) -> ExecOutput {
-    sandbox.exec(exec, &Ear::default()).await.unwrap()
+    sandbox.exec(exec, &Recorder::default()).await.unwrap()
 }
 
 #[tokio::test]
-async fn what_is_written_is_read() {
-    for (sandbox, _folder) in each() {
+async fn written_bytes_are_read_back() {
+    for (sandbox, _dir) in sandboxes() {
         let long = vec![7; 100_000];
         for bytes in [b"".as_slice(), b"short", b"\xff\0", &long, b"again"] {
             sandbox.write("a/b/c.bin", bytes).await.unwrap();
@@ -93,8 +94,8 @@ async fn what_is_written_is_read() {
 }
 
 #[tokio::test]
-async fn files_and_folders_are_listed_in_order() {
-    for (sandbox, _folder) in each() {
+async fn files_and_directories_are_listed_in_order() {
+    for (sandbox, _dir) in sandboxes() {
         for path in ["d/z", "d/a/x", "d/.h", "d/b"] {
             sandbox.write(path, b"123").await.unwrap();
         }
@@ -102,22 +103,22 @@ async fn files_and_folders_are_listed_in_order() {
             let files = sandbox.list(path).await.unwrap();
             let names: Vec<_> = files.iter().map(|file| file.path.as_str()).collect();
             assert_eq!(names, ["d/.h", "d/a", "d/b", "d/z"], "{}", sandbox.kind());
-            let told: Vec<_> = files.iter().map(|it| (it.is_dir, it.size)).collect();
-            assert_eq!(told, [(false, 3), (true, 0), (false, 3), (false, 3)]);
+            let found: Vec<_> = files.iter().map(|it| (it.is_dir, it.size)).collect();
+            assert_eq!(found, [(false, 3), (true, 0), (false, 3), (false, 3)]);
         }
         let roots = ["", "."];
         for root in roots {
             assert_eq!(sandbox.list(root).await.unwrap()[0].path, "d");
             assert!(sandbox.stat(root).await.unwrap().is_dir);
         }
-        let about = sandbox.stat("d/z").await.unwrap();
-        assert_eq!((about.path.as_str(), about.size), ("d/z", 3));
+        let info = sandbox.stat("d/z").await.unwrap();
+        assert_eq!((info.path.as_str(), info.size), ("d/z", 3));
     }
 }
 
 #[tokio::test]
-async fn folders_are_made_and_removed() {
-    for (sandbox, _folder) in each() {
+async fn directories_are_created_and_removed() {
+    for (sandbox, _dir) in sandboxes() {
         sandbox.mkdir("a/b/c").await.unwrap();
         sandbox.mkdir("a/b/c").await.unwrap();
         sandbox.write("a/b/f", b"x").await.unwrap();
@@ -133,10 +134,10 @@ async fn folders_are_made_and_removed() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_or_is_something_else_is_an_error() {
-    for (sandbox, _folder) in each() {
+async fn missing_and_unusable_paths_are_errors() {
+    for (sandbox, _dir) in sandboxes() {
         sandbox.write("file", b"x").await.unwrap();
-        sandbox.mkdir("folder").await.unwrap();
+        sandbox.mkdir("dir").await.unwrap();
         let kind = sandbox.kind();
         let not_found = SandboxError::NotFound("no".to_owned());
         assert_eq!(sandbox.read("no").await, Err(not_found.clone()), "{kind}");
@@ -149,8 +150,8 @@ async fn what_is_not_there_or_is_something_else_is_an_error() {
                 "{kind} {outcome:?}"
             );
         };
-        unusable(sandbox.read("folder").await.map(drop));
-        unusable(sandbox.write("folder", b"x").await);
+        unusable(sandbox.read("dir").await.map(drop));
+        unusable(sandbox.write("dir", b"x").await);
         unusable(sandbox.write("file/x", b"x").await);
         unusable(sandbox.list("file").await.map(drop));
         unusable(sandbox.mkdir("file").await);
@@ -161,8 +162,8 @@ async fn what_is_not_there_or_is_something_else_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_command_prints_and_ends_with_a_number() {
-    for (sandbox, _folder) in each() {
+async fn command_returns_its_output_and_exit_code() {
+    for (sandbox, _dir) in sandboxes() {
         sandbox.write("in.txt", b"b\na\n").await.unwrap();
         let executed = run(&*sandbox, script("sort < in.txt; echo bad >&2; exit 3")).await;
         let expected = ExecOutput {
@@ -181,8 +182,8 @@ async fn a_command_prints_and_ends_with_a_number() {
 }
 
 #[tokio::test]
-async fn a_command_has_its_folder_its_variables_and_what_it_reads() {
-    for (sandbox, _folder) in each() {
+async fn command_has_working_directory_variables_and_input() {
+    for (sandbox, _dir) in sandboxes() {
         sandbox.mkdir("sub").await.unwrap();
         let exec = Exec {
             cwd: Some("sub".into()),
@@ -196,34 +197,34 @@ async fn a_command_has_its_folder_its_variables_and_what_it_reads() {
             cwd: Some("missing".into()),
             ..script("true")
         };
-        assert!(sandbox.exec(exec, &Ear::default()).await.is_err());
+        assert!(sandbox.exec(exec, &Recorder::default()).await.is_err());
     }
 }
 
 #[tokio::test]
-async fn of_long_output_the_beginning_and_the_end_are_kept() {
-    for (sandbox, _folder) in each() {
+async fn middle_of_long_output_is_dropped() {
+    for (sandbox, _dir) in sandboxes() {
         let exec = Exec {
             max_output: Some(100),
             ..script("seq 1 100000; seq 1 3 >&2")
         };
-        let ear = Ear::default();
-        let executed = sandbox.exec(exec, &ear).await.unwrap();
+        let recorder = Recorder::default();
+        let executed = sandbox.exec(exec, &recorder).await.unwrap();
         assert!(executed.truncated, "{}", sandbox.kind());
         assert_eq!(executed.exit_code, Some(0));
         assert!(executed.stdout.starts_with("1\n2\n3\n"));
         assert!(executed.stdout.ends_with("\n99999\n100000\n"));
         assert!(executed.stdout.len() < 200);
         assert_eq!(executed.stderr, "1\n2\n3\n");
-        // What nobody keeps nobody is told: a pipe's worth at most.
-        assert!(ear.text.lock().unwrap().len() < 100_000);
+        // Output beyond the limit is not reported, except for the rest of one read.
+        assert!(recorder.text.lock().unwrap().len() < 100_000);
     }
 }
 
 #[tokio::test]
-async fn a_command_is_ended_when_its_time_is_up() {
-    for (sandbox, _folder) in each() {
-        let begun = Instant::now();
+async fn timeout_ends_a_command() {
+    for (sandbox, _dir) in sandboxes() {
+        let start = Instant::now();
         let exec = Exec {
             timeout: Some(Duration::from_millis(200)),
             ..script("echo a; sleep 300; echo b")
@@ -234,26 +235,26 @@ async fn a_command_is_ended_when_its_time_is_up() {
             (executed.stdout.as_str(), executed.exit_code),
             ("a\n", None)
         );
-        assert!(begun.elapsed() < Duration::from_secs(30));
+        assert!(start.elapsed() < Duration::from_secs(30));
     }
 }
 
 #[tokio::test]
-async fn what_a_command_prints_is_told_while_it_runs() {
-    for (sandbox, _folder) in each() {
-        let ear = Ear::default();
-        let exec = sandbox.exec(script("echo begun; sleep 300"), &ear);
+async fn output_is_reported_while_the_command_runs() {
+    for (sandbox, _dir) in sandboxes() {
+        let recorder = Recorder::default();
+        let exec = sandbox.exec(script("echo started; sleep 300"), &recorder);
         tokio::select! {
             executed = exec => panic!("{executed:?}"),
-            text = ear.text() => assert_eq!(text, "begun\n"),
+            text = recorder.text() => assert_eq!(text, "started\n"),
         }
     }
 }
 
 #[tokio::test]
-async fn commands_run_at_once() {
-    for (sandbox, _folder) in each() {
-        let begun = Instant::now();
+async fn commands_run_concurrently() {
+    for (sandbox, _dir) in sandboxes() {
+        let start = Instant::now();
         let runs = (0..20).map(|number| {
             let sandbox = Arc::clone(&sandbox);
             let command = format!("sleep 2; echo {number} > out{number}");
@@ -264,7 +265,7 @@ async fn commands_run_at_once() {
         }
         assert_eq!(sandbox.list("").await.unwrap().len(), 20);
         assert!(
-            begun.elapsed() < Duration::from_secs(30),
+            start.elapsed() < Duration::from_secs(30),
             "{}",
             sandbox.kind()
         );
@@ -272,8 +273,8 @@ async fn commands_run_at_once() {
 }
 
 #[tokio::test]
-async fn an_unknown_process_is_ended_without_harm() {
-    for (sandbox, _folder) in each() {
+async fn killing_an_unknown_process_has_no_effect() {
+    for (sandbox, _dir) in sandboxes() {
         for process in ["", "nonsense", "1:1:00000000", "999999999:1:00000000"] {
             sandbox.kill(process).await;
         }
@@ -281,7 +282,7 @@ async fn an_unknown_process_is_ended_without_harm() {
 }
 
 #[tokio::test]
-async fn only_the_local_one_lets_paths_lead_out() {
+async fn only_local_allows_paths_outside_the_workspace() {
     let sandbox = Virtual::new();
     for path in ["/etc/hostname", "..", "../x", "a/../../x"] {
         let outside = SandboxError::Outside(path.to_owned());
@@ -290,18 +291,18 @@ async fn only_the_local_one_lets_paths_lead_out() {
         assert_eq!(sandbox.list(path).await, Err(outside.clone()));
         assert_eq!(sandbox.rm(path).await, Err(outside.clone()));
     }
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir(folder.path().join("work")).unwrap();
-    std::fs::write(folder.path().join("beside"), "x").unwrap();
-    let work = folder.path().join("work");
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("work")).unwrap();
+    std::fs::write(dir.path().join("beside"), "x").unwrap();
+    let work = dir.path().join("work");
     let sandbox = Local::new(&work, Supervisor::start().unwrap()).unwrap();
     assert_eq!(sandbox.read("../beside").await.unwrap(), b"x");
-    let absolute = folder.path().join("beside");
+    let absolute = dir.path().join("beside");
     assert_eq!(
         sandbox.read(absolute.to_str().unwrap()).await.unwrap(),
         b"x"
     );
-    // Even so, it does not saw off the branch that it sits on.
+    // The workspace itself and its parents cannot be removed.
     for above in ["..", work.to_str().unwrap()] {
         assert!(sandbox.rm(above).await.is_err(), "{above}");
     }
@@ -309,10 +310,10 @@ async fn only_the_local_one_lets_paths_lead_out() {
 }
 
 #[tokio::test]
-async fn the_local_one_refuses_private_directories_by_every_way_to_them() {
+async fn local_rejects_private_directories_through_any_path() {
     use std::os::unix::fs::symlink;
-    let folder = tempfile::tempdir().unwrap();
-    let [work, keys] = ["work", "user/keys"].map(|it| folder.path().join(it));
+    let dir = tempfile::tempdir().unwrap();
+    let [work, keys] = ["work", "user/keys"].map(|it| dir.path().join(it));
     std::fs::create_dir_all(work.join("sub")).unwrap();
     std::fs::create_dir_all(&keys).unwrap();
     std::fs::write(keys.join("key"), "secret").unwrap();
@@ -352,11 +353,11 @@ async fn the_local_one_refuses_private_directories_by_every_way_to_them() {
             cwd: Some(path.to_owned()),
             ..script("true")
         };
-        let refused = sandbox.exec(exec, &Ear::default()).await;
+        let refused = sandbox.exec(exec, &Recorder::default()).await;
         assert_eq!(refused, Err(private.clone()));
         assert_eq!(sandbox.resolve_path(path).await.class, PathClass::Private);
     }
-    // What is above a private directory is neither removed nor searched through it.
+    // A parent of a private directory cannot be removed, and a walk skips the private directory.
     assert!(sandbox.rm("../user").await.is_err());
     let found = sandbox.walk(&walk("..")).await.unwrap().files;
     let names: Vec<_> = found.iter().map(|file| file.path.as_str()).collect();
@@ -369,21 +370,21 @@ async fn the_local_one_refuses_private_directories_by_every_way_to_them() {
 }
 
 #[tokio::test]
-async fn a_file_is_written_only_where_its_path_led_when_it_was_permitted() {
+async fn write_resolved_fails_if_the_path_changed() {
     use std::os::unix::fs::symlink;
-    let folder = tempfile::tempdir().unwrap();
-    let sandbox = local(&folder);
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = local(&dir);
     for name in ["plain", ".git"] {
-        std::fs::create_dir(folder.path().join(name)).unwrap();
+        std::fs::create_dir(dir.path().join(name)).unwrap();
     }
-    let link = folder.path().join("link");
+    let link = dir.path().join("link");
     symlink("plain", &link).unwrap();
     let permitted = sandbox.resolve_path("link/config").await;
     sandbox
         .write_resolved("link/config", &permitted, b"x")
         .await
         .unwrap();
-    assert!(folder.path().join("plain/config").exists());
+    assert!(dir.path().join("plain/config").exists());
     std::fs::remove_file(&link).unwrap();
     symlink(".git", &link).unwrap();
     let moved = Err(SandboxError::PathChanged("link/config".to_owned()));
@@ -391,7 +392,7 @@ async fn a_file_is_written_only_where_its_path_led_when_it_was_permitted() {
         .write_resolved("link/config", &permitted, b"x")
         .await;
     assert_eq!(written, moved);
-    assert!(!folder.path().join(".git/config").exists());
+    assert!(!dir.path().join(".git/config").exists());
 }
 
 fn walk(path: &str) -> WalkOptions {
@@ -405,18 +406,18 @@ fn walk(path: &str) -> WalkOptions {
 }
 
 #[tokio::test]
-async fn a_local_program_and_all_that_it_started_end_when_nobody_waits() {
-    let folder = tempfile::tempdir().unwrap();
-    let sandbox = local(&folder);
-    let ear = Ear::default();
+async fn dropping_the_future_ends_a_local_command_and_its_descendants() {
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = local(&dir);
+    let recorder = Recorder::default();
     let command = "trap '' TERM; (setsid sh -c 'echo $$; exec sleep 300' &); sleep 300";
     let both = async {
-        let (process, child) = ear.both().await;
+        let (process, child) = recorder.start_and_output().await;
         let child = Handle::from_pid(child.trim().parse().unwrap());
         [process.parse().unwrap(), child.unwrap()]
     };
     let handles: [Handle; 2] = tokio::select! {
-        executed = sandbox.exec(script(command), &ear) => panic!("{executed:?}"),
+        executed = sandbox.exec(script(command), &recorder) => panic!("{executed:?}"),
         both = both => both,
     };
     for handle in handles {
@@ -425,15 +426,15 @@ async fn a_local_program_and_all_that_it_started_end_when_nobody_waits() {
 }
 
 #[tokio::test]
-async fn a_process_that_was_written_down_is_ended() {
-    let folder = tempfile::tempdir().unwrap();
-    let sandbox = local(&folder);
-    let ear = Arc::new(Ear::default());
+async fn kill_ends_a_recorded_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = local(&dir);
+    let recorder = Arc::new(Recorder::default());
     let run = {
-        let (sandbox, ear) = (sandbox.clone(), Arc::clone(&ear));
-        tokio::spawn(async move { sandbox.exec(script("echo up; sleep 300"), &*ear).await })
+        let (sandbox, recorder) = (sandbox.clone(), Arc::clone(&recorder));
+        tokio::spawn(async move { sandbox.exec(script("echo up; sleep 300"), &*recorder).await })
     };
-    let (process, _) = ear.both().await;
+    let (process, _) = recorder.start_and_output().await;
     sandbox.kill(&process).await;
     let executed = run.await.unwrap().unwrap();
     assert_eq!((executed.exit_code, executed.timed_out), (None, false));
@@ -441,9 +442,9 @@ async fn a_process_that_was_written_down_is_ended() {
 }
 
 #[tokio::test]
-async fn a_pipe_or_a_device_does_not_keep_one_waiting() {
-    let folder = tempfile::tempdir().unwrap();
-    let sandbox = local(&folder);
+async fn pipes_and_devices_do_not_block() {
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = local(&dir);
     assert_eq!(
         run(&sandbox, script("mkfifo pipe")).await.exit_code,
         Some(0)
@@ -455,9 +456,9 @@ async fn a_pipe_or_a_device_does_not_keep_one_waiting() {
 }
 
 #[tokio::test]
-async fn a_local_program_does_not_see_the_variables_of_this_one() {
-    let folder = tempfile::tempdir().unwrap();
-    let sandbox = local(&folder);
+async fn local_command_does_not_inherit_all_variables() {
+    let dir = tempfile::tempdir().unwrap();
+    let sandbox = local(&dir);
     // Cargo sets it for tests.
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
     let executed = run(&sandbox, script("echo $CARGO_MANIFEST_DIR; echo $PATH")).await;

@@ -4,4 +4,5 @@
 
 mod agent;
 mod contract;
-mod death;
+mod host_death;
+mod tools;

@@ -16,7 +16,7 @@ pub(super) async fn ls(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
         options.operands.clone()
     };
     let mut status = 0;
-    let mut folders = Vec::new();
+    let mut dirs = Vec::new();
     for path in &paths {
         let resolved = match io.resolve(path) {
             Ok(resolved) if io.files().exists(&resolved) => resolved,
@@ -34,20 +34,20 @@ pub(super) async fn ls(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
             let line = format_entry(io, &resolved, path, options.has('l'));
             io.line(&line).await?;
         } else {
-            folders.push(((*path).to_owned(), resolved));
+            dirs.push(((*path).to_owned(), resolved));
         }
     }
     let with_names = paths.len() > 1 || options.has('R');
     // A stack, so that the contents of a directory directly follow it.
-    folders.reverse();
-    let mut first = status == 0 && folders.len() == paths.len();
-    while let Some((shown, folder)) = folders.pop() {
+    dirs.reverse();
+    let mut first = status == 0 && dirs.len() == paths.len();
+    while let Some((display, dir)) = dirs.pop() {
         if with_names {
             let gap = if first { "" } else { "\n" };
-            io.line(&format!("{gap}{shown}:")).await?;
+            io.line(&format!("{gap}{display}:")).await?;
         }
         first = false;
-        let names = io.files().names(&folder);
+        let names = io.files().names(&dir);
         io.spend(names.len() * 16).await?;
         if options.has('a') {
             io.line(".").await?;
@@ -58,14 +58,14 @@ pub(super) async fn ls(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
             if name.starts_with('.') && !options.has('a') && !options.has('A') {
                 continue;
             }
-            let path = join(&folder, &name);
+            let path = join(&dir, &name);
             let line = format_entry(io, &path, &name, options.has('l'));
             io.line(&line).await?;
             if options.has('R') && io.files().is_dir(&path) {
-                below.push((format!("{}/{name}", shown.trim_end_matches('/')), path));
+                below.push((format!("{}/{name}", display.trim_end_matches('/')), path));
             }
         }
-        folders.extend(below.into_iter().rev());
+        dirs.extend(below.into_iter().rev());
     }
     Ok(status)
 }

@@ -117,14 +117,10 @@ fn inputs(io: &mut Io<'_, '_>, named: &[&str], recursive: bool) -> (Vec<String>,
                 io.report_error(&format!("{path}: is a directory"));
                 wrong = true;
             }
-            Some(folder) => {
+            Some(dir) => {
                 let files = io.files();
-                let below = files.below(&folder).into_iter();
-                let skip = if folder.is_empty() {
-                    0
-                } else {
-                    folder.len() + 1
-                };
+                let below = files.below(&dir).into_iter();
+                let skip = if dir.is_empty() { 0 } else { dir.len() + 1 };
                 let path = path.trim_end_matches('/');
                 for file in below.filter(|file| files.is_file(file)) {
                     let file = &file[skip..];

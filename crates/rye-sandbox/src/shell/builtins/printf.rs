@@ -95,8 +95,8 @@ impl Spec {
     }
 
     fn cut(&self, text: &str) -> String {
-        let most = self.precision.unwrap_or(usize::MAX);
-        text.chars().take(most).collect()
+        let max = self.precision.unwrap_or(usize::MAX);
+        text.chars().take(max).collect()
     }
 
     fn pad(&self, value: &str, text: &mut String) {

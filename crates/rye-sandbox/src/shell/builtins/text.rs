@@ -81,8 +81,8 @@ fn amount(args: &[String]) -> Result<(Amount, Vec<String>), Halt> {
 pub(super) async fn head(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult {
     let (amount, paths) = amount(args)?;
     print_ranges(io, paths, |bytes| match amount {
-        Amount::Bytes(most) => Ok(0..most.min(bytes.len())),
-        Amount::Lines(most) => Ok(0..whole_lines(bytes).take(most).map(<[u8]>::len).sum()),
+        Amount::Bytes(count) => Ok(0..count.min(bytes.len())),
+        Amount::Lines(count) => Ok(0..whole_lines(bytes).take(count).map(<[u8]>::len).sum()),
         Amount::From(_) => Err(fail("`-n +N` is only supported by tail")),
     })
     .await
@@ -92,8 +92,8 @@ pub(super) async fn tail(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult 
     let (amount, paths) = amount(args)?;
     print_ranges(io, paths, |bytes| {
         let lines_before = match amount {
-            Amount::Bytes(most) => return Ok(bytes.len().saturating_sub(most)..bytes.len()),
-            Amount::Lines(most) => whole_lines(bytes).count().saturating_sub(most),
+            Amount::Bytes(count) => return Ok(bytes.len().saturating_sub(count)..bytes.len()),
+            Amount::Lines(count) => whole_lines(bytes).count().saturating_sub(count),
             Amount::From(line) => line.saturating_sub(1),
         };
         let start = whole_lines(bytes).take(lines_before).map(<[u8]>::len).sum();
@@ -210,7 +210,7 @@ pub(super) async fn uniq(io: &mut Io<'_, '_>, args: &[String]) -> CommandResult 
     let path = match options.operands.as_slice() {
         [] => "-",
         [path] => path,
-        _ => return Err(fail("expected at most one file")),
+        _ => return Err(fail("expected at count one file")),
     };
     let bytes = io.read(path).await?;
     let mut all = lines(&bytes).peekable();

@@ -1,4 +1,4 @@
-//! An agent that makes the calls it is told to.
+//! A scripted agent that makes given tool calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,31 +10,31 @@ use rye_engine::{Decision, Engine, NewSession, Session, builtin};
 use rye_model::Catalogue;
 use rye_protocol::{EntryKind, EventKind, Part, ResultStatus};
 use rye_sandbox::{Local, Virtual};
-use rye_store::{MemoryStore, MemoryBlobs};
+use rye_store::{MemoryBlobs, MemoryStore};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-/// Each sandbox, with the folder that one of them works in.
-pub(crate) fn each() -> [(Arc<dyn Sandbox>, Option<TempDir>); 2] {
-    let folder = tempfile::tempdir().unwrap();
-    let local = Local::new(folder.path(), Supervisor::start().unwrap()).unwrap();
+/// Both sandboxes, and the directory of the local one.
+pub(crate) fn sandboxes() -> [(Arc<dyn Sandbox>, Option<TempDir>); 2] {
+    let dir = tempfile::tempdir().unwrap();
+    let local = Local::new(dir.path(), Supervisor::start().unwrap()).unwrap();
     [
         (Arc::new(Virtual::new()), None),
-        (Arc::new(local), Some(folder)),
+        (Arc::new(local), Some(dir)),
     ]
 }
 
-/// What came of a call.
+/// The result of a tool call.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
-    pub(crate) is_good: bool,
+    pub(crate) is_success: bool,
     pub(crate) text: String,
     pub(crate) data: Value,
     pub(crate) attachments: Vec<Part>,
 }
 
-/// A model that makes these calls, one after the other.
+/// A scripted model that makes these calls one after the other.
 pub(crate) fn script(calls: &[(&str, Value)]) -> String {
     let step =
         |(name, args): &(&str, Value)| json!({ "tool_calls": [{ "name": name, "args": args }] });
@@ -54,8 +54,8 @@ pub(crate) fn engine(script: &str, sandbox: Arc<dyn Sandbox>, store: impl Sessio
         .unwrap()
 }
 
-/// Prompts, agrees to whatever is asked, and waits for the end.
-pub(crate) async fn finish(engine: &Engine, session: &Session) {
+/// Prompts, approves every gate, and waits for the end of the turn.
+pub(crate) async fn run_turn(engine: &Engine, session: &Session) {
     let mut events = session.subscribe(0);
     session.prompt("go").await.unwrap();
     let turn = async {
@@ -78,7 +78,7 @@ pub(crate) async fn finish(engine: &Engine, session: &Session) {
     timeout(Duration::from_mins(2), turn).await.unwrap();
 }
 
-/// What came of the calls that a session made, in order.
+/// The results of all calls of a session, in order.
 pub(crate) async fn outcomes(engine: &Engine, session: &Session) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     for (_, entries) in engine.history(session.id()).await.unwrap() {
@@ -91,7 +91,7 @@ pub(crate) async fn outcomes(engine: &Engine, session: &Session) -> Vec<Outcome>
                     Part::ToolResult {
                         status, text, data, ..
                     } => outcomes.push(Outcome {
-                        is_good: status == ResultStatus::Success,
+                        is_success: status == ResultStatus::Success,
                         text,
                         data,
                         attachments: Vec::new(),
@@ -107,34 +107,34 @@ pub(crate) async fn outcomes(engine: &Engine, session: &Session) -> Vec<Outcome>
     outcomes
 }
 
-/// Makes the calls, and gives what came of each.
+/// Makes the calls and returns their results.
 pub(crate) async fn calls(sandbox: &Arc<dyn Sandbox>, calls: &[(&str, Value)]) -> Vec<Outcome> {
     let engine = engine(&script(calls), Arc::clone(sandbox), MemoryStore::new());
     let session = engine.create_session(NewSession::default()).await.unwrap();
-    finish(&engine, &session).await;
+    run_turn(&engine, &session).await;
     let outcomes = outcomes(&engine, &session).await;
     assert_eq!(outcomes.len(), calls.len());
     engine.shutdown().await.unwrap();
     outcomes
 }
 
-/// The text of one good call.
+/// Makes one call, which must succeed, and returns its text.
 pub(crate) async fn call(sandbox: &Arc<dyn Sandbox>, tool: &str, args: Value) -> String {
     let outcome = calls(sandbox, &[(tool, args)]).await.remove(0);
-    assert!(outcome.is_good, "{tool}: {}", outcome.text);
+    assert!(outcome.is_success, "{tool}: {}", outcome.text);
     outcome.text
 }
 
-/// Makes each call and compares what came of it: `ok`, or the error that it is.
-pub(crate) async fn table(sandbox: &Arc<dyn Sandbox>, cases: &[(&str, Value, bool, &str)]) {
+/// Makes each call and compares its success and text.
+pub(crate) async fn assert_calls(sandbox: &Arc<dyn Sandbox>, cases: &[(&str, Value, bool, &str)]) {
     let all: Vec<_> = cases
         .iter()
         .map(|(tool, args, ..)| (*tool, args.clone()))
         .collect();
     let outcomes = calls(sandbox, &all).await;
-    for ((tool, args, is_good, text), outcome) in cases.iter().zip(outcomes) {
+    for ((tool, args, is_success, text), outcome) in cases.iter().zip(outcomes) {
         let kind = sandbox.kind();
         assert_eq!(outcome.text, *text, "{kind} {tool} {args}");
-        assert_eq!(outcome.is_good, *is_good, "{kind} {tool} {args}");
+        assert_eq!(outcome.is_success, *is_success, "{kind} {tool} {args}");
     }
 }

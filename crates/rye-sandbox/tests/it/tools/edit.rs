@@ -4,11 +4,11 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use serde_json::json;
 
-use super::agent::{calls, each, table};
+use super::agent::{assert_calls, calls, sandboxes};
 
 #[tokio::test]
-async fn a_file_is_changed_in_places_or_not_at_all() {
-    for (sandbox, _folder) in each() {
+async fn all_edits_of_a_call_are_applied_or_none() {
+    for (sandbox, _dir) in sandboxes() {
         sandbox
             .write("a.txt", b"one\r\ntwo\r\nthree\r\nfour\r\nfive\r\n")
             .await
@@ -18,7 +18,7 @@ async fn a_file_is_changed_in_places_or_not_at_all() {
         let one =
             |path: &str, old: &str, new: &str| json!({ "path": path, "old": old, "new": new });
         let edits = |edits: serde_json::Value| json!({ "path": "a.txt", "edits": edits });
-        table(&sandbox, &[
+        assert_calls(&sandbox, &[
             ("edit", one("a.txt", "two\nthree", "2\n3\n3.5"), true,
              "a.txt: changed at 1 place\n--- a.txt\n+++ a.txt\n@@ -1,5 +1,6 @@\n one\n-two\n-three\n\
               +2\n+3\n+3.5\n four\n five"),
@@ -40,15 +40,15 @@ async fn a_file_is_changed_in_places_or_not_at_all() {
             ("edit", json!({ "path": "a.txt", "old": "1" }), false,
              "give either `old` and `new`, or `edits`"),
         ]).await;
-        let there = sandbox.read("a.txt").await.unwrap();
-        assert_eq!(there, b"1\r\n2\r\n3\r\n3.5\r\nfour\r\n5\r\n");
+        let content = sandbox.read("a.txt").await.unwrap();
+        assert_eq!(content, b"1\r\n2\r\n3\r\n3.5\r\nfour\r\n5\r\n");
         assert_eq!(sandbox.read("b.txt").await.unwrap(), b"y y y");
     }
 }
 
 #[tokio::test]
-async fn programs_get_the_difference_too() {
-    for (sandbox, _folder) in each() {
+async fn result_data_contains_the_diff() {
+    for (sandbox, _dir) in sandboxes() {
         sandbox.write("a", b"1\n2\n").await.unwrap();
         let args = json!({ "path": "a", "old": "2", "new": "two\nthree" });
         let outcome = calls(&sandbox, &[("edit", args)]).await.remove(0);
@@ -63,8 +63,8 @@ async fn programs_get_the_difference_too() {
 }
 
 #[tokio::test]
-async fn edits_that_an_agent_wants_at_once_are_all_made() {
-    for (sandbox, _folder) in each() {
+async fn concurrent_edits_of_one_file_are_all_applied() {
+    for (sandbox, _dir) in sandboxes() {
         let lines = |wrap: fn(usize) -> String| (0..20).map(wrap).collect::<Vec<_>>().join("\n");
         let before = lines(|number| format!("<{number}>"));
         sandbox.write("a", before.as_bytes()).await.unwrap();
@@ -72,8 +72,8 @@ async fn edits_that_an_agent_wants_at_once_are_all_made() {
             let (old, new) = (format!("<{number}>"), format!("({number})"));
             json!({ "name": "edit", "args": { "path": "a", "old": old, "new": new } })
         };
-        let at_once: Vec<_> = (0..20).map(edit).collect();
-        let script = json!({ "steps": [{ "tool_calls": at_once }, { "text": "done" }] });
+        let concurrent: Vec<_> = (0..20).map(edit).collect();
+        let script = json!({ "steps": [{ "tool_calls": concurrent }, { "text": "done" }] });
         let engine = super::agent::engine(
             &script.to_string(),
             std::sync::Arc::clone(&sandbox),
@@ -83,18 +83,18 @@ async fn edits_that_an_agent_wants_at_once_are_all_made() {
             .create_session(rye_engine::NewSession::default())
             .await
             .unwrap();
-        super::agent::finish(&engine, &session).await;
-        let wanted = lines(|number| format!("({number})"));
-        assert_eq!(sandbox.read("a").await.unwrap(), wanted.as_bytes());
+        super::agent::run_turn(&engine, &session).await;
+        let expected = lines(|number| format!("({number})"));
+        assert_eq!(sandbox.read("a").await.unwrap(), expected.as_bytes());
         engine.shutdown().await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn on_this_machine_a_file_keeps_its_mode_its_links_and_its_refusals() {
-    let [_, (sandbox, folder)] = each();
-    let folder = folder.unwrap();
-    let path = |name: &str| folder.path().join(name);
+async fn local_edit_keeps_mode_and_links() {
+    let [_, (sandbox, dir)] = sandboxes();
+    let dir = dir.unwrap();
+    let path = |name: &str| dir.path().join(name);
     std::fs::write(path("tool.sh"), "old").unwrap();
     std::fs::set_permissions(path("tool.sh"), std::fs::Permissions::from_mode(0o750)).unwrap();
     std::os::unix::fs::symlink("tool.sh", path("link")).unwrap();
@@ -102,7 +102,7 @@ async fn on_this_machine_a_file_keeps_its_mode_its_links_and_its_refusals() {
     std::fs::hard_link(path("twin"), path("other")).unwrap();
     let edit = |name: &str| ("edit", json!({ "path": name, "old": "old", "new": "new" }));
     let outcomes = calls(&sandbox, &[edit("link"), edit("twin")]).await;
-    assert!(outcomes.iter().all(|it| it.is_good), "{outcomes:?}");
+    assert!(outcomes.iter().all(|it| it.is_success), "{outcomes:?}");
     assert_eq!(
         std::fs::metadata(path("tool.sh")).unwrap().mode() & 0o777,
         0o750
@@ -119,6 +119,6 @@ async fn on_this_machine_a_file_keeps_its_mode_its_links_and_its_refusals() {
             "{name}"
         );
     }
-    let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
-    assert_eq!(left.len(), 4, "{left:?}");
+    let names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+    assert_eq!(names.len(), 4, "{names:?}");
 }

@@ -12,9 +12,9 @@ use rye_sandbox::Virtual;
 use rye_store::{MemoryBlobs, SqliteStore};
 use serde_json::{Value, json};
 
-use super::agent::{Outcome, finish, outcomes, script};
+use super::agent::{Outcome, outcomes, run_turn, script};
 
-/// An engine over what was written before, with two models.
+/// An engine with two models and an existing store.
 fn engine(store: &Path, main: &str, child: &str) -> Engine {
     let sandbox: Arc<dyn Sandbox> = Arc::new(Virtual::new());
     let models = Catalogue::new(".")
@@ -30,8 +30,8 @@ fn engine(store: &Path, main: &str, child: &str) -> Engine {
         .unwrap()
 }
 
-/// A script that says nothing until so many answers were given, and then makes these calls.
-fn later(answers: usize, calls: &[(&str, Value)]) -> String {
+/// A script that makes these calls after the given number of answers.
+fn script_after(answers: usize, calls: &[(&str, Value)]) -> String {
     let mut steps = vec![json!({ "text": "before" }); answers];
     let rest: Value = serde_json::from_str(&script(calls)).unwrap();
     steps.extend(rest["steps"].as_array().unwrap().clone());
@@ -47,46 +47,50 @@ async fn session(engine: &Engine, id: &str) -> Session {
     engine.create_session(new).await.unwrap()
 }
 
-/// Opens it again and makes these calls, after so many answers.
-async fn go_on(
+/// Opens a session again and makes these calls, after the given number of answers.
+async fn reopen_and_call(
     store: &Path,
     id: &SessionId,
     answers: usize,
     calls: &[(&str, Value)],
 ) -> Vec<Outcome> {
-    let engine = engine(store, &later(answers, calls), "steps: [{ text: x }]");
+    let engine = engine(store, &script_after(answers, calls), "steps: [{ text: x }]");
     let session = engine.open_session(id, Claim::IfFree).await.unwrap();
     let before = outcomes(&engine, &session).await.len();
-    finish_next(&engine, &session).await;
+    prompt_and_wait(&engine, &session).await;
     let all = outcomes(&engine, &session).await;
     engine.shutdown().await.unwrap();
     all[before..].to_vec()
 }
 
-/// Prompts once more and waits for its answer.
-async fn finish_next(engine: &Engine, session: &Session) {
+/// Prompts again and waits for the answer.
+async fn prompt_and_wait(engine: &Engine, session: &Session) {
     let id = session.prompt("go on").await.unwrap();
-    let answer = tokio::time::timeout(std::time::Duration::from_mins(1), session.wait_for_answer(&id));
+    let answer = tokio::time::timeout(
+        std::time::Duration::from_mins(1),
+        session.wait_for_answer(&id),
+    );
     answer.await.unwrap().unwrap();
     assert!(engine.session(session.id()).is_some());
 }
 
-/// What is said of a session that cannot be read.
-const NO: &str =
-    "there is no session stranger that can be read here: `list_threads` names those there are";
+/// Error message for a session that cannot be read.
+const NOT_READABLE: &str =
+    "there is no session unrelated that can be read here: `list_threads` names those there are";
 
-/// A stranger, and a parent with a child that looks around: its id, and what it saw.
+/// Creates an unrelated session, and a parent with a child that lists and reads threads. Returns
+/// the id of the child and its messages.
 async fn family(store: &Path) -> (SessionId, Vec<String>) {
     let child_calls = script(&[
         ("list_threads", json!({})),
         ("thread_read", json!({ "session": "parent" })),
-        ("thread_read", json!({ "session": "stranger" })),
+        ("thread_read", json!({ "session": "unrelated" })),
     ]);
     let task = json!({ "prompt": "look around", "model": "scripted:child" });
     let engine = engine(store, &script(&[("task", task)]), &child_calls);
-    session(&engine, "stranger").await;
+    session(&engine, "unrelated").await;
     let parent = session(&engine, "parent-session").await;
-    finish(&engine, &parent).await;
+    run_turn(&engine, &parent).await;
     let filter = SessionFilter {
         parent: Some(parent.id().clone()),
         limit: 10,
@@ -94,20 +98,20 @@ async fn family(store: &Path) -> (SessionId, Vec<String>) {
     };
     let child = engine.sessions(filter).await.unwrap().remove(0).id;
     let (_, entries) = engine.history(&child).await.unwrap().remove(0);
-    let said = entries.iter().filter_map(|entry| match &entry.kind {
+    let messages = entries.iter().filter_map(|entry| match &entry.kind {
         EntryKind::Message(message) => Some(message.content()),
         _ => None,
     });
     engine.shutdown().await.unwrap();
-    (child, said.collect())
+    (child, messages.collect())
 }
 
 #[tokio::test]
-async fn a_child_reads_its_parent() {
-    let folder = tempfile::tempdir().unwrap();
-    let (child, said) = family(&folder.path().join("sessions.db")).await;
-    let [_, _, listed, _, above, _, refused, done] = &said[..] else {
-        panic!("{said:?}");
+async fn child_reads_its_parent() {
+    let dir = tempfile::tempdir().unwrap();
+    let (child, messages) = family(&dir.path().join("sessions.db")).await;
+    let [_, _, listed, _, above, _, refused, done] = &messages[..] else {
+        panic!("{messages:?}");
     };
     let all = format!(
         "this session, {child}\n  default (active, at work, this one)\n\
@@ -116,43 +120,43 @@ async fn a_child_reads_its_parent() {
     assert_eq!(*listed, all);
     assert!(above.contains("] user: go\n"), "{above}");
     assert!(above.contains("calls task {"), "{above}");
-    assert_eq!((refused.as_str(), done.as_str()), (NO, "done"));
+    assert_eq!((refused.as_str(), done.as_str()), (NOT_READABLE, "done"));
 }
 
 #[tokio::test]
-async fn a_parent_reads_its_child() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = folder.path().join("sessions.db");
+async fn parent_reads_its_child() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("sessions.db");
     let (child, _) = family(&store).await;
     let calls = [
         ("list_threads", json!({})),
         ("thread_read", json!({ "session": child })),
-        ("thread_read", json!({ "session": "stranger" })),
+        ("thread_read", json!({ "session": "unrelated" })),
         ("thread_read", json!({ "session": "never-there" })),
         ("thread_read", json!({ "session": "parent" })),
         ("thread_read", json!({ "thread": "none" })),
     ];
-    let seen = go_on(&store, &"parent-session".parse().unwrap(), 2, &calls).await;
-    let listed = &seen[0].text;
+    let results = reopen_and_call(&store, &"parent-session".parse().unwrap(), 2, &calls).await;
+    let listed = &results[0].text;
     let task = format!("task, {child} (terminated)\n  default (active)");
     assert!(listed.ends_with(&task), "{listed}");
-    assert_eq!(seen[0].data[1]["relation"], "child");
-    let read = &seen[1].text;
+    assert_eq!(results[0].data[1]["relation"], "child");
+    let read = &results[1].text;
     assert!(read.contains("] user: look around\n"), "{read}");
     assert!(
         read.contains("] list_threads (success): this session, "),
         "{read}"
     );
     assert!(read.ends_with("] assistant: done"), "{read}");
-    let refused: Vec<_> = seen[2..]
+    let refused: Vec<_> = results[2..]
         .iter()
-        .map(|it| (it.is_good, it.text.as_str()))
+        .map(|it| (it.is_success, it.text.as_str()))
         .collect();
-    let never = NO.replace("stranger", "never-there");
+    let never = NOT_READABLE.replace("unrelated", "never-there");
     assert_eq!(
         refused,
         [
-            (false, NO),
+            (false, NOT_READABLE),
             (false, &never),
             (false, "this session has no parent"),
             (false, "there is no thread none; there are: default"),
@@ -161,21 +165,21 @@ async fn a_parent_reads_its_child() {
 }
 
 #[tokio::test]
-async fn tasks_of_one_session_read_each_other() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = folder.path().join("sessions.db");
+async fn sibling_tasks_read_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("sessions.db");
     let (first, _) = family(&store).await;
-    // The session gives a second task, which looks at the first.
-    let looks = script(&[
+    // The session creates a second task, which reads the first one.
+    let child_calls = script(&[
         ("list_threads", json!({})),
         ("thread_read", json!({ "session": first })),
-        ("thread_read", json!({ "session": "stranger" })),
+        ("thread_read", json!({ "session": "unrelated" })),
     ]);
     let task = json!({ "prompt": "look beside you", "model": "scripted:child" });
-    let engine = engine(&store, &later(2, &[("task", task)]), &looks);
+    let engine = engine(&store, &script_after(2, &[("task", task)]), &child_calls);
     let parent = "parent-session".parse().unwrap();
     let session = engine.open_session(&parent, Claim::IfFree).await.unwrap();
-    finish_next(&engine, &session).await;
+    prompt_and_wait(&engine, &session).await;
     let filter = SessionFilter {
         parent: Some(parent),
         limit: 1,
@@ -184,41 +188,41 @@ async fn tasks_of_one_session_read_each_other() {
     let second = engine.sessions(filter).await.unwrap().remove(0).id;
     assert_ne!(second, first);
     let (_, entries) = engine.history(&second).await.unwrap().remove(0);
-    let said = entries.iter().filter_map(|entry| match &entry.kind {
+    let messages = entries.iter().filter_map(|entry| match &entry.kind {
         EntryKind::Message(message) => Some(message.content()),
         _ => None,
     });
-    let said: Vec<_> = said.collect();
-    let [_, _, listed, _, beside, _, refused, _] = &said[..] else {
-        panic!("{said:?}");
+    let messages: Vec<_> = messages.collect();
+    let [_, _, listed, _, beside, _, refused, _] = &messages[..] else {
+        panic!("{messages:?}");
     };
     let other =
         format!("another task of the session above, {first} (terminated)\n  default (active)");
     assert!(listed.ends_with(&other), "{listed}");
     assert!(beside.contains("] user: look around\n"), "{beside}");
-    assert_eq!(refused, NO);
+    assert_eq!(refused, NOT_READABLE);
 }
 
 #[tokio::test]
-async fn a_stranger_reads_neither() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = folder.path().join("sessions.db");
+async fn unrelated_session_reads_neither() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("sessions.db");
     let (child, _) = family(&store).await;
     let calls = [
         ("list_threads", json!({})),
         ("thread_read", json!({ "session": child })),
         ("thread_read", json!({ "session": "parent-session" })),
     ];
-    let seen = go_on(&store, &"stranger".parse().unwrap(), 0, &calls).await;
-    let listed = "this session, stranger\n  default (active, at work, this one)";
-    assert_eq!(seen[0].text, listed);
-    assert!(!seen[1].is_good && !seen[2].is_good);
+    let results = reopen_and_call(&store, &"unrelated".parse().unwrap(), 0, &calls).await;
+    let listed = "this session, unrelated\n  default (active, at work, this one)";
+    assert_eq!(results[0].text, listed);
+    assert!(!results[1].is_success && !results[2].is_success);
 }
 
 #[tokio::test]
-async fn a_thread_is_read_page_by_page_the_newest_last() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = folder.path().join("sessions.db");
+async fn thread_is_read_in_pages_with_the_newest_entry_last() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("sessions.db");
     let words: Vec<_> = (0..4)
         .map(|number| json!({ "text": format!("answer {number}") }))
         .collect();
@@ -251,7 +255,7 @@ async fn a_thread_is_read_page_by_page_the_newest_last() {
         }
         ("thread_read", args)
     };
-    let seen = go_on(
+    let results = reopen_and_call(
         &store,
         &id,
         0,
@@ -262,7 +266,7 @@ async fn a_thread_is_read_page_by_page_the_newest_last() {
             read(Some(0), 3),
             (
                 "thread_read",
-                json!({ "thread": "side", "before": "nobody" }),
+                json!({ "thread": "side", "before": "unknown" }),
             ),
         ],
     )
@@ -282,15 +286,18 @@ async fn a_thread_is_read_page_by_page_the_newest_last() {
         )
     };
     assert_eq!(
-        seen[0].text,
+        results[0].text,
         [more(5), line(5), line(6), line(7)].join("\n")
     );
-    assert_eq!(seen[0].data["before"], json!(ids[5]));
+    assert_eq!(results[0].data["before"], json!(ids[5]));
     assert_eq!(
-        seen[1].text,
+        results[1].text,
         [more(2), line(2), line(3), line(4)].join("\n")
     );
-    assert_eq!(seen[2].text, [line(0), line(1)].join("\n"));
-    assert_eq!(seen[3].text, "[nothing was said here yet]");
-    assert_eq!(seen[4].text, "the entry of `before` is not in this thread");
+    assert_eq!(results[2].text, [line(0), line(1)].join("\n"));
+    assert_eq!(results[3].text, "[nothing was messages here yet]");
+    assert_eq!(
+        results[4].text,
+        "the entry of `before` is not in this thread"
+    );
 }

@@ -1,4 +1,4 @@
-//! A tree is the same in memory and on this machine.
+//! Walking a tree gives the same result in both sandboxes.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -19,20 +19,20 @@ fn path() -> impl Strategy<Value = String> {
     prop::collection::vec(name(), 1..4).prop_map(|names| names.join("/"))
 }
 
-/// A file that says what to leave out, in some folder.
+/// An ignore file in some directory.
 fn ignore_file() -> impl Strategy<Value = (String, String)> {
-    let folder = prop::sample::select(vec!["", "a/"]);
+    let dir = prop::sample::select(vec!["", "a/"]);
     let kind = prop::sample::select(vec![".gitignore", ".ignore"]);
     let rule = prop::sample::select(vec![
         "*.log", "!*.log", "c.log", "!c.log", "a", "!a", "/a", "b/", "!b/", "a/b", "**/e.txt",
         "!e.txt", "/e.txt", ".d", "!.d", "*", "!*", "!*/", "b/**", "# words", "", "[", "\\!a",
     ]);
     let rules = prop::collection::vec(rule, 1..4);
-    (folder, kind, rules)
-        .prop_map(|(folder, kind, rules)| (format!("{folder}{kind}"), rules.join("\n") + "\n"))
+    (dir, kind, rules)
+        .prop_map(|(dir, kind, rules)| (format!("{dir}{kind}"), rules.join("\n") + "\n"))
 }
 
-fn walked(
+fn walk_files(
     runtime: &tokio::runtime::Runtime,
     sandbox: &dyn Sandbox,
     walk: &WalkOptions,
@@ -50,25 +50,25 @@ fn walked(
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
     #[test]
-    fn the_same_files_are_found(
+    fn both_sandboxes_find_the_same_files(
         paths in prop::collection::vec(path(), 5..25),
         ignore in prop::collection::vec(ignore_file(), 0..5),
         top in prop::sample::select(vec!["", "", "", "a", "a/b", ".d", ".git", "e.txt"]),
         (hidden, ignored) in any::<(bool, bool)>(),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (folder, memory) = (tempfile::tempdir().unwrap(), Virtual::new());
+        let (dir, memory) = (tempfile::tempdir().unwrap(), Virtual::new());
         let rules = ignore.into_iter().collect::<BTreeMap<_, _>>();
         let files = paths.iter().map(|path| (path.as_str(), "x"));
         for (path, text) in rules.iter().map(|(path, text)| (path.as_str(), text.as_str())).chain(files) {
-            // A file may stand where a folder would have to be.
+            // Fails if a parent of the path is a file.
             if runtime.block_on(memory.write(path, text.as_bytes())).is_ok() {
-                let place = folder.path().join(path);
-                std::fs::create_dir_all(place.parent().unwrap()).unwrap();
-                std::fs::write(place, text).unwrap();
+                let file = dir.path().join(path);
+                std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+                std::fs::write(file, text).unwrap();
             }
         }
-        let local = Local::new(folder.path(), SUPERVISOR.clone()).unwrap();
+        let local = Local::new(dir.path(), SUPERVISOR.clone()).unwrap();
         let walk = WalkOptions {
             path: top.to_owned(),
             hidden,
@@ -76,13 +76,13 @@ proptest! {
             max_files: 1000,
             time_limit: Duration::from_mins(1),
         };
-        prop_assert_eq!(walked(&runtime, &memory, &walk).ok(), walked(&runtime, &local, &walk).ok());
+        prop_assert_eq!(walk_files(&runtime, &memory, &walk).ok(), walk_files(&runtime, &local, &walk).ok());
     }
 }
 
 #[tokio::test]
-async fn a_walk_that_finds_too_many_says_so() {
-    for (sandbox, _folder) in super::agent::each() {
+async fn walk_over_its_limits_is_incomplete() {
+    for (sandbox, _dir) in super::agent::sandboxes() {
         for number in 0..20 {
             sandbox.write(&format!("d{number}/f"), b"x").await.unwrap();
         }
@@ -119,14 +119,14 @@ async fn a_walk_that_finds_too_many_says_so() {
 }
 
 #[tokio::test]
-async fn many_files_are_read_at_once_each_with_its_own_success() {
-    for (sandbox, _folder) in super::agent::each() {
+async fn read_many_returns_a_result_per_file() {
+    for (sandbox, _dir) in super::agent::sandboxes() {
         sandbox.write("a", b"1").await.unwrap();
         sandbox.write("d/b", b"12345").await.unwrap();
         let paths = ["a", "missing", "d/b", "d"].map(str::to_owned);
         let read = sandbox.read_many(&paths, 4).await;
-        let is_good: Vec<_> = read.iter().map(Result::is_ok).collect();
-        assert_eq!(is_good, [true, false, false, false], "{}", sandbox.kind());
+        let is_ok: Vec<_> = read.iter().map(Result::is_ok).collect();
+        assert_eq!(is_ok, [true, false, false, false], "{}", sandbox.kind());
         assert_eq!(
             sandbox.read_many(&paths[2..3], 5).await,
             [Ok(b"12345".to_vec())]

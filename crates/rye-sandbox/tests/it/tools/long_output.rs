@@ -1,4 +1,4 @@
-//! Output that is too long for a model: cut, and kept whole.
+//! Long output: truncated for the model, and stored completely.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use rye_engine::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Engine, NewSession};
 use rye_model::Catalogue;
 use rye_sandbox::Virtual;
-use rye_store::{MemoryStore, MemoryBlobs};
+use rye_store::{MemoryBlobs, MemoryStore};
 use serde_json::{Value, json};
 
-use super::agent::{calls, each, finish, outcomes, script};
+use super::agent::{calls, outcomes, run_turn, sandboxes, script};
 
 fn numbers(range: std::ops::RangeInclusive<u32>) -> Vec<String> {
     range.map(|number| number.to_string()).collect()
 }
 
 #[tokio::test]
-async fn what_a_command_printed_can_be_read_on() {
+async fn long_command_output_can_be_read_completely() {
     let whole = numbers(1..=50_000).join("\n") + "\n[stderr]\nend\n[exit code 3]";
     let hash = Hash::digest(&whole);
-    for (sandbox, _folder) in each() {
+    for (sandbox, _dir) in sandboxes() {
         let command = "seq 1 50000; echo end >&2; exit 3";
         let blob = format!("blob:{hash}");
         let outcomes = calls(
@@ -44,7 +44,7 @@ async fn what_a_command_printed_can_be_read_on() {
             text.len()
         );
         assert!(text.ends_with("\n49999\n50000\n[stderr]\nend\n[exit code 3]"));
-        // What is shown and what is left out together are all there was.
+        // The shown and the omitted parts together are the whole output.
         let (head, rest) = text.split_once("[… ").unwrap();
         let (note, tail) = rest.split_once(" …]\n").unwrap();
         let (count, _) = note.split_once(" lines, ").unwrap();
@@ -65,8 +65,8 @@ async fn what_a_command_printed_can_be_read_on() {
 }
 
 #[tokio::test]
-async fn what_nobody_can_keep_is_bounded_and_says_so() {
-    let [_, (sandbox, _folder)] = each();
+async fn output_beyond_the_capture_limit_is_truncated() {
+    let [_, (sandbox, _dir)] = sandboxes();
     let command = "yes 0123456789abcde | head -c 40000000";
     let outcome = calls(&sandbox, &[("bash", json!({ "command": command }))])
         .await
@@ -76,53 +76,53 @@ async fn what_nobody_can_keep_is_bounded_and_says_so() {
     assert!(outcome.text.len() < 31_000 && notes == 1, "{notes}");
 }
 
-/// A tool that has a lot to say, in one line.
-struct Talker(ToolDef);
+/// A tool with a long output in one line.
+struct LongOutputTool(ToolDef);
 
-impl Tool for Talker {
+impl Tool for LongOutputTool {
     fn def(&self) -> &ToolDef {
         &self.0
     }
 
     fn run(&self, _: Value, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        Box::pin(std::future::ready(Ok(ToolOutput::text(talk()))))
+        Box::pin(std::future::ready(Ok(ToolOutput::text(long_line()))))
     }
 }
 
-fn talk() -> String {
+fn long_line() -> String {
     numbers(1..=40_000).join(" ")
 }
 
 #[tokio::test]
-async fn what_any_tool_says_can_be_read_on() {
-    let (whole, hash) = (talk(), Hash::digest(talk()));
+async fn long_tool_output_can_be_read_completely() {
+    let (whole, hash) = (long_line(), Hash::digest(long_line()));
     for has_blobs in [true, false] {
         let path = format!("blob:{hash}");
         let script = script(&[
-            ("talk", json!({})),
+            ("long", json!({})),
             (
                 "read",
                 json!({ "path": path, "offset": 1, "column": 50_001 }),
             ),
         ]);
-        let def = ToolDef::new("talk", "Talks.", json!({ "type": "object" }));
+        let def = ToolDef::new("long", "Prints a long line.", json!({ "type": "object" }));
         let mut builder = Engine::builder()
             .store(MemoryStore::new())
             .models(Catalogue::new(".").with("scripted:test", script.parse().unwrap()))
             .sandbox(Arc::new(Virtual::new()))
             .tools(rye_engine::builtin::tools())
-            .tool(Talker(def));
+            .tool(LongOutputTool(def));
         if has_blobs {
             builder = builder.blobs(MemoryBlobs::new());
         }
         let engine = builder.build().unwrap();
         let session = engine.create_session(NewSession::default()).await.unwrap();
-        finish(&engine, &session).await;
+        run_turn(&engine, &session).await;
         let outcomes = outcomes(&engine, &session).await;
-        let said = &outcomes[0].text;
-        assert!(said.len() < 101_000 && said.starts_with("1 2 3") && said.ends_with("39999 40000"));
-        let place = format!("read on with path {path}, offset 1, column 50001 …]");
-        assert_eq!(said.contains(&place), has_blobs);
+        let text = &outcomes[0].text;
+        assert!(text.len() < 101_000 && text.starts_with("1 2 3") && text.ends_with("39999 40000"));
+        let note = format!("read on with path {path}, offset 1, column 50001 …]");
+        assert_eq!(text.contains(&note), has_blobs);
         if has_blobs {
             let (piece, note) = outcomes[1].text.split_once('\n').unwrap();
             assert_eq!(piece, &whole[50_000..80_000]);

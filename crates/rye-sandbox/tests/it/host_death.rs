@@ -1,8 +1,8 @@
-//! A host is killed, and what it had started ends.
+//! Killing the host ends the commands that it started.
 
 #![expect(
     clippy::print_stdout,
-    reason = "by what it prints the host tells what it started"
+    reason = "the host reports its processes on standard output"
 )]
 
 use std::io::{BufRead as _, BufReader};
@@ -13,10 +13,10 @@ use lillux::process::{Handle, Supervisor};
 use rye_engine::sandbox::{Exec, ExecObserver, Sandbox as _};
 use rye_sandbox::Local;
 
-/// Tells whoever started the host.
-struct Aloud;
+/// Prints events for the test that started the host.
+struct PrintEvents;
 
-impl ExecObserver for Aloud {
+impl ExecObserver for PrintEvents {
     fn on_start(&self, process: &str) {
         println!("\nprocess {process}");
     }
@@ -26,36 +26,36 @@ impl ExecObserver for Aloud {
     }
 }
 
-/// Tells a process that it is the host.
+/// Set in the process that acts as the host.
 const HOST: &str = "RYE_SANDBOX_TEST_HOST";
 
-/// The host: run by the test below, in a process of its own; else it has nothing to do.
+/// The host, which the test below runs in a separate process. Otherwise does nothing.
 #[tokio::test]
 async fn host() {
     if std::env::var_os(HOST).is_none() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let local = Local::new(folder.path(), Supervisor::start().unwrap()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let local = Local::new(dir.path(), Supervisor::start().unwrap()).unwrap();
     let command = "(setsid sh -c 'trap \"\" TERM; echo $$; sleep 300; sleep 300' &); sleep 300";
     let exec = Exec {
         command: command.to_owned(),
         ..Exec::default()
     };
-    local.exec(exec, &Aloud).await.unwrap();
+    local.exec(exec, &PrintEvents).await.unwrap();
 }
 
 #[test]
-fn what_a_host_had_started_ends_when_it_is_killed() {
+fn killing_the_host_ends_its_commands() {
     let mut host = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "death::host", "--nocapture"])
+        .args(["--exact", "host_death::host", "--nocapture"])
         .env(HOST, "1")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut handles: Vec<Handle> = Vec::new();
-    let told = BufReader::new(host.stdout.take().unwrap());
-    for line in told.lines().map(Result::unwrap) {
+    let output = BufReader::new(host.stdout.take().unwrap());
+    for line in output.lines().map(Result::unwrap) {
         if let Some(process) = line.strip_prefix("process ") {
             handles.push(process.parse().unwrap());
         } else if let Some(child) = line.strip_prefix("child ") {

@@ -3,11 +3,11 @@
 use rye_protocol::Part;
 use serde_json::json;
 
-use super::agent::{calls, each, table};
+use super::agent::{assert_calls, calls, sandboxes};
 
 #[tokio::test]
 async fn files_are_written_and_read() {
-    for (sandbox, _folder) in each() {
+    for (sandbox, _dir) in sandboxes() {
         sandbox
             .write("crlf.txt", b"\xef\xbb\xbfa\r\nb\r\n")
             .await
@@ -19,7 +19,7 @@ async fn files_are_written_and_read() {
         sandbox.write("empty", b"").await.unwrap();
         let write = |path: &str, content: &str| json!({ "path": path, "content": content });
         let read = |path: &str| json!({ "path": path });
-        table(
+        assert_calls(
             &sandbox,
             &[
                 (
@@ -86,12 +86,12 @@ async fn files_are_written_and_read() {
 }
 
 #[tokio::test]
-async fn what_is_no_text_or_is_not_there_is_told() {
-    for (sandbox, _folder) in each() {
+async fn binary_files_directories_and_missing_files_are_described() {
+    for (sandbox, _dir) in sandboxes() {
         sandbox.write("data.gz", b"\x1f\x8b\x08\0\0").await.unwrap();
         sandbox.write("src/deep/main.rs", b"").await.unwrap();
         sandbox.write("src/lib.rs", b"x").await.unwrap();
-        sandbox.mkdir("hollow").await.unwrap();
+        sandbox.mkdir("empty_dir").await.unwrap();
         let read = |path: &str| json!({ "path": path });
         let rest = calls(
             &sandbox,
@@ -99,7 +99,7 @@ async fn what_is_no_text_or_is_not_there_is_told() {
                 ("read", read("data.gz")),
                 ("read", read("src")),
                 ("read", json!({ "path": "src", "offset": 1, "limit": 1 })),
-                ("read", read("hollow")),
+                ("read", read("empty_dir")),
             ],
         )
         .await;
@@ -111,10 +111,10 @@ async fn what_is_no_text_or_is_not_there_is_told() {
             [
                 "[src is a folder]\ndeep/\nlib.rs (1 bytes)",
                 "[src is a folder]\ndeep/\n[names 1 to 1 of 2; read on with offset 2]",
-                "[hollow is an empty folder]",
+                "[empty_dir is an empty folder]",
             ]
         );
-        table(
+        assert_calls(
             &sandbox,
             &[
                 (
@@ -148,13 +148,13 @@ async fn what_is_no_text_or_is_not_there_is_told() {
 }
 
 #[tokio::test]
-async fn an_image_is_shown() {
-    // The smallest there is: one pixel.
+async fn images_are_attached() {
+    // The smallest GIF: one pixel.
     let gif = b"GIF89a\x01\0\x01\0\0\0\0!\xf9\x04\x01\0\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x01D\0;";
     let huge = [b"\x89PNG\r\n\x1a\n".as_slice(), &vec![0; 4_000_000]].concat();
-    for (sandbox, _folder) in each() {
+    for (sandbox, _dir) in sandboxes() {
         sandbox.write("img/dot.gif", gif).await.unwrap();
-        // By its bytes, not by its name.
+        // Images are recognised by content, not by name.
         sandbox.write("img/huge.txt", &huge).await.unwrap();
         let read = |path: &str| ("read", json!({ "path": path }));
         let outcomes = calls(&sandbox, &[read("img/dot.gif"), read("img/huge.txt")]).await;

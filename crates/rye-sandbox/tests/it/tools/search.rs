@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rye_engine::sandbox::Sandbox;
 use serde_json::{Value, json};
 
-use super::agent::{call, calls, each, table};
+use super::agent::{assert_calls, call, calls, sandboxes};
 
-async fn tree(sandbox: &Arc<dyn Sandbox>) {
+async fn write_tree(sandbox: &Arc<dyn Sandbox>) {
     let files: [(&str, &[u8]); 12] = [
         ("src/main.rs", b"fn main() {\n    run();\n}\n"),
         ("src/run.rs", b"pub fn run() {\r\n    // TODO: run\r\n}\r\n"),
@@ -29,9 +29,9 @@ async fn tree(sandbox: &Arc<dyn Sandbox>) {
 }
 
 #[tokio::test]
-async fn files_are_searched() {
-    for (sandbox, _folder) in each() {
-        tree(&sandbox).await;
+async fn grep_searches_files() {
+    for (sandbox, _dir) in sandboxes() {
+        write_tree(&sandbox).await;
         let all = "README.md\n1: # How to run\n3: run it\n\nkeep.log\n1: run\n\nsrc/deep/er/x.ts\n\
                    1: const run = 1;\n\nsrc/main.rs\n2:     run();\n\nsrc/run.rs\n1: pub fn run() {\n\
                    2:     // TODO: run";
@@ -44,7 +44,7 @@ async fn files_are_searched() {
             args["pattern"] = args.get("pattern").cloned().unwrap_or(json!("run"));
             args
         };
-        table(
+        assert_calls(
             &sandbox,
             &[
                 ("grep", grep(json!({})), true, all),
@@ -91,7 +91,7 @@ async fn files_are_searched() {
                     true,
                     ".hidden/x.rs",
                 ),
-                // What is named is searched, also if it is ignored.
+                // An explicit path is searched even if it is ignored.
                 (
                     "grep",
                     grep(json!({ "path": "target" })),
@@ -169,12 +169,12 @@ async fn files_are_searched() {
             json!({ "pattern": "a", "path": "sr" }),
         ];
         let wrong = calls(&sandbox, &wrong.map(|args| ("grep", args))).await;
-        for (outcome, said) in wrong
+        for (outcome, text) in wrong
             .iter()
             .zip(["unclosed group", "there is no sr; there are: src/"])
         {
             assert!(
-                !outcome.is_good && outcome.text.contains(said),
+                !outcome.is_success && outcome.text.contains(text),
                 "{}",
                 outcome.text
             );
@@ -183,12 +183,12 @@ async fn files_are_searched() {
 }
 
 #[tokio::test]
-async fn files_are_found_by_their_paths() {
-    for (sandbox, _folder) in each() {
-        tree(&sandbox).await;
+async fn glob_finds_files_by_path() {
+    for (sandbox, _dir) in sandboxes() {
+        write_tree(&sandbox).await;
         let glob = |pattern: &str| json!({ "pattern": pattern, "sort": "path" });
         let all = "README.md\ndata.bin\nkeep.log\nsrc/deep/er/x.ts\nsrc/main.rs\nsrc/run.rs";
-        table(
+        assert_calls(
             &sandbox,
             &[
                 ("glob", glob("*.rs"), true, "src/main.rs\nsrc/run.rs"),
@@ -225,16 +225,16 @@ async fn files_are_found_by_their_paths() {
 }
 
 #[tokio::test]
-async fn the_file_that_changed_last_comes_first() {
-    for (sandbox, folder) in each() {
+async fn glob_lists_the_newest_file_first() {
+    for (sandbox, dir) in sandboxes() {
         for (age, path) in ["b", "c", "a"].into_iter().enumerate() {
             sandbox.write(path, b"x").await.unwrap();
-            if let Some(folder) = &folder {
+            if let Some(dir) = &dir {
                 let then = std::time::SystemTime::UNIX_EPOCH;
                 let then = then + std::time::Duration::from_secs(1000 + age as u64);
                 let file = std::fs::File::options()
                     .write(true)
-                    .open(folder.path().join(path));
+                    .open(dir.path().join(path));
                 file.unwrap().set_modified(then).unwrap();
             }
         }
@@ -246,16 +246,16 @@ async fn the_file_that_changed_last_comes_first() {
 }
 
 #[tokio::test]
-async fn a_walk_on_this_machine_does_not_follow_links_or_wait_for_pipes() {
-    let [_, (sandbox, folder)] = each();
-    let folder = folder.unwrap();
+async fn local_search_does_not_follow_links_or_block_on_pipes() {
+    let [_, (sandbox, dir)] = sandboxes();
+    let dir = dir.unwrap();
     sandbox.write("a/x.txt", b"needle").await.unwrap();
-    std::os::unix::fs::symlink("..", folder.path().join("a/loop")).unwrap();
-    std::os::unix::fs::symlink("x.txt", folder.path().join("a/again")).unwrap();
-    let made = std::process::Command::new("mkfifo")
-        .arg(folder.path().join("a/pipe"))
+    std::os::unix::fs::symlink("..", dir.path().join("a/loop")).unwrap();
+    std::os::unix::fs::symlink("x.txt", dir.path().join("a/again")).unwrap();
+    let created = std::process::Command::new("mkfifo")
+        .arg(dir.path().join("a/pipe"))
         .status();
-    assert!(made.unwrap().success());
+    assert!(created.unwrap().success());
     let found = call(
         &sandbox,
         "grep",
