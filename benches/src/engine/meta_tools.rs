@@ -93,7 +93,7 @@ impl Fixture {
     fn bridge(&self) -> Result<Vec<Arc<dyn Tool>>> {
         let supervisor = Arc::clone(&self.supervisor);
         let state: &Path = self.directory.path();
-        let bridge = rye_host::bridge(self.roots(), supervisor, None, state)?;
+        let bridge = rye_host::meta_tools(self.roots(), supervisor, None, state)?;
         Ok(bridge.tools)
     }
 

@@ -24,109 +24,109 @@ use rye_store::SqliteStore;
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 
-use crate::Trusted;
+use crate::TrustedKeys;
 
-/// How long a call waits for its decision, and a decision for its call.
-const HOLDS: Duration = Duration::from_hours(24);
+/// How long a pending call and a decision are valid.
+const VALIDITY: Duration = Duration::from_hours(24);
 
-/// How many calls may wait: a client that asks again and again must not fill the disk.
-const MOST: usize = 256;
+/// Maximum number of pending calls, so that a client cannot fill the disk.
+const MAX_PENDING: usize = 256;
 
-/// How the ids of sessions begin: calls that wait for a terminal, and calls that the person at
-/// the client decided about.
-const CALL: &str = "call-";
-const FORM: &str = "form-";
+/// Prefixes of session ids: calls that are decided with `rye gate`, and calls that are decided in a
+/// form of the client.
+const CALL_PREFIX: &str = "call-";
+const FORM_PREFIX: &str = "form-";
 
-/// The action that refuses a call.
+/// The action that denies a call.
 const DENY: &str = "deny";
 
-/// Where a gate's context has the project, and the hash of the call.
+/// Keys of a gate's context.
 const PROJECT: &str = "project";
 const CALL_HASH: &str = "call_hash";
 
-/// Who decided through a client's form.
+/// Source of decisions in a form of the client.
 const ELICITATION: &str = "mcp:elicitation";
 
-/// Why a call's decision is not known.
+/// Why the decision of a call cannot be determined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallGateError {
-    /// Too many calls wait.
-    #[error("{MOST} calls wait for a person's decision already")]
+    /// There are too many pending calls.
+    #[error("{MAX_PENDING} calls already wait for a decision")]
     TooMany,
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// The calls of MCP clients that wait for a person, or were decided about.
+/// Gates of the calls of MCP clients.
 #[derive(Debug)]
 pub struct CallGates {
     store: SqliteStore,
-    trust: Trusted,
-    /// Seals the records, and signs what the person at a client decided.
+    trust: TrustedKeys,
+    /// Seals the records, and signs decisions in forms of clients.
     key: Option<SigningKey>,
-    /// One call of this process is looked at after the other.
-    alone: Mutex<()>,
+    /// Serialises the calls of this process.
+    lock: Mutex<()>,
 }
 
 impl CallGates {
-    /// Those in a store. A decision counts with a receipt of a key that this trusts.
-    pub fn new(store: SqliteStore, trust: Trusted, key: Option<SigningKey>) -> Self {
+    /// The gates in a store. A decision requires a receipt of a key that `trust` accepts.
+    pub fn new(store: SqliteStore, trust: TrustedKeys, key: Option<SigningKey>) -> Self {
         Self {
             store,
             trust,
             key,
-            alone: Mutex::default(),
+            lock: Mutex::default(),
         }
     }
 
-    /// What a person has decided about a call; a call that nobody was asked about is recorded.
-    /// A decision is given once.
-    pub async fn decided(
+    /// Returns the decision about a call, and opens a gate for a new call. A decision is returned
+    /// only once.
+    pub async fn decision(
         &self,
         project: &Path,
         call: &GatedCall,
     ) -> Result<CallDecision, CallGateError> {
-        let _alone = self.alone.lock().await;
+        let _guard = self.lock.lock().await;
         let (hash, now) = (call_hash(project, call), now());
         let (mut waiting, mut number) = (0, 0);
-        let (mut own, mut alike) = (None, Vec::new());
+        let (mut own, mut similar) = (None, Vec::new());
         for gate in self.gates().await? {
-            let is_own = text(&gate, CALL_HASH) == Some(&hash.to_hex());
+            let is_own = context_text(&gate, CALL_HASH) == Some(&hash.to_hex());
             if is_own {
-                number = number.max(number_of(&gate));
+                number = number.max(round(&gate));
             }
             if gate.expires_at.is_none_or(|until| until <= now) {
                 if gate.status.is_pending() {
-                    self.forget(&gate).await?;
+                    self.remove(&gate).await?;
                 }
                 continue;
             }
             waiting += usize::from(gate.status.is_pending());
             if is_own {
                 own = Some(gate);
-            } else if gate.origin.tool == call.tool && is_in(&gate, project) {
-                alike.push(gate);
+            } else if gate.origin.tool == call.tool && is_in_project(&gate, project) {
+                similar.push(gate);
             }
         }
         if let Some(gate) = own {
             let is_genuine = is_genuine(&gate, project, call, &hash);
-            match self.settle(&gate, is_genuine).await? {
+            match self.consume(&gate, is_genuine).await? {
                 Some(decided) => return Ok(decided),
                 None => waiting -= usize::from(gate.status.is_pending()),
             }
         }
-        if waiting >= MOST {
+        if waiting >= MAX_PENDING {
             return Err(CallGateError::TooMany);
         }
-        let body = self.body(alike, call).await?;
-        let session = session_id(format!("{CALL}{}-{}", short(&hash), number + 1))?;
+        let body = self.body(similar, call).await?;
+        let session = session_id(format!("{CALL_PREFIX}{}-{}", short_hash(&hash), number + 1))?;
         let gate = gate(&session, project, call, &hash, body);
         match self.write(&gate, project).await {
-            // Another server has just asked the same.
+            // Another server has just opened the same gate.
             Ok(()) | Err(StoreError::InUse { .. } | StoreError::Conflict { .. }) => {
-                Ok(waits(&gate))
+                Ok(pending(&gate))
             }
             Err(error) => Err(error.into()),
         }
@@ -139,14 +139,13 @@ impl CallGates {
             .await?;
         let written = self
             .store
-            .commit(&lease, records::asked(gate, project, self.key.as_ref()));
+            .commit(&lease, records::create(gate, project, self.key.as_ref()));
         let written = written.await;
         self.store.release(&lease).await?;
         written.map(drop)
     }
 
-    /// Records what the person at a client decided, in its own form, about a call that is
-    /// carried out now or not at all.
+    /// Records a decision in a form of the client. It applies to this call only.
     pub async fn record(
         &self,
         project: &Path,
@@ -154,7 +153,7 @@ impl CallGates {
         is_approved: bool,
         by: &str,
     ) -> Result<(), CallGateError> {
-        let session = session_id(format!("{FORM}{}", SessionId::new()))?;
+        let session = session_id(format!("{FORM_PREFIX}{}", SessionId::new()))?;
         let hash = call_hash(project, call);
         let mut gate = gate(&session, project, call, &hash, call.question.clone());
         let mut resolution = Resolution {
@@ -171,83 +170,86 @@ impl CallGates {
         Ok(self.write(&gate, project).await?)
     }
 
-    /// The gates of all calls, the oldest first.
+    /// The gates of all calls, oldest first.
     async fn gates(&self) -> Result<Vec<Gate>, StoreError> {
-        let prefix = format!("gate:{CALL}");
+        let prefix = format!("gate:{CALL_PREFIX}");
         let mut gates = self.store.gates_matching(&prefix).await?;
         gates.retain(|gate| gate.id.as_str().starts_with(&prefix));
         Ok(gates)
     }
 
-    /// What the gate of a call says. None if the call has to be asked about again: what is
-    /// stored was used, or is no decision of somebody whom the user trusts about this call.
-    async fn settle(
+    /// Consumes the decision of a gate. Returns none if a new gate is necessary, because the
+    /// decision was used already or has no valid receipt for this call.
+    async fn consume(
         &self,
         gate: &Gate,
         is_genuine: bool,
     ) -> Result<Option<CallDecision>, StoreError> {
         let resolution = match &gate.status {
-            GateStatus::Pending if is_genuine => return Ok(Some(waits(gate))),
+            GateStatus::Pending if is_genuine => return Ok(Some(pending(gate))),
             GateStatus::Pending => {
-                self.forget(gate).await?;
+                self.remove(gate).await?;
                 return Ok(None);
             }
             GateStatus::Resolved { resolution } => resolution,
             GateStatus::Withdrawn { .. } | GateStatus::Expired { .. } => return Ok(None),
         };
-        let checked = check_receipt(gate, resolution, |name| self.trust.user_key(name));
-        let counts = is_genuine && checked == Ok(true);
-        // Used up before anything comes of it: after a crash, the call is asked about again.
+        let receipt = check_receipt(gate, resolution, |name| self.trust.user_key(name));
+        let is_valid = is_genuine && receipt == Ok(true);
+        // Consumed before the call runs, so that a crash requires a new decision.
         match self.terminate(gate).await {
-            Ok(true) if counts && resolution.action == APPROVE => Ok(Some(CallDecision::Approved)),
-            Ok(true) if counts => Ok(Some(CallDecision::Denied)),
+            Ok(true) if is_valid && resolution.action == APPROVE => {
+                Ok(Some(CallDecision::Approved))
+            }
+            Ok(true) if is_valid => Ok(Some(CallDecision::Denied)),
             Ok(_) => Ok(None),
-            // Another server is about to use it.
-            Err(StoreError::InUse { .. }) => Ok(Some(waits(gate))),
+            // Another server is about to consume it.
+            Err(StoreError::InUse { .. }) => Ok(Some(pending(gate))),
             Err(error) => Err(error),
         }
     }
 
-    /// Terminates the session of a decided call; false if it was terminated before.
+    /// Terminates the session of a call. Returns false if it was terminated before.
     async fn terminate(&self, gate: &Gate) -> Result<bool, StoreError> {
         let session = &gate.origin.session;
         let lease = self.store.claim(session, Claim::IfFree).await?;
-        let ended = async {
-            let Some(record) = self.store.snapshot(session).await? else {
+        let result = async {
+            let Some(snapshot) = self.store.snapshot(session).await? else {
                 return Ok(false);
             };
-            if record.session.status == SessionStatus::Terminated {
+            if snapshot.session.status == SessionStatus::Terminated {
                 return Ok(false);
             }
-            let batch = records::used(gate, record, self.key.as_ref());
+            let batch = records::terminate(gate, snapshot, self.key.as_ref());
             self.store.commit(&lease, batch).await?;
             Ok(true)
         };
-        let ended = ended.await;
+        let result = result.await;
         self.store.release(&lease).await?;
-        ended
+        result
     }
 
-    /// Removes a call that nobody decided about.
-    async fn forget(&self, gate: &Gate) -> Result<(), StoreError> {
+    /// Removes a pending call.
+    async fn remove(&self, gate: &Gate) -> Result<(), StoreError> {
         match self.store.claim(&gate.origin.session, Claim::IfFree).await {
             Ok(lease) => self.store.remove(&[lease]).await,
-            // Another server does.
+            // Another server removes it.
             Err(StoreError::InUse { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// The text of a gate: first of all what has changed since a similar call was approved.
-    async fn body(&self, alike: Vec<Gate>, call: &GatedCall) -> Result<String, StoreError> {
+    /// The text of a gate: changes since the approval of a similar call, then the question. Closes
+    /// gates of similar calls with other bytes.
+    async fn body(&self, similar: Vec<Gate>, call: &GatedCall) -> Result<String, StoreError> {
         let mut body = String::new();
-        for before in alike {
+        for before in similar {
             let is_approved = match &before.status {
                 GateStatus::Pending => false,
                 GateStatus::Resolved { resolution } => {
-                    let record = self.store.snapshot(&before.origin.session).await?;
-                    let is_open = |it: &SessionStatus| *it != SessionStatus::Terminated;
-                    if !record.is_some_and(|record| is_open(&record.session.status)) {
+                    let snapshot = self.store.snapshot(&before.origin.session).await?;
+                    let is_open = |status: &SessionStatus| *status != SessionStatus::Terminated;
+                    if !snapshot.is_some_and(|snapshot| is_open(&snapshot.session.status)) {
                         continue;
                     }
                     resolution.action == APPROVE
@@ -258,10 +260,10 @@ impl CallGates {
                 let changes = changes::between(&before, call).join("\n");
                 body = format!("It was approved, and has changed since:\n{changes}\n\n");
             }
-            // Those bytes are gone; a call with other parameters may still be made.
-            if text(&before, CHAIN_HASH) != Some(&call.chain.to_hex()) {
+            // The bytes have changed; with the same bytes, only the parameters differ.
+            if context_text(&before, CHAIN_HASH) != Some(&call.chain.to_hex()) {
                 if before.status.is_pending() {
-                    self.forget(&before).await?;
+                    self.remove(&before).await?;
                 } else {
                     self.terminate(&before).await?;
                 }
@@ -271,7 +273,7 @@ impl CallGates {
     }
 }
 
-fn waits(gate: &Gate) -> CallDecision {
+fn pending(gate: &Gate) -> CallDecision {
     CallDecision::Pending {
         gate: gate.id.to_string(),
         short: gate.id.short(),
@@ -282,35 +284,37 @@ fn now() -> Millis {
     Millis(u64::try_from(time::now().epoch_ms).unwrap_or_default())
 }
 
-fn after(start: Millis) -> Millis {
-    let holds = u64::try_from(HOLDS.as_millis()).unwrap_or(u64::MAX);
-    Millis(start.0.saturating_add(holds))
+fn expiry(start: Millis) -> Millis {
+    let validity = u64::try_from(VALIDITY.as_millis()).unwrap_or(u64::MAX);
+    Millis(start.0.saturating_add(validity))
 }
 
 fn session_id(text: String) -> Result<SessionId, StoreError> {
     SessionId::try_from(text).map_err(|error| StoreError::SessionFailed(error.to_string()))
 }
 
-/// As much of a hash as an id has.
-fn short(hash: &Hash) -> String {
+/// The start of a hash, for ids.
+fn short_hash(hash: &Hash) -> String {
     hash.to_hex()[..16].to_owned()
 }
 
-/// Which question about the same call a gate is: `gate:call-HASH-NUMBER`.
-fn number_of(gate: &Gate) -> u64 {
+/// How often a gate was opened for the same call: the number in `gate:call-HASH-NUMBER`.
+fn round(gate: &Gate) -> u64 {
     let number = gate.id.as_str().rsplit('-').next();
-    number.and_then(|it| it.parse().ok()).unwrap_or_default()
+    number
+        .and_then(|number| number.parse().ok())
+        .unwrap_or_default()
 }
 
-fn text<'a>(gate: &'a Gate, key: &str) -> Option<&'a str> {
+fn context_text<'a>(gate: &'a Gate, key: &str) -> Option<&'a str> {
     gate.context.get(key).and_then(Value::as_str)
 }
 
-fn is_in(gate: &Gate, project: &Path) -> bool {
+fn is_in_project(gate: &Gate, project: &Path) -> bool {
     gate.context.get(PROJECT) == Some(&json!(project.to_string_lossy()))
 }
 
-/// The gate of a call, as it is asked now.
+/// A new gate for a call.
 fn gate(session: &SessionId, project: &Path, call: &GatedCall, hash: &Hash, body: String) -> Gate {
     let created_at = now();
     Gate {
@@ -321,7 +325,7 @@ fn gate(session: &SessionId, project: &Path, call: &GatedCall, hash: &Hash, body
         actions: actions(),
         status: GateStatus::Pending,
         origin: records::origin(session, call),
-        expires_at: Some(after(created_at)),
+        expires_at: Some(expiry(created_at)),
         context: context(project, call, hash),
         created_at,
     }
@@ -346,12 +350,11 @@ fn context(project: &Path, call: &GatedCall, hash: &Hash) -> Map<String, Value> 
     ])
 }
 
-/// Whether a stored gate asks what would be asked about this call, and holds no longer than it
-/// would. Its receipt covers all of it.
+/// Whether a stored gate is identical to a new gate for this call. The receipt covers all fields.
 fn is_genuine(gate: &Gate, project: &Path, call: &GatedCall, hash: &Hash) -> bool {
-    let mut stored = context(project, call, hash);
-    // The order of their names in the parameters is no difference; their hash is compared.
-    stored.remove("params");
+    let mut expected = context(project, call, hash);
+    // The order of parameters does not matter; their hash is compared.
+    expected.remove("params");
     let mut found = gate.context.clone();
     found.remove("params");
     let session = &gate.origin.session;
@@ -362,15 +365,15 @@ fn is_genuine(gate: &Gate, project: &Path, call: &GatedCall, hash: &Hash) -> boo
         && gate.actions == actions()
         && gate.origin == records::origin(session, call)
         && gate.created_at <= now()
-        && gate.expires_at == Some(after(gate.created_at))
-        && found == stored
+        && gate.expires_at == Some(expiry(gate.created_at))
+        && found == expected
 }
 
-/// A call by its content: where, what, with what, and the bytes that would run.
+/// Identifies a call by project, tool, parameters and chain.
 fn call_hash(project: &Path, call: &GatedCall) -> Hash {
     let content = json!([project, call.tool, call.parameters, call.chain]);
-    // The order in which a client writes its parameters does not matter. What has no canonical
-    // form, such as a number that is too large, counts as it is written.
+    // Canonical, so that the order of parameters does not matter. Values without a canonical form,
+    // such as large numbers, are compared as written.
     let content = canonical::to_vec(&content).unwrap_or_else(|_| content.to_string().into_bytes());
     Hash::digest(content)
 }

@@ -1,4 +1,4 @@
-//! Programs that an agent may call: `commands.yaml` of the spaces.
+//! Loads the commands that an agent can call: `commands.yaml` of all spaces.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use rye_items::Spaces;
 use rye_items::trust::IgnoredFile;
 use serde::Deserialize;
 
-use crate::approvals::ApprovalsError;
 use crate::config;
+use crate::policy_file::PolicyError;
 
-/// The file that names them, relative to a space's `.ai/`.
-pub const COMMANDS: &str = "config/agent/commands.yaml";
+/// The file with commands, relative to a space's `.ai/`.
+pub const COMMANDS_FILE: &str = "config/agent/commands.yaml";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,22 +19,22 @@ struct File {
     commands: BTreeMap<String, CommandSpec>,
 }
 
-/// The programs of all spaces, project over user over system, and the files that do not
-/// count, since nobody who is trusted has signed them.
-pub fn commands(spaces: &Spaces) -> Result<(CommandTools, Vec<IgnoredFile>), ApprovalsError> {
-    let (files, ignored) = config::files(spaces, COMMANDS)?.accepted();
+/// Loads the commands of all spaces, and returns the files that were ignored. Commands of the
+/// project precede those of the user and the system.
+pub fn load_commands(spaces: &Spaces) -> Result<(CommandTools, Vec<IgnoredFile>), PolicyError> {
+    let (files, ignored) = config::load(spaces, COMMANDS_FILE)?.into_accepted();
     let mut all = BTreeMap::new();
-    // The most specific first.
+    // Most specific first, so the first one wins.
     for (space, file) in files {
-        let read: Result<File, _> = serde_saphyr::from_str(&file.text);
-        let read = read.map_err(|error| ApprovalsError::Config {
+        let parsed: Result<File, _> = serde_saphyr::from_str(&file.text);
+        let parsed = parsed.map_err(|error| PolicyError::Config {
             path: file.path.clone(),
             space,
-            why: error.to_string(),
+            reason: error.to_string(),
         })?;
-        for (name, tool) in read.commands {
+        for (name, spec) in parsed.commands {
             all.entry(name).or_insert_with(|| CommandEntry {
-                spec: tool,
+                spec,
                 space: Some(space.as_str().to_owned()),
                 signed_by: Some(file.path.display().to_string()),
             });

@@ -1,4 +1,4 @@
-//! When and how histories are summed up: `compaction.yaml` of the spaces.
+//! Loads the compaction settings: `compaction.yaml` of the most specific space.
 
 use rye_engine::compaction::Settings;
 use rye_items::trust::IgnoredFile;
@@ -7,41 +7,42 @@ use serde_saphyr::Error as YamlError;
 
 use crate::config;
 
-/// The file that says so, relative to a space's `.ai/`.
-pub const COMPACTION: &str = "config/agent/compaction.yaml";
+/// The file with the settings, relative to a space's `.ai/`.
+pub const COMPACTION_FILE: &str = "config/agent/compaction.yaml";
 
-/// Why nobody knows how histories are summed up.
+/// Why the compaction settings cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompactionError {
-    /// A file says what cannot be.
-    #[error("{path}: {why}")]
+    /// A file is invalid.
+    #[error("{path}: {reason}")]
     Config {
-        /// Which.
+        /// The file.
         path: String,
-        /// What is wrong with it, and where.
-        why: String,
+        /// The error, with its position.
+        reason: String,
     },
-    /// A file cannot be read.
+    /// A space cannot be read.
     #[error(transparent)]
     Space(#[from] SpaceError),
 }
 
-/// What the most specific file says, or the defaults; and the files that do not count.
-pub fn compaction(spaces: &Spaces) -> Result<(Settings, Vec<IgnoredFile>), CompactionError> {
-    let (files, ignored) = config::files(spaces, COMPACTION)?.accepted();
+/// Loads the settings of the most specific file, or the defaults, and returns the files that were
+/// ignored.
+pub fn load_compaction(spaces: &Spaces) -> Result<(Settings, Vec<IgnoredFile>), CompactionError> {
+    let (files, ignored) = config::load(spaces, COMPACTION_FILE)?.into_accepted();
     let Some((_, file)) = files.into_iter().next() else {
         return Ok((Settings::default(), ignored));
     };
-    let wrong = |why: String| CompactionError::Config {
+    let invalid = |reason: String| CompactionError::Config {
         path: file.path.display().to_string(),
-        why,
+        reason,
     };
-    let read: Result<Option<Settings>, YamlError> = serde_saphyr::from_str(&file.text);
-    let read = read.map_err(|error| wrong(error.without_snippet().to_string()))?;
-    let settings = read.unwrap_or_default();
+    let parsed: Result<Option<Settings>, YamlError> = serde_saphyr::from_str(&file.text);
+    let parsed = parsed.map_err(|error| invalid(error.without_snippet().to_string()))?;
+    let settings = parsed.unwrap_or_default();
     match settings.wrong() {
-        Some(why) => Err(wrong(why)),
+        Some(reason) => Err(invalid(reason)),
         None => Ok((settings, ignored)),
     }
 }

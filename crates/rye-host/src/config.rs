@@ -1,4 +1,4 @@
-//! Configuration of the spaces: what counts, and what does not.
+//! Configuration files of the spaces, and whether they apply.
 
 use rye_items::signature::ITEM;
 use rye_items::trust::{IgnoredFile, Trust};
@@ -6,32 +6,33 @@ use rye_items::verify::{self, SignatureFormat};
 use rye_items::{Acceptance, Space, SpaceError, Spaces};
 use rye_model::ConfigFile;
 
-/// The files of one name in all spaces, the most specific first.
-pub(crate) struct Files {
-    /// Those that count.
-    pub(crate) counting: Vec<(Space, ConfigFile)>,
-    /// The project's file that somebody trusted has signed and that the user has not
-    /// accepted for this directory.
+/// The files with one name in all spaces, most specific first.
+pub(crate) struct ConfigFiles {
+    /// Files that apply.
+    pub(crate) accepted: Vec<(Space, ConfigFile)>,
+    /// The project's file, if its signature is trusted but the user has not accepted it for this
+    /// directory.
     pub(crate) unaccepted: Option<(ConfigFile, IgnoredFile)>,
-    /// Those that do not count at all.
+    /// Files that do not apply at all.
     pub(crate) ignored: Vec<IgnoredFile>,
 }
 
-impl Files {
-    /// The files that count, and all those that do not.
-    pub(crate) fn accepted(mut self) -> (Vec<(Space, ConfigFile)>, Vec<IgnoredFile>) {
-        self.ignored.extend(self.unaccepted.map(|(_, why)| why));
-        (self.counting, self.ignored)
+impl ConfigFiles {
+    /// The files that apply, and all others.
+    pub(crate) fn into_accepted(mut self) -> (Vec<(Space, ConfigFile)>, Vec<IgnoredFile>) {
+        self.ignored
+            .extend(self.unaccepted.map(|(_, notice)| notice));
+        (self.accepted, self.ignored)
     }
 }
 
-/// Reads the files of one name. The user's own counts as it is; the system's counts if it
-/// verifies, and the project's if the user has accepted it, too.
-pub(crate) fn files(spaces: &Spaces, name: &str) -> Result<Files, SpaceError> {
-    let form = SignatureFormat::config(ITEM, name);
+/// Loads the files with one name. The user's file always applies, the system's if its signature
+/// is valid, and the project's if the user has accepted it as well.
+pub(crate) fn load(spaces: &Spaces, name: &str) -> Result<ConfigFiles, SpaceError> {
+    let format = SignatureFormat::config(ITEM, name);
     let trust = Trust::new(spaces);
-    let mut files = Files {
-        counting: Vec::new(),
+    let mut files = ConfigFiles {
+        accepted: Vec::new(),
         unaccepted: None,
         ignored: Vec::new(),
     };
@@ -41,7 +42,7 @@ pub(crate) fn files(spaces: &Spaces, name: &str) -> Result<Files, SpaceError> {
             (_, Ok(None)) => continue,
             (_, Ok(Some(raw))) => raw,
             (Space::User, Err(error)) => return Err(error),
-            // What somebody else's folder holds must not keep a person from their work.
+            // An unreadable file of a project must not block the user.
             (_, Err(error)) => {
                 files
                     .ignored
@@ -55,10 +56,10 @@ pub(crate) fn files(spaces: &Spaces, name: &str) -> Result<Files, SpaceError> {
             text,
         };
         if space == Space::User {
-            files.counting.push((space, file));
+            files.accepted.push((space, file));
             continue;
         }
-        let signed = match verify::check(&raw.bytes, &form, &trust) {
+        let signed = match verify::check(&raw.bytes, &format, &trust) {
             Ok(signed) => signed,
             Err(problem) => {
                 files
@@ -69,27 +70,19 @@ pub(crate) fn files(spaces: &Spaces, name: &str) -> Result<Files, SpaceError> {
         };
         let is_accepted = || {
             let acceptance = Acceptance::new(root, name, signed.line.hash);
-            acceptance.is_some_and(|it| it.is_recorded(spaces, &trust))
+            acceptance.is_some_and(|acceptance| acceptance.is_recorded(spaces, &trust))
         };
         if !Acceptance::is_needed(root, name) || is_accepted() {
-            files.counting.push((space, file));
+            files.accepted.push((space, file));
             continue;
         }
         let owner = signed.key.owner.as_deref().unwrap_or("unknown");
         let fingerprint = signed.line.fingerprint;
-        let why = format!(
-            "it is signed by {fingerprint} ({owner}), and you have not accepted it for this \
-             project"
+        let reason = format!(
+            "signed by {fingerprint} ({owner}), but you have not accepted it for this project"
         );
         let hint = Some("rye config accept".to_owned());
-        files.unaccepted = Some((
-            file,
-            IgnoredFile {
-                path,
-                reason: why,
-                hint,
-            },
-        ));
+        files.unaccepted = Some((file, IgnoredFile { path, reason, hint }));
     }
     Ok(files)
 }

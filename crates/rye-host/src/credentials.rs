@@ -1,4 +1,4 @@
-//! Credentials of this machine: sealed beside the sessions, else those of the vault.
+//! Credentials in the session database and in the vault, and the redactor for their values.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use rye_executor::redact::is_secret_variable;
 use rye_items::vault::{SecretName, Vault, VaultError};
 use rye_store::SealedCredentials;
 
-/// Credentials of sessions, of the user and of organisations. What the user has in the vault
-/// under the name of a service is theirs too.
+/// Credentials of sessions, users and organisations. A secret in the vault with the name of a
+/// service is also a credential of the user.
 pub struct Credentials {
     sealed: SealedCredentials,
     vault: Option<Vault>,
 }
 
 impl Credentials {
-    /// Those beside the sessions of a file, sealed to the key of a vault. Without a vault
-    /// nothing can be sealed, and there are none.
+    /// The credentials in a database, encrypted with the key of the vault. Without a vault there
+    /// are none.
     pub fn new(database: &Path, vault: Option<Vault>) -> Self {
         let keys = vault.clone();
-        let key = move |make| match &keys {
-            Some(vault) => vault.key(make).map_err(|error| error.to_string()),
+        let key = move |create| match &keys {
+            Some(vault) => vault.key(create).map_err(|error| error.to_string()),
             None => Ok(None),
         };
         Self {
@@ -34,14 +34,15 @@ impl Credentials {
         }
     }
 
-    fn of_vault(&self, service: &str) -> Result<Option<Credential>, CredentialError> {
+    fn from_vault(&self, service: &str) -> Result<Option<Credential>, CredentialError> {
         let (Some(vault), Ok(name)) = (&self.vault, service.parse::<SecretName>()) else {
             return Ok(None);
         };
         match vault.get(None, &name) {
             Ok(opened) => {
                 let text = std::str::from_utf8(opened.secret.expose());
-                let text = text.map_err(|_| CredentialError(format!("{name} is no text")))?;
+                let text = text
+                    .map_err(|_| CredentialError(format!("the secret {name} is not UTF-8 text")))?;
                 Ok(Some(Credential::new(text.trim_end_matches(['\r', '\n']))))
             }
             Err(VaultError::NoSecret { .. }) => Ok(None),
@@ -58,7 +59,7 @@ impl CredentialStore for Credentials {
     ) -> CredentialFuture<'a, Option<Credential>> {
         Box::pin(async move {
             match self.sealed.get(owner, service).await? {
-                None if matches!(owner, Owner::User(_)) => self.of_vault(service),
+                None if matches!(owner, Owner::User(_)) => self.from_vault(service),
                 found => Ok(found),
             }
         })
@@ -82,8 +83,8 @@ impl CredentialStore for Credentials {
     }
 }
 
-/// What nobody is to see in what tools give: variables that look like secrets, of this
-/// process and of a project's `.env`, and all that is in the vault.
+/// Secrets to redact from all output: environment variables and values of the project's `.env`
+/// that look like secrets, and the content of the vault.
 pub fn redactor(vault: Option<&Vault>, project: &Path) -> Redactor {
     let redactor = Redactor::default();
     for (name, value) in std::env::vars_os() {
@@ -94,10 +95,10 @@ pub fn redactor(vault: Option<&Vault>, project: &Path) -> Redactor {
             redactor.add(value);
         }
     }
-    for secret in secrets_of(project) {
+    for secret in dotenv_secrets(project) {
         redactor.add(&secret);
     }
-    // What cannot be opened cannot be shown either.
+    // A secret that cannot be decrypted cannot leak.
     let all = vault.and_then(|vault| vault.list(None).ok());
     for sealed in all.into_iter().flatten().flatten() {
         let opened = vault.map(|vault| vault.get(Some(sealed.space), &sealed.name));
@@ -111,9 +112,9 @@ pub fn redactor(vault: Option<&Vault>, project: &Path) -> Redactor {
 }
 
 /// The values of a project's `.env` that look like secrets.
-pub(crate) fn secrets_of(project: &Path) -> Vec<String> {
-    let read = dotenv::read(&project.join(".env")).unwrap_or_default();
-    let all = read.variables.into_iter();
-    let secret = all.filter(|(name, value)| is_secret_variable(name, value));
-    secret.map(|(_, value)| value).collect()
+pub(crate) fn dotenv_secrets(project: &Path) -> Vec<String> {
+    let file = dotenv::read(&project.join(".env")).unwrap_or_default();
+    let variables = file.variables.into_iter();
+    let secrets = variables.filter(|(name, value)| is_secret_variable(name, value));
+    secrets.map(|(_, value)| value).collect()
 }

@@ -1,6 +1,5 @@
-//! Roles, skills and rules from files: of the spaces, of further folders, of the sandbox and
-//! of the workspace. They are words for a model, as what a person types is, so nobody need
-//! have signed them.
+//! Roles, skills and rules from files of the spaces, of additional directories, of the sandbox and
+//! of the workspace. They are text for a model like a prompt, so they need no signature.
 
 mod page;
 
@@ -15,103 +14,107 @@ use rye_items::Spaces;
 
 use page::Page;
 
-/// The folder with roles, below a space's `.ai/`.
-const ROLES: &str = "roles";
-/// That with skills.
-const SKILLS: &str = "skills";
-/// The file with the rules of a workspace.
-const RULES: &str = "AGENTS.md";
-/// How much of a file is read.
-const LONGEST: usize = 64 * 1024;
-/// How many names are told to whoever mistook one.
-const MOST: usize = 20;
+/// Directory of the roles, relative to a space's `.ai/`.
+const ROLES_DIR: &str = "roles";
+/// Directory of the skills, relative to a space's `.ai/`.
+const SKILLS_DIR: &str = "skills";
+/// File with the rules of a workspace.
+const RULES_FILE: &str = "AGENTS.md";
+/// Maximum number of bytes read from a file.
+const MAX_FILE_LEN: usize = 64 * 1024;
+/// Maximum number of names in an error.
+const MAX_NAMES: usize = 20;
 
 /// Roles, skills and rules from files.
 #[derive(Debug)]
-pub struct Files {
+pub struct FileGuides {
     spaces: Spaces,
     workspace: PathBuf,
-    /// Folders with further skills.
-    folders: Vec<PathBuf>,
+    /// Additional directories with skills.
+    skill_dirs: Vec<PathBuf>,
 }
 
-/// Something that was found: its name and its text.
-type Known = BTreeMap<String, String>;
+/// Texts of guides by name.
+type GuideTexts = BTreeMap<String, String>;
 
-impl Files {
-    /// Those of the spaces, for a workspace, with further folders of skills.
-    pub fn new(spaces: Spaces, workspace: impl Into<PathBuf>, folders: Vec<PathBuf>) -> Self {
+impl FileGuides {
+    /// The guides of the spaces and a workspace, with additional directories of skills.
+    pub fn new(spaces: Spaces, workspace: impl Into<PathBuf>, skill_dirs: Vec<PathBuf>) -> Self {
         Self {
             spaces,
             workspace: workspace.into(),
-            folders,
+            skill_dirs,
         }
     }
 
-    /// All files of a kind, by name: project before user before system before folders, and
-    /// the sandbox's own last.
-    async fn all(&self, kind: &str, sandbox: &dyn Sandbox) -> Known {
-        let mut known = Known::new();
+    /// All guides of a kind. The project precedes the user, the system, the additional directories
+    /// and the sandbox.
+    async fn all(&self, kind: &str, sandbox: &dyn Sandbox) -> GuideTexts {
+        let mut texts = GuideTexts::new();
         for root in self.spaces.roots() {
             for entry in root.walk(kind).into_iter().flatten() {
-                let below = entry.path.strip_prefix(kind);
-                let below = below.map(|rest| rest.trim_start_matches('/'));
-                if let Some(name) = below.and_then(name_of)
-                    && !known.contains_key(&name)
+                let relative = entry.path.strip_prefix(kind);
+                let relative = relative.map(|rest| rest.trim_start_matches('/'));
+                if let Some(name) = relative.and_then(guide_name)
+                    && !texts.contains_key(&name)
                     && let Ok(Some(raw)) = root.read(&entry.path)
                 {
-                    known.insert(name, text(&raw.bytes));
+                    texts.insert(name, text(&raw.bytes));
                 }
             }
         }
-        if kind == SKILLS {
-            for folder in &self.folders {
-                for (name, text) in of_folder(folder) {
-                    known.entry(name).or_insert(text);
+        if kind == SKILLS_DIR {
+            for dir in &self.skill_dirs {
+                for (name, text) in skills_in_dir(dir) {
+                    texts.entry(name).or_insert(text);
                 }
             }
         }
-        for (name, path) in of_sandbox(kind, sandbox).await {
-            if !known.contains_key(&name)
-                && let Some(bytes) = read_inside(sandbox, &path).await
+        for (name, path) in guides_in_sandbox(kind, sandbox).await {
+            if !texts.contains_key(&name)
+                && let Some(bytes) = read_in_sandbox(sandbox, &path).await
             {
-                known.insert(name, text(&bytes));
+                texts.insert(name, text(&bytes));
             }
         }
-        known
+        texts
     }
 
     async fn page(
         &self,
-        what: &str,
+        label: &str,
         kind: &str,
         name: &str,
         sandbox: &dyn Sandbox,
     ) -> Result<Page, String> {
         let mut all = self.all(kind, sandbox).await;
         let Some(text) = all.remove(name) else {
-            let names: Vec<_> = all.keys().take(MOST).map(|it| format!("`{it}`")).collect();
-            let known = match names.as_slice() {
-                [] => format!("there are none; write one as .ai/{kind}/{name}.md"),
-                names => format!("there are {}", names.join(", ")),
+            let names: Vec<_> = all
+                .keys()
+                .take(MAX_NAMES)
+                .map(|it| format!("`{it}`"))
+                .collect();
+            let available = match names.as_slice() {
+                [] => format!("create .ai/{kind}/{name}.md"),
+                names => format!("available: {}", names.join(", ")),
             };
-            return Err(format!("there is no {what} `{name}`: {known}"));
+            return Err(format!("there is no {label} `{name}`; {available}"));
         };
-        Page::read(&text).map_err(|why| format!("the {what} `{name}` is no good: {why}"))
+        Page::parse(&text).map_err(|error| format!("{label} `{name}`: {error}"))
     }
 }
 
-impl Guides for Files {
+impl Guides for FileGuides {
     fn role<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> GuideFuture<'a, Role> {
         Box::pin(async move {
-            let page = self.page("role", ROLES, name, sandbox).await?;
+            let page = self.page("role", ROLES_DIR, name, sandbox).await?;
             if page.body.trim().is_empty() {
-                return Err(format!("the role `{name}` is no good: it says nothing"));
+                return Err(format!("role `{name}` is empty"));
             }
             Ok(Role {
                 name: name.to_owned(),
-                description: page.head.description,
-                model: page.head.model,
+                description: page.front_matter.description,
+                model: page.front_matter.model,
                 text: page.body,
             })
         })
@@ -119,17 +122,17 @@ impl Guides for Files {
 
     fn skill<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> GuideFuture<'a, Skill> {
         Box::pin(async move {
-            let page = self.page("skill", SKILLS, name, sandbox).await?;
+            let page = self.page("skill", SKILLS_DIR, name, sandbox).await?;
             Ok(skill(name, page))
         })
     }
 
     fn skills<'a>(&'a self, sandbox: &'a dyn Sandbox) -> BoxFuture<'a, Vec<Skill>> {
         Box::pin(async move {
-            let all = self.all(SKILLS, sandbox).await;
+            let all = self.all(SKILLS_DIR, sandbox).await;
             let pages = all.iter().filter_map(|(name, text)| {
-                // One that cannot be read is told of when it is asked for.
-                Page::read(text).ok().map(|page| skill(name, page))
+                // An invalid skill is reported when it is loaded.
+                Page::parse(text).ok().map(|page| skill(name, page))
             });
             pages.collect()
         })
@@ -137,9 +140,9 @@ impl Guides for Files {
 
     fn rules<'a>(&'a self, sandbox: &'a dyn Sandbox) -> BoxFuture<'a, Option<String>> {
         Box::pin(async move {
-            let bytes = match read_inside(sandbox, RULES).await {
+            let bytes = match read_in_sandbox(sandbox, RULES_FILE).await {
                 Some(bytes) => Some(bytes),
-                None => read_below(&self.workspace, Path::new(RULES)),
+                None => read_in_dir(&self.workspace, Path::new(RULES_FILE)),
             };
             let rules = text(&bytes?);
             (!rules.trim().is_empty()).then_some(rules)
@@ -150,28 +153,27 @@ impl Guides for Files {
 fn skill(name: &str, page: Page) -> Skill {
     Skill {
         name: name.to_owned(),
-        description: page.head.description,
+        description: page.front_matter.description,
         text: page.body,
     }
 }
 
-/// The name of what a file says: its path without `.md`, or its folder's if it is the
-/// `SKILL.md` in it.
-fn name_of(path: &str) -> Option<String> {
+/// The name of a guide: its path without `.md`, or its directory if the file is `SKILL.md`.
+fn guide_name(path: &str) -> Option<String> {
     let name = path.strip_suffix("/SKILL.md");
     let name = name.or_else(|| path.strip_suffix(".md"))?;
-    let plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '/' | '.');
-    (!name.is_empty() && name.chars().all(plain)).then(|| name.to_owned())
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '/' | '.');
+    (!name.is_empty() && name.chars().all(is_allowed)).then(|| name.to_owned())
 }
 
 fn text(bytes: &[u8]) -> String {
-    let bytes = &bytes[..bytes.len().min(LONGEST)];
+    let bytes = &bytes[..bytes.len().min(MAX_FILE_LEN)];
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The skills of a folder: files, and folders with a `SKILL.md`.
-fn of_folder(folder: &Path) -> Vec<(String, String)> {
-    let Ok(files) = folder.read_dir() else {
+/// The skills of a directory: files, and directories with a `SKILL.md`.
+fn skills_in_dir(dir: &Path) -> Vec<(String, String)> {
+    let Ok(files) = dir.read_dir() else {
         return Vec::new();
     };
     let files = files.flatten().filter_map(|file| {
@@ -181,31 +183,31 @@ fn of_folder(folder: &Path) -> Vec<(String, String)> {
         } else {
             (file.path(), name)
         };
-        let bytes = read_below(folder, &path)?;
-        Some((name_of(&name)?, text(&bytes)))
+        let bytes = read_in_dir(dir, &path)?;
+        Some((guide_name(&name)?, text(&bytes)))
     });
     files.collect()
 }
 
-/// A file of a sandbox, unless a link leads out of the workspace: nobody asked for what lies
-/// there, and what is read here goes to a model.
-async fn read_inside(sandbox: &dyn Sandbox, path: &str) -> Option<Vec<u8>> {
-    if leads_out(sandbox.resolve_path(path).await.class) {
+/// Reads a file of a sandbox, unless a link leads out of the workspace: the content goes to the
+/// model.
+async fn read_in_sandbox(sandbox: &dyn Sandbox, path: &str) -> Option<Vec<u8>> {
+    if is_outside(sandbox.resolve_path(path).await.class) {
         return None;
     }
     sandbox.read(path).await.ok()
 }
 
-/// The same for a regular file of a folder of this machine.
-fn read_below(folder: &Path, path: &Path) -> Option<Vec<u8>> {
-    let found = PathPolicy::new(folder, ProtectedPaths::default()).classify(path);
-    if leads_out(found.class) || !std::fs::metadata(&found.real).ok()?.is_file() {
+/// Reads a regular file of a directory on this machine, unless a link leads out of it.
+fn read_in_dir(dir: &Path, path: &Path) -> Option<Vec<u8>> {
+    let resolved = PathPolicy::new(dir, ProtectedPaths::default()).classify(path);
+    if is_outside(resolved.class) || !std::fs::metadata(&resolved.real).ok()?.is_file() {
         return None;
     }
-    std::fs::read(found.real).ok()
+    std::fs::read(resolved.real).ok()
 }
 
-fn leads_out(class: PathClass) -> bool {
+fn is_outside(class: PathClass) -> bool {
     matches!(
         class,
         PathClass::Private
@@ -213,10 +215,10 @@ fn leads_out(class: PathClass) -> bool {
     )
 }
 
-/// The files of a kind that the sandbox has, and their names.
-async fn of_sandbox(kind: &str, sandbox: &dyn Sandbox) -> Vec<(String, String)> {
-    let folder = format!(".ai/{kind}");
-    let Ok(files) = sandbox.list(&folder).await else {
+/// Names and paths of the guides in a sandbox.
+async fn guides_in_sandbox(kind: &str, sandbox: &dyn Sandbox) -> Vec<(String, String)> {
+    let dir = format!(".ai/{kind}");
+    let Ok(files) = sandbox.list(&dir).await else {
         return Vec::new();
     };
     let mut all = Vec::new();
@@ -226,9 +228,9 @@ async fn of_sandbox(kind: &str, sandbox: &dyn Sandbox) -> Vec<(String, String)> 
         } else {
             file.path
         };
-        let below = path.strip_prefix(&folder);
-        let below = below.map(|rest| rest.trim_start_matches('/'));
-        if let Some(name) = below.and_then(name_of) {
+        let relative = path.strip_prefix(&dir);
+        let relative = relative.map(|rest| rest.trim_start_matches('/'));
+        if let Some(name) = relative.and_then(guide_name) {
             all.push((name, path));
         }
     }
@@ -247,32 +249,32 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn rules_and_skills_are_read_through_no_link_that_leads_out() {
-        let folder = tempfile::tempdir().unwrap();
-        let [work, skills] = ["work", "skills"].map(|it| folder.path().join(it));
+    async fn links_that_leave_the_workspace_are_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let [work, skills] = ["work", "skills"].map(|name| dir.path().join(name));
         fs::create_dir_all(work.join(".ai/skills")).unwrap();
         fs::create_dir(&skills).unwrap();
-        let secret = folder.path().join("secret.md");
+        let secret = dir.path().join("secret.md");
         fs::write(&secret, "secret").unwrap();
         fs::write(skills.join("own.md"), "mine").unwrap();
         for link in [
-            work.join(RULES),
+            work.join(RULES_FILE),
             work.join(".ai/skills/x.md"),
             skills.join("y.md"),
         ] {
             symlink(&secret, link).unwrap();
         }
         let spaces = Spaces::open(Some(&work), None, &[], &SYSTEM).unwrap();
-        let files = Files::new(spaces, &work, vec![skills]);
+        let files = FileGuides::new(spaces, &work, vec![skills]);
         let local = Local::new(&work, Supervisor::start().unwrap()).unwrap();
         let sandboxes: [&dyn Sandbox; 2] = [&local, &Virtual::new()];
         for sandbox in sandboxes {
             assert_eq!(files.rules(sandbox).await, None);
-            let names: Vec<_> = files.all(SKILLS, sandbox).await.into_keys().collect();
+            let names: Vec<_> = files.all(SKILLS_DIR, sandbox).await.into_keys().collect();
             assert_eq!(names, ["own"], "{}", sandbox.kind());
         }
-        fs::remove_file(work.join(RULES)).unwrap();
-        fs::write(work.join(RULES), "be brief").unwrap();
+        fs::remove_file(work.join(RULES_FILE)).unwrap();
+        fs::write(work.join(RULES_FILE), "be brief").unwrap();
         for sandbox in sandboxes {
             assert_eq!(files.rules(sandbox).await.as_deref(), Some("be brief"));
         }

@@ -1,8 +1,11 @@
-//! Configuration in, a running engine out: the only place where implementations of the
-//! engine's traits are chosen.
+//! Assembles an engine from configuration: stores, models, sandbox, tools and policies.
 //!
-//! [`builder`] makes what `rye prompt` uses. A program of your own may choose otherwise;
-//! here is one that keeps nothing, with a tool that asks before it does something:
+//! [`builder`] returns the engine that `rye prompt` uses, [`meta_tools`] the tools with which an
+//! agent reaches signed items, MCP servers and commands. [`replay`] repeats a recorded session,
+//! and [`transfer`] reads and writes exported sessions.
+//!
+//! You can also build an engine yourself. This one keeps its sessions in memory and has a tool
+//! that asks for approval:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -32,7 +35,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let script = "steps: [{ tool_calls: [{ name: deploy }] }, { text: '${last_tool_result}' }]";
-//! let deploy = ToolDef::new("deploy", "Puts it into production.", json!({ "type": "object" }));
+//! let deploy = ToolDef::new("deploy", "Deploys to production.", json!({ "type": "object" }));
 //! let engine = Engine::builder()
 //!     .store(rye_store::MemoryStore::new())
 //!     .models(rye_model::Catalogue::new(".").with("scripted:demo", script.parse()?))
@@ -56,30 +59,30 @@
 //! }
 //! let entries = session.entries(&session.threads()[0].id, None, 100).await?;
 //! let Some(EntryKind::Message(last)) = entries.last().map(|entry| &entry.kind) else {
-//!     panic!("nobody said anything");
+//!     panic!("the thread has no message");
 //! };
 //! assert_eq!(last.content(), "approve by ada");
 //! # Ok(())
 //! # }
 //! ```
 
-mod approvals;
-mod approved;
-mod bridge;
 mod call_gates;
 mod commands;
 mod compaction;
 mod config;
 mod credentials;
-mod graphs;
 mod guides;
-mod items;
+mod item_tools;
+mod mcp_tools;
+mod meta_tools;
+mod model_script;
 mod models;
 mod oauth;
+mod policy_file;
+mod project_approvals;
 pub mod replay;
-mod script;
-mod servers;
 pub mod transfer;
+mod trusted_keys;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -93,99 +96,100 @@ use rye_items::vault::Vault;
 use rye_sandbox::{Local, Virtual};
 use rye_store::FileBlobs;
 
-pub use approvals::{APPROVALS, ApprovalsError, approvals};
-pub use bridge::{ASKING, Bridge, BridgeError, bridge, executor, executor_with};
 pub use call_gates::{CallGateError, CallGates};
-pub use commands::{COMMANDS, commands};
-pub use compaction::{COMPACTION, CompactionError, compaction};
+pub use commands::{COMMANDS_FILE, load_commands};
+pub use compaction::{COMPACTION_FILE, CompactionError, load_compaction};
 pub use credentials::{Credentials, redactor};
-pub use graphs::Trusted;
-pub use guides::Files;
-pub use items::Items;
-pub use models::{MODELS, ModelsError, models};
+pub use guides::FileGuides;
+pub use item_tools::ItemTools;
+pub use mcp_tools::{McpTools, server_environment};
+pub use meta_tools::{
+    MetaTools, MetaToolsError, PENDING_INDEX, executor, executor_with, meta_tools,
+};
+pub use model_script::{SCRIPT_HEADER, model_script};
+pub use models::{MODELS_FILE, ModelsError, load_models};
 pub use oauth::HttpRefresher;
+pub use policy_file::{POLICY_FILE, PolicyError, load_policy};
 pub use rye_model::{Catalogue, ModelSummary, Overrides, Script, ScriptCall, ScriptedAnswer, Step};
 pub use rye_store::{FileReport, Integrity, SqliteStore, diagnose};
-pub use script::{SCRIPT_HEADER, script};
-pub use servers::{Servers, server_environment};
+pub use trusted_keys::TrustedKeys;
 
-/// Where an agent's tools work.
+/// Where an agent's tools run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SandboxKind {
     /// Files in memory, and a small shell that starts no processes.
     #[default]
     Virtual,
-    /// The workspace itself. Nothing is confined.
+    /// The workspace itself, without confinement.
     Local,
 }
 
-/// What a host is made from.
+/// Options of an engine.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The file with all sessions. The folder `blobs` beside it has what is too long for it.
+    /// The session database. Long outputs are stored in the directory `blobs` next to it.
     pub database: PathBuf,
-    /// The project, whose `.env` tools get.
+    /// The project directory, with the `.env` file for tools.
     pub project: PathBuf,
-    /// The folder that sessions are about.
+    /// The directory that the agent works in.
     pub workspace: PathBuf,
-    /// Where tools work.
+    /// Where tools run.
     pub sandbox: SandboxKind,
-    /// Where secrets are, and the key that credentials are sealed to.
+    /// Secrets, and the key that encrypts credentials.
     pub vault: Option<Vault>,
-    /// Private directories, which no agent may use, and home directories of the user. The
-    /// database and its blobs are private without being named here.
+    /// Private directories that no agent may use, and home directories of the user. The database
+    /// and its blobs are always private.
     pub protected: ProtectedPaths,
 }
 
-/// Why there is no engine.
+/// Why an engine cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// The file with all sessions cannot be used.
+    /// The session database cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The workspace cannot be used.
-    #[error("cannot work in {}: {source}", folder.display())]
+    #[error("cannot use the workspace {}: {source}", dir.display())]
     Workspace {
-        /// Which.
-        folder: PathBuf,
-        /// Why.
+        /// The workspace.
+        dir: PathBuf,
+        /// The cause.
         source: std::io::Error,
     },
-    /// Something does not fit together.
+    /// The parts of the engine do not fit together.
     #[error(transparent)]
     Build(#[from] BuildError),
 }
 
-/// The file with all sessions, opened once for all that a process does with it; only to be
-/// read where nothing can be written.
+/// Opens the session database, read-only if it cannot be written. Open it once per process.
 pub fn store(database: &Path) -> Result<SqliteStore, StoreError> {
     SqliteStore::open_or_read_only(database)
 }
 
-/// An engine to be, with these [models] and the built-in tools; more can be added. Must be
+/// Returns a builder for an engine with [models](load_models) and the built-in tools. Must be
 /// called within a Tokio runtime.
 pub fn builder(
     options: &Options,
     models: Catalogue,
     supervisor: Arc<Supervisor>,
 ) -> Result<Builder, HostError> {
-    builder_on(store(&options.database)?, options, models, supervisor)
+    builder_with_store(store(&options.database)?, options, models, supervisor)
 }
 
-/// The files with all sessions, and what is kept beside them.
-fn records(database: &Path) -> impl Iterator<Item = PathBuf> {
+/// The files of the session database, and the blob directory.
+fn database_files(database: &Path) -> impl Iterator<Item = PathBuf> {
     let database = std::path::absolute(database).unwrap_or_else(|_| database.to_owned());
-    let beside = ["", "-wal", "-shm"].map(|suffix| {
+    let files = ["", "-wal", "-shm"].map(|suffix| {
         let mut name = database.clone().into_os_string();
         name.push(suffix);
         PathBuf::from(name)
     });
-    beside.into_iter().chain([database.with_file_name("blobs")])
+    files.into_iter().chain([database.with_file_name("blobs")])
 }
 
-/// The same on a [store] that is open already, which is that of the options.
-pub fn builder_on(
+/// Like [`builder`], with a [store] that is already open. It must be the database of the options.
+pub fn builder_with_store(
     store: SqliteStore,
     options: &Options,
     models: Catalogue,
@@ -196,11 +200,11 @@ pub fn builder_on(
         SandboxKind::Local => {
             let local = Local::new(&options.workspace, supervisor);
             let local = local.map_err(|source| HostError::Workspace {
-                folder: options.workspace.clone(),
+                dir: options.workspace.clone(),
                 source,
             })?;
             let mut protected = options.protected.clone();
-            protected.private.extend(records(&options.database));
+            protected.private.extend(database_files(&options.database));
             Arc::new(local.protected(protected, &options.project))
         }
     };

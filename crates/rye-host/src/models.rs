@@ -1,5 +1,5 @@
-//! Which models there are: `models.yaml` of the spaces, with keys from the environment or
-//! the vault.
+//! Loads the model catalogue: `models.yaml` of all spaces, with keys from the environment or the
+//! vault.
 
 use std::path::Path;
 
@@ -11,42 +11,42 @@ use zeroize::Zeroizing;
 
 use crate::config;
 
-/// The file that says which models there are, relative to a space's `.ai/`.
-pub const MODELS: &str = "config/agent/models.yaml";
+/// The file with the models, relative to a space's `.ai/`.
+pub const MODELS_FILE: &str = "config/agent/models.yaml";
 
-/// Why nobody knows which models there are.
+/// Why the models cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelsError {
-    /// A file says what cannot be.
+    /// A file is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A file cannot be read.
+    /// A space cannot be read.
     #[error(transparent)]
     Space(#[from] SpaceError),
 }
 
-/// The models of the spaces, whose scripts are relative to a folder, and the files that
-/// do not count, since nobody who is trusted has signed them.
-pub fn models(
+/// Loads the models of all spaces, and returns the files that were ignored. Paths of scripted
+/// models are relative to the workspace.
+pub fn load_models(
     workspace: &Path,
     spaces: &Spaces,
     vault: Option<Vault>,
 ) -> Result<(Catalogue, Vec<IgnoredFile>), ModelsError> {
-    let (files, ignored) = config::files(spaces, MODELS)?.accepted();
+    let (files, ignored) = config::load(spaces, MODELS_FILE)?.into_accepted();
     let files = files.into_iter();
     let files: Vec<_> = files.map(|(_, file)| file).collect();
     let config = Config::merge(&files)?;
     let catalogue = Catalogue::new(workspace).with_config(config);
-    Ok((catalogue.keys(Found { vault }), ignored))
+    Ok((catalogue.keys(VaultKeys { vault }), ignored))
 }
 
-/// Keys from the environment, else from the vault.
-struct Found {
+/// API keys from the environment and the vault.
+struct VaultKeys {
     vault: Option<Vault>,
 }
 
-impl Keys for Found {
+impl Keys for VaultKeys {
     fn variable(&self, name: &str) -> Option<Zeroizing<String>> {
         rye_model::Environment.variable(name)
     }
@@ -59,7 +59,7 @@ impl Keys for Found {
         match vault.get(None, &name) {
             Ok(opened) => {
                 let text = std::str::from_utf8(opened.secret.expose());
-                let text = text.map_err(|_| "it is no text".to_owned())?;
+                let text = text.map_err(|_| "the secret is not UTF-8 text".to_owned())?;
                 Ok(Some(Zeroizing::new(text.to_owned())))
             }
             Err(VaultError::NoSecret { .. }) => Ok(None),

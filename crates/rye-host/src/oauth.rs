@@ -1,4 +1,4 @@
-//! Tokens, renewed over HTTP: OAuth 2.0, RFC 6749 section 6.
+//! Refreshes OAuth 2.0 tokens over HTTP (RFC 6749, section 6).
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ use rye_engine::credential::{OAuth, RefreshError, RefreshedToken, Refresher};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-/// How long a server may take.
+/// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Renews tokens at the address that their credential names.
+/// Refreshes tokens at the token endpoint of the credential.
 #[derive(Debug, Clone, Default)]
 pub struct HttpRefresher;
 
-/// What a server answers.
+/// A successful response.
 #[derive(Deserialize)]
-struct Answer {
+struct TokenResponse {
     access_token: Zeroizing<String>,
     expires_in: Option<u64>,
     refresh_token: Option<Zeroizing<String>>,
 }
 
-/// And where it does not.
+/// An error response.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Refusal {
+struct ErrorResponse {
     error: String,
     error_description: String,
 }
@@ -56,37 +56,37 @@ async fn refresh(oauth: &OAuth) -> Result<RefreshedToken, RefreshError> {
         .post(&oauth.token_url)
         .header("accept", "application/json")
         .header("content-type", "application/x-www-form-urlencoded")
-        .body(encoded(&form));
-    let answer = request.send().await.map_err(unreachable)?;
-    let status = answer.status();
-    let body = Zeroizing::new(answer.bytes().await.map_err(unreachable)?.to_vec());
+        .body(encode_form(&form));
+    let response = request.send().await.map_err(unreachable)?;
+    let status = response.status();
+    let body = Zeroizing::new(response.bytes().await.map_err(unreachable)?.to_vec());
     if status.is_success() {
-        // What a parser says of it would show it.
-        let answer: Answer = serde_json::from_slice(&body).map_err(|_| {
-            RefreshError::Unreachable("the server gave something else than a token".to_owned())
+        // The parser's error could contain the token.
+        let token: TokenResponse = serde_json::from_slice(&body).map_err(|_| {
+            RefreshError::Unreachable("the response contains no access token".to_owned())
         })?;
         return Ok(RefreshedToken {
-            access_token: answer.access_token,
-            expires_in: answer.expires_in.map(Duration::from_secs),
-            refresh_token: answer.refresh_token,
+            access_token: token.access_token,
+            expires_in: token.expires_in.map(Duration::from_secs),
+            refresh_token: token.refresh_token,
         });
     }
-    let said: Refusal = serde_json::from_slice(&body).unwrap_or_default();
-    let words = match (said.error.as_str(), said.error_description.as_str()) {
-        ("", _) => format!("the server said {status}"),
+    let response: ErrorResponse = serde_json::from_slice(&body).unwrap_or_default();
+    let message = match (response.error.as_str(), response.error_description.as_str()) {
+        ("", _) => format!("the server responded with {status}"),
         (error, "") => error.to_owned(),
-        (error, more) => format!("{error}: {more}"),
+        (error, description) => format!("{error}: {description}"),
     };
     if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
-        return Err(RefreshError::Unreachable(words));
+        return Err(RefreshError::Unreachable(message));
     }
-    Err(RefreshError::Refused(words))
+    Err(RefreshError::Refused(message))
 }
 
 fn client() -> Result<Client, RefreshError> {
-    // Another part of the program may have installed it already.
+    // Fails if it is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // A token is sent to the address that was signed for, and to no other.
+    // Without redirects, so that the token is only sent to the configured address.
     let builder = Client::builder()
         .timeout(TIMEOUT)
         .redirect(reqwest::redirect::Policy::none())
@@ -98,15 +98,15 @@ fn unreachable(error: reqwest::Error) -> RefreshError {
     RefreshError::Unreachable(error.without_url().to_string())
 }
 
-/// A form as it is sent.
-fn encoded(form: &[(&str, &str)]) -> String {
+/// Encodes a form.
+fn encode_form(form: &[(&str, &str)]) -> String {
     let pairs = form
         .iter()
-        .map(|(name, value)| format!("{name}={}", escaped(value)));
+        .map(|(name, value)| format!("{name}={}", percent_encode(value)));
     pairs.collect::<Vec<_>>().join("&")
 }
 
-fn escaped(value: &str) -> String {
+fn percent_encode(value: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let bytes = value.bytes().map(|byte| match byte {
         byte if plain(byte) => char::from(byte).to_string(),
@@ -120,8 +120,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_a_token_is_made_of_it_arrives() {
+    fn special_characters_are_percent_encoded() {
         let form = [("a", "x y"), ("b", "1&2=3+4/ä")];
-        assert_eq!(encoded(&form), "a=x%20y&b=1%262%3D3%2B4%2F%C3%A4");
+        assert_eq!(encode_form(&form), "a=x%20y&b=1%262%3D3%2B4%2F%C3%A4");
     }
 }

@@ -1,15 +1,15 @@
-//! A session that is replayed: the same prompts, answers and results go through the engine
-//! again, in memory and offline, and what comes of it is compared with the record. What a
-//! model is told today beside the history is compared with what it was told then.
+//! Replays a recorded session: runs the same prompts with the recorded model answers and tool
+//! results through the engine, in memory and offline, and compares the new history with the
+//! recorded one. Also compares system prompts and tools.
 //!
-//! Ids and times are other ones. What was done to a prompt from outside is done again where
-//! it was: somebody ended it or spoke in its place, its time was up, its host died. Only
-//! what is still under way is where a thread's replay stops.
+//! Ids and times differ. External actions on a prompt are repeated at the same point: an abort, a
+//! steering prompt, a reached time limit, or a host that died. The replay of a thread stops at a
+//! prompt that is not finished.
 
 mod compare;
 mod guides;
+mod harness;
 mod recorded;
-mod stage;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,101 +29,108 @@ use rye_store::MemoryStore;
 use tokio::sync::mpsc;
 
 pub use compare::Difference;
-pub(crate) use recorded::{Did, path, steps};
+use harness::{ExternalAction, Harness, RecordedModels, RecordedTool};
 use recorded::{Ending, Recorded, RecordedPrompt};
-use stage::{Answers, Cue, RecordedTool, Stage};
+pub(crate) use recorded::{StepKind, path, steps};
 
-/// What a replay is done with: what there is today.
-pub struct Today {
-    /// Tools, of which only what models see of them is used.
+/// The current configuration, which the replay uses.
+pub struct CurrentSetup {
+    /// Tools. Only their definitions are used; they do not run.
     pub tools: Vec<Arc<dyn Tool>>,
     /// Roles, skills and rules.
     pub guides: Arc<dyn Guides>,
-    /// When and how histories are summed up.
+    /// Compaction settings.
     pub compaction: rye_engine::compaction::Settings,
-    /// Which models there are, and in words why one is not.
+    /// The available models.
     pub models: Arc<dyn rye_engine::model::Models>,
 }
 
-/// What came of a replay.
+/// The result of a replay.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Replayed {
-    /// How many prompts were asked again.
+pub struct ReplayOutcome {
+    /// Number of repeated prompts.
     pub prompts: usize,
-    /// How many entries came of them.
+    /// Number of new entries.
     pub entries: usize,
-    /// Where threads stopped, and why.
+    /// Threads whose replay stopped early, with the reason.
     pub stopped: Vec<String>,
-    /// What is not as it was.
+    /// Differences from the recorded session.
     pub differences: Vec<Difference>,
 }
 
-/// Why there is no replay.
+/// Why a session cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// The engine does not go.
+    /// The engine cannot be built.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// What it writes in memory is refused.
+    /// The memory store reported an error.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 /// Replays a session. Must be called within a Tokio runtime.
-pub async fn replay(archive: &Archive, today: &Today) -> Result<Replayed, ReplayError> {
-    let mut replayed = Replayed::default();
+pub async fn replay(archive: &Archive, setup: &CurrentSetup) -> Result<ReplayOutcome, ReplayError> {
+    let mut outcome = ReplayOutcome::default();
     for thread in &archive.threads {
-        let (stage, cues) = Stage::new(Recorded::of(archive, thread));
-        let mut again = Again::begin(archive, thread, today, &stage, cues).await?;
+        let (harness, actions) = Harness::new(Recorded::new(archive, thread));
+        let mut replay = ThreadReplay::begin(archive, thread, setup, &harness, actions).await?;
         let mut stops = false;
-        for prompt in &stage.recorded.prompts {
-            if let Some(why) = &prompt.stops {
-                replayed.stopped.push(format!("{}: {why}", thread.key));
+        for prompt in &harness.recorded.prompts {
+            if let Some(reason) = &prompt.stops {
+                outcome.stopped.push(format!("{}: {reason}", thread.key));
                 stops = true;
                 break;
             }
-            again.ask(prompt).await?;
-            replayed.prompts += 1;
+            replay.run_prompt(prompt).await?;
+            outcome.prompts += 1;
         }
-        let found = again.end().await?;
+        let found = replay.end().await?;
         for found in found.iter().take(1) {
-            compare::entries(archive, thread, found, stops, &mut replayed);
-            compare::prompts(&told(archive, thread), &told(found, thread), &mut replayed);
+            compare::entries(archive, thread, found, stops, &mut outcome);
+            compare::contexts(
+                &model_contexts(archive, thread),
+                &model_contexts(found, thread),
+                &mut outcome,
+            );
         }
-        for (model, why) in stage.recorded.missing_models(&*today.models) {
-            replayed.differences.push(Difference {
-                what: format!("the model {model}"),
-                lines: vec!["- it answered then".to_owned(), format!("+ {why}")],
+        for (model, error) in harness.recorded.missing_models(&*setup.models) {
+            outcome.differences.push(Difference {
+                subject: format!("model {model}"),
+                lines: vec![
+                    "- answered in the recording".to_owned(),
+                    format!("+ {error}"),
+                ],
             });
         }
     }
-    replayed.differences.dedup();
-    Ok(replayed)
+    outcome.differences.dedup();
+    Ok(outcome)
 }
 
-/// A thread that is replayed.
-struct Again<'a> {
+/// The replay of one thread.
+struct ThreadReplay<'a> {
     thread: &'a Thread,
-    stage: &'a Arc<Stage>,
-    cues: mpsc::UnboundedReceiver<Cue>,
-    clock: Arc<Ahead>,
+    harness: &'a Arc<Harness>,
+    actions: mpsc::UnboundedReceiver<ExternalAction>,
+    clock: Arc<SkippableClock>,
     engine: Engine,
     session: Session,
-    /// Whether the next prompt takes the place of the one that is under way.
-    steers: bool,
+    /// Whether the next prompt steers the running one.
+    steer_next: bool,
 }
 
-impl<'a> Again<'a> {
+impl<'a> ThreadReplay<'a> {
     async fn begin(
         archive: &Archive,
         thread: &'a Thread,
-        today: &Today,
-        stage: &'a Arc<Stage>,
-        cues: mpsc::UnboundedReceiver<Cue>,
+        setup: &CurrentSetup,
+        harness: &'a Arc<Harness>,
+        actions: mpsc::UnboundedReceiver<ExternalAction>,
     ) -> Result<Self, ReplayError> {
-        let clock = Arc::<Ahead>::default();
-        let engine = engine(stage, &clock, today)?;
+        let clock = Arc::<SkippableClock>::default();
+        let engine = engine(harness, &clock, setup)?;
         let new = NewSession {
             user_id: archive.session.user_id.clone(),
             model: archive.session.model.clone(),
@@ -131,22 +138,21 @@ impl<'a> Again<'a> {
             ..NewSession::default()
         };
         let session = engine.create_session(new).await?;
-        stage.play_in(&session);
+        harness.attach(&session);
         Ok(Self {
             thread,
-            stage,
-            cues,
+            harness,
+            actions,
             clock,
             engine,
             session,
-            steers: false,
+            steer_next: false,
         })
     }
 
-    /// Asks again, and waits until all that comes of it is done, or until the next prompt
-    /// takes its place.
-    async fn ask(&mut self, recorded: &RecordedPrompt) -> Result<(), StoreError> {
-        const LONG: Duration = Duration::from_hours(1);
+    /// Runs a prompt, and waits until the thread is idle or the next prompt steers it.
+    async fn run_prompt(&mut self, recorded: &RecordedPrompt) -> Result<(), StoreError> {
+        const TIME_LIMIT: Duration = Duration::from_hours(1);
         let now = self.clock.now();
         let prompt = Prompt {
             attachments: recorded.attachments.clone(),
@@ -155,36 +161,36 @@ impl<'a> Again<'a> {
             role: recorded.role.clone(),
             schema: recorded.schema.clone(),
             thread: Some(self.thread.key.clone()),
-            mode: std::mem::take(&mut self.steers).then_some(QueueMode::Steer),
+            mode: std::mem::take(&mut self.steer_next).then_some(QueueMode::Steer),
             limits: Limits {
-                until: recorded.runs_out_of_time.then(|| now.after(LONG)),
+                until: recorded.reaches_time_limit.then(|| now.after(TIME_LIMIT)),
                 ..Limits::default()
             },
             ..Prompt::from(recorded.content.clone())
         };
-        self.stage.begin(&recorded.id);
+        self.harness.begin(&recorded.id);
         let id = self.session.prompt(prompt).await?;
-        while let Some(ending) = self.cue(recorded, &id).await? {
+        while let Some(ending) = self.next_action(recorded, &id).await? {
             match ending {
                 Ending::Abort => self.session.abort(Some(&self.thread.key)).await?,
                 Ending::Steer => {
-                    self.steers = true;
+                    self.steer_next = true;
                     return Ok(());
                 }
-                Ending::OutOfTime => {
-                    self.clock.skip(LONG * 2);
-                    // It looks at the time when somebody speaks to it.
+                Ending::TimeLimit => {
+                    self.clock.skip(TIME_LIMIT * 2);
+                    // The engine checks the deadline at the next input.
                     self.session.resume(Some(&self.thread.key)).await?;
                 }
-                Ending::Death => self.open_anew().await?,
+                Ending::HostDied => self.reopen().await?,
             }
         }
-        // A history that is full is summed up now, and then the agent goes on.
+        // Includes a compaction and the continuation after it.
         self.session.wait_idle(&self.thread.key).await
     }
 
-    /// What is done to a prompt from outside; none once it has ended.
-    async fn cue(
+    /// The next external action on a prompt; none once the prompt has ended.
+    async fn next_action(
         &mut self,
         prompt: &RecordedPrompt,
         id: &PromptId,
@@ -195,62 +201,63 @@ impl<'a> Again<'a> {
             tokio::select! {
                 biased;
                 ended = &mut answer => return ended.map(|_| None),
-                Some(cue) = self.cues.recv() => {
-                    // What an earlier one still had to say is over.
-                    if cue.prompt == prompt.id {
-                        return Ok(Some(cue.ending));
+                Some(action) = self.actions.recv() => {
+                    // Ignores actions on earlier prompts.
+                    if action.prompt == prompt.id {
+                        return Ok(Some(action.ending));
                     }
                 }
             }
         }
     }
 
-    /// As after a host has died: nothing runs, and what is written down is all there is.
-    async fn open_anew(&mut self) -> Result<(), StoreError> {
+    /// Closes and reopens the session, as after the death of a host.
+    async fn reopen(&mut self) -> Result<(), StoreError> {
         let id = self.session.id().clone();
         self.session.close().await?;
-        // Calls that are made again wait until they can hear of each other.
-        self.stage.leave();
+        // Repeated calls wait until the harness is attached again.
+        self.harness.detach();
         self.session = self.engine.open_session(&id, Claim::IfFree).await?;
-        self.stage.play_in(&self.session);
+        self.harness.attach(&self.session);
         Ok(())
     }
 
-    /// What came of it.
+    /// Ends the replay and returns the new session.
     async fn end(self) -> Result<Vec<Archive>, StoreError> {
-        if self.steers {
-            // Nobody took its place after all.
+        if self.steer_next {
+            // There was no further prompt.
             self.session.abort(Some(&self.thread.key)).await?;
         }
         let found = self.engine.export(self.session.id()).await?;
-        self.stage.leave();
+        self.harness.detach();
         self.engine.shutdown().await?;
         Ok(found)
     }
 }
 
-/// A clock that can be set forward.
+/// A clock that can be moved forward.
 #[derive(Debug, Default)]
-struct Ahead {
+struct SkippableClock {
     real: SystemClock,
-    by: AtomicU64,
+    offset_ms: AtomicU64,
 }
 
-impl Ahead {
+impl SkippableClock {
     fn skip(&self, time: Duration) {
         let time = u64::try_from(time.as_millis()).unwrap_or_default();
-        self.by.fetch_add(time, Ordering::Relaxed);
+        self.offset_ms.fetch_add(time, Ordering::Relaxed);
     }
 
     fn now(&self) -> Millis {
-        let ahead = Duration::from_millis(self.by.load(Ordering::Relaxed));
-        self.real.now().after(ahead)
+        let offset = Duration::from_millis(self.offset_ms.load(Ordering::Relaxed));
+        self.real.now().after(offset)
     }
 }
 
-struct Shared(Arc<Ahead>);
+/// Implements the engine's trait for a shared clock.
+struct SharedClock(Arc<SkippableClock>);
 
-impl Clock for Shared {
+impl Clock for SharedClock {
     fn now(&self) -> Millis {
         self.0.now()
     }
@@ -261,32 +268,36 @@ fn role(archive: &Archive) -> Option<String> {
     Some(role.to_owned())
 }
 
-fn engine(stage: &Arc<Stage>, clock: &Arc<Ahead>, today: &Today) -> Result<Engine, BuildError> {
+fn engine(
+    harness: &Arc<Harness>,
+    clock: &Arc<SkippableClock>,
+    setup: &CurrentSetup,
+) -> Result<Engine, BuildError> {
     let sandbox: Arc<dyn Sandbox> = Arc::new(Virtual::new());
     let mut builder = Engine::builder()
         .store(MemoryStore::new())
-        .clock(Shared(Arc::clone(clock)))
-        .models(Answers(Arc::clone(stage)))
+        .clock(SharedClock(Arc::clone(clock)))
+        .models(RecordedModels(Arc::clone(harness)))
         .sandbox(sandbox)
-        .compaction(today.compaction.clone())
-        .guides(guides::Today(Arc::clone(&today.guides)));
-    // What came of `skill` is recorded as well.
-    let skill = rye_engine::builtin::Skill::new(Arc::clone(&today.guides));
+        .compaction(setup.compaction.clone())
+        .guides(guides::SharedGuides(Arc::clone(&setup.guides)));
+    // Results of `skill` are recorded as well.
+    let skill = rye_engine::builtin::Skill::new(Arc::clone(&setup.guides));
     let skill: Arc<dyn Tool> = Arc::new(skill);
-    for tool in today.tools.iter().chain([&skill]) {
-        builder = builder.tool(RecordedTool::new(tool.def().clone(), Arc::clone(stage)));
+    for tool in setup.tools.iter().chain([&skill]) {
+        builder = builder.tool(RecordedTool::new(tool.def().clone(), Arc::clone(harness)));
     }
     builder.build()
 }
 
-/// What models were told beside the history, in order.
-fn told(archive: &Archive, thread: &Thread) -> Vec<ModelContext> {
+/// The recorded system prompts and tools of a thread, in order.
+fn model_contexts(archive: &Archive, thread: &Thread) -> Vec<ModelContext> {
     let own = archive.threads.iter().find(|it| it.key == thread.key);
     let events = archive.events.iter();
     let own = events.filter(|event| event.thread.as_ref() == own.map(|it| &it.id));
-    let prompts = own.filter_map(|event| match &event.kind {
+    let contexts = own.filter_map(|event| match &event.kind {
         EventKind::ContextChanged { context } => Some((**context).clone()),
         _ => None,
     });
-    prompts.collect()
+    contexts.collect()
 }

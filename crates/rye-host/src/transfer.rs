@@ -1,10 +1,9 @@
-//! Sessions as a file: one JSON document a line, ended by a signature under all lines before.
+//! Reads and writes exported sessions: JSON lines with a signed hash of all lines at the end.
 //!
-//! A file that lost its end, or in which a single bit is another, is told from a whole one
-//! before anything of it is used.
+//! A reader detects a truncated or modified file before it uses the content.
 //!
-//! What the sessions have in the blob store comes behind them, each blob in lines of a bounded
-//! length, so that none need be in memory with the others. Its hash is what entries call it.
+//! The blobs of the sessions follow them, split into lines of limited length, so that the file can
+//! be processed one blob at a time. A blob is identified by its hash.
 
 mod read;
 mod write;
@@ -23,59 +22,58 @@ use serde::{Deserialize, Serialize};
 pub use read::{Reader, read};
 pub use write::Writer;
 
-/// The version of the form.
+/// Version of the file format.
 const VERSION: u32 = 1;
 
-/// Why a file is no session.
+/// Why an exported file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
-    /// It cannot be read or written.
+    /// Reading or writing failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A line that makes no sense.
-    #[error("line {line}: {why}")]
+    /// A line is invalid.
+    #[error("line {line}: {reason}")]
     Line {
-        /// Which, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// Why.
-        why: String,
+        /// What is wrong.
+        reason: String,
     },
-    /// Something is not as it was when it was written.
+    /// The file was truncated or modified.
     #[error("the file is damaged: {0}")]
     Damaged(String),
-    /// Another version of Rye wrote it.
-    #[error("the file has version {0} of the format, and this Rye reads version {VERSION}")]
+    /// The file has another format version.
+    #[error("the file has format version {0}, but this version of Rye reads version {VERSION}")]
     Version(u32),
 }
 
-/// What a file says.
+/// The content of an exported file.
 #[derive(Debug)]
-pub struct Transfer {
-    /// The sessions, the topmost first.
+pub struct ExportFile {
+    /// The sessions; parents come first.
     pub archives: Vec<Archive>,
-    /// The public keys that come with it. They are there to be looked at; to trust them is
-    /// somebody else's decision.
+    /// The public keys of the file, by fingerprint. They are not trusted.
     pub keys: BTreeMap<String, PublicKey>,
-    /// Who signed the file.
-    pub signed_by: Option<Signed>,
-    /// What came from the blob store.
-    pub blobs: Blobs,
+    /// The signature of the file.
+    pub signature: Option<FileSignature>,
+    /// The blobs of the sessions.
+    pub blobs: ExportedBlobs,
 }
 
-/// What a file has from a blob store.
+/// The blobs of an exported file.
 #[derive(Debug, Default)]
-pub struct Blobs {
-    /// Those that are what their hashes say.
-    pub whole: BTreeSet<Hash>,
-    /// Those that are not.
+pub struct ExportedBlobs {
+    /// Blobs that match their hashes.
+    pub intact: BTreeSet<Hash>,
+    /// Blobs that do not.
     pub altered: BTreeSet<Hash>,
 }
 
-impl Blobs {
-    /// How one is found.
-    pub fn find(&self, hash: &Hash) -> BlobStatus {
-        if self.whole.contains(hash) {
+impl ExportedBlobs {
+    /// The status of a blob.
+    pub fn status(&self, hash: &Hash) -> BlobStatus {
+        if self.intact.contains(hash) {
             BlobStatus::Intact
         } else if self.altered.contains(hash) {
             BlobStatus::Altered
@@ -86,28 +84,30 @@ impl Blobs {
 }
 
 /// The purpose of the signature under an export.
-const EXPORT: Purpose = Purpose::new("export");
+const EXPORT_PURPOSE: Purpose = Purpose::new("export");
 
-/// A signature under a file.
+/// The signature of an exported file.
 #[derive(Debug)]
-pub struct Signed {
-    /// The fingerprint of the key.
+pub struct FileSignature {
+    /// Fingerprint of the key.
     pub key: String,
     hash: Hash,
     signature: String,
 }
 
-impl Signed {
-    /// Whether this key made it.
-    pub fn is_by(&self, key: &PublicKey) -> bool {
+impl FileSignature {
+    /// Verifies the signature with a key.
+    pub fn is_valid_for(&self, key: &PublicKey) -> bool {
         let signature = self.signature.parse::<Signature>();
         self.key == key.fingerprint().to_string()
-            && signature
-                .is_ok_and(|signature| key.verify_for(EXPORT, &self.hash, &signature).is_ok())
+            && signature.is_ok_and(|signature| {
+                key.verify_for(EXPORT_PURPOSE, &self.hash, &signature)
+                    .is_ok()
+            })
     }
 }
 
-/// A line.
+/// A line of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Line {
@@ -123,31 +123,34 @@ enum Line {
     GateRef(GateRef),
     SuspendedTurn(Box<SuspendedTurn>),
     Event(Box<Event>),
-    Blob(Piece),
-    End(End),
+    Blob(BlobChunk),
+    End(Trailer),
 }
 
-/// A part of a blob. The parts of one follow each other.
+/// A part of a blob. The parts of a blob are consecutive lines.
 #[derive(Serialize, Deserialize)]
-struct Piece {
+struct BlobChunk {
     hash: Hash,
-    /// How long the whole is.
+    /// Size of the whole blob.
     size: u64,
-    /// Where the part begins.
-    #[serde(default, skip_serializing_if = "is_first")]
+    /// Position of the part in the blob.
+    #[serde(default, skip_serializing_if = "is_zero")]
     offset: u64,
-    /// It, in base64.
+    /// The part in base64.
     bytes: String,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-fn is_first(offset: &u64) -> bool {
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "signature required by serde"
+)]
+fn is_zero(offset: &u64) -> bool {
     *offset == 0
 }
 
 #[derive(Serialize, Deserialize)]
-struct End {
-    /// The hash of all lines before.
+struct Trailer {
+    /// Hash of all previous lines.
     hash: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<String>,

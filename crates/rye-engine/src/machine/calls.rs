@@ -4,7 +4,7 @@ use rye_protocol::{
     Call, CallId, CallState, EntryKind, ErrorCode, ErrorInfo, EventKind, Message, Part,
     ResultStatus, Role,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Step;
 use crate::tool::{ToolError, ToolOutput};
@@ -71,7 +71,16 @@ impl Step<'_> {
 
     pub(super) fn abort_call(&mut self, call: &Call, reason: &str) {
         let message = format!("stopped: {reason}");
-        self.append_error(call, ResultStatus::Aborted, ErrorCode::Denied, message);
+        let error = ErrorInfo::new(ErrorCode::Denied, message.clone());
+        let data = json!({ "reason": reason });
+        self.append_result(
+            call,
+            ResultStatus::Aborted,
+            message,
+            data,
+            Some(error),
+            Vec::new(),
+        );
     }
 
     pub(super) fn append_error(

@@ -1,14 +1,14 @@
-//! What is different in a call from a similar one that was approved.
+//! Differences between a call and a similar call that was approved.
 
 use lillux::sanitize_line;
 use rye_engine::protocol::Gate;
 use rye_mcp::{Component, GatedCall};
 use serde_json::Value;
 
-/// The most that is shown of a value.
-const LONGEST: usize = 200;
+/// Maximum length of a displayed value.
+const MAX_VALUE_LEN: usize = 200;
 
-/// The differences, one a line.
+/// Lists the differences, one per line.
 pub(super) fn between(before: &Gate, call: &GatedCall) -> Vec<String> {
     let components = before
         .context
@@ -24,23 +24,23 @@ pub(super) fn between(before: &Gate, call: &GatedCall) -> Vec<String> {
 
 fn changed_components(before: &[Component], now: &[Component]) -> Vec<String> {
     let short = |hash: &str| hash.get(..16).unwrap_or(hash).to_owned();
-    let of = |all: &[Component], name: &str| {
+    let find = |all: &[Component], name: &str| {
         let component = all.iter().find(|component| component.name == name);
         component.map(|component| short(&component.hash))
     };
     let changed = now.iter().filter_map(|component| {
-        let (name, is) = (&component.name, short(&component.hash));
-        match of(before, name) {
-            None => Some(format!("- {name} was not part of it")),
-            Some(was) if was != is => Some(format!("- {name} was {was} and is {is}")),
+        let (name, new) = (&component.name, short(&component.hash));
+        match find(before, name) {
+            None => Some(format!("- {name} was added")),
+            Some(old) if old != new => Some(format!("- {name} was {old} and is {new}")),
             Some(_) => None,
         }
     });
-    let gone = before
+    let removed = before
         .iter()
-        .filter(|component| of(now, &component.name).is_none());
-    let gone = gone.map(|component| format!("- {} is no longer part of it", component.name));
-    changed.chain(gone).collect()
+        .filter(|component| find(now, &component.name).is_none());
+    let removed = removed.map(|component| format!("- {} was removed", component.name));
+    changed.chain(removed).collect()
 }
 
 fn changed_parameters(before: &Value, now: &Value) -> Vec<String> {
@@ -48,10 +48,10 @@ fn changed_parameters(before: &Value, now: &Value) -> Vec<String> {
         return Vec::new();
     };
     let show = |value: Option<&Value>| match value {
-        None => "not given".to_owned(),
+        None => "unset".to_owned(),
         Some(value) => {
             let text = value.to_string();
-            match text.char_indices().nth(LONGEST) {
+            match text.char_indices().nth(MAX_VALUE_LEN) {
                 None => sanitize_line(&text).into_owned(),
                 Some((at, _)) => format!("{}…", sanitize_line(&text[..at])),
             }
@@ -59,12 +59,12 @@ fn changed_parameters(before: &Value, now: &Value) -> Vec<String> {
     };
     let names = now
         .keys()
-        .chain(before.keys().filter(|it| !now.contains_key(*it)));
+        .chain(before.keys().filter(|name| !now.contains_key(*name)));
     let changed = names.filter(|name| before.get(*name) != now.get(*name));
     let changed = changed.map(|name| {
-        let [was, is] = [before, now].map(|all| show(all.get(name)));
+        let [old, new] = [before, now].map(|all| show(all.get(name)));
         format!(
-            "- parameter `{}` was {was} and is {is}",
+            "- parameter `{}` was {old} and is {new}",
             sanitize_line(name)
         )
     });

@@ -1,4 +1,4 @@
-//! What is committed for a call.
+//! Batches for the sessions of calls.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,24 +18,23 @@ use super::{PROJECT, now};
 /// The key of a call's thread.
 const THREAD: &str = "mcp";
 
-/// Where the gate of a call is: its session has one thread, one prompt and one call.
+/// The origin of a gate: its session has one thread, one prompt and one call.
 pub(super) fn origin(session: &SessionId, call: &GatedCall) -> GateOrigin {
     let prompt = PromptId::from(session.clone());
-    // What is a session's id is an id of all other kinds too.
-    let same = |id: &str| String::from(id);
+    // A session id is also valid as the other ids.
+    let id = || session.as_str().to_owned();
     GateOrigin {
         session: session.clone(),
-        thread: ThreadId::try_from(same(session.as_str())).unwrap_or_else(|_| ThreadId::new()),
-        call: CallId::try_from(same(session.as_str())).unwrap_or_else(|_| CallId::new()),
+        thread: ThreadId::try_from(id()).unwrap_or_else(|_| ThreadId::new()),
+        call: CallId::try_from(id()).unwrap_or_else(|_| CallId::new()),
         prompt,
         tool: call.tool.clone(),
         resume_key: String::from("call"),
     }
 }
 
-/// A new session with its gate, pending or decided. With the decision of a person at a client
-/// it is terminated from the start.
-pub(super) fn asked(gate: &Gate, project: &Path, key: Option<&SigningKey>) -> Batch {
+/// Creates a session with its gate. If the gate is already decided, the session is terminated.
+pub(super) fn create(gate: &Gate, project: &Path, key: Option<&SigningKey>) -> Batch {
     let at = gate.created_at;
     let project = project.to_string_lossy();
     let session = Session {
@@ -91,14 +90,14 @@ pub(super) fn asked(gate: &Gate, project: &Path, key: Option<&SigningKey>) -> Ba
         },
     );
     batch.push(Op::PutGate(Arc::new(gate.clone())));
-    let asked = Gate {
+    let opened = Gate {
         status: GateStatus::Pending,
         ..gate.clone()
     };
     batch.push_event(
         &id,
         EventKind::DecisionGate {
-            gate: Box::new(asked),
+            gate: Box::new(opened),
         },
     );
     if let GateStatus::Resolved { resolution } = &gate.status {
@@ -109,18 +108,18 @@ pub(super) fn asked(gate: &Gate, project: &Path, key: Option<&SigningKey>) -> Ba
     batch
 }
 
-/// The decision about a call is used.
-pub(super) fn used(gate: &Gate, record: SessionSnapshot, key: Option<&SigningKey>) -> Batch {
+/// Terminates a session, because the decision about its call is consumed.
+pub(super) fn terminate(gate: &Gate, snapshot: SessionSnapshot, key: Option<&SigningKey>) -> Batch {
     let at = now();
     let mut batch = Batch::default();
     batch.push(Op::PutSession(Arc::new(Session {
         status: SessionStatus::Terminated,
         updated_at: at,
-        ..record.session
+        ..snapshot.session
     })));
     let (call, tool) = (gate.origin.call.clone(), gate.origin.tool.clone());
     batch.push_event(&gate.origin.thread, EventKind::ToolStart { call, tool });
-    if let Some(thread) = record.threads.into_iter().next() {
+    if let Some(thread) = snapshot.threads.into_iter().next() {
         seal_commit(&mut batch, thread, at, key);
     }
     batch

@@ -1,57 +1,59 @@
-//! What differs between a record and its replay, so that a person can read it.
+//! Differences between a recorded session and its replay, as text.
 
 use std::collections::BTreeMap;
 
 use rye_engine::protocol::{Archive, Entry, EntryKind, ModelContext, Thread, ToolDefinition};
 use serde_json::{Value, json};
 
-use super::Replayed;
+use super::ReplayOutcome;
 use super::recorded::path;
 
-/// How many lines of a difference are told.
-const MOST: usize = 60;
+/// Maximum number of lines of a difference.
+const MAX_LINES: usize = 60;
 
-/// Something that is not as it was.
+/// A difference between the recorded session and the replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// What.
-    pub what: String,
-    /// How: lines that were there with `-`, those that are there now with `+`.
+    /// The object that differs.
+    pub subject: String,
+    /// Recorded lines with `-`, new lines with `+`.
     pub lines: Vec<String>,
 }
 
-/// Compares what came of prompts with what had come of them.
+/// Compares the messages of a thread up to the first difference.
 pub(super) fn entries(
-    then: &Archive,
+    old: &Archive,
     thread: &Thread,
-    now: &Archive,
+    new: &Archive,
     stops: bool,
-    replayed: &mut Replayed,
+    outcome: &mut ReplayOutcome,
 ) {
-    let again = now.threads.iter().find(|it| it.key == thread.key);
-    let now = again.map(|thread| path(now, thread)).unwrap_or_default();
-    let then = path(then, thread);
-    let then: Vec<_> = then.iter().filter_map(said).collect();
-    let now: Vec<_> = now.iter().filter_map(said).collect();
-    replayed.entries += now.len();
-    for (number, now) in now.iter().enumerate() {
-        let then = then.get(number);
-        if then != Some(now) {
-            let then = then.map(text).unwrap_or_default();
-            replayed.differences.push(Difference {
-                what: format!("entry {} of thread {}", number + 1, thread.key),
-                lines: lines(&then, &text(now)),
+    let new_thread = new.threads.iter().find(|it| it.key == thread.key);
+    let new = new_thread
+        .map(|thread| path(new, thread))
+        .unwrap_or_default();
+    let old = path(old, thread);
+    let old: Vec<_> = old.iter().filter_map(comparable).collect();
+    let new: Vec<_> = new.iter().filter_map(comparable).collect();
+    outcome.entries += new.len();
+    for (number, new) in new.iter().enumerate() {
+        let old = old.get(number);
+        if old != Some(new) {
+            let old = old.map(text).unwrap_or_default();
+            outcome.differences.push(Difference {
+                subject: format!("entry {} of thread {}", number + 1, thread.key),
+                lines: lines(&old, &text(new)),
             });
-            // What follows from it differs too.
+            // Later entries usually differ as a consequence.
             return;
         }
     }
-    // Where the replay stops, more was said.
-    if let Some(missing) = then.get(now.len()).filter(|_| !stops) {
-        replayed.differences.push(Difference {
-            what: format!(
-                "entry {} of thread {}, which is not there now",
-                now.len() + 1,
+    // Unless the replay stopped early, entries are missing.
+    if let Some(missing) = old.get(new.len()).filter(|_| !stops) {
+        outcome.differences.push(Difference {
+            subject: format!(
+                "entry {} of thread {}, which is missing now",
+                new.len() + 1,
                 thread.key
             ),
             lines: lines(&text(missing), ""),
@@ -59,24 +61,24 @@ pub(super) fn entries(
     }
 }
 
-/// What an entry says, without what is another one each time.
-fn said(entry: &Entry) -> Option<Value> {
+/// The content of a message without fields that always differ. None for other entries: a
+/// compaction that a user requested is not repeated.
+fn comparable(entry: &Entry) -> Option<Value> {
     match &entry.kind {
         EntryKind::Message(message) => {
             let mut message = json!(message);
-            // What is left out to save room is the same text.
             for part in message["parts"].as_array_mut().into_iter().flatten() {
+                // Pruning may happen at another time.
                 if let Some(part) = part.as_object_mut() {
                     part.remove("elided");
                 }
-                // Whose error it is has another id.
+                // Ids differ.
                 if let Some(error) = part["error"].as_object_mut() {
                     error.remove("ids");
                 }
             }
             Some(message)
         }
-        // A sum that somebody asked for is not asked for again.
         _ => None,
     }
 }
@@ -85,57 +87,58 @@ fn text(value: &Value) -> String {
     format!("{value:#}")
 }
 
-/// Compares what models are told beside the history with what they were told.
-pub(super) fn prompts(then: &[ModelContext], now: &[ModelContext], replayed: &mut Replayed) {
-    for (then, now) in then.iter().zip(now) {
-        let mut add = |what: &str, then: &str, now: &str| {
-            if then != now {
-                replayed.differences.push(Difference {
-                    what: what.to_owned(),
-                    lines: lines(then, now),
+/// Compares models, system prompts and tools.
+pub(super) fn contexts(old: &[ModelContext], new: &[ModelContext], outcome: &mut ReplayOutcome) {
+    for (old, new) in old.iter().zip(new) {
+        let mut add = |subject: &str, old: &str, new: &str| {
+            if old != new {
+                outcome.differences.push(Difference {
+                    subject: subject.to_owned(),
+                    lines: lines(old, new),
                 });
             }
         };
-        add("the model", &then.model, &now.model);
-        add("the system prompt", &then.system, &now.system);
+        add("model", &old.model, &new.model);
+        add("system prompt", &old.system, &new.system);
         let by_name = |tools: &[ToolDefinition]| -> BTreeMap<String, String> {
             let tools = tools.iter();
-            let shown = |it: &ToolDefinition| format!("{}\n{:#}", it.description, it.parameters);
-            tools.map(|it| (it.name.clone(), shown(it))).collect()
+            let text =
+                |tool: &ToolDefinition| format!("{}\n{:#}", tool.description, tool.parameters);
+            tools.map(|tool| (tool.name.clone(), text(tool))).collect()
         };
-        let (then, now) = (by_name(&then.tools), by_name(&now.tools));
-        let names: std::collections::BTreeSet<_> = then.keys().chain(now.keys()).collect();
+        let (old, new) = (by_name(&old.tools), by_name(&new.tools));
+        let names: std::collections::BTreeSet<_> = old.keys().chain(new.keys()).collect();
         for name in names {
             let none = String::new();
-            let was = then.get(name).unwrap_or(&none);
-            let is = now.get(name).unwrap_or(&none);
-            let what = match (then.contains_key(name), now.contains_key(name)) {
-                (true, false) => format!("the removed tool {name}"),
-                (false, true) => format!("the new tool {name}"),
-                _ => format!("the tool {name}"),
+            let old_text = old.get(name).unwrap_or(&none);
+            let new_text = new.get(name).unwrap_or(&none);
+            let subject = match (old.contains_key(name), new.contains_key(name)) {
+                (true, false) => format!("removed tool {name}"),
+                (false, true) => format!("new tool {name}"),
+                _ => format!("tool {name}"),
             };
-            add(&what, was, is);
+            add(&subject, old_text, new_text);
         }
     }
 }
 
-/// The lines of one text that the other does not have, between what they have in common.
-fn lines(then: &str, now: &str) -> Vec<String> {
-    let (then, now): (Vec<_>, Vec<_>) = (then.lines().collect(), now.lines().collect());
+/// The differing lines between the common start and the common end of two texts.
+fn lines(old: &str, new: &str) -> Vec<String> {
+    let (old, new): (Vec<_>, Vec<_>) = (old.lines().collect(), new.lines().collect());
     let same = |(one, other): &(&&str, &&str)| one == other;
-    let before = then.iter().zip(&now).take_while(same).count();
-    let rest = then.len().min(now.len()) - before;
-    let after = then.iter().rev().zip(now.iter().rev());
+    let before = old.iter().zip(&new).take_while(same).count();
+    let rest = old.len().min(new.len()) - before;
+    let after = old.iter().rev().zip(new.iter().rev());
     let after = after.take_while(same).take(rest).count();
-    let gone = &then[before..then.len() - after];
-    let new = &now[before..now.len() - after];
-    let gone = gone.iter().map(|line| format!("- {line}"));
-    let new = new.iter().map(|line| format!("+ {line}"));
-    let mut all: Vec<_> = gone.chain(new).collect();
-    if all.len() > MOST {
-        let left_out = all.len() - MOST;
-        all.truncate(MOST);
-        all.push(format!("… {left_out} more lines"));
+    let removed = &old[before..old.len() - after];
+    let added = &new[before..new.len() - after];
+    let removed = removed.iter().map(|line| format!("- {line}"));
+    let added = added.iter().map(|line| format!("+ {line}"));
+    let mut all: Vec<_> = removed.chain(added).collect();
+    if all.len() > MAX_LINES {
+        let omitted = all.len() - MAX_LINES;
+        all.truncate(MAX_LINES);
+        all.push(format!("… {omitted} more lines"));
     }
     all
 }
@@ -145,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_differs_is_told() {
+    fn only_differing_lines_are_listed() {
         assert_eq!(lines("a\nb\nc", "a\nx\ny\nc"), ["- b", "+ x", "+ y"]);
         assert_eq!(lines("a\nb", "a\nb\nc"), ["+ c"]);
         assert_eq!(lines("a\na", "a"), ["- a"]);

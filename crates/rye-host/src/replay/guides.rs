@@ -1,4 +1,4 @@
-//! The roles, skills and rules of today, for an engine that wants guides of its own.
+//! Shared guides, for an engine that takes ownership of its guides.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use rye_engine::BoxFuture;
 use rye_engine::guides::{GuideFuture, Guides, Role, Skill};
 use rye_engine::sandbox::Sandbox;
 
-/// The guides of today.
-pub(super) struct Today(pub(super) Arc<dyn Guides>);
+/// Delegates to shared guides.
+pub(super) struct SharedGuides(pub(super) Arc<dyn Guides>);
 
-impl Guides for Today {
+impl Guides for SharedGuides {
     fn role<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> GuideFuture<'a, Role> {
         self.0.role(name, sandbox)
     }

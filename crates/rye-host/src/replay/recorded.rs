@@ -1,4 +1,4 @@
-//! What a record has for its replay: what was asked, what models did, and what tools gave.
+//! Extracts prompts, model steps and tool results from a recorded session.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,7 +9,7 @@ use rye_engine::protocol::{
 };
 use serde_json::Value;
 
-/// A prompt that is asked again.
+/// A prompt to repeat.
 #[derive(Debug, Clone)]
 pub(super) struct RecordedPrompt {
     pub(super) id: PromptId,
@@ -19,80 +19,80 @@ pub(super) struct RecordedPrompt {
     pub(super) model: Option<String>,
     pub(super) role: Option<String>,
     pub(super) schema: Option<Value>,
-    /// Whether its time was up while a tool ran.
-    pub(super) runs_out_of_time: bool,
-    /// Why the replay ends before it.
+    /// Whether it reached its time limit while a tool ran.
+    pub(super) reaches_time_limit: bool,
+    /// Why the replay stops before it, if so.
     pub(super) stops: Option<String>,
 }
 
-/// What a model did when it was asked, or whoever sums up.
+/// What a model did.
 #[derive(Debug, Clone)]
-pub(crate) enum Did {
-    /// It answered.
+pub(crate) enum StepKind {
+    /// Answered.
     Answered(Box<Message>, Usage),
-    /// It was ended when it had said this.
-    Cut(Box<Message>),
-    /// The prompt ended with this.
+    /// Was aborted after this partial answer.
+    Aborted(Box<Message>),
+    /// Failed with the error that ended the prompt.
     Failed(ErrorInfo),
-    /// The history was summed up.
-    Summed {
+    /// Wrote a summary for a compaction.
+    Compacted {
         summary: String,
-        /// Because the model had said that it was too long.
-        too_long: bool,
+        /// Whether the compaction followed a context overflow.
+        after_overflow: bool,
     },
-    /// It could not be.
-    NotSummed,
+    /// Failed to write a summary.
+    CompactionFailed,
 }
 
-impl Did {
-    /// The model that did it, where the record says which.
+impl StepKind {
+    /// The model, if it was recorded.
     pub(super) fn model(&self) -> Option<&str> {
         match self {
-            Self::Answered(message, _) | Self::Cut(message) => message.model.as_deref(),
+            Self::Answered(message, _) | Self::Aborted(message) => message.model.as_deref(),
             _ => None,
         }
     }
 }
 
-/// Something that a model did, and for which prompt.
+/// A step of a model, and its prompt.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     pub(super) prompt: Option<PromptId>,
-    pub(crate) did: Did,
+    pub(crate) kind: StepKind,
 }
 
-/// What came of a call.
+/// The result of a tool call.
 #[derive(Debug, Clone)]
-pub(super) struct Given {
+pub(super) struct RecordedResult {
     pub(super) parts: Vec<Part>,
-    /// Calls of the same answer that had a result before it.
+    /// Calls of the same answer whose results come before.
     pub(super) before: Vec<CallId>,
 }
 
-/// How a call ended that has no result.
+/// An external event that ended a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// Somebody ended it.
+    /// A user aborted the turn.
     Abort,
-    /// Another prompt took its place.
+    /// A steering prompt replaced the turn.
     Steer,
-    /// Its time was up.
-    OutOfTime,
-    /// Its host died.
-    Death,
+    /// The prompt reached its time limit.
+    TimeLimit,
+    /// The host died.
+    HostDied,
 }
 
-/// What a thread's record has for its replay.
+/// The recording of a thread.
 #[derive(Debug, Default)]
 pub(super) struct Recorded {
     pub(super) prompts: Vec<RecordedPrompt>,
     pub(super) steps: Vec<Step>,
-    pub(super) results: HashMap<CallId, Given>,
+    pub(super) results: HashMap<CallId, RecordedResult>,
     pub(super) contexts: Vec<ModelContext>,
 }
 
 impl Recorded {
-    pub(super) fn of(archive: &Archive, thread: &Thread) -> Self {
+    pub(super) fn new(archive: &Archive, thread: &Thread) -> Self {
         let path = path(archive, thread);
         let own = archive.events.iter();
         let own = own.filter(|event| event.thread.as_ref() == Some(&thread.id));
@@ -105,7 +105,7 @@ impl Recorded {
         let ended = ended.filter(|prompt| prompt.status == PromptStatus::Aborted);
         let mut steps = steps(archive, thread, &path);
         for prompt in ended {
-            cut_without_words(prompt, &path, &mut steps);
+            add_silent_abort(prompt, &path, &mut steps);
         }
         Self {
             prompts,
@@ -115,30 +115,30 @@ impl Recorded {
         }
     }
 
-    /// Whether a call of a tool was under way when its host died, and was not made again.
+    /// Whether a call of the tool was interrupted by the death of its host and not repeated.
     pub(super) fn is_interrupted(&self, tool: &str) -> bool {
-        self.results.values().any(|given| {
-            matches!(given.parts.first(), Some(Part::ToolResult { status, tool: of, .. })
+        self.results.values().any(|result| {
+            matches!(result.parts.first(), Some(Part::ToolResult { status, tool: of, .. })
                 if *status == ResultStatus::Interrupted && of == tool)
         })
     }
 
-    /// Models that answered then and cannot be asked today.
+    /// Models that answered in the recording and are not available now, with the reason.
     pub(super) fn missing_models(&self, models: &dyn Models) -> Vec<(String, String)> {
-        let answered = self.steps.iter().filter_map(|step| match &step.did {
-            Did::Answered(message, _) => message.model.clone(),
+        let answered = self.steps.iter().filter_map(|step| match &step.kind {
+            StepKind::Answered(message, _) => message.model.clone(),
             _ => None,
         });
         let names: BTreeSet<_> = answered.collect();
         let missing = names.into_iter().filter_map(|name| {
-            let why = models.get(&name).err()?;
-            Some((name, why))
+            let error = models.get(&name).err()?;
+            Some((name, error))
         });
         missing.collect()
     }
 }
 
-/// From the first entry of a thread to its last.
+/// The active path of a thread.
 pub(crate) fn path(archive: &Archive, thread: &Thread) -> Vec<Entry> {
     let all: HashMap<_, _> = archive.entries.iter().map(|it| (&it.id, it)).collect();
     let mut path = Vec::new();
@@ -151,91 +151,94 @@ pub(crate) fn path(archive: &Archive, thread: &Thread) -> Vec<Entry> {
     path
 }
 
-/// What models did on a path, in order.
+/// The steps of models on a path, in order.
 pub(crate) fn steps(archive: &Archive, thread: &Thread, path: &[Entry]) -> Vec<Step> {
-    let heard = Heard::of(archive, thread);
+    let data = EventData::new(archive, thread);
     let mut steps = Vec::new();
     for entry in path {
-        let did = match &entry.kind {
+        let kind = match &entry.kind {
             EntryKind::Message(message) if message.role == Role::Assistant => {
-                Some(did(message, heard.usage.get(&entry.id).copied()))
+                Some(step_kind(message, data.usage.get(&entry.id).copied()))
             }
             EntryKind::Compaction {
                 summary,
                 without_media,
                 ..
-            } => Some(Did::Summed {
+            } => Some(StepKind::Compacted {
                 summary: summary.clone(),
-                too_long: *without_media,
+                after_overflow: *without_media,
             }),
             _ => None,
         };
         let prompt = &entry.prompt;
-        let step = |did| Step {
+        let step = |kind| Step {
             prompt: prompt.clone(),
-            did,
+            kind,
         };
-        steps.extend(did.map(step));
-        let failed = heard.not_summed.iter().filter(|after| **after == entry.id);
-        steps.extend(failed.map(|_| step(Did::NotSummed)));
+        steps.extend(kind.map(step));
+        let failed = data
+            .failed_compactions
+            .iter()
+            .filter(|after| **after == entry.id);
+        steps.extend(failed.map(|_| step(StepKind::CompactionFailed)));
     }
     steps
 }
 
-fn did(message: &Message, usage: Option<Usage>) -> Did {
+fn step_kind(message: &Message, usage: Option<Usage>) -> StepKind {
     let error = message.parts.iter().find_map(|part| match part {
         Part::Error { error } => Some(error.clone()),
         _ => None,
     });
     if let Some(error) = error {
-        return Did::Failed(error);
+        return StepKind::Failed(error);
     }
     let message = Box::new(message.clone());
     if message.metadata.contains_key("aborted") {
-        Did::Cut(message)
+        StepKind::Aborted(message)
     } else {
-        Did::Answered(message, usage.unwrap_or_default())
+        StepKind::Answered(message, usage.unwrap_or_default())
     }
 }
 
-/// What events say of entries, each of which is told when it is written.
+/// Data about entries that is only in events.
 #[derive(Default)]
-struct Heard {
-    /// What answers cost.
+struct EventData {
+    /// Usage per answer.
     usage: HashMap<EntryId, Usage>,
-    /// Entries behind which the history could not be summed up.
-    not_summed: Vec<EntryId>,
+    /// Entries after which a compaction failed.
+    failed_compactions: Vec<EntryId>,
 }
 
-impl Heard {
-    fn of(archive: &Archive, thread: &Thread) -> Self {
+impl EventData {
+    fn new(archive: &Archive, thread: &Thread) -> Self {
         let own = archive.events.iter();
         let own = own.filter(|event| event.thread.as_ref() == Some(&thread.id));
-        let (mut heard, mut last) = (Self::default(), None);
+        let (mut data, mut last) = (Self::default(), None);
         for event in own {
             match (&event.kind, &last) {
                 (EventKind::MessageEnd { entry }, _) => last = Some(entry.clone()),
                 (EventKind::Usage { usage }, Some(last)) => {
-                    heard.usage.insert(last.clone(), *usage);
+                    data.usage.insert(last.clone(), *usage);
                 }
-                // Whoever was not asked for a sum is not asked again.
+                // With other errors, no model was called.
                 (
                     EventKind::CompactionEnd {
                         error: Some(error), ..
                     },
                     Some(last),
                 ) if error.code == ErrorCode::Model => {
-                    heard.not_summed.push(last.clone());
+                    data.failed_compactions.push(last.clone());
                 }
                 _ => {}
             }
         }
-        heard
+        data
     }
 }
 
-/// A prompt that somebody ended while a model was asked that had not said a word yet.
-fn cut_without_words(prompt: &QueuedPrompt, path: &[Entry], steps: &mut Vec<Step>) {
+/// Adds a step for a prompt that was aborted before the model produced output.
+fn add_silent_abort(prompt: &QueuedPrompt, path: &[Entry], steps: &mut Vec<Step>) {
     let own = |entry: &&Entry| entry.prompt.as_ref() == Some(&prompt.id);
     let Some(last) = path.iter().rfind(own) else {
         return;
@@ -243,21 +246,21 @@ fn cut_without_words(prompt: &QueuedPrompt, path: &[Entry], steps: &mut Vec<Step
     let EntryKind::Message(message) = &last.kind else {
         return;
     };
-    let is_told = message.role == Role::Assistant || ending(message).is_some();
-    if is_told {
+    let has_step = message.role == Role::Assistant || ending(message).is_some();
+    if has_step {
         return;
     }
-    let of_prompt = |step: &Step| step.prompt.as_ref() == Some(&prompt.id);
-    let after = steps.iter().rposition(of_prompt);
-    // One without steps is the first of those that come later: its place says nothing.
+    let is_of_prompt = |step: &Step| step.prompt.as_ref() == Some(&prompt.id);
+    let after = steps.iter().rposition(is_of_prompt);
+    // The position of a prompt without steps does not matter.
     let at = after.map_or(steps.len(), |after| after + 1);
     let message = Box::new(Message::new(Role::Assistant, Vec::new()));
     let prompt = Some(prompt.id.clone());
-    let did = Did::Cut(message);
-    steps.insert(at, Step { prompt, did });
+    let kind = StepKind::Aborted(message);
+    steps.insert(at, Step { prompt, kind });
 }
 
-fn results(path: &[Entry]) -> HashMap<CallId, Given> {
+fn results(path: &[Entry]) -> HashMap<CallId, RecordedResult> {
     let (mut all, mut before) = (HashMap::new(), Vec::new());
     for entry in path {
         let EntryKind::Message(message) = &entry.kind else {
@@ -265,12 +268,12 @@ fn results(path: &[Entry]) -> HashMap<CallId, Given> {
         };
         match (message.role, message.parts.first()) {
             (Role::Tool, Some(Part::ToolResult { call_id, .. })) => {
-                let given = Given {
+                let result = RecordedResult {
                     parts: message.parts.clone(),
                     before: before.clone(),
                 };
                 before.push(call_id.clone());
-                all.insert(call_id.clone(), given);
+                all.insert(call_id.clone(), result);
             }
             (Role::Assistant, _) => before.clear(),
             _ => {}
@@ -279,48 +282,50 @@ fn results(path: &[Entry]) -> HashMap<CallId, Given> {
     all
 }
 
-/// How a call ended, if it has no result of its own.
+/// The external event that ended a call of a message, if any.
 pub(super) fn ending(message: &Message) -> Option<Ending> {
-    message.parts.iter().find_map(ending_of)
+    message.parts.iter().find_map(part_ending)
 }
 
-pub(super) fn ending_of(part: &Part) -> Option<Ending> {
-    let Part::ToolResult { status, text, .. } = part else {
+pub(super) fn part_ending(part: &Part) -> Option<Ending> {
+    let Part::ToolResult { status, data, .. } = part else {
         return None;
     };
     match status {
-        ResultStatus::Interrupted => Some(Ending::Death),
-        ResultStatus::Aborted if text.ends_with("steer") => Some(Ending::Steer),
-        ResultStatus::Aborted if text.ends_with("limit") => Some(Ending::OutOfTime),
-        ResultStatus::Aborted => Some(Ending::Abort),
+        ResultStatus::Interrupted => Some(Ending::HostDied),
+        ResultStatus::Aborted => Some(match data["reason"].as_str() {
+            Some("steer") => Ending::Steer,
+            Some("limit") => Ending::TimeLimit,
+            _ => Ending::Abort,
+        }),
         ResultStatus::Success | ResultStatus::Error => None,
     }
 }
 
-/// The prompts of a path, in order, and where a replay of them ends.
+/// The prompts of a path, in order.
 fn prompts(archive: &Archive, path: &[Entry]) -> Vec<RecordedPrompt> {
     let mut seen = BTreeSet::new();
     let order = path.iter().filter_map(|entry| entry.prompt.clone());
     let order = order.filter(|id| seen.insert(id.clone()));
-    let known = order.filter_map(|id| archive.prompts.iter().find(|prompt| prompt.id == id));
-    // What the engine asked by itself it asks again.
-    let asked = known.filter(|prompt| !prompt.metadata.contains_key("compaction_continue"));
-    asked.map(|prompt| self::prompt(prompt, path)).collect()
+    let prompts = order.filter_map(|id| archive.prompts.iter().find(|prompt| prompt.id == id));
+    // The engine repeats its own continuation prompts.
+    let posted = prompts.filter(|prompt| !prompt.metadata.contains_key("compaction_continue"));
+    posted.map(|prompt| self::prompt(prompt, path)).collect()
 }
 
 fn prompt(prompt: &QueuedPrompt, path: &[Entry]) -> RecordedPrompt {
-    let of_prompt = path
+    let is_of_prompt = path
         .iter()
         .filter(|it| it.prompt.as_ref() == Some(&prompt.id));
-    let mut messages = of_prompt.filter_map(|entry| match &entry.kind {
+    let mut messages = is_of_prompt.filter_map(|entry| match &entry.kind {
         EntryKind::Message(message) => Some(message),
         _ => None,
     });
-    let out_of_time = |message: &Message| ending(message) == Some(Ending::OutOfTime);
-    let runs_out_of_time = messages.clone().any(out_of_time);
+    let reached_time_limit = |message: &Message| ending(message) == Some(Ending::TimeLimit);
+    let reaches_time_limit = messages.clone().any(reached_time_limit);
     let stops = (!prompt.status.is_finished()).then(|| {
         let start: String = prompt.content.chars().take(60).collect();
-        format!("the replay ends before `{start}`: it is under way")
+        format!("stopped before `{start}`, which is not finished")
     });
     let first = messages.find_map(|message| message.model.clone());
     RecordedPrompt {
@@ -328,11 +333,11 @@ fn prompt(prompt: &QueuedPrompt, path: &[Entry]) -> RecordedPrompt {
         content: prompt.content.clone(),
         attachments: prompt.attachments.clone(),
         author: prompt.author.clone(),
-        // Another one may have answered in its place, or the role's.
+        // The model that answered may differ from the requested one.
         model: first.or_else(|| prompt.model.clone()),
         role: prompt.role.clone(),
         schema: prompt.metadata.get("result_schema").cloned(),
-        runs_out_of_time,
+        reaches_time_limit,
         stops,
     }
 }

@@ -1,4 +1,4 @@
-//! Sessions out of a file.
+//! Reads exported sessions.
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -8,59 +8,61 @@ use lillux::keys::PublicKey;
 use lillux::{Hash, Hasher};
 use rye_engine::protocol::Archive;
 
-use super::{Blobs, End, Line, Piece, Signed, Transfer, TransferError, VERSION};
+use super::{
+    BlobChunk, ExportFile, ExportedBlobs, FileSignature, Line, Trailer, TransferError, VERSION,
+};
 
-/// Reads sessions, and looks at the blobs that come with them.
-pub fn read(from: impl BufRead) -> Result<Transfer, TransferError> {
-    let mut reader = Reader::new(from);
+/// Reads a file and checks its blobs.
+pub fn read(input: impl BufRead) -> Result<ExportFile, TransferError> {
+    let mut reader = Reader::new(input);
     while reader.next_blob()?.is_some() {}
-    Ok(reader.transfer)
+    Ok(reader.content)
 }
 
-/// A file that is being read.
+/// Reads a file blob by blob.
 pub struct Reader<R> {
-    from: R,
+    input: R,
     hasher: Hasher,
-    /// How many lines were read.
+    /// Number of lines read so far.
     lines: usize,
     text: Vec<u8>,
-    transfer: Transfer,
-    /// The blob of which not all was read yet.
-    open: Option<Gathered>,
-    is_over: bool,
+    content: ExportFile,
+    /// The blob that is not complete yet.
+    partial: Option<PartialBlob>,
+    finished: bool,
 }
 
-/// A blob, as far as it was read.
-struct Gathered {
+/// The part of a blob read so far.
+struct PartialBlob {
     hash: Hash,
     size: u64,
     bytes: Vec<u8>,
 }
 
 impl<R: BufRead> Reader<R> {
-    /// One at the beginning of a file.
-    pub fn new(from: R) -> Self {
+    /// Starts at the beginning of a file.
+    pub fn new(input: R) -> Self {
         Self {
-            from,
+            input,
             hasher: Hasher::default(),
             lines: 0,
             text: Vec::new(),
-            transfer: Transfer {
+            content: ExportFile {
                 archives: Vec::new(),
                 keys: BTreeMap::new(),
-                signed_by: None,
-                blobs: Blobs::default(),
+                signature: None,
+                blobs: ExportedBlobs::default(),
             },
-            open: None,
-            is_over: false,
+            partial: None,
+            finished: false,
         }
     }
 
-    /// Reads on to the next blob that is what its hash says; none at the end of the file,
-    /// which is what was written then.
+    /// Reads up to the next intact blob. Returns none at the end of the file, after it has verified
+    /// the hash of all lines.
     pub fn next_blob(&mut self) -> Result<Option<Vec<u8>>, TransferError> {
-        while !self.is_over {
-            let blob = self.line()?;
+        while !self.finished {
+            let blob = self.read_line()?;
             if blob.is_some() {
                 return Ok(blob);
             }
@@ -68,22 +70,22 @@ impl<R: BufRead> Reader<R> {
         Ok(None)
     }
 
-    /// Reads a line, and gives the blob that it makes whole.
-    fn line(&mut self) -> Result<Option<Vec<u8>>, TransferError> {
+    /// Reads a line. Returns the blob that it completes.
+    fn read_line(&mut self) -> Result<Option<Vec<u8>>, TransferError> {
         self.lines += 1;
         let number = self.lines;
         self.text.clear();
-        if self.from.read_until(b'\n', &mut self.text)? == 0 {
-            return Err(damaged("its end is not there; was all of it copied?"));
+        if self.input.read_until(b'\n', &mut self.text)? == 0 {
+            return Err(damaged("its end is missing; was the whole file copied?"));
         }
-        let bad = |why: &str| TransferError::Line {
+        let invalid = |reason: &str| TransferError::Line {
             line: number,
-            why: why.to_owned(),
+            reason: reason.to_owned(),
         };
         let line: Line =
-            serde_json::from_slice(&self.text).map_err(|error| bad(&error.to_string()))?;
-        if self.open.is_some() && !matches!(line, Line::Blob(_)) {
-            return Err(bad("the blob before it is not whole"));
+            serde_json::from_slice(&self.text).map_err(|error| invalid(&error.to_string()))?;
+        if self.partial.is_some() && !matches!(line, Line::Blob(_)) {
+            return Err(invalid("the previous blob is incomplete"));
         }
         let mut blob = None;
         match line {
@@ -92,82 +94,83 @@ impl<R: BufRead> Reader<R> {
             }
             Line::RyeSessions { keys, .. } if number == 1 => {
                 for (name, pem) in keys {
-                    let key = PublicKey::from_pem(pem).map_err(|error| bad(&error.to_string()))?;
-                    self.transfer.keys.insert(name, key);
+                    let key =
+                        PublicKey::from_pem(pem).map_err(|error| invalid(&error.to_string()))?;
+                    self.content.keys.insert(name, key);
                 }
             }
-            _ if number == 1 => return Err(bad("it is no file of sessions")),
+            _ if number == 1 => return Err(invalid("not an export of sessions")),
             Line::End(end) => {
-                self.end(end)?;
+                self.check_trailer(end)?;
                 return Ok(None);
             }
-            Line::Blob(piece) => blob = self.gather(&piece).map_err(bad)?,
-            other => take(&mut self.transfer.archives, other).map_err(bad)?,
+            Line::Blob(chunk) => blob = self.add_chunk(&chunk).map_err(invalid)?,
+            other => add_line(&mut self.content.archives, other).map_err(invalid)?,
         }
         self.hasher.update(&self.text);
         Ok(blob)
     }
 
-    /// Adds a part of a blob to those before it. Gives the whole, if it is what it should be.
-    fn gather(&mut self, piece: &Piece) -> Result<Option<Vec<u8>>, &'static str> {
-        let blobs = &mut self.transfer.blobs;
-        let mut open = self.open.take().unwrap_or_else(|| Gathered {
-            hash: piece.hash,
-            size: piece.size,
+    /// Adds a part to the current blob. Returns the blob when it is complete and intact.
+    fn add_chunk(&mut self, chunk: &BlobChunk) -> Result<Option<Vec<u8>>, &'static str> {
+        let blobs = &mut self.content.blobs;
+        let mut partial = self.partial.take().unwrap_or_else(|| PartialBlob {
+            hash: chunk.hash,
+            size: chunk.size,
             bytes: Vec::new(),
         });
-        let there = (open.hash, open.size, open.bytes.len() as u64);
-        if there != (piece.hash, piece.size, piece.offset) {
-            return Err("it does not go on with the blob before it");
+        let position = (partial.hash, partial.size, partial.bytes.len() as u64);
+        if position != (chunk.hash, chunk.size, chunk.offset) {
+            return Err("does not continue the previous blob");
         }
-        let bytes = Base64::decode_vec(&piece.bytes).map_err(|_| "its bytes are no base64")?;
-        open.bytes.extend_from_slice(&bytes);
-        match open.bytes.len() as u64 {
-            length if length > open.size => return Err("the blob is longer than it says"),
-            length if length < open.size && bytes.is_empty() => {
-                return Err("it adds nothing to its blob");
+        let bytes = Base64::decode_vec(&chunk.bytes).map_err(|_| "invalid base64")?;
+        partial.bytes.extend_from_slice(&bytes);
+        match partial.bytes.len() as u64 {
+            length if length > partial.size => return Err("the blob is longer than its size"),
+            length if length < partial.size && bytes.is_empty() => {
+                return Err("an empty part of a blob");
             }
-            length if length < open.size => {
-                self.open = Some(open);
+            length if length < partial.size => {
+                self.partial = Some(partial);
                 return Ok(None);
             }
             _ => {}
         }
-        if Hash::digest(&open.bytes) != open.hash {
-            blobs.altered.insert(open.hash);
+        if Hash::digest(&partial.bytes) != partial.hash {
+            blobs.altered.insert(partial.hash);
             return Ok(None);
         }
-        blobs.whole.insert(open.hash);
-        Ok(Some(open.bytes))
+        blobs.intact.insert(partial.hash);
+        Ok(Some(partial.bytes))
     }
 
-    fn end(&mut self, end: End) -> Result<(), TransferError> {
+    fn check_trailer(&mut self, end: Trailer) -> Result<(), TransferError> {
         let (hash, _) = std::mem::take(&mut self.hasher).finish();
         if hash.to_hex() != end.hash {
-            return Err(damaged("it is not what was written"));
+            return Err(damaged("its hash does not match"));
         }
-        // What stands behind the signature is signed by nobody.
+        // Content after the signature would be unsigned.
         self.text.clear();
-        if self.from.read_until(b'\n', &mut self.text)? > 0 {
-            return Err(damaged("something stands behind its end"));
+        if self.input.read_until(b'\n', &mut self.text)? > 0 {
+            return Err(damaged("there is content after its end"));
         }
         if let (Some(key), Some(signature)) = (end.key, end.signature) {
-            self.transfer.signed_by = Some(Signed {
+            self.content.signature = Some(FileSignature {
                 key,
                 hash,
                 signature,
             });
         }
-        self.is_over = true;
+        self.finished = true;
         Ok(())
     }
 }
 
-fn damaged(why: &str) -> TransferError {
-    TransferError::Damaged(why.to_owned())
+fn damaged(reason: &str) -> TransferError {
+    TransferError::Damaged(reason.to_owned())
 }
 
-fn take(archives: &mut Vec<Archive>, line: Line) -> Result<(), &'static str> {
+fn add_line(archives: &mut Vec<Archive>, line: Line) -> Result<(), &'static str> {
     if let Line::Session(session) = line {
         archives.push(Archive {
             session: *session,
@@ -181,7 +184,7 @@ fn take(archives: &mut Vec<Archive>, line: Line) -> Result<(), &'static str> {
         });
         return Ok(());
     }
-    let archive = archives.last_mut().ok_or("it belongs to no session")?;
+    let archive = archives.last_mut().ok_or("belongs to no session")?;
     match line {
         Line::Thread(it) => archive.threads.push(*it),
         Line::Entry(it) => archive.entries.push(*it),
@@ -191,7 +194,7 @@ fn take(archives: &mut Vec<Archive>, line: Line) -> Result<(), &'static str> {
         Line::SuspendedTurn(it) => archive.suspended_turns.push(*it),
         Line::Event(it) => archive.events.push(*it),
         Line::RyeSessions { .. } | Line::Session(_) | Line::Blob(_) | Line::End(_) => {
-            return Err("it stands in the middle");
+            return Err("unexpected at this position");
         }
     }
     Ok(())

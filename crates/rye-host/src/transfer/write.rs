@@ -1,4 +1,4 @@
-//! Sessions into a file.
+//! Writes exported sessions.
 
 use std::io::{self, Write};
 use std::mem;
@@ -8,81 +8,81 @@ use lillux::keys::{PublicKey, SigningKey};
 use lillux::{Hash, Hasher};
 use rye_engine::protocol::Archive;
 
-use super::{EXPORT, End, Line, Piece, TransferError, VERSION};
+use super::{BlobChunk, EXPORT_PURPOSE, Line, Trailer, TransferError, VERSION};
 
-/// How much of a blob is in a line.
-const PIECE: usize = 96 * 1024;
+/// Maximum number of bytes of a blob per line.
+const CHUNK_LEN: usize = 96 * 1024;
 
-/// A file in the making.
+/// Writes a file.
 pub struct Writer<W: Write> {
     out: io::BufWriter<W>,
     hasher: Hasher,
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes sessions, the topmost first, with the public keys that signed in them. Their
-    /// [blobs](Self::blob) are to follow.
+    /// Writes sessions, parents first, with the public keys of their signatures. Write their
+    /// [blobs](Self::write_blob) next.
     pub fn new(out: W, archives: Vec<Archive>, keys: &[PublicKey]) -> Result<Self, TransferError> {
         let mut writer = Self {
             out: io::BufWriter::new(out),
             hasher: Hasher::default(),
         };
-        let named = |key: &PublicKey| (key.fingerprint().to_string(), key.to_pem());
-        writer.put(&Line::RyeSessions {
+        let entry = |key: &PublicKey| (key.fingerprint().to_string(), key.to_pem());
+        writer.write_line(&Line::RyeSessions {
             version: VERSION,
-            keys: keys.iter().map(named).collect(),
+            keys: keys.iter().map(entry).collect(),
         })?;
         for archive in archives {
-            writer.session(archive)?;
+            writer.write_session(archive)?;
         }
         Ok(writer)
     }
 
-    fn session(&mut self, archive: Archive) -> Result<(), TransferError> {
-        self.put(&Line::Session(Box::new(archive.session)))?;
-        self.all(archive.threads, |it| Line::Thread(Box::new(it)))?;
-        self.all(archive.entries, |it| Line::Entry(Box::new(it)))?;
-        self.all(archive.prompts, |it| Line::Prompt(Box::new(it)))?;
-        self.all(archive.gates, |it| Line::Gate(Box::new(it)))?;
-        self.all(archive.gate_refs, Line::GateRef)?;
-        self.all(archive.suspended_turns, |it| {
+    fn write_session(&mut self, archive: Archive) -> Result<(), TransferError> {
+        self.write_line(&Line::Session(Box::new(archive.session)))?;
+        self.write_all(archive.threads, |it| Line::Thread(Box::new(it)))?;
+        self.write_all(archive.entries, |it| Line::Entry(Box::new(it)))?;
+        self.write_all(archive.prompts, |it| Line::Prompt(Box::new(it)))?;
+        self.write_all(archive.gates, |it| Line::Gate(Box::new(it)))?;
+        self.write_all(archive.gate_refs, Line::GateRef)?;
+        self.write_all(archive.suspended_turns, |it| {
             Line::SuspendedTurn(Box::new(it))
         })?;
-        self.all(archive.events, |it| Line::Event(Box::new(it)))
+        self.write_all(archive.events, |it| Line::Event(Box::new(it)))
     }
 
-    /// Writes what the blob store has under a hash that one of the sessions needs.
-    pub fn blob(&mut self, hash: &Hash, bytes: &[u8]) -> Result<(), TransferError> {
+    /// Writes a blob.
+    pub fn write_blob(&mut self, hash: &Hash, bytes: &[u8]) -> Result<(), TransferError> {
         let mut offset = 0;
         loop {
             let rest = &bytes[offset..];
-            let piece = &rest[..rest.len().min(PIECE)];
-            self.put(&Line::Blob(Piece {
+            let chunk = &rest[..rest.len().min(CHUNK_LEN)];
+            self.write_line(&Line::Blob(BlobChunk {
                 hash: *hash,
                 size: bytes.len() as u64,
                 offset: offset as u64,
-                bytes: Base64::encode_string(piece),
+                bytes: Base64::encode_string(chunk),
             }))?;
-            offset += piece.len();
+            offset += chunk.len();
             if offset == bytes.len() {
                 return Ok(());
             }
         }
     }
 
-    /// Writes the end, signed if there is somebody to sign it.
-    pub fn end(mut self, signer: Option<&SigningKey>) -> Result<W, TransferError> {
+    /// Writes the end of the file, signed if there is a key.
+    pub fn finish(mut self, signer: Option<&SigningKey>) -> Result<W, TransferError> {
         let (hash, _) = mem::take(&mut self.hasher).finish();
-        self.put(&Line::End(End {
+        self.write_line(&Line::End(Trailer {
             hash: hash.to_hex(),
             key: signer.map(|key| key.public().fingerprint().to_string()),
-            signature: signer.map(|key| key.sign_for(EXPORT, &hash).to_string()),
+            signature: signer.map(|key| key.sign_for(EXPORT_PURPOSE, &hash).to_string()),
         }))?;
         let out = self.out.into_inner();
         out.map_err(|error| error.into_error().into())
     }
 
-    fn put(&mut self, line: &Line) -> Result<(), TransferError> {
+    fn write_line(&mut self, line: &Line) -> Result<(), TransferError> {
         let mut text = serde_json::to_string(line).map_err(io::Error::from)?;
         text.push('\n');
         self.hasher.update(text.as_bytes());
@@ -90,9 +90,13 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    fn all<T>(&mut self, things: Vec<T>, line: impl Fn(T) -> Line) -> Result<(), TransferError> {
-        things
+    fn write_all<T>(
+        &mut self,
+        objects: Vec<T>,
+        line: impl Fn(T) -> Line,
+    ) -> Result<(), TransferError> {
+        objects
             .into_iter()
-            .try_for_each(|thing| self.put(&line(thing)))
+            .try_for_each(|object| self.write_line(&line(object)))
     }
 }

@@ -266,7 +266,7 @@ async fn a_key_that_is_not_trusted_proves_nothing() {
 fn written(archives: &[Archive], key: &SigningKey) -> Vec<u8> {
     let keys = [key.public().clone()];
     let file = transfer::Writer::new(Vec::new(), archives.to_vec(), &keys).unwrap();
-    file.end(Some(key)).unwrap()
+    file.finish(Some(key)).unwrap()
 }
 
 #[tokio::test]
@@ -276,15 +276,15 @@ async fn a_file_with_any_bit_flipped_is_found_out() {
     let file = written(std::slice::from_ref(&archive), &key);
     let back = transfer::read(&*file).unwrap();
     assert_eq!(back.archives, [archive]);
-    assert!(back.signed_by.unwrap().is_by(key.public()));
+    assert!(back.signature.unwrap().is_valid_for(key.public()));
     // Any bit of any line: a step of an odd length meets all of them.
     for at in (0..file.len()).step_by(5) {
         let mut flipped = file.clone();
         flipped[at] ^= 1 << (at % 8);
         let whole = transfer::read(&*flipped).is_ok_and(|it| {
             let signed = it
-                .signed_by
-                .is_some_and(|signed| signed.is_by(key.public()));
+                .signature
+                .is_some_and(|signed| signed.is_valid_for(key.public()));
             signed && it.archives.iter().all(|one| found(one, &key).is_empty())
         });
         assert!(!whole, "a flipped bit in byte {at} was not found");

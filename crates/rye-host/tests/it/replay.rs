@@ -16,7 +16,7 @@ use rye_engine::sandbox::Sandbox;
 use rye_engine::store::Claim;
 use rye_engine::tool::{Approval, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
-use rye_host::replay::{Replayed, Today, replay};
+use rye_host::replay::{CurrentSetup, ReplayOutcome, replay};
 use rye_model::{Script, Scripted};
 use rye_sandbox::Virtual;
 use rye_store::MemoryStore;
@@ -187,15 +187,15 @@ impl World {
     }
 
     /// Replays it, and gives the record too.
-    async fn again(&self) -> (Archive, Replayed) {
+    async fn again(&self) -> (Archive, ReplayOutcome) {
         let archive = self.archive().await;
-        let today = Today {
+        let setup = CurrentSetup {
             tools: tools(&self.let_go),
             guides: Arc::new(NoGuides),
             compaction: settings(),
             models: Arc::new(self.models.clone()),
         };
-        let replayed = tokio::time::timeout(Duration::from_mins(1), replay(&archive, &today));
+        let replayed = tokio::time::timeout(Duration::from_mins(1), replay(&archive, &setup));
         let replayed = replayed.await.unwrap().unwrap();
         (archive, replayed)
     }
@@ -205,10 +205,10 @@ impl World {
         let (archive, replayed) = self.again().await;
         let said = |kind: &EntryKind| matches!(kind, EntryKind::Message(_));
         let entries = archive.entries.iter().filter(|it| said(&it.kind)).count();
-        let expected = Replayed {
+        let expected = ReplayOutcome {
             prompts,
             entries,
-            ..Replayed::default()
+            ..ReplayOutcome::default()
         };
         assert_eq!(replayed, expected);
         archive
@@ -455,7 +455,7 @@ async fn a_script_has_all_summaries_and_says_the_same_again() {
         world.ask(prompt).await;
     }
     let archive = world.archive().await;
-    let text = rye_host::script(&archive, "default").unwrap();
+    let text = rye_host::model_script(&archive, "default").unwrap();
     let script: Script = text.parse().unwrap();
     let summaries = archive.entries.iter().filter_map(|it| match &it.kind {
         EntryKind::Compaction { summary, .. } => Some(summary.clone()),
@@ -491,7 +491,7 @@ async fn what_is_under_way_is_where_it_stops() {
     let starts = |it: &EventKind| matches!(it, EventKind::ToolStart { .. });
     world.until("work", starts).await;
     let (_, replayed) = world.again().await;
-    let why = "default: the replay ends before `work`: it is under way";
+    let why = "default: stopped before `work`, which is not finished";
     assert_eq!(replayed.stopped, [why]);
     assert_eq!((replayed.prompts, replayed.differences.len()), (1, 0));
 }
@@ -504,18 +504,18 @@ async fn what_is_not_there_any_more_is_a_difference() {
     let mut archive = world.archive().await;
     // As if the second prompt had never been asked.
     archive.prompts.pop();
-    let today = Today {
+    let setup = CurrentSetup {
         tools: tools(&world.let_go),
         guides: Arc::new(NoGuides),
         compaction: settings(),
         models: Arc::new(world.models.clone()),
     };
-    let replayed = replay(&archive, &today).await.unwrap();
+    let replayed = replay(&archive, &setup).await.unwrap();
     let [difference] = replayed.differences.as_slice() else {
         panic!("{replayed:#?}");
     };
     assert_eq!(
-        difference.what,
-        "entry 3 of thread default, which is not there now"
+        difference.subject,
+        "entry 3 of thread default, which is missing now"
     );
 }

@@ -15,8 +15,8 @@ use rye_engine::protocol::{Archive, Gate, GateId};
 use rye_engine::store::{PostOutcome, StoreError};
 use rye_engine::tool::VAULT;
 use rye_engine::{Decision, Engine};
-use rye_host::replay::{Replayed, Today};
-use rye_host::{Bridge, Catalogue, Files, HostError, SandboxKind, SqliteStore};
+use rye_host::replay::{CurrentSetup, ReplayOutcome};
+use rye_host::{Catalogue, FileGuides, HostError, MetaTools, SandboxKind, SqliteStore};
 use rye_items::UserKeyError;
 use rye_items::vault::Vault;
 use serde_json::Value;
@@ -105,21 +105,22 @@ pub(super) fn run_engine<T>(
     let closing = store.close_handle();
     let outcome = runtime.block_on(async {
         let supervised = Arc::clone(&supervisor);
-        let mut builder = rye_host::builder_on(store, &host_options, models, supervised)?;
+        let mut builder = rye_host::builder_with_store(store, &host_options, models, supervised)?;
         if options.runs_sessions {
             let bridge = bridge(context, supervisor)?;
             builder = builder
                 .tools(bridge.tools)
                 .policy(bridge.policy)
-                .prompt_on_limit(bridge.asks_for_more);
+                .prompt_on_limit(bridge.prompt_on_limit);
             builder = builder
                 .compaction(compaction(context)?)
                 .call_limits(call_limits()?);
-            let guides = Files::new(context.spaces()?, &host_options.workspace, options.skills);
+            let guides =
+                FileGuides::new(context.spaces()?, &host_options.workspace, options.skills);
             builder = builder.guides(guides);
         }
         if let Some(key) = signing_key(context)? {
-            let trusted = rye_host::Trusted::of(&execute::roots(context)?);
+            let trusted = rye_host::TrustedKeys::new(&execute::roots(context)?);
             builder = builder
                 .sign_with(key)
                 .require_signed_decisions(move |name| trusted.user_key(name));
@@ -140,21 +141,21 @@ pub(super) fn run_engine<T>(
     outcome
 }
 
-/// Today's tools, guides, settings and models, for a replay. Must be called within a runtime.
-fn current_setup(context: &Context, supervisor: Arc<Supervisor>) -> Result<Today, Failure> {
+/// The current tools, guides, settings and models, for a replay. Must be called within a runtime.
+fn current_setup(context: &Context, supervisor: Arc<Supervisor>) -> Result<CurrentSetup, Failure> {
     let workspace = context.settings.project();
     let mut tools = rye_engine::builtin::tools();
     tools.extend(bridge(context, supervisor)?.tools);
-    Ok(Today {
+    Ok(CurrentSetup {
         tools,
-        guides: Arc::new(Files::new(context.spaces()?, workspace, Vec::new())),
+        guides: Arc::new(FileGuides::new(context.spaces()?, workspace, Vec::new())),
         compaction: compaction(context)?,
         models: Arc::new(catalogue(context, workspace)?),
     })
 }
 
 /// Replays a session with today's setup.
-pub(crate) fn replay(context: &Context, archive: &Archive) -> Result<Replayed, Failure> {
+pub(crate) fn replay(context: &Context, archive: &Archive) -> Result<ReplayOutcome, Failure> {
     let supervisor = Arc::new(start_supervisor()?);
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
@@ -206,7 +207,7 @@ pub(crate) fn database(context: &Context) -> Result<PathBuf, Failure> {
 /// The compaction settings.
 fn compaction(context: &Context) -> Result<Settings, Failure> {
     let spaces = context.spaces()?;
-    let (settings, ignored) = rye_host::compaction(&spaces)?;
+    let (settings, ignored) = rye_host::load_compaction(&spaces)?;
     context.warn_ignored(&ignored);
     Ok(settings)
 }
@@ -218,11 +219,11 @@ fn vault(context: &Context) -> Option<Vault> {
 }
 
 /// The two tools with which an agent reaches all items.
-fn bridge(context: &Context, supervisor: Arc<Supervisor>) -> Result<Bridge, Failure> {
+fn bridge(context: &Context, supervisor: Arc<Supervisor>) -> Result<MetaTools, Failure> {
     let roots = execute::roots(context)?;
     let state = database(context)?;
     let state = state.parent().unwrap_or(&state);
-    let bridge = rye_host::bridge(roots, supervisor, signing_key(context)?, state)?;
+    let bridge = rye_host::meta_tools(roots, supervisor, signing_key(context)?, state)?;
     for ignored in &bridge.ignored {
         let text = format!("{} is ignored: {}", ignored.path.display(), ignored.reason);
         context.printer.warn(&text, None);

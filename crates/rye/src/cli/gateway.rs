@@ -10,7 +10,7 @@ use clap::builder::PossibleValue;
 use lillux::Hash;
 use lillux::process::Supervisor;
 use rye_executor::{Executor, Request};
-use rye_host::{CallGates, Trusted};
+use rye_host::{CallGates, TrustedKeys};
 use rye_items::metadata::Metadata;
 use rye_items::search::SearchIndex;
 use rye_items::{ItemFile, ItemKind, ItemRef};
@@ -138,7 +138,7 @@ impl ItemGateway {
             return Ok(Arc::clone(gates));
         }
         let store = rye_host::store(&database(context)?)?;
-        let trust = Trusted::of(&execute::roots(context)?);
+        let trust = TrustedKeys::new(&execute::roots(context)?);
         let opened = Arc::new(CallGates::new(store, trust, signing_key(context)?));
         Ok(Arc::clone(gates.insert(opened)))
     }
@@ -285,7 +285,7 @@ impl Gateway for ItemGateway {
         call: &GatedCall,
     ) -> Result<CallDecision, GatewayError> {
         self.with_gates(project, async |gates, _| {
-            Ok(gates.decided(project, call).await?)
+            Ok(gates.decision(project, call).await?)
         })
     }
 

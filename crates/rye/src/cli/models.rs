@@ -22,7 +22,7 @@ pub(crate) fn catalogue(context: &Context, workspace: &Path) -> Result<Catalogue
     let project = context.settings.project();
     let spaces = context.spaces()?;
     let vault = context.user().map(|user| Vault::new(user, Some(project)));
-    let (models, ignored) = rye_host::models(workspace, &spaces, vault)?;
+    let (models, ignored) = rye_host::load_models(workspace, &spaces, vault)?;
     context.warn_ignored(&ignored);
     let default = models.default_name();
     let models = models

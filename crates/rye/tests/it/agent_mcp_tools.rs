@@ -155,7 +155,7 @@ fn read_only_tool_runs_and_invalid_arguments_are_reported() {
     );
     let printed = stdout_text(&env.run(MODEL));
     assert!(
-        printed.contains("weather has no tool `none`; it has echo, rain"),
+        printed.contains("weather has no tool `none`; available: echo, rain"),
         "{printed}"
     );
     write_script(
@@ -163,7 +163,7 @@ fn read_only_tool_runs_and_invalid_arguments_are_reported() {
         "{ name: call_tool, args: { tool_id: 'mcp:storms/echo', summary: x } }",
     );
     let printed = stdout_text(&env.run(MODEL));
-    let none = "there is no MCP server `storms`: there are weather";
+    let none = "there is no MCP server `storms`; available: weather";
     assert_eq!(printed, none);
     assert_eq!(call_count(&env), 1);
 }
@@ -229,7 +229,7 @@ fn changed_definition_is_shown_and_accepted_once() {
     // No model sees the new description before it is accepted.
     write_script(&env, "{ name: list_tools, args: { query: echo } }");
     let listed = stdout_text(&env.run(MODEL));
-    let instead = "mcp:weather/echo (text) [low]: (It says something else of itself than";
+    let instead = "mcp:weather/echo (text) [low]: (The description has changed since";
     assert!(
         listed.contains(instead) && !listed.contains("files first"),
         "{listed}"

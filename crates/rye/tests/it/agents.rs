@@ -163,7 +163,7 @@ fn skill_variables_are_filled_in_or_reported_missing() {
     );
     let none = stderr(&env.run(&["prompt", "go", "--skill", "releases"]));
     assert!(
-        none.contains("there is no skill `releases`: there are `release`"),
+        none.contains("there is no skill `releases`; available: `release`"),
         "{none}"
     );
     assert_eq!((session_count(&env), provider.requests().len()), (0, 0));
@@ -195,11 +195,11 @@ fn invalid_prompt_creates_no_session() {
         ),
         (
             vec!["prompt", "hi", "--role", "reviewer"],
-            "there is no role `reviewer`: there are `broken`",
+            "there is no role `reviewer`; available: `broken`",
         ),
         (
             vec!["prompt", "hi", "--role", "broken"],
-            "the role `broken` is no good: unknown field",
+            "role `broken`: unknown field",
         ),
     ] {
         let output = env.run(&args);
@@ -291,9 +291,9 @@ fn session_replays_bit_for_bit_until_something_changes() {
     assert_eq!(changed.status.code(), Some(1));
     let words = stdout(&changed);
     for expected in [
-        "the system prompt differs\n",
+        "system prompt differs\n",
         "  + Be brief.\n",
-        "the model scripted:demo.yaml differs\n",
+        "model scripted:demo.yaml differs\n",
     ] {
         assert!(words.contains(expected), "{expected}: {words}");
     }

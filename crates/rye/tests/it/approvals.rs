@@ -75,7 +75,7 @@ fn project_approval_is_bound_to_its_directory() {
     assert!(copied.unwrap().success());
     let body = gate_body_in(&env, "copy");
     let why = format!(
-        "It was approved for the project in {}, and this one is in {}.\n",
+        "It was approved for the project in {}, but this project is in {}.\n",
         here.display(),
         there.display()
     );

@@ -240,7 +240,7 @@ fn changed_dependency_needs_another_approval() {
     drop(WaitingPrompt::start(&env, MODEL));
     let gate = gates(&env).remove(0);
     let body = gate["body"].as_str().unwrap();
-    assert!(body.contains("runs: 2 files beside it "), "{body}");
+    assert!(body.contains("runs: 2 dependency files "), "{body}");
     let approve = |gate: &Value| {
         let approved = env.run(&["gate", "approve", gate["id"].as_str().unwrap()]);
         assert!(approved.status.success(), "{approved:?}");
@@ -252,7 +252,7 @@ fn changed_dependency_needs_another_approval() {
     assert_eq!(run_count(&env), 0);
     let gate = gates(&env).remove(0);
     let body = gate["body"].as_str().unwrap();
-    assert!(body.contains("- 2 files beside it was "), "{body}");
+    assert!(body.contains("- 2 dependency files was "), "{body}");
     approve(&gate);
     let resumed = env.run(&["session", "resume", session]);
     assert_eq!(run_count(&env), 1, "{resumed:?}");

@@ -91,7 +91,7 @@ fn engine(scenario: &Scenario, folder: &Path, store: SqliteStore, clock: Ahead) 
         .tool(tool("gated_twice", once, &["first", "second"]))
         .tool(tool("expiring", once, &["first"]).expires_in(Duration::from_millis(300)))
         .tool(Task::default())
-        .prompt_on_limit(scenario.asks_for_more);
+        .prompt_on_limit(scenario.prompt_on_limit);
     if scenario.in_project {
         let supervisor = Arc::new(Supervisor::start().unwrap());
         // The local sandbox: commands are programs.

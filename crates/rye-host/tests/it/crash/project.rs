@@ -112,7 +112,7 @@ pub(crate) fn reached(builder: Builder, folder: &Path, supervisor: Arc<Superviso
         ..Roots::new(project(folder), folder.join("cache"))
     };
     let key = || UserKeys::new(&user(folder)).load_signing_key().unwrap();
-    let bridge = rye_host::bridge(roots, supervisor, Some(key()), folder).unwrap();
+    let bridge = rye_host::meta_tools(roots, supervisor, Some(key()), folder).unwrap();
     assert!(bridge.ignored.is_empty(), "{:?}", bridge.ignored);
     let credentials = Credentials::new(&folder.join("sessions.db"), Some(vault(folder)));
     builder

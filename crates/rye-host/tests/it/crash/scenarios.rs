@@ -23,7 +23,7 @@ pub(crate) struct Scenario {
     /// Whether there is a project with signed tools, an MCP server and a command.
     pub(crate) in_project: bool,
     /// Whether a person is asked for more at a limit.
-    pub(crate) asks_for_more: bool,
+    pub(crate) prompt_on_limit: bool,
     /// How long no host is there after a kill, by the clock.
     pub(crate) down_for: Duration,
 }
@@ -98,7 +98,7 @@ const PLAIN: Scenario = Scenario {
     ends: 0,
     person: Person::Approves,
     in_project: false,
-    asks_for_more: false,
+    prompt_on_limit: false,
     down_for: Duration::ZERO,
 };
 
@@ -284,7 +284,7 @@ pub(crate) const ALL: &[Scenario] = &[
             turns: Some(2),
             ..NONE
         },
-        asks_for_more: true,
+        prompt_on_limit: true,
         ..PLAIN
     },
     Scenario {
@@ -361,9 +361,9 @@ pub(crate) fn same(expected: &[String], found: &[String]) -> Result<(), String> 
         }
     }
     // For the same reason more may be asked for once more.
-    let asks_for_more = |line: &String| line.starts_with("gate: limit of");
-    expected.retain(|line| !asks_for_more(line));
-    found.retain(|line| !asks_for_more(line));
+    let prompt_on_limit = |line: &String| line.starts_with("gate: limit of");
+    expected.retain(|line| !prompt_on_limit(line));
+    found.retain(|line| !prompt_on_limit(line));
     // Whoever is to say what becomes of an interrupted call has been asked.
     found.retain(|line| !line.ends_with("was interrupted"));
     if expected.len() != found.len() {

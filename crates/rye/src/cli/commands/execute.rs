@@ -17,7 +17,7 @@ use lillux::path_policy::ProtectedPaths;
 use lillux::process::{ShutdownSignal, ShutdownSignals, Supervisor};
 use rye_executor::{Envelope, ExecuteError, Executor, OutputListener, Request, Roots, Trace};
 use rye_graph::{RunOptions, StateGraph};
-use rye_host::ASKING;
+use rye_host::PENDING_INDEX;
 use rye_items::{ItemRef, SYSTEM};
 use rye_mcp::client::Pool;
 use serde_json::{Map, Value};
@@ -179,7 +179,7 @@ fn executor(
 pub(crate) fn graphs(roots: &Roots, context: &Context) -> StateGraph {
     let graphs = StateGraph::new(&roots.project, roots.user.clone());
     match &context.settings.state_dir {
-        Some(state) => graphs.with_pending_index(state.value.join(ASKING)),
+        Some(state) => graphs.with_pending_index(state.value.join(PENDING_INDEX)),
         None => graphs,
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use rye_host::replay::{Difference, Replayed};
+use rye_host::replay::{Difference, ReplayOutcome};
 use rye_host::transfer::{self, TransferError};
 use serde_json::{Value, json};
 
@@ -37,11 +37,11 @@ pub(crate) fn run(args: &ReplayArgs, context: &Context) -> Outcome {
     Ok(Box::new(ReplayReport(replayed)))
 }
 
-struct ReplayReport(Replayed);
+struct ReplayReport(ReplayOutcome);
 
 impl Report for ReplayReport {
     fn json(&self) -> Value {
-        let Replayed {
+        let ReplayOutcome {
             prompts,
             entries,
             stopped,
@@ -49,7 +49,7 @@ impl Report for ReplayReport {
         } = &self.0;
         let differences = differences.iter();
         let differences: Vec<_> = differences
-            .map(|Difference { what, lines }| json!({ "what": what, "lines": lines }))
+            .map(|Difference { subject, lines }| json!({ "subject": subject, "lines": lines }))
             .collect();
         json!({
             "prompts": prompts,
@@ -60,8 +60,8 @@ impl Report for ReplayReport {
     }
 
     fn show(&self, page: &mut Page) {
-        for Difference { what, lines } in &self.0.differences {
-            page.line(paint(BOLD, format_args!("{} differs", sanitize(what))));
+        for Difference { subject, lines } in &self.0.differences {
+            page.line(paint(BOLD, format_args!("{} differs", sanitize(subject))));
             for line in lines {
                 let style = if line.starts_with('-') { BAD } else { GOOD };
                 page.line(format_args!("  {}", paint(style, sanitize(line))));
@@ -71,7 +71,7 @@ impl Report for ReplayReport {
             page.line(paint(DIM, sanitize(stopped)));
         }
         if self.0.differences.is_empty() {
-            let Replayed {
+            let ReplayOutcome {
                 prompts, entries, ..
             } = self.0;
             page.line(format_args!(

@@ -2,7 +2,7 @@
 
 use rye_engine::DecideError;
 use rye_engine::store::StoreError;
-use rye_host::{ApprovalsError, BridgeError, CallGateError, CompactionError, HostError};
+use rye_host::{CallGateError, CompactionError, HostError, MetaToolsError, PolicyError};
 use rye_items::Space;
 
 use crate::cli::failure::{Exit, Failure};
@@ -31,11 +31,11 @@ impl From<StoreError> for Failure {
     }
 }
 
-impl From<ApprovalsError> for Failure {
-    fn from(error: ApprovalsError) -> Self {
+impl From<PolicyError> for Failure {
+    fn from(error: PolicyError) -> Self {
         match error {
-            ApprovalsError::Space(error) => error.into(),
-            ApprovalsError::Config {
+            PolicyError::Space(error) => error.into(),
+            PolicyError::Config {
                 ref path, space, ..
             } => {
                 let path = lillux::shell_word(path);
@@ -60,12 +60,12 @@ impl From<CompactionError> for Failure {
     }
 }
 
-impl From<BridgeError> for Failure {
-    fn from(error: BridgeError) -> Self {
+impl From<MetaToolsError> for Failure {
+    fn from(error: MetaToolsError) -> Self {
         match error {
-            BridgeError::Space(error) => error.into(),
-            BridgeError::Approvals(error) => error.into(),
-            BridgeError::Id(error) => error.into(),
+            MetaToolsError::Space(error) => error.into(),
+            MetaToolsError::Policy(error) => error.into(),
+            MetaToolsError::Id(error) => error.into(),
             other => Self::failed("bridge", other),
         }
     }

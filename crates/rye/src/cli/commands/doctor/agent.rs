@@ -1,6 +1,6 @@
 //! Checks the approval policy and the allowed commands of agents.
 
-use rye_host::ApprovalsError;
+use rye_host::PolicyError;
 use rye_items::Library;
 use rye_items::trust::IgnoredFile;
 
@@ -10,15 +10,15 @@ use crate::cli::failure::Failure;
 
 pub(super) fn check(library: &Library, report: &mut DoctorReport) {
     let spaces = library.spaces();
-    let approvals = rye_host::approvals(spaces).map(|(_, ignored)| ignored);
-    let commands = rye_host::commands(spaces).map(|(_, ignored)| ignored);
+    let approvals = rye_host::load_policy(spaces).map(|(_, ignored)| ignored);
+    let commands = rye_host::load_commands(spaces).map(|(_, ignored)| ignored);
     add("approvals", approvals, report);
     add("commands", commands, report);
 }
 
 fn add(
     name: &'static str,
-    loaded: Result<Vec<IgnoredFile>, ApprovalsError>,
+    loaded: Result<Vec<IgnoredFile>, PolicyError>,
     report: &mut DoctorReport,
 ) {
     match loaded {

@@ -7,7 +7,7 @@ use rye_engine::audit;
 use rye_engine::protocol::{Gate, Millis, Resolution, short_id};
 use rye_engine::store::PostOutcome;
 use rye_graph::{GateFile, PendingIndex, ResolveOutcome, RunStore};
-use rye_host::{ASKING, Trusted};
+use rye_host::{PENDING_INDEX, TrustedKeys};
 use serde_json::{Value, json};
 
 use super::{Answer, fixed_arguments, is_repeated, no_key};
@@ -22,7 +22,7 @@ pub(super) struct GraphGate {
     pub(super) question: GateFile,
     /// The project, if it is not the current one.
     pub(super) other_project: Option<PathBuf>,
-    trust: Trusted,
+    trust: TrustedKeys,
 }
 
 impl GraphGate {
@@ -62,7 +62,7 @@ pub(super) fn all(context: &Context) -> Result<Vec<GraphGate>, Failure> {
     let here = context.settings.project();
     let mut all = of_project(here, None, context)?;
     let state = context.settings.state_dir.as_ref();
-    let others = state.map(|state| PendingIndex::projects(&state.value.join(ASKING)));
+    let others = state.map(|state| PendingIndex::projects(&state.value.join(PENDING_INDEX)));
     let own = here.canonicalize().ok();
     for other in others.into_iter().flatten() {
         if own.as_ref() != Some(&other) {
@@ -93,10 +93,10 @@ fn of_project(
 pub(in crate::cli::commands) fn trust(
     project: &Path,
     context: &Context,
-) -> Result<Trusted, Failure> {
+) -> Result<TrustedKeys, Failure> {
     let mut roots = execute::roots(context)?;
     project.clone_into(&mut roots.project);
-    Ok(Trusted::of(&roots))
+    Ok(TrustedKeys::new(&roots))
 }
 
 /// Stores the answer. The process that runs the graph notices it.

@@ -79,7 +79,7 @@ fn check_overwrite(file: &Path, prefix: &[u8], force: bool) -> Result<(), Failur
 /// Writes the model's answers as a script.
 fn export_script(args: &ExportSessionArgs, archives: &[Archive]) -> Outcome {
     let first = archives.first();
-    let script = first.and_then(|archive| rye_host::script(archive, "default"));
+    let script = first.and_then(|archive| rye_host::model_script(archive, "default"));
     let script = script.ok_or_else(|| {
         let message = "the thread `default` of the session is empty";
         Failure::failed("not_found", message)
@@ -131,7 +131,7 @@ impl Content<'_> {
         for hash in all.into_iter().filter(|_| !required.is_empty()) {
             match self.engine.blob(&hash).await {
                 Ok(Some(bytes)) => {
-                    out.blob(&hash, &bytes)?;
+                    out.write_blob(&hash, &bytes)?;
                     exported.blobs += 1;
                 }
                 Ok(None) | Err(_) if !required.contains(&hash) => {}
@@ -139,7 +139,7 @@ impl Content<'_> {
                 Err(error) => exported.missing.push((hash, error.to_string())),
             }
         }
-        Ok((out.end(self.signer.as_ref())?, exported))
+        Ok((out.finish(self.signer.as_ref())?, exported))
     }
 }
 

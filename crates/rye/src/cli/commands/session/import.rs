@@ -11,7 +11,7 @@ use lillux::keys::PublicKey;
 use rye_engine::Engine;
 use rye_engine::audit::{BlobStatus, UntrustedDecision};
 use rye_engine::protocol::{Archive, SessionId};
-use rye_host::transfer::{self, Reader, Transfer, TransferError};
+use rye_host::transfer::{self, ExportFile, Reader, TransferError};
 use serde_json::{Value, json};
 
 use super::verify::{VerifyReport, count, transfer_failure, trusted_key, verify_file};
@@ -84,7 +84,7 @@ fn seekable(path: &Path) -> io::Result<File> {
 
 /// Fails if one of the sessions exists. A task without its parent is the remainder of an
 /// interrupted import, which imports the parent last, and is removed.
-async fn check_not_present(engine: &Engine, transfer: &Transfer) -> Result<(), Failure> {
+async fn check_not_present(engine: &Engine, transfer: &ExportFile) -> Result<(), Failure> {
     let mut parents = HashSet::new();
     for archive in &transfer.archives {
         let id = &archive.session.id;
@@ -116,7 +116,7 @@ async fn import_blobs(
 
 async fn import_sessions(
     engine: &Engine,
-    transfer: Transfer,
+    transfer: ExportFile,
     unverified: Vec<String>,
     key: impl Fn(&str) -> Option<PublicKey>,
 ) -> Result<ImportReport, Failure> {
@@ -125,7 +125,7 @@ async fn import_sessions(
         sessions: Vec::new(),
         untrusted: Vec::new(),
         unverified: Vec::new(),
-        blobs: transfer.blobs.whole.len(),
+        blobs: transfer.blobs.intact.len(),
         missing: found
             .into_iter()
             .filter(|it| it.1 != BlobStatus::Intact)

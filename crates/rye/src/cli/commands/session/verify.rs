@@ -11,7 +11,7 @@ use rye_engine::audit::{self, BlobStatus, Finding, FindingKind, Verdict};
 use rye_engine::blob::{SCHEME, required_blobs};
 use rye_engine::protocol::{Archive, Millis, SessionId};
 use rye_engine::store::StoreError;
-use rye_host::transfer::{self, Transfer, TransferError};
+use rye_host::transfer::{self, ExportFile, TransferError};
 use rye_items::trust::Trust;
 use serde_json::{Value, json};
 
@@ -97,7 +97,7 @@ fn read_file(path: &Path, key: &impl Fn(&str) -> Option<PublicKey>) -> Result<In
 /// Verifies a file before it is imported.
 pub(super) fn verify_file(
     path: &Path,
-    transfer: &Transfer,
+    transfer: &ExportFile,
     key: impl Fn(&str) -> Option<PublicKey>,
 ) -> VerifyReport {
     let mut report = Input::from_file(path, transfer, &key).verify(key);
@@ -114,7 +114,7 @@ impl Input {
     /// The content of a file, with a finding if its signature is missing or wrong.
     fn from_file(
         path: &Path,
-        transfer: &Transfer,
+        transfer: &ExportFile,
         key: &impl Fn(&str) -> Option<PublicKey>,
     ) -> Self {
         let finding = |kind, reason: String| {
@@ -124,19 +124,19 @@ impl Input {
                 reason,
             })
         };
-        let file_finding = match &transfer.signed_by {
+        let file_finding = match &transfer.signature {
             None => finding(FindingKind::Signature, "the file is not signed".to_owned()),
             Some(signed) => match key(&signed.key) {
                 None => {
                     let why = format!("signed by {}, which is not trusted", signed.key);
                     finding(FindingKind::UnknownKey, why)
                 }
-                Some(public) if signed.is_by(&public) => None,
+                Some(public) if signed.is_valid_for(&public) => None,
                 Some(_) => finding(FindingKind::Signature, "the signature is wrong".to_owned()),
             },
         };
         let required = transfer.archives.iter().flat_map(required_blobs);
-        let find = |hash: Hash| (hash, transfer.blobs.find(&hash));
+        let find = |hash: Hash| (hash, transfer.blobs.status(&hash));
         let blobs = required.map(|(hash, _)| find(hash)).collect();
         Self {
             archives: transfer.archives.clone(),

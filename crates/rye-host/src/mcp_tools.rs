@@ -1,12 +1,12 @@
-//! Tools of MCP servers as actions of the bridge: the service `mcp`.
+//! Tools of MCP servers as tools of an agent: the service `mcp`.
 //!
-//! A server is a signed item, `mcp/servers/NAME`. What it says of a tool is accepted when the
-//! tool is first used, or was when its item was signed; from then on it is pinned, and a tool
-//! of which its server says something else is shown to a person before it is called.
+//! A server is a signed item, `mcp/servers/NAME`. The description and schema of a tool are pinned
+//! when its item is signed or when it is first used. If they change later, a person must approve
+//! the difference before the tool is called.
 
-mod found;
 mod media;
 mod pins;
+mod summary;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,21 +30,21 @@ use rye_mcp::client::{
 };
 use serde_json::{Map, Value};
 
-use crate::credentials::secrets_of;
-use crate::items::{piece, refused, unusable};
-use found::{listed, risk, score};
+use crate::credentials::dotenv_secrets;
+use crate::item_tools::{component, execution_error, tool_failure};
 use media::Media;
 use pins::Pins;
+use summary::{risk, score, summary};
 
-/// Where servers are, relative to a space's `.ai/`.
-const SERVERS: &str = "tools/mcp/servers";
-/// How long one may take to say what it has. Others do not wait for it longer.
-const SAYING: Duration = Duration::from_secs(10);
-/// What a model is told of a tool in place of words that nobody accepted.
-const DRIFTED: &str = "(It says something else of itself than was accepted; a call asks first.)";
+/// Directory of the servers, relative to a space's `.ai/`.
+const SERVERS_DIR: &str = "tools/mcp/servers";
+/// Time limit for a server to list its tools.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Replaces a description that was not accepted, so that it does not reach the model.
+const DRIFTED: &str = "(The description has changed since it was accepted; a call asks first.)";
 
-/// The tools of the servers of a project.
-pub struct Servers {
+/// The tools of the MCP servers of a project.
+pub struct McpTools {
     executor: Arc<Executor>,
     pool: Pool,
     project: PathBuf,
@@ -52,23 +52,24 @@ pub struct Servers {
     pins: Pins,
 }
 
-/// A server as its item says, and the item.
-struct Known {
+/// A server, and its item.
+struct ServerItem {
     server: ServerSpec,
-    piece: Component,
+    component: Component,
     space: String,
 }
 
-/// What is remembered of a tool until it is called.
+/// State of a resolved tool.
 struct Handle {
     server: ServerSpec,
     tool: String,
     pin: Pin,
-    about: (String, Value),
+    /// Description and input schema.
+    definition: (String, Value),
 }
 
-impl Servers {
-    /// Those of an executor's project. What was accepted of their tools is kept in a folder.
+impl McpTools {
+    /// The tools of the servers of a project. `pins` is the directory of the accepted definitions.
     pub fn new(
         executor: Arc<Executor>,
         pool: Pool,
@@ -85,12 +86,15 @@ impl Servers {
         }
     }
 
-    /// The names of all servers, without looking at any.
+    /// The names of all servers. Does not verify their items.
     fn names(&self) -> Result<Vec<String>, ToolProviderError> {
-        let library = self.executor.library().map_err(|error| refused(&error))?;
+        let library = self
+            .executor
+            .library()
+            .map_err(|error| execution_error(&error))?;
         let mut names = Vec::new();
         for root in library.spaces().roots() {
-            let files = std::fs::read_dir(root.path_to(SERVERS)).into_iter();
+            let files = std::fs::read_dir(root.path_to(SERVERS_DIR)).into_iter();
             for file in files.flatten().flatten() {
                 let name = file.file_name();
                 let name = Path::new(&name).file_stem().and_then(|it| it.to_str());
@@ -102,34 +106,34 @@ impl Servers {
         Ok(names)
     }
 
-    /// Whether there is a server of a name, for whoever made one up.
+    /// Fails if there is no server with this name.
     fn check_name(&self, name: &str) -> Result<(), ToolProviderError> {
         let names = self.names()?;
         if names.iter().any(|it| it == name) {
             return Ok(());
         }
-        let there = match names.as_slice() {
-            [] => "there are none".to_owned(),
-            names => format!("there are {}", names.join(", ")),
+        let available = match names.as_slice() {
+            [] => "none".to_owned(),
+            names => names.join(", "),
         };
-        let message = format!("there is no MCP server `{name}`: {there}");
+        let message = format!("there is no MCP server `{name}`; available: {available}");
         Err(ToolProviderError::Failed(ErrorInfo::new(
             ErrorCode::UnknownTool,
             message,
         )))
     }
 
-    /// A server, verified and ready to be called.
-    fn server(&self, name: &str) -> Result<Known, ToolProviderError> {
+    /// A server with a valid signature and all its secrets.
+    fn server(&self, name: &str) -> Result<ServerItem, ToolProviderError> {
         let id = server_id(name);
-        let parsed = id.parse().map_err(|error| unusable(&error))?;
+        let parsed = id.parse().map_err(|error| tool_failure(&error))?;
         let link = self.executor.tool(&ItemRef::new(ItemKind::Tool, parsed));
-        let link = link.map_err(|error| refused(&error))?;
+        let link = link.map_err(|error| execution_error(&error))?;
         let config = link.metadata.value("config").unwrap_or(&Value::Null);
-        let config = ServerConfig::parse(config).map_err(|why| unusable(&why))?;
-        self.has_secrets(&config, name)?;
-        Ok(Known {
-            piece: piece(&link),
+        let config = ServerConfig::parse(config).map_err(|error| tool_failure(&error))?;
+        self.check_secrets(&config, name)?;
+        Ok(ServerItem {
+            component: component(&link),
             space: link.space().as_str().to_owned(),
             server: ServerSpec {
                 id,
@@ -142,8 +146,8 @@ impl Servers {
         })
     }
 
-    /// Whether the vault has what a server needs.
-    fn has_secrets(&self, config: &ServerConfig, server: &str) -> Result<(), ToolProviderError> {
+    /// Fails if the vault lacks a secret that a server needs.
+    fn check_secrets(&self, config: &ServerConfig, server: &str) -> Result<(), ToolProviderError> {
         let Some(vault) = &self.vault else {
             return Ok(());
         };
@@ -154,8 +158,8 @@ impl Servers {
                 headers,
                 oauth,
             } => {
-                let named = headers.values().chain(oauth.values());
-                [url].into_iter().chain(named).collect()
+                let others = headers.values().chain(oauth.values());
+                [url].into_iter().chain(others).collect()
             }
         };
         for source in sources {
@@ -171,24 +175,27 @@ impl Servers {
         Ok(())
     }
 
-    async fn tools_of(&self, name: &str) -> Result<(Known, Arc<[RemoteTool]>), ToolProviderError> {
-        let known = self.server(name)?;
-        let tools = self.pool.tools(&known.server).await;
-        let tools = tools.map_err(|error| failed(&error))?;
-        Ok((known, tools))
+    async fn list_server_tools(
+        &self,
+        name: &str,
+    ) -> Result<(ServerItem, Arc<[RemoteTool]>), ToolProviderError> {
+        let server_item = self.server(name)?;
+        let tools = self.pool.tools(&server_item.server).await;
+        let tools = tools.map_err(|error| client_error(&error))?;
+        Ok((server_item, tools))
     }
 
-    async fn listed(&self, query: &str, limit: usize) -> Result<ToolListing, ToolProviderError> {
-        let wanted = meta_tools::query_terms(query);
+    async fn search(&self, query: &str, limit: usize) -> Result<ToolListing, ToolProviderError> {
+        let terms = meta_tools::query_terms(query);
         let names = self.names()?;
         let (mut scored, mut warnings) = (Vec::new(), Vec::new());
-        let asked = names.iter().map(|name| async move {
-            let said = tokio::time::timeout(SAYING, self.tools_of(name)).await;
-            (name, said)
+        let lists = names.iter().map(|name| async move {
+            let list = tokio::time::timeout(LIST_TIMEOUT, self.list_server_tools(name)).await;
+            (name, list)
         });
-        for (name, said) in futures_util::future::join_all(asked).await {
-            let (known, tools) = match said {
-                Ok(Ok(said)) => said,
+        for (name, list) in futures_util::future::join_all(lists).await {
+            let (server_item, tools) = match list {
+                Ok(Ok(list)) => list,
                 Ok(Err(ToolProviderError::AuthRequired { service, .. })) => {
                     warnings.push(format!("{name}: auth required: rye vault set {service}"));
                     continue;
@@ -198,64 +205,67 @@ impl Servers {
                     continue;
                 }
                 Err(_) => {
-                    warnings.push(format!("{name} does not answer"));
+                    warnings.push(format!("{name} does not respond"));
                     continue;
                 }
             };
             for tool in &*tools {
-                let score = score(tool, name, &wanted);
+                let score = score(tool, name, &terms);
                 if score > 0 {
-                    let action = listed(name, &known.space, tool);
-                    scored.push((score, action, name, tool.clone()));
+                    let summary = summary(name, &server_item.space, tool);
+                    scored.push((score, summary, name, tool.clone()));
                 }
             }
         }
         scored.sort_by(|(a, one, ..), (b, other, ..)| b.cmp(a).then_with(|| one.id.cmp(&other.id)));
         let total = scored.len();
-        let told = scored.into_iter().take(limit);
-        let told = told.map(|(_, mut action, name, tool)| {
+        let tools = scored.into_iter().take(limit);
+        let tools = tools.map(|(_, mut summary, name, tool)| {
             if self.has_drifted(name, &tool) {
-                DRIFTED.clone_into(&mut action.description);
+                DRIFTED.clone_into(&mut summary.description);
             }
-            action
+            summary
         });
         Ok(ToolListing {
             total,
-            tools: told.collect(),
+            tools: tools.collect(),
             warnings,
         })
     }
 
-    /// Whether a tool says something else of itself than was accepted, or may do so.
+    /// Whether the definition of a tool differs from the accepted one, or may differ.
     fn has_drifted(&self, server: &str, tool: &RemoteTool) -> bool {
         match self.pins.accepted(&self.executor, server, tool.name()) {
-            Ok(accepted) => accepted.is_some_and(|it| it.drift(tool).is_some()),
+            Ok(accepted) => accepted.is_some_and(|accepted| accepted.drift(tool).is_some()),
             Err(_) => true,
         }
     }
 
-    async fn prepared(&self, id: &str) -> Result<ResolvedTool, ToolProviderError> {
-        let (name, tool) = id
-            .split_once('/')
-            .ok_or_else(|| unusable(&format!("`{id}` names no tool: an id is mcp:SERVER/TOOL")))?;
+    async fn resolve_tool(&self, id: &str) -> Result<ResolvedTool, ToolProviderError> {
+        let (name, tool) = id.split_once('/').ok_or_else(|| {
+            tool_failure(&format!("invalid tool id `{id}`: expected mcp:SERVER/TOOL"))
+        })?;
         self.check_name(name)?;
-        let (known, tools) = self.tools_of(name).await?;
+        let (server_item, tools) = self.list_server_tools(name).await?;
         let found = tools.iter().find(|it| it.name() == tool);
         let found = found.ok_or_else(|| {
             let names: Vec<_> = tools.iter().map(RemoteTool::name).take(20).collect();
-            let message = format!("{name} has no tool `{tool}`; it has {}", names.join(", "));
+            let message = format!(
+                "MCP server {name} has no tool `{tool}`; available: {}",
+                names.join(", ")
+            );
             ToolProviderError::Failed(ErrorInfo::new(ErrorCode::UnknownTool, message))
         })?;
         let accepted = self.pins.accepted(&self.executor, name, tool);
-        let accepted = accepted.map_err(|why| unusable(&why))?;
+        let accepted = accepted.map_err(|error| tool_failure(&error))?;
         let drift = accepted.and_then(|it| it.drift(found));
-        let Known {
+        let ServerItem {
             server,
-            piece,
+            component,
             space,
-        } = known;
-        // What would be called is what the server's item says, and what it says of the tool.
-        let hash = Hash::digest(format!("{}\n{}", piece.hash, found.pin.hash)).to_hex();
+        } = server_item;
+        // Covers the item of the server and the definition of the tool.
+        let hash = Hash::digest(format!("{}\n{}", component.hash, found.pin.hash)).to_hex();
         Ok(ResolvedTool {
             id: id.to_owned(),
             description: found.description().to_owned(),
@@ -266,11 +276,11 @@ impl Servers {
             effect: rye_engine::tool::Effect::default(),
             drift,
             components: vec![
-                piece,
+                component,
                 Component {
                     name: format!("{name}/{tool}"),
                     hash: found.pin.hash.clone(),
-                    signed_by: Some(format!("nobody: it is what {name} says")),
+                    signed_by: Some(format!("no one; defined by {name}")),
                 },
             ],
             hash,
@@ -278,21 +288,21 @@ impl Servers {
                 server,
                 tool: tool.to_owned(),
                 pin: found.pin.clone(),
-                about: (found.description().to_owned(), found.input_schema().clone()),
+                definition: (found.description().to_owned(), found.input_schema().clone()),
             }),
         })
     }
 
     async fn run(
         &self,
-        prepared: &ResolvedTool,
+        tool: &ResolvedTool,
         params: Value,
         context: &ToolContext,
     ) -> Result<ToolOutput, ToolProviderError> {
-        let handle = handle(prepared)?;
-        // First used, it is pinned, before anything is called.
+        let handle = handle(tool)?;
+        // Pins the definition before the first call.
         self.pin(handle)?;
-        for secret in secrets_of(&self.project) {
+        for secret in dotenv_secrets(&self.project) {
             context.redact(&secret);
         }
         let arguments = match params {
@@ -301,20 +311,20 @@ impl Servers {
         };
         let mut call = ToolCall::new(&handle.tool, arguments);
         call.pin = Some(handle.pin.clone());
-        let mut answer = match self.pool.call(&handle.server, &call).await {
+        let mut response = match self.pool.call(&handle.server, &call).await {
             Err(error) if matches!(error.kind, ClientErrorKind::Drift(_)) => {
                 return Err(ToolProviderError::Changed);
             }
-            answer => answer.map_err(|error| failed(&error))?,
+            response => response.map_err(|error| client_error(&error))?,
         };
-        let Media { notes, attachments } = media::take(&mut answer, context).await;
-        let done = rye_mcp::tool_result(answer);
-        let text = media::words(&done.data, &notes);
-        match done.failure {
-            Some(failure) => Err(unusable(&failure.message)),
+        let Media { notes, attachments } = media::extract(&mut response, context).await;
+        let result = rye_mcp::tool_result(response);
+        let text = media::model_text(&result.data, &notes);
+        match result.failure {
+            Some(failure) => Err(tool_failure(&failure.message)),
             None => Ok(ToolOutput {
                 text,
-                data: done.data,
+                data: result.data,
                 attachments,
             }),
         }
@@ -322,29 +332,29 @@ impl Servers {
 
     fn pin(&self, handle: &Handle) -> Result<(), ToolProviderError> {
         let name = handle.server.id.rsplit('/').next().unwrap_or_default();
-        let kept = self
+        let accepted = self
             .pins
-            .accept(name, &handle.tool, &handle.pin, &handle.about);
-        kept.map_err(|why| unusable(&why))
+            .accept(name, &handle.tool, &handle.pin, &handle.definition);
+        accepted.map_err(|error| tool_failure(&error))
     }
 }
 
-fn handle(prepared: &ResolvedTool) -> Result<&Handle, ToolProviderError> {
-    let handle = prepared.handle.downcast_ref::<Handle>();
+fn handle(tool: &ResolvedTool) -> Result<&Handle, ToolProviderError> {
+    let handle = tool.handle.downcast_ref::<Handle>();
     handle.ok_or(ToolProviderError::Changed)
 }
 
-/// The variables that a server's configuration may refer to. Of the project's `.env` it gets only
-/// what it names as `${NAME}`: its process is given the values of its configuration and the
-/// variables that every program needs, which a `.env` cannot set.
+/// Variables that the configuration of a server can use as `${NAME}`, from the environment and the
+/// project's `.env`. The process of the server itself gets only the values of its configuration
+/// and the variables that every program needs, which `.env` cannot set.
 pub fn server_environment(project: &Path) -> BTreeMap<String, String> {
-    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+    let as_text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
-    let inherited = std::env::vars_os().filter_map(text);
+    let inherited = std::env::vars_os().filter_map(as_text);
     let mut all = environment::Environment::inherited(inherited, false);
-    if let Ok(read) = dotenv::read(&project.join(".env")) {
-        for (name, value) in read.variables {
+    if let Ok(file) = dotenv::read(&project.join(".env")) {
+        for (name, value) in file.variables {
             if !environment::is_reserved(&name) {
                 all.set(name, value, environment::Origin::Dotenv);
             }
@@ -353,15 +363,15 @@ pub fn server_environment(project: &Path) -> BTreeMap<String, String> {
     all.variables().clone()
 }
 
-fn failed(error: &ClientError) -> ToolProviderError {
+fn client_error(error: &ClientError) -> ToolProviderError {
     let message = match error.hint() {
         Some(hint) => format!("{error}\nhint: {hint}"),
         None => error.to_string(),
     };
-    unusable(&message)
+    tool_failure(&message)
 }
 
-impl ToolProvider for Servers {
+impl ToolProvider for McpTools {
     fn service(&self) -> &'static str {
         "mcp"
     }
@@ -377,30 +387,30 @@ impl ToolProvider for Servers {
         query: &'a str,
         limit: usize,
     ) -> BoxFuture<'a, Result<ToolListing, ToolProviderError>> {
-        Box::pin(self.listed(query, limit))
+        Box::pin(self.search(query, limit))
     }
 
     fn resolve<'a>(
         &'a self,
         id: &'a str,
     ) -> BoxFuture<'a, Result<ResolvedTool, ToolProviderError>> {
-        Box::pin(self.prepared(id))
+        Box::pin(self.resolve_tool(id))
     }
 
     fn call<'a>(
         &'a self,
-        prepared: &'a ResolvedTool,
+        tool: &'a ResolvedTool,
         _: &'a Review,
         params: Value,
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolProviderError>> {
-        Box::pin(self.run(prepared, params, context))
+        Box::pin(self.run(tool, params, context))
     }
 
     fn accept_drift<'a>(
         &'a self,
-        prepared: &'a ResolvedTool,
+        tool: &'a ResolvedTool,
     ) -> BoxFuture<'a, Result<(), ToolProviderError>> {
-        Box::pin(async move { self.pin(handle(prepared)?) })
+        Box::pin(async move { self.pin(handle(tool)?) })
     }
 }

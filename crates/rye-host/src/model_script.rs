@@ -1,41 +1,41 @@
-//! A session as a script: what its model said, to be said again by `scripted:FILE`.
+//! Exports the answers of a session as a script for `scripted:FILE` models.
 
 use std::fmt::Write as _;
 
 use rye_engine::protocol::{Archive, EventKind, Message, Part, Usage};
 use serde_json::{Value, json};
 
-use crate::replay::{Did, path, steps};
+use crate::replay::{StepKind, path, steps};
 
 /// First characters of an exported script, by which one is recognised.
 pub const SCRIPT_HEADER: &str = "# rye script of session ";
 
-/// The answers of a session's thread, as a script. None if it has no such thread.
-pub fn script(archive: &Archive, thread: &str) -> Option<String> {
+/// Exports the answers of a thread. Returns none if there is no such thread.
+pub fn model_script(archive: &Archive, thread: &str) -> Option<String> {
     let thread = archive.threads.iter().find(|it| it.key == thread)?;
     let mut text = format!("{SCRIPT_HEADER}{}\n", archive.session.id);
     let own = archive.events.iter();
     let mut own = own.filter(|event| event.thread.as_ref() == Some(&thread.id));
     let last = own.rfind(|event| matches!(event.kind, EventKind::ContextChanged { .. }));
     if let Some(EventKind::ContextChanged { context }) = last.map(|event| &event.kind) {
-        // It is summed up where it was.
+        // So that compaction happens at the same points.
         let (window, output) = (context.context_window, context.max_output);
         let _ = writeln!(text, "context_window: {window}\nmax_output: {output}");
     }
     text.push_str("steps:\n");
     let mut summaries = Vec::new();
-    for did in steps(archive, thread, &path(archive, thread)) {
-        let step = match did.did {
-            Did::Answered(message, usage) => step(&message, Some(usage)),
-            Did::Cut(message) => step(&message, None),
-            Did::Summed { summary, .. } => {
+    for recorded in steps(archive, thread, &path(archive, thread)) {
+        let step = match recorded.kind {
+            StepKind::Answered(message, usage) => step(&message, Some(usage)),
+            StepKind::Aborted(message) => step(&message, None),
+            StepKind::Compacted { summary, .. } => {
                 summaries.push(summary);
                 None
             }
-            Did::Failed(_) | Did::NotSummed => None,
+            StepKind::Failed(_) | StepKind::CompactionFailed => None,
         };
         if let Some(step) = step {
-            // JSON is YAML.
+            // JSON is valid YAML.
             let _ = writeln!(text, "  - {step}");
         }
     }

@@ -1,23 +1,23 @@
-//! What is said of a server's tool where tools are looked for.
+//! Search and summaries of MCP tools.
 
 use rye_engine::meta_tools::{Risk, ToolSummary};
 use rye_mcp::client::RemoteTool;
 use serde_json::Value;
 
-/// How well a tool fits some words; not at all is 0.
-pub(super) fn score(tool: &RemoteTool, server: &str, words: &[String]) -> usize {
-    if words.is_empty() {
+/// How well a tool matches search terms; 0 if not at all.
+pub(super) fn score(tool: &RemoteTool, server: &str, terms: &[String]) -> usize {
+    if terms.is_empty() {
         return 1;
     }
     let name = format!("{server}/{}", tool.name()).to_lowercase();
-    let described = tool.description().to_lowercase();
-    let each = words
+    let description = tool.description().to_lowercase();
+    let scores = terms
         .iter()
-        .map(|word| 3 * usize::from(name.contains(word)) + usize::from(described.contains(word)));
-    each.sum()
+        .map(|term| 3 * usize::from(name.contains(term)) + usize::from(description.contains(term)));
+    scores.sum()
 }
 
-pub(super) fn listed(server: &str, space: &str, tool: &RemoteTool) -> ToolSummary {
+pub(super) fn summary(server: &str, space: &str, tool: &RemoteTool) -> ToolSummary {
     let properties = tool.input_schema().get("properties");
     let properties = properties.and_then(Value::as_object);
     let names = properties.map(|all| all.keys().cloned().collect());
@@ -30,12 +30,12 @@ pub(super) fn listed(server: &str, space: &str, tool: &RemoteTool) -> ToolSummar
     }
 }
 
-/// How much harm a tool can do, as far as its server says.
+/// Risk of a tool according to the hints of its server.
 pub(super) fn risk(tool: &RemoteTool) -> Risk {
-    let says = |hint: &str, value: bool| tool.hint(hint) == Some(value);
-    if says("readOnlyHint", true) {
+    let has_hint = |hint: &str, value: bool| tool.hint(hint) == Some(value);
+    if has_hint("readOnlyHint", true) {
         Risk::Low
-    } else if says("destructiveHint", false) {
+    } else if has_hint("destructiveHint", false) {
         Risk::Medium
     } else {
         Risk::High

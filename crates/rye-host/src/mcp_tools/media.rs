@@ -1,32 +1,31 @@
-//! What a server's tool gives that is no text: taken out of the answer, and handed on as
-//! what it is.
+//! Images, audio and files in the results of MCP tools.
 
 use base64ct::{Base64, Encoding as _};
 use rye_engine::protocol::Part;
 use rye_engine::tool::ToolContext;
 use serde_json::{Map, Value};
 
-use crate::items;
+use crate::item_tools;
 
-/// Images, sounds and files of an answer, and what is said of them.
+/// Media of a result, and their descriptions for the model.
 #[derive(Default)]
 pub(super) struct Media {
     pub(super) notes: Vec<String>,
     pub(super) attachments: Vec<Part>,
 }
 
-/// A file in an answer.
+/// A file in a result.
 struct File {
     name: String,
     mime_type: String,
     bytes: Option<Vec<u8>>,
 }
 
-/// Takes them out of an answer. In its data their names stay, and not the bytes: what a model
-/// cannot read as text would only fill its context.
-pub(super) async fn take(answer: &mut Value, context: &ToolContext) -> Media {
+/// Moves media from a result to attachments. The result keeps their names, but not their bytes,
+/// which would only fill the context.
+pub(super) async fn extract(result: &mut Value, context: &ToolContext) -> Media {
     let mut media = Media::default();
-    let contents = answer.get_mut("content").and_then(Value::as_array_mut);
+    let contents = result.get_mut("content").and_then(Value::as_array_mut);
     for (at, content) in contents.into_iter().flatten().enumerate() {
         let Some(file) = content
             .as_object_mut()
@@ -40,7 +39,7 @@ pub(super) async fn take(answer: &mut Value, context: &ToolContext) -> Media {
             bytes,
         } = file;
         let Some(bytes) = bytes else {
-            let note = format!("[{name}: {mime_type}, which is not base64 and cannot be read]");
+            let note = format!("[{name}: {mime_type}, unreadable because it is not valid base64]");
             media.notes.push(note);
             continue;
         };
@@ -51,67 +50,68 @@ pub(super) async fn take(answer: &mut Value, context: &ToolContext) -> Media {
     media
 }
 
-/// What a model reads of an answer: its words, and what is said of all else.
-pub(super) fn words(data: &Value, notes: &[String]) -> String {
-    let mut words = match data.get("text").and_then(Value::as_str) {
+/// The text of a result for the model, with descriptions of its media.
+pub(super) fn model_text(data: &Value, notes: &[String]) -> String {
+    let mut output = match data.get("text").and_then(Value::as_str) {
         Some(text) => text.to_owned(),
-        // What is said of them says all.
+        // The descriptions are sufficient.
         None if !notes.is_empty() && is_media(data) => String::new(),
-        None => items::words(data),
+        None => item_tools::model_text(data),
     };
     for note in notes {
-        if !words.is_empty() {
-            words.push('\n');
+        if !output.is_empty() {
+            output.push('\n');
         }
-        words.push_str(note);
+        output.push_str(note);
     }
-    words
+    output
 }
 
-/// Whether data is but the contents of an answer, and none of them says anything.
+/// Whether a result consists of media only.
 fn is_media(data: &Value) -> bool {
-    let says = |content: &Value| {
+    let has_text = |content: &Value| {
         let is_file = ["image", "audio"]
             .iter()
             .any(|kind| content["type"] == *kind);
-        let is_read = content["type"] == "resource" && content["resource"]["text"].is_null();
-        !is_file && !is_read
+        let is_blob = content["type"] == "resource" && content["resource"]["text"].is_null();
+        !is_file && !is_blob
     };
     let fields = data.as_object().map_or(0, Map::len);
     let contents = data.get("content").and_then(Value::as_array);
-    fields == 1 && contents.is_some_and(|contents| !contents.iter().any(says))
+    fields == 1 && contents.is_some_and(|contents| !contents.iter().any(has_text))
 }
 
-/// The file that a content is, with its bytes taken out of it.
+/// Removes the bytes from a content block, and returns them as a file.
 fn file(content: &mut Map<String, Value>, number: usize) -> Option<File> {
     let kind = content.get("type")?.as_str()?.to_owned();
-    let (place, data) = match kind.as_str() {
+    let (object, key) = match kind.as_str() {
         "image" | "audio" => (content, "data"),
         "resource" => (content.get_mut("resource")?.as_object_mut()?, "blob"),
         _ => return None,
     };
-    let Value::String(coded) = place.remove(data)? else {
+    let Value::String(encoded) = object.remove(key)? else {
         return None;
     };
-    let text = |key: &str| place.get(key).and_then(Value::as_str);
+    let text = |key: &str| object.get(key).and_then(Value::as_str);
     let mime_type = text("mimeType").unwrap_or("application/octet-stream");
-    let of_uri = text("uri").and_then(|uri| uri.rsplit('/').find(|part| !part.is_empty()));
-    let name = of_uri.map_or_else(|| named(&kind, number, mime_type), str::to_owned);
+    let uri_name = text("uri").and_then(|uri| uri.rsplit('/').find(|part| !part.is_empty()));
+    let name = uri_name.map_or_else(|| default_name(&kind, number, mime_type), str::to_owned);
     let file = File {
         name,
         mime_type: mime_type.to_owned(),
-        bytes: Base64::decode_vec(coded.trim()).ok(),
+        bytes: Base64::decode_vec(encoded.trim()).ok(),
     };
-    place.insert("name".to_owned(), file.name.clone().into());
+    object.insert("name".to_owned(), file.name.clone().into());
     Some(file)
 }
 
-/// A name for what has none: `image-1.png`.
-fn named(kind: &str, number: usize, mime_type: &str) -> String {
-    let ending = mime_type.rsplit('/').next().unwrap_or_default();
-    let is_plain = !ending.is_empty() && ending.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let ending = if is_plain { ending } else { "bin" };
-    format!("{kind}-{number}.{ending}")
+/// The name of a file without one, such as `image-1.png`.
+fn default_name(kind: &str, number: usize, mime_type: &str) -> String {
+    let extension = mime_type.rsplit('/').next().unwrap_or_default();
+    let is_plain =
+        !extension.is_empty() && extension.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let extension = if is_plain { extension } else { "bin" };
+    format!("{kind}-{number}.{extension}")
 }
 
 #[cfg(test)]
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_leave_an_answer_and_names_stay() {
+    fn files_are_removed_from_the_content_and_named() {
         for (mut content, expected, left) in [
             (
                 json!({"type": "image", "data": "aGk=", "mimeType": "image/png"}),

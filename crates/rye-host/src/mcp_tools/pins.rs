@@ -1,4 +1,4 @@
-//! What was accepted of the tools of servers: one file each, in the user's own state.
+//! Pins: the accepted definitions of MCP tools, one file each in the state directory.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,25 +13,25 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
 
-/// How many lines of a difference a person is shown.
-const LINES: usize = 60;
-/// And of a line.
-const LINE: usize = 500;
+/// Maximum number of lines in a displayed difference.
+const MAX_LINES: usize = 60;
+/// Maximum length of such a line.
+const MAX_LINE_LEN: usize = 500;
 
-/// The folder of all of them, and the project that these are of.
+/// The pins of a project.
 pub(super) struct Pins {
-    folder: PathBuf,
+    dir: PathBuf,
     project: String,
 }
 
-/// What was accepted of a tool.
+/// The accepted definition of a tool.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Accepted {
+pub(super) struct AcceptedTool {
     server: String,
     tool: String,
     pin: String,
     parts: std::collections::BTreeMap<String, String>,
-    /// What it said, to be compared with; an item has its own words for it.
+    /// For the comparison with a later description.
     #[serde(default)]
     description: String,
     #[serde(default)]
@@ -39,43 +39,43 @@ pub(super) struct Accepted {
 }
 
 impl Pins {
-    pub(super) fn new(folder: &Path, project: &Path) -> Self {
+    pub(super) fn new(dir: &Path, project: &Path) -> Self {
         Self {
-            folder: folder.to_owned(),
+            dir: dir.to_owned(),
             project: project.display().to_string(),
         }
     }
 
     fn path(&self, server: &str, tool: &str) -> PathBuf {
         let name = Hash::digest(json!([self.project, server, tool]).to_string());
-        self.folder.join(format!("{}.json", name.to_hex()))
+        self.dir.join(format!("{}.json", name.to_hex()))
     }
 
-    /// What was accepted: here, else by whoever signed the tool's item. None of one that
-    /// nobody has used yet.
+    /// The accepted definition: the stored pin, or else the signed item of the tool. None if the
+    /// tool was never used.
     pub(super) fn accepted(
         &self,
         executor: &Executor,
         server: &str,
         tool: &str,
-    ) -> Result<Option<Accepted>, String> {
+    ) -> Result<Option<AcceptedTool>, String> {
         let path = self.path(server, tool);
         match std::fs::read(&path) {
             Ok(bytes) => match serde_json::from_slice(&bytes) {
                 Ok(accepted) => Ok(Some(accepted)),
                 Err(error) => Err(format!(
-                    "{}: {error}; remove it to be asked anew",
+                    "{}: {error}; remove the file to accept the tool again",
                     path.display()
                 )),
             },
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Ok(of_item(executor, server, tool))
+                Ok(accepted_in_item(executor, server, tool))
             }
             Err(error) => Err(format!("{}: {error}", path.display())),
         }
     }
 
-    /// Accepts what a server says of a tool, from now on.
+    /// Stores the definition of a tool as accepted.
     pub(super) fn accept(
         &self,
         server: &str,
@@ -84,7 +84,7 @@ impl Pins {
         (description, schema): &(String, Value),
     ) -> Result<(), String> {
         let path = self.path(server, tool);
-        let accepted = Accepted {
+        let accepted = AcceptedTool {
             server: server.to_owned(),
             tool: tool.to_owned(),
             pin: pin.hash.clone(),
@@ -93,22 +93,22 @@ impl Pins {
             schema: schema.clone(),
         };
         let bytes = serde_json::to_vec_pretty(&accepted).map_err(|error| error.to_string())?;
-        // It is the same at nearly every call.
-        if std::fs::read(&path).is_ok_and(|there| there == bytes) {
+        // Unchanged in most calls.
+        if std::fs::read(&path).is_ok_and(|existing| existing == bytes) {
             return Ok(());
         }
-        durable::create_dir(&self.folder, 0o700).map_err(|error| error.to_string())?;
-        let written = durable::write(&path, &bytes, 0o600, IfExists::Replace);
-        written.map_err(|error| error.to_string())
+        durable::create_dir(&self.dir, 0o700).map_err(|error| error.to_string())?;
+        let result = durable::write(&path, &bytes, 0o600, IfExists::Replace);
+        result.map_err(|error| error.to_string())
     }
 }
 
-/// What the signed item of a tool says was accepted.
-fn of_item(executor: &Executor, server: &str, tool: &str) -> Option<Accepted> {
+/// The accepted definition in the signed item of a tool.
+fn accepted_in_item(executor: &Executor, server: &str, tool: &str) -> Option<AcceptedTool> {
     let id = item_id(server, tool).parse().ok()?;
     let link = executor.tool(&ItemRef::new(ItemKind::Tool, id)).ok()?;
     let (name, pin) = accepted_pin(link.metadata.value("config")?)?;
-    (name == tool).then(|| Accepted {
+    (name == tool).then(|| AcceptedTool {
         server: server.to_owned(),
         tool: name,
         pin: pin.hash,
@@ -118,37 +118,42 @@ fn of_item(executor: &Executor, server: &str, tool: &str) -> Option<Accepted> {
     })
 }
 
-impl Accepted {
-    /// In what way a tool is not what was accepted, if it is not.
-    pub(super) fn drift(&self, now: &RemoteTool) -> Option<String> {
-        if self.pin == now.pin.hash {
+impl AcceptedTool {
+    /// Describes the difference between the accepted and the current definition, if any.
+    pub(super) fn drift(&self, current: &RemoteTool) -> Option<String> {
+        if self.pin == current.pin.hash {
             return None;
         }
-        let was = Pin {
+        let accepted = Pin {
             hash: self.pin.clone(),
             parts: self.parts.clone(),
         };
-        let parts = was.differences(&now.pin);
+        let parts = accepted.differences(&current.pin);
         let mut text = format!("changed: {}\n", parts.join(", "));
-        let before = shown(&self.description, &self.schema);
-        let after = shown(now.description(), now.input_schema());
+        let before = definition_text(&self.description, &self.schema);
+        let after = definition_text(current.description(), current.input_schema());
         let diff = TextDiff::from_lines(&before, &after);
         let changes = diff.iter_all_changes();
         let changes = changes.filter(|change| change.tag() != ChangeTag::Equal);
-        for change in changes.take(LINES) {
+        for change in changes.take(MAX_LINES) {
             let sign = if change.tag() == ChangeTag::Delete {
                 '-'
             } else {
                 '+'
             };
-            let line: String = change.value().trim_end().chars().take(LINE).collect();
+            let line: String = change
+                .value()
+                .trim_end()
+                .chars()
+                .take(MAX_LINE_LEN)
+                .collect();
             let _ = writeln!(text, "{sign} {line}");
         }
         Some(text)
     }
 }
 
-fn shown(description: &str, schema: &Value) -> String {
+fn definition_text(description: &str, schema: &Value) -> String {
     let schema = serde_json::to_string_pretty(schema).unwrap_or_default();
     format!("{description}\n{schema}\n")
 }

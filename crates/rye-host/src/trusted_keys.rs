@@ -1,6 +1,5 @@
-//! Whose word counts: the keys that the spaces trust. Records of graphs may be signed by any of
-//! them; decisions only by those that the user or the system trusts, for a project must not
-//! name who may approve what it does.
+//! The keys that the spaces trust. Records of graphs can be signed by any of them, decisions only
+//! by keys of the user or the system, because a project must not choose its own approvers.
 
 use std::path::{Path, PathBuf};
 
@@ -12,18 +11,18 @@ use rye_graph::TrustPolicy;
 use rye_items::trust::Trust;
 use rye_items::{EmbeddedBundle, Spaces};
 
-/// The keys that the spaces of a project trust, as they are when they are asked for.
+/// The keys that the spaces of a project trust. Reads the trust stores for every lookup.
 #[derive(Debug)]
-pub struct Trusted {
+pub struct TrustedKeys {
     project: PathBuf,
     user: Option<PathBuf>,
     bundles: Vec<PathBuf>,
     embedded: &'static EmbeddedBundle,
 }
 
-impl Trusted {
-    /// Of these roots.
-    pub fn of(roots: &Roots) -> Self {
+impl TrustedKeys {
+    /// The trusted keys of these roots.
+    pub fn new(roots: &Roots) -> Self {
         Self {
             project: roots.project.clone(),
             user: roots.user.clone(),
@@ -32,12 +31,12 @@ impl Trusted {
         }
     }
 
-    /// The public key of a fingerprint, if the user or the system trusts it.
+    /// The public key with a fingerprint, if the user or the system trusts it.
     pub fn user_key(&self, name: &str) -> Option<PublicKey> {
-        self.key_in(None, name)
+        self.find_key(None, name)
     }
 
-    fn key_in(&self, project: Option<&Path>, name: &str) -> Option<PublicKey> {
+    fn find_key(&self, project: Option<&Path>, name: &str) -> Option<PublicKey> {
         let fingerprint: Fingerprint = name.parse().ok()?;
         let (user, bundles) = (self.user.as_deref(), &self.bundles);
         let spaces = Spaces::open(project, user, bundles, self.embedded).ok()?;
@@ -46,9 +45,9 @@ impl Trusted {
     }
 }
 
-impl TrustPolicy for Trusted {
+impl TrustPolicy for TrustedKeys {
     fn key(&self, name: &str) -> Option<PublicKey> {
-        self.key_in(Some(&self.project), name)
+        self.find_key(Some(&self.project), name)
     }
 
     fn receipt(&self, gate: &Gate, resolution: &Resolution) -> Result<bool, String> {
@@ -67,9 +66,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_decision_counts_only_with_a_key_that_the_user_trusts() {
-        let folder = tempfile::tempdir().unwrap();
-        let [user, project] = ["user", "project"].map(|name| folder.path().join(name));
+    fn decision_requires_a_key_that_the_user_trusts() {
+        let dir = tempfile::tempdir().unwrap();
+        let [user, project] = ["user", "project"].map(|name| dir.path().join(name));
         let own = UserKeys::new(&user)
             .generate("ada", IfExists::Fail)
             .unwrap();
@@ -80,16 +79,16 @@ mod tests {
             attestation: None,
         };
         UserKeys::new(&project).trust(&file, &own).unwrap();
-        let mut roots = Roots::new(&project, folder.path().join("cache"));
+        let mut roots = Roots::new(&project, dir.path().join("cache"));
         roots.user = Some(user);
-        let trust = Trusted::of(&roots);
+        let trust = TrustedKeys::new(&roots);
         let name = foreign.public().fingerprint().to_string();
         assert!(trust.key(&name).is_some());
         let gate: Gate = serde_json::from_value(json!({
             "id": "gate:g", "kind": "approval", "title": "go on?", "body": "", "actions": [],
             "status": { "type": "pending" }, "expires_at": null, "created_at": 1,
             "origin": {
-                "session": "s", "thread": "t", "item": "i", "call": "c", "tool": "flow",
+                "session": "s", "thread": "t", "prompt": "p", "call": "c", "tool": "flow",
                 "resume_key": "k",
             },
         }))

@@ -1,4 +1,4 @@
-//! Signed items as actions of the bridge: the service `rye`.
+//! Signed items as tools of an agent: the service `rye`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,86 +18,89 @@ use rye_executor::{
     Approval, ApprovalReason, Envelope, ExecuteError, Executor, OutputListener, Request,
     SensitiveWrite, Status,
 };
-use rye_items::metadata::Effect as Said;
+use rye_items::metadata::Effect as ItemEffect;
 use rye_items::search::{Hit, Query, SearchIndex};
 use rye_items::{ItemId, ItemKind, ItemRef};
 use serde_json::Value;
 
-use crate::approved::Approved;
-use crate::credentials::secrets_of;
+use crate::credentials::dotenv_secrets;
+use crate::project_approvals::ProjectApprovals;
 
-/// The primitive that only sends requests: its tools neither run programs nor use files.
+/// The primitive that only sends HTTP requests; its tools neither run programs nor use files.
 const HTTP_CLIENT: &str = "rye/core/primitives/http_client";
 
-/// The items of a project, as actions.
-pub struct Items {
+/// The items of a project, as tools.
+pub struct ItemTools {
     executor: Arc<Executor>,
-    catalogue: SearchIndex,
+    search_index: SearchIndex,
     project: PathBuf,
-    approved: Approved,
+    approvals: ProjectApprovals,
 }
 
-/// What is remembered of an item until it is called.
+/// State of a resolved item.
 struct Handle {
     tool: ItemRef,
     hash: Hash,
-    /// Whether it runs a program here that may use files.
+    /// Whether it runs a program on this machine that may use files.
     uses_machine: bool,
 }
 
-/// What a call may write to.
-struct Permitted {
+/// State of a reviewed call.
+struct ReviewedCall {
     writes: Vec<SensitiveWrite>,
     workspace: Option<PathBuf>,
 }
 
-impl Items {
-    /// Those that an executor can run in a project.
+impl ItemTools {
+    /// The items that an executor can run in a project.
     pub fn new(
         executor: Arc<Executor>,
-        catalogue: SearchIndex,
+        search_index: SearchIndex,
         project: &Path,
         key: Option<SigningKey>,
     ) -> Self {
         Self {
             executor,
-            catalogue,
+            search_index,
             project: project.to_owned(),
-            approved: Approved::of(project, key),
+            approvals: ProjectApprovals::new(project, key),
         }
     }
 
-    fn listed(&self, query: &str, limit: usize) -> Result<ToolListing, ToolProviderError> {
-        let library = self.executor.library().map_err(|error| refused(&error))?;
+    fn search(&self, query: &str, limit: usize) -> Result<ToolListing, ToolProviderError> {
+        let library = self
+            .executor
+            .library()
+            .map_err(|error| execution_error(&error))?;
         let query = Query {
             kinds: vec![ItemKind::Tool],
             runnable: true,
             limit,
             ..Query::new(query)
         };
-        let answer = self.catalogue.search(library.spaces(), &library, &query);
+        let answer = self.search_index.search(library.spaces(), &library, &query);
         let trust = library.trust();
         let may_run = |hit: &&Hit| library.verify_hit(hit, &trust).is_ok();
-        // What nobody vouches for would not run; `rye search` shows it all the same.
+        // Items without a valid signature would not run.
         let hits = answer.hits.iter().filter(may_run);
         Ok(ToolListing {
-            tools: hits.map(listed).collect(),
+            tools: hits.map(summary).collect(),
             total: answer.total,
             warnings: Vec::new(),
         })
     }
 
-    fn prepared(&self, id: &str) -> Result<ResolvedTool, ToolProviderError> {
-        let parsed: ItemId = id.parse().map_err(|error| unusable(&error))?;
+    fn resolve_tool(&self, id: &str) -> Result<ResolvedTool, ToolProviderError> {
+        let parsed: ItemId = id.parse().map_err(|error| tool_failure(&error))?;
         let reference = ItemRef::new(ItemKind::Tool, parsed);
         let chain = self.executor.chain(&reference);
-        let chain = chain.map_err(|error| refused(&error))?;
+        let chain = chain.map_err(|error| execution_error(&error))?;
         let metadata = &chain.tool().metadata;
-        // A tool that changes nothing and is given no paths may run beside any sandbox.
-        let is_pure = metadata.effect() == Some(Said::Pure) && metadata.reads().is_empty();
+        // A pure tool without paths can run outside of any sandbox.
+        let is_pure = metadata.effect() == Some(ItemEffect::Pure) && metadata.reads().is_empty();
         let is_remote = chain.primitive().id().as_str() == HTTP_CLIENT;
         Ok(ResolvedTool {
-            // As rules name it: a bare name may lead to an id in a folder.
+            // The full id, as in rules; `id` may be a short name.
             id: chain.tool().id().to_string(),
             description: metadata.description().unwrap_or_default().to_owned(),
             schema: metadata.config_schema().cloned(),
@@ -107,7 +110,7 @@ impl Items {
             effect: metadata.effect().map_or(Effect::default(), effect),
             drift: None,
             hash: chain.hash.to_hex(),
-            components: pieces(&chain),
+            components: components(&chain),
             handle: Arc::new(Handle {
                 tool: chain.tool().item.reference.clone(),
                 hash: chain.hash,
@@ -116,22 +119,22 @@ impl Items {
         })
     }
 
-    /// Why a call must be approved: what its parameters lead to, and that it runs outside of
-    /// a sandbox that is not a folder of this machine.
-    fn reviewed(
+    /// Finds reasons to ask for approval: paths in the parameters, and that the tool runs outside
+    /// of the sandbox.
+    fn review_call(
         &self,
-        prepared: &ResolvedTool,
+        tool: &ResolvedTool,
         params: &Value,
         sandbox: &dyn Sandbox,
     ) -> Result<Review, ToolProviderError> {
-        let Some(handle) = prepared.handle.downcast_ref::<Handle>() else {
+        let Some(handle) = tool.handle.downcast_ref::<Handle>() else {
             return Err(ToolProviderError::Changed);
         };
         let workspace = sandbox.working_dir().map(PathBuf::from);
-        let needs = self
+        let found = self
             .executor
             .approval_reasons(&handle.tool, params, workspace.as_deref());
-        let needs = needs.map_err(|error| refused(&error))?;
+        let found = found.map_err(|error| execution_error(&error))?;
         let mut reasons = Vec::new();
         if workspace.is_none() && handle.uses_machine {
             let kind = sandbox.kind();
@@ -142,60 +145,60 @@ impl Items {
             });
         }
         let mut writes = Vec::new();
-        for need in needs {
-            reasons.extend(need.message().map(|text| ReviewReason {
+        for reason in found {
+            reasons.extend(reason.message().map(|text| ReviewReason {
                 text,
-                can_be_allowed_by_rule: match &need {
+                can_be_allowed_by_rule: match &reason {
                     ApprovalReason::SensitiveWrite(write) => write.reason.may_be_allowed_by_rule(),
                     _ => true,
                 },
                 applies_to_all_params: false,
             }));
-            if let ApprovalReason::SensitiveWrite(write) = need {
+            if let ApprovalReason::SensitiveWrite(write) = reason {
                 writes.push(write);
             }
         }
-        let handle = Arc::new(Permitted { writes, workspace });
+        let handle = Arc::new(ReviewedCall { writes, workspace });
         Ok(Review { reasons, handle })
     }
 
     async fn run(
         &self,
-        prepared: &ResolvedTool,
+        tool: &ResolvedTool,
         review: &Review,
         params: Value,
         context: &ToolContext,
     ) -> Result<ToolOutput, ToolProviderError> {
-        let handle = prepared.handle.downcast_ref::<Handle>();
-        let permitted = review.handle.downcast_ref::<Permitted>();
-        let (Some(Handle { tool, hash, .. }), Some(permitted)) = (handle, permitted) else {
+        let handle = tool.handle.downcast_ref::<Handle>();
+        let reviewed = review.handle.downcast_ref::<ReviewedCall>();
+        let (Some(Handle { tool, hash, .. }), Some(reviewed)) = (handle, reviewed) else {
             return Err(ToolProviderError::Changed);
         };
-        // As it is now: it may have been written since the last call.
-        for secret in secrets_of(&self.project) {
+        // The file may have changed since the last call.
+        for secret in dotenv_secrets(&self.project) {
             context.redact(&secret);
         }
-        let live = context.clone();
+        let output_context = context.clone();
         let mut request = Request::new(tool.clone()).with_parameters(params);
         request.approval = Approval::ForCall {
             chain: *hash,
-            writes: permitted.writes.clone(),
-            workspace: permitted.workspace.clone(),
+            writes: reviewed.writes.clone(),
+            workspace: reviewed.workspace.clone(),
         };
         request.listener = Some(OutputListener::new(move |_, bytes: &[u8]| {
-            live.output(String::from_utf8_lossy(bytes));
+            output_context.output(String::from_utf8_lossy(bytes));
         }));
         let mut trace = rye_executor::Trace::disabled();
         let envelope = match self.executor.try_execute(request, &mut trace).await {
             Ok(envelope) => envelope,
             Err(ExecuteError::ApprovalVoid(_)) => return Err(ToolProviderError::Changed),
-            Err(error) => return Err(refused(&error)),
+            Err(error) => return Err(execution_error(&error)),
         };
         output(envelope)
     }
 }
 
-fn listed(hit: &Hit) -> ToolSummary {
+fn summary(hit: &Hit) -> ToolSummary {
     ToolSummary {
         id: hit.reference.id.to_string(),
         description: hit.description.clone(),
@@ -210,27 +213,27 @@ fn risk(word: &str) -> Option<Risk> {
     all.into_iter().find(|risk| risk.as_str() == word)
 }
 
-fn effect(said: Said) -> Effect {
-    match said {
-        Said::Pure => Effect::Pure,
-        Said::Idempotent => Effect::Idempotent,
-        Said::AtMostOnce => Effect::AtMostOnce,
-        Said::Ask => Effect::Ask,
+fn effect(effect: ItemEffect) -> Effect {
+    match effect {
+        ItemEffect::Pure => Effect::Pure,
+        ItemEffect::Idempotent => Effect::Idempotent,
+        ItemEffect::AtMostOnce => Effect::AtMostOnce,
+        ItemEffect::Ask => Effect::Ask,
     }
 }
 
-fn pieces(chain: &Chain) -> Vec<Component> {
+fn components(chain: &Chain) -> Vec<Component> {
     let links = chain.links.iter().chain(chain.named.values());
-    let beside = chain.dependencies.filter(|them| them.files > 0);
-    let beside = beside.map(|them| Component {
-        name: format!("{} files beside it", them.files),
-        hash: them.hash.to_hex(),
-        signed_by: Some("keys that are trusted".to_owned()),
+    let dependencies = chain.dependencies.filter(|all| all.files > 0);
+    let dependencies = dependencies.map(|all| Component {
+        name: format!("{} dependency files", all.files),
+        hash: all.hash.to_hex(),
+        signed_by: Some("trusted keys".to_owned()),
     });
-    links.map(piece).chain(beside).collect()
+    links.map(component).chain(dependencies).collect()
 }
 
-pub(crate) fn piece(link: &Link) -> Component {
+pub(crate) fn component(link: &Link) -> Component {
     let signer = link.item.signer.as_ref().map(|signer| {
         let key = signer.key.fingerprint();
         match &signer.owner {
@@ -247,17 +250,19 @@ pub(crate) fn piece(link: &Link) -> Component {
 
 fn output(envelope: Envelope) -> Result<ToolOutput, ToolProviderError> {
     let data = envelope.data;
-    let text = words(&data);
+    let text = model_text(&data);
     match (envelope.status, envelope.error) {
         (Status::Error, error) => {
-            // Whoever kept its processes is gone, and they with it.
-            let is_cut_off = error.as_ref().is_some_and(|it| it.code == "supervision");
-            let message = error.map_or_else(|| "it failed".to_owned(), |error| error.message);
+            // The supervisor has ended, and the processes of the tool with it.
+            let is_interrupted = error
+                .as_ref()
+                .is_some_and(|error| error.code == "supervision");
+            let message = error.map_or_else(|| "the tool failed".to_owned(), |error| error.message);
             let message = match text.as_str() {
                 "" => message,
                 text => format!("{message}\n{text}"),
             };
-            let code = if is_cut_off {
+            let code = if is_interrupted {
                 ErrorCode::Interrupted
             } else {
                 ErrorCode::ToolFailed
@@ -272,13 +277,13 @@ fn output(envelope: Envelope) -> Result<ToolOutput, ToolProviderError> {
     }
 }
 
-/// What a model reads: the words of a program as they are, all else as JSON.
-pub(crate) fn words(data: &Value) -> String {
-    let printed = |name: &str| data.get(name).and_then(Value::as_str);
-    match (data, printed("stdout")) {
+/// The result for a model: output of a program as text, other data as JSON.
+pub(crate) fn model_text(data: &Value) -> String {
+    let stream = |name: &str| data.get(name).and_then(Value::as_str);
+    match (data, stream("stdout")) {
         (Value::String(text), _) => text.clone(),
         (Value::Null, _) => String::new(),
-        (_, Some(out)) => match printed("stderr").unwrap_or_default() {
+        (_, Some(out)) => match stream("stderr").unwrap_or_default() {
             "" => out.to_owned(),
             err => format!("{out}\n[standard error]\n{err}"),
         },
@@ -286,7 +291,7 @@ pub(crate) fn words(data: &Value) -> String {
     }
 }
 
-pub(crate) fn refused(error: &ExecuteError) -> ToolProviderError {
+pub(crate) fn execution_error(error: &ExecuteError) -> ToolProviderError {
     let message = match error.hint() {
         Some(hint) => format!("{error}\nhint: {hint}"),
         None => error.to_string(),
@@ -298,17 +303,17 @@ pub(crate) fn refused(error: &ExecuteError) -> ToolProviderError {
     ToolProviderError::Failed(ErrorInfo::new(code, message))
 }
 
-pub(crate) fn unusable(error: &impl ToString) -> ToolProviderError {
+pub(crate) fn tool_failure(error: &impl ToString) -> ToolProviderError {
     ToolProviderError::Failed(ErrorInfo::new(ErrorCode::ToolFailed, error.to_string()))
 }
 
-impl ToolProvider for Items {
+impl ToolProvider for ItemTools {
     fn service(&self) -> &'static str {
         "rye"
     }
 
     fn working_dir(&self) -> Option<String> {
-        Some(self.approved.project().to_owned())
+        Some(self.approvals.project().to_owned())
     }
 
     fn list<'a>(
@@ -316,53 +321,53 @@ impl ToolProvider for Items {
         query: &'a str,
         limit: usize,
     ) -> BoxFuture<'a, Result<ToolListing, ToolProviderError>> {
-        Box::pin(async move { self.listed(query, limit) })
+        Box::pin(async move { self.search(query, limit) })
     }
 
     fn resolve<'a>(
         &'a self,
         id: &'a str,
     ) -> BoxFuture<'a, Result<ResolvedTool, ToolProviderError>> {
-        Box::pin(async move { self.prepared(id) })
+        Box::pin(async move { self.resolve_tool(id) })
     }
 
     fn review<'a>(
         &'a self,
-        prepared: &'a ResolvedTool,
+        tool: &'a ResolvedTool,
         params: &'a Value,
         sandbox: &'a dyn Sandbox,
     ) -> BoxFuture<'a, Result<Review, ToolProviderError>> {
-        Box::pin(async move { self.reviewed(prepared, params, sandbox) })
+        Box::pin(async move { self.review_call(tool, params, sandbox) })
     }
 
     fn call<'a>(
         &'a self,
-        prepared: &'a ResolvedTool,
+        tool: &'a ResolvedTool,
         review: &'a Review,
         params: Value,
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolProviderError>> {
-        Box::pin(self.run(prepared, review, params, context))
+        Box::pin(self.run(tool, review, params, context))
     }
 
-    fn stored_approval<'a>(&'a self, prepared: &'a ResolvedTool) -> BoxFuture<'a, StoredApproval> {
+    fn stored_approval<'a>(&'a self, tool: &'a ResolvedTool) -> BoxFuture<'a, StoredApproval> {
         Box::pin(async move {
             match self.executor.library() {
-                Ok(library) => self.approved.look(prepared, &library.trust()),
+                Ok(library) => self.approvals.find(tool, &library.trust()),
                 Err(_) => StoredApproval::NotGranted,
             }
         })
     }
 
     fn can_store_approval(&self) -> bool {
-        self.approved.can_sign()
+        self.approvals.can_sign()
     }
 
     fn store_approval<'a>(
         &'a self,
-        prepared: &'a ResolvedTool,
+        tool: &'a ResolvedTool,
         by: &'a str,
     ) -> BoxFuture<'a, Result<(), ToolProviderError>> {
-        Box::pin(async move { self.approved.write(prepared, by) })
+        Box::pin(async move { self.approvals.write(tool, by) })
     }
 }

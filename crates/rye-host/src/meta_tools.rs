@@ -1,0 +1,129 @@
+//! The meta tools of a project, with which an agent finds and calls items, tools of MCP servers
+//! and commands.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lillux::keys::SigningKey;
+use lillux::process::Supervisor;
+use rye_engine::meta_tools::{self, LimitPolicy, Policy, ToolProvider};
+use rye_engine::tool::Tool;
+use rye_executor::{Executor, Roots};
+use rye_graph::StateGraph;
+use rye_items::search::SearchIndex;
+use rye_items::trust::IgnoredFile;
+use rye_items::vault::Vault;
+use rye_items::{IdError, SpaceError, Spaces};
+use rye_mcp::McpPrimitive;
+use rye_mcp::client::Pool;
+
+use crate::commands::load_commands;
+use crate::item_tools::ItemTools;
+use crate::mcp_tools::McpTools;
+use crate::policy_file::{PolicyError, load_policy};
+use crate::trusted_keys::TrustedKeys;
+
+/// Directory in the state directory that lists projects with graph runs that wait for a decision.
+pub const PENDING_INDEX: &str = "pending-runs";
+
+/// Why the meta tools cannot be created.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MetaToolsError {
+    /// A space cannot be read.
+    #[error(transparent)]
+    Space(#[from] SpaceError),
+    /// The approval policy or the commands cannot be loaded.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The id of a primitive is invalid.
+    #[error(transparent)]
+    Id(#[from] IdError),
+}
+
+/// The meta tools of a project.
+pub struct MetaTools {
+    /// `list_tools` and `call_tool`.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// The approval policy, for other tools.
+    pub policy: Policy,
+    /// Whether to ask a person for a higher limit when one is reached.
+    pub prompt_on_limit: bool,
+    /// Configuration files that were ignored.
+    pub ignored: Vec<IgnoredFile>,
+}
+
+/// Creates the meta tools for the items, MCP servers and commands of a project. With a key,
+/// approvals for the whole project can be stored. The pins of MCP tools are in the directory
+/// `state`.
+///
+/// Items must have a valid signature even in development mode, because an agent does not see
+/// warnings.
+pub fn meta_tools(
+    mut roots: Roots,
+    supervisor: Arc<Supervisor>,
+    key: Option<SigningKey>,
+    state: &Path,
+) -> Result<MetaTools, MetaToolsError> {
+    roots.dev_mode = false;
+    let spaces = Spaces::open(
+        Some(&roots.project),
+        roots.user.as_deref(),
+        &roots.bundles,
+        roots.embedded,
+    )?;
+    let (policy, mut ignored) = load_policy(&spaces)?;
+    let (commands, others) = load_commands(&spaces)?;
+    ignored.extend(others);
+    let pool = Pool::new(&supervisor);
+    // With a watcher, because an agent searches often.
+    let search_index = SearchIndex::with_watcher(Some(&roots.cache));
+    let project = roots.project.clone();
+    let user = roots.user.as_deref();
+    let vault = user.map(|user| Vault::new(user, Some(&project)));
+    let graphs = StateGraph::new(&roots.project, roots.user.clone())
+        .with_pending_index(state.join(PENDING_INDEX));
+    let executor = Arc::new(executor_with(roots, supervisor, pool.clone(), graphs)?);
+    let pins = state.join("mcp-pins");
+    let mcp_tools = McpTools::new(Arc::clone(&executor), pool, project.clone(), vault, &pins);
+    let item_tools = ItemTools::new(executor, search_index, &project, key);
+    let mut providers: Vec<Arc<dyn ToolProvider>> = vec![Arc::new(item_tools), Arc::new(mcp_tools)];
+    if !commands.is_empty() {
+        providers.push(Arc::new(commands));
+    }
+    let prompt_on_limit = policy.limits == Some(LimitPolicy::Ask);
+    let tools = meta_tools::tools(providers, policy.clone());
+    Ok(MetaTools {
+        tools,
+        policy,
+        prompt_on_limit,
+        ignored,
+    })
+}
+
+/// Creates an executor that also runs graphs and tools of MCP servers.
+pub fn executor(
+    roots: Roots,
+    supervisor: Arc<Supervisor>,
+    pool: Pool,
+) -> Result<Executor, IdError> {
+    let graphs = StateGraph::new(&roots.project, roots.user.clone());
+    executor_with(roots, supervisor, pool, graphs)
+}
+
+/// Like [`executor`], with a given graph primitive. Graphs use the keys that the spaces trust.
+pub fn executor_with(
+    roots: Roots,
+    supervisor: Arc<Supervisor>,
+    pool: Pool,
+    graphs: StateGraph,
+) -> Result<Executor, IdError> {
+    let graphs = graphs.with_trust(Arc::new(TrustedKeys::new(&roots)));
+    let mcp = McpPrimitive::new(pool, &roots.project, roots.user.clone());
+    let mut executor = Executor::new(roots, supervisor);
+    let id = McpPrimitive::ID.parse()?;
+    let primitives = executor.primitives_mut();
+    primitives.register(id, Vec::new(), Arc::new(mcp));
+    primitives.register(StateGraph::ID.parse()?, Vec::new(), Arc::new(graphs));
+    Ok(executor)
+}

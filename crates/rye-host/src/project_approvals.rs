@@ -1,0 +1,142 @@
+//! Approvals for a project: tools that may run there without asking again.
+//!
+//! Each approval is a signed file in the project. It contains the chain hash of the tool and the
+//! directory of the project. A repository can contain any file, so the directory is the only
+//! property that identifies the project: an approval is not valid in another directory. Rules
+//! that apply to all copies of a project belong in `approvals.yaml`.
+
+use std::path::{Path, PathBuf};
+
+use lillux::keys::SigningKey;
+use lillux::{Hash, durable, sanitize_line};
+use rye_engine::meta_tools::{ResolvedTool, StoredApproval, ToolProviderError};
+use rye_items::CommentStyle;
+use rye_items::signature::{self, APPROVAL, Binding};
+use rye_items::trust::Trust;
+use rye_items::verify::{self, SignatureFormat};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::item_tools::tool_failure;
+
+/// Directory of the approvals, relative to the project's `.ai/`.
+const DIR: &str = "config/agent/approved";
+
+/// The content of an approval file.
+#[derive(Deserialize)]
+struct ApprovalFile {
+    tool: String,
+    chain_hash: String,
+    /// Directory of the project.
+    project: String,
+}
+
+/// The approvals of a project.
+pub(crate) struct ProjectApprovals {
+    dir: PathBuf,
+    /// Directory of the project, without symbolic links.
+    project: String,
+    /// Signs new approvals.
+    key: Option<SigningKey>,
+}
+
+impl ProjectApprovals {
+    pub(crate) fn new(project: &Path, key: Option<SigningKey>) -> Self {
+        let real = std::fs::canonicalize(project);
+        let real = real.unwrap_or_else(|_| project.to_owned());
+        Self {
+            dir: project.join(".ai").join(DIR),
+            project: real.to_string_lossy().into_owned(),
+            key,
+        }
+    }
+
+    pub(crate) fn project(&self) -> &str {
+        &self.project
+    }
+
+    pub(crate) fn can_sign(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// Finds the approval of a tool. Ignores files without a trusted signature.
+    pub(crate) fn find(&self, tool: &ResolvedTool, trust: &Trust<'_>) -> StoredApproval {
+        let mut elsewhere = None;
+        for name in self.files(&tool.hash) {
+            let Ok(bytes) = std::fs::read(self.dir.join(&name)) else {
+                continue;
+            };
+            let file: Result<ApprovalFile, _> = serde_saphyr::from_slice(&bytes);
+            let Ok(file) = file else { continue };
+            let matches = file.tool == tool.id && file.chain_hash == tool.hash;
+            if !matches || !is_signed(&name, &bytes, trust) {
+                continue;
+            }
+            match file.project {
+                project if project == self.project => return StoredApproval::Granted,
+                other => elsewhere = Some(other),
+            }
+        }
+        match elsewhere {
+            None => StoredApproval::NotGranted,
+            Some(other) => StoredApproval::NotValidHere(self.describe_mismatch(&other)),
+        }
+    }
+
+    fn describe_mismatch(&self, other: &str) -> String {
+        format!(
+            "It was approved for the project in {}, but this project is in {}.",
+            sanitize_line(other),
+            sanitize_line(&self.project)
+        )
+    }
+
+    /// Names of the files about a chain hash. There is one per project directory, so that people
+    /// who share a project do not overwrite each other's approvals.
+    fn files(&self, hash: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.dir).into_iter().flatten();
+        let names = entries.flatten();
+        let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names: Vec<_> = names.filter(|name| name.starts_with(hash)).collect();
+        names.sort();
+        names
+    }
+
+    /// Writes a signed approval.
+    pub(crate) fn write(&self, tool: &ResolvedTool, by: &str) -> Result<(), ToolProviderError> {
+        let key = self.key.as_ref().ok_or_else(|| {
+            tool_failure(&"there is no key to sign the approval\nhint: rye keys generate")
+        })?;
+        let time = lillux::time::now_rfc3339();
+        // JSON strings are valid YAML.
+        let text = format!(
+            "# This tool may run without asking in this project directory, as long as its chain \
+             hash is unchanged.\n\
+             tool: {}\nchain_hash: {}\nproject: {}\nby: {}\n",
+            json!(tool.id),
+            json!(tool.hash),
+            json!(self.project),
+            json!(by)
+        );
+        let dir_hash = Hash::digest(&self.project).to_hex();
+        let name = format!("{}-{dir_hash:.16}.yaml", tool.hash);
+        let binding = Binding::new(APPROVAL, format!("{DIR}/{name}"));
+        let comment = CommentStyle::HASH;
+        let signed = signature::sign(text.as_bytes(), &comment, &binding, key, &time, None);
+        let signed = signed.map_err(|error| tool_failure(&error))?;
+        let path = self.dir.join(name);
+        let project = Path::new(&self.project);
+        durable::create_dir_within(project, format!(".ai/{DIR}"), 0o755).map_err(|error| {
+            let hint = error.hint().map(|hint| format!("\nhint: {hint}"));
+            tool_failure(&format!("{error}{}", hint.unwrap_or_default()))
+        })?;
+        durable::write(&path, &signed, 0o644, durable::IfExists::Replace)
+            .map_err(|error| tool_failure(&error))
+    }
+}
+
+/// Whether a file is an approval with a trusted signature.
+fn is_signed(name: &str, bytes: &[u8], trust: &Trust<'_>) -> bool {
+    let format = SignatureFormat::config(APPROVAL, &format!("{DIR}/{name}"));
+    verify::check(bytes, &format, trust).is_ok_and(|signed| signed.line.binding.is_some())
+}
