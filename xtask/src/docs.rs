@@ -200,7 +200,7 @@ Usage: lillux <COMMAND>
 
 Commands:
   cas   Keep bytes by their hash
-        in two-level folders
+        in two-level directories
   time  Tell the time
   help  Print this message
 

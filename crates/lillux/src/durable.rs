@@ -34,7 +34,7 @@ pub enum WriteError {
     /// The path is a directory, a device or a symbolic link, which are never replaced.
     #[error("{} is not a regular file and is not replaced", .0.display())]
     NotAFile(PathBuf),
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error(transparent)]
     Path(#[from] PathError),
 }
@@ -50,7 +50,7 @@ pub enum CreateDirError {
         /// The directory that the path must stay in.
         root: PathBuf,
     },
-    /// The operating system refused.
+    /// The operating system returned an error.
     #[error(transparent)]
     Path(#[from] PathError),
 }
