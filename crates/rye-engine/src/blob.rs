@@ -1,4 +1,4 @@
-//! Bytes that are too long for the record, kept under their hash.
+//! Content-addressed storage for data that is too long for the record.
 
 mod references;
 
@@ -12,27 +12,29 @@ use crate::tool::ToolContext;
 
 pub use references::{referenced_blobs, required_blobs};
 
-/// What the tool `read` calls a blob, before its hash.
+/// Prefix of blob addresses, followed by the hash.
 pub const SCHEME: &str = "blob:";
 
-/// Why bytes are not kept or not given back, in words.
+/// Key of a tool result's data: address of the blob with the complete output.
+pub(crate) const FULL_OUTPUT: &str = "full_output";
+
+/// Error of the blob store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the blob store cannot be used: {0}")]
+#[error("cannot access the blob store: {0}")]
 pub struct BlobError(pub String);
 
-/// What a blob store gives, some time.
+/// Future of a blob store operation.
 pub type BlobFuture<'a, T> = BoxFuture<'a, Result<T, BlobError>>;
 
-/// Keeps bytes under their SHA-256. Whoever knows the hash can have them.
+/// Stores bytes under their SHA-256. Anyone who knows the hash can read them.
 pub trait BlobStore: Send + Sync + 'static {
-    /// Keeps them; durable when it returns. The same bytes again are the same blob.
+    /// Stores bytes durably. Storing the same bytes again has no effect.
     fn put(&self, bytes: Vec<u8>) -> BlobFuture<'_, Hash>;
-    /// They, whole; none where nothing has this hash. What was damaged is an error.
+    /// Reads a blob; `None` if it does not exist, an error if it is damaged.
     fn get<'a>(&'a self, hash: &'a Hash) -> BlobFuture<'a, Option<Vec<u8>>>;
-    /// Forgets all but these, and but what was put a short while ago: somebody may be about
-    /// to refer to it.
+    /// Removes all blobs except these and recently stored ones, which may not be referenced yet.
     fn collect_garbage(&self, used: Vec<Hash>) -> BlobFuture<'_, ()>;
-    /// Whether something has this hash.
+    /// Whether a blob exists.
     fn contains<'a>(&'a self, hash: &'a Hash) -> BlobFuture<'a, bool>;
 }
 
@@ -43,15 +45,15 @@ impl fmt::Debug for dyn BlobStore {
 }
 
 impl ToolContext {
-    /// Where long output is kept, if this engine has such a place.
+    /// The blob store of the engine, if any.
     pub fn blobs(&self) -> Option<Arc<dyn BlobStore>> {
         self.engine.upgrade()?.blobs.clone()
     }
 
-    /// Keeps what is too long to be shown. None if that cannot be: what is shown is worth
-    /// more than an error about the rest.
+    /// Stores a redacted text as a blob. Returns `None` on failure, because the truncated output is
+    /// more useful than an error.
     pub(crate) async fn store_blob(&self, text: &str) -> Option<Hash> {
-        // First: what is not kept is not copied either.
+        // Check first, to avoid a needless copy.
         let blobs = self.blobs()?;
         let text = self.redactor.redact(text).into_owned();
         blobs.put(text.into_bytes()).await.ok()

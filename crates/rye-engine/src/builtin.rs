@@ -1,4 +1,4 @@
-//! Tools that every agent has, over whatever sandbox there is.
+//! Built-in tools of every agent, which work in any [sandbox](crate::sandbox::Sandbox).
 //!
 //! ```
 //! let tools = rye_engine::builtin::tools();
@@ -41,40 +41,40 @@ pub use task::Task;
 pub use threads::{ListThreads, ThreadRead};
 pub use write::Write;
 
-/// All of them.
+/// All built-in tools except [`Skill`].
 pub fn tools() -> Vec<Arc<dyn Tool>> {
-    // A change of a file is read and written as one.
-    let alone = Arc::default();
+    // Held while a file is read and written, so that no change is lost.
+    let write_lock = Arc::default();
     vec![
         Arc::new(Bash::default()),
-        Arc::new(Edit::new(Arc::clone(&alone))),
+        Arc::new(Edit::new(Arc::clone(&write_lock))),
         Arc::new(Glob::default()),
         Arc::new(Grep::default()),
         Arc::new(ListThreads::default()),
         Arc::new(Read::default()),
         Arc::new(Task::default()),
         Arc::new(ThreadRead::default()),
-        Arc::new(Write::new(alone)),
+        Arc::new(Write::new(write_lock)),
     ]
 }
 
 pub(crate) fn parse<T: DeserializeOwned>(args: Value) -> Result<T, ToolError> {
-    let wrong = |error: serde_json::Error| {
+    let invalid = |error: serde_json::Error| {
         ToolError(ErrorInfo::new(
             ErrorCode::InvalidArguments,
             error.to_string(),
         ))
     };
-    serde_json::from_value(args).map_err(wrong)
+    serde_json::from_value(args).map_err(invalid)
 }
 
-/// So many of something.
-fn counted(number: usize, what: &str) -> String {
-    let end = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{end}")
+/// Formats a count with a noun in singular or plural.
+fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }
 
-fn failed(error: SandboxError) -> ToolError {
+fn sandbox_error(error: SandboxError) -> ToolError {
     ToolError(error.into())
 }
 
@@ -84,13 +84,13 @@ mod tests {
     use crate::tool::Effect;
 
     #[test]
-    fn what_may_run_again_is_known_of_each_tool() {
-        let known = tools().into_iter().map(|tool| {
+    fn effect_and_exclusivity_of_each_tool() {
+        let actual = tools().into_iter().map(|tool| {
             let def = tool.def();
             (def.spec.name.clone(), def.effect, def.exclusive)
         });
-        let known: Vec<_> = known.collect();
-        let wanted = [
+        let actual: Vec<_> = actual.collect();
+        let expected = [
             ("bash", Effect::AtMostOnce, false),
             ("edit", Effect::AtMostOnce, true),
             ("glob", Effect::Pure, false),
@@ -102,8 +102,8 @@ mod tests {
             ("write", Effect::Idempotent, true),
         ];
         assert_eq!(
-            known,
-            wanted.map(|(name, effect, alone)| (name.to_owned(), effect, alone))
+            actual,
+            expected.map(|(name, effect, exclusive)| (name.to_owned(), effect, exclusive))
         );
     }
 }

@@ -78,7 +78,7 @@ impl ToolContext {
         }
         let limits = Limits {
             depth: Some(max_depth),
-            ..self.left
+            ..self.remaining
         };
         let data = rye_protocol::Session {
             id: self.child_id(),

@@ -1,8 +1,8 @@
-//! Histories that grow too long for a model: old output is left out, and what came before
-//! is summed up. Nothing is lost: the record keeps all of it, and a sum can be taken back.
+//! Compaction of histories that are too long for a model: prunes old tool output and replaces
+//! earlier entries by a summary. The record keeps everything, and a compaction can be undone.
 //!
-//! Pure but for the model that writes the sum: what a history looks like to a model is one
-//! function of its [`view`], and what is to be done about it is one of [`plan`].
+//! Pure except for the model call that writes the summary: [`view`] determines what a model sees
+//! of a history, and [`plan`] what to compact.
 
 pub mod plan;
 pub(crate) mod summary;
@@ -14,55 +14,53 @@ use serde::Deserialize;
 pub use plan::{Head, Plan};
 pub use view::View;
 
-/// Where a prompt says that nobody asked it: it follows a compaction.
+/// Metadata key of a prompt that the engine generates after a compaction.
 pub(crate) const CONTINUE: &str = "compaction_continue";
 
-/// Whether nobody said it: the agent was told to go on, since its history was summed up.
+/// Whether the engine generated the message to continue after a compaction.
 pub fn is_continuation(message: &Message) -> bool {
     message.metadata.contains_key(CONTINUE)
 }
 
-/// Where the message with a sum says how many answers it stands for.
+/// Metadata key of a summary message: number of assistant messages that it replaces.
 pub const COMPACTED_ANSWERS: &str = "compacted_answers";
 
-/// Where the request for a sum says how many were made before it.
-pub const PREVIOUS_COMPACTIONS: &str = "compactions_before";
+/// Metadata key of a summary request: number of earlier compactions.
+pub const PREVIOUS_COMPACTIONS: &str = "previous_compactions";
 
-/// When and how histories are summed up. Each number can be set.
+/// Compaction settings.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Whether it is done without being asked for: when the context is full, and when a
-    /// model says that it is too long.
+    /// Compact automatically when the context is full or a model rejects it as too long.
     pub auto: bool,
-    /// Tokens that stay free for the answer; else the model's longest answer, at most
-    /// 20 000.
+    /// Tokens reserved for the answer. Default: the model's maximum output, at most 20 000.
     pub reserve_tokens: Option<u64>,
-    /// How many turns at the end are kept as they are, if they fit.
+    /// Number of turns in the tail, if they fit.
     pub tail_turns: usize,
-    /// Which share of what is usable they may have.
+    /// Share of the usable tokens for the tail, from 0 to 1.
     pub tail_share: f64,
-    /// But at least so many tokens.
+    /// Minimum number of tokens for the tail.
     pub tail_min_tokens: u64,
-    /// And at most so many.
+    /// Maximum number of tokens for the tail.
     pub tail_max_tokens: u64,
-    /// Whether old output of tools is left out first.
+    /// Prune old tool output before summarising.
     pub prune: bool,
-    /// How many tokens of output, the newest, stay.
+    /// Number of tokens of the newest tool output to keep.
     pub prune_keep_tokens: u64,
-    /// How many must be saved for it to be worth the while.
+    /// Minimum number of tokens that pruning must save.
     pub prune_save_tokens: u64,
-    /// Tools whose output stays.
+    /// Tools whose output is never pruned.
     pub protected_tools: Vec<String>,
-    /// How much of each output whoever sums up is shown, in characters.
+    /// Maximum length of each tool output in the summary request, in characters.
     pub tool_output_chars: usize,
-    /// How much of what must not fade is kept word for word, in characters each.
+    /// Maximum length of each prompt that is preserved verbatim, in characters.
     pub keep_chars: usize,
-    /// Whether the agent is told to go on afterwards.
+    /// Prompt the agent to continue after a compaction.
     pub auto_continue: bool,
-    /// In which words.
+    /// Text of that prompt.
     pub continue_prompt: String,
-    /// Which model sums up; else the one of the thread.
+    /// Model that writes summaries. Default: the model of the thread.
     pub model: Option<String>,
 }
 
@@ -90,43 +88,44 @@ impl Default for Settings {
     }
 }
 
-/// The largest reserve that nobody asked for.
-const RESERVE: u64 = 20_000;
+/// Maximum default reserve, in tokens.
+const MAX_DEFAULT_RESERVE: u64 = 20_000;
 
 impl Settings {
-    /// How many tokens a context may have for a model of this window and longest answer.
+    /// Maximum number of context tokens for a model with this window and maximum output.
     pub fn usable_tokens(&self, window: u64, max_output: u64) -> u64 {
-        let reserve = self.reserve_tokens.unwrap_or(max_output.min(RESERVE));
+        let reserve = self
+            .reserve_tokens
+            .unwrap_or(max_output.min(MAX_DEFAULT_RESERVE));
         window.saturating_sub(reserve).max(1)
     }
 
-    /// How many tokens the tail may have.
+    /// Maximum number of tokens of the tail.
     pub fn tail_tokens(&self, usable: u64) -> u64 {
         #[expect(
             clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "a share of some tokens is as good as it need be, and casts saturate"
+            reason = "the share need not be exact, and casts saturate"
         )]
         let share = (usable as f64 * self.tail_share) as u64;
         share.min(self.tail_max_tokens).max(self.tail_min_tokens)
     }
 
-    /// In words what cannot be, if something cannot.
-    pub fn wrong(&self) -> Option<String> {
+    /// Error message if a setting is invalid.
+    pub fn validation_error(&self) -> Option<String> {
         if !(0.0..=1.0).contains(&self.tail_share) {
-            return Some("`tail_share` is a share, from 0 to 1".to_owned());
+            return Some("`tail_share` must be between 0 and 1".to_owned());
         }
         if self.tail_min_tokens > self.tail_max_tokens {
-            return Some("`tail_min_tokens` is more than `tail_max_tokens`".to_owned());
+            return Some("`tail_min_tokens` exceeds `tail_max_tokens`".to_owned());
         }
         if self.reserve_tokens == Some(0) {
-            return Some("`reserve_tokens` is at least 1: an answer needs room".to_owned());
+            return Some("`reserve_tokens` must be at least 1".to_owned());
         }
         if self.continue_prompt.trim().is_empty() {
             return Some(
-                "`continue_prompt` says something; `auto_continue: false` if it is not to go on"
-                    .to_owned(),
+                "`continue_prompt` is empty; set `auto_continue: false` to disable it".to_owned(),
             );
         }
         None
@@ -138,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_usable_and_what_the_tail_has() {
+    fn usable_and_tail_tokens() {
         let settings = Settings::default();
         for (window, max_output, usable, tail) in [
             (200_000, 64_000, 180_000, 8_000),
@@ -151,10 +150,10 @@ mod tests {
             assert_eq!(settings.tail_tokens(usable), tail);
         }
         let reserve_tokens = Some(50_000);
-        let own = Settings {
+        let custom = Settings {
             reserve_tokens,
             ..settings
         };
-        assert_eq!(own.usable_tokens(200_000, 8_000), 150_000);
+        assert_eq!(custom.usable_tokens(200_000, 8_000), 150_000);
     }
 }

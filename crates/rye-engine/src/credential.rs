@@ -1,10 +1,9 @@
-//! Keys and passwords that tools need: of the session, else of the user, else of the
-//! organisation.
+//! Credentials for tools, looked up for the session, then the user, then the organisation.
 //!
-//! A tool names the service; who has a credential for it, where it is kept and whether it
-//! must be [renewed](Refresher) is not its business. One that is not there is asked for at
-//! a gate, and put where it belongs by a person: the secret itself is never part of the
-//! record. Whatever a tool gets is [redacted](lillux::redact) in all that it gives back.
+//! A tool names a service; the engine finds the credential and [refreshes](Refresher) it if
+//! needed. A missing credential is requested at a gate, and a person stores it in the vault: the
+//! secret is never part of the record. Secrets that a tool gets are
+//! [redacted](lillux::redact) in its output.
 
 mod context;
 
@@ -20,17 +19,17 @@ use zeroize::Zeroizing;
 use crate::BoxFuture;
 use lillux::redact::Redactor;
 
-/// A token that ends so soon is renewed before it is used.
-const SOON: Duration = Duration::from_mins(1);
+/// Tokens that expire within this time are refreshed before use.
+const REFRESH_MARGIN: Duration = Duration::from_mins(1);
 
-/// Whose a credential is.
+/// Owner of a credential.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Owner {
-    /// Of one session alone, and gone with it.
+    /// One session; removed with it.
     Session(SessionId),
-    /// Of a user, in all their sessions.
+    /// A user, for all their sessions.
     User(String),
-    /// Of an organisation, for all its users.
+    /// An organisation, for all its users.
     Org(String),
 }
 
@@ -45,7 +44,7 @@ impl fmt::Display for Owner {
 }
 
 impl Owner {
-    /// Reads what [`Display`](fmt::Display) writes.
+    /// Parses the [`Display`](fmt::Display) form.
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, id) = text.split_once(':')?;
         match kind {
@@ -57,20 +56,20 @@ impl Owner {
     }
 }
 
-/// A key or a password.
+/// A secret, with OAuth data if it can be refreshed.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Credential {
-    /// What a program is given.
+    /// The secret to pass to a program.
     #[serde(alias = "access_token")]
     pub secret: Zeroizing<String>,
-    /// How it is renewed, where it can be.
+    /// OAuth data for refreshing, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oauth: Option<OAuth>,
 }
 
 impl Credential {
-    /// One that does not end.
+    /// Creates a credential that does not expire.
     pub fn new(secret: impl Into<String>) -> Self {
         let secret = Zeroizing::new(secret.into());
         Self {
@@ -79,13 +78,13 @@ impl Credential {
         }
     }
 
-    fn ends_by(&self, time: Millis) -> bool {
+    fn expires_by(&self, time: Millis) -> bool {
         let end = self.oauth.as_ref().and_then(|oauth| oauth.expires_at);
         end.is_some_and(|end| end <= time)
     }
 
-    /// Everything in it that nobody is to see.
-    fn redact(&self, redactor: &Redactor) {
+    /// Adds all secrets of the credential to the redactor.
+    fn add_to(&self, redactor: &Redactor) {
         redactor.add(&self.secret);
         if let Some(oauth) = &self.oauth {
             redactor.add(&oauth.refresh_token);
@@ -102,23 +101,23 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// How a token is renewed: OAuth 2.0, with a refresh token.
+/// Data for refreshing a token with OAuth 2.0.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OAuth {
-    /// Where.
+    /// Token endpoint.
     pub token_url: String,
-    /// As whom.
+    /// Client id.
     pub client_id: String,
-    /// And how that is shown, where it must be.
+    /// Client secret, if required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<Zeroizing<String>>,
-    /// With what.
+    /// Refresh token.
     pub refresh_token: Zeroizing<String>,
-    /// For what; else for what it was.
+    /// Scope to request. Default: the original scope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
-    /// When the token ends, where that is known.
+    /// Expiry of the access token, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Millis>,
 }
@@ -129,55 +128,55 @@ impl fmt::Debug for OAuth {
     }
 }
 
-/// A token that was renewed.
+/// A refreshed token.
 #[derive(Clone)]
 pub struct RefreshedToken {
-    /// It.
+    /// New access token.
     pub access_token: Zeroizing<String>,
-    /// How long it holds.
+    /// Lifetime of the access token.
     pub expires_in: Option<Duration>,
-    /// What takes the place of the refresh token, where something does.
+    /// New refresh token, if the server issued one.
     pub refresh_token: Option<Zeroizing<String>>,
 }
 
-/// Why a token was not renewed, in words without secrets.
+/// Why a token was not refreshed. Messages contain no secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RefreshError {
-    /// The refresh token is no good: a person must log in again.
+    /// The refresh token is invalid: a person must log in again.
     #[error("{0}")]
     Refused(String),
-    /// Nobody answered: later it may work.
+    /// The server did not answer; a retry may succeed.
     #[error("{0}")]
     Unreachable(String),
 }
 
-/// Renews tokens.
+/// Refreshes OAuth tokens.
 pub trait Refresher: Send + Sync + 'static {
-    /// Asks for a new token.
+    /// Requests a new token.
     fn refresh<'a>(
         &'a self,
         oauth: &'a OAuth,
     ) -> BoxFuture<'a, Result<RefreshedToken, RefreshError>>;
 }
 
-/// Why a credential is not to be had, in words without secrets.
+/// Error of the credential store. The message contains no secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the credentials cannot be used: {0}")]
+#[error("cannot access credentials: {0}")]
 pub struct CredentialError(pub String);
 
-/// What a store of credentials gives, some time.
+/// Future of a credential store operation.
 pub type CredentialFuture<'a, T> = BoxFuture<'a, Result<T, CredentialError>>;
 
-/// Where credentials are kept, sealed.
+/// Store of sealed credentials.
 pub trait CredentialStore: Send + Sync + 'static {
-    /// That of an owner for a service, opened.
+    /// Opens the credential of an owner for a service.
     fn get<'a>(
         &'a self,
         owner: &'a Owner,
         service: &'a str,
     ) -> CredentialFuture<'a, Option<Credential>>;
 
-    /// Keeps it, in place of the one there was.
+    /// Stores a credential and replaces an existing one.
     fn put<'a>(
         &'a self,
         owner: &'a Owner,
@@ -185,34 +184,34 @@ pub trait CredentialStore: Send + Sync + 'static {
         credential: &'a Credential,
     ) -> CredentialFuture<'a, ()>;
 
-    /// Forgets it. Whether there was one.
+    /// Removes a credential; false if there was none.
     fn remove<'a>(&'a self, owner: &'a Owner, service: &'a str) -> CredentialFuture<'a, bool>;
 
-    /// Whose there are, for which services; nothing is opened.
+    /// Lists owners and services without opening the credentials.
     fn list(&self) -> CredentialFuture<'_, Vec<(Owner, String)>>;
 }
 
-/// What an engine knows of credentials.
+/// Credential access of the engine.
 #[derive(Default)]
 pub(crate) struct Credentials {
     store: Option<Arc<dyn CredentialStore>>,
     refresher: Option<Arc<dyn Refresher>>,
-    /// One for each token that somebody renews.
-    renewing: Mutex<Locks>,
-    /// Whose are redacted already.
-    learnt: tokio::sync::Mutex<HashSet<Owner>>,
+    /// One lock per token that is being refreshed.
+    refresh_locks: Mutex<Locks>,
+    /// Owners whose secrets are already redacted.
+    redacted_owners: tokio::sync::Mutex<HashSet<Owner>>,
 }
 
 type Locks = HashMap<(Owner, String), Weak<tokio::sync::Mutex<()>>>;
 
-/// What came of looking for a credential.
+/// Result of looking up a credential.
 #[derive(Debug)]
 pub(crate) enum CredentialLookup {
     Found(Zeroizing<String>),
-    /// There is none.
+    /// No credential exists.
     Missing,
-    /// There is one that is no good any more: why.
-    Void(String),
+    /// The credential is no longer valid, for this reason.
+    Invalid(String),
 }
 
 impl Credentials {
@@ -223,50 +222,50 @@ impl Credentials {
         Self {
             store,
             refresher,
-            renewing: Mutex::default(),
-            learnt: tokio::sync::Mutex::default(),
+            refresh_locks: Mutex::default(),
+            redacted_owners: tokio::sync::Mutex::default(),
         }
     }
 
-    /// Has all that these have redacted, whether or not anything asked for it yet: what a tool
-    /// used before a restart is as secret after it.
-    pub(crate) async fn learn(&self, owners: &[Owner], redactor: &Redactor) {
+    /// Adds all secrets of these owners to the redactor, even unused ones: a tool may have used them
+    /// before a restart.
+    pub(crate) async fn redact_all(&self, owners: &[Owner], redactor: &Redactor) {
         let Some(store) = &self.store else {
             return;
         };
-        let mut learnt = self.learnt.lock().await;
-        if owners.iter().all(|owner| learnt.contains(owner)) {
+        let mut redacted_owners = self.redacted_owners.lock().await;
+        if owners.iter().all(|owner| redacted_owners.contains(owner)) {
             return;
         }
-        // What cannot be read now is tried again with the next tool.
+        // If the store fails, the next tool call tries again.
         let Ok(all) = store.list().await else {
             return;
         };
-        let new = |owner: &Owner| owners.contains(owner) && !learnt.contains(owner);
-        for (owner, service) in all.into_iter().filter(|(owner, _)| new(owner)) {
+        let is_new = |owner: &Owner| owners.contains(owner) && !redacted_owners.contains(owner);
+        for (owner, service) in all.into_iter().filter(|(owner, _)| is_new(owner)) {
             if let Ok(Some(found)) = store.get(&owner, &service).await {
-                found.redact(redactor);
+                found.add_to(redactor);
             }
         }
-        learnt.extend(owners.iter().cloned());
+        redacted_owners.extend(owners.iter().cloned());
     }
 
-    /// Forgets what only a session had.
-    pub(crate) async fn forget(&self, session: &SessionId) -> Result<(), CredentialError> {
+    /// Removes the credentials of a session.
+    pub(crate) async fn remove_session(&self, session: &SessionId) -> Result<(), CredentialError> {
         let Some(store) = &self.store else {
             return Ok(());
         };
-        let own = Owner::Session(session.clone());
+        let session_owner = Owner::Session(session.clone());
         for (owner, service) in store.list().await? {
-            if owner == own {
+            if owner == session_owner {
                 store.remove(&owner, &service).await?;
             }
         }
         Ok(())
     }
 
-    /// The credential of the first owner that has one.
-    pub(crate) async fn look(
+    /// Finds the credential of the first owner that has one, refreshed if needed.
+    pub(crate) async fn look_up(
         &self,
         owners: &[Owner],
         service: &str,
@@ -278,18 +277,18 @@ impl Credentials {
         };
         for owner in owners {
             if let Some(found) = store.get(owner, service).await? {
-                found.redact(redactor);
-                if !found.ends_by(now.after(SOON)) {
+                found.add_to(redactor);
+                if !found.expires_by(now.after(REFRESH_MARGIN)) {
                     return Ok(CredentialLookup::Found(found.secret));
                 }
-                return self.renew(&**store, owner, service, now, redactor).await;
+                return self.refresh(&**store, owner, service, now, redactor).await;
             }
         }
         Ok(CredentialLookup::Missing)
     }
 
-    /// Renews a token, unless somebody else does so at this moment: a refresh token holds once.
-    async fn renew(
+    /// Refreshes a token. One task at a time, because a refresh token can be used once.
+    async fn refresh(
         &self,
         store: &dyn CredentialStore,
         owner: &Owner,
@@ -298,49 +297,51 @@ impl Credentials {
         redactor: &Redactor,
     ) -> Result<CredentialLookup, CredentialError> {
         let lock = self.lock(owner, service);
-        let _alone = lock.lock().await;
+        let _guard = lock.lock().await;
         let Some(current) = store.get(owner, service).await? else {
             return Ok(CredentialLookup::Missing);
         };
-        current.redact(redactor);
-        if !current.ends_by(now.after(SOON)) {
+        current.add_to(redactor);
+        if !current.expires_by(now.after(REFRESH_MARGIN)) {
             return Ok(CredentialLookup::Found(current.secret));
         }
         let (Some(oauth), Some(refresher)) = (&current.oauth, &self.refresher) else {
-            return Ok(CredentialLookup::Void("it has ended".to_owned()));
+            return Ok(CredentialLookup::Invalid("it has expired".to_owned()));
         };
         match refresher.refresh(oauth).await {
-            Ok(renewed) => {
-                let renewed = renewed.credential(oauth, now);
-                renewed.redact(redactor);
-                store.put(owner, service, &renewed).await?;
-                Ok(CredentialLookup::Found(renewed.secret))
+            Ok(refreshed) => {
+                let refreshed = refreshed.into_credential(oauth, now);
+                refreshed.add_to(redactor);
+                store.put(owner, service, &refreshed).await?;
+                Ok(CredentialLookup::Found(refreshed.secret))
             }
-            // It holds for some moments yet.
-            Err(RefreshError::Unreachable(_)) if !current.ends_by(now) => {
+            // The current token is still valid.
+            Err(RefreshError::Unreachable(_)) if !current.expires_by(now) => {
                 Ok(CredentialLookup::Found(current.secret))
             }
             Err(RefreshError::Unreachable(why)) => {
                 let why = redactor.redact(&why);
                 Err(CredentialError(format!(
-                    "{service} cannot be renewed now: {why}"
+                    "cannot refresh the credential for {service}: {why}"
                 )))
             }
             Err(RefreshError::Refused(why)) => {
-                // Another process may have been quicker.
+                // Another process may have refreshed the token.
                 match store.get(owner, service).await? {
-                    Some(other) if !other.ends_by(now) && other != current => {
-                        other.redact(redactor);
+                    Some(other) if !other.expires_by(now) && other != current => {
+                        other.add_to(redactor);
                         Ok(CredentialLookup::Found(other.secret))
                     }
-                    _ => Ok(CredentialLookup::Void(redactor.redact(&why).into_owned())),
+                    _ => Ok(CredentialLookup::Invalid(
+                        redactor.redact(&why).into_owned(),
+                    )),
                 }
             }
         }
     }
 
     fn lock(&self, owner: &Owner, service: &str) -> Arc<tokio::sync::Mutex<()>> {
-        let all = self.renewing.lock();
+        let all = self.refresh_locks.lock();
         let mut all = all.unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, lock| lock.strong_count() > 0);
         let key = (owner.clone(), service.to_owned());
@@ -354,14 +355,14 @@ impl Credentials {
 }
 
 impl RefreshedToken {
-    fn credential(self, before: &OAuth, now: Millis) -> Credential {
+    fn into_credential(self, previous: &OAuth, now: Millis) -> Credential {
         let refresh_token = self.refresh_token;
         Credential {
             secret: self.access_token,
             oauth: Some(OAuth {
-                refresh_token: refresh_token.unwrap_or_else(|| before.refresh_token.clone()),
+                refresh_token: refresh_token.unwrap_or_else(|| previous.refresh_token.clone()),
                 expires_at: self.expires_in.map(|time| now.after(time)),
-                ..before.clone()
+                ..previous.clone()
             }),
         }
     }

@@ -413,7 +413,7 @@ impl Engine {
         store.remove(&leases).await?;
         for lease in &leases {
             // A crash before this leaves sealed credentials of a session that no longer exists.
-            let removed = self.inner.credentials.forget(&lease.session).await;
+            let removed = self.inner.credentials.remove_session(&lease.session).await;
             removed.map_err(|error| StoreError::Unavailable(error.to_string()))?;
         }
         self.inner.collect_blobs(blobs).await

@@ -1,5 +1,4 @@
-//! What guides an agent: roles, skills and the rules of its workspace. Words for a model,
-//! all of them: nothing here runs.
+//! Guides: roles, skills and workspace rules, which are texts for the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -7,70 +6,69 @@ use std::fmt::Write as _;
 use crate::BoxFuture;
 use crate::sandbox::Sandbox;
 
-/// How an agent is to see itself.
+/// A role: instructions for the system prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Role {
-    /// Its name.
+    /// Name of the role.
     pub name: String,
-    /// What it is for.
+    /// Purpose of the role.
     pub description: String,
-    /// The model that has it, unless a prompt names one.
+    /// Model for this role, unless the prompt names one.
     pub model: Option<String>,
-    /// What the model is told.
+    /// Text for the system prompt.
     pub text: String,
 }
 
-/// How something is done.
+/// A skill: instructions that the model loads on demand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skill {
-    /// Its name.
+    /// Name of the skill.
     pub name: String,
-    /// When it is of use.
+    /// When to use the skill.
     pub description: String,
-    /// What to do, with `{{variables}}` that are filled in.
+    /// Instructions with `{{variables}}`.
     pub text: String,
 }
 
 impl Skill {
-    /// The variables that its text has.
+    /// Names of the variables in the text.
     pub fn variables(&self) -> BTreeSet<&str> {
-        pieces(&self.text).filter_map(|(_, name)| name).collect()
+        segments(&self.text).filter_map(|(_, name)| name).collect()
     }
 
-    /// The text with its variables filled in; or in words which are missing, and which are
-    /// not among them.
-    pub fn fill(&self, given: &BTreeMap<String, String>) -> Result<String, String> {
+    /// Fills in the variables. The error names missing and unknown variables.
+    pub fn fill(&self, values: &BTreeMap<String, String>) -> Result<String, String> {
         let variables = self.variables();
         let missing: Vec<_> = variables
             .iter()
-            .filter(|name| !given.contains_key(**name))
+            .filter(|name| !values.contains_key(**name))
             .map(|name| format!("`{name}`"))
             .collect();
-        let unknown: Vec<_> = given
+        let unknown: Vec<_> = values
             .keys()
             .filter(|name| !variables.contains(name.as_str()))
             .map(|name| format!("`{name}`"))
             .collect();
-        let mut wrong = String::new();
+        let mut message = String::new();
         if !missing.is_empty() {
             let _ = write!(
-                wrong,
-                "the skill `{}` needs {}",
+                message,
+                "skill `{}` needs {}",
                 self.name,
                 missing.join(", ")
             );
         }
         if !unknown.is_empty() {
-            let and = if wrong.is_empty() { "" } else { "; " };
-            let _ = write!(wrong, "{and}it knows no {}", unknown.join(", "));
+            let separator = if message.is_empty() { "" } else { "; " };
+            let _ = write!(message, "{separator}unknown: {}", unknown.join(", "));
         }
-        if !wrong.is_empty() {
-            return Err(wrong);
+        if !message.is_empty() {
+            return Err(message);
         }
         let mut text = String::new();
-        for (plain, name) in pieces(&self.text) {
-            text.push_str(plain);
-            if let Some(value) = name.and_then(|name| given.get(name)) {
+        for (literal, name) in segments(&self.text) {
+            text.push_str(literal);
+            if let Some(value) = name.and_then(|name| values.get(name)) {
                 text.push_str(value);
             }
         }
@@ -78,60 +76,60 @@ impl Skill {
     }
 }
 
-/// A text in pieces: what is plain, and the variable that follows it. Braces around what is
-/// no name are plain.
-fn pieces(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+/// Splits a text into literal parts, each with the variable that follows it. Braces around
+/// anything but a name are literal.
+fn segments(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     let mut rest = text;
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;
         }
-        let mut from = 0;
-        while let Some(open) = rest[from..].find("{{").map(|at| from + at) {
-            let inside = &rest[open + 2..];
-            let close = inside.find("}}");
-            let name = close.map(|close| inside[..close].trim());
+        let mut start = 0;
+        while let Some(open) = rest[start..].find("{{").map(|at| start + at) {
+            let inner = &rest[open + 2..];
+            let close = inner.find("}}");
+            let name = close.map(|close| inner[..close].trim());
             if let (Some(close), Some(name)) = (close, name.filter(|name| is_name(name))) {
-                let plain = &rest[..open];
-                rest = &inside[close + 2..];
-                return Some((plain, Some(name)));
+                let literal = &rest[..open];
+                rest = &inner[close + 2..];
+                return Some((literal, Some(name)));
             }
-            from = open + 2;
+            start = open + 2;
         }
         Some((std::mem::take(&mut rest), None))
     })
 }
 
 fn is_name(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    !text.is_empty() && text.bytes().all(plain)
+    let literal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    !text.is_empty() && text.bytes().all(literal)
 }
 
-/// What is read, some time; or in words why it cannot be.
+/// Future of a guide; the error is a message.
 pub type GuideFuture<'a, T> = BoxFuture<'a, Result<T, String>>;
 
-/// Where roles, skills and rules are found.
+/// Source of roles, skills and rules.
 pub trait Guides: Send + Sync + 'static {
-    /// The role of a name.
+    /// Loads a role by name.
     fn role<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> GuideFuture<'a, Role>;
 
-    /// The skill of a name.
+    /// Loads a skill by name.
     fn skill<'a>(&'a self, name: &'a str, sandbox: &'a dyn Sandbox) -> GuideFuture<'a, Skill>;
 
-    /// All skills, by their names.
+    /// Lists all skills, sorted by name.
     fn skills<'a>(&'a self, sandbox: &'a dyn Sandbox) -> BoxFuture<'a, Vec<Skill>>;
 
-    /// The rules of the workspace, if it has some.
+    /// Loads the rules of the workspace, if any.
     fn rules<'a>(&'a self, sandbox: &'a dyn Sandbox) -> BoxFuture<'a, Option<String>>;
 }
 
-/// What a model is told before anything is said.
-pub(crate) fn system(
+/// Builds the system prompt.
+pub(crate) fn system_prompt(
     base: &str,
     role: Option<&Role>,
     rules: Option<&str>,
     skills: &[Skill],
-    more: Option<&str>,
+    extra: Option<&str>,
 ) -> String {
     let mut text = base.trim_end().to_owned();
     let mut add = |part: &str| {
@@ -145,7 +143,7 @@ pub(crate) fn system(
     }
     if let Some(rules) = rules {
         add(&format!(
-            "The rules of this workspace, from its AGENTS.md:\n\n{rules}"
+            "Rules of this workspace, from its AGENTS.md:\n\n{rules}"
         ));
     }
     if !skills.is_empty() {
@@ -159,11 +157,11 @@ pub(crate) fn system(
         });
         let lines = lines.collect::<Vec<_>>().join("\n");
         add(&format!(
-            "Skills that the tool `skill` tells you more of, when one is of use:\n{lines}"
+            "Available skills; load the instructions with the tool `skill`:\n{lines}"
         ));
     }
-    if let Some(more) = more {
-        add(more);
+    if let Some(extra) = extra {
+        add(extra);
     }
     text
 }
@@ -180,46 +178,42 @@ mod tests {
         }
     }
 
-    fn given(all: &[(&str, &str)]) -> BTreeMap<String, String> {
+    fn variables(all: &[(&str, &str)]) -> BTreeMap<String, String> {
         let all = all.iter();
         all.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect()
     }
 
     #[test]
-    fn variables_are_filled_in_and_all_else_is_left_alone() {
-        for (text, all, filled) in [
+    fn variables_are_filled_in_and_other_text_is_literal() {
+        for (text, all, expected) in [
             ("no variables", &[][..], Ok("no variables")),
             ("tag {{version}}!", &[("version", "1.2")], Ok("tag 1.2!")),
             ("{{ a }}{{a}}", &[("a", "{{a}}")], Ok("{{a}}{{a}}")),
             ("{{ not a name }} {{", &[], Ok("{{ not a name }} {{")),
             ("{{x", &[], Ok("{{x")),
-            (
-                "{{b}} {{a}}",
-                &[],
-                Err("the skill `release` needs `a`, `b`"),
-            ),
+            ("{{b}} {{a}}", &[], Err("skill `release` needs `a`, `b`")),
             (
                 "{{a}}",
                 &[("b", "1")],
-                Err("the skill `release` needs `a`; it knows no `b`"),
+                Err("skill `release` needs `a`; unknown: `b`"),
             ),
         ] {
-            let came = skill(text).fill(&given(all));
-            let came = came.as_deref().map_err(String::as_str);
-            assert_eq!(came, filled, "{text}");
+            let actual = skill(text).fill(&variables(all));
+            let actual = actual.as_deref().map_err(String::as_str);
+            assert_eq!(actual, expected, "{text}");
         }
     }
 
     #[test]
-    fn all_that_guides_is_told_once_and_in_order() {
+    fn system_prompt_contains_all_parts_in_order() {
         let role = Role {
             name: "reviewer".to_owned(),
             description: String::new(),
             model: None,
             text: "You review.\n".to_owned(),
         };
-        let told = system(
+        let prompt = system_prompt(
             "Base.",
             Some(&role),
             Some("Use tabs."),
@@ -227,13 +221,13 @@ mod tests {
             Some("Answer in JSON."),
         );
         assert_eq!(
-            told,
+            prompt,
             "Base.\n\nYou review.\n\n\
-             The rules of this workspace, from its AGENTS.md:\n\nUse tabs.\n\n\
-             Skills that the tool `skill` tells you more of, when one is of use:\n\
+             Rules of this workspace, from its AGENTS.md:\n\nUse tabs.\n\n\
+             Available skills; load the instructions with the tool `skill`:\n\
              - release: how to release (needs version)\n\n\
              Answer in JSON."
         );
-        assert_eq!(system("Base.", None, None, &[], None), "Base.");
+        assert_eq!(system_prompt("Base.", None, None, &[], None), "Base.");
     }
 }

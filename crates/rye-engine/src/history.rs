@@ -1,5 +1,4 @@
-//! What a tool may read of the record: its own session, the one above, those below, and
-//! those beside it.
+//! Read access of tools to related sessions: their own, its parent, children and siblings.
 
 use std::sync::Arc;
 
@@ -9,42 +8,41 @@ use crate::engine::Inner;
 use crate::store::{SessionFilter, SessionSnapshot, SessionStore, StoreError};
 use crate::tool::{ToolContext, ToolError};
 
-/// How a session is related to the one that asks.
+/// Relation of a session to the tool's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
-    /// It is the same.
+    /// The same session.
     Own,
-    /// It asked for this one.
+    /// The session that started this one.
     Parent,
-    /// This one asked for it.
+    /// A session that this one started.
     Child,
-    /// The same one asked for both.
+    /// Another session of the same parent.
     Sibling,
 }
 
-/// A session and its threads, as far as whoever asks may know them.
+/// A related session with its threads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RelatedSession {
-    /// Whose it is.
+    /// Relation to the tool's session.
     pub relation: Relation,
-    /// It.
+    /// Data of the session.
     pub session: Session,
-    /// Its threads, in the order in which they were made.
+    /// Threads in order of creation.
     pub threads: Vec<Thread>,
 }
 
 impl RelatedSession {
-    fn new(relation: Relation, record: SessionSnapshot) -> Self {
+    fn new(relation: Relation, snapshot: SessionSnapshot) -> Self {
         Self {
             relation,
-            session: record.session,
-            threads: record.threads,
+            session: snapshot.session,
+            threads: snapshot.threads,
         }
     }
 }
 
-/// Reads the record of a session, of its parent, of its children and of other children of
-/// its parent, and of no other.
+/// Reads the records of a session, its parent, children and siblings, and of no other session.
 #[derive(Debug, Clone)]
 pub struct History {
     store: Arc<dyn SessionStore>,
@@ -52,92 +50,98 @@ pub struct History {
 }
 
 impl History {
-    /// This session, its parent, its siblings and its children: of either at most `most`,
-    /// the newest first.
-    pub async fn related(&self, most: usize) -> Result<Vec<RelatedSession>, StoreError> {
-        let own = self.record(&self.own).await?;
+    /// This session, its parent, and at most `limit` siblings and `limit` children, newest first.
+    pub async fn related(&self, limit: usize) -> Result<Vec<RelatedSession>, StoreError> {
+        let own = self.snapshot(&self.own).await?;
         let parent = own.session.parent.clone();
         let mut all = vec![RelatedSession::new(Relation::Own, own)];
         if let Some(parent) = parent {
-            // One that was removed is not there to be read.
-            let record = self.store.snapshot(&parent.session).await?;
-            all.extend(record.map(|record| RelatedSession::new(Relation::Parent, record)));
-            all.extend(self.below(&parent.session, Relation::Sibling, most).await?);
+            // The parent may have been removed.
+            let snapshot = self.store.snapshot(&parent.session).await?;
+            all.extend(snapshot.map(|snapshot| RelatedSession::new(Relation::Parent, snapshot)));
+            all.extend(
+                self.children(&parent.session, Relation::Sibling, limit)
+                    .await?,
+            );
         }
-        all.extend(self.below(&self.own, Relation::Child, most).await?);
+        all.extend(self.children(&self.own, Relation::Child, limit).await?);
         Ok(all)
     }
 
-    /// The children of a session but this one, at most so many.
-    async fn below(
+    /// At most `limit` children of a session, except this session.
+    async fn children(
         &self,
         parent: &SessionId,
         relation: Relation,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<RelatedSession>, StoreError> {
         let filter = SessionFilter {
             parent: Some(parent.clone()),
-            // This one may be among them.
-            limit: most.saturating_add(1),
+            // This session may be among them.
+            limit: limit.saturating_add(1),
             ..SessionFilter::default()
         };
         let mut sessions = self.store.sessions(filter).await?;
         sessions.retain(|session| session.id != self.own);
-        sessions.truncate(most);
+        sessions.truncate(limit);
         let mut all = Vec::new();
         for session in sessions {
-            let record = self.store.snapshot(&session.id).await?;
-            all.extend(record.map(|record| RelatedSession::new(relation, record)));
+            let snapshot = self.store.snapshot(&session.id).await?;
+            all.extend(snapshot.map(|snapshot| RelatedSession::new(relation, snapshot)));
         }
         Ok(all)
     }
 
-    /// The session of an id, if it may be read; `None` for all others, there or not.
+    /// The session with this id if it is related; `None` for all other sessions.
     pub async fn session(&self, id: &SessionId) -> Result<Option<RelatedSession>, StoreError> {
-        let own = self.record(&self.own).await?;
+        let own = self.snapshot(&self.own).await?;
         if *id == self.own {
             return Ok(Some(RelatedSession::new(Relation::Own, own)));
         }
-        let parent = own.session.parent.map(|above| above.session);
-        let record = self.store.snapshot(id).await?;
-        Ok(record.and_then(|record| {
-            let above = record.session.parent.as_ref().map(|above| &above.session);
+        let parent = own.session.parent.map(|parent_ref| parent_ref.session);
+        let snapshot = self.store.snapshot(id).await?;
+        Ok(snapshot.and_then(|snapshot| {
+            let parent_ref = snapshot
+                .session
+                .parent
+                .as_ref()
+                .map(|parent_ref| &parent_ref.session);
             let relation = if parent.as_ref() == Some(id) {
                 Relation::Parent
-            } else if above == Some(&self.own) {
+            } else if parent_ref == Some(&self.own) {
                 Relation::Child
-            } else if above.is_some() && above == parent.as_ref() {
+            } else if parent_ref.is_some() && parent_ref == parent.as_ref() {
                 Relation::Sibling
             } else {
                 return None;
             };
-            Some(RelatedSession::new(relation, record))
+            Some(RelatedSession::new(relation, snapshot))
         }))
     }
 
-    /// What was said and done in a thread, from its first entry to its last.
+    /// The entries of a thread, from the first to the last.
     pub async fn path(
         &self,
-        of: &RelatedSession,
+        related: &RelatedSession,
         thread: &Thread,
     ) -> Result<Vec<Entry>, StoreError> {
         match &thread.leaf {
-            Some(leaf) => self.store.path(&of.session.id, leaf).await,
+            Some(leaf) => self.store.path(&related.session.id, leaf).await,
             None => Ok(Vec::new()),
         }
     }
 
-    async fn record(&self, id: &SessionId) -> Result<SessionSnapshot, StoreError> {
-        let record = self.store.snapshot(id).await?;
-        record.ok_or_else(|| StoreError::NotFound {
+    async fn snapshot(&self, id: &SessionId) -> Result<SessionSnapshot, StoreError> {
+        let snapshot = self.store.snapshot(id).await?;
+        snapshot.ok_or_else(|| StoreError::NotFound {
             kind: "session",
             id: id.to_string(),
         })
     }
 }
 
-/// The last entries before one of them, or the last of all; and whether there are more
-/// before those. None if that one is not among them.
+/// The last `limit` entries, or those before `before`, and whether there are earlier ones. `None`
+/// if `before` is not in the path.
 pub(crate) fn page<'a>(
     path: &'a [Entry],
     before: Option<&EntryId>,
@@ -152,10 +156,10 @@ pub(crate) fn page<'a>(
 }
 
 impl ToolContext {
-    /// What this tool may read of the record.
+    /// Read access to related sessions.
     pub fn history(&self) -> Result<History, ToolError> {
-        let gone = || ToolError::failed("the session is closed");
-        let engine: Arc<Inner> = self.engine.upgrade().ok_or_else(gone)?;
+        let closed = || ToolError::failed("the session is closed");
+        let engine: Arc<Inner> = self.engine.upgrade().ok_or_else(closed)?;
         Ok(History {
             store: Arc::clone(&engine.store),
             own: self.session.clone(),
@@ -185,7 +189,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_pages_together_are_the_path(length in 0..40_usize, limit in 1..9_usize) {
+        fn pages_cover_the_path(length in 0..40_usize, limit in 1..9_usize) {
             let path: Vec<_> = (0..length).map(entry).collect();
             let (mut read, mut before): (Vec<Entry>, Option<EntryId>) = (Vec::new(), None);
             for _ in 0..=length {
@@ -202,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_of_elsewhere_is_no_place_to_read_on() {
+    fn unknown_entry_has_no_page() {
         assert_eq!(page(&[entry(1)], Some(&entry(2).id), 1), None);
     }
 }

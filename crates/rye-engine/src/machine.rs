@@ -296,7 +296,7 @@ impl Step<'_> {
             created_at: self.env.now,
             hash: String::new(),
         };
-        thread.tokens = thread.tokens.saturating_add(tokens::of_entry(&entry));
+        thread.tokens = thread.tokens.saturating_add(tokens::estimate_entry(&entry));
         entry.hash = audit::entry_hash(&entry, &thread.leaf_hash);
         let id = entry.id.clone();
         thread.leaf = Some(id.clone());

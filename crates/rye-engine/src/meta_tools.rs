@@ -1,17 +1,16 @@
-//! The bridge: any number of actions for the price of two tools.
+//! The meta tools `list_tools` and `call_tool`, which give a model access to any number of tools.
 //!
-//! A model sees `list_tools` and `call_tool`, and nothing of the ten thousand actions
-//! behind them until it looks. Each [source](ToolProvider) has a service name, and an
-//! action is called `SERVICE:ID`. What a call does to the world is decided before it is
-//! made, by a [policy](Policy) that is data: let it, ask a person, or refuse. A person who
-//! approves is shown what exactly would run, and approves its hash: if it is another one
-//! when it would run, they are asked again and told what changed.
+//! A model sees only these two tools in its prompt and searches for others when it needs them.
+//! Each [provider](ToolProvider) has a service name; its tools are called `SERVICE:ID`. A
+//! [policy](Policy) decides before each call whether it is allowed, needs a person's approval, or
+//! is denied. An approval covers the hash of everything that would run. If the hash has changed
+//! by the time of the call, the person is asked again and shown what changed.
 
+mod approval_question;
 mod call;
 mod commands;
 mod list;
 mod policy;
-mod question;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -24,27 +23,27 @@ use crate::BoxFuture;
 use crate::sandbox::Sandbox;
 use crate::tool::{Effect, Tool, ToolContext, ToolOutput};
 
+pub use approval_question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, DENY, DRIFT};
 pub(crate) use call::resolve_target;
 pub use commands::{CommandEntry, CommandSpec, CommandTools};
 pub use policy::{LimitPolicy, Mode, Policy, Rule};
-pub use question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, DENY, DRIFT};
 
-/// How much harm an action can do.
+/// Risk level of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
-    /// None to speak of.
+    /// No significant harm.
     Low,
-    /// Some, which can be undone.
+    /// Harm that can be undone.
     Medium,
-    /// Much.
+    /// Serious harm.
     High,
-    /// More than can be undone.
+    /// Irreversible harm.
     Critical,
 }
 
 impl Risk {
-    /// Its word.
+    /// Name of the level in configuration and output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Low => "low",
@@ -55,69 +54,69 @@ impl Risk {
     }
 }
 
-/// An action in a list.
+/// Entry of a list of tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ToolSummary {
-    /// Its id within the service.
+    /// Id of the tool within the service.
     pub id: String,
-    /// What it does.
+    /// Description for models.
     pub description: String,
-    /// The names of its parameters.
+    /// Names of the parameters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<String>,
-    /// How much harm it can do, where that is known.
+    /// Risk level, if stated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub risk: Option<Risk>,
-    /// Where it is from.
+    /// Space of the tool's item.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub space: Option<String>,
 }
 
-/// What a source has.
+/// Search result of a provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolListing {
-    /// The actions that fit best, the best first.
+    /// Best matches, in order of relevance.
     pub tools: Vec<ToolSummary>,
-    /// How many fit.
+    /// Number of all matches.
     pub total: usize,
-    /// What a person should put right: a missing credential, for one.
+    /// Problems that a person should fix, such as a missing credential.
     pub warnings: Vec<String>,
 }
 
-/// An action, as it would run now.
+/// A tool as it would run now.
 #[derive(Clone)]
 pub struct ResolvedTool {
-    /// Its id within the service.
+    /// Id of the tool within the service.
     pub id: String,
-    /// What it does.
+    /// Description for models.
     pub description: String,
-    /// The JSON Schema of its parameters.
+    /// JSON Schema of the parameters.
     pub schema: Option<Value>,
-    /// How much harm it can do, where that is known.
+    /// Risk level, if stated.
     pub risk: Option<Risk>,
-    /// Where it is from.
+    /// Space of the tool's item.
     pub space: Option<String>,
-    /// Whether it says itself that a person must approve it.
+    /// The tool declares that a person must approve it.
     pub requires_approval: bool,
-    /// What may be done when its host died while it ran.
+    /// Effect class: what happens to a call after a crash.
     pub effect: Effect,
-    /// What is not as it was when somebody accepted it, in words: then a person is asked,
-    /// whatever the policy lets.
+    /// Difference from the accepted definition. If set, a person must approve the call even if
+    /// the policy allows it.
     pub drift: Option<String>,
-    /// The hash of all that would run.
+    /// Hash of everything that would run.
     pub hash: String,
-    /// The pieces of it, the action itself first.
+    /// Files that would run, the tool itself first.
     pub components: Vec<Component>,
-    /// What its source wants to remember until it is called.
+    /// State of the provider for the call.
     pub handle: Arc<dyn Any + Send + Sync>,
 }
 
-/// What is known of a call with certain parameters before it is made.
+/// Assessment of a call with its parameters, before it is made.
 #[derive(Clone)]
 pub struct Review {
-    /// Why a person must approve it, beside what the action says of itself.
+    /// Reasons why a person must approve the call, in addition to the tool's own declaration.
     pub reasons: Vec<ReviewReason>,
-    /// What its source wants to remember until it is called.
+    /// State of the provider for the call.
     pub handle: Arc<dyn Any + Send + Sync>,
 }
 
@@ -130,89 +129,89 @@ impl Default for Review {
     }
 }
 
-/// Why a person must approve a call.
+/// A reason why a person must approve a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReviewReason {
-    /// The reason, in a line.
+    /// One-line description.
     pub text: String,
-    /// Whether a rule of the policy may allow the call all the same.
+    /// A rule of the policy may allow the call regardless.
     pub can_be_allowed_by_rule: bool,
-    /// Whether it is about the action, whatever its parameters are: then an approval for the
-    /// session or the project holds for the next call too.
+    /// The reason does not depend on the parameters, so an approval for the session or project
+    /// also covers later calls.
     pub applies_to_all_params: bool,
 }
 
-/// One file of what would run.
+/// A file that would run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Component {
-    /// Its name.
+    /// Item id or file name.
     pub name: String,
-    /// The hash of its bytes.
+    /// Hash of its bytes, in hex.
     pub hash: String,
-    /// Who vouches for it.
+    /// Signer, if it is signed.
     pub signed_by: Option<String>,
 }
 
-/// Why an action has nothing to give.
+/// Errors of a provider.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolProviderError {
-    /// It is not what was approved any more: nothing ran.
-    #[error("it has changed since it was approved")]
+    /// The tool has changed since the approval; nothing ran.
+    #[error("the tool has changed since it was approved")]
     Changed,
-    /// It needs a key or a password that is not there.
+    /// A credential is missing.
     #[error("{service} needs a credential: {remedy}")]
     AuthRequired {
-        /// Of which service.
+        /// Service that needs the credential.
         service: String,
-        /// What a person does about it.
+        /// How a person can provide it.
         remedy: String,
     },
-    /// It failed, or cannot be run.
+    /// The tool failed or cannot run.
     #[error("{}", .0.message)]
     Failed(ErrorInfo),
 }
 
-/// Whether a person has approved something once and for all.
+/// Stored approval of a tool for the project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoredApproval {
-    /// They have.
+    /// A valid approval exists.
     Granted,
-    /// Nothing is known of it.
+    /// No approval exists.
     NotGranted,
-    /// They have, and it does not hold here: why, in a sentence for whoever is asked again.
+    /// An approval exists but does not apply here, for this reason.
     NotValidHere(String),
 }
 
-/// Where actions come from.
+/// A source of tools for `list_tools` and `call_tool`.
 pub trait ToolProvider: Send + Sync + 'static {
-    /// Its name, which stands before the ids of its actions.
+    /// Service name, the prefix of the tool ids.
     fn service(&self) -> &str;
 
-    /// The folder of this machine that its actions work in, without links, where that is not
-    /// the sandbox's. What a person approved in one folder is asked about again in another.
+    /// Canonical working directory of its tools, if it is not the sandbox's. Approvals are bound to
+    /// the working directory.
     fn working_dir(&self) -> Option<String> {
         None
     }
 
-    /// What becomes of calls that no rule is about.
+    /// Mode of calls that no rule matches.
     fn default_mode(&self) -> Mode {
         Mode::Allow
     }
 
-    /// What it has that fits some words; all, if there are none.
+    /// Searches tools; an empty query matches all.
     fn list<'a>(
         &'a self,
         query: &'a str,
         limit: usize,
     ) -> BoxFuture<'a, Result<ToolListing, ToolProviderError>>;
 
-    /// An action as it would run now. Nothing is run.
+    /// Resolves a tool as it would run now, without running it.
     fn resolve<'a>(&'a self, id: &'a str)
     -> BoxFuture<'a, Result<ResolvedTool, ToolProviderError>>;
 
-    /// Looks at what a call with these parameters would do. Nothing is run. The error is a
-    /// call that no approval can allow.
+    /// Assesses a call with these parameters, without running it. An error means that no approval
+    /// can allow the call.
     fn review<'a>(
         &'a self,
         _: &'a ResolvedTool,
@@ -222,16 +221,16 @@ pub trait ToolProvider: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(Review::default())))
     }
 
-    /// Runs an action, if it is still the one that was prepared and reviewed.
+    /// Runs a tool if it is still the one that was resolved and reviewed.
     fn call<'a>(
         &'a self,
-        prepared: &'a ResolvedTool,
+        tool: &'a ResolvedTool,
         review: &'a Review,
         params: Value,
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolProviderError>>;
 
-    /// A person has seen in what way it is not what was accepted, and accepts it.
+    /// Accepts the current definition after a person has approved its drift.
     fn accept_drift<'a>(
         &'a self,
         _: &'a ResolvedTool,
@@ -239,17 +238,17 @@ pub trait ToolProvider: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Whether a person has approved it once and for all.
+    /// The stored approval of a tool for the project.
     fn stored_approval<'a>(&'a self, _: &'a ResolvedTool) -> BoxFuture<'a, StoredApproval> {
         Box::pin(std::future::ready(StoredApproval::NotGranted))
     }
 
-    /// Whether an approval can be remembered once and for all.
+    /// Whether approvals can be stored for the project.
     fn can_store_approval(&self) -> bool {
         false
     }
 
-    /// Remembers that a person has approved it.
+    /// Stores the approval of a person for the project.
     fn store_approval<'a>(
         &'a self,
         _: &'a ResolvedTool,
@@ -259,32 +258,40 @@ pub trait ToolProvider: Send + Sync + 'static {
     }
 }
 
-/// The words of a query, in lower case, without those that say nothing; with them, where
-/// there are no others.
+/// Splits a query into lower-case words without stop words, unless it has only stop words.
 pub fn query_terms(query: &str) -> Vec<String> {
     let all: Vec<_> = query.split_whitespace().map(str::to_lowercase).collect();
-    let says = |word: &&String| !lillux::is_stop_word(word);
-    let some: Vec<_> = all.iter().filter(says).cloned().collect();
-    if some.is_empty() { all } else { some }
+    let is_significant = |word: &&String| !lillux::is_stop_word(word);
+    let significant: Vec<_> = all.iter().filter(is_significant).cloned().collect();
+    if significant.is_empty() {
+        all
+    } else {
+        significant
+    }
 }
 
-/// The two tools.
-pub fn tools(sources: Vec<Arc<dyn ToolProvider>>, policy: Policy) -> Vec<Arc<dyn Tool>> {
-    let bridge = Arc::new(Bridge { sources, policy });
+/// Creates the tools `list_tools` and `call_tool`.
+pub fn tools(providers: Vec<Arc<dyn ToolProvider>>, policy: Policy) -> Vec<Arc<dyn Tool>> {
+    let hub = Arc::new(ToolHub { providers, policy });
     vec![
-        Arc::new(call::CallTool::new(Arc::clone(&bridge))),
-        Arc::new(list::ListTools::new(bridge)),
+        Arc::new(call::CallTool::new(Arc::clone(&hub))),
+        Arc::new(list::ListTools::new(hub)),
     ]
 }
 
-struct Bridge {
-    sources: Vec<Arc<dyn ToolProvider>>,
+/// The providers and the policy that the two tools share.
+struct ToolHub {
+    providers: Vec<Arc<dyn ToolProvider>>,
     policy: Policy,
 }
 
-impl Bridge {
+impl ToolHub {
     fn services(&self) -> String {
-        let names: Vec<_> = self.sources.iter().map(|source| source.service()).collect();
+        let names: Vec<_> = self
+            .providers
+            .iter()
+            .map(|provider| provider.service())
+            .collect();
         names.join(", ")
     }
 }

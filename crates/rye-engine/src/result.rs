@@ -18,7 +18,7 @@ const END: &str = "---RESULT_END---";
 /// The instruction for the system prompt.
 pub(crate) fn instruction(schema: &Value) -> String {
     format!(
-        "When you are done, end your last answer with a result: one JSON value that matches the \\
+        "When you are done, end your last answer with a result: one JSON value that matches the \
          schema below, between the lines {START} and {END}, and nothing else between them.\n\n\
          {START}\n(the JSON value)\n{END}\n\nThe schema:\n{schema}"
     )
@@ -27,12 +27,12 @@ pub(crate) fn instruction(schema: &Value) -> String {
 /// Extracts the result of an answer; the error says what is wrong.
 pub(crate) fn extract(answer: &str, schema: &Value) -> Result<Value, String> {
     let Some((_, rest)) = answer.rsplit_once(START) else {
-        return Err(format!("there is no line {START}"));
+        return Err(format!("missing line {START}"));
     };
     let Some((text, _)) = rest.split_once(END) else {
-        return Err(format!("there is no line {END} after {START}"));
+        return Err(format!("missing line {END} after {START}"));
     };
-    let value: Value = serde_json::from_str(without_fence(text))
+    let value: Value = serde_json::from_str(strip_fence(text))
         .map_err(|error| format!("the text between the lines is not JSON: {error}"))?;
     let schema = Schema::new(schema).map_err(|e| format!("invalid schema: {e}"))?;
     match schema::validation_error(&schema, &value) {
@@ -47,7 +47,7 @@ pub fn schema_error(schema: &Value) -> Option<String> {
 }
 
 /// Removes a Markdown code fence around JSON.
-fn without_fence(text: &str) -> &str {
+fn strip_fence(text: &str) -> &str {
     let text = text.trim();
     let Some(inside) = text.strip_prefix("```") else {
         return text;
@@ -78,8 +78,8 @@ mod tests {
         let twice = wrap(r#"{"n":2}"#) + &wrap(r#"{"n":1}"#);
         assert_eq!(extract_from(&twice), valid);
         for (text, expected) in [
-            ("So.".to_owned(), "there is no line ---RESULT_START---"),
-            (format!("{START} {{}}"), "there is no line ---RESULT_END---"),
+            ("So.".to_owned(), "missing line ---RESULT_START---"),
+            (format!("{START} {{}}"), "missing line ---RESULT_END---"),
             (wrap("n = 1"), "not JSON: expected ident"),
             (wrap("{}"), "\"n\" is a required property"),
             (wrap(r#"{"n":"x"}"#), "/n: \"x\" is not of type"),

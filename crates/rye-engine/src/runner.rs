@@ -33,7 +33,7 @@ pub use compaction::CompactionOutcome;
 use panic::catch_panic;
 use retry::{Backoff, retry_until_available};
 pub(crate) use system_prompt::ROLE;
-pub(crate) use tools::{MAX_TEXT_BYTES, ToolRegistry};
+pub(crate) use tools::ToolRegistry;
 
 /// A command to a thread's runner.
 pub(crate) enum ThreadCommand {

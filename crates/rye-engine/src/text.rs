@@ -1,25 +1,24 @@
-//! Texts that are too long.
+//! Truncation of long texts.
 
 use lillux::Hash;
 
 use crate::blob::SCHEME;
 
-/// What stands where something is left out, and before the place where it can be read.
-const LEFT_OUT: &str = "bytes are left out here";
-const READ_ON: &str = ": read on with path ";
-
-/// Where the whole of a text can be read, and from which line on the text stands there.
+/// Location of the full text: a blob, and the line in it at which the text starts.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Whole<'a> {
+pub(crate) struct FullText<'a> {
     pub(crate) hash: &'a Hash,
     pub(crate) first_line: usize,
 }
 
-/// Leaves out the middle of what is too long, whole lines of it where it has lines: the
-/// beginning says what it is, and the end how it went. What is left out can be read where
-/// the whole is.
-pub(crate) fn without_middle(text: &str, longest: usize, whole: Option<Whole<'_>>) -> String {
-    let Some((head, tail)) = ends(text, longest) else {
+/// Omits the middle of a long text, at line breaks if possible, because the start and the end are
+/// the most informative. The note names the place where the omitted part can be read.
+pub(crate) fn truncate_middle(
+    text: &str,
+    max_len: usize,
+    full_text: Option<FullText<'_>>,
+) -> String {
+    let Some((head, tail)) = kept_ends(text, max_len) else {
         return text.to_owned();
     };
     let (before, middle) = (&text[..head], &text[head..tail]);
@@ -29,16 +28,16 @@ pub(crate) fn without_middle(text: &str, longest: usize, whole: Option<Whole<'_>
         1 => "1 line, ".to_owned(),
         many => format!("{many} lines, "),
     };
-    let place = whole.map(|Whole { hash, first_line }| {
+    let location = full_text.map(|FullText { hash, first_line }| {
         let line = first_line + newlines(before);
-        let begun = before.len() - before.rfind('\n').map_or(0, |end| end + 1);
-        let column = match begun {
+        let column_offset = before.len() - before.rfind('\n').map_or(0, |end| end + 1);
+        let column = match column_offset {
             0 => String::new(),
-            begun => format!(", column {}", begun + 1),
+            column_offset => format!(", column {}", column_offset + 1),
         };
-        format!("{READ_ON}{SCHEME}{hash}, offset {line}{column}")
+        format!("; read path {SCHEME}{hash}, offset {line}{column}")
     });
-    let gap = |text: &str| {
+    let line_break = |text: &str| {
         if text.is_empty() || text.ends_with('\n') {
             ""
         } else {
@@ -46,48 +45,36 @@ pub(crate) fn without_middle(text: &str, longest: usize, whole: Option<Whole<'_>
         }
     };
     format!(
-        "{before}{}[… {lines}{} {LEFT_OUT}{} …]\n{}",
-        gap(before),
+        "{before}{}[… {lines}{} bytes omitted{} …]\n{}",
+        line_break(before),
         middle.len(),
-        place.unwrap_or_default(),
+        location.unwrap_or_default(),
         &text[tail..],
     )
 }
 
-/// A text of somebody else's for a person who has to decide, each line behind a bar; without
-/// the middle of what is too long.
-pub(crate) fn quoted(text: &str, longest: usize) -> String {
-    let Some((head, tail)) = ends(text, longest) else {
+/// Quotes untrusted text, each line after a bar, and omits the middle if it is long.
+pub(crate) fn quote_truncated(text: &str, max_len: usize) -> String {
+    let Some((head, tail)) = kept_ends(text, max_len) else {
         return lillux::quote_block(text);
     };
     format!(
-        "{}\n[… {} bytes are left out here …]\n{}",
+        "{}\n[… {} bytes omitted …]\n{}",
         lillux::quote_block(&text[..head]),
         tail - head,
         lillux::quote_block(&text[tail..])
     )
 }
 
-/// The blob in which the whole of a text is that [lost its middle](without_middle).
-pub(crate) fn whole_of(text: &str) -> Option<Hash> {
-    let marks = text.match_indices(LEFT_OUT);
-    let mut places = marks.filter_map(|(at, mark)| text[at + mark.len()..].strip_prefix(READ_ON));
-    places.find_map(|place| {
-        let (hash, _) = place.strip_prefix(SCHEME)?.split_once(", offset ")?;
-        hash.parse().ok()
-    })
-}
-
-/// Where the beginning ends and the end begins, if both together are to be no longer than
-/// this; none where it fits.
-fn ends(text: &str, longest: usize) -> Option<(usize, usize)> {
-    if text.len() <= longest {
+/// End of the head and start of the tail to keep; `None` if the text fits.
+fn kept_ends(text: &str, max_len: usize) -> Option<(usize, usize)> {
+    if text.len() <= max_len {
         return None;
     }
-    let half = longest / 2;
-    let head = floor(text, half);
-    let tail = ceil(text, text.len() - half);
-    // At the end of a line, if that does not cost more than half of it.
+    let half = max_len / 2;
+    let head = floor_char_boundary(text, half);
+    let tail = ceil_char_boundary(text, text.len() - half);
+    // Cut at a line break unless that loses more than half of the head or tail.
     let line_end = text[..head].rfind('\n').map(|end| end + 1);
     let head = line_end.filter(|end| *end > head / 2).unwrap_or(head);
     let line_start = text[tail..].find('\n').map(|end| tail + end + 1);
@@ -99,20 +86,20 @@ fn ends(text: &str, longest: usize) -> Option<(usize, usize)> {
     Some((head, tail))
 }
 
-/// The end of the last whole character before a byte.
-pub(crate) fn floor(text: &str, mut at: usize) -> usize {
-    while !text.is_char_boundary(at) {
-        at -= 1;
+/// The last character boundary at or before a byte position.
+pub(crate) fn floor_char_boundary(text: &str, mut position: usize) -> usize {
+    while !text.is_char_boundary(position) {
+        position -= 1;
     }
-    at
+    position
 }
 
-/// The start of the first whole character from a byte on.
-fn ceil(text: &str, mut at: usize) -> usize {
-    while !text.is_char_boundary(at) {
-        at += 1;
+/// The first character boundary at or after a byte position.
+fn ceil_char_boundary(text: &str, mut position: usize) -> usize {
+    while !text.is_char_boundary(position) {
+        position += 1;
     }
-    at
+    position
 }
 
 #[cfg(test)]
@@ -122,69 +109,69 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_stays_and_of_the_rest_the_middle_goes() {
-        assert_eq!(without_middle("abcdef", 6, None), "abcdef");
+    fn middle_of_a_long_text_is_omitted() {
+        assert_eq!(truncate_middle("abcdef", 6, None), "abcdef");
         assert_eq!(
-            without_middle("abcdefghij", 4, None),
-            "ab\n[… 6 bytes are left out here …]\nij"
+            truncate_middle("abcdefghij", 4, None),
+            "ab\n[… 6 bytes omitted …]\nij"
         );
         let text = "one\ntwo\nthree\nfour\nfive\n";
         assert_eq!(
-            without_middle(text, 16, None),
-            "one\ntwo\n[… 2 lines, 11 bytes are left out here …]\nfive\n"
+            truncate_middle(text, 16, None),
+            "one\ntwo\n[… 2 lines, 11 bytes omitted …]\nfive\n"
         );
     }
 
     #[test]
-    fn what_is_left_out_of_a_quoted_text_is_not_said_by_it() {
-        assert_eq!(quoted("ls\nrisk: low\n", 100), "│ ls\n│ risk: low");
+    fn omission_note_is_not_part_of_the_quote() {
+        assert_eq!(quote_truncated("ls\nrisk: low\n", 100), "│ ls\n│ risk: low");
         assert_eq!(
-            quoted("abcdefghij", 4),
-            "│ ab\n[… 6 bytes are left out here …]\n│ ij"
+            quote_truncated("abcdefghij", 4),
+            "│ ab\n[… 6 bytes omitted …]\n│ ij"
         );
     }
 
     #[test]
-    fn it_says_where_the_rest_is() {
+    fn note_locates_the_omitted_part() {
         let hash = Hash::digest(b"");
-        let whole = |first_line| {
-            Some(Whole {
+        let full_text = |first_line| {
+            Some(FullText {
                 hash: &hash,
                 first_line,
             })
         };
-        let cut = without_middle("one\ntwo\nthree\nfour\nfive\n", 16, whole(1));
-        let place = format!(": read on with path blob:{hash}, offset 3 …]");
-        assert!(cut.contains(&place), "{cut}");
-        let cut = without_middle(&"x".repeat(100), 10, whole(7));
-        let place = format!(": read on with path blob:{hash}, offset 7, column 6 …]");
-        assert!(cut.contains(&place), "{cut}");
+        let truncated = truncate_middle("one\ntwo\nthree\nfour\nfive\n", 16, full_text(1));
+        let location = format!("; read path blob:{hash}, offset 3 …]");
+        assert!(truncated.contains(&location), "{truncated}");
+        let truncated = truncate_middle(&"x".repeat(100), 10, full_text(7));
+        let location = format!("; read path blob:{hash}, offset 7, column 6 …]");
+        assert!(truncated.contains(&location), "{truncated}");
     }
 
     proptest! {
         #[test]
-        fn both_ends_stay_and_what_is_between_is_counted(
+        fn both_ends_are_kept_and_omitted_bytes_counted(
             text in prop_oneof!["[a-zü€\n]{0,200}", "[a-z]{100,200}"],
-            longest in 0..150_usize,
+            max_len in 0..150_usize,
         ) {
-            let Some((head, tail)) = ends(&text, longest) else {
-                prop_assert!(text.len() <= longest);
+            let Some((head, tail)) = kept_ends(&text, max_len) else {
+                prop_assert!(text.len() <= max_len);
                 return Ok(());
             };
-            prop_assert!(head <= tail && head + text.len() - tail <= longest);
-            let cut = without_middle(&text, longest, None);
-            prop_assert!(cut.starts_with(&text[..head]) && cut.ends_with(&text[tail..]));
-            let counted = format!("{} bytes are left out here", tail - head);
-            prop_assert!(cut.contains(&counted));
+            prop_assert!(head <= tail && head + text.len() - tail <= max_len);
+            let truncated = truncate_middle(&text, max_len, None);
+            prop_assert!(truncated.starts_with(&text[..head]) && truncated.ends_with(&text[tail..]));
+            let counted = format!("{} bytes omitted", tail - head);
+            prop_assert!(truncated.contains(&counted));
         }
 
         #[test]
-        fn short_lines_are_cut_between(
+        fn text_with_short_lines_is_cut_at_line_breaks(
             lines in prop::collection::vec("[a-zü]{0,9}", 60..90),
-            longest in 100..200_usize,
+            max_len in 100..200_usize,
         ) {
             let text: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
-            if let Some((head, tail)) = ends(&text, longest) {
+            if let Some((head, tail)) = kept_ends(&text, max_len) {
                 prop_assert!(text[..head].ends_with('\n') && text[..tail].ends_with('\n'));
             }
         }

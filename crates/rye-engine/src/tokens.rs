@@ -6,40 +6,42 @@ use rye_protocol::{Entry, EntryKind, Message, Part};
 use serde_json::Value;
 
 /// Average bytes of text per token.
-const PER_TOKEN: u64 = 4;
+const BYTES_PER_TOKEN: u64 = 4;
 
 /// Estimated tokens of an image of any size.
-const IMAGE: u64 = 1_500;
+const IMAGE_TOKENS: u64 = 1_500;
 
 /// Estimates the tokens of this many bytes of text.
-pub(crate) fn of_bytes(bytes: usize) -> u64 {
-    u64::try_from(bytes).unwrap_or(u64::MAX).div_ceil(PER_TOKEN)
+pub(crate) fn estimate_bytes(bytes: usize) -> u64 {
+    u64::try_from(bytes)
+        .unwrap_or(u64::MAX)
+        .div_ceil(BYTES_PER_TOKEN)
 }
 
 /// Estimates the tokens of a part.
-pub(crate) fn of_part(part: &Part) -> u64 {
+pub(crate) fn estimate_part(part: &Part) -> u64 {
     match part {
         Part::ToolResult { elided: true, .. } => 8,
         Part::Text { text } | Part::Thinking { text, .. } | Part::ToolResult { text, .. } => {
-            of_bytes(text.len())
+            estimate_bytes(text.len())
         }
-        Part::ToolCall { tool, args, .. } => of_bytes(tool.len() + json_length(args)),
-        Part::Attachment { mime_type, .. } if mime_type.starts_with("image/") => IMAGE,
-        Part::Attachment { name, .. } => of_bytes(name.len()),
+        Part::ToolCall { tool, args, .. } => estimate_bytes(tool.len() + json_length(args)),
+        Part::Attachment { mime_type, .. } if mime_type.starts_with("image/") => IMAGE_TOKENS,
+        Part::Attachment { name, .. } => estimate_bytes(name.len()),
         Part::Error { .. } => 0,
     }
 }
 
 /// Estimates the tokens of a message.
-pub(crate) fn of_message(message: &Message) -> u64 {
-    message.parts.iter().map(of_part).sum()
+pub(crate) fn estimate_message(message: &Message) -> u64 {
+    message.parts.iter().map(estimate_part).sum()
 }
 
 /// Estimates the tokens of an entry that is not covered by a compaction.
-pub(crate) fn of_entry(entry: &Entry) -> u64 {
+pub(crate) fn estimate_entry(entry: &Entry) -> u64 {
     match &entry.kind {
-        EntryKind::Message(message) => of_message(message),
-        EntryKind::BranchSummary { summary, .. } => of_bytes(summary.len()),
+        EntryKind::Message(message) => estimate_message(message),
+        EntryKind::BranchSummary { summary, .. } => estimate_bytes(summary.len()),
         EntryKind::Compaction { .. }
         | EntryKind::CompactionUndone { .. }
         | EntryKind::DecisionGate { .. } => 0,

@@ -1,4 +1,4 @@
-//! Tools: what a model can do.
+//! Tools that a model can call: definition, execution and context.
 
 mod approval;
 mod artifact;
@@ -22,34 +22,34 @@ use crate::sandbox::Sandbox;
 use lillux::redact::{RedactStream, Redactor};
 
 pub use approval::Approval;
-pub(crate) use approval::{FOLDER, RESOLVED_PATH, request_approval, resolve_approval};
+pub(crate) use approval::{RESOLVED_PATH, WORKING_DIR, request_approval, resolve_approval};
 pub use request::{DecisionRequest, VAULT};
 pub use rye_protocol::Effect;
 
-/// What a tool is.
+/// Definition of a tool.
 #[derive(Debug, Clone)]
 pub struct ToolDef {
-    /// Its name and what models see of it.
+    /// Name, description and parameters for models.
     pub spec: ToolSpec,
-    /// What may be done when its host died.
+    /// Effect class: what happens to a call after a crash.
     pub effect: Effect,
-    /// How much harm it can do, where it says so. High and critical is asked about.
+    /// Risk level, if stated. High and critical need approval.
     pub risk: Option<Risk>,
-    /// Whether a person must approve a call before it runs.
+    /// When a person must approve a call.
     pub approval: Approval,
-    /// Whether it runs alone.
+    /// Calls do not run concurrently with other tools.
     pub exclusive: bool,
-    /// Whether what it gave stays when old output is left out to save room.
+    /// Output is never pruned.
     pub protected_from_pruning: bool,
-    /// Whether a call of it is a [child session](ToolContext::child), which is told as such
-    /// and counted with its parent.
+    /// A call is a [child session](ToolContext::child), which is reported as a task and counts
+    /// towards the budget of its parent.
     pub is_task: bool,
-    /// When it is ended.
+    /// Time limit of a call.
     pub timeout: Option<Duration>,
 }
 
 impl ToolDef {
-    /// A tool that runs beside others and is never repeated.
+    /// Creates a tool that runs concurrently and is never repeated.
     pub fn new(name: impl Into<String>, description: impl Into<String>, parameters: Value) -> Self {
         Self {
             spec: ToolSpec {
@@ -67,27 +67,27 @@ impl ToolDef {
         }
     }
 
-    /// With this effect.
+    /// Sets the effect class.
     #[must_use]
     pub fn effect(mut self, effect: Effect) -> Self {
         self.effect = effect;
         self
     }
 
-    /// With this risk.
+    /// Sets the risk level.
     #[must_use]
     pub fn risk(mut self, risk: Risk) -> Self {
         self.risk = Some(risk);
         self
     }
 
-    /// Whether a person may be asked before it is run.
+    /// Whether a call may need approval.
     pub(crate) fn can_need_approval(&self) -> bool {
         self.risk.is_some() || !matches!(self.approval, Approval::ByRisk)
     }
 
-    /// With an approval of a person first, always or by the arguments. What they are asked,
-    /// and the hash of the arguments, is written down as with all gates.
+    /// Requires approval, always or depending on the arguments. The gate records the question and
+    /// the hash of the arguments.
     #[must_use]
     pub fn requires_approval(mut self, approval: Approval) -> Self {
         self.approval = approval;
@@ -95,19 +95,19 @@ impl ToolDef {
     }
 }
 
-/// What a tool gives.
+/// Result of a tool call.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolOutput {
-    /// What the model reads.
+    /// Text for the model.
     pub text: String,
-    /// What programs read.
+    /// Structured data for programs.
     pub data: Value,
-    /// Files and images.
+    /// Attached files and images.
     pub attachments: Vec<Part>,
 }
 
 impl ToolOutput {
-    /// Words alone.
+    /// Creates a result with text only.
     pub fn text(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -116,34 +116,33 @@ impl ToolOutput {
     }
 }
 
-/// Why a tool has nothing to give. The model reads it and goes on.
+/// Failure of a tool call. The model sees it and continues.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.message)]
 pub struct ToolError(pub ErrorInfo);
 
 impl ToolError {
-    /// A failure in words.
+    /// Creates a failure with a message.
     pub fn failed(message: impl Into<String>) -> Self {
         Self(ErrorInfo::new(ErrorCode::ToolFailed, message))
     }
 }
 
-/// A tool.
+/// A tool that a model can call.
 pub trait Tool: Send + Sync + 'static {
-    /// What it is.
+    /// Definition of the tool.
     fn def(&self) -> &ToolDef;
 
-    /// Whether it may ask a person before it does anything, in a sandbox like this one.
+    /// Whether a call may wait for a decision before it has any effect, in this sandbox.
     ///
-    /// A call of such a tool is run again if its host dies, until it says by
-    /// [`ToolContext::set_effect`] that it begins, and what may be done with it from there on: so
-    /// it **must** say so before it does anything that must not happen twice. Of any other
-    /// tool, a call that was cut off before it asked counts as begun.
+    /// After a crash, a call of such a tool is repeated until it has called
+    /// [`ToolContext::set_effect`]. The tool **must** call it before doing anything that must not
+    /// happen twice. For other tools, an interrupted call counts as started.
     fn may_request_decision(&self, _: &dyn Sandbox) -> bool {
         false
     }
 
-    /// Does it. The arguments fit its schema. Dropping the future ends what it began.
+    /// Runs a call. The arguments match the schema. Dropping the future cancels the call.
     fn run(
         &self,
         args: Value,
@@ -151,42 +150,42 @@ pub trait Tool: Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>>;
 }
 
-/// What a tool has at hand.
+/// Context of a tool call.
 #[derive(Clone)]
 pub struct ToolContext {
-    /// The session.
+    /// Session of the call.
     pub session: SessionId,
-    /// The thread.
+    /// Thread of the call.
     pub thread: ThreadId,
-    /// The prompt.
+    /// Prompt of the call.
     pub prompt: PromptId,
-    /// The call.
+    /// Id of the call.
     pub call: CallId,
-    /// Whose session it is.
+    /// User of the session.
     pub user: Option<String>,
-    /// Whose organisation's.
+    /// Organisation of the user.
     pub org: Option<String>,
-    /// Who asked, and by which channel.
+    /// Author of the prompt and the channel it came from.
     pub author: Option<Author>,
-    /// The folder that the session is about.
+    /// Workspace directory of the session.
     pub workspace: Option<String>,
-    /// Where it works.
+    /// Sandbox of the session.
     pub sandbox: Arc<dyn Sandbox>,
-    /// What is left of the budget for a child.
-    pub(crate) left: Limits,
+    /// Remaining budget for a child session.
+    pub(crate) remaining: Limits,
     pub(crate) engine: Weak<Inner>,
     pub(crate) redactor: Redactor,
-    /// What is told live, without secrets.
-    pub(crate) told: Arc<Mutex<RedactStream>>,
-    pub(crate) mail: mpsc::UnboundedSender<ThreadCommand>,
+    /// Redacts the live output stream.
+    pub(crate) live_output: Arc<Mutex<RedactStream>>,
+    pub(crate) commands: mpsc::UnboundedSender<ThreadCommand>,
 }
 
 impl ToolContext {
-    /// Stops here until a person decides. Only this thread waits.
+    /// Opens a gate and waits until a person decides. Only this thread waits.
     ///
-    /// After a restart the tool is run **again from its start**, and the same request
-    /// gives the stored decision at once. So whatever it does before it asks must be
-    /// read-only or idempotent.
+    /// After a restart, the tool runs **again from the start**, and the same request returns the
+    /// stored decision at once. Everything before the request must therefore be read-only or
+    /// idempotent.
     pub async fn request_decision(
         &self,
         request: DecisionRequest,
@@ -196,21 +195,21 @@ impl ToolContext {
             .map(|(resolution, _)| resolution)
     }
 
-    /// The same, with what the gate was about when it was opened, which may be another
-    /// thing than the request is about now.
+    /// Like [`Self::request_decision`], but also returns the context with which the gate was opened,
+    /// which may differ from that of the request.
     pub async fn request_decision_with_context(
         &self,
         request: DecisionRequest,
     ) -> Result<(Resolution, Map<String, Value>), ToolError> {
         let (reply, answer) = oneshot::channel();
-        let mail = ThreadCommand::RequestDecision {
+        let commands = ThreadCommand::RequestDecision {
             call: self.call.clone(),
             request: Box::new(request),
             reply,
         };
-        let gone = || ToolError::failed("the thread has ended");
-        self.mail.send(mail).map_err(|_| gone())?;
-        let gate = answer.await.map_err(|_| gone())?;
+        let closed = || ToolError::failed("the thread has ended");
+        self.commands.send(commands).map_err(|_| closed())?;
+        let gate = answer.await.map_err(|_| closed())?;
         let code = match gate.status {
             GateStatus::Resolved { ref resolution } => {
                 self.check_signature(&gate, resolution)?;
@@ -220,41 +219,41 @@ impl ToolContext {
             GateStatus::Withdrawn { .. } | GateStatus::Pending => ErrorCode::GateWithdrawn,
         };
         let message = match code {
-            ErrorCode::GateExpired => "nobody decided in time",
-            _ => "the question was withdrawn",
+            ErrorCode::GateExpired => "the gate expired",
+            _ => "the gate was withdrawn",
         };
         let mut error = ErrorInfo::new(code, message);
         error.ids.gate = Some(gate.id);
         Err(ToolError(error))
     }
 
-    /// Refuses a decision that no trusted key signed, where the engine requires signatures.
-    /// Whoever can write to the store could write any decision into it.
+    /// Rejects a decision without a trusted signature if the engine requires signatures, because
+    /// any writer of the store could forge a decision.
     fn check_signature(&self, gate: &Gate, resolution: &Resolution) -> Result<(), ToolError> {
-        let gone = || ToolError::failed("the session is closed");
-        let engine = self.engine.upgrade().ok_or_else(gone)?;
+        let closed = || ToolError::failed("the session is closed");
+        let engine = self.engine.upgrade().ok_or_else(closed)?;
         engine.check_signature(gate, resolution).map_err(|why| {
-            let message = format!("the decision at gate {} does not count: {why}", gate.id);
+            let message = format!("the decision at gate {} is not valid: {why}", gate.id);
             let mut error = ErrorInfo::new(ErrorCode::Denied, message);
             error.ids.gate = Some(gate.id.clone());
             ToolError(error)
         })
     }
 
-    /// Whether a person was asked this before: there is a gate that has this key.
-    pub(crate) async fn was_asked(&self, resume_key: &str) -> Result<bool, ToolError> {
-        let gone = || ToolError::failed("the session is closed");
-        let engine = self.engine.upgrade().ok_or_else(gone)?;
+    /// Whether a gate with this key exists.
+    pub(crate) async fn has_gate(&self, resume_key: &str) -> Result<bool, ToolError> {
+        let closed = || ToolError::failed("the session is closed");
+        let engine = self.engine.upgrade().ok_or_else(closed)?;
         let gate = GateId::new(&self.session, &self.thread, &self.prompt, resume_key);
         let found = engine.store.gate(&gate).await;
         let found = found.map_err(|error| ToolError::failed(error.to_string()))?;
         Ok(found.is_some())
     }
 
-    /// Gates of this session that were answered so.
+    /// Gates of this session with this decision, as far as the decision is valid.
     pub async fn gates_resolved_with(&self, action: &str) -> Result<Vec<Gate>, ToolError> {
-        let gone = || ToolError::failed("the session is closed");
-        let engine = self.engine.upgrade().ok_or_else(gone)?;
+        let closed = || ToolError::failed("the session is closed");
+        let engine = self.engine.upgrade().ok_or_else(closed)?;
         let archive = engine.archive(&self.session).await;
         let archive = archive.map_err(|error| ToolError::failed(error.to_string()))?;
         let Some(mut archive) = archive else {
@@ -272,46 +271,48 @@ impl ToolContext {
         Ok(gates)
     }
 
-    /// Says what may be done if the host dies from here on, where that is not what the tool
-    /// says of all its calls. It is written down when this returns.
+    /// Sets the effect class from here on, if it differs from that of the tool. It is stored when
+    /// this returns.
     pub async fn set_effect(&self, effect: Effect) -> Result<(), ToolError> {
         let (reply, written) = oneshot::channel();
-        let mail = ThreadCommand::DeclareEffect(self.call.clone(), effect, reply);
-        let gone = || ToolError::failed("the thread has ended");
-        self.mail.send(mail).map_err(|_| gone())?;
-        written.await.map_err(|_| gone())
+        let commands = ThreadCommand::DeclareEffect(self.call.clone(), effect, reply);
+        let closed = || ToolError::failed("the thread has ended");
+        self.commands.send(commands).map_err(|_| closed())?;
+        written.await.map_err(|_| closed())
     }
 
-    /// Has a secret redacted from now on, in all that tools give, print and say.
+    /// Redacts a secret in all further output of tools.
     pub fn redact(&self, secret: &str) {
         self.redactor.add(secret);
     }
 
-    /// Tells what the tool prints, as it prints it. It is not written down.
+    /// Publishes output while the tool runs. It is not stored.
     pub fn output(&self, text: impl Into<String>) {
-        let told = self.told.lock();
-        let mut told = told.unwrap_or_else(PoisonError::into_inner);
-        self.tell(&told.push(&self.redactor, text.into().as_bytes()));
+        let output = self.live_output.lock();
+        let mut output = output.unwrap_or_else(PoisonError::into_inner);
+        self.publish(&output.push(&self.redactor, text.into().as_bytes()));
     }
 
-    /// Tells what was held back, in case it became a secret.
-    pub(crate) fn output_rest(&self) {
-        let told = self.told.lock();
-        let mut told = told.unwrap_or_else(PoisonError::into_inner);
-        self.tell(&told.finish(&self.redactor));
+    /// Publishes the output that was held back as a possible start of a secret.
+    pub(crate) fn flush_output(&self) {
+        let output = self.live_output.lock();
+        let mut output = output.unwrap_or_else(PoisonError::into_inner);
+        self.publish(&output.finish(&self.redactor));
     }
 
-    fn tell(&self, text: &[u8]) {
+    fn publish(&self, text: &[u8]) {
         let call = self.call.clone();
         let text = String::from_utf8_lossy(text).into_owned();
         if !text.is_empty() {
-            let _ = self.mail.send(ThreadCommand::ToolOutput { call, text });
+            let _ = self.commands.send(ThreadCommand::ToolOutput { call, text });
         }
     }
 
-    /// Writes a process down that the tool has started, to be ended if this host dies.
+    /// Records a process that the tool has started, to be killed if this host crashes.
     pub fn register_process(&self, process: ProcessRef) {
         let call = self.call.clone();
-        let _ = self.mail.send(ThreadCommand::ProcessStarted(call, process));
+        let _ = self
+            .commands
+            .send(ThreadCommand::ProcessStarted(call, process));
     }
 }

@@ -1,67 +1,64 @@
-//! A history as a model reads it: every call has its result, and nothing else is said
-//! between the two.
+//! The messages that a model sees of a history. Every call is followed directly by its result.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use rye_protocol::{CallId, Entry, EntryKind, Message, Part, ResultStatus, Role};
 
-use crate::compaction::view::{Shown, View};
+use crate::compaction::view::{View, VisibleEntry};
 use crate::tokens;
 
-/// The messages of a path, from the first entry to the last.
+/// The messages of a path, which is ordered from the first entry to the last.
 pub fn messages(path: &[Entry]) -> Vec<Arc<Message>> {
     Arc::unwrap_or_clone(Transcript::new(path).messages())
 }
 
-/// A history that grows. Whoever is asked gets it as it is, however long: it is shared, and
-/// only copied if it grows while somebody has it.
+/// A growing list of messages. Readers share it; it is copied only if it grows while they use it.
 ///
-/// A call without a result, which is only there if something is wrong with the record, gets
-/// one, and a result without its call is left out: no provider takes a history otherwise.
+/// A call without a result, which a damaged record may have, gets a placeholder result, and a
+/// result without a call is dropped, because providers reject such histories.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Transcript {
     messages: Arc<Vec<Arc<Message>>>,
-    /// Calls of the last answer that have no result yet, and their tools.
+    /// Calls of the last message that have no result yet, with their tools.
     open: Vec<(CallId, String)>,
-    /// How many tokens it has, about.
+    /// Estimated number of tokens.
     tokens: u64,
-    /// The ids of all calls of the path, those too that a sum stands for.
+    /// Ids of all calls of the path, including those covered by compactions.
     ids: HashSet<CallId>,
 }
 
 impl Transcript {
-    /// What a model reads of a path. The one place where that is said, for a history that
-    /// grew here as for one that was read from the record.
+    /// Builds the transcript of a path.
     pub(crate) fn new(path: &[Entry]) -> Self {
         let mut transcript = Self::default();
         for entry in path {
             transcript.note_calls(entry);
         }
-        for shown in View::new(path).shown() {
-            match shown {
-                Shown::Sum(message) => transcript.add(message),
-                Shown::Entry {
+        for visible in View::new(path).visible() {
+            match visible {
+                VisibleEntry::Summary(message) => transcript.add(message),
+                VisibleEntry::Entry {
                     entry,
                     without_media,
-                } => transcript.read(entry, without_media),
+                } => transcript.add_entry(entry, without_media),
             }
         }
         transcript
     }
 
-    /// Adds what an entry says, if it says something to a model. Whether it does: a sum
-    /// changes what stands before it, and then the path must be read again.
+    /// Adds an entry. Returns false for a compaction, which changes earlier messages: then the
+    /// transcript must be rebuilt from the path.
     pub(crate) fn push(&mut self, entry: &Entry) -> bool {
-        let is_sum = matches!(
+        let is_compaction = matches!(
             entry.kind,
             EntryKind::Compaction { .. } | EntryKind::CompactionUndone { .. }
         );
-        if !is_sum {
+        if !is_compaction {
             self.note_calls(entry);
-            self.read(entry, false);
+            self.add_entry(entry, false);
         }
-        !is_sum
+        !is_compaction
     }
 
     fn note_calls(&mut self, entry: &Entry) {
@@ -71,33 +68,32 @@ impl Transcript {
         }
     }
 
-    /// Gives each call of an answer an id that no call before it has. What a person approves,
-    /// what a task has said, is that of a call: of one that is named as an earlier one is, it
-    /// would be taken for its own.
+    /// Gives each call of an answer a unique id. Approvals and tasks are identified by the call id,
+    /// so a reused id would inherit them.
     pub(crate) fn dedupe_call_ids(&self, answer: &mut [Part]) {
-        let mut own = HashSet::new();
+        let mut used = HashSet::new();
         for part in answer {
             if let Part::ToolCall { call_id, .. } = part {
-                *call_id = unused(call_id, |id| self.ids.contains(id) || own.contains(id));
-                own.insert(call_id.clone());
+                *call_id = unused_id(call_id, |id| self.ids.contains(id) || used.contains(id));
+                used.insert(call_id.clone());
             }
         }
     }
 
-    /// The id that a call has once it is told apart.
-    pub(crate) fn own_id(&self, call: &CallId) -> CallId {
-        unused(call, |id| self.ids.contains(id))
+    /// The unique id that [`Self::dedupe_call_ids`] gives to a call.
+    pub(crate) fn unique_call_id(&self, call: &CallId) -> CallId {
+        unused_id(call, |id| self.ids.contains(id))
     }
 
-    fn read(&mut self, entry: &Entry, without_media: bool) {
+    fn add_entry(&mut self, entry: &Entry, without_media: bool) {
         match &entry.kind {
             EntryKind::Message(message) => {
                 let mut message = message.clone();
-                // What went wrong with the host is nothing to a model.
+                // Errors of the host are not shown to models.
                 let is_error = |part: &Part| matches!(part, Part::Error { .. });
                 message.parts.retain(|part| !is_error(part));
                 for part in &mut message.parts {
-                    leave_out(part, without_media);
+                    elide(part, without_media);
                 }
                 if !message.parts.is_empty() {
                     self.add(message);
@@ -112,7 +108,7 @@ impl Transcript {
         }
     }
 
-    /// How many tokens it has, about.
+    /// Estimated number of tokens.
     pub(crate) fn tokens(&self) -> u64 {
         self.tokens
     }
@@ -127,45 +123,47 @@ impl Transcript {
                 return;
             }
         } else {
-            all.extend(self.open.drain(..).map(no_result));
+            all.extend(self.open.drain(..).map(missing_result));
             let calls = calls(&message).map(|(call, tool)| (call.clone(), tool.to_owned()));
             self.open.extend(calls);
         }
-        self.tokens = self.tokens.saturating_add(tokens::of_message(&message));
+        self.tokens = self
+            .tokens
+            .saturating_add(tokens::estimate_message(&message));
         all.push(Arc::new(message));
     }
 
-    /// All of it.
+    /// All messages, with placeholder results for open calls.
     pub(crate) fn messages(&self) -> Arc<Vec<Arc<Message>>> {
         let mut messages = Arc::clone(&self.messages);
         if !self.open.is_empty() {
-            Arc::make_mut(&mut messages).extend(self.open.iter().cloned().map(no_result));
+            Arc::make_mut(&mut messages).extend(self.open.iter().cloned().map(missing_result));
         }
         messages
     }
 }
 
-/// An id, or, where that is used, the first of `ID-2`, `ID-3` and so on that is not.
-fn unused(id: &CallId, is_used: impl Fn(&CallId) -> bool) -> CallId {
+/// The id, or the first unused one of `ID-2`, `ID-3` and so on.
+fn unused_id(id: &CallId, is_used: impl Fn(&CallId) -> bool) -> CallId {
     if !is_used(id) {
         return id.clone();
     }
-    // What is too long with a number is no id.
+    // Ends if the id becomes too long.
     let mut others = (2u64..).map_while(|nth| format!("{id}-{nth}").parse().ok());
     others
         .find(|other| !is_used(other))
         .unwrap_or_else(CallId::new)
 }
 
-/// What is said of a call that has no result.
-fn no_result((call_id, tool): (CallId, String)) -> Arc<Message> {
+/// The placeholder result of a call without a result.
+fn missing_result((call_id, tool): (CallId, String)) -> Arc<Message> {
     Arc::new(Message::new(
         Role::Tool,
         vec![Part::ToolResult {
             call_id,
             tool,
             status: ResultStatus::Interrupted,
-            text: "there is no result".to_owned(),
+            text: "no result".to_owned(),
             data: serde_json::Value::Null,
             error: None,
             elided: false,
@@ -173,8 +171,8 @@ fn no_result((call_id, tool): (CallId, String)) -> Arc<Message> {
     ))
 }
 
-/// Leaves out of a part what is not to be read any more.
-fn leave_out(part: &mut Part, without_media: bool) {
+/// Removes pruned output and omitted media from a part.
+fn elide(part: &mut Part, without_media: bool) {
     match part {
         Part::ToolResult {
             text, elided: true, ..
@@ -182,7 +180,7 @@ fn leave_out(part: &mut Part, without_media: bool) {
         Part::Attachment {
             name, mime_type, ..
         } if without_media => {
-            let text = format!("[{name}, {mime_type}, is left out to save room]");
+            let text = format!("[{name}, {mime_type}, omitted to save space]");
             *part = Part::Text { text };
         }
         _ => {}

@@ -41,7 +41,7 @@ pub fn load_compaction(spaces: &Spaces) -> Result<(Settings, Vec<IgnoredFile>), 
     let parsed: Result<Option<Settings>, YamlError> = serde_saphyr::from_str(&file.text);
     let parsed = parsed.map_err(|error| invalid(error.without_snippet().to_string()))?;
     let settings = parsed.unwrap_or_default();
-    match settings.wrong() {
+    match settings.validation_error() {
         Some(reason) => Err(invalid(reason)),
         None => Ok((settings, ignored)),
     }

@@ -1,4 +1,4 @@
-//! Which blobs a record names.
+//! Finds the blobs that a record refers to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,84 +7,80 @@ use rye_protocol::{Archive, EntryKind, EventKind, Part};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::SCHEME;
-use crate::runner::MAX_TEXT_BYTES;
-use crate::text::whole_of;
+use super::{FULL_OUTPUT, SCHEME};
 
-/// The length of a hash, written.
+/// Length of a hash in hex.
 const HEX: usize = 64;
 
-/// All that a session names, also in words, so that none goes which somebody may ask for.
-/// Not all of them were ever kept.
+/// All blobs that a session mentions, even in text, so that garbage collection keeps them. Some
+/// may not exist.
 pub fn referenced_blobs(archive: &Archive) -> BTreeSet<Hash> {
     let mut found = BTreeSet::new();
     for entry in &archive.entries {
-        mentioned(&json(entry), &mut found);
+        collect_mentioned(&to_json(entry), &mut found);
     }
     for prompt in &archive.prompts {
-        mentioned(&json(prompt), &mut found);
+        collect_mentioned(&to_json(prompt), &mut found);
     }
     found.extend(required_blobs(archive).into_keys());
     found
 }
 
-/// Those that were kept for a session: what is left out of its results, files and images,
-/// and what its tools made. With each, the id of the first that needs it.
+/// Blobs that were stored for a session: complete tool output, attachments and artifacts, each
+/// with the id of the first record that needs it.
 pub fn required_blobs(archive: &Archive) -> BTreeMap<Hash, String> {
     let mut needed = BTreeMap::new();
-    let mut add = |hash: Option<Hash>, place: &str| {
+    let mut add = |hash: Option<Hash>, id: &str| {
         if let Some(hash) = hash {
-            needed.entry(hash).or_insert_with(|| place.to_owned());
+            needed.entry(hash).or_insert_with(|| id.to_owned());
         }
     };
     for entry in &archive.entries {
         if let EntryKind::Message(message) = &entry.kind {
             for part in &message.parts {
-                add(kept(part), entry.id.as_str());
+                add(required_blob(part), entry.id.as_str());
             }
         }
     }
     for prompt in &archive.prompts {
         for part in &prompt.attachments {
-            add(kept(part), prompt.id.as_str());
+            add(required_blob(part), prompt.id.as_str());
         }
     }
     for event in &archive.events {
         if let EventKind::Artifact { name, source } = &event.kind {
-            add(address(source), name);
+            add(parse_address(source), name);
         }
     }
     needed
 }
 
-/// What a part of a message has in the blob store.
-fn kept(part: &Part) -> Option<Hash> {
+/// The blob that a part of a message needs.
+fn required_blob(part: &Part) -> Option<Hash> {
     match part {
-        Part::Attachment { source, .. } => address(source),
-        Part::ToolResult { text, data, .. } => {
-            let whole = data.get("whole").and_then(Value::as_str).and_then(address);
-            // A shorter one was not cut, whatever it says.
-            let is_cut = text.len() >= MAX_TEXT_BYTES / 2;
-            whole.or_else(|| is_cut.then(|| whole_of(text)).flatten())
+        Part::Attachment { source, .. } => parse_address(source),
+        Part::ToolResult { data, .. } => {
+            let address = data.get(FULL_OUTPUT).and_then(Value::as_str);
+            address.and_then(parse_address)
         }
         _ => None,
     }
 }
 
-fn address(source: &str) -> Option<Hash> {
+fn parse_address(source: &str) -> Option<Hash> {
     source.strip_prefix(SCHEME)?.parse().ok()
 }
 
-fn json(thing: &impl Serialize) -> String {
-    serde_json::to_string(thing).unwrap_or_default()
+fn to_json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
 }
 
-/// The hashes behind the scheme in a text.
-fn mentioned(text: &str, found: &mut BTreeSet<Hash>) {
+/// Collects the hashes of blob addresses in a text.
+fn collect_mentioned(text: &str, found: &mut BTreeSet<Hash>) {
     for (at, _) in text.match_indices(SCHEME) {
         let start = at + SCHEME.len();
-        let hex = text.get(start..start + HEX);
-        found.extend(hex.and_then(|hex| hex.to_ascii_lowercase().parse::<Hash>().ok()));
+        let digits = text.get(start..start + HEX);
+        found.extend(digits.and_then(|digits| digits.to_ascii_lowercase().parse::<Hash>().ok()));
     }
 }
 
@@ -94,19 +90,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::text::{Whole, without_middle};
 
     #[test]
-    fn what_was_kept_is_told_from_what_is_only_spoken_of() {
-        let hash = Hash::digest("all of it");
-        let hashes = [None, Some(hash)];
-        let whole = Whole {
-            hash: &hash,
-            first_line: 1,
-        };
-        let long = "a line\n".repeat(MAX_TEXT_BYTES / 3);
-        let cut = without_middle(&long, MAX_TEXT_BYTES, Some(whole));
-        let quoted = without_middle(&long, 100, Some(whole));
+    fn required_blobs_are_distinguished_from_mentions() {
+        let hash = Hash::digest("full output");
+        let address = format!("blob:{hash}");
         let result = |text: &str, data: Value| Part::ToolResult {
             call_id: CallId::new(),
             tool: "any".to_owned(),
@@ -116,38 +104,36 @@ mod tests {
             error: None,
             elided: false,
         };
-        let attached = |source: String| Part::Attachment {
+        let attached = |source: &str| Part::Attachment {
             name: "a.pdf".to_owned(),
             mime_type: "application/pdf".to_owned(),
-            source,
+            source: source.to_owned(),
         };
-        for (part, is_kept) in [
-            (result(&cut, Value::Null), 1),
-            (
-                result("short", json!({ "whole": format!("blob:{hash}") })),
-                1,
-            ),
-            (attached(format!("blob:{hash}")), 1),
-            (result(&quoted, Value::Null), 0),
-            (result(&long, Value::Null), 0),
-            (attached("data:application/pdf;base64,AAAA".to_owned()), 0),
-            (
-                Part::Text {
-                    text: format!("read blob:{hash}"),
-                },
-                0,
-            ),
-        ] {
-            assert_eq!(kept(&part), hashes[is_kept], "{part:?}");
+        let required = [
+            result("short", json!({ "full_output": address })),
+            attached(&address),
+        ];
+        for part in required {
+            assert_eq!(required_blob(&part), Some(hash), "{part:?}");
+        }
+        let mentioned = [
+            result(&format!("read {address}"), Value::Null),
+            attached("data:application/pdf;base64,AAAA"),
+            Part::Text {
+                text: format!("read {address}"),
+            },
+        ];
+        for part in mentioned {
+            assert_eq!(required_blob(&part), None, "{part:?}");
         }
     }
 
     #[test]
-    fn what_looks_like_a_blob_and_is_none_is_not_one() {
+    fn invalid_blob_addresses_are_ignored() {
         let hash = "ab".repeat(32);
         let text = format!("blob:{hash}, blob:short blob:{} ä blob:", "g".repeat(64));
         let mut found = BTreeSet::new();
-        mentioned(&text, &mut found);
+        collect_mentioned(&text, &mut found);
         assert_eq!(found, BTreeSet::from([hash.parse().unwrap()]));
     }
 }

@@ -1,4 +1,4 @@
-//! CommandTools, run by the sandbox's shell.
+//! The tool `bash`: runs a command in the sandbox's shell.
 
 use std::time::Duration;
 
@@ -7,25 +7,26 @@ use rye_protocol::ProcessRef;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{failed, parse, permission};
+use super::{parse, permission, sandbox_error};
 use crate::BoxFuture;
-use crate::blob::SCHEME;
+use crate::blob::{FULL_OUTPUT, SCHEME};
 use crate::sandbox::{Exec, ExecObserver, ExecOutput, Sandbox};
-use crate::text::{Whole, without_middle};
+use crate::text::{FullText, truncate_middle};
 use crate::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
-/// How long a command runs where the model does not say.
-const STANDARD: u64 = 120;
-/// And where it does, at most.
-const LONGEST: u64 = 3600;
-/// How much of each stream is kept, how much is told while it runs, and how much a model
-/// reads without asking for more.
-const KEPT: usize = 32 * 1024 * 1024;
-const TOLD: usize = 256 * 1024;
-const SHOWN: usize = 30_000;
+/// Default timeout, in seconds.
+const DEFAULT_TIMEOUT: u64 = 120;
+/// Maximum timeout, in seconds.
+const MAX_TIMEOUT: u64 = 3600;
+/// Maximum size of each captured stream, in bytes.
+const MAX_OUTPUT: usize = 32 * 1024 * 1024;
+/// Maximum size of the output that is published while the command runs, in bytes.
+const MAX_STREAMED: usize = 256 * 1024;
+/// Maximum size of each stream in the result, in bytes. The full output is stored as a blob.
+const MAX_SHOWN: usize = 30_000;
 
-/// Runs a command in the sandbox's shell. It is never repeated on its own: who knows what
-/// it did. Where nothing confines it, a person must agree first.
+/// Runs a command in the sandbox's shell. A call is never repeated automatically, because its
+/// effects are unknown. Without an isolating sandbox, a person must approve it first.
 #[derive(Debug)]
 pub struct Bash {
     def: ToolDef,
@@ -33,20 +34,19 @@ pub struct Bash {
 
 impl Default for Bash {
     fn default() -> Self {
-        let description = "Runs a command in a shell and gives what it prints and, if it is \
-            not 0, its exit code. Each command has a shell of its own: variables and `cd` do \
-            not last, files do. Of long output the middle is left out, with a note how to \
-            read it.";
+        let description = "Runs a command in a shell and returns its output and, if it is not 0, \
+            its exit code. Each command runs in a new shell: variables and `cd` do not persist, \
+            files do. The middle of long output is omitted, with a note on how to read seconds.";
         let parameters = json!({
             "type": "object",
             "properties": {
-                "command": { "type": "string", "minLength": 1, "description": "What the shell reads." },
-                "cwd": { "type": "string", "description": "The folder to run it in; else the workspace." },
+                "command": { "type": "string", "minLength": 1, "description": "The command line." },
+                "cwd": { "type": "string", "description": "Working directory. Default: the workspace." },
                 "timeout": {
                     "type": "number",
                     "exclusiveMinimum": 0,
-                    "maximum": LONGEST,
-                    "description": "Seconds after which it is ended, with all that it started; else 120.",
+                    "maximum": MAX_TIMEOUT,
+                    "description": "Seconds until the process tree is killed. Default: 120.",
                 },
             },
             "required": ["command"],
@@ -66,21 +66,21 @@ struct Args {
 }
 
 impl Args {
-    /// What the sandbox is to run, and how long it may take.
+    /// The command for the sandbox, and its timeout.
     fn exec(self) -> (Exec, Duration) {
-        let time = self
+        let timeout = self
             .timeout
-            .and_then(|it| Duration::try_from_secs_f64(it).ok());
-        let time = time.unwrap_or(Duration::from_secs(STANDARD));
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let timeout = timeout.unwrap_or(Duration::from_secs(DEFAULT_TIMEOUT));
         let exec = Exec {
             command: self.command,
             cwd: self.cwd,
-            timeout: Some(time),
-            max_output: Some(KEPT),
-            max_streamed: Some(TOLD),
+            timeout: Some(timeout),
+            max_output: Some(MAX_OUTPUT),
+            max_streamed: Some(MAX_STREAMED),
             ..Exec::default()
         };
-        (exec, time)
+        (exec, timeout)
     }
 }
 
@@ -90,7 +90,7 @@ impl Tool for Bash {
     }
 
     fn may_request_decision(&self, sandbox: &dyn Sandbox) -> bool {
-        permission::asks(sandbox)
+        permission::needs_approval(sandbox)
     }
 
     fn run(
@@ -99,65 +99,70 @@ impl Tool for Bash {
         context: ToolContext,
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let (mut exec, mut time) = parse::<Args>(args.clone())?.exec();
-            let link = permission::link(exec.cwd.as_deref(), &context).await;
-            let request = request(&exec, link.as_deref(), context.call.as_str());
-            let instead = permission::to_run(&self.def, request, &args, &context).await?;
-            if let Some(instead) = &instead {
-                (exec, time) = parse::<Args>(instead.args.clone())?.exec();
-            } else if permission::link(exec.cwd.as_deref(), &context).await != link {
-                let message = "the folder leads to another place than when it was asked about";
+            let (mut exec, mut timeout) = parse::<Args>(args.clone())?.exec();
+            let link = permission::resolved_link(exec.cwd.as_deref(), &context).await;
+            let request = approval_request(&exec, link.as_deref(), context.call.as_str());
+            let edited = permission::approve_command(&self.def, request, &args, &context).await?;
+            if let Some(edited) = &edited {
+                (exec, timeout) = parse::<Args>(edited.args.clone())?.exec();
+            } else if permission::resolved_link(exec.cwd.as_deref(), &context).await != link {
+                let message =
+                    "the working directory resolves to another path than when it was approved";
                 return Err(ToolError::failed(message));
             }
-            permission::begins(&self.def, &context).await?;
-            let ear = Ear { context: &context };
-            let executed = context.sandbox.exec(exec, &ear).await.map_err(failed)?;
-            let report = Report::of(executed, time);
+            permission::mark_started(&self.def, &context).await?;
+            let observer = OutputForwarder { context: &context };
+            let output = context
+                .sandbox
+                .exec(exec, &observer)
+                .await
+                .map_err(sandbox_error)?;
+            let report = Report::new(output, timeout);
             let hash = if report.is_long() {
-                context.store_blob(&report.whole()).await
+                context.store_blob(&report.full_text()).await
             } else {
                 None
             };
             let output = report.output(hash.as_ref());
-            Ok(match instead {
-                Some(instead) => instead.annotate(output),
+            Ok(match edited {
+                Some(edited) => edited.annotate(output),
                 None => output,
             })
         })
     }
 }
 
-/// The gate is that of the call and of what it would run, and where: a model that uses a
-/// call's id again has to ask again.
-fn request(exec: &Exec, link: Option<&str>, call: &str) -> DecisionRequest {
+/// The request for approval. Its key covers the call, the command and the working directory, so
+/// that a reused call id needs a new approval.
+fn approval_request(exec: &Exec, link: Option<&str>, call: &str) -> DecisionRequest {
     let Exec { command, cwd, .. } = exec;
-    let what = match link {
-        Some(real) => json!([command, cwd, real]),
+    let subject = match link {
+        Some(resolved) => json!([command, cwd, resolved]),
         None => json!([command, cwd]),
     };
-    let what = Hash::digest(what.to_string()).to_hex();
+    let subject = Hash::digest(subject.to_string()).to_hex();
     let mut lines = command.trim().lines();
     let first = lines.next().unwrap_or_default();
     let more = if lines.next().is_some() { " …" } else { "" };
     let title = format!("run: {first}{more}");
-    let mut request = DecisionRequest::approval(format!("{call}:{what:.32}"), title);
-    if let Some(folder) = cwd {
-        let leads = link.map_or_else(String::new, |real| {
-            format!(", which leads to {}", sanitize_line(real))
+    let mut request = DecisionRequest::approval(format!("{call}:{subject:.32}"), title);
+    if let Some(dir) = cwd {
+        let suffix = link.map_or_else(String::new, |resolved| {
+            format!(" (resolves to {})", sanitize_line(resolved))
         });
-        request.body = format!("in {}{leads}:\n", sanitize_line(folder));
+        request.body = format!("in {}{suffix}:\n", sanitize_line(dir));
     }
     request.body += &quote_block(command);
-    permission::leading_to(&mut request, link);
+    permission::add_resolved_path(&mut request, link);
     request
 }
 
-/// Passes on what happens meanwhile.
-struct Ear<'a> {
+/// Publishes output and the process id while the command runs.
+struct OutputForwarder<'a> {
     context: &'a ToolContext,
 }
 
-impl ExecObserver for Ear<'_> {
+impl ExecObserver for OutputForwarder<'_> {
     fn on_start(&self, process: &str) {
         self.context
             .register_process(ProcessRef(process.to_owned()));
@@ -168,87 +173,93 @@ impl ExecObserver for Ear<'_> {
     }
 }
 
-/// What the model reads: the output as it is if all went well, and else what else there
-/// is to know.
+/// The result of a command: its output and, unless it succeeded, how it ended.
 struct Report {
     stdout: String,
     stderr: String,
-    end: Option<String>,
+    status_line: Option<String>,
     data: Value,
 }
 
-/// What stands before the stream of complaints.
+/// Line before the standard error stream.
 const STDERR: &str = "[stderr]";
 
 impl Report {
-    fn of(executed: ExecOutput, time: Duration) -> Self {
+    fn new(output: ExecOutput, timeout: Duration) -> Self {
         let data = json!({
-            "exit_code": executed.exit_code,
-            "timed_out": executed.timed_out,
-            "truncated": executed.truncated,
+            "exit_code": output.exit_code,
+            "timed_out": output.timed_out,
+            "truncated": output.truncated,
         });
         let trimmed = |mut text: String| {
             text.truncate(text.trim_end_matches('\n').len());
             text
         };
-        let (stdout, stderr) = (trimmed(executed.stdout), trimmed(executed.stderr));
-        let end = match (executed.timed_out, executed.exit_code) {
+        let (stdout, stderr) = (trimmed(output.stdout), trimmed(output.stderr));
+        let status_line = match (output.timed_out, output.exit_code) {
             (true, _) => Some(format!(
-                "[its time was up after {} s: it was ended with all that it started; \
-                 give a longer timeout if it needs one]",
-                time.as_secs_f64()
+                "[timed out after {} s; the process tree was killed. \
+                 Set a longer timeout if needed]",
+                timeout.as_secs_f64()
             )),
             (false, Some(0)) if stdout.is_empty() && stderr.is_empty() => {
                 Some("[no output]".to_owned())
             }
             (false, Some(0)) => None,
             (false, Some(code)) => Some(format!("[exit code {code}]")),
-            (false, None) => Some("[a signal ended it]".to_owned()),
+            (false, None) => Some("[killed by a signal]".to_owned()),
         };
         Self {
             stdout,
             stderr,
-            end,
+            status_line,
             data,
         }
     }
 
     fn is_long(&self) -> bool {
-        self.stdout.len() > SHOWN || self.stderr.len() > SHOWN
+        self.stdout.len() > MAX_SHOWN || self.stderr.len() > MAX_SHOWN
     }
 
-    /// All of it.
-    fn whole(&self) -> String {
-        join(&self.stdout, &self.stderr, self.end.as_deref())
+    /// The complete text.
+    fn full_text(&self) -> String {
+        join(&self.stdout, &self.stderr, self.status_line.as_deref())
     }
 
-    /// What is shown of it; each stream has its end, where it says how it went.
+    /// The result with both streams truncated in the middle.
     fn output(self, hash: Option<&Hash>) -> ToolOutput {
-        let cut = |text: &str, first_line| {
-            let whole = hash.map(|hash| Whole { hash, first_line });
-            without_middle(text, SHOWN, whole)
+        let truncate = |text: &str, first_line| {
+            let full_text = hash.map(|hash| FullText { hash, first_line });
+            truncate_middle(text, MAX_SHOWN, full_text)
         };
-        let before = match self.stdout.as_str() {
+        let stdout_lines = match self.stdout.as_str() {
             "" => 0,
             text => text.lines().count(),
         };
-        // The line that says what comes is one, too.
-        let (stdout, stderr) = (cut(&self.stdout, 1), cut(&self.stderr, before + 2));
+        // The line `[stderr]` counts as well.
+        let (stdout, stderr) = (
+            truncate(&self.stdout, 1),
+            truncate(&self.stderr, stdout_lines + 2),
+        );
         let mut data = self.data;
         if let Some(hash) = hash {
-            data["whole"] = json!(format!("{SCHEME}{hash}"));
+            data[FULL_OUTPUT] = json!(format!("{SCHEME}{hash}"));
         }
         ToolOutput {
-            text: join(&stdout, &stderr, self.end.as_deref()),
+            text: join(&stdout, &stderr, self.status_line.as_deref()),
             data,
             attachments: Vec::new(),
         }
     }
 }
 
-fn join(stdout: &str, stderr: &str, end: Option<&str>) -> String {
-    let complaints = (!stderr.is_empty()).then(|| format!("{STDERR}\n{stderr}"));
-    let parts = [Some(stdout.to_owned()), complaints, end.map(str::to_owned)];
+fn join(stdout: &str, stderr: &str, status_line: Option<&str>) -> String {
+    let stderr = (!stderr.is_empty()).then(|| format!("{STDERR}\n{stderr}"));
+    let parts = [
+        Some(stdout.to_owned()),
+        stderr,
+        status_line.map(str::to_owned),
+    ];
     let parts = parts.into_iter().flatten().filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join("\n")
 }
@@ -258,31 +269,31 @@ mod tests {
     use super::*;
 
     fn text(stdout: &str, stderr: &str, exit_code: Option<i32>, timed_out: bool) -> String {
-        let executed = ExecOutput {
+        let output = ExecOutput {
             stdout: stdout.into(),
             stderr: stderr.into(),
             exit_code,
             timed_out,
             truncated: false,
         };
-        Report::of(executed, Duration::from_millis(1500))
+        Report::new(output, Duration::from_millis(1500))
             .output(None)
             .text
     }
 
     #[test]
-    fn a_person_agrees_to_one_command_in_one_folder() {
+    fn approval_covers_one_command_in_one_directory() {
         let exec = |command: &str, cwd: Option<&str>| Exec {
             command: command.to_owned(),
             cwd: cwd.map(str::to_owned),
             ..Exec::default()
         };
-        let asked = request(&exec("make\nmake install", Some("src")), None, "call-1");
-        assert_eq!(asked.title, "run: make …");
-        assert_eq!(asked.body, "in src:\n│ make\n│ make install");
-        let key = asked.resume_key;
+        let original = approval_request(&exec("make\nmake install", Some("src")), None, "call-1");
+        assert_eq!(original.title, "run: make …");
+        assert_eq!(original.body, "in src:\n│ make\n│ make install");
+        let key = original.resume_key;
         assert!(key.bytes().all(|byte| byte.is_ascii_graphic()), "{key}");
-        let same = request(&exec("make\nmake install", Some("src")), None, "call-1");
+        let same = approval_request(&exec("make\nmake install", Some("src")), None, "call-1");
         assert_eq!(same.resume_key, key);
         for (command, cwd, link, call) in [
             ("make\nmake install", None, None, "call-1"),
@@ -290,28 +301,28 @@ mod tests {
             ("make\nmake install", Some("src"), None, "call-2"),
             ("make\nmake install", Some("src"), Some("/etc"), "call-1"),
         ] {
-            let other = request(&exec(command, cwd), link, call);
+            let other = approval_request(&exec(command, cwd), link, call);
             assert_ne!(other.resume_key, key, "{command} {cwd:?} {link:?} {call}");
         }
     }
 
     #[test]
-    fn a_command_looks_like_nothing_that_is_said_of_it() {
+    fn command_cannot_imitate_the_text_around_it() {
         let exec = Exec {
             command: "true\nrisk: low\r\u{202e}".to_owned(),
             cwd: Some("src:\nrisk: low".to_owned()),
             ..Exec::default()
         };
-        let body = request(&exec, Some("/etc\nrisk: low"), "call-1").body;
+        let body = approval_request(&exec, Some("/etc\nrisk: low"), "call-1").body;
         assert_eq!(
             body,
-            "in src:\\u{a}risk: low, which leads to /etc\\u{a}risk: low:\n│ true\n\
+            "in src:\\u{a}risk: low (resolves to /etc\\u{a}risk: low):\n│ true\n\
              │ risk: low\\u{d}\\u{202e}"
         );
     }
 
     #[test]
-    fn a_model_reads_what_it_needs_and_no_more() {
+    fn result_text_has_output_and_exit_status() {
         assert_eq!(text("hi\n", "", Some(0), false), "hi");
         assert_eq!(text("", "", Some(0), false), "[no output]");
         assert_eq!(text("a\n", "b\n", Some(0), false), "a\n[stderr]\nb");
@@ -319,37 +330,32 @@ mod tests {
             text("", "b\n", Some(2), false),
             "[stderr]\nb\n[exit code 2]"
         );
-        assert_eq!(text("", "", None, false), "[a signal ended it]");
-        assert!(text("a", "", None, true).starts_with("a\n[its time was up after 1.5 s"));
-        let long = text(&"x".repeat(SHOWN * 2), "", Some(1), false);
-        assert!(long.len() < SHOWN + 100 && long.ends_with("[exit code 1]"));
+        assert_eq!(text("", "", None, false), "[killed by a signal]");
+        assert!(text("a", "", None, true).starts_with("a\n[timed out after 1.5 s"));
+        let long = text(&"x".repeat(MAX_SHOWN * 2), "", Some(1), false);
+        assert!(long.len() < MAX_SHOWN + 100 && long.ends_with("[exit code 1]"));
     }
 
     #[test]
-    fn what_is_left_out_can_be_found_in_the_whole() {
+    fn omitted_lines_are_located_in_the_full_output() {
         let (hash, line) = (Hash::digest(b""), "123456789\n");
-        let executed = ExecOutput {
+        let output = ExecOutput {
             stdout: line.repeat(5000),
             stderr: line.repeat(5000),
             exit_code: Some(1),
             ..ExecOutput::default()
         };
-        let report = Report::of(executed, Duration::ZERO);
+        let report = Report::new(output, Duration::ZERO);
         assert!(report.is_long());
-        let whole = report.whole();
+        let full_text = report.full_text();
         let output = report.output(Some(&hash));
-        assert_eq!(output.data["whole"], format!("blob:{hash}"));
-        let notes = output.text.lines().filter_map(|line| {
-            let (count, rest) = line.strip_prefix("[… ")?.split_once(" lines, ")?;
-            let (_, place) = rest.split_once("offset ")?;
-            let place = place.strip_suffix(" …]")?;
-            Some((count.parse::<usize>().ok()?, place.parse::<usize>().ok()?))
-        });
-        let notes: Vec<_> = notes.collect();
-        assert_eq!(notes, [(2000, 1501), (2000, 6502)]);
-        let nth = |number: usize| whole.lines().nth(number - 1);
+        assert_eq!(output.data[FULL_OUTPUT], format!("blob:{hash}"));
+        for offset in ["offset 1501", "offset 6502"] {
+            assert!(output.text.contains(offset), "{offset}: {}", output.text);
+        }
+        let nth = |number: usize| full_text.lines().nth(number - 1);
         assert_eq!(nth(5001), Some(STDERR));
         assert_eq!(nth(6502), Some("123456789"));
-        assert_eq!(whole.lines().last(), Some("[exit code 1]"));
+        assert_eq!(full_text.lines().last(), Some("[exit code 1]"));
     }
 }

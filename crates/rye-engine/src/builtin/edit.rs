@@ -1,4 +1,4 @@
-//! Files, changed in places.
+//! The tool `edit`: replaces text in a file.
 
 mod apply;
 mod document;
@@ -20,43 +20,43 @@ use self::document::Document;
 use super::{counted, parse, permission, read, redacted};
 use crate::BoxFuture;
 use crate::sandbox::Sandbox;
-use crate::text::without_middle;
+use crate::text::truncate_middle;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
-/// How much of the difference is shown, and how long is looked for a short one.
-const SHOWN: usize = 8000;
-const TIME: Duration = Duration::from_millis(200);
-/// The longest text of which the difference is shown.
-const COMPARED: usize = 4 * 1024 * 1024;
+/// Maximum size of the diff in the result, in bytes.
+const MAX_DIFF: usize = 8000;
+/// Time limit for computing a minimal diff.
+const DIFF_TIMEOUT: Duration = Duration::from_millis(200);
+/// Maximum size of a file for which a diff is computed, in bytes.
+const MAX_DIFFED_FILE: usize = 4 * 1024 * 1024;
 
-/// Replaces texts in a file: each is to be found once, all are replaced or none.
+/// Replaces texts in a file. Each must occur exactly once; either all are replaced or none.
 ///
-/// Whether an edit was made cannot always be seen from the file: what it put there may hold
-/// what it looked for. So one that was interrupted is never repeated on its own; the model
-/// is told, and looks.
+/// An interrupted edit is never repeated automatically, because the file does not always show
+/// whether the edit was made: the new text may contain the old one. The model is told and checks.
 #[derive(Debug)]
 pub struct Edit {
     def: ToolDef,
-    alone: Arc<Mutex<()>>,
+    write_lock: Arc<Mutex<()>>,
 }
 
 impl Edit {
-    /// One that reads and writes while it holds this, so that no change is lost.
-    pub(super) fn new(alone: Arc<Mutex<()>>) -> Self {
-        let description = "Replaces a text in a file by another. `old` must be exactly what \
-            stands there, whitespace too, and stand there once, unless `all` is set. For \
-            several replacements in one file give `edits`: they are made one after the other, \
-            all or none. Line ends are kept. Gives the difference.";
+    /// Creates the tool. It holds the lock while it reads and writes, so that no change is lost.
+    pub(super) fn new(write_lock: Arc<Mutex<()>>) -> Self {
+        let description = "Replaces text in a file. `old` must match exactly, including whitespace, \
+            and occur once unless `all` is set. For several replacements in one file, give \
+            `edits`: they are applied in order, all or none. Line endings are preserved. \
+            Returns the diff.";
         let text = |description: &str| json!({ "type": "string", "description": description });
         let (old, new) = (
-            text("What stands there now, without line numbers."),
-            text("What is to stand there."),
+            text("Text to replace, without line numbers."),
+            text("New text."),
         );
-        let all = json!({ "type": "boolean", "description": "Replace it wherever it stands." });
+        let all = json!({ "type": "boolean", "description": "Replace all occurrences." });
         let parameters = json!({
             "type": "object",
             "properties": {
-                "path": { "type": "string", "minLength": 1, "description": "The file, relative to the workspace." },
+                "path": { "type": "string", "minLength": 1, "description": "Path of the file, relative to the workspace." },
                 "old": old,
                 "new": new,
                 "all": all,
@@ -77,7 +77,7 @@ impl Edit {
         });
         let mut def = ToolDef::new("edit", description, parameters).effect(Effect::AtMostOnce);
         def.exclusive = true;
-        Self { def, alone }
+        Self { def, write_lock }
     }
 }
 
@@ -122,7 +122,7 @@ impl Tool for Edit {
     }
 
     fn may_request_decision(&self, sandbox: &dyn Sandbox) -> bool {
-        permission::asks(sandbox)
+        permission::needs_approval(sandbox)
     }
 
     fn run(
@@ -131,60 +131,64 @@ impl Tool for Edit {
         context: ToolContext,
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let given = args;
-            let mut args: Args = parse(given.clone())?;
+            let raw_args = args;
+            let mut args: Args = parse(raw_args.clone())?;
             let mut changes = args.changes()?;
             let path = &args.path;
-            let permitted = permission::to_change(&self.def, path, &given, &context).await?;
-            if let Some(instead) = &permitted.instead {
-                args = parse(instead.args.clone())?;
+            let permitted = permission::approve_write(&self.def, path, &raw_args, &context).await?;
+            if let Some(edited) = &permitted.edited {
+                args = parse(edited.args.clone())?;
                 changes = args.changes()?;
             }
             let (sandbox, path) = (&*context.sandbox, &args.path);
-            let _alone = self.alone.lock().await;
+            let _guard = self.write_lock.lock().await;
             let bytes = match sandbox.read(path).await {
                 Ok(bytes) => bytes,
-                Err(error) => return Err(read::explain(sandbox, path, error).await),
+                Err(error) => return Err(read::not_found_error(sandbox, path, error).await),
             };
             let document = Document::parse(&bytes).filter(|_| !read::is_binary(&bytes));
             let document = document.ok_or_else(|| {
-                let message = format!("{path} is no UTF-8 text, which alone can be edited");
+                let message = format!("{path} is not UTF-8 text and cannot be edited");
                 ToolError::failed(message)
             })?;
-            let edited = apply(&document, &changes);
-            let wrong = |why: String| ToolError::failed(format!("{path}: {why}"));
-            let (edited, places) = edited.map_err(|why| {
-                let sought =
-                    |it: &Change| redacted::sought(&context.redactor, &document.text, &it.old);
-                wrong(changes.iter().find_map(sought).unwrap_or(why))
+            let applied = apply(&document, &changes);
+            let fail = |why: String| ToolError::failed(format!("{path}: {why}"));
+            let (new_document, replacements) = applied.map_err(|why| {
+                let placeholder_error = |change: &Change| {
+                    redacted::placeholder_error(&context.redactor, &document.text, &change.old)
+                };
+                fail(changes.iter().find_map(placeholder_error).unwrap_or(why))
             })?;
-            redacted::kept(&context.redactor, &document.text, &edited.text).map_err(wrong)?;
-            permission::begins(&self.def, &context).await?;
-            permitted.write(path, &edited.bytes(), &context).await?;
-            let output = report(path, &document.text, &edited.text, places);
-            Ok(match permitted.instead {
-                Some(instead) => instead.annotate(output),
+            redacted::check_secrets_kept(&context.redactor, &document.text, &new_document.text)
+                .map_err(fail)?;
+            permission::mark_started(&self.def, &context).await?;
+            permitted
+                .write(path, &new_document.bytes(), &context)
+                .await?;
+            let output = report(path, &document.text, &new_document.text, replacements);
+            Ok(match permitted.edited {
+                Some(edited) => edited.annotate(output),
                 None => output,
             })
         })
     }
 }
 
-/// What is different now.
-fn report(path: &str, before: &str, after: &str, places: usize) -> ToolOutput {
-    let mut text = format!("{path}: changed at {}", counted(places, "place"));
-    let mut data = json!({ "places": places });
-    if before.len().max(after.len()) <= COMPARED {
+/// The result with the diff.
+fn report(path: &str, before: &str, after: &str, replacements: usize) -> ToolOutput {
+    let mut text = format!("{path}: {}", counted(replacements, "replacement"));
+    let mut data = json!({ "replacements": replacements });
+    if before.len().max(after.len()) <= MAX_DIFFED_FILE {
         let diff = TextDiff::configure()
-            .timeout(TIME)
+            .timeout(DIFF_TIMEOUT)
             .diff_lines(before, after);
         let count = |tag| diff.iter_all_changes().filter(|it| it.tag() == tag).count();
         let (added, removed) = (count(ChangeTag::Insert), count(ChangeTag::Delete));
         let mut unified = diff.unified_diff();
         let unified = unified.context_radius(3).header(path, path).to_string();
-        let unified = without_middle(&unified, SHOWN, None);
+        let unified = truncate_middle(&unified, MAX_DIFF, None);
         text = format!("{text}\n{}", unified.trim_end());
-        data = json!({ "places": places, "added": added, "removed": removed, "diff": unified });
+        data = json!({ "replacements": replacements, "added": added, "removed": removed, "diff": unified });
     }
     ToolOutput {
         text,

@@ -1,4 +1,4 @@
-//! Files, found by their paths.
+//! The tool `glob`: finds files by a pattern of their paths.
 
 use std::time::Duration;
 
@@ -6,16 +6,17 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::parse;
-use super::tree::{Pattern, below, join, plain, split, walk};
+use super::tree::{Pattern, join, normalize, relative_to, split, walk};
 use crate::BoxFuture;
 use crate::sandbox::Sandbox;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
-/// How many are told where the model does not say, and at most.
-const STANDARD: usize = 200;
-const MOST: usize = 2000;
-/// How long is looked for them.
-const TIME: Duration = Duration::from_secs(20);
+/// Default number of results.
+const DEFAULT_LIMIT: usize = 200;
+/// Maximum number of results.
+const MAX_LIMIT: usize = 2000;
+/// Time limit.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Finds files by a pattern of their paths.
 #[derive(Debug)]
@@ -26,17 +27,17 @@ pub struct Glob {
 impl Default for Glob {
     fn default() -> Self {
         let description = "Finds files by a pattern: `*.rs` by name at any depth, \
-            `src/**/*.{ts,tsx}` by path. The ones that changed last come first. Leaves out \
-            hidden files and what .gitignore and .ignore leave out.";
+            `src/**/*.{ts,tsx}` by path. The most recently changed come first. Skips hidden \
+            files and files that .gitignore and .ignore exclude.";
         let parameters = json!({
             "type": "object",
             "properties": {
-                "pattern": { "type": "string", "minLength": 1, "description": "`*` and `?` stand for parts of a name, `**` for any folders, `{a,b}` for either." },
-                "path": { "type": "string", "description": "The folder to look in; else the workspace." },
-                "sort": { "enum": ["newest", "path"], "description": "By what they are sorted; else the newest first." },
-                "hidden": { "type": "boolean", "description": "Also hidden files." },
-                "ignored": { "type": "boolean", "description": "Also files that .gitignore or .ignore leave out." },
-                "limit": { "type": "integer", "minimum": 1, "maximum": MOST, "description": "How many at most; else 200." },
+                "pattern": { "type": "string", "minLength": 1, "description": "`*` and `?` match parts of a name, `**` any directories, `{a,b}` either." },
+                "path": { "type": "string", "description": "Directory to search. Default: the workspace." },
+                "sort": { "enum": ["newest", "path"], "description": "Order. Default: newest." },
+                "hidden": { "type": "boolean", "description": "Include hidden files." },
+                "ignored": { "type": "boolean", "description": "Include files that .gitignore or .ignore exclude." },
+                "limit": { "type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "description": "Maximum number of results. Default: 200." },
             },
             "required": ["pattern"],
             "additionalProperties": false,
@@ -84,17 +85,17 @@ impl Tool for Glob {
 }
 
 async fn find(args: Args, sandbox: &dyn Sandbox) -> Result<ToolOutput, ToolError> {
-    // Only the folder is walked that the pattern names.
-    let (folder, rest) = split(&args.pattern);
-    // What stands behind a folder is not for any depth.
-    let is_name = folder.is_empty() || rest.contains('/');
-    let start = if is_name { "" } else { "./" };
-    let pattern = Pattern::new(&format!("{start}{rest}"))?;
-    let top = plain(&join(&args.path, folder));
+    // Walk only the directory that the pattern names.
+    let (dir, rest) = split(&args.pattern);
+    // A name after a directory does not match at any depth.
+    let is_name = dir.is_empty() || rest.contains('/');
+    let prefix = if is_name { "" } else { "./" };
+    let pattern = Pattern::new(&format!("{prefix}{rest}"))?;
+    let root = normalize(&join(&args.path, dir));
     let hidden = args.hidden || pattern.hidden;
-    let walked = walk(sandbox, &top, hidden, args.ignored, TIME).await?;
+    let walked = walk(sandbox, &root, hidden, args.ignored, TIMEOUT).await?;
     let mut files = walked.files;
-    files.retain(|file| pattern.fits(below(&file.path, &top)));
+    files.retain(|file| pattern.matches(relative_to(&file.path, &root)));
     if args.sort == Sort::Newest {
         files.sort_by(|a, b| {
             b.modified
@@ -102,11 +103,11 @@ async fn find(args: Args, sandbox: &dyn Sandbox) -> Result<ToolOutput, ToolError
                 .then_with(|| a.path.cmp(&b.path))
         });
     }
-    let (found, limit) = (files.len(), args.limit.unwrap_or(STANDARD));
+    let (found, limit) = (files.len(), args.limit.unwrap_or(DEFAULT_LIMIT));
     files.truncate(limit);
     let mut lines: Vec<_> = files.into_iter().map(|file| file.path).collect();
     if found == 0 {
-        lines.push("[no file fits]".to_owned());
+        lines.push("[no matching files]".to_owned());
     }
     if found > limit {
         lines.push(format!(
@@ -114,11 +115,11 @@ async fn find(args: Args, sandbox: &dyn Sandbox) -> Result<ToolOutput, ToolError
         ));
     }
     if !walked.is_complete {
-        lines.push("[not all files were looked at, there are too many: give a path]".to_owned());
+        lines.push("[too many files; not all were searched: give a path]".to_owned());
     }
     Ok(ToolOutput {
         text: lines.join("\n"),
-        data: json!({ "found": found, "whole": walked.is_complete }),
+        data: json!({ "found": found, "complete": walked.is_complete }),
         attachments: Vec::new(),
     })
 }

@@ -1,4 +1,4 @@
-//! Files, searched for what stands in them.
+//! The tool `grep`: searches file contents for a regular expression.
 
 mod report;
 mod search;
@@ -14,25 +14,27 @@ use serde_json::{Value, json};
 use tokio::task::{JoinSet, spawn_blocking};
 
 use self::report::{Report, Show};
-use self::search::{Finder, Found, How};
-use super::tree::{Pattern, below, plain, walk, wrong};
+use self::search::{FileMatches, SearchOptions, Searcher};
+use super::tree::{Pattern, invalid_argument, normalize, relative_to, walk};
 use super::{parse, read};
 use crate::BoxFuture;
 use crate::sandbox::{FileInfo, Sandbox};
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
-/// How many are told where the model does not say, and at most.
-const STANDARD: usize = 200;
-const MOST: usize = 2000;
-/// How long is searched, the finding of files included.
-const TIME: Duration = Duration::from_secs(20);
-/// The longest file that is searched.
-const LONGEST: u64 = 64 * 1024 * 1024;
-/// How much is read at once: files, and bytes of them.
-const BATCH: usize = 256;
+/// Default number of results.
+const DEFAULT_LIMIT: usize = 200;
+/// Maximum number of results.
+const MAX_LIMIT: usize = 2000;
+/// Time limit, including the search for files.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// Maximum size of a searched file, in bytes.
+const MAX_FILE: u64 = 64 * 1024 * 1024;
+/// Maximum number of files in a batch.
+const BATCH_FILES: usize = 256;
+/// Maximum size of a batch, in bytes.
 const BATCH_BYTES: u64 = 8 * 1024 * 1024;
-/// How many such batches are under way at once, at most.
-const AT_ONCE: usize = 8;
+/// Maximum number of concurrent batches.
+const MAX_CONCURRENCY: usize = 8;
 
 /// Searches files for a regular expression.
 #[derive(Debug)]
@@ -42,23 +44,23 @@ pub struct Grep {
 
 impl Default for Grep {
     fn default() -> Self {
-        let description = "Searches the files of a folder, or one file, for a regular \
-            expression, line by line, and gives the lines with their numbers. Leaves out \
-            hidden files, binary files and what .gitignore and .ignore leave out.";
+        let description = "Searches the files of a directory, or one file, for a regular expression \
+            and returns the matching lines with their numbers. Skips hidden files, binary files \
+            and files that .gitignore and .ignore exclude.";
         let parameters = json!({
             "type": "object",
             "properties": {
-                "pattern": { "type": "string", "minLength": 1, "description": "The regular expression, in the syntax of ripgrep." },
-                "path": { "type": "string", "description": "The folder or file to search; else the workspace." },
-                "glob": { "type": "string", "minLength": 1, "description": "Only files that fit: `*.rs`, `src/**/*.ts`, `!*.min.js`." },
-                "show": { "enum": ["lines", "files", "counts"], "description": "The lines that fit, the files that have such lines, or how many each has; else lines." },
-                "context": { "type": "integer", "minimum": 0, "maximum": 20, "description": "How many lines before and after are shown, too." },
-                "ignore_case": { "type": "boolean", "description": "Upper and lower case are the same." },
-                "literal": { "type": "boolean", "description": "The pattern is plain text." },
-                "multiline": { "type": "boolean", "description": "What fits may span lines, and `.` stands for line ends, too." },
-                "hidden": { "type": "boolean", "description": "Also hidden files." },
-                "ignored": { "type": "boolean", "description": "Also files that .gitignore or .ignore leave out." },
-                "limit": { "type": "integer", "minimum": 1, "maximum": MOST, "description": "How many lines that fit, or files; else 200." },
+                "pattern": { "type": "string", "minLength": 1, "description": "Regular expression in ripgrep syntax." },
+                "path": { "type": "string", "description": "Directory or file to search. Default: the workspace." },
+                "glob": { "type": "string", "minLength": 1, "description": "Only matching files: `*.rs`, `src/**/*.ts`, `!*.min.js`." },
+                "show": { "enum": ["lines", "files", "counts"], "description": "Matching lines, files with matching lines, or their number per file. Default: lines." },
+                "context": { "type": "integer", "minimum": 0, "maximum": 20, "description": "Number of context lines before and after a match." },
+                "ignore_case": { "type": "boolean", "description": "Ignore case." },
+                "literal": { "type": "boolean", "description": "Treat the pattern as literal text." },
+                "multiline": { "type": "boolean", "description": "Matches may span lines, and `.` matches line breaks." },
+                "hidden": { "type": "boolean", "description": "Include hidden files." },
+                "ignored": { "type": "boolean", "description": "Include files that .gitignore or .ignore exclude." },
+                "limit": { "type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "description": "Maximum number of matching lines or files. Default: 200." },
             },
             "required": ["pattern"],
             "additionalProperties": false,
@@ -104,29 +106,30 @@ impl Tool for Grep {
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let args: Args = parse(args)?;
-            let how = How {
+            let options = SearchOptions {
                 literal: args.literal,
                 ignore_case: args.ignore_case,
                 multiline: args.multiline,
                 context: (args.show == Show::Lines).then_some(args.context),
             };
-            let finder = Finder::new(&args.pattern, how).map_err(|why| wrong(&why))?;
+            let searcher =
+                Searcher::new(&args.pattern, options).map_err(|why| invalid_argument(&why))?;
             let pattern = args.glob.as_deref().map(Pattern::new).transpose()?;
-            let until = Instant::now() + TIME;
-            let hidden = args.hidden || pattern.as_ref().is_some_and(|it| it.hidden);
-            let top = plain(&args.path);
-            let walked = walk(&*context.sandbox, &top, hidden, args.ignored, TIME).await?;
+            let deadline = Instant::now() + TIMEOUT;
+            let hidden = args.hidden || pattern.as_ref().is_some_and(|pattern| pattern.hidden);
+            let root = normalize(&args.path);
+            let walked = walk(&*context.sandbox, &root, hidden, args.ignored, TIMEOUT).await?;
             let mut files = walked.files;
             if let Some(pattern) = &pattern {
-                files.retain(|file| pattern.fits(below(&file.path, &top)));
+                files.retain(|file| pattern.matches(relative_to(&file.path, &root)));
             }
-            let mut report = Report::new(args.show, args.limit.unwrap_or(STANDARD));
-            report.whole = walked.is_complete;
+            let mut report = Report::new(args.show, args.limit.unwrap_or(DEFAULT_LIMIT));
+            report.is_complete = walked.is_complete;
             let search = Search {
                 sandbox: context.sandbox,
-                finder: Arc::new(finder),
-                each: report.each(),
-                until,
+                searcher: Arc::new(searcher),
+                max_per_file: report.max_per_file(),
+                deadline,
             };
             search.run(&files, &mut report).await;
             Ok(report.output(files.len()))
@@ -134,45 +137,45 @@ impl Tool for Grep {
     }
 }
 
-/// What is done with each file.
+/// Searches files in concurrent batches.
 struct Search {
     sandbox: Arc<dyn Sandbox>,
-    finder: Arc<Finder>,
-    /// How many lines of a file are looked for.
-    each: usize,
-    until: Instant,
+    searcher: Arc<Searcher>,
+    /// Maximum number of matching lines per file.
+    max_per_file: usize,
+    deadline: Instant,
 }
 
-/// What came of some files, in their order.
+/// Results of one batch of files, in order.
 #[derive(Default)]
 struct Batch {
-    found: Vec<(String, Found)>,
+    matches: Vec<(String, FileMatches)>,
     searched: usize,
     binary: usize,
     unreadable: usize,
 }
 
 impl Search {
-    /// Reads and searches several batches at once, and takes what they give in their order,
-    /// until there is enough or no time left.
+    /// Searches several batches at once and adds their results in order, until the report is full
+    /// or the time is up.
     async fn run(&self, files: &[FileInfo], report: &mut Report) {
-        let at_once = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let concurrency = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let mut batches = batches(files).into_iter().enumerate();
         let mut running = JoinSet::new();
-        let mut done = BTreeMap::new();
+        let mut finished = BTreeMap::new();
         let mut next = 0;
         loop {
-            while running.len() <= at_once.min(AT_ONCE)
-                && let Some((number, paths)) = batches.next()
+            while running.len() <= concurrency.min(MAX_CONCURRENCY)
+                && let Some((index, paths)) = batches.next()
             {
-                running.spawn(self.batch(number, paths));
+                running.spawn(self.search_batch(index, paths));
             }
-            let joined = tokio::time::timeout_at(self.until.into(), running.join_next()).await;
+            let joined = tokio::time::timeout_at(self.deadline.into(), running.join_next()).await;
             match joined {
-                Ok(Some(Ok((number, batch)))) => done.insert(number, batch),
+                Ok(Some(Ok((index, batch)))) => finished.insert(index, batch),
                 Ok(Some(Err(_))) => {
-                    // One that broke down has found nothing.
-                    report.whole = false;
+                    // A batch that panicked has no results.
+                    report.is_complete = false;
                     continue;
                 }
                 Ok(None) => break,
@@ -181,62 +184,63 @@ impl Search {
                     break;
                 }
             };
-            while let Some(batch) = done.remove(&next) {
+            while let Some(batch) = finished.remove(&next) {
                 next += 1;
-                if !report.take(batch) {
+                if !report.add_batch(batch) {
                     return;
                 }
             }
         }
-        // Of what was out of order because time was up, or one broke down, all the same.
-        for batch in done.into_values() {
-            if !report.take(batch) {
+        // Batches after one that timed out or panicked.
+        for batch in finished.into_values() {
+            if !report.add_batch(batch) {
                 return;
             }
         }
     }
 
-    fn batch(
+    fn search_batch(
         &self,
-        number: usize,
+        index: usize,
         paths: Vec<String>,
     ) -> impl Future<Output = (usize, Batch)> + Send + 'static {
-        let (sandbox, finder) = (Arc::clone(&self.sandbox), Arc::clone(&self.finder));
-        let (each, until) = (self.each, self.until);
+        let (sandbox, searcher) = (Arc::clone(&self.sandbox), Arc::clone(&self.searcher));
+        let (max_per_file, deadline) = (self.max_per_file, self.deadline);
         async move {
-            let read = sandbox.read_many(&paths, LONGEST).await;
+            let read = sandbox.read_many(&paths, MAX_FILE).await;
             let search = move || {
                 let mut batch = Batch::default();
                 for (path, bytes) in paths.into_iter().zip(read) {
                     match bytes {
                         Err(_) => batch.unreadable += 1,
                         Ok(bytes) if read::is_binary(&bytes) => batch.binary += 1,
-                        Ok(_) if Instant::now() >= until => break,
+                        Ok(_) if Instant::now() >= deadline => break,
                         Ok(bytes) => {
                             batch.searched += 1;
-                            let found = finder.search(&bytes, each, until);
-                            if found.count > 0 || found.out_of_time || found.long_line {
-                                batch.found.push((path, found));
+                            let matches = searcher.search(&bytes, max_per_file, deadline);
+                            if matches.count > 0 || matches.out_of_time || matches.long_line {
+                                batch.matches.push((path, matches));
                             }
                         }
                     }
                 }
                 batch
             };
-            // What computes for long does so where nobody waits for it.
-            (number, spawn_blocking(search).await.unwrap_or_default())
+            // Searching blocks, so it runs on the blocking thread pool.
+            (index, spawn_blocking(search).await.unwrap_or_default())
         }
     }
 }
 
-/// Files in portions that fit into memory.
+/// Splits files into batches that fit into memory.
 fn batches(files: &[FileInfo]) -> Vec<Vec<String>> {
     let mut all: Vec<Vec<String>> = Vec::new();
     let mut bytes = 0;
     for file in files {
-        let fits =
-            |batch: &&mut Vec<String>| batch.len() < BATCH && bytes + file.size <= BATCH_BYTES;
-        if let Some(batch) = all.last_mut().filter(|batch| fits(batch)) {
+        let has_room = |batch: &&mut Vec<String>| {
+            batch.len() < BATCH_FILES && bytes + file.size <= BATCH_BYTES
+        };
+        if let Some(batch) = all.last_mut().filter(|batch| has_room(batch)) {
             batch.push(file.path.clone());
         } else {
             bytes = 0;

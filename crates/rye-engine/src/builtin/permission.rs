@@ -1,10 +1,9 @@
-//! What a built-in tool may do where nothing confines it.
+//! Approval of built-in tools in the local sandbox, which does not isolate commands.
 //!
-//! A command can do anything, so a person must approve it. A plain file of the workspace is
-//! what an agent is there to change; a [sensitive](lillux::path_policy::SensitiveReason) path must be
-//! approved. Rules of the [policy](crate::meta_tools::Policy) for `builtin:bash`, `builtin:write`
-//! and `builtin:edit` say otherwise, where the reason lets a rule do so. A private path is
-//! refused.
+//! A command can do anything, so a person must approve it. A plain file of the workspace needs no
+//! approval; a write to a [sensitive](lillux::path_policy::SensitiveReason) path does.
+//! Rules of the [policy](crate::meta_tools::Policy) for `builtin:bash`, `builtin:write` and
+//! `builtin:edit` can change this if the reason permits it. Private paths are always rejected.
 
 use lillux::path_policy::PathClass;
 use lillux::sanitize_line;
@@ -14,42 +13,42 @@ use crate::arguments::EditedArguments;
 use crate::audit;
 use crate::meta_tools::{Mode, Risk};
 use crate::sandbox::{ResolvedPath, Sandbox, SandboxError};
-use crate::text::quoted;
+use crate::text::quote_truncated;
 use crate::tool::{
     DecisionRequest, RESOLVED_PATH, ToolContext, ToolDef, ToolError, resolve_approval,
 };
 
-/// The kind of sandbox that confines nothing.
+/// Kind of the sandbox without isolation.
 const UNCONFINED: &str = "local";
-/// Where a gate's context says why a path is sensitive.
+/// Key of the gate's context: why the path is sensitive.
 const REASON: &str = "reason";
-/// How much of what would be written a person is shown.
-const SHOWN: usize = 4000;
+/// Maximum size of the arguments in a gate, in bytes.
+const MAX_SHOWN: usize = 4000;
 
-/// Whether somebody may be asked.
-pub(super) fn asks(sandbox: &dyn Sandbox) -> bool {
+/// Whether calls in this sandbox may need approval.
+pub(super) fn needs_approval(sandbox: &dyn Sandbox) -> bool {
     sandbox.kind() == UNCONFINED
 }
 
-/// Says that a call which may have been asked about does from here on what its tool does.
-pub(super) async fn begins(tool: &ToolDef, context: &ToolContext) -> Result<(), ToolError> {
-    if asks(&*context.sandbox) {
+/// Records that a call which could wait for approval now takes effect.
+pub(super) async fn mark_started(tool: &ToolDef, context: &ToolContext) -> Result<(), ToolError> {
+    if needs_approval(&*context.sandbox) {
         context.set_effect(tool.effect).await?;
     }
     Ok(())
 }
 
-/// A change of a file that may be made.
+/// An approved write to a file.
 #[derive(Default)]
-pub(super) struct Permitted {
-    /// What a person wants instead, where they want something else.
-    pub(super) instead: Option<EditedArguments>,
-    /// Where the path leads, if it is the one that was looked at.
+pub(super) struct ApprovedWrite {
+    /// Arguments that the person edited.
+    pub(super) edited: Option<EditedArguments>,
+    /// The approved target of the path; `None` if the arguments were edited.
     target: Option<ResolvedPath>,
 }
 
-impl Permitted {
-    /// Writes the file that was permitted.
+impl ApprovedWrite {
+    /// Writes the approved file.
     pub(super) async fn write(
         &self,
         path: &str,
@@ -60,104 +59,113 @@ impl Permitted {
             Some(target) => context.sandbox.write_resolved(path, target, bytes),
             None => context.sandbox.write(path, bytes),
         };
-        written.await.map_err(super::failed)
+        written.await.map_err(super::sandbox_error)
     }
 }
 
-/// Waits until a person agrees to a change of a file, where they must.
-pub(super) async fn to_change(
+/// Waits for approval of a write, if it is needed.
+pub(super) async fn approve_write(
     tool: &ToolDef,
     path: &str,
     args: &Value,
     context: &ToolContext,
-) -> Result<Permitted, ToolError> {
-    if !asks(&*context.sandbox) {
-        return Ok(Permitted::default());
+) -> Result<ApprovedWrite, ToolError> {
+    if !needs_approval(&*context.sandbox) {
+        return Ok(ApprovedWrite::default());
     }
-    let place = context.sandbox.resolve_path(path).await;
-    let reason = match place.class {
-        PathClass::Private => return Err(super::failed(SandboxError::Private(path.to_owned()))),
+    let resolved = context.sandbox.resolve_path(path).await;
+    let reason = match resolved.class {
+        PathClass::Private => {
+            return Err(super::sandbox_error(SandboxError::Private(path.to_owned())));
+        }
         PathClass::Sensitive(reason) => Some(reason),
         PathClass::Plain => None,
     };
-    // A link may lead to what its name does not tell of.
-    let link = (place.path != path).then(|| named(&place.path));
+    // A symbolic link may point anywhere.
+    let link = (resolved.path != path).then(|| display_path(&resolved.path));
     let (risk, why) = match reason {
         Some(reason) => (Risk::High, reason.reason()),
-        None => (Risk::Medium, "the policy asks about it"),
+        None => (Risk::Medium, "required by the policy"),
     };
     let must_ask = reason.is_some_and(|reason| !reason.may_be_allowed_by_rule());
     let mode = match mode(tool, risk, context)? {
         Mode::Allow if must_ask => Mode::Ask,
         mode => mode,
     };
-    // What was agreed to is this file, and not what a link leads to later.
-    let asked = match link {
-        Some(real) => audit::args_hash(&json!([args, real])),
+    // The approval covers this file, not what a link points to later.
+    let args_hash = match link {
+        Some(target) => audit::args_hash(&json!([args, target])),
         None => audit::args_hash(args),
     };
-    let key = format!("{}:{asked:.32}", context.call);
+    let key = format!("{}:{args_hash:.32}", context.call);
     let title = format!("{}: {path}", tool.spec.name);
     let mut request = DecisionRequest::approval(key, title);
     let shown = serde_json::to_string_pretty(args).unwrap_or_default();
-    let shown = quoted(&shown, SHOWN);
-    let leads = match link {
-        Some(real) => format!("It leads to {}.\n", sanitize_line(real)),
+    let shown = quote_truncated(&shown, MAX_SHOWN);
+    let target_line = match link {
+        Some(target) => format!("resolves to: {}\n", sanitize_line(target)),
         None => String::new(),
     };
-    request.body = format!("{leads}reason: {why}\nrisk: {}\n{shown}", risk.as_str());
+    request.body = format!(
+        "{target_line}reason: {why}\nrisk: {}\n{shown}",
+        risk.as_str()
+    );
     let reason = reason.map(|reason| (REASON.to_owned(), json!(reason)));
     request.context.extend(reason);
-    leading_to(&mut request, link);
-    let instead = resolve_approval(mode, tool, request, args, context).await?;
-    // Somebody may have thought about it for long.
-    if instead.is_none() && context.sandbox.resolve_path(path).await != place {
-        return Err(super::failed(SandboxError::PathChanged(path.to_owned())));
+    add_resolved_path(&mut request, link);
+    let edited = resolve_approval(mode, tool, request, args, context).await?;
+    // The path may have changed while the gate was open.
+    if edited.is_none() && context.sandbox.resolve_path(path).await != resolved {
+        return Err(super::sandbox_error(SandboxError::PathChanged(
+            path.to_owned(),
+        )));
     }
-    // Whoever wrote other arguments has chosen their path.
-    let target = instead.is_none().then_some(place);
-    Ok(Permitted { instead, target })
+    // Edited arguments have their own path.
+    let target = edited.is_none().then_some(resolved);
+    Ok(ApprovedWrite { edited, target })
 }
 
-/// Where a folder really is that a command is to run in, if a link leads there and nothing
-/// confines the command.
-pub(super) async fn link(folder: Option<&str>, context: &ToolContext) -> Option<String> {
-    let path = folder.filter(|_| asks(&*context.sandbox))?;
-    let real = context.sandbox.resolve_path(path).await.path;
-    (real != path).then(|| named(&real).to_owned())
+/// The resolved working directory of a command, if it is a symbolic link and the sandbox does not
+/// isolate commands.
+pub(super) async fn resolved_link(dir: Option<&str>, context: &ToolContext) -> Option<String> {
+    let path = dir.filter(|_| needs_approval(&*context.sandbox))?;
+    let target = context.sandbox.resolve_path(path).await.path;
+    (target != path).then(|| display_path(&target).to_owned())
 }
 
-/// The workspace has no name of its own in it.
-fn named(real: &str) -> &str {
-    if real.is_empty() { "." } else { real }
+/// Display name of a resolved path; the workspace itself is `.`.
+fn display_path(target: &str) -> &str {
+    if target.is_empty() { "." } else { target }
 }
 
-/// Says to where a link leads that is asked about.
-pub(super) fn leading_to(request: &mut DecisionRequest, link: Option<&str>) {
-    let real = link.map(|real| (RESOLVED_PATH.to_owned(), json!(real)));
-    request.context.extend(real);
+/// Adds the target of a symbolic link to the gate's context.
+pub(super) fn add_resolved_path(request: &mut DecisionRequest, link: Option<&str>) {
+    let target = link.map(|target| (RESOLVED_PATH.to_owned(), json!(target)));
+    request.context.extend(target);
 }
 
-/// Waits until a person agrees to a command, where they must. What they want instead, where
-/// they want something else.
-pub(super) async fn to_run(
+/// Waits for approval of a command, if it is needed. Returns the arguments if the person edited
+/// them.
+pub(super) async fn approve_command(
     tool: &ToolDef,
     mut request: DecisionRequest,
     args: &Value,
     context: &ToolContext,
 ) -> Result<Option<EditedArguments>, ToolError> {
-    if !asks(&*context.sandbox) {
+    if !needs_approval(&*context.sandbox) {
         return Ok(None);
     }
     let risk = Risk::High;
     let mode = mode(tool, risk, context)?;
-    let told = format!("Nothing confines it.\nrisk: {}\n", risk.as_str());
-    request.body.insert_str(0, &told);
+    let notice = format!("Runs without a sandbox.\nrisk: {}\n", risk.as_str());
+    request.body.insert_str(0, &notice);
     resolve_approval(mode, tool, request, args, context).await
 }
 
 fn mode(tool: &ToolDef, risk: Risk, context: &ToolContext) -> Result<Mode, ToolError> {
-    let gone = || ToolError::failed("the session is closed");
-    let engine = context.engine.upgrade().ok_or_else(gone)?;
-    Ok(engine.policy.decide_own(&tool.spec.name, Some(risk), false))
+    let closed = || ToolError::failed("the session is closed");
+    let engine = context.engine.upgrade().ok_or_else(closed)?;
+    Ok(engine
+        .policy
+        .decide_builtin(&tool.spec.name, Some(risk), false))
 }

@@ -1,30 +1,36 @@
-//! What a model is not shown must not be lost by what it writes: a secret is redacted in what it
-//! reads, and whoever writes back what they read would write the placeholder in its place.
+//! Protects secrets in files from being overwritten by their placeholder.
+//!
+//! Secrets are redacted in what a model reads. A model that writes back what it read would
+//! replace the secret by the placeholder.
 
 use std::borrow::Cow;
 
 use lillux::redact::{REDACTED, Redactor};
 
-/// Refuses a text that has the placeholder where the file has a secret.
-pub(super) fn kept(redactor: &Redactor, before: &str, after: &str) -> Result<(), String> {
+/// Rejects a new text that has the placeholder in place of a secret.
+pub(super) fn check_secrets_kept(
+    redactor: &Redactor,
+    before: &str,
+    after: &str,
+) -> Result<(), String> {
     let redacted = |text: &str| text.matches(REDACTED).count();
     if redacted(after) > redacted(before) && has_secret(redactor, before) {
         return Err(format!(
-            "the new text has `{REDACTED}` in it, and the file a secret, which stands there for what \
-             you are not shown: the secret would be lost. Nothing was changed. Use `edit`, and \
-             leave out of `old` and `new` what is redacted"
+            "the new text contains the placeholder `{REDACTED}`, and the file contains a secret that \
+             is hidden from you; the secret would be lost. Nothing was changed. Use `edit`, and \
+             leave redacted text out of `old` and `new`"
         ));
     }
     Ok(())
 }
 
-/// What is wrong with looking for the placeholder in a file that has a secret in its place.
-pub(super) fn sought(redactor: &Redactor, text: &str, old: &str) -> Option<String> {
-    let is_there = redactor.redact(text).contains(old);
-    (old.contains(REDACTED) && is_there && has_secret(redactor, text)).then(|| {
+/// The error for a search text with the placeholder where the file has a secret.
+pub(super) fn placeholder_error(redactor: &Redactor, text: &str, old: &str) -> Option<String> {
+    let is_visible = redactor.redact(text).contains(old);
+    (old.contains(REDACTED) && is_visible && has_secret(redactor, text)).then(|| {
         format!(
-            "`{REDACTED}` in `old` stands for a secret, which you are not shown and which is what \
-             the file has: leave it out of `old` and `new`"
+            "`{REDACTED}` in `old` is the placeholder of a secret that is hidden from you: leave it out \
+             of `old` and `new`"
         )
     })
 }
@@ -38,11 +44,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mask_is_not_written_where_the_secret_stands() {
+    fn placeholder_does_not_overwrite_a_secret() {
         let redactor = Redactor::default();
         redactor.add("open-sesame");
         let secret = "KEY=open-sesame\n";
-        for (before, after, good) in [
+        for (before, after, expected) in [
             (secret, "KEY=[redacted]\n", false),
             (secret, "KEY=[redacted]\nMORE=1\n", false),
             (secret, "KEY=another\n", true),
@@ -60,11 +66,11 @@ mod tests {
             ),
             ("", "[redacted]", true),
         ] {
-            let kept = kept(&redactor, before, after);
-            assert_eq!(kept.is_ok(), good, "{before} {after}");
+            let outcome = check_secrets_kept(&redactor, before, after);
+            assert_eq!(outcome.is_ok(), expected, "{before} {after}");
         }
-        assert!(sought(&redactor, secret, "KEY=[redacted]").is_some());
-        assert!(sought(&redactor, secret, "TOKEN=[redacted]").is_none());
-        assert!(sought(&redactor, "KEY=[redacted]\n", "KEY=[redacted]").is_none());
+        assert!(placeholder_error(&redactor, secret, "KEY=[redacted]").is_some());
+        assert!(placeholder_error(&redactor, secret, "TOKEN=[redacted]").is_none());
+        assert!(placeholder_error(&redactor, "KEY=[redacted]\n", "KEY=[redacted]").is_none());
     }
 }

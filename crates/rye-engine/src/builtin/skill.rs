@@ -1,4 +1,4 @@
-//! `skill`: how something is done, told when it is of use.
+//! The tool `skill`: returns the instructions of a skill.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::BoxFuture;
 use crate::guides::Guides;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
-/// Tells what a skill says, with its variables filled in.
+/// Returns the text of a skill with its variables filled in.
 pub struct Skill {
     def: ToolDef,
     guides: Arc<dyn Guides>,
@@ -25,22 +25,22 @@ struct Args {
 }
 
 impl Skill {
-    /// Skills from there.
+    /// Creates the tool for the skills of `guides`.
     pub fn new(guides: Arc<dyn Guides>) -> Self {
         let parameters = json!({
             "type": "object",
             "properties": {
-                "name": { "type": "string", "description": "Which." },
+                "name": { "type": "string", "description": "Name of the skill." },
                 "variables": {
                     "type": "object",
                     "additionalProperties": { "type": "string" },
-                    "description": "What is filled in, by name."
+                    "description": "Values of the skill's variables."
                 }
             },
             "required": ["name"],
             "additionalProperties": false
         });
-        let text = "Tells how something is done: the text of one of the skills that you know of.";
+        let text = "Returns the instructions of one of the available skills.";
         Self {
             def: ToolDef::new("skill", text, parameters).effect(Effect::Pure),
             guides,

@@ -1,4 +1,4 @@
-//! `task`: work given to a session of its own.
+//! The tool `task`: delegates work to a child session.
 
 use rye_protocol::{ErrorCode, ErrorInfo, PromptId, TurnEnd};
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use crate::BoxFuture;
 use crate::Prompt;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
-/// Gives work to a child session and waits for its answer.
+/// Delegates work to a child session and waits for its answer.
 pub struct Task(ToolDef);
 
 #[derive(Deserialize)]
@@ -25,20 +25,20 @@ impl Default for Task {
             "properties": {
                 "prompt": {
                     "type": "string",
-                    "description": "All that the other agent must know: it sees nothing of this conversation."
+                    "description": "Complete instructions: the other agent does not see this conversation."
                 },
-                "model": { "type": "string", "description": "Which model does it; else the one that is asked now." }
+                "model": { "type": "string", "description": "Model to use. Default: the current model." }
             },
             "required": ["prompt"],
             "additionalProperties": false
         });
         let mut def = ToolDef::new(
             "task",
-            "Gives a piece of work to another agent with the same tools and files, and waits for \
-             its answer. Several can work at once.",
+            "Delegates work to another agent with the same tools and files, and waits for its \
+             answer. Several tasks can run at once.",
             parameters,
         )
-        // Run again, it finds the session that it made.
+        // A repeated call finds the child session that the first one created.
         .effect(Effect::Idempotent);
         def.is_task = true;
         Self(def)
@@ -59,30 +59,39 @@ impl Tool for Task {
             let Args { prompt, model } = parse(args)?;
             let child = context.child(model).await?;
             let id = child.session().id().clone();
-            let store = |error: crate::store::StoreError| ToolError::failed(error.to_string());
-            // A task is one prompt, which is named after it.
+            let store_error =
+                |error: crate::store::StoreError| ToolError::failed(error.to_string());
+            // A task has one prompt, whose id is that of the child session.
             let prompt_id = PromptId::from(id.clone());
             let answer = child.prompt(prompt_id, Prompt::from(prompt)).await;
-            let answer = answer.map_err(store)?;
-            child.close().await.map_err(store)?;
+            let answer = answer.map_err(store_error)?;
+            child.close().await.map_err(store_error)?;
             match answer.reason {
                 TurnEnd::EndTurn => Ok(ToolOutput {
                     text: answer.text,
                     data: json!({ "session": id }),
                     attachments: Vec::new(),
                 }),
-                TurnEnd::Limit => Err(failed(ErrorCode::Limit, answer, "it reached a limit")),
-                TurnEnd::Abort => Err(failed(ErrorCode::Denied, answer, "somebody ended it")),
-                TurnEnd::Error => Err(failed(ErrorCode::ToolFailed, answer, "it failed")),
+                TurnEnd::Limit => Err(task_error(
+                    ErrorCode::Limit,
+                    answer,
+                    "the task reached a limit",
+                )),
+                TurnEnd::Abort => Err(task_error(
+                    ErrorCode::Denied,
+                    answer,
+                    "the task was aborted",
+                )),
+                TurnEnd::Error => Err(task_error(ErrorCode::ToolFailed, answer, "the task failed")),
             }
         })
     }
 }
 
-fn failed(code: ErrorCode, answer: crate::Answer, what: &str) -> ToolError {
-    let mut message = answer.error.unwrap_or_else(|| what.to_owned());
+fn task_error(code: ErrorCode, answer: crate::Answer, default: &str) -> ToolError {
+    let mut message = answer.error.unwrap_or_else(|| default.to_owned());
     if !answer.text.is_empty() {
-        message = format!("{message}. It had said: {}", answer.text);
+        message = format!("{message}. Its last output: {}", answer.text);
     }
     ToolError(ErrorInfo::new(code, message))
 }

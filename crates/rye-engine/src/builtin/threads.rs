@@ -1,4 +1,4 @@
-//! What was said and done in the threads around.
+//! The tools `list_threads` and `thread_read`: read related threads.
 
 mod read;
 
@@ -11,10 +11,10 @@ use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 pub use read::ThreadRead;
 
-/// How many tasks are told: of those that this session gave, and of those beside it.
-const TASKS: usize = 100;
+/// Maximum number of child tasks and of sibling tasks to list.
+const MAX_TASKS: usize = 100;
 
-/// Names the threads that [`ThreadRead`] can read.
+/// Lists the threads that [`ThreadRead`] can read.
 #[derive(Debug)]
 pub struct ListThreads {
     def: ToolDef,
@@ -22,9 +22,8 @@ pub struct ListThreads {
 
 impl Default for ListThreads {
     fn default() -> Self {
-        let description = "Lists the threads that `thread_read` can read: those of this \
-            session, of the one that asked for it, of its other tasks, and of the tasks that \
-            this session gave.";
+        let description = "Lists the threads that `thread_read` can read: those of this session, of its \
+            parent session, of sibling tasks, and of the tasks that this session started.";
         let parameters = json!({ "type": "object", "additionalProperties": false });
         Self {
             def: ToolDef::new("list_threads", description, parameters).effect(Effect::Pure),
@@ -40,15 +39,15 @@ impl Tool for ListThreads {
     fn run(&self, _: Value, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let history = context.history()?;
-            // One more says whether there are more.
-            let mut all = history.related(TASKS + 1).await.map_err(failed)?;
-            let more = [Relation::Sibling, Relation::Child].map(|it| cut(&mut all, it));
+            // One more, to know whether there are more.
+            let mut all = history.related(MAX_TASKS + 1).await.map_err(store_error)?;
+            let more = [Relation::Sibling, Relation::Child].map(|it| truncate(&mut all, it));
             let mut lines = Vec::new();
             for related in &all {
                 lines.extend(describe(related, &context));
             }
             if more.contains(&true) {
-                lines.push(format!("[the newest {TASKS} tasks; there are more]"));
+                lines.push(format!("[the newest {MAX_TASKS} tasks; there are more]"));
             }
             Ok(ToolOutput {
                 text: lines.join("\n"),
@@ -59,35 +58,35 @@ impl Tool for ListThreads {
     }
 }
 
-/// Leaves the last one out where there is one too many of a kind.
-fn cut(all: &mut Vec<RelatedSession>, relation: Relation) -> bool {
-    let is_it = |it: &RelatedSession| it.relation == relation;
-    let last = all.iter().rposition(is_it);
-    let many = all.iter().filter(|it| is_it(it)).count() > TASKS;
-    if let Some(last) = last.filter(|_| many) {
+/// Removes the last session of a relation if there is one too many; true if it did.
+fn truncate(all: &mut Vec<RelatedSession>, relation: Relation) -> bool {
+    let matches = |it: &RelatedSession| it.relation == relation;
+    let last = all.iter().rposition(matches);
+    let is_over = all.iter().filter(|it| matches(it)).count() > MAX_TASKS;
+    if let Some(last) = last.filter(|_| is_over) {
         all.remove(last);
     }
-    many
+    is_over
 }
 
 fn describe(related: &RelatedSession, context: &ToolContext) -> Vec<String> {
     let id = &related.session.id;
     let mut lines = vec![match related.relation {
         Relation::Own => format!("this session, {id}"),
-        Relation::Parent => format!("the session above, {id}"),
-        Relation::Child => format!("task, {id} ({})", word(&related.session.status)),
+        Relation::Parent => format!("parent session, {id}"),
+        Relation::Child => format!("task, {id} ({})", status_name(&related.session.status)),
         Relation::Sibling => format!(
-            "another task of the session above, {id} ({})",
-            word(&related.session.status)
+            "sibling task, {id} ({})",
+            status_name(&related.session.status)
         ),
     }];
     for thread in &related.threads {
-        let mut line = format!("  {} ({}", thread.key, word(&thread.status));
+        let mut line = format!("  {} ({}", thread.key, status_name(&thread.status));
         if thread.turn.is_some() {
-            line.push_str(", at work");
+            line.push_str(", running");
         }
         if thread.id == context.thread && *id == context.session {
-            line.push_str(", this one");
+            line.push_str(", current");
         }
         line.push(')');
         if let Some(summary) = &thread.summary {
@@ -104,7 +103,7 @@ fn data(related: &RelatedSession) -> Value {
             "id": thread.id,
             "key": thread.key,
             "status": thread.status,
-            "at_work": thread.turn.is_some(),
+            "running": thread.turn.is_some(),
         })
     });
     json!({
@@ -119,13 +118,13 @@ fn data(related: &RelatedSession) -> Value {
     })
 }
 
-/// What a status is called.
-fn word(status: &impl serde::Serialize) -> String {
+/// Serialized name of a status.
+fn status_name(status: &impl serde::Serialize) -> String {
     let value = serde_json::to_value(status).unwrap_or_default();
     value.as_str().unwrap_or_default().to_owned()
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
-fn failed(error: StoreError) -> ToolError {
+#[expect(clippy::needless_pass_by_value, reason = "passed to `map_err`")]
+fn store_error(error: StoreError) -> ToolError {
     ToolError::failed(error.to_string())
 }

@@ -1,4 +1,4 @@
-//! Which files of a tree are meant.
+//! Path patterns and directory walks for `glob` and `grep`.
 
 use std::time::Duration;
 
@@ -9,101 +9,103 @@ use super::read;
 use crate::sandbox::{Sandbox, WalkOptions, WalkResult};
 use crate::tool::ToolError;
 
-/// The most files that are looked at.
-pub(super) const MOST: usize = 500_000;
+/// Maximum number of files to walk.
+pub(super) const MAX_FILES: usize = 500_000;
 
-/// A pattern of paths. One without `/` is for names, at any depth.
+/// A path pattern. Without a `/`, it matches names at any depth.
 #[derive(Debug)]
 pub(super) struct Pattern {
     glob: GlobMatcher,
-    is_exception: bool,
-    /// Whether it names something hidden.
+    is_negated: bool,
+    /// The pattern names a hidden file or directory.
     pub(super) hidden: bool,
 }
 
 impl Pattern {
     pub(super) fn new(text: &str) -> Result<Self, ToolError> {
-        let (text, is_exception) = match text.strip_prefix('!') {
+        let (text, is_negated) = match text.strip_prefix('!') {
             Some(rest) => (rest, true),
             None => (text, false),
         };
-        let anywhere = if text.contains('/') { "" } else { "**/" };
+        let any_depth = if text.contains('/') { "" } else { "**/" };
         let text = text.strip_prefix("./").unwrap_or(text);
-        let glob = GlobBuilder::new(&format!("{anywhere}{text}"))
+        let glob = GlobBuilder::new(&format!("{any_depth}{text}"))
             .literal_separator(true)
             .build()
-            .map_err(|error| wrong(&error))?;
+            .map_err(|error| invalid_argument(&error))?;
         let is_hidden = |name: &str| name.starts_with('.') && !matches!(name, "." | "..");
         Ok(Self {
             glob: glob.compile_matcher(),
-            is_exception,
-            hidden: !is_exception && text.split('/').any(is_hidden),
+            is_negated,
+            hidden: !is_negated && text.split('/').any(is_hidden),
         })
     }
 
-    /// Whether a path fits that is relative to where the search began.
-    pub(super) fn fits(&self, path: &str) -> bool {
-        self.glob.is_match(path) != self.is_exception
+    /// Whether a path, relative to the root of the search, matches.
+    pub(super) fn matches(&self, path: &str) -> bool {
+        self.glob.is_match(path) != self.is_negated
     }
 }
 
-/// An argument that cannot be used.
-pub(super) fn wrong(why: &dyn std::fmt::Display) -> ToolError {
+/// Error for an invalid argument.
+pub(super) fn invalid_argument(why: &dyn std::fmt::Display) -> ToolError {
     ToolError(ErrorInfo::new(ErrorCode::InvalidArguments, why.to_string()))
 }
 
-/// The folders at the start of a pattern that are named in full, and the rest of it.
+/// Splits a pattern into its literal leading directories and the rest.
 pub(super) fn split(pattern: &str) -> (&str, &str) {
     let special = pattern.find(['*', '?', '[', '{', '\\']);
-    let plain = &pattern[..special.unwrap_or(pattern.len())];
-    match plain.rfind('/') {
+    let literal = &pattern[..special.unwrap_or(pattern.len())];
+    match literal.rfind('/') {
         Some(0) => ("/", &pattern[1..]),
         Some(end) => (&pattern[..end], &pattern[end + 1..]),
         None => ("", pattern),
     }
 }
 
-/// A path below a folder.
-pub(super) fn join(folder: &str, path: &str) -> String {
-    match (folder, path) {
+/// Joins a directory and a path; an absolute path replaces the directory.
+pub(super) fn join(dir: &str, path: &str) -> String {
+    match (dir, path) {
         ("", path) => path.to_owned(),
-        (folder, "") => folder.to_owned(),
+        (dir, "") => dir.to_owned(),
         _ if path.starts_with('/') => path.to_owned(),
-        (folder, path) => format!("{}/{path}", folder.trim_end_matches('/')),
+        (dir, path) => format!("{}/{path}", dir.trim_end_matches('/')),
     }
 }
 
-/// What of a path is below another.
-pub(super) fn below<'a>(path: &'a str, top: &str) -> &'a str {
-    let rest = path.strip_prefix(top.trim_end_matches('/')).unwrap_or(path);
+/// The part of a path below `root`.
+pub(super) fn relative_to<'a>(path: &'a str, root: &str) -> &'a str {
+    let rest = path
+        .strip_prefix(root.trim_end_matches('/'))
+        .unwrap_or(path);
     rest.trim_start_matches('/')
 }
 
-/// The path of a folder, as the files in it name it.
-pub(super) fn plain(path: &str) -> String {
+/// Removes empty and `.` components from a path.
+pub(super) fn normalize(path: &str) -> String {
     let names = path.split('/').filter(|name| !matches!(*name, "" | "."));
     let start = if path.starts_with('/') { "/" } else { "" };
     format!("{start}{}", names.collect::<Vec<_>>().join("/"))
 }
 
-/// All files of a tree.
+/// Lists all files of a directory tree.
 pub(super) async fn walk(
     sandbox: &dyn Sandbox,
     path: &str,
     hidden: bool,
     ignored: bool,
-    time: Duration,
+    timeout: Duration,
 ) -> Result<WalkResult, ToolError> {
     let walk = WalkOptions {
         path: path.to_owned(),
         hidden,
         ignored,
-        max_files: MOST,
-        time_limit: time,
+        max_files: MAX_FILES,
+        time_limit: timeout,
     };
     match sandbox.walk(&walk).await {
         Ok(walked) => Ok(walked),
-        Err(error) => Err(read::explain(sandbox, path, error).await),
+        Err(error) => Err(read::not_found_error(sandbox, path, error).await),
     }
 }
 
@@ -112,8 +114,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_fit_what_they_should() {
-        for (pattern, path, fits) in [
+    fn patterns_match_paths() {
+        for (pattern, path, expected) in [
             ("*.rs", "a.rs", true),
             ("*.rs", "src/deep/a.rs", true),
             ("src/*.rs", "src/a.rs", true),
@@ -128,8 +130,8 @@ mod tests {
             ("!*.min.js", "a.min.js", false),
             ("!*.min.js", "a.js", true),
         ] {
-            let fitting = Pattern::new(pattern).unwrap().fits(path);
-            assert_eq!(fitting, fits, "{pattern} {path}");
+            let actual = Pattern::new(pattern).unwrap().matches(path);
+            assert_eq!(actual, expected, "{pattern} {path}");
         }
         let error = Pattern::new("a[").unwrap_err().to_string();
         assert!(error.contains("a["), "{error}");
@@ -138,8 +140,8 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_begins_with_folders() {
-        for (pattern, folder, rest) in [
+    fn pattern_is_split_after_literal_directories() {
+        for (pattern, dir, rest) in [
             ("*.rs", "", "*.rs"),
             ("src/**/*.rs", "src", "**/*.rs"),
             ("a/b/c.rs", "a/b", "c.rs"),
@@ -147,10 +149,10 @@ mod tests {
             ("/users/x*/y", "/users", "x*/y"),
             ("a/{b,c}/d", "a", "{b,c}/d"),
         ] {
-            assert_eq!(split(pattern), (folder, rest));
+            assert_eq!(split(pattern), (dir, rest));
         }
-        assert_eq!(below("src/a/b", "src"), "a/b");
-        assert_eq!(below("a/b", ""), "a/b");
-        assert_eq!(plain("./a//b/"), "a/b");
+        assert_eq!(relative_to("src/a/b", "src"), "a/b");
+        assert_eq!(relative_to("a/b", ""), "a/b");
+        assert_eq!(normalize("./a//b/"), "a/b");
     }
 }

@@ -1,4 +1,4 @@
-//! Files, written.
+//! The tool `write`: writes a complete file.
 
 use std::sync::Arc;
 
@@ -6,36 +6,36 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::{counted, failed, parse, permission, redacted};
+use super::{counted, parse, permission, redacted, sandbox_error};
 use crate::BoxFuture;
 use crate::sandbox::SandboxError;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use lillux::redact::REDACTED;
 
-/// Writes a file, whole. Twice is as good as once.
+/// Writes a complete file. Repeating a call has no further effect.
 #[derive(Debug)]
 pub struct Write {
     def: ToolDef,
-    alone: Arc<Mutex<()>>,
+    write_lock: Arc<Mutex<()>>,
 }
 
 impl Write {
-    /// One that does not write while others hold this.
-    pub(super) fn new(alone: Arc<Mutex<()>>) -> Self {
-        let description = "Writes a text file, whole: what it held before is gone. Makes the \
-            folders that it needs. To change a part of a file, use `edit`.";
+    /// Creates the tool. It holds the lock while it writes.
+    pub(super) fn new(write_lock: Arc<Mutex<()>>) -> Self {
+        let description = "Writes a complete text file and replaces an existing one. Creates missing \
+            directories. To change a part of a file, use `edit`.";
         let parameters = json!({
             "type": "object",
             "properties": {
-                "path": { "type": "string", "minLength": 1, "description": "The file, relative to the workspace." },
-                "content": { "type": "string", "description": "All of what it is to hold." },
+                "path": { "type": "string", "minLength": 1, "description": "Path of the file, relative to the workspace." },
+                "content": { "type": "string", "description": "Complete content of the file." },
             },
             "required": ["path", "content"],
             "additionalProperties": false,
         });
         let mut def = ToolDef::new("write", description, parameters).effect(Effect::Idempotent);
         def.exclusive = true;
-        Self { def, alone }
+        Self { def, write_lock }
     }
 }
 
@@ -66,38 +66,38 @@ impl Tool for Write {
                 mut path,
                 mut content,
             } = parse(args.clone())?;
-            let permitted = permission::to_change(&self.def, &path, &args, &context).await?;
-            if let Some(instead) = &permitted.instead {
-                Args { path, content } = parse(instead.args.clone())?;
+            let permitted = permission::approve_write(&self.def, &path, &args, &context).await?;
+            if let Some(edited) = &permitted.edited {
+                Args { path, content } = parse(edited.args.clone())?;
             }
-            let _alone = self.alone.lock().await;
-            let before = match context.sandbox.stat(&path).await {
-                Ok(about) => Some(about.size),
+            let _guard = self.write_lock.lock().await;
+            let previous_size = match context.sandbox.stat(&path).await {
+                Ok(info) => Some(info.size),
                 Err(SandboxError::NotFound(_)) => None,
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(sandbox_error(error)),
             };
-            if before.is_some() && content.contains(REDACTED) {
-                let there = context.sandbox.read(&path).await.map_err(failed)?;
-                let there = String::from_utf8_lossy(&there);
-                let kept = redacted::kept(&context.redactor, &there, &content);
-                kept.map_err(|why| ToolError::failed(format!("{path}: {why}")))?;
+            if previous_size.is_some() && content.contains(REDACTED) {
+                let existing = context.sandbox.read(&path).await.map_err(sandbox_error)?;
+                let existing = String::from_utf8_lossy(&existing);
+                let checked = redacted::check_secrets_kept(&context.redactor, &existing, &content);
+                checked.map_err(|why| ToolError::failed(format!("{path}: {why}")))?;
             }
             let bytes = content.as_bytes();
             permitted.write(&path, bytes, &context).await?;
-            let output = report(&path, &content, before);
-            Ok(match permitted.instead {
-                Some(instead) => instead.annotate(output),
+            let output = report(&path, &content, previous_size);
+            Ok(match permitted.edited {
+                Some(edited) => edited.annotate(output),
                 None => output,
             })
         })
     }
 }
 
-fn report(path: &str, content: &str, before: Option<u64>) -> ToolOutput {
+fn report(path: &str, content: &str, previous_size: Option<u64>) -> ToolOutput {
     let (lines, bytes) = (content.lines().count(), content.len());
-    let what = match before {
+    let what = match previous_size {
         None => "created".to_owned(),
-        Some(before) => format!("overwritten, it had {before} bytes"),
+        Some(size) => format!("overwritten; was {size} bytes"),
     };
     ToolOutput {
         text: format!(
@@ -105,7 +105,7 @@ fn report(path: &str, content: &str, before: Option<u64>) -> ToolOutput {
             counted(lines, "line"),
             counted(bytes, "byte")
         ),
-        data: json!({ "created": before.is_none(), "lines": lines, "bytes": bytes }),
+        data: json!({ "created": previous_size.is_none(), "lines": lines, "bytes": bytes }),
         attachments: Vec::new(),
     }
 }

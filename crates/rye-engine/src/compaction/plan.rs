@@ -1,4 +1,4 @@
-//! What is to be done about a history that is too long. Pure: the same path, the same plan.
+//! Plans the compaction of a history. A pure function of the path.
 
 use std::collections::BTreeSet;
 
@@ -6,93 +6,95 @@ use rye_protocol::{CallId, CompactionReason, Entry, EntryId, EntryKind, Message,
 use serde_json::Value;
 
 use super::{Settings, View};
-use crate::text::without_middle;
+use crate::text::truncate_middle;
 use crate::tokens;
 
-/// How many files are told of, of each kind.
-const FILES: usize = 100;
+/// Maximum number of files to list as read and as modified.
+const MAX_FILES: usize = 100;
 
-/// What is to be done.
+/// How to compact a history.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Plan {
-    /// Nothing: there is room, or nothing that could make any.
+    /// There is enough room, or nothing can be compacted.
     Nothing,
-    /// Output of these tools' entries is left out, and that makes room enough.
+    /// Prune the tool output of these entries, which saves enough.
     Prune(Vec<EntryId>),
-    /// What comes before a boundary is summed up.
+    /// Replace the entries before the tail by a summary.
     Summarise(Box<Head>),
 }
 
-/// What is summed up.
+/// The part of the history to summarise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {
-    /// The place in the path where the tail begins, which is kept as it is.
+    /// Index in the path at which the tail starts.
     pub boundary: usize,
-    /// All that the sum will cover, sums that it takes the place of among it.
+    /// Entries that the summary covers, including earlier summaries.
     pub covered: Vec<EntryId>,
-    /// The sum so far.
+    /// Text of the current summary.
     pub previous_summary: Option<String>,
-    /// Files that were read.
+    /// Files that tools have read.
     pub files_read: Vec<String>,
-    /// Files that were changed.
+    /// Files that tools have changed.
     pub files_modified: Vec<String>,
-    /// What was asked, word for word, where it is covered.
+    /// Covered prompts to preserve verbatim.
     pub verbatim: Vec<String>,
 }
 
-/// Plans what to do about a path, for a model that can use so many tokens.
-///
-/// `tokens` is how many the context has, as far as anybody knows; that it is more than what
-/// is usable is what `Full` is for.
+/// Plans the compaction of a path for a model with `usable` context tokens. `tokens` is the
+/// estimated size of the context.
 pub fn plan(
     path: &[Entry],
-    why: CompactionReason,
+    reason: CompactionReason,
     tokens: u64,
     usable: u64,
     settings: &Settings,
 ) -> Plan {
-    if why == CompactionReason::Threshold && tokens < usable {
+    if reason == CompactionReason::Threshold && tokens < usable {
         return Plan::Nothing;
     }
     let view = View::new(path);
-    let open: Vec<usize> = view.uncovered().collect();
-    let prune = || prunable(path, &open, settings);
-    if why == CompactionReason::Threshold
+    let uncovered: Vec<usize> = view.uncovered().collect();
+    let prune = || prunable(path, &uncovered, settings);
+    if reason == CompactionReason::Threshold
         && let Some((entries, saved)) = prune()
         && tokens.saturating_sub(saved) < usable
     {
         return Plan::Prune(entries);
     }
-    let tail = tail(
+    let tail = tail_start(
         path,
-        &open,
+        &uncovered,
         settings.tail_tokens(usable),
         settings.tail_turns,
     );
-    if let Some(head) = head(path, &view, &open[..tail], settings) {
+    if let Some(head) = head(path, &view, &uncovered[..tail], settings) {
         return Plan::Summarise(Box::new(Head {
-            boundary: open.get(tail).copied().unwrap_or(path.len()),
+            boundary: uncovered.get(tail).copied().unwrap_or(path.len()),
             ..head
         }));
     }
     match prune() {
-        Some((entries, _)) if why != CompactionReason::Requested => Plan::Prune(entries),
+        Some((entries, _)) if reason != CompactionReason::Requested => Plan::Prune(entries),
         _ => Plan::Nothing,
     }
 }
 
-/// Entries whose output is left out, and what that saves, if it is worth the while.
-fn prunable(path: &[Entry], open: &[usize], settings: &Settings) -> Option<(Vec<EntryId>, u64)> {
+/// Entries whose output to prune and the tokens saved, if it is worthwhile.
+fn prunable(
+    path: &[Entry],
+    uncovered: &[usize],
+    settings: &Settings,
+) -> Option<(Vec<EntryId>, u64)> {
     if !settings.prune {
         return None;
     }
     let (mut kept, mut saved, mut entries) = (0_u64, 0_u64, Vec::new());
-    for at in open.iter().rev() {
-        let entry = &path[*at];
+    for index in uncovered.iter().rev() {
+        let entry = &path[*index];
         let EntryKind::Message(message) = &entry.kind else {
             continue;
         };
-        let prunes = |part: &&Part| match part {
+        let is_prunable = |part: &&Part| match part {
             Part::ToolResult { tool, elided, .. } => {
                 !elided && !settings.protected_tools.contains(tool)
             }
@@ -101,8 +103,8 @@ fn prunable(path: &[Entry], open: &[usize], settings: &Settings) -> Option<(Vec<
         let output: u64 = message
             .parts
             .iter()
-            .filter(prunes)
-            .map(tokens::of_part)
+            .filter(is_prunable)
+            .map(tokens::estimate_part)
             .sum();
         if output == 0 {
             continue;
@@ -117,7 +119,7 @@ fn prunable(path: &[Entry], open: &[usize], settings: &Settings) -> Option<(Vec<
     (saved >= settings.prune_save_tokens && saved > 0).then_some((entries, saved))
 }
 
-/// An entry with its output left out.
+/// The entry with its output marked as pruned.
 pub(crate) fn elided(entry: &Entry, settings: &Settings) -> Entry {
     let mut entry = entry.clone();
     if let EntryKind::Message(message) = &mut entry.kind {
@@ -132,45 +134,53 @@ pub(crate) fn elided(entry: &Entry, settings: &Settings) -> Entry {
     entry
 }
 
-/// Where among what is open the tail begins: the last turns, or as many of them as fit, or
-/// of the last one as much as fits; and of that never less than its last step.
-fn tail(path: &[Entry], open: &[usize], budget: u64, turns: usize) -> usize {
-    let mut after: Vec<u64> = open.iter().map(|at| tokens::of_entry(&path[*at])).collect();
-    for at in (0..after.len().saturating_sub(1)).rev() {
-        after[at] = after[at].saturating_add(after[at + 1]);
+/// Index among the uncovered entries at which the tail starts: the last turns that fit, or part
+/// of the last turn, but at least its last step.
+fn tail_start(path: &[Entry], uncovered: &[usize], budget: u64, turns: usize) -> usize {
+    let mut tokens_from: Vec<u64> = uncovered
+        .iter()
+        .map(|index| tokens::estimate_entry(&path[*index]))
+        .collect();
+    for index in (0..tokens_from.len().saturating_sub(1)).rev() {
+        tokens_from[index] = tokens_from[index].saturating_add(tokens_from[index + 1]);
     }
-    let seams = seams(path, open);
-    let starts: Vec<usize> = (0..open.len())
-        .filter(|at| spoken_by(&path[open[*at]], Role::User))
+    let cut_points = cut_points(path, uncovered);
+    let starts: Vec<usize> = (0..uncovered.len())
+        .filter(|index| has_role(&path[uncovered[*index]], Role::User))
         .collect();
     let last_turns = &starts[starts.len().saturating_sub(turns.max(1))..];
-    let fits = |at: &usize| after.get(*at).is_none_or(|tokens| *tokens <= budget);
-    if let Some(whole) = last_turns.iter().copied().find(fits) {
-        return whole;
+    let fits_budget = |index: &usize| {
+        tokens_from
+            .get(*index)
+            .is_none_or(|tokens| *tokens <= budget)
+    };
+    if let Some(start) = last_turns.iter().copied().find(fits_budget) {
+        return start;
     }
     let last = last_turns.last().copied().unwrap_or(0);
-    // A tail in which nobody speaks would be none.
-    let speaks = |at: &usize| *at >= last && after[*at] > 0;
-    let within: Vec<usize> = seams.into_iter().filter(speaks).collect();
-    let part = within.iter().copied().find(fits);
-    part.or(within.last().copied()).unwrap_or(last)
+    // The tail must contain a message that the model sees.
+    let has_content = |index: &usize| *index >= last && tokens_from[*index] > 0;
+    let in_last_turn: Vec<usize> = cut_points.into_iter().filter(has_content).collect();
+    let part = in_last_turn.iter().copied().find(fits_budget);
+    part.or(in_last_turn.last().copied()).unwrap_or(last)
 }
 
-/// Places among what is open where no call stands without its result before.
-fn seams(path: &[Entry], open: &[usize]) -> Vec<usize> {
-    let (mut calls, mut seams): (BTreeSet<&CallId>, Vec<usize>) = (BTreeSet::new(), Vec::new());
-    for (number, at) in open.iter().enumerate() {
-        let message = match &path[*at].kind {
+/// Indexes among the uncovered entries that do not separate a call from its result.
+fn cut_points(path: &[Entry], uncovered: &[usize]) -> Vec<usize> {
+    let (mut calls, mut cut_points): (BTreeSet<&CallId>, Vec<usize>) =
+        (BTreeSet::new(), Vec::new());
+    for (number, index) in uncovered.iter().enumerate() {
+        let message = match &path[*index].kind {
             EntryKind::Message(message) => Some(message),
             _ => None,
         };
-        // Whoever speaks after a call that has no result has ended it.
-        let speaks = message.is_some_and(|message| message.role != Role::Tool);
-        if speaks || calls.is_empty() {
-            seams.push(number);
+        // A message other than a result ends the calls before it.
+        let has_content = message.is_some_and(|message| message.role != Role::Tool);
+        if has_content || calls.is_empty() {
+            cut_points.push(number);
         }
         let Some(message) = message else { continue };
-        if speaks {
+        if has_content {
             calls.clear();
         }
         for part in &message.parts {
@@ -181,26 +191,29 @@ fn seams(path: &[Entry], open: &[usize]) -> Vec<usize> {
             }
         }
     }
-    seams
+    cut_points
 }
 
-fn spoken_by(entry: &Entry, role: Role) -> bool {
+fn has_role(entry: &Entry, role: Role) -> bool {
     matches!(&entry.kind, EntryKind::Message(message) if message.role == role)
 }
 
-/// What is summed up, if there is anything to be.
-fn head(path: &[Entry], view: &View<'_>, open: &[usize], settings: &Settings) -> Option<Head> {
-    let speaks = |at: &&usize| tokens::of_entry(&path[**at]) > 0;
-    open.iter().find(speaks)?;
-    let is_sum = |entry: &&Entry| {
+/// The part to summarise, if it has any content.
+fn head(path: &[Entry], view: &View<'_>, uncovered: &[usize], settings: &Settings) -> Option<Head> {
+    let has_content = |index: &&usize| tokens::estimate_entry(&path[**index]) > 0;
+    uncovered.iter().find(has_content)?;
+    let is_compaction = |entry: &&Entry| {
         let sum = matches!(
             entry.kind,
             EntryKind::Compaction { .. } | EntryKind::CompactionUndone { .. }
         );
         sum && !view.is_covered(entry)
     };
-    let sums = path.iter().filter(is_sum).map(|entry| entry.id.clone());
-    let own = open.iter().map(|at| path[*at].id.clone());
+    let compactions = path
+        .iter()
+        .filter(is_compaction)
+        .map(|entry| entry.id.clone());
+    let entries = uncovered.iter().map(|index| path[*index].id.clone());
     let (mut read, mut modified, mut previous_summary) = (Vec::new(), Vec::new(), None);
     if let Some(EntryKind::Compaction {
         summary,
@@ -213,23 +226,23 @@ fn head(path: &[Entry], view: &View<'_>, open: &[usize], settings: &Settings) ->
         read.clone_from(files_read);
         modified.clone_from(files_modified);
     }
-    for at in open {
-        if let EntryKind::Message(message) = &path[*at].kind {
-            files(message, &mut read, &mut modified);
+    for index in uncovered {
+        if let EntryKind::Message(message) = &path[*index].kind {
+            collect_files(message, &mut read, &mut modified);
         }
     }
     Some(Head {
         boundary: 0,
-        covered: own.chain(sums).collect(),
+        covered: entries.chain(compactions).collect(),
         previous_summary,
         files_read: newest(read),
         files_modified: newest(modified),
-        verbatim: asked(path, view, open, settings),
+        verbatim: verbatim_prompts(path, view, uncovered, settings),
     })
 }
 
-/// Files that tools have read and changed, each once.
-fn files(message: &Message, read: &mut Vec<String>, modified: &mut Vec<String>) {
+/// Collects the files of tool calls, each once.
+fn collect_files(message: &Message, read: &mut Vec<String>, modified: &mut Vec<String>) {
     for part in &message.parts {
         let Part::ToolCall { tool, args, .. } = part else {
             continue;
@@ -247,25 +260,32 @@ fn files(message: &Message, read: &mut Vec<String>, modified: &mut Vec<String>) 
 }
 
 fn newest(mut files: Vec<String>) -> Vec<String> {
-    files.drain(..files.len().saturating_sub(FILES));
+    files.drain(..files.len().saturating_sub(MAX_FILES));
     files
 }
 
-/// What was asked first, and what was asked last, where it is covered by now.
-fn asked(path: &[Entry], view: &View<'_>, open: &[usize], settings: &Settings) -> Vec<String> {
-    let covered = |at: usize| view.is_covered(&path[at]) || open.contains(&at);
-    let is_user = |at: &usize| spoken_by(&path[*at], Role::User);
-    let first = (0..path.len()).find(is_user).filter(|at| covered(*at));
+/// The first and the last prompt, if they are covered.
+fn verbatim_prompts(
+    path: &[Entry],
+    view: &View<'_>,
+    uncovered: &[usize],
+    settings: &Settings,
+) -> Vec<String> {
+    let covered = |index: usize| view.is_covered(&path[index]) || uncovered.contains(&index);
+    let is_user = |index: &usize| has_role(&path[*index], Role::User);
+    let first = (0..path.len())
+        .find(is_user)
+        .filter(|index| covered(*index));
     let last = (0..path.len()).rev().find(is_user);
-    let last = last.filter(|at| covered(*at) && Some(*at) != first);
-    let words = |title: &str, at: Option<usize>| {
-        let EntryKind::Message(message) = &path[at?].kind else {
+    let last = last.filter(|index| covered(*index) && Some(*index) != first);
+    let quote = |title: &str, index: Option<usize>| {
+        let EntryKind::Message(message) = &path[index?].kind else {
             return None;
         };
-        let text = without_middle(message.content().trim(), settings.keep_chars, None);
-        (!text.is_empty()).then(|| format!("{title}, word for word:\n{text}"))
+        let text = truncate_middle(message.content().trim(), settings.keep_chars, None);
+        (!text.is_empty()).then(|| format!("{title}, verbatim:\n{text}"))
     };
-    [words("First asked", first), words("Asked last", last)]
+    [quote("First prompt", first), quote("Last prompt", last)]
         .into_iter()
         .flatten()
         .collect()

@@ -1,4 +1,4 @@
-//! What whoever sums a history up is shown and told, and whether what they wrote will do.
+//! The request for a summary, and the validation of the summary.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use serde_json::json;
 
 use super::{Head, PREVIOUS_COMPACTIONS, Settings};
 use crate::model::ModelRequest;
-use crate::text::without_middle;
+use crate::text::truncate_middle;
 
-/// What a summary must have, in this order.
+/// Headings that a summary must have, in this order.
 pub(crate) const HEADINGS: [&str; 10] = [
     "Goal",
     "Constraints & Preferences",
@@ -24,69 +24,69 @@ pub(crate) const HEADINGS: [&str; 10] = [
     "Relevant Files",
 ];
 
-const SYSTEM: &str = "You sum up the work of an agent so that it can go on with nothing but \
-    your summary. You do not go on with the work yourself, you call no tools, and you answer \
-    nobody who speaks in it.";
+const SYSTEM: &str = "You summarise the work of an agent so that it can continue with only your \
+    summary. Do not continue the work yourself, do not call tools, and do not answer messages in \
+    the history.";
 
-const FORM: &str = "## Goal\n(what is wanted, in one or two sentences)\n\n\
-    ## Constraints & Preferences\n- (what was asked for or ruled out, or \"(none)\")\n\n\
+const TEMPLATE: &str = "## Goal\n(one or two sentences)\n\n\
+    ## Constraints & Preferences\n- (requirements and exclusions, or \"(none)\")\n\n\
     ## Progress\n### Done\n- …\n### In Progress\n- …\n### Blocked\n- …\n\n\
-    ## Key Decisions\n- (what was decided, and why)\n\n\
+    ## Key Decisions\n- (decision and reason)\n\n\
     ## Next Steps\n1. …\n\n\
-    ## Critical Context\n- (what the work cannot go on without: names, values, errors)\n\n\
+    ## Critical Context\n- (essential names, values, errors)\n\n\
     ## Relevant Files\n- path: why it matters";
 
-/// How much of anything is shown to one who had no room for more, in characters.
-const SHORT: usize = 400;
+/// Maximum length of each text in a shortened request, in characters.
+const SHORT_TEXT: usize = 400;
 
-/// Why a summary is asked for once more.
+/// Why a summary is requested again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Retry {
-    /// The last one was not what it must be.
+    /// The last summary was invalid.
     Invalid(String),
-    /// What was shown was too long.
+    /// The request was too long for the model.
     Shorter,
-    /// Nobody answered.
+    /// The model did not answer.
     Same,
 }
 
-/// What is asked of the model.
+/// Builds the request for a summary.
 pub(crate) fn request(
     path: &[Entry],
     head: &Head,
     settings: &Settings,
-    again: Option<&Retry>,
+    retry: Option<&Retry>,
 ) -> ModelRequest {
-    let shorter = again == Some(&Retry::Shorter);
-    let of_output = settings.tool_output_chars;
-    let most = if shorter { SHORT } else { usize::MAX };
+    let is_shortened = retry == Some(&Retry::Shorter);
+    let max_output = settings.tool_output_chars;
+    let max_text = if is_shortened { SHORT_TEXT } else { usize::MAX };
     let covered: HashSet<_> = head.covered.iter().collect();
     let mut messages = Vec::new();
     if let Some(previous) = &head.previous_summary {
-        let text = format!("The summary of what came before this:\n\n{previous}");
+        let text = format!("Summary of the earlier history:\n\n{previous}");
         messages.push(Message::text(Role::User, text));
     }
-    let own = path.iter().filter(|entry| covered.contains(&entry.id));
-    messages.extend(own.filter_map(|entry| shown(entry, of_output.min(most), most)));
-    let mut asked = String::from(if head.previous_summary.is_some() {
-        "Bring the summary up to date with all that was said and done since: keep what still \
-         holds, change what does not, and leave nothing out that the work needs."
+    let entries = path.iter().filter(|entry| covered.contains(&entry.id));
+    messages.extend(entries.filter_map(|entry| as_text(entry, max_output.min(max_text), max_text)));
+    let mut instruction = String::from(if head.previous_summary.is_some() {
+        "Update the summary with everything that happened since: keep what still applies, change \
+         what does not, and omit nothing that the work needs."
     } else {
-        "Sum up all that was said and done above."
+        "Summarise the history above."
     });
-    asked.push_str(" Answer with the summary alone, in this form, with all of its headings:\n\n");
-    asked.push_str(FORM);
-    if let Some(Retry::Invalid(why)) = again {
-        asked.push_str("\n\nYour last summary could not be used: ");
-        asked.push_str(why);
+    instruction.push_str(" Answer with the summary only, in this format, with all headings:\n\n");
+    instruction.push_str(TEMPLATE);
+    if let Some(Retry::Invalid(why)) = retry {
+        instruction.push_str("\n\nYour last summary was rejected: ");
+        instruction.push_str(why);
     }
-    let is_sum = |entry: &&Entry| matches!(entry.kind, EntryKind::Compaction { .. });
-    let sums = path.iter().filter(is_sum).count();
-    let mut asked = Message::text(Role::User, asked);
-    asked
+    let is_compaction = |entry: &&Entry| matches!(entry.kind, EntryKind::Compaction { .. });
+    let compactions = path.iter().filter(is_compaction).count();
+    let mut instruction = Message::text(Role::User, instruction);
+    instruction
         .metadata
-        .insert(PREVIOUS_COMPACTIONS.to_owned(), json!(sums));
-    messages.push(asked);
+        .insert(PREVIOUS_COMPACTIONS.to_owned(), json!(compactions));
+    messages.push(instruction);
     ModelRequest {
         system: SYSTEM.to_owned(),
         messages: Arc::new(messages.into_iter().map(Arc::new).collect()),
@@ -96,8 +96,8 @@ pub(crate) fn request(
     }
 }
 
-/// An entry in words: calls and their results too, since nothing is to be called here.
-fn shown(entry: &Entry, of_output: usize, of_text: usize) -> Option<Message> {
+/// An entry as plain text, including calls and results.
+fn as_text(entry: &Entry, max_output: usize, max_text: usize) -> Option<Message> {
     let message = match &entry.kind {
         EntryKind::Message(message) => message,
         EntryKind::BranchSummary { summary, .. } => {
@@ -106,17 +106,17 @@ fn shown(entry: &Entry, of_output: usize, of_text: usize) -> Option<Message> {
         _ => return None,
     };
     let texts = message.parts.iter().filter_map(|part| match part {
-        Part::Text { text } => Some(without_middle(text, of_text, None)),
+        Part::Text { text } => Some(truncate_middle(text, max_text, None)),
         Part::ToolCall { tool, args, .. } => {
-            let args = without_middle(&args.to_string(), of_output, None);
+            let args = truncate_middle(&args.to_string(), max_output, None);
             Some(format!("[calls {tool} {args}]"))
         }
         Part::ToolResult { tool, elided, .. } if *elided => {
-            Some(format!("[{tool} gave something that is left out]"))
+            Some(format!("[{tool} returned output that is omitted]"))
         }
         Part::ToolResult { tool, text, .. } => {
-            let text = without_middle(text, of_output, None);
-            Some(format!("[{tool} gave]\n{text}"))
+            let text = truncate_middle(text, max_output, None);
+            Some(format!("[{tool} returned]\n{text}"))
         }
         Part::Attachment {
             name, mime_type, ..
@@ -131,23 +131,23 @@ fn shown(entry: &Entry, of_output: usize, of_text: usize) -> Option<Message> {
     (!text.trim().is_empty()).then(|| Message::text(role, text))
 }
 
-/// In words what a summary lacks, if it lacks something.
+/// Error message if headings are missing.
 pub(crate) fn problem(summary: &str) -> Option<String> {
     let headings: Vec<&str> = summary
         .lines()
         .filter(|line| line.trim_start().starts_with('#'))
         .map(|line| line.trim().trim_start_matches('#').trim())
         .collect();
-    let is_there = |wanted: &str| headings.iter().any(|it| it.eq_ignore_ascii_case(wanted));
-    let lacking: Vec<_> = HEADINGS
+    let has_heading = |heading: &str| headings.iter().any(|it| it.eq_ignore_ascii_case(heading));
+    let missing: Vec<_> = HEADINGS
         .iter()
-        .filter(|wanted| !is_there(wanted))
+        .filter(|heading| !has_heading(heading))
         .map(|heading| format!("`{heading}`"))
         .collect();
-    match lacking.as_slice() {
+    match missing.as_slice() {
         [] => None,
-        [one] => Some(format!("it lacks the heading {one}")),
-        many => Some(format!("it lacks the headings {}", many.join(", "))),
+        [one] => Some(format!("missing heading {one}")),
+        many => Some(format!("missing headings {}", many.join(", "))),
     }
 }
 
@@ -156,16 +156,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_form_that_is_asked_for_will_do() {
-        assert_eq!(problem(FORM), None);
+    fn template_is_a_valid_summary() {
+        assert_eq!(problem(TEMPLATE), None);
     }
 
     #[test]
-    fn what_is_lacking_is_named() {
-        let without = FORM.replace("### Blocked\n", "");
+    fn missing_headings_are_named() {
+        let without = TEMPLATE.replace("### Blocked\n", "");
         assert_eq!(
             problem(&without).as_deref(),
-            Some("it lacks the heading `Blocked`")
+            Some("missing heading `Blocked`")
         );
         let none = problem("I go on with the work.").unwrap();
         assert!(

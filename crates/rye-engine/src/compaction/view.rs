@@ -1,4 +1,4 @@
-//! What of a path a model is shown: what stands covered by a sum is not, and the sum is.
+//! What a model sees of a path: the current summary and the entries that it does not cover.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -8,92 +8,95 @@ use serde_json::json;
 
 use super::COMPACTED_ANSWERS;
 
-/// A path with the sums that stand on it.
+/// A path with its active compactions.
 #[derive(Debug)]
 pub struct View<'a> {
     path: &'a [Entry],
-    /// The place of the last sum that stands.
-    sum: Option<usize>,
-    /// What sums that stand cover.
+    /// Index of the last active compaction.
+    compaction: Option<usize>,
+    /// Entries that active compactions cover.
     covered: HashSet<&'a EntryId>,
 }
 
 impl<'a> View<'a> {
-    /// A path from the first entry to the last.
+    /// Creates the view of a path, which is ordered from the first entry to the last.
     pub fn new(path: &'a [Entry]) -> Self {
-        let mut standing: Vec<usize> = Vec::new();
-        for (at, entry) in path.iter().enumerate() {
+        let mut active: Vec<usize> = Vec::new();
+        for (index, entry) in path.iter().enumerate() {
             match &entry.kind {
-                EntryKind::Compaction { .. } => standing.push(at),
+                EntryKind::Compaction { .. } => active.push(index),
                 EntryKind::CompactionUndone { compaction } => {
-                    standing.retain(|at| path[*at].id != *compaction);
+                    active.retain(|index| path[*index].id != *compaction);
                 }
                 _ => {}
             }
         }
-        let covered = standing.iter().flat_map(|at| match &path[*at].kind {
+        let covered = active.iter().flat_map(|index| match &path[*index].kind {
             EntryKind::Compaction { covered, .. } => covered.iter(),
             _ => [].iter(),
         });
         Self {
             path,
-            sum: standing.last().copied(),
+            compaction: active.last().copied(),
             covered: covered.collect(),
         }
     }
 
-    /// The entry with the last sum that stands.
+    /// The entry of the last active compaction.
     pub fn summary(&self) -> Option<&'a Entry> {
-        self.sum.map(|at| &self.path[at])
+        self.compaction.map(|index| &self.path[index])
     }
 
-    /// Whether an entry is summed up.
+    /// Whether an active compaction covers the entry.
     pub fn is_covered(&self, entry: &Entry) -> bool {
         self.covered.contains(&entry.id)
     }
 
-    /// The places of what is not summed up, sums aside.
+    /// Indexes of the entries that are neither covered nor compactions.
     pub fn uncovered(&self) -> impl Iterator<Item = usize> + '_ {
-        let is_sum = |entry: &Entry| {
+        let is_compaction = |entry: &Entry| {
             matches!(
                 entry.kind,
                 EntryKind::Compaction { .. } | EntryKind::CompactionUndone { .. }
             )
         };
-        (0..self.path.len())
-            .filter(move |at| !is_sum(&self.path[*at]) && !self.is_covered(&self.path[*at]))
+        (0..self.path.len()).filter(move |index| {
+            !is_compaction(&self.path[*index]) && !self.is_covered(&self.path[*index])
+        })
     }
 
-    /// What a model reads, in order: the sum first, then what is not summed up.
-    pub(crate) fn shown(&self) -> impl Iterator<Item = Shown<'a>> + '_ {
-        let strips = self.summary().is_some_and(|sum| {
+    /// What a model sees, in order: the summary, then the uncovered entries.
+    pub(crate) fn visible(&self) -> impl Iterator<Item = VisibleEntry<'a>> + '_ {
+        let omit_media = self.summary().is_some_and(|compaction| {
             matches!(
-                sum.kind,
+                compaction.kind,
                 EntryKind::Compaction {
                     without_media: true,
                     ..
                 }
             )
         });
-        let (path, sum) = (self.path, self.sum);
-        let first = self.summary().map(|sum| Shown::Sum(self.message(sum)));
-        let rest = self.uncovered().map(move |at| Shown::Entry {
-            entry: &path[at],
-            without_media: strips && sum.is_some_and(|sum| at < sum),
+        let (path, compaction) = (self.path, self.compaction);
+        let first = self
+            .summary()
+            .map(|compaction| VisibleEntry::Summary(self.summary_message(compaction)));
+        let rest = self.uncovered().map(move |index| VisibleEntry::Entry {
+            entry: &path[index],
+            without_media: omit_media && compaction.is_some_and(|compaction| index < compaction),
         });
         first.into_iter().chain(rest)
     }
 
-    /// The message that a sum is.
-    fn message(&self, sum: &Entry) -> Message {
-        let text = match &sum.kind {
+    /// The message of a summary.
+    fn summary_message(&self, compaction: &Entry) -> Message {
+        let text = match &compaction.kind {
             EntryKind::Compaction {
                 summary,
                 preserved,
                 files_read,
                 files_modified,
                 ..
-            } => words(summary, preserved, files_read, files_modified),
+            } => format_summary(summary, preserved, files_read, files_modified),
             _ => String::new(),
         };
         let mut message = Message::text(Role::User, text);
@@ -106,46 +109,46 @@ impl<'a> View<'a> {
     }
 }
 
-/// Something that a model reads.
+/// An entry that a model sees.
 #[derive(Debug)]
-pub(crate) enum Shown<'a> {
-    Sum(Message),
+pub(crate) enum VisibleEntry<'a> {
+    Summary(Message),
     Entry {
         entry: &'a Entry,
         without_media: bool,
     },
 }
 
-/// Whether an entry is an answer that a model has read.
+/// Whether an entry is an assistant message that a model sees.
 fn is_answer(entry: &Entry) -> bool {
     let EntryKind::Message(message) = &entry.kind else {
         return false;
     };
-    let speaks = |part: &Part| !matches!(part, Part::Error { .. });
-    message.role == Role::Assistant && message.parts.iter().any(speaks)
+    let is_visible = |part: &Part| !matches!(part, Part::Error { .. });
+    message.role == Role::Assistant && message.parts.iter().any(is_visible)
 }
 
-/// A sum in words, with what must not fade.
-pub(crate) fn words(
+/// Formats a summary with the files and the preserved prompts.
+pub(crate) fn format_summary(
     summary: &str,
     preserved: &[String],
     files_read: &[String],
     files_modified: &[String],
 ) -> String {
     let mut text = String::from(
-        "[What came before was summed up to save room. The summary follows; go on from it.]\n\n",
+        "[The earlier history was replaced by this summary to save space. Continue from it.]\n\n",
     );
     text.push_str(summary.trim());
     for (title, files) in [
-        ("Files that were read", files_read),
-        ("Files that were changed", files_modified),
+        ("Files read", files_read),
+        ("Files changed", files_modified),
     ] {
         if !files.is_empty() {
             let _ = write!(text, "\n\n{title}: {}", files.join(", "));
         }
     }
-    for fact in preserved {
-        let _ = write!(text, "\n\n{fact}");
+    for text_block in preserved {
+        let _ = write!(text, "\n\n{text_block}");
     }
     text
 }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::cow_arc::CowArc;
 use super::{Effect, Step};
 use crate::arguments::{self, PARAMS};
-use crate::text::quoted;
+use crate::text::quote_truncated;
 use crate::tool::DecisionRequest;
 use crate::{audit, meta_tools};
 
@@ -229,7 +229,7 @@ impl Step<'_> {
         let repeated = self.machine.gates.values().filter(is_own).count();
         let (tool, params) = self.call_target(call);
         let shown = serde_json::to_string_pretty(&params).unwrap_or_default();
-        let shown = quoted(&shown, MAX_SHOWN_CHARS);
+        let shown = quote_truncated(&shown, MAX_SHOWN_CHARS);
         let again = if repeated > 0 {
             "It was repeated and interrupted again.\n"
         } else {

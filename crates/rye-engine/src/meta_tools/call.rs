@@ -1,4 +1,4 @@
-//! `call_tool`: one of them.
+//! The tool `call_tool`: calls a tool of a provider, with approval if the policy requires it.
 
 use std::sync::Arc;
 
@@ -7,9 +7,11 @@ use rye_schema::Schema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, Question, key};
+use super::approval_question::{
+    APPROVE, APPROVE_PROJECT, APPROVE_SESSION, ApprovalQuestion, gate_key,
+};
 use super::{
-    Bridge, Mode, ResolvedTool, Review, ReviewReason, StoredApproval, ToolProvider,
+    Mode, ResolvedTool, Review, ReviewReason, StoredApproval, ToolHub, ToolProvider,
     ToolProviderError,
 };
 use crate::BoxFuture;
@@ -19,16 +21,15 @@ use crate::sandbox::Sandbox;
 use crate::schema;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
-/// How often one call is asked about. What changes more often than people can read is not
-/// run.
-const MOST: usize = 8;
-/// And for a credential.
-const CREDENTIALS: usize = 3;
+/// Maximum number of approval requests per call, for a tool that keeps changing.
+const MAX_APPROVAL_REQUESTS: usize = 8;
+/// Maximum number of credential requests per call.
+const MAX_CREDENTIAL_REQUESTS: usize = 3;
 
-/// What models call it.
+/// Name of the tool.
 const NAME: &str = "call_tool";
 
-/// What a call of any tool means to run, and with which arguments.
+/// The effective tool id and arguments of a call: for `call_tool`, those of the called tool.
 pub(crate) fn resolve_target<'a>(tool: &'a str, args: &'a Value) -> (&'a str, &'a Value) {
     match args.get("tool_id").and_then(Value::as_str) {
         Some(id) if tool == NAME => (id, args.get("params").unwrap_or(&Value::Null)),
@@ -38,7 +39,7 @@ pub(crate) fn resolve_target<'a>(tool: &'a str, args: &'a Value) -> (&'a str, &'
 
 pub(super) struct CallTool {
     def: ToolDef,
-    bridge: Arc<Bridge>,
+    hub: Arc<ToolHub>,
 }
 
 #[derive(Deserialize)]
@@ -51,190 +52,200 @@ struct Args {
 }
 
 impl CallTool {
-    pub(super) fn new(bridge: Arc<Bridge>) -> Self {
+    pub(super) fn new(hub: Arc<ToolHub>) -> Self {
         let parameters = json!({
             "type": "object",
             "properties": {
-                "tool_id": { "type": "string", "description": "As `list_tools` names it." },
-                "params": { "type": "object", "description": "Its parameters." },
+                "tool_id": { "type": "string", "description": "Id from `list_tools`." },
+                "params": { "type": "object", "description": "Parameters of the tool." },
                 "summary": {
                     "type": "string",
-                    "description": "What this call is for, in a line. A person who must approve it reads this."
+                    "description": "One-line purpose of the call, shown to a person who must approve it."
                 }
             },
             "required": ["tool_id", "summary"],
             "additionalProperties": false
         });
-        let description = "Calls a tool that `list_tools` has found. One that can do harm waits \
-                           for a person's approval.";
+        let description = "Calls a tool found by `list_tools`. A risky tool waits for a person's \
+                           approval.";
         let def = ToolDef::new(NAME, description, parameters);
-        Self { def, bridge }
+        Self { def, hub }
     }
 
     async fn call(&self, args: Args, context: &ToolContext) -> Result<ToolOutput, ToolError> {
-        let (source, id) = self.source(&args.tool_id)?;
+        let (provider, id) = self.provider(&args.tool_id)?;
         let mut params = match args.params {
             Value::Null => json!({}),
-            given => given,
+            params => params,
         };
         let mut args_hash = audit::args_hash(&params);
-        let (mut asked, mut wanted) = (0, 0);
-        // It asks first: nothing is done before it says what it does.
+        let (mut request_count, mut credential_requests) = (0, 0);
+        // Waiting for approval has no effect yet, so the call can be repeated.
         let mut effect = Effect::Idempotent;
-        let folder = source
+        let working_dir = provider
             .working_dir()
             .or_else(|| context.sandbox.working_dir());
-        let about = About::new(&args.summary, source, folder.as_deref());
-        let mut before: Option<Map<String, Value>> = None;
-        // What a person wrote in place of what the model did, and what is wrong with it.
-        let (mut instead, mut unfit) = (None::<EditedArguments>, None::<String>);
+        let template = RequestTemplate::new(&args.summary, provider, working_dir.as_deref());
+        let mut previous: Option<Map<String, Value>> = None;
+        // Arguments that a person edited, and the error if they are invalid.
+        let (mut edited, mut invalid_message) = (None::<EditedArguments>, None::<String>);
         loop {
-            let action = match source.resolve(id).await {
+            let resolved = match provider.resolve(id).await {
                 Err(error) => {
-                    given(error, &mut wanted, context).await?;
+                    resolve_auth_error(error, &mut credential_requests, context).await?;
                     continue;
                 }
-                Ok(action) => action,
+                Ok(resolved) => resolved,
             };
-            if let Some(wrong) = wrong(&action, &params) {
-                let message = format!("the parameters do not fit: {wrong}");
-                return Err(failed(ErrorCode::InvalidArguments, message));
+            if let Some(error) = validation_error(&resolved, &params) {
+                let message = format!("invalid parameters: {error}");
+                return Err(tool_error(ErrorCode::InvalidArguments, message));
             }
-            let mut review = reviewed(source, &action, &params, context).await?;
+            let mut review = review_call(provider, &resolved, &params, context).await?;
             let reasons = review.reasons.clone();
-            // The tool that was found, and not the name that the model called it by.
-            let tool = format!("{}:{}", source.service(), action.id);
-            let question = about.question(&tool, (&action, &reasons), (&params, &args_hash));
-            let (mode, why) = self.mode(source, &question, asked, context).await?;
+            // The resolved id, not the one that the model used.
+            let tool_id = format!("{}:{}", provider.service(), resolved.id);
+            let question =
+                template.question(&tool_id, (&resolved, &reasons), (&params, &args_hash));
+            let (mode, why) = self
+                .mode(provider, &question, request_count, context)
+                .await?;
             if mode == Mode::Deny {
-                let message = format!("the policy does not let {} be called", args.tool_id);
-                return Err(failed(ErrorCode::Denied, message));
+                let message = format!("denied by the policy: {}", args.tool_id);
+                return Err(tool_error(ErrorCode::Denied, message));
             }
             if mode == Mode::Ask {
-                if asked == MOST {
-                    let message = "it changes faster than anybody can approve it";
-                    return Err(failed(ErrorCode::Denied, message));
+                if request_count == MAX_APPROVAL_REQUESTS {
+                    let message = "the tool keeps changing while it waits for approval";
+                    return Err(tool_error(ErrorCode::Denied, message));
                 }
-                let mut request = question.request(context.call.as_str(), asked, before.as_ref());
-                let first = unfit.take().or(why).unwrap_or_default();
-                request.body.insert_str(0, &first);
-                asked += 1;
-                let (resolution, about) = context.request_decision_with_context(request).await?;
+                let mut request =
+                    question.request(context.call.as_str(), request_count, previous.as_ref());
+                let notice = invalid_message.take().or(why).unwrap_or_default();
+                request.body.insert_str(0, &notice);
+                request_count += 1;
+                let (resolution, gate_context) =
+                    context.request_decision_with_context(request).await?;
                 match resolution.action.as_str() {
                     APPROVE | APPROVE_SESSION | APPROVE_PROJECT => {}
-                    _ => return Err(failed(ErrorCode::Denied, "the person said no")),
+                    _ => return Err(tool_error(ErrorCode::Denied, "denied by the user")),
                 }
-                let is_same = question.is_about(&about);
-                if let Some(other) = arguments::edited_arguments(&about, &resolution) {
-                    let written = EditedArguments {
+                let is_same = question.is_same_call(&gate_context);
+                if let Some(other) = arguments::edited_arguments(&gate_context, &resolution) {
+                    let edit = EditedArguments {
                         args: other.clone(),
                         by: resolution.by.clone(),
                     };
-                    if let Some(wrong) = wrong(&action, other) {
-                        unfit = Some(written.describe_error(&wrong));
+                    if let Some(error) = validation_error(&resolved, other) {
+                        invalid_message = Some(edit.describe_error(&error));
                         continue;
                     }
                     params = other.clone();
                     args_hash = audit::args_hash(&params);
-                    instead = Some(written);
-                    // A person wrote them, so what they lead to is approved with them.
-                    review = reviewed(source, &action, &params, context).await?;
+                    edited = Some(edit);
+                    // The person wrote the arguments, so their reasons are approved as well.
+                    review = review_call(provider, &resolved, &params, context).await?;
                 }
-                let next = key(context.call.as_str(), asked);
-                if !is_same || context.was_asked(&next).await? {
-                    // It was another thing when they said yes, or has been one since: what
-                    // they said last is what counts.
-                    before = Some(about);
+                let next = gate_key(context.call.as_str(), request_count);
+                if !is_same || context.has_gate(&next).await? {
+                    // The tool was different at the time of the approval, or a later gate exists,
+                    // whose decision counts.
+                    previous = Some(gate_context);
                     continue;
                 }
-                if action.drift.is_some() {
-                    source.accept_drift(&action).await.map_err(told)?;
+                if resolved.drift.is_some() {
+                    provider
+                        .accept_drift(&resolved)
+                        .await
+                        .map_err(provider_error)?;
                 }
                 if resolution.action == APPROVE_PROJECT {
-                    let remembered = source.store_approval(&action, &resolution.by).await;
-                    remembered.map_err(told)?;
+                    let stored = provider.store_approval(&resolved, &resolution.by).await;
+                    stored.map_err(provider_error)?;
                 }
             }
-            if action.effect != effect {
-                effect = action.effect;
+            if resolved.effect != effect {
+                effect = resolved.effect;
                 context.set_effect(effect).await?;
             }
-            let called = source.call(&action, &review, params.clone(), context);
+            let called = provider.call(&resolved, &review, params.clone(), context);
             match called.await {
                 Ok(output) => {
-                    let output = proven(output, &action, &args_hash);
-                    return Ok(match instead {
-                        Some(instead) => instead.annotate(output),
+                    let output = with_hashes(output, &resolved, &args_hash);
+                    return Ok(match edited {
+                        Some(edited) => edited.annotate(output),
                         None => output,
                     });
                 }
                 Err(ToolProviderError::Changed) => {
                     let call = (&params, args_hash.as_str());
-                    let question = about.question(&tool, (&action, &review.reasons), call);
-                    before = Some(question.request("", 0, None).context);
+                    let question = template.question(&tool_id, (&resolved, &review.reasons), call);
+                    previous = Some(question.request("", 0, None).context);
                 }
-                Err(error) => given(error, &mut wanted, context).await?,
+                Err(error) => resolve_auth_error(error, &mut credential_requests, context).await?,
             }
         }
     }
 
-    fn source<'a>(&self, tool: &'a str) -> Result<(&dyn ToolProvider, &'a str), ToolError> {
+    fn provider<'a>(&self, tool: &'a str) -> Result<(&dyn ToolProvider, &'a str), ToolError> {
         let unknown = || {
             let message = format!(
-                "there is no tool `{tool}`: an id is SERVICE:NAME, as list_tools gives it; \
-                 services are {}",
-                self.bridge.services()
+                "unknown tool `{tool}`: expected SERVICE:NAME from list_tools; services: {}",
+                self.hub.services()
             );
-            failed(ErrorCode::UnknownTool, message)
+            tool_error(ErrorCode::UnknownTool, message)
         };
         let (service, id) = tool.split_once(':').ok_or_else(unknown)?;
-        let mut sources = self.bridge.sources.iter();
-        let source = sources.find(|source| source.service() == service);
-        Ok((&**source.ok_or_else(unknown)?, id))
+        let mut providers = self.hub.providers.iter();
+        let provider = providers.find(|provider| provider.service() == service);
+        Ok((&**provider.ok_or_else(unknown)?, id))
     }
 
-    /// What becomes of the call, with what was remembered; and why that does not hold.
+    /// The mode of the call, considering stored approvals; and why a stored approval does not
+    /// apply.
     async fn mode(
         &self,
-        source: &dyn ToolProvider,
-        question: &Question<'_>,
-        asked: usize,
+        provider: &dyn ToolProvider,
+        question: &ApprovalQuestion<'_>,
+        request_count: usize,
         context: &ToolContext,
     ) -> Result<(Mode, Option<String>), ToolError> {
-        let action = question.action;
-        let default = source.default_mode();
+        let resolved = question.resolved;
+        let default = provider.default_mode();
         let reasons = question.reasons;
-        let policy = &self.bridge.policy;
-        let mode = policy.decide(question.tool, action, reasons, default);
+        let policy = &self.hub.policy;
+        let mode = policy.decide(question.tool_id, resolved, reasons, default);
         if mode == Mode::Deny {
             return Ok((mode, None));
         }
-        // A call that somebody was asked about is theirs, whatever else lets it by now: they may
-        // have said no.
-        let first = key(context.call.as_str(), 0);
-        if action.drift.is_some() || asked > 0 || context.was_asked(&first).await? {
+        // Once a gate exists, its decision counts, even if the policy now allows the call: the
+        // person may have denied it.
+        let first_gate = gate_key(context.call.as_str(), 0);
+        if resolved.drift.is_some() || request_count > 0 || context.has_gate(&first_gate).await? {
             return Ok((Mode::Ask, None));
         }
         if mode == Mode::Allow {
             return Ok((mode, None));
         }
-        // What was remembered is about the action, and not about these parameters.
+        // Stored approvals cover the tool, not particular parameters.
         if !reasons.iter().all(|reason| reason.applies_to_all_params) {
             return Ok((Mode::Ask, None));
         }
-        let why = match source.stored_approval(action).await {
+        let why = match provider.stored_approval(resolved).await {
             StoredApproval::Granted => return Ok((Mode::Allow, None)),
             StoredApproval::NotGranted => None,
             StoredApproval::NotValidHere(why) => Some(why + "\n"),
         };
-        let remembered = context.gates_resolved_with(APPROVE_SESSION).await?;
+        let stored = context.gates_resolved_with(APPROVE_SESSION).await?;
         let same = |it: &Map<String, Value>| {
             let text = |key: &str| it.get(key).and_then(Value::as_str);
-            let is_it = text("tool_id") == Some(question.tool);
-            is_it && text(audit::CHAIN_HASH) == Some(&action.hash) && question.is_there(it)
+            let is_same_tool = text("tool_id") == Some(question.tool_id);
+            is_same_tool
+                && text(audit::CHAIN_HASH) == Some(&resolved.hash)
+                && question.is_same_dir(it)
         };
-        let yes = remembered.iter().map(|gate| &gate.context).any(same);
-        Ok(if yes {
+        let is_approved = stored.iter().map(|gate| &gate.context).any(same);
+        Ok(if is_approved {
             (Mode::Allow, None)
         } else {
             (Mode::Ask, why)
@@ -242,102 +253,104 @@ impl CallTool {
     }
 }
 
-/// What does not change of a call while it is asked about.
-struct About<'a> {
-    /// What the model says that it is for.
+/// The constant parts of the approval requests of a call.
+struct RequestTemplate<'a> {
+    /// Purpose of the call according to the model.
     summary: &'a str,
-    folder: Option<&'a str>,
-    remembers: bool,
+    working_dir: Option<&'a str>,
+    can_store: bool,
 }
 
-impl<'a> About<'a> {
-    fn new(summary: &'a str, source: &dyn ToolProvider, folder: Option<&'a str>) -> Self {
+impl<'a> RequestTemplate<'a> {
+    fn new(summary: &'a str, provider: &dyn ToolProvider, working_dir: Option<&'a str>) -> Self {
         Self {
             summary,
-            folder,
-            remembers: source.can_store_approval(),
+            working_dir,
+            can_store: provider.can_store_approval(),
         }
     }
 
     fn question<'q>(
         &self,
-        tool: &'q str,
-        (action, reasons): (&'q ResolvedTool, &'q [ReviewReason]),
+        tool_id: &'q str,
+        (resolved, reasons): (&'q ResolvedTool, &'q [ReviewReason]),
         (params, args_hash): (&'q Value, &'q str),
-    ) -> Question<'q>
+    ) -> ApprovalQuestion<'q>
     where
         'a: 'q,
     {
-        Question {
-            tool,
+        ApprovalQuestion {
+            tool_id,
             summary: self.summary,
-            action,
+            resolved,
             reasons,
             params,
             args_hash,
-            folder: self.folder,
-            remembers: self.remembers,
+            working_dir: self.working_dir,
+            can_store: self.can_store,
         }
     }
 }
 
-/// Looks at what a call with these parameters would do.
-async fn reviewed(
-    source: &dyn ToolProvider,
-    action: &ResolvedTool,
+/// Assesses a call with these parameters.
+async fn review_call(
+    provider: &dyn ToolProvider,
+    tool: &ResolvedTool,
     params: &Value,
     context: &ToolContext,
 ) -> Result<Review, ToolError> {
-    let review = source.review(action, params, &*context.sandbox).await;
-    review.map_err(told)
+    let review = provider.review(tool, params, &*context.sandbox).await;
+    review.map_err(provider_error)
 }
 
-/// Waits for the credential that is missing, if that is what is wrong.
-async fn given(
+/// Requests a missing credential; other errors are returned.
+async fn resolve_auth_error(
     error: ToolProviderError,
-    wanted: &mut usize,
+    credential_requests: &mut usize,
     context: &ToolContext,
 ) -> Result<(), ToolError> {
     match error {
-        ToolProviderError::AuthRequired { service, remedy } if *wanted < CREDENTIALS => {
-            *wanted += 1;
-            let nth = *wanted - 1;
+        ToolProviderError::AuthRequired { service, remedy }
+            if *credential_requests < MAX_CREDENTIAL_REQUESTS =>
+        {
+            *credential_requests += 1;
+            let nth = *credential_requests - 1;
             context.request_credential(&service, &remedy, nth).await
         }
-        error => Err(told(error)),
+        error => Err(provider_error(error)),
     }
 }
 
-/// With what exactly ran, for whoever checks the record.
-fn proven(mut output: ToolOutput, action: &ResolvedTool, args_hash: &str) -> ToolOutput {
+/// Adds the hashes of what ran to the output, for audits.
+fn with_hashes(mut output: ToolOutput, tool: &ResolvedTool, args_hash: &str) -> ToolOutput {
     let mut data = match output.data {
         Value::Object(data) => data,
         Value::Null => Map::new(),
         other => Map::from_iter([("result".to_owned(), other)]),
     };
-    data.insert(audit::CHAIN_HASH.to_owned(), json!(action.hash));
+    data.insert(audit::CHAIN_HASH.to_owned(), json!(tool.hash));
     data.insert(audit::ARGS_HASH.to_owned(), json!(args_hash));
     output.data = Value::Object(data);
     output
 }
 
-/// All that is wrong with the parameters; nothing where they fit.
-fn wrong(action: &ResolvedTool, params: &Value) -> Option<String> {
-    let form = action.schema.as_ref()?;
-    // What is no schema, whoever runs it says so in its own words.
-    let form = Schema::new(form).ok()?;
-    schema::validation_error(&form, params)
+/// Validation errors of the parameters; `None` if they are valid.
+fn validation_error(tool: &ResolvedTool, params: &Value) -> Option<String> {
+    let schema = tool.schema.as_ref()?;
+    // The provider reports an invalid schema itself.
+    let schema = Schema::new(schema).ok()?;
+    schema::validation_error(&schema, params)
 }
 
-fn failed(code: ErrorCode, message: impl Into<String>) -> ToolError {
+fn tool_error(code: ErrorCode, message: impl Into<String>) -> ToolError {
     ToolError(ErrorInfo::new(code, message))
 }
 
-fn told(error: ToolProviderError) -> ToolError {
+fn provider_error(error: ToolProviderError) -> ToolError {
     match error {
         ToolProviderError::Failed(info) => ToolError(info),
         ToolProviderError::AuthRequired { .. } => {
-            failed(ErrorCode::AuthRequired, error.to_string())
+            tool_error(ErrorCode::AuthRequired, error.to_string())
         }
         other => ToolError::failed(other.to_string()),
     }

@@ -1,5 +1,5 @@
-//! CommandEntry tools as actions: programs that get their secrets as variables, which no model, no
-//! history, no event and no log ever has.
+//! Command tools: configured programs that get their secrets as environment variables. Models,
+//! history, events and logs never contain the secrets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -19,87 +19,87 @@ use crate::BoxFuture;
 use crate::sandbox::{Exec, ExecObserver};
 use crate::tool::{Effect, ToolContext, ToolOutput};
 
-/// How long a program runs where nobody says.
-const STANDARD: u64 = 120;
-/// How much of each stream is kept.
-const KEPT: usize = 1 << 20;
+/// Default timeout, in seconds.
+const DEFAULT_TIMEOUT: u64 = 120;
+/// Maximum size of each output stream, in bytes.
+const MAX_OUTPUT: usize = 1 << 20;
 
-/// A program, as a file says.
+/// Configuration of a command tool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandSpec {
-    /// What a model reads.
+    /// Description for models.
     pub description: String,
-    /// The program with its first arguments, as a shell reads it.
+    /// Program and leading arguments, in shell syntax.
     pub run: String,
-    /// Which variables hold the credentials for which services.
+    /// Environment variables for credentials, with the service of each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub credentials: BTreeMap<String, String>,
-    /// Further variables, which are no secrets.
+    /// Further environment variables, which are not secret.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// How much harm it can do.
+    /// Risk level.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<Risk>,
-    /// After how many seconds it is ended.
+    /// Timeout in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<u64>,
 }
 
-/// A command tool, where it is from and who vouches for it.
+/// A command tool with its origin and signer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommandEntry {
-    /// What it is.
+    /// Configuration.
     pub spec: CommandSpec,
-    /// The space of its file.
+    /// Space of its file.
     pub space: Option<String>,
-    /// Who signed that.
+    /// Signer of its file.
     pub signed_by: Option<String>,
 }
 
-/// CommandEntry tools by name: the service `command`.
+/// Provider of command tools: the service `command`.
 #[derive(Debug, Default)]
 pub struct CommandTools {
     all: BTreeMap<String, CommandEntry>,
-    /// Services whose credential nobody gave.
+    /// Services whose credential was requested in vain.
     missing: Mutex<BTreeSet<String>>,
 }
 
 impl CommandTools {
-    /// These.
+    /// Creates the provider from tools by name.
     pub fn new(all: BTreeMap<String, CommandEntry>) -> Self {
         let missing = Mutex::default();
         Self { all, missing }
     }
 
-    /// Whether there are none.
+    /// Whether there are no command tools.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    fn listed(&self, query: &str, limit: usize) -> ToolListing {
+    fn search(&self, query: &str, limit: usize) -> ToolListing {
         let words = super::query_terms(query);
-        let fits = |(name, command): &(&String, &CommandEntry)| {
+        let matches = |(name, command): &(&String, &CommandEntry)| {
             let text = format!("{name} {}", command.spec.description).to_lowercase();
             words.is_empty() || words.iter().any(|word| text.contains(word))
         };
-        let found: Vec<_> = self.all.iter().filter(fits).collect();
+        let found: Vec<_> = self.all.iter().filter(matches).collect();
         let missing = self.missing.lock();
         let missing = missing.unwrap_or_else(PoisonError::into_inner);
         let missing = missing.iter();
         ToolListing {
             total: found.len(),
-            tools: found.into_iter().take(limit).map(listed).collect(),
+            tools: found.into_iter().take(limit).map(summary).collect(),
             warnings: missing
                 .map(|service| format!("auth required: {service} (rye vault set {service})"))
                 .collect(),
         }
     }
 
-    fn prepared(&self, id: &str) -> Result<ResolvedTool, ToolProviderError> {
+    fn resolve_entry(&self, id: &str) -> Result<ResolvedTool, ToolProviderError> {
         let unknown = || {
             let names: Vec<_> = self.all.keys().map(String::as_str).collect();
-            let message = format!("there is no command `{id}`; there are {}", names.join(", "));
+            let message = format!("unknown command `{id}`; available: {}", names.join(", "));
             ToolProviderError::Failed(ErrorInfo::new(ErrorCode::UnknownTool, message))
         };
         let command = self.all.get(id).ok_or_else(unknown)?;
@@ -112,7 +112,7 @@ impl CommandTools {
             risk: command.spec.risk,
             space: command.space.clone(),
             requires_approval: false,
-            // It may ask for a credential, and says itself when it begins.
+            // A call may wait for a credential; `run` sets the final effect class.
             effect: Effect::Idempotent,
             drift: None,
             components: vec![Component {
@@ -127,50 +127,50 @@ impl CommandTools {
 
     async fn run(
         &self,
-        prepared: &ResolvedTool,
+        tool_ref: &ResolvedTool,
         params: Value,
         context: &ToolContext,
     ) -> Result<ToolOutput, ToolProviderError> {
-        let handle = prepared.handle.downcast_ref::<CommandSpec>();
+        let handle = tool_ref.handle.downcast_ref::<CommandSpec>();
         let tool = handle.ok_or(ToolProviderError::Changed)?;
-        let given: Args = serde_json::from_value(params).unwrap_or_default();
+        let args: Args = serde_json::from_value(params).unwrap_or_default();
         let mut env = tool.env.clone();
         for (variable, service) in &tool.credentials {
             let secret = context.credential(service).await;
-            let secret = secret.map_err(|error| self.without(service, error.0))?;
+            let secret = secret.map_err(|error| self.note_missing(service, error.0))?;
             env.insert(variable.clone(), secret.to_string());
         }
-        let begins = context.set_effect(Effect::AtMostOnce).await;
-        begins.map_err(|error| ToolProviderError::Failed(error.0))?;
+        let marked = context.set_effect(Effect::AtMostOnce).await;
+        marked.map_err(|error| ToolProviderError::Failed(error.0))?;
         let exec = Exec {
-            command: command_line(&tool.run, &given.args),
+            command: command_line(&tool.run, &args.args),
             cwd: None,
             env,
-            timeout: Some(Duration::from_secs(tool.timeout.unwrap_or(STANDARD))),
-            stdin: given.stdin.into_bytes(),
-            max_output: Some(KEPT),
-            max_streamed: Some(KEPT),
+            timeout: Some(Duration::from_secs(tool.timeout.unwrap_or(DEFAULT_TIMEOUT))),
+            stdin: args.stdin.into_bytes(),
+            max_output: Some(MAX_OUTPUT),
+            max_streamed: Some(MAX_OUTPUT),
         };
-        let done = context.sandbox.exec(exec, &Ear(context)).await;
-        let done = done.map_err(|error| ToolProviderError::Failed(error.into()))?;
-        let mut text = done.stdout;
-        if !done.stderr.is_empty() {
-            let _ = write!(text, "\n[standard error]\n{}", done.stderr);
+        let output = context.sandbox.exec(exec, &OutputForwarder(context)).await;
+        let output = output.map_err(|error| ToolProviderError::Failed(error.into()))?;
+        let mut text = output.stdout;
+        if !output.stderr.is_empty() {
+            let _ = write!(text, "\n[standard error]\n{}", output.stderr);
         }
-        match done.exit_code {
-            _ if done.timed_out => Err(failed(format!("its time was up\n{text}"))),
+        match output.exit_code {
+            _ if output.timed_out => Err(failed(format!("timed out\n{text}"))),
             Some(0) => Ok(ToolOutput {
                 text,
                 data: json!({ "exit_code": 0 }),
                 attachments: Vec::new(),
             }),
-            Some(code) => Err(failed(format!("it ended with exit code {code}\n{text}"))),
-            None => Err(failed(format!("a signal ended it\n{text}"))),
+            Some(code) => Err(failed(format!("exited with code {code}\n{text}"))),
+            None => Err(failed(format!("killed by a signal\n{text}"))),
         }
     }
 
-    /// A credential that nobody gave is told in the next listing.
-    fn without(&self, service: &str, error: ErrorInfo) -> ToolProviderError {
+    /// Remembers a missing credential for the warnings of the next listing.
+    fn note_missing(&self, service: &str, error: ErrorInfo) -> ToolProviderError {
         if error.code == ErrorCode::AuthRequired {
             let missing = self.missing.lock();
             let mut missing = missing.unwrap_or_else(PoisonError::into_inner);
@@ -180,7 +180,7 @@ impl CommandTools {
     }
 }
 
-/// What a model gives.
+/// Arguments of a call.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Args {
@@ -195,15 +195,15 @@ fn schema() -> Value {
             "args": {
                 "type": "array",
                 "items": { "type": "string" },
-                "description": "Its further arguments, each as it is: no shell reads them."
+                "description": "Further arguments, passed literally."
             },
-            "stdin": { "type": "string", "description": "What it reads." }
+            "stdin": { "type": "string", "description": "Standard input." }
         },
         "additionalProperties": false
     })
 }
 
-fn listed((name, command): (&String, &CommandEntry)) -> ToolSummary {
+fn summary((name, command): (&String, &CommandEntry)) -> ToolSummary {
     ToolSummary {
         id: name.clone(),
         description: command.spec.description.clone(),
@@ -213,7 +213,7 @@ fn listed((name, command): (&String, &CommandEntry)) -> ToolSummary {
     }
 }
 
-/// The line that a shell reads, with each argument as one word.
+/// Builds a shell command line with each argument quoted.
 fn command_line(run: &str, args: &[String]) -> String {
     let quoted = args
         .iter()
@@ -225,10 +225,10 @@ fn failed(message: String) -> ToolProviderError {
     ToolProviderError::Failed(ErrorInfo::new(ErrorCode::ToolFailed, message))
 }
 
-/// Tells what a program prints.
-struct Ear<'a>(&'a ToolContext);
+/// Publishes output and the process id while the command runs.
+struct OutputForwarder<'a>(&'a ToolContext);
 
-impl ExecObserver for Ear<'_> {
+impl ExecObserver for OutputForwarder<'_> {
     fn on_start(&self, process: &str) {
         self.0.register_process(ProcessRef(process.to_owned()));
     }
@@ -248,24 +248,24 @@ impl ToolProvider for CommandTools {
         query: &'a str,
         limit: usize,
     ) -> BoxFuture<'a, Result<ToolListing, ToolProviderError>> {
-        Box::pin(async move { Ok(self.listed(query, limit)) })
+        Box::pin(async move { Ok(self.search(query, limit)) })
     }
 
     fn resolve<'a>(
         &'a self,
         id: &'a str,
     ) -> BoxFuture<'a, Result<ResolvedTool, ToolProviderError>> {
-        Box::pin(async move { self.prepared(id) })
+        Box::pin(async move { self.resolve_entry(id) })
     }
 
     fn call<'a>(
         &'a self,
-        prepared: &'a ResolvedTool,
+        tool_ref: &'a ResolvedTool,
         _: &'a Review,
         params: Value,
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolProviderError>> {
-        Box::pin(self.run(prepared, params, context))
+        Box::pin(self.run(tool_ref, params, context))
     }
 }
 
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_model_gives_is_one_word_each() {
+    fn arguments_are_quoted_for_the_shell() {
         let args = ["a b", "it's", "$(rm -rf /)", ""].map(str::to_owned);
         assert_eq!(
             command_line("gh api", &args),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_is_decides_its_hash() {
+    fn hash_depends_on_the_configuration() {
         let tool = CommandSpec {
             run: "gh".to_owned(),
             ..CommandSpec::default()
@@ -294,7 +294,7 @@ mod tests {
                 ..CommandEntry::default()
             };
             let all = CommandTools::new(BTreeMap::from([("gh".to_owned(), command)]));
-            all.prepared("gh").map(|it| it.hash).unwrap()
+            all.resolve_entry("gh").map(|it| it.hash).unwrap()
         };
         let other = CommandSpec {
             credentials: BTreeMap::from([("T".to_owned(), "github".to_owned())]),

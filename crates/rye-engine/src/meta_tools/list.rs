@@ -1,4 +1,4 @@
-//! `list_tools`: what there is.
+//! The tool `list_tools`: searches the tools of all providers.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Bridge, ToolSummary};
+use super::{ToolHub, ToolSummary};
 use crate::BoxFuture;
 use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
-/// How many are listed where nobody says.
-const USUAL: usize = 20;
-/// At most.
-const MOST: usize = 200;
+/// Default number of results.
+const DEFAULT_LIMIT: usize = 20;
+/// Maximum number of results.
+const MAX_LIMIT: usize = 200;
 
 pub(super) struct ListTools {
     def: ToolDef,
-    bridge: Arc<Bridge>,
+    hub: Arc<ToolHub>,
 }
 
 #[derive(Deserialize)]
@@ -28,71 +28,68 @@ struct Args {
 }
 
 impl ListTools {
-    pub(super) fn new(bridge: Arc<Bridge>) -> Self {
+    pub(super) fn new(hub: Arc<ToolHub>) -> Self {
         let parameters = json!({
             "type": "object",
             "properties": {
-                "service": { "type": "string", "description": "Only of this service." },
-                "query": { "type": "string", "description": "Words that say what it should do." },
-                "limit": { "type": "integer", "minimum": 1, "maximum": MOST }
+                "service": { "type": "string", "description": "Only tools of this service." },
+                "query": { "type": "string", "description": "Words that describe the tool." },
+                "limit": { "type": "integer", "minimum": 1, "maximum": MAX_LIMIT }
             },
             "additionalProperties": false
         });
         let description = format!(
-            "Finds further tools by what they do. There may be thousands, so say what you need. \
+            "Searches further tools. There may be thousands, so describe what you need. \
              Services: {}.",
-            bridge.services()
+            hub.services()
         );
         let def = ToolDef::new("list_tools", description, parameters).effect(Effect::Pure);
-        Self { def, bridge }
+        Self { def, hub }
     }
 
     async fn list(&self, args: Args) -> Result<ToolOutput, ToolError> {
         let query = args.query.unwrap_or_default();
-        let limit = args.limit.unwrap_or(USUAL).min(MOST);
-        let (mut of_each, mut total, mut warnings) = (Vec::new(), 0, Vec::new());
-        let named = args.service.as_deref();
-        let mut known = false;
-        for source in &self.bridge.sources {
-            if named.is_some_and(|name| name != source.service()) {
+        let limit = args.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
+        let (mut results, mut total, mut warnings) = (Vec::new(), 0, Vec::new());
+        let service = args.service.as_deref();
+        let mut is_known = false;
+        for provider in &self.hub.providers {
+            if service.is_some_and(|name| name != provider.service()) {
                 continue;
             }
-            known = true;
-            match source.list(&query, limit).await {
+            is_known = true;
+            match provider.list(&query, limit).await {
                 Ok(listing) => {
                     total += listing.total;
                     warnings.extend(listing.warnings);
-                    of_each.push((source.service(), listing.tools.into_iter()));
+                    results.push((provider.service(), listing.tools.into_iter()));
                 }
-                // One that cannot be reached does not hide the others.
-                Err(error) => warnings.push(format!("{}: {error}", source.service())),
+                // A failing provider does not hide the others.
+                Err(error) => warnings.push(format!("{}: {error}", provider.service())),
             }
         }
-        if !known {
-            let message = format!(
-                "there is no such service; there are {}",
-                self.bridge.services()
-            );
+        if !is_known {
+            let message = format!("unknown service; services: {}", self.hub.services());
             return Err(ToolError::failed(message));
         }
-        let found = in_turn(of_each, limit);
-        Ok(told(&found, total, &warnings))
+        let found = interleave(results, limit);
+        Ok(format_results(&found, total, &warnings))
     }
 }
 
-/// The best of each source, then the second best of each, and so on: what fits best in one
-/// says nothing of what fits in another.
-fn in_turn(
-    mut of_each: Vec<(&str, impl Iterator<Item = ToolSummary>)>,
+/// Interleaves the results: the best of each provider, then the second best, and so on, because
+/// the ranks of different providers are not comparable.
+fn interleave(
+    mut results: Vec<(&str, impl Iterator<Item = ToolSummary>)>,
     limit: usize,
 ) -> Vec<(&str, ToolSummary)> {
     let mut found = Vec::new();
     while found.len() < limit {
-        let before = found.len();
-        for (service, actions) in &mut of_each {
-            found.extend(actions.next().map(|it| (*service, it)));
+        let previous = found.len();
+        for (service, tools) in &mut results {
+            found.extend(tools.next().map(|it| (*service, it)));
         }
-        if found.len() == before {
+        if found.len() == previous {
             break;
         }
     }
@@ -100,41 +97,37 @@ fn in_turn(
     found
 }
 
-fn told(found: &[(&str, ToolSummary)], total: usize, warnings: &[String]) -> ToolOutput {
+fn format_results(found: &[(&str, ToolSummary)], total: usize, warnings: &[String]) -> ToolOutput {
     let mut text = String::new();
-    for (service, action) in found {
-        let parameters = match action.parameters.as_slice() {
+    for (service, tool) in found {
+        let parameters = match tool.parameters.as_slice() {
             [] => String::new(),
             names => format!(" ({})", names.join(", ")),
         };
-        let risk = action
+        let risk = tool
             .risk
             .map_or(String::new(), |risk| format!(" [{}]", risk.as_str()));
-        let described = action.description.lines().next().unwrap_or_default();
+        let description = tool.description.lines().next().unwrap_or_default();
         let _ = writeln!(
             text,
-            "{service}:{}{parameters}{risk}: {described}",
-            action.id
+            "{service}:{}{parameters}{risk}: {description}",
+            tool.id
         );
     }
     if found.is_empty() {
-        text += "nothing fits\n";
+        text += "no matching tools\n";
     } else if total > found.len() {
-        let _ = writeln!(
-            text,
-            "… and {} more that fit less well",
-            total - found.len()
-        );
+        let _ = writeln!(text, "… and {} less relevant tools", total - found.len());
     }
     for warning in warnings {
         let _ = writeln!(text, "warning: {warning}");
     }
     let tools: Vec<_> = found
         .iter()
-        .map(|(service, action)| {
-            let mut tool = json!(action);
-            tool["id"] = json!(format!("{service}:{}", action.id));
-            tool
+        .map(|(service, tool)| {
+            let mut value = json!(tool);
+            value["id"] = json!(format!("{service}:{}", tool.id));
+            value
         })
         .collect();
     ToolOutput {

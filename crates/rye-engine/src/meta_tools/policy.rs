@@ -1,83 +1,83 @@
-//! What may be done without asking: data, not code.
+//! Approval policy: which calls are allowed, need approval, or are denied.
 
 use serde::{Deserialize, Serialize};
 
 use super::{ResolvedTool, ReviewReason, Risk};
 
-/// What becomes of a call.
+/// Decision of the policy about a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// It is made.
+    /// The call runs.
     Allow,
-    /// A person is asked.
+    /// A person must approve the call.
     #[default]
     Ask,
-    /// It is refused.
+    /// The call is denied.
     Deny,
 }
 
-/// What becomes of calls. The first rule that fits counts.
+/// Approval policy. The first matching rule applies.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
-    /// In order.
+    /// Rules in order of precedence.
     #[serde(default)]
     pub rules: Vec<Rule>,
-    /// What becomes of a turn that reaches a limit, where this says so.
+    /// What happens to a turn that reaches a limit, if set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitPolicy>,
 }
 
-/// What becomes of a turn that reaches a limit.
+/// What happens to a turn that reaches a limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitPolicy {
-    /// It ends, visibly.
+    /// The turn ends with an error.
     #[default]
     End,
-    /// A person is asked for more.
+    /// A person is asked to increase the limit.
     Ask,
 }
 
-/// What becomes of some calls. What it does not say fits all.
+/// A rule of the policy. Conditions that are not set match all calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// The action, `SERVICE:ID`; `*` stands for anything.
+    /// Tool id `SERVICE:ID`; `*` matches any text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// Of these risks alone.
+    /// Risk levels that match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub risk: Vec<Risk>,
-    /// From these spaces alone.
+    /// Spaces that match.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub space: Vec<String>,
-    /// What becomes of them.
+    /// Decision for matching calls.
     pub action: Mode,
 }
 
 impl Rule {
-    fn fits(&self, tool: &str, action: Option<Risk>, from: Option<&String>) -> bool {
+    fn matches(&self, tool: &str, action: Option<Risk>, from: Option<&String>) -> bool {
         let name = self.tool.as_deref();
         let risk = |risk: &Risk| action == Some(*risk);
         let space = |space: &String| from == Some(space);
-        name.is_none_or(|pattern| fits(pattern, tool))
+        name.is_none_or(|pattern| matches_pattern(pattern, tool))
             && (self.risk.is_empty() || self.risk.iter().any(risk))
             && (self.space.is_empty() || self.space.iter().any(space))
     }
 }
 
 impl Policy {
-    /// What becomes of a call of `tool`. Where no rule fits, what says that it needs an
-    /// approval is asked about, as is what can do much harm, or does not say how much, and
-    /// what there is a reason to ask about. A reason in the parameters makes the risk high.
+    /// Decides about a call of `tool`. If no rule matches, a call needs approval if the tool
+    /// declares it, if its risk is high or not stated, or if there is a reason for it. A reason
+    /// that depends on the parameters raises the risk to high.
     pub(super) fn decide(
         &self,
         tool: &str,
         action: &ResolvedTool,
         reasons: &[ReviewReason],
-        otherwise: Mode,
+        default: Mode,
     ) -> Mode {
         let space = action.space.as_ref();
         let is_risky = reasons.iter().any(|reason| !reason.applies_to_all_params);
@@ -87,14 +87,14 @@ impl Policy {
             action.risk
         };
         let must_ask = reasons.iter().any(|reason| !reason.can_be_allowed_by_rule);
-        match self.of_rules(tool, risk, space) {
+        match self.rule_mode(tool, risk, space) {
             Some(Mode::Allow) if must_ask => return Mode::Ask,
             Some(mode) => return mode,
             None => {}
         }
-        let harmless = matches!(action.risk, Some(Risk::Low | Risk::Medium));
-        match otherwise {
-            Mode::Allow if !harmless || action.requires_approval || !reasons.is_empty() => {
+        let is_low_risk = matches!(action.risk, Some(Risk::Low | Risk::Medium));
+        match default {
+            Mode::Allow if !is_low_risk || action.requires_approval || !reasons.is_empty() => {
                 Mode::Ask
             }
             other => other,
@@ -103,42 +103,47 @@ impl Policy {
 }
 
 impl Policy {
-    /// What becomes of a call of one of the agent's own tools, where no rule fits: one that
-    /// wants to be asked about is, as is one that can do much harm.
-    pub(crate) fn decide_own(&self, tool: &str, risk: Option<Risk>, asks: bool) -> Mode {
+    /// Decides about a call of a built-in tool. If no rule matches, the call needs approval if the
+    /// tool requires it or its risk is high.
+    pub(crate) fn decide_builtin(
+        &self,
+        tool: &str,
+        risk: Option<Risk>,
+        requires_approval: bool,
+    ) -> Mode {
         let name = format!("builtin:{tool}");
-        let mode = self.of_rules(&name, risk, None);
-        mode.unwrap_or(if asks || risk >= Some(Risk::High) {
+        let mode = self.rule_mode(&name, risk, None);
+        mode.unwrap_or(if requires_approval || risk >= Some(Risk::High) {
             Mode::Ask
         } else {
             Mode::Allow
         })
     }
 
-    fn of_rules(&self, tool: &str, risk: Option<Risk>, space: Option<&String>) -> Option<Mode> {
+    fn rule_mode(&self, tool: &str, risk: Option<Risk>, space: Option<&String>) -> Option<Mode> {
         let mut rules = self.rules.iter();
-        let rule = rules.find(|rule| rule.fits(tool, risk, space))?;
+        let rule = rules.find(|rule| rule.matches(tool, risk, space))?;
         Some(rule.action)
     }
 }
 
-/// Whether a pattern fits a name; `*` stands for anything.
-fn fits(pattern: &str, name: &str) -> bool {
-    let mut pieces = pattern.split('*');
-    let first = pieces.next().unwrap_or_default();
+/// Whether a name matches a pattern, in which `*` matches any text.
+fn matches_pattern(pattern: &str, name: &str) -> bool {
+    let mut segments = pattern.split('*');
+    let first = segments.next().unwrap_or_default();
     let Some(mut rest) = name.strip_prefix(first) else {
         return false;
     };
-    let mut pieces = pieces.peekable();
-    if pieces.peek().is_none() {
+    let mut segments = segments.peekable();
+    if segments.peek().is_none() {
         return rest.is_empty();
     }
-    while let Some(piece) = pieces.next() {
-        if pieces.peek().is_none() {
-            return rest.ends_with(piece);
+    while let Some(segment) = segments.next() {
+        if segments.peek().is_none() {
+            return rest.ends_with(segment);
         }
-        match rest.find(piece) {
-            Some(at) => rest = &rest[at + piece.len()..],
+        match rest.find(segment) {
+            Some(at) => rest = &rest[at + segment.len()..],
             None => return false,
         }
     }
@@ -168,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_anything() {
+    fn star_matches_any_text() {
         let table = [
             ("rye:a/*", "rye:a/b/c", true),
             ("rye:a/*", "rye:b", false),
@@ -182,12 +187,12 @@ mod tests {
             ("aa*aa", "aaa", false),
         ];
         for (pattern, name, expected) in table {
-            assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
+            assert_eq!(matches_pattern(pattern, name), expected, "{pattern} {name}");
         }
     }
 
     #[test]
-    fn what_is_risky_or_says_nothing_is_asked_about() {
+    fn high_or_unknown_risk_needs_approval() {
         let policy = Policy::default();
         let table = [
             (Some(Risk::Low), Mode::Allow),
@@ -216,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_asks_and_only_some_reasons_may_be_allowed_by_a_rule() {
+    fn reason_needs_approval_unless_a_rule_may_allow_it() {
         let reason = |can_be_allowed_by_rule, applies_to_all_params| ReviewReason {
             text: String::new(),
             can_be_allowed_by_rule,
@@ -234,7 +239,7 @@ mod tests {
         let decide =
             |policy: &Policy, reason| policy.decide("rye:write", &low, &[reason], Mode::Allow);
         let low_risks = [Risk::Low, Risk::Medium];
-        for (policy, hard, of_parameters, of_action) in [
+        for (policy, unconditional, parameter_reason, tool_reason) in [
             (Policy::default(), Mode::Ask, Mode::Ask, Mode::Ask),
             (rule(&[], Mode::Allow), Mode::Ask, Mode::Allow, Mode::Allow),
             (
@@ -250,14 +255,14 @@ mod tests {
                 Mode::Ask,
             ),
         ] {
-            assert_eq!(decide(&policy, reason(false, false)), hard);
-            assert_eq!(decide(&policy, reason(true, false)), of_parameters);
-            assert_eq!(decide(&policy, reason(true, true)), of_action);
+            assert_eq!(decide(&policy, reason(false, false)), unconditional);
+            assert_eq!(decide(&policy, reason(true, false)), parameter_reason);
+            assert_eq!(decide(&policy, reason(true, true)), tool_reason);
         }
     }
 
     #[test]
-    fn the_first_rule_that_fits_counts() {
+    fn first_matching_rule_applies() {
         let rule = |tool: &str, space: &[&str], action| Rule {
             tool: Some(tool.to_owned()),
             risk: Vec::new(),

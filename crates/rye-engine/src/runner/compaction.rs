@@ -18,7 +18,7 @@ use crate::compaction::{Settings, View};
 use crate::machine::{CompactionResult, ContextWindows, CowArc, Input};
 use crate::model::{Model, ModelError};
 use crate::store::StoreError;
-use crate::text::without_middle;
+use crate::text::truncate_middle;
 use crate::transcript::Transcript;
 
 /// Result of a requested compaction.
@@ -143,7 +143,7 @@ impl Runner {
         let gate = |gate: &Gate| format!("Waiting for a decision: {}", gate.title);
         let most = shared.compaction.keep_chars;
         let prompt = |prompt: &CowArc<QueuedPrompt>| {
-            let text = without_middle(prompt.content.trim(), most, None);
+            let text = truncate_middle(prompt.content.trim(), most, None);
             format!("Queued prompt, verbatim:\n{text}")
         };
         let prompts = self.machine.prompts.iter();
@@ -246,7 +246,8 @@ fn pruned(
 ) -> CompactionResult {
     let all = path.into_iter();
     let pruned: Vec<_> = all.filter(|entry| entries.contains(&entry.id)).collect();
-    let tokens = |entries: &[Entry]| -> u64 { entries.iter().map(crate::tokens::of_entry).sum() };
+    let tokens =
+        |entries: &[Entry]| -> u64 { entries.iter().map(crate::tokens::estimate_entry).sum() };
     let was = tokens(&pruned);
     let pruned: Vec<_> = pruned.iter().map(|it| plan::elided(it, settings)).collect();
     let saved = was.saturating_sub(tokens(&pruned));

@@ -170,11 +170,11 @@ impl Runner {
             prompt: turn.prompt.clone(),
             call: call.clone(),
             sandbox: Arc::clone(&self.shared.sandbox),
-            left: self.remaining_limits(),
+            remaining: self.remaining_limits(),
             engine: self.shared.engine.clone(),
             redactor: self.shared.redactor.clone(),
-            told: Arc::default(),
-            mail: self.command_tx.clone(),
+            live_output: Arc::default(),
+            commands: self.command_tx.clone(),
         };
         let is_task = self.shared.tools.traits(tool).is_some_and(|it| it.is_task);
         let child = is_task.then(|| context.child_id());

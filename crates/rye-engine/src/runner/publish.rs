@@ -110,7 +110,7 @@ impl Runner {
             Delta::ToolCall { call, tool, args } => {
                 // Use the id that the call will have in the history.
                 let history = self.transcript.as_ref();
-                let call = history.map_or(call.clone(), |history| history.own_id(&call));
+                let call = history.map_or(call.clone(), |history| history.unique_call_id(&call));
                 self.publish_ephemeral(EventKind::ToolCallDelta {
                     call,
                     tool,

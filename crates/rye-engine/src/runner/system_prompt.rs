@@ -48,7 +48,7 @@ impl Runner {
             .and_then(|prompt| prompt.metadata.get(SCHEMA));
         let instruction = schema.map(result::instruction);
         let (rules, schema) = (rules.as_deref(), instruction.as_deref());
-        let system = guides::system(&shared.system, role.as_ref(), rules, &skills, schema);
+        let system = guides::system_prompt(&shared.system, role.as_ref(), rules, &skills, schema);
         let has_model = prompt.as_ref().is_some_and(|prompt| prompt.model.is_some());
         let built = Arc::new(SystemPrompt {
             prompt: id,

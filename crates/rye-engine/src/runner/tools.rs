@@ -5,20 +5,22 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 
+use lillux::Hash;
 use rye_protocol::{ErrorCode, ErrorInfo};
 use rye_schema::Schema;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::panic::catch_panic;
+use crate::blob::{FULL_OUTPUT, SCHEME};
 use crate::machine::{ToolLookup, ToolTraits};
 use crate::model::ToolSpec;
 use crate::sandbox::Sandbox;
 use crate::schema;
-use crate::text::{Whole, without_middle};
+use crate::text::{FullText, truncate_middle};
 use crate::tool::{Effect, Tool, ToolContext, ToolError, ToolOutput, request_approval};
 
 /// Maximum length of a tool's text that a model is given, in bytes.
-pub(crate) const MAX_TEXT_BYTES: usize = 100_000;
+const MAX_TEXT_BYTES: usize = 100_000;
 /// Maximum number of fields of a JSON object that is shortened field by field.
 const MAX_FIELDS: usize = 64;
 
@@ -100,7 +102,7 @@ impl ToolRegistry {
                 }
             };
             let args = edited.as_ref().map_or(args, |edited| edited.args.clone());
-            context.learn_secrets().await;
+            context.redact_credentials().await;
             if starts_once {
                 context.set_effect(tool.def().effect).await?;
             }
@@ -117,7 +119,7 @@ impl ToolRegistry {
                     outcome
                 }
             };
-            context_copy.output_rest();
+            context_copy.flush_output();
             let redactor = &context_copy.redactor;
             match outcome {
                 Ok(Ok(output)) => {
@@ -131,7 +133,7 @@ impl ToolRegistry {
                 }
                 Ok(Err(ToolError(mut error))) => {
                     redactor.redact_in_place(&mut error.message);
-                    error.message = without_middle(&error.message, MAX_TEXT_BYTES, None);
+                    error.message = truncate_middle(&error.message, MAX_TEXT_BYTES, None);
                     Err(ToolError(error))
                 }
                 Err(panic) => Err(fail(
@@ -165,14 +167,30 @@ impl ToolLookup for ToolRegistry {
 async fn truncate(mut output: ToolOutput, context: &ToolContext) -> ToolOutput {
     if output.text.len() > MAX_TEXT_BYTES {
         let hash = context.store_blob(&output.text).await;
-        let whole = hash.as_ref().map(|hash| Whole {
+        let full_text = hash.as_ref().map(|hash| FullText {
             hash,
             first_line: 1,
         });
-        output.text = without_middle(&output.text, MAX_TEXT_BYTES, whole);
+        output.text = truncate_middle(&output.text, MAX_TEXT_BYTES, full_text);
+        output.data = truncate_data(output.data);
+        if let Some(hash) = hash {
+            output.data = with_full_output(output.data, &hash);
+        }
+        return output;
     }
     output.data = truncate_data(output.data);
     output
+}
+
+/// Adds the address of the blob with the complete output to the data of a result.
+fn with_full_output(data: Value, hash: &Hash) -> Value {
+    let mut fields = match data {
+        Value::Object(fields) => fields,
+        Value::Null => Map::new(),
+        other => Map::from_iter([("result".to_owned(), other)]),
+    };
+    fields.insert(FULL_OUTPUT.to_owned(), json!(format!("{SCHEME}{hash}")));
+    Value::Object(fields)
 }
 
 /// Replaces oversized values by a note. Truncated JSON would not parse, and small fields such as

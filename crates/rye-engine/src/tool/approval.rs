@@ -1,4 +1,4 @@
-//! Tools that a person must approve before they run.
+//! Approval of built-in tools before they run.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,42 +11,42 @@ use serde_json::{Value, json};
 use super::{DecisionRequest, ToolContext, ToolDef, ToolError};
 use crate::arguments::{self, EditedArguments};
 use crate::meta_tools::{APPROVE, APPROVE_SESSION, Mode};
-use crate::text::quoted;
+use crate::text::quote_truncated;
 use crate::{audit, schema};
 
-/// Where a gate's context says to where a link leads that the arguments name.
+/// Key of the gate's context: target of a symbolic link in the arguments.
 pub(crate) const RESOLVED_PATH: &str = "resolved_path";
 
-/// Where a gate's context names the folder that the call works in.
-pub(crate) const FOLDER: &str = "folder";
+/// Key of the gate's context: working directory of the call.
+pub(crate) const WORKING_DIR: &str = "working_dir";
 
-/// How much of the arguments a person is shown.
-const SHOWN: usize = 4000;
+/// Maximum size of the arguments in a gate, in bytes.
+const MAX_SHOWN: usize = 4000;
 
-/// Whether a person must approve a call of a tool. The [policy](crate::meta_tools::Policy) may
-/// say otherwise, by the name `builtin:NAME`.
+/// When a person must approve a call of a tool. Rules of the [policy](crate::meta_tools::Policy)
+/// for `builtin:NAME` override it.
 #[derive(Clone, Default)]
 pub enum Approval {
-    /// Only if its risk is high or critical.
+    /// If the risk is high or critical.
     #[default]
     ByRisk,
-    /// Always.
+    /// For every call.
     Always,
-    /// If the arguments are such.
+    /// If the arguments satisfy a predicate.
     When(Arc<dyn Fn(&Value) -> bool + Send + Sync>),
 }
 
 impl Approval {
-    /// If the arguments are such.
-    pub fn when(asks: impl Fn(&Value) -> bool + Send + Sync + 'static) -> Self {
-        Self::When(Arc::new(asks))
+    /// Requires approval if the arguments satisfy a predicate.
+    pub fn when(predicate: impl Fn(&Value) -> bool + Send + Sync + 'static) -> Self {
+        Self::When(Arc::new(predicate))
     }
 
-    fn asks(&self, args: &Value) -> bool {
+    fn is_required(&self, args: &Value) -> bool {
         match self {
             Self::ByRisk => false,
             Self::Always => true,
-            Self::When(asks) => asks(args),
+            Self::When(predicate) => predicate(args),
         }
     }
 }
@@ -61,9 +61,8 @@ impl fmt::Debug for Approval {
     }
 }
 
-/// Waits until a person agrees to a call, where the tool says that they must. One that says
-/// nothing of the kind is run, or asks by itself. What they want instead, where they want
-/// something else.
+/// Waits for approval of a call if the definition of the tool requires it. Returns the arguments
+/// if the person edited them.
 pub(crate) async fn request_approval(
     def: &ToolDef,
     args: &Value,
@@ -72,23 +71,22 @@ pub(crate) async fn request_approval(
     if !def.can_need_approval() {
         return Ok(None);
     }
-    let gone = || ToolError::failed("the session is closed");
-    let engine = context.engine.upgrade().ok_or_else(gone)?;
+    let closed = || ToolError::failed("the session is closed");
+    let engine = context.engine.upgrade().ok_or_else(closed)?;
     let name = &def.spec.name;
     let mode = engine
         .policy
-        .decide_own(name, def.risk, def.approval.asks(args));
+        .decide_builtin(name, def.risk, def.approval.is_required(args));
     let key = format!("approve:{}:{:.32}", context.call, audit::args_hash(args));
     let mut request = DecisionRequest::approval(key, name.clone());
-    let risk = def.risk.map_or("not stated", |risk| risk.as_str());
+    let risk = def.risk.map_or("unknown", |risk| risk.as_str());
     let shown = serde_json::to_string_pretty(args).unwrap_or_default();
-    let shown = quoted(&shown, SHOWN);
+    let shown = quote_truncated(&shown, MAX_SHOWN);
     request.body = format!("{}\nrisk: {risk}\nwith:\n{shown}", def.spec.description);
     resolve_approval(mode, def, request, args, context).await
 }
 
-/// Waits for a decision, if it takes one. What the person wants instead, where they want
-/// something else.
+/// Waits for a decision if the mode requires one. Returns the arguments if the person edited them.
 pub(crate) async fn resolve_approval(
     mode: Mode,
     tool: &ToolDef,
@@ -99,16 +97,16 @@ pub(crate) async fn resolve_approval(
     match mode {
         Mode::Allow => return Ok(None),
         Mode::Deny => {
-            let message = format!("the policy does not let `{}` do that", tool.spec.name);
+            let message = format!("denied by the policy: {}", tool.spec.name);
             return Err(denied(message));
         }
         Mode::Ask => {}
     }
-    bind(&mut request, context);
+    bind_to_working_dir(&mut request, context);
     let hash = audit::args_hash(args);
-    // A call that has a gate of its own is answered there: somebody may have said no.
-    let is_asked = context.was_asked(&request.resume_key).await?;
-    if !is_asked && is_remembered(&tool.spec.name, &hash, &request, context).await? {
+    // If the call has its own gate, that decision counts: it may be a denial.
+    let has_gate = context.has_gate(&request.resume_key).await?;
+    if !has_gate && is_approved_for_session(&tool.spec.name, &hash, &request, context).await? {
         return Ok(None);
     }
     let session = Action {
@@ -120,50 +118,51 @@ pub(crate) async fn resolve_approval(
         .context
         .insert(audit::ARGS_HASH.to_owned(), json!(hash));
     arguments::make_editable(&mut request.context, args);
-    let mut unfit = String::new();
+    let mut invalid_message = String::new();
     for nth in 0..arguments::MAX_ATTEMPTS {
         let mut request = request.clone();
         if nth > 0 {
             request.resume_key = format!("{}:{nth}", request.resume_key);
-            request.body.insert_str(0, &unfit);
+            request.body.insert_str(0, &invalid_message);
         }
-        let (resolution, about) = context.request_decision_with_context(request).await?;
+        let (resolution, gate_context) = context.request_decision_with_context(request).await?;
         if ![APPROVE, APPROVE_SESSION].contains(&resolution.action.as_str()) {
-            return Err(denied(format!("{} did not allow it", resolution.by)));
+            return Err(denied(format!("denied by {}", resolution.by)));
         }
-        let Some(args) = arguments::edited_arguments(&about, &resolution) else {
+        let Some(args) = arguments::edited_arguments(&gate_context, &resolution) else {
             return Ok(None);
         };
-        let instead = EditedArguments {
+        let edited = EditedArguments {
             args: args.clone(),
             by: resolution.by.clone(),
         };
-        match wrong(tool, args) {
-            None => return Ok(Some(instead)),
-            Some(wrong) => unfit = instead.describe_error(&wrong),
+        match validation_error(tool, args) {
+            None => return Ok(Some(edited)),
+            Some(error) => invalid_message = edited.describe_error(&error),
         }
     }
-    Err(denied("no arguments that fit were given".to_owned()))
+    Err(denied("no valid arguments were given".to_owned()))
 }
 
-/// What is agreed to is agreed to in the folder that the call works in: a session that goes on
-/// in another one asks anew.
-fn bind(request: &mut DecisionRequest, context: &ToolContext) {
-    let Some(folder) = context.sandbox.working_dir() else {
+/// Binds the approval to the working directory: a session that resumes in another directory needs
+/// a new approval.
+fn bind_to_working_dir(request: &mut DecisionRequest, context: &ToolContext) {
+    let Some(working_dir) = context.sandbox.working_dir() else {
         return;
     };
-    // With the key, so that the end of a gate's id tells it from others in the same folder.
-    let place = Hash::digest(format!("{folder}\n{}", request.resume_key)).to_hex();
-    request.resume_key = format!("{}:{place:.16}", request.resume_key);
-    let told = format!("folder: {}\n", sanitize_line(&folder));
-    request.body.insert_str(0, &told);
-    request.context.insert(FOLDER.to_owned(), json!(folder));
+    // Includes the key, so that the ends of gate ids differ within a directory.
+    let suffix = Hash::digest(format!("{working_dir}\n{}", request.resume_key)).to_hex();
+    request.resume_key = format!("{}:{suffix:.16}", request.resume_key);
+    let line = format!("directory: {}\n", sanitize_line(&working_dir));
+    request.body.insert_str(0, &line);
+    request
+        .context
+        .insert(WORKING_DIR.to_owned(), json!(working_dir));
 }
 
-/// Whether a person has agreed to this very call for the whole session: the same tool with the
-/// same arguments, which lead to the same place, in the same folder, asked about by another
-/// call.
-async fn is_remembered(
+/// Whether a person has approved this call for the session at the gate of another call: same
+/// tool, arguments, resolved path and working directory.
+async fn is_approved_for_session(
     tool: &str,
     hash: &str,
     request: &DecisionRequest,
@@ -173,8 +172,8 @@ async fn is_remembered(
     let mut others = gates.iter().filter(|gate| {
         let origin = &gate.origin;
         let same = |key: &str| gate.context.get(key) == request.context.get(key);
-        let is_there = same(RESOLVED_PATH) && same(FOLDER);
-        origin.tool == tool && origin.call != context.call && is_there
+        let is_same_dir = same(RESOLVED_PATH) && same(WORKING_DIR);
+        origin.tool == tool && origin.call != context.call && is_same_dir
     });
     Ok(others.any(|gate| match &gate.status {
         GateStatus::Resolved { resolution } => {
@@ -187,10 +186,10 @@ async fn is_remembered(
     }))
 }
 
-/// What is wrong with arguments, as with those of a model.
-fn wrong(tool: &ToolDef, args: &Value) -> Option<String> {
-    let form = Schema::new(&tool.spec.parameters).ok()?;
-    schema::validation_error(&form, args)
+/// Validation errors of edited arguments; `None` if they are valid.
+fn validation_error(tool: &ToolDef, args: &Value) -> Option<String> {
+    let schema = Schema::new(&tool.spec.parameters).ok()?;
+    schema::validation_error(&schema, args)
 }
 
 fn denied(message: String) -> ToolError {

@@ -1,38 +1,37 @@
-//! What is asked of a person.
+//! Requests for a person's decision at a gate.
 
 use std::time::Duration;
 
 use rye_protocol::{Action, GateKind};
 use serde_json::{Map, Value};
 
-/// Where a [credential request](DecisionRequest::credential) names what is wanted.
+/// Key of the context of a [credential request](DecisionRequest::credential): name of the secret.
 pub const VAULT: &str = "vault";
 
-/// How long a person has to look for a password.
-const CREDENTIAL_WAIT: Duration = Duration::from_mins(10);
+/// How long a credential gate stays open.
+const CREDENTIAL_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// What is asked of a person.
+/// A request for a person's decision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DecisionRequest {
-    /// What kind of decision.
+    /// Kind of decision.
     pub kind: GateKind,
-    /// What is asked, in a line.
+    /// One-line question.
     pub title: String,
-    /// All that they must know.
+    /// Details of the question.
     pub body: String,
-    /// What they may answer.
+    /// Possible answers.
     pub actions: Vec<Action>,
-    /// What the tool calls this gate, made from its arguments: the same key in the same
-    /// prompt is the same gate, also after a restart.
+    /// Identifies the gate within the prompt, also after a restart. Derive it from the arguments.
     pub resume_key: String,
-    /// How long they have.
+    /// Time until the gate expires.
     pub expires_in: Option<Duration>,
-    /// What else programs want to know.
+    /// Additional data for programs.
     pub context: Map<String, Value>,
 }
 
 impl DecisionRequest {
-    /// May it? Answered with `approve` or `deny`.
+    /// Requests an approval, answered with `approve` or `deny`.
     pub fn approval(resume_key: impl Into<String>, title: impl Into<String>) -> Self {
         let action = |id: &str, label: &str| Action {
             id: id.to_owned(),
@@ -49,7 +48,7 @@ impl DecisionRequest {
         }
     }
 
-    /// What should it? Answered with `answer` and a text.
+    /// Asks a question, answered with `answer` and a text.
     pub fn question(resume_key: impl Into<String>, title: impl Into<String>) -> Self {
         Self {
             kind: GateKind::Question,
@@ -58,8 +57,8 @@ impl DecisionRequest {
         }
     }
 
-    /// With whose password or key? Answered with `provided` once it lies in the vault under
-    /// this name, or `deny`. The secret itself is never an answer: answers are written down.
+    /// Requests a credential, answered with `provided` once the vault has a secret with this name,
+    /// or `deny`. The secret itself is never an answer, because answers are recorded.
     pub fn credential(
         resume_key: impl Into<String>,
         title: impl Into<String>,
@@ -74,10 +73,10 @@ impl DecisionRequest {
         Self {
             kind: GateKind::CredentialRequest,
             actions: vec![
-                action("provided", "It is in the vault"),
+                action("provided", "Stored in the vault"),
                 action("deny", "Deny"),
             ],
-            expires_in: Some(CREDENTIAL_WAIT),
+            expires_in: Some(CREDENTIAL_TIMEOUT),
             context,
             ..Self::approval(resume_key, title)
         }

@@ -1,4 +1,4 @@
-//! What a model reads, whatever stands in a record.
+//! Tests of transcripts of arbitrary records.
 
 use proptest::prelude::*;
 use rye_protocol::{EntryId, ErrorCode, ErrorInfo, Millis};
@@ -49,7 +49,7 @@ fn error() -> Part {
     Part::Error { error }
 }
 
-/// Any message, whether or not it fits what stands before it.
+/// Any message, whether or not it is valid after the previous one.
 fn message() -> impl Strategy<Value = Message> {
     let calls = prop::collection::btree_set(0..4u8, 0..4);
     prop_oneof![
@@ -66,16 +66,16 @@ fn message() -> impl Strategy<Value = Message> {
 
 proptest! {
     #[test]
-    fn every_call_has_one_result_before_anything_else_is_said(
+    fn every_call_is_followed_by_one_result(
         path in prop::collection::vec(message().prop_map(entry), 0..20),
     ) {
         let mut open: Vec<CallId> = Vec::new();
         for message in messages(&path) {
             if message.role == Role::Tool {
                 for call in results(&message) {
-                    let place = open.iter().position(|other| other == call);
-                    prop_assert!(place.is_some(), "{call} has a result and is not open");
-                    open.remove(place.unwrap_or_default());
+                    let index = open.iter().position(|other| other == call);
+                    prop_assert!(index.is_some(), "{call} has a result and is not open");
+                    open.remove(index.unwrap_or_default());
                 }
             } else {
                 prop_assert!(open.is_empty(), "{open:?} have no result");
@@ -86,7 +86,7 @@ proptest! {
     }
 
     #[test]
-    fn errors_of_the_host_are_not_spoken(
+    fn host_errors_are_not_shown(
         path in prop::collection::vec(message().prop_map(entry), 0..20),
     ) {
         for message in messages(&path) {
@@ -98,24 +98,24 @@ proptest! {
 
 proptest! {
     #[test]
-    fn an_id_is_that_of_one_call(
+    fn call_ids_are_unique(
         answers in prop::collection::vec(prop::collection::vec(0..3u8, 0..4), 0..8),
-        summed_up_after in 0..8usize,
+        compacted_after in 0..8usize,
     ) {
         let (mut path, mut live) = (Vec::new(), Transcript::default());
         let mut seen = HashSet::new();
         for (nth, answer) in answers.into_iter().enumerate() {
-            if nth == summed_up_after {
-                path.push(sum(&path));
+            if nth == compacted_after {
+                path.push(compaction(&path));
                 live = Transcript::new(&path);
             }
             let mut parts: Vec<_> = answer.into_iter().map(call).collect();
-            let told = parts.first().cloned();
+            let original = parts.first().cloned();
             live.dedupe_call_ids(&mut parts);
-            if let (Some(Part::ToolCall { call_id: told, .. }),
-                Some(Part::ToolCall { call_id, .. })) = (told, parts.first())
+            if let (Some(Part::ToolCall { call_id: original, .. }),
+                Some(Part::ToolCall { call_id, .. })) = (original, parts.first())
             {
-                prop_assert_eq!(&live.own_id(&told), call_id);
+                prop_assert_eq!(&live.unique_call_id(&original), call_id);
             }
             let message = Message::new(Role::Assistant, parts);
             for (call, _) in calls(&message) {
@@ -128,7 +128,7 @@ proptest! {
     }
 }
 
-fn sum(path: &[Entry]) -> Entry {
+fn compaction(path: &[Entry]) -> Entry {
     let kind = EntryKind::Compaction {
         summary: "all of it".to_owned(),
         covered: path.iter().map(|entry| entry.id.clone()).collect(),
@@ -146,26 +146,26 @@ fn sum(path: &[Entry]) -> Entry {
 }
 
 #[test]
-fn an_id_that_was_used_has_a_number_and_one_that_is_too_long_is_another() {
+fn used_id_gets_a_suffix_or_is_replaced_if_too_long() {
     let long: CallId = "x".repeat(256).parse().unwrap();
     let mut transcript = Transcript::default();
     transcript.ids.extend([id(1), long.clone()]);
-    assert_eq!(transcript.own_id(&id(0)), id(0));
-    assert_eq!(transcript.own_id(&id(1)).as_str(), "call-1-2");
-    let other = transcript.own_id(&long);
+    assert_eq!(transcript.unique_call_id(&id(0)), id(0));
+    assert_eq!(transcript.unique_call_id(&id(1)).as_str(), "call-1-2");
+    let other = transcript.unique_call_id(&long);
     assert!(other != long && other.as_str().len() < 64);
 }
 
 #[test]
-fn what_fits_is_left_as_it_is() {
-    let said = [
+fn valid_history_is_unchanged() {
+    let expected = [
         Message::text(Role::User, "look twice"),
         Message::new(Role::Assistant, vec![call(1), call(2)]),
         result(2),
         result(1),
         Message::text(Role::Assistant, "seen"),
     ];
-    let path: Vec<_> = said.iter().cloned().map(entry).collect();
-    let heard: Vec<_> = messages(&path).iter().map(|it| (**it).clone()).collect();
-    assert_eq!(heard, said);
+    let path: Vec<_> = expected.iter().cloned().map(entry).collect();
+    let actual: Vec<_> = messages(&path).iter().map(|it| (**it).clone()).collect();
+    assert_eq!(actual, expected);
 }

@@ -210,7 +210,7 @@ async fn one_that_nobody_gives_is_an_error_and_a_warning() {
     let mut world = World::new();
     let engine = world.engine();
     let said = ask(&engine, None, async |_| "deny").await;
-    assert_eq!(said, "service needs a credential: ada did not give it");
+    assert_eq!(said, "service needs a credential: denied by ada");
     assert_eq!(world.seen().await, "");
 }
 
@@ -321,7 +321,7 @@ async fn a_token_that_cannot_be_renewed_any_more_is_asked_for() {
         let gate = engine.pending_gates(None).await.unwrap().remove(0);
         assert_eq!(
             gate.body,
-            "The one for service is no good any more: invalid_grant: [redacted] is revoked"
+            "The credential for service is no longer valid: invalid_grant: [redacted] is revoked"
         );
         store.put(&USER(), "service", &new).await.unwrap();
         "provided"
@@ -348,7 +348,7 @@ async fn a_server_that_is_down_is_no_reason_to_ask_a_person() {
     let engine = world.engine();
     let said = ask(&engine, None, nobody).await;
     assert!(
-        said.contains("service cannot be renewed now: the server said 503"),
+        said.contains("cannot refresh the credential for service: the server said 503"),
         "{said}"
     );
     assert_eq!(world.seen().await, "");

@@ -297,11 +297,11 @@ async fn a_tool_of_the_host_is_asked_about_by_its_risk_and_its_arguments() {
     }
     let risky = || def().risk(Risk::Critical);
     let denied = deploy(risky(), "deny", Vec::new()).await;
-    assert_eq!(denied, (true, "ada did not allow it".to_owned()));
+    assert_eq!(denied, (true, "denied by ada".to_owned()));
     let allowed = deploy(risky(), "deny", rule("builtin:deploy", Mode::Allow)).await;
     assert_eq!(allowed, (false, ran()));
     let (asked, said) = deploy(risky(), "approve", rule("*", Mode::Deny)).await;
-    assert!(!asked && said.contains("the policy does not let"), "{said}");
+    assert!(!asked && said.contains("denied by the policy"), "{said}");
     let bad = def().requires_approval(Approval::when(|_| panic!("not a word")));
     let (asked, said) = deploy(bad, "approve", Vec::new()).await;
     assert!(!asked && said.contains("not a word"), "{said}");
@@ -359,5 +359,5 @@ async fn an_approval_for_the_session_is_for_the_same_arguments_alone() {
     };
     let (asked, said) = decided(def(), Vec::new(), &["a", "b", "a"], &[instead, yes("deny")]).await;
     assert_eq!(about(&asked), ["a", "a"]);
-    assert_eq!(said, "ada did not allow it");
+    assert_eq!(said, "denied by ada");
 }

@@ -216,7 +216,7 @@ async fn a_gate_that_is_withdrawn_is_gone_and_where_it_was_shown_is_known() {
         .await
         .unwrap();
     let answer = session.wait_for_answer(&prompt).await.unwrap();
-    assert_eq!(answer.text, "the question was withdrawn");
+    assert_eq!(answer.text, "the gate was withdrawn");
     let again = session.withdraw_gate(&gate, "again").await;
     assert_eq!(again, Err(StoreError::GateClosed(gate.clone())));
     let late = Decision::new("approve", "ada", "test");

@@ -91,7 +91,7 @@ async fn says_hi(sandbox: Arc<dyn Sandbox>) {
         assert_eq!(gate.title, "run: echo hi > out.txt; cat out.txt");
         let dir = sandbox.working_dir().unwrap();
         let body = format!(
-            "folder: {dir}\nNothing confines it.\nrisk: high\n│ echo hi > out.txt; cat out.txt"
+            "directory: {dir}\nRuns without a sandbox.\nrisk: high\n│ echo hi > out.txt; cat out.txt"
         );
         assert_eq!(gate.body, body);
         messages
@@ -138,7 +138,7 @@ async fn denied_command_does_not_run() {
         .collect();
     assert_eq!(results, [ErrorCode::Denied]);
     let answer = messages.last().unwrap().content();
-    assert_eq!(answer, "It said: ada did not allow it");
+    assert_eq!(answer, "It said: denied by ada");
     assert!(!dir.path().join("out.txt").exists());
 }
 
@@ -180,14 +180,14 @@ steps:
     let (good, bad) = (ResultStatus::Success, ResultStatus::Error);
     let expected = [
         (good, "notes/todo.txt: 3 lines, 14 bytes (created)"),
-        (good, "2\ttwo\n[lines 2 to 2 of 3; read on with offset 3]"),
-        (bad, "there is no notes/tod.txt; there are: notes/todo.txt"),
-        (good, "[notes is a dir]\ntodo.txt (14 bytes)"),
+        (good, "2\ttwo\n[lines 2 to 2 of 3; continue with offset 3]"),
+        (bad, "there is no notes/tod.txt; similar: notes/todo.txt"),
+        (good, "[notes is a directory]\ntodo.txt (14 bytes)"),
         (bad, "../secret is outside of the workspace"),
         (bad, "invalid arguments: /offset"),
         (bad, "notes: "),
         (good, "[stderr]\ncat: "),
-        (good, "[its time was up after 0.05 s"),
+        (good, "[timed out after 0.05 s"),
         (good, "/workspace/notes"),
     ];
     assert_eq!(results.len(), expected.len());

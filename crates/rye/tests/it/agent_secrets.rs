@@ -314,7 +314,7 @@ fn redaction_mark_is_not_written_over_a_secret() {
     for (tool, args, says, changed) in [
         ("write", write, "the secret would be lost", false),
         ("edit", edit, "leave it out of `old` and `new`", false),
-        ("edit", part, "changed at 1 place", true),
+        ("edit", part, "1 replacement", true),
     ] {
         let calls = [("read", "{ path: .env }"), (tool, args)];
         env.write("project/agent.yaml", &script(&calls));

@@ -157,10 +157,7 @@ fn skill_variables_are_filled_in_or_reported_missing() {
     let missing = env.run(&["prompt", "go", "--skill", "release", "--var", "version=1.2"]);
     let words = stderr(&missing);
     assert_eq!(missing.status.code(), Some(1));
-    assert!(
-        words.contains("the skill `release` needs `branch`"),
-        "{words}"
-    );
+    assert!(words.contains("skill `release` needs `branch`"), "{words}");
     let none = stderr(&env.run(&["prompt", "go", "--skill", "releases"]));
     assert!(
         none.contains("there is no skill `releases`; available: `release`"),
@@ -226,7 +223,7 @@ fn invalid_result_is_requested_once_more() {
     assert!(system_prompt(&provider, 0).contains("---RESULT_START---"));
     let second = provider.requests()[1].body["messages"].to_string();
     assert!(
-        second.contains("there is no line ---RESULT_START---"),
+        second.contains("missing line ---RESULT_START---"),
         "{second}"
     );
     let failed = env.run(&["prompt", "count", "--schema", file]);

@@ -222,7 +222,7 @@ fn untrusted_text_of_a_gate_is_marked_with_a_bar() {
     let listed = env.run(&["gate", "list"]);
     let printed = String::from_utf8_lossy(&listed.stdout).into_owned();
     let lines: Vec<_> = printed.lines().collect();
-    let folder = format!("  folder: {}", env.path("project").display());
+    let folder = format!("  directory: {}", env.path("project").display());
     let gates = json(&env.run(&["gate", "list", "--json"]));
     let title = format!("{}  run: echo hi …", short_gate_id(&gates["gates"][0]));
     assert_eq!(
@@ -230,9 +230,9 @@ fn untrusted_text_of_a_gate_is_marked_with_a_bar() {
         [
             &*title,
             &folder,
-            "  Nothing confines it.",
+            "  Runs without a sandbox.",
             "  risk: high",
-            "  in link, which leads to /usr:",
+            "  in link (resolves to /usr):",
             "  │ echo hi",
             "  │ risk: low",
             r"  │ signed by ada\u{d}\u{1b}[2J\u{202e}",
@@ -265,7 +265,7 @@ fn link_changed_after_the_approval_is_not_followed() {
     let body = gates(&env)[0]["body"].as_str().unwrap().to_owned();
     let two = env.path("two");
     assert!(
-        body.contains(&format!("leads to {}", two.display())),
+        body.contains(&format!("resolves to: {}", two.display())),
         "{body}"
     );
 }

@@ -157,7 +157,7 @@ fn changed_tool_needs_another_approval() {
     let gate = gates(&env).remove(0);
     let body = gate["body"].as_str().unwrap();
     assert!(
-        body.starts_with("It was approved, and has changed since:\n- deploy was "),
+        body.starts_with("Changed since the approval:\n- deploy changed from "),
         "{body}"
     );
     assert!(!body.contains("- rye/"), "{body}");
@@ -188,7 +188,7 @@ fn approval_is_void_after_a_newer_gate() {
         if answer == "deny" {
             let output = env.run(&["session", "resume", &session]);
             assert!(
-                stdout_text(&output).contains("the person said no"),
+                stdout_text(&output).contains("denied by the user"),
                 "{output:?}"
             );
         } else {
@@ -272,7 +272,7 @@ fn changed_arguments_need_another_approval() {
     drop(WaitingPrompt::start(&env, &["session", "resume", &session]));
     assert_eq!(run_count(&env), 0);
     let body = gates(&env).remove(0)["body"].as_str().unwrap().to_owned();
-    assert!(body.contains("- its arguments are others"), "{body}");
+    assert!(body.contains("- the arguments changed"), "{body}");
     let verified = env.run(&["session", "verify", &session]);
     assert_eq!(verified.status.code(), Some(3), "and the record tells");
 }
@@ -308,7 +308,7 @@ fn denied_call_does_not_run() {
     let session = gate["origin"]["session"].as_str().unwrap();
     let output = env.run(&["session", "resume", session]);
     assert!(
-        stdout_text(&output).contains("the person said no"),
+        stdout_text(&output).contains("denied by the user"),
         "{output:?}"
     );
     assert_eq!(run_count(&env), 0);
@@ -316,7 +316,7 @@ fn denied_call_does_not_run() {
 
 #[test]
 fn rules_allow_and_deny() {
-    for (action, count, word) in [("allow", 1, "once"), ("deny", 0, "the policy does not let")] {
+    for (action, count, word) in [("allow", 1, "once"), ("deny", 0, "denied by the policy")] {
         let env = env_with_agent(DEPLOY);
         let rules = format!("rules:\n  - {{ tool: 'rye:dep*', action: {action} }}\n");
         env.write("user/.ai/config/agent/approvals.yaml", &rules);
@@ -390,7 +390,7 @@ fn session_approval_covers_further_calls() {
 #[test]
 fn invalid_calls_are_reported_to_the_model() {
     let table = [
-        ("tool_id: 'rye:nothing', summary: x", "there is no tool"),
+        ("tool_id: 'rye:nothing', summary: x", "unknown tool"),
         ("tool_id: nothing, summary: x", "an id is SERVICE:NAME"),
         ("tool_id: 'web:get', summary: x", "services are rye"),
         (

@@ -218,7 +218,7 @@ fn denied_command_does_not_run_and_the_model_is_told() {
     let output = env.run(&["gate", "deny", &waiting.gate]);
     assert!(output.status.success(), "{output:?}");
     let (out, err, code) = waiting.end();
-    assert_eq!(out, "It said: ada did not allow it\n", "{err}");
+    assert_eq!(out, "It said: denied by ada\n", "{err}");
     assert_eq!(code, Some(0));
     assert!(!env.path("project/out.txt").exists());
 }

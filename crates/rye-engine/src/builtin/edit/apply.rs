@@ -1,14 +1,14 @@
-//! Replacements in a text, all or none.
+//! Applies replacements to a text, all or none.
 
 use serde::Deserialize;
 
 use super::document::Document;
 use super::nearest;
 
-/// How many line numbers are told.
-const TOLD: usize = 20;
+/// Maximum number of line numbers in an error message.
+const MAX_LISTED: usize = 20;
 
-/// What is to stand in the place of what.
+/// One replacement.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub(super) struct Change {
     pub(super) old: String,
@@ -17,30 +17,30 @@ pub(super) struct Change {
     pub(super) all: bool,
 }
 
-/// The document with all changes, one after the other, and how many places were changed;
-/// or why not, in words.
+/// Applies the changes in order. Returns the new document and the number of replacements; the
+/// error is a message for the model.
 pub(super) fn apply(document: &Document, changes: &[Change]) -> Result<(Document, usize), String> {
     let mut text = document.text.clone();
-    let mut places = 0;
+    let mut replacements = 0;
     for (number, change) in changes.iter().enumerate() {
         let replaced = replace(document, &text, change).map_err(|why| match changes.len() {
             1 => why,
-            many => format!(
-                "edit {} of {many}: {why}\nNothing was changed, by the other edits neither.",
-                number + 1
-            ),
+            many => format!("edit {} of {many}: {why}\nNo edit was applied.", number + 1),
         });
         let (next, count) = replaced?;
-        (text, places) = (next, places + count);
+        (text, replacements) = (next, replacements + count);
     }
-    Ok((document.with(text), places))
+    Ok((document.with_text(text), replacements))
 }
 
 fn replace(document: &Document, text: &str, change: &Change) -> Result<(String, usize), String> {
     if change.old.is_empty() {
-        return Err("`old` is empty: name what is to be replaced, or use `write`".to_owned());
+        return Err("`old` is empty: give the text to replace, or use `write`".to_owned());
     }
-    let (mut old, mut new) = (document.fit(&change.old), document.fit(&change.new));
+    let (mut old, mut new) = (
+        document.normalize(&change.old),
+        document.normalize(&change.new),
+    );
     if old == new {
         return Err("`old` and `new` are the same".to_owned());
     }
@@ -50,61 +50,56 @@ fn replace(document: &Document, text: &str, change: &Change) -> Result<(String, 
     }
     if change.all {
         return match text.matches(&*old).count() {
-            0 => Err(nearest::explain(text, &old, &new)),
+            0 => Err(nearest::not_found_message(text, &old, &new)),
             count => Ok((text.replace(&*old, &new), count)),
         };
     }
-    let places = places(text, &old);
-    match places.as_slice() {
-        [] => Err(nearest::explain(text, &old, &new)),
-        [place] => {
-            let (before, after) = (&text[..*place], &text[place + old.len()..]);
+    let occurrences = occurrences(text, &old);
+    match occurrences.as_slice() {
+        [] => Err(nearest::not_found_message(text, &old, &new)),
+        [position] => {
+            let (before, after) = (&text[..*position], &text[position + old.len()..]);
             Ok(([before, &new, after].concat(), 1))
         }
-        many => Err(several(text, many)),
+        many => Err(ambiguous_error(text, many)),
     }
 }
 
-/// Where something stands, also where it overlaps itself: which of two is meant is not
-/// known then, either.
-fn places(text: &str, old: &str) -> Vec<usize> {
+/// Positions of all occurrences, including overlapping ones, which are ambiguous as well.
+fn occurrences(text: &str, old: &str) -> Vec<usize> {
     let step = old.chars().next().map_or(1, char::len_utf8);
-    let mut places = Vec::new();
-    let mut from = 0;
-    while let Some(at) = text.get(from..).and_then(|rest| rest.find(old)) {
-        places.push(from + at);
-        from += at + step;
-        if places.len() > 10_000 {
+    let mut positions = Vec::new();
+    let mut start = 0;
+    while let Some(offset) = text.get(start..).and_then(|rest| rest.find(old)) {
+        positions.push(start + offset);
+        start += offset + step;
+        if positions.len() > 10_000 {
             break;
         }
     }
-    places
+    positions
 }
 
-fn several(text: &str, places: &[usize]) -> String {
-    let told = places.iter().take(TOLD);
-    let mut lines: Vec<_> = told
-        .map(|place| line_of(text, *place).to_string())
+fn ambiguous_error(text: &str, positions: &[usize]) -> String {
+    let listed = positions.iter().take(MAX_LISTED);
+    let mut lines: Vec<_> = listed
+        .map(|position| line_number(text, *position).to_string())
         .collect();
     lines.dedup();
-    let word = if lines.len() == 1 {
-        "line"
-    } else {
-        "the lines"
-    };
-    let more = match places.len().saturating_sub(TOLD) {
+    let word = if lines.len() == 1 { "line" } else { "lines" };
+    let more = match positions.len().saturating_sub(MAX_LISTED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
     format!(
-        "`old` stands at {} places, in {word} {}{more}: add lines around it until it is \
-         only one, or set `all`",
-        places.len(),
+        "`old` occurs {} times, in {word} {}{more}: add surrounding lines to make it unique, or \
+         set `all`",
+        positions.len(),
         lines.join(", "),
     )
 }
 
-/// The number of the line that a byte is in.
-pub(super) fn line_of(text: &str, place: usize) -> usize {
-    text[..place].matches('\n').count() + 1
+/// Number of the line at a byte position.
+pub(super) fn line_number(text: &str, position: usize) -> usize {
+    text[..position].matches('\n').count() + 1
 }

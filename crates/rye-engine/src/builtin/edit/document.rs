@@ -1,76 +1,77 @@
-//! A text as it is edited, and as it lies in its file.
+//! A text file with its byte order mark and line endings.
 
 use std::borrow::Cow;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// How the lines of a file end.
+/// Line endings of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
-    /// Nothing ends, or each line with `\n`.
+enum LineEnding {
+    /// `\n`, or no line break at all.
     Lf,
-    /// Each line with `\r\n`; while it is edited, with `\n`.
+    /// `\r\n`; converted to `\n` while editing.
     Crlf,
-    /// Some so, some so; left as they are.
+    /// Both; preserved as they are.
     Mixed,
 }
 
-/// A text that remembers how its file began and how its lines ended.
+/// Text that can be written back with its original byte order mark and line endings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Document {
     pub(super) text: String,
     has_bom: bool,
-    ending: Ending,
+    ending: LineEnding,
 }
 
 impl Document {
-    /// None of what is not UTF-8: to write it again would change more than was asked for.
+    /// Parses a file; `None` if it is not UTF-8, because writing it back would change other bytes.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
-        let rest = bytes.strip_prefix(BOM);
-        let text = std::str::from_utf8(rest.unwrap_or(bytes)).ok()?;
-        let ends = text.matches('\n').count();
+        let without_bom = bytes.strip_prefix(BOM);
+        let text = std::str::from_utf8(without_bom.unwrap_or(bytes)).ok()?;
+        let newlines = text.matches('\n').count();
         let ending = match text.matches("\r\n").count() {
-            0 => Ending::Lf,
-            crlf if crlf == ends => Ending::Crlf,
-            _ => Ending::Mixed,
+            0 => LineEnding::Lf,
+            crlf if crlf == newlines => LineEnding::Crlf,
+            _ => LineEnding::Mixed,
         };
         let text = match ending {
-            Ending::Crlf => text.replace("\r\n", "\n"),
-            Ending::Lf | Ending::Mixed => text.to_owned(),
+            LineEnding::Crlf => text.replace("\r\n", "\n"),
+            LineEnding::Lf | LineEnding::Mixed => text.to_owned(),
         };
         Some(Self {
             text,
-            has_bom: rest.is_some(),
+            has_bom: without_bom.is_some(),
             ending,
         })
     }
 
-    /// With another text.
-    pub(super) fn with(&self, text: String) -> Self {
+    /// The same file with another text.
+    pub(super) fn with_text(&self, text: String) -> Self {
         Self { text, ..*self }
     }
 
-    /// What lies in the file.
+    /// The bytes to write to the file.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let text = match self.ending {
-            Ending::Crlf => Cow::from(self.text.replace('\n', "\r\n")),
-            Ending::Lf | Ending::Mixed => Cow::from(&self.text),
+            LineEnding::Crlf => Cow::from(self.text.replace('\n', "\r\n")),
+            LineEnding::Lf | LineEnding::Mixed => Cow::from(&self.text),
         };
         let start = if self.has_bom { BOM } else { &[] };
         [start, text.as_bytes()].concat()
     }
 
-    /// Something that is to be found here, or to be put here, with the line ends that are
-    /// used here.
-    pub(super) fn fit<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    /// Converts the line endings of a search or replacement text to those used while editing.
+    pub(super) fn normalize<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.ending {
-            Ending::Lf | Ending::Crlf if text.contains("\r\n") => text.replace("\r\n", "\n").into(),
+            LineEnding::Lf | LineEnding::Crlf if text.contains("\r\n") => {
+                text.replace("\r\n", "\n").into()
+            }
             _ => text.into(),
         }
     }
 
     pub(super) fn is_mixed(&self) -> bool {
-        self.ending == Ending::Mixed
+        self.ending == LineEnding::Mixed
     }
 }
 
@@ -82,14 +83,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_not_edited_stays_as_it_was(text in "\u{feff}?[a\r\n]{0,20}") {
+        fn parsing_and_writing_preserves_the_bytes(text in "\u{feff}?[a\r\n]{0,20}") {
             let document = Document::parse(text.as_bytes()).unwrap();
             prop_assert_eq!(document.bytes(), text.as_bytes());
         }
     }
 
     #[test]
-    fn what_is_not_utf8_is_not_edited() {
+    fn invalid_utf8_is_not_parsed() {
         assert_eq!(Document::parse(b"gr\xfc\xdfe"), None);
     }
 }

@@ -1,60 +1,60 @@
-//! Why something is not found, and what stands there instead.
+//! Explains why a search text is not found, with the closest match.
 
 use std::collections::HashMap;
 
 use similar::{ChangeTag, TextDiff};
 
-use super::apply::line_of;
+use super::apply::line_number;
 
-/// How many lines of a file are compared letter by letter.
-const COMPARED: usize = 20_000;
-/// How much of a line is.
-const LETTERS: usize = 200;
-/// How alike two lines are at least, if one is taken for the other.
-const ALIKE: f64 = 0.5;
-/// How long a text is at least, if that it stands in the file says something.
-const TELLING: usize = 8;
-/// How many lines are shown.
-const SHOWN: usize = 40;
+/// Maximum number of lines to compare by similarity.
+const MAX_COMPARED_LINES: usize = 20_000;
+/// Maximum number of characters of a line to compare.
+const MAX_COMPARED_CHARS: usize = 200;
+/// Minimum similarity of two lines.
+const MIN_SIMILARITY: f64 = 0.5;
+/// Minimum length of `new` for its presence in the file to be significant.
+const MIN_SIGNIFICANT_LEN: usize = 8;
+/// Maximum number of lines to show.
+const MAX_LINES: usize = 40;
 
-/// Why `old` is not in the text, and what may have been meant.
-pub(super) fn explain(text: &str, old: &str, new: &str) -> String {
+/// The message for a search text that is not in the file, with the likely cause.
+pub(super) fn not_found_message(text: &str, old: &str, new: &str) -> String {
     let missing = "`old` is not in the file";
     if text.is_empty() {
         return format!("{missing}, which is empty: use `write`");
     }
     if let Some(rest) = without_numbers(old).filter(|rest| text.contains(rest.as_str())) {
-        let line = line_of(text, text.find(&rest).unwrap_or_default());
+        let line = line_number(text, text.find(&rest).unwrap_or_default());
         return format!(
-            "{missing} with the line numbers that `read` shows: leave them and the tab out \
-             (it stands at line {line})"
+            "{missing} with the line numbers of `read`: remove them and the tabs \
+             (then it matches at line {line})"
         );
     }
-    if let Some(found) = in_other_spaces(text, old) {
-        return format!("{missing}; but for whitespace it stands here: {found}");
+    if let Some(found) = whitespace_match(text, old) {
+        return format!("{missing}; it matches except for whitespace: {found}");
     }
-    if let Some(place) = unescaped(old).and_then(|plain| text.find(&plain)) {
-        let line = line_of(text, place);
-        return format!("{missing}: it is escaped once too often (else it stands at line {line})");
+    if let Some(position) = unescape(old).and_then(|unescaped| text.find(&unescaped)) {
+        let line = line_number(text, position);
+        return format!("{missing}: it is over-escaped (unescaped, it matches at line {line})");
     }
-    if new.trim().len() >= TELLING
-        && let Some(place) = text.find(new)
+    if new.trim().len() >= MIN_SIGNIFICANT_LEN
+        && let Some(position) = text.find(new)
     {
-        let line = line_of(text, place);
-        return format!("{missing}; `new` stands at line {line}: was it changed before?");
+        let line = line_number(text, position);
+        return format!("{missing}; `new` is at line {line}: was the edit already made?");
     }
-    match most_alike(text, old) {
+    match closest_match(text, old) {
         Some((first, window)) => {
-            let difference = difference(first, &window, old);
+            let difference = diff_lines(first, &window, old);
             format!(
-                "{missing}; the nearest is line {first} (- is the file, + is `old`):\n{difference}"
+                "{missing}; the closest match is line {first} (- is the file, + is `old`):\n{difference}"
             )
         }
-        None => format!("{missing}, nor anything like it: `read` the file again"),
+        None => format!("{missing}, nor anything similar: `read` the file again"),
     }
 }
 
-/// Lines as `read` shows them, without what it puts before them.
+/// Removes the line numbers that `read` shows; `None` if a line has none.
 fn without_numbers(old: &str) -> Option<String> {
     let strip = |line: &str| {
         let (number, rest) = line.split_once('\t')?;
@@ -66,31 +66,34 @@ fn without_numbers(old: &str) -> Option<String> {
     Some(lines?.join("\n") + end)
 }
 
-fn unescaped(old: &str) -> Option<String> {
-    let plain = old
+fn unescape(old: &str) -> Option<String> {
+    let unescaped = old
         .replace("\\n", "\n")
         .replace("\\t", "\t")
         .replace("\\\"", "\"");
-    (plain != old).then_some(plain)
+    (unescaped != old).then_some(unescaped)
 }
 
-/// A line with one space where there is any whitespace.
-fn squeezed(line: &str) -> String {
+/// Collapses whitespace to single spaces.
+fn collapse_whitespace(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The lines that differ from `old` in whitespace alone, and how they do.
-fn in_other_spaces(text: &str, old: &str) -> Option<String> {
-    let wanted: Vec<_> = old.trim_matches('\n').split('\n').collect();
-    let squeezed_old: Vec<_> = wanted.iter().map(|line| squeezed(line)).collect();
-    if squeezed_old.iter().all(String::is_empty) {
+/// The lines that differ from `old` only in whitespace, with a description.
+fn whitespace_match(text: &str, old: &str) -> Option<String> {
+    let old_lines: Vec<_> = old.trim_matches('\n').split('\n').collect();
+    let collapsed_old: Vec<_> = old_lines
+        .iter()
+        .map(|line| collapse_whitespace(line))
+        .collect();
+    if collapsed_old.iter().all(String::is_empty) {
         return None;
     }
     let lines: Vec<_> = text.split('\n').collect();
-    let squeezed_text: Vec<_> = lines.iter().map(|line| squeezed(line)).collect();
-    let last = wanted.len() - 1;
-    let fits = |window: &&[String]| {
-        let mut pairs = window.iter().zip(&squeezed_old).enumerate();
+    let collapsed_text: Vec<_> = lines.iter().map(|line| collapse_whitespace(line)).collect();
+    let last = old_lines.len() - 1;
+    let matches = |window: &&[String]| {
+        let mut pairs = window.iter().zip(&collapsed_old).enumerate();
         pairs.all(
             |(number, (line, old))| match (number == 0, number == last) {
                 (true, true) => line.contains(old.as_str()),
@@ -100,66 +103,70 @@ fn in_other_spaces(text: &str, old: &str) -> Option<String> {
             },
         )
     };
-    let at = squeezed_text
-        .windows(wanted.len())
-        .position(|window| fits(&window))?;
-    let found = &lines[at..at + wanted.len()];
-    let mut pairs = found.iter().zip(&wanted).enumerate();
-    let how = pairs.find_map(|(number, (line, old))| {
+    let at = collapsed_text
+        .windows(old_lines.len())
+        .position(|window| matches(&window))?;
+    let found = &lines[at..at + old_lines.len()];
+    let mut pairs = found.iter().zip(&old_lines).enumerate();
+    let description = pairs.find_map(|(number, (line, old))| {
         let same = match (number == 0, number == last) {
             (true, true) => line.contains(old),
             (true, false) => line.ends_with(old),
             (false, true) => line.starts_with(old),
             (false, false) => line == old,
         };
-        (!same).then(|| whitespace(line, old))
+        (!same).then(|| describe_whitespace(line, old))
     });
-    let how = how.unwrap_or("the whitespace differs");
-    Some(format!("{how}\n{}", numbered(at + 1, found)))
+    let description = description.unwrap_or("the whitespace differs");
+    Some(format!("{description}\n{}", numbered(at + 1, found)))
 }
 
-/// How two lines differ that are the same but for whitespace.
-fn whitespace(line: &str, old: &str) -> &'static str {
+/// Describes the whitespace difference of two lines.
+fn describe_whitespace(line: &str, old: &str) -> &'static str {
     fn indent(line: &str) -> &str {
         &line[..line.len() - line.trim_start().len()]
     }
     fn end(line: &str) -> &str {
         &line[line.trim_end().len()..]
     }
-    let (there, here) = (indent(line), indent(old));
-    match (there.contains('\t'), here.contains('\t')) {
-        (true, false) if there != here => "the file is indented with tabs, `old` with spaces",
-        (false, true) if there != here => "the file is indented with spaces, `old` with tabs",
-        _ if end(line).contains('\r') != end(old).contains('\r') => {
-            "the line ends differ: one is CRLF"
+    let (file_indent, old_indent) = (indent(line), indent(old));
+    match (file_indent.contains('\t'), old_indent.contains('\t')) {
+        (true, false) if file_indent != old_indent => {
+            "the file is indented with tabs, `old` with spaces"
         }
-        _ if there != here => "the file is indented by more or less than `old`",
+        (false, true) if file_indent != old_indent => {
+            "the file is indented with spaces, `old` with tabs"
+        }
+        _ if end(line).contains('\r') != end(old).contains('\r') => {
+            "the line endings differ: one is CRLF"
+        }
+        _ if file_indent != old_indent => "the file is indented by more or less than `old`",
         _ if end(line) != end(old) => "there is whitespace at the end of a line",
         _ => "the whitespace within a line differs",
     }
 }
 
 fn numbered(first: usize, lines: &[&str]) -> String {
-    let shown = lines.iter().take(SHOWN).enumerate();
+    let shown = lines.iter().take(MAX_LINES).enumerate();
     let lines: Vec<_> = shown
         .map(|(at, line)| format!("{}\t{line}", first + at))
         .collect();
     lines.join("\n")
 }
 
-/// The lines that have most in common with `old`, with the number of the first.
-fn most_alike(text: &str, old: &str) -> Option<(usize, String)> {
+/// The lines most similar to `old`, with the number of the first.
+fn closest_match(text: &str, old: &str) -> Option<(usize, String)> {
     let lines: Vec<_> = text.lines().collect();
-    let wanted: Vec<_> = old.trim_matches('\n').lines().collect();
-    let first = shared_lines(&lines, &wanted).or_else(|| alike_line(&lines, &wanted))?;
-    let end = (first + wanted.len()).min(lines.len());
+    let old_lines: Vec<_> = old.trim_matches('\n').lines().collect();
+    let first = shared_lines(&lines, &old_lines).or_else(|| similar_line(&lines, &old_lines))?;
+    let end = (first + old_lines.len()).min(lines.len());
     Some((first + 1, lines[first..end].join("\n")))
 }
 
-/// Where most lines of `old` stand in their order.
-fn shared_lines(lines: &[&str], wanted: &[&str]) -> Option<usize> {
+/// Index at which most lines of `old` match in order.
+fn shared_lines(lines: &[&str], old_lines: &[&str]) -> Option<usize> {
     let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
-    for (at, line) in wanted.iter().enumerate() {
+    for (at, line) in old_lines.iter().enumerate() {
         if line.trim().len() > 2 {
             places.entry(line.trim()).or_default().push(at);
         }
@@ -172,37 +179,44 @@ fn shared_lines(lines: &[&str], wanted: &[&str]) -> Option<usize> {
             }
         }
     }
-    // Of several the first.
+    // The first of several.
     let best = votes
         .into_iter()
         .max_by_key(|(first, votes)| (*votes, usize::MAX - first));
     best.map(|(first, _)| first)
 }
 
-/// Where the longest line of `old` stands, about.
-fn alike_line(lines: &[&str], wanted: &[&str]) -> Option<usize> {
-    let (in_old, longest) = wanted
+/// Index at which the longest line of `old` matches approximately.
+fn similar_line(lines: &[&str], old_lines: &[&str]) -> Option<usize> {
+    let (in_old, longest) = old_lines
         .iter()
         .enumerate()
         .max_by_key(|(_, line)| line.trim().len())?;
-    let start = |line: &str| line.trim().chars().take(LETTERS).collect::<String>();
+    let start = |line: &str| {
+        line.trim()
+            .chars()
+            .take(MAX_COMPARED_CHARS)
+            .collect::<String>()
+    };
     let longest = start(longest);
     let mut best = None;
-    for (at, line) in lines.iter().take(COMPARED).enumerate() {
-        let alike = strsim::sorensen_dice(&start(line), &longest);
-        if alike >= best.map_or(ALIKE, |(_, best)| best) && best.is_none_or(|(_, it)| alike > it) {
-            best = Some((at, alike));
+    for (at, line) in lines.iter().take(MAX_COMPARED_LINES).enumerate() {
+        let similarity = strsim::sorensen_dice(&start(line), &longest);
+        if similarity >= best.map_or(MIN_SIMILARITY, |(_, best)| best)
+            && best.is_none_or(|(_, it)| similarity > it)
+        {
+            best = Some((at, similarity));
         }
     }
     best.map(|(at, _)| at.saturating_sub(in_old))
 }
 
-/// The lines of the file against those of `old`.
-fn difference(first: usize, window: &str, old: &str) -> String {
+/// Diff of the lines of the file and `old`.
+fn diff_lines(first: usize, window: &str, old: &str) -> String {
     let old = old.trim_matches('\n');
     let diff = TextDiff::from_lines(window, old);
     let mut lines = Vec::new();
-    for change in diff.iter_all_changes().take(SHOWN) {
+    for change in diff.iter_all_changes().take(MAX_LINES) {
         let line = change.value().trim_end_matches('\n');
         let sign = match change.tag() {
             ChangeTag::Equal => ' ',

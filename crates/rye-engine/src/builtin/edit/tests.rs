@@ -1,4 +1,4 @@
-//! Edits of texts.
+//! Tests of text replacement.
 
 use proptest::prelude::*;
 
@@ -17,13 +17,13 @@ fn edit(text: &str, changes: &[Change]) -> Result<String, String> {
 }
 
 #[test]
-fn what_stands_once_is_replaced() {
+fn unique_text_is_replaced() {
     for (text, old, new, all, edited) in [
         ("a b c", "b", "x", false, "a x c"),
         ("a\nb\nc\n", "b\n", "", false, "a\nc\n"),
         ("a a a", "a", "b", true, "b b b"),
         ("xxx", "xx", "y", true, "yx"),
-        // Line ends and the mark at the start stay.
+        // Line endings and the byte order mark are preserved.
         (
             "\u{feff}a\r\nb\r\n",
             "a\nb",
@@ -44,14 +44,14 @@ fn what_stands_once_is_replaced() {
 }
 
 #[test]
-fn what_is_wrong_is_said_so_that_it_can_be_put_right() {
+fn error_explains_how_to_correct_the_edit() {
     let code = "fn one() {\n\tlet x = 1;\n}\n\nfn two() {\n    let y = 2;\n    let z = 3;\n}\n";
-    for (text, old, new, said) in [
+    for (text, old, new, expected) in [
         (
             "a",
             "",
             "b",
-            "`old` is empty: name what is to be replaced, or use `write`",
+            "`old` is empty: give the text to replace, or use `write`",
         ),
         ("a", "a", "a", "`old` and `new` are the same"),
         (
@@ -64,71 +64,71 @@ fn what_is_wrong_is_said_so_that_it_can_be_put_right() {
             "a\na\nb a",
             "a",
             "b",
-            "`old` stands at 3 places, in the lines 1, 2, 3: add",
+            "`old` occurs 3 times, in lines 1, 2, 3: add",
         ),
-        ("aaa", "aa", "b", "`old` stands at 2 places, in line 1: add"),
+        ("aaa", "aa", "b", "`old` occurs 2 times, in line 1: add"),
         (
             code,
             "2\tlet x = 1;",
             "x",
-            "`old` is not in the file with the line numbers that",
+            "`old` is not in the file with the line numbers of",
         ),
         (
             code,
             "fn one() {\n    let x = 1;",
             "x",
-            "`old` is not in the file; but for whitespace it stands here: the file is indented \
+            "`old` is not in the file; it matches except for whitespace: the file is indented \
              with tabs, `old` with spaces\n1\tfn one() {\n2\t\tlet x = 1;",
         ),
         (
             code,
             "  let y = 2;\n  let z = 3;",
             "x",
-            "`old` is not in the file; but for whitespace it stands here: the file is indented \
+            "`old` is not in the file; it matches except for whitespace: the file is indented \
              by more or less than `old`\n6\t    let y = 2;\n7\t    let z = 3;",
         ),
         (
             "let a = 1;  \nlet b;\n",
             "let a = 1;\nlet b;",
             "x",
-            "`old` is not in the file; but for whitespace it stands here: there is whitespace \
+            "`old` is not in the file; it matches except for whitespace: there is whitespace \
              at the end of a line\n1\tlet a = 1;  \n2\tlet b;",
         ),
         (
             code,
             "fn one() {\\n",
             "x",
-            "`old` is not in the file: it is escaped once too often (else it stands at line 1)",
+            "`old` is not in the file: it is over-escaped (unescaped, it matches at line 1)",
         ),
         (
             code,
             "let w = 9;",
             "let y = 2;",
-            "`old` is not in the file; `new` stands at line 6: was it changed before?",
+            "`old` is not in the file; `new` is at line 6: was the edit already made?",
         ),
         (
             code,
             "fn two() {\n    let y = 5;\n    let z = 3;\n",
             "x",
-            "`old` is not in the file; the nearest is line 5 (- is the file, + is `old`):\n  \
+            "`old` is not in the file; the closest match is line 5 (- is the file, + is `old`):\n  \
              5\tfn two() {\n- 6\t    let y = 2;\n+ \t    let y = 5;\n  7\t    let z = 3;",
         ),
         (
             code,
             "let zz = 3;",
             "x",
-            "`old` is not in the file; the nearest is line 7 (- is the file, + is `old`):\n- \
+            "`old` is not in the file; the closest match is line 7 (- is the file, + is `old`):\n- \
              7\t    let z = 3;\n+ \tlet zz = 3;",
         ),
         (
             code,
             "SELECT * FROM",
             "x",
-            "`old` is not in the file, nor anything like it: `read`",
+            "`old` is not in the file, nor anything similar: `read`",
         ),
     ] {
         let error = edit(text, &[change(old, new, false)]).unwrap_err();
-        assert!(error.starts_with(said), "{old:?}:\n{error}");
+        assert!(error.starts_with(expected), "{old:?}:\n{error}");
     }
     let several = [change("one", "1", false), change("three", "3", false)];
     let error = edit(code, &several).unwrap_err();
@@ -136,11 +136,11 @@ fn what_is_wrong_is_said_so_that_it_can_be_put_right() {
         error.starts_with("edit 2 of 2: `old` is not in the file"),
         "{error}"
     );
-    assert!(error.ends_with("Nothing was changed, by the other edits neither."));
+    assert!(error.ends_with("No edit was applied."), "{error}");
 }
 
-/// A text of lines, with a mark in it that stands nowhere else.
-fn marked() -> impl Strategy<Value = (String, String, bool)> {
+/// Lines of text with a unique mark.
+fn marked_text() -> impl Strategy<Value = (String, String, bool)> {
     let lines = || prop::collection::vec("[a-c \tü]{0,6}", 0..6);
     let ending = prop::sample::select(vec!["\n", "\r\n"]);
     (lines(), lines(), ending, any::<bool>()).prop_map(|(before, after, ending, bom)| {
@@ -156,18 +156,18 @@ fn marked() -> impl Strategy<Value = (String, String, bool)> {
 
 proptest! {
     #[test]
-    fn an_edit_that_is_reverted_leaves_every_byte_as_it_was(
-        (text, ..) in marked(),
+    fn reverting_an_edit_restores_every_byte(
+        (text, ..) in marked_text(),
         new in "<[x-z\n]{1,8}>",
     ) {
-        let there = edit(&text, &[change("<MARK>", &new, false)]).unwrap();
-        prop_assert!(there.matches("\r\n").count() == 0 || there.matches('\n').count() == there.matches("\r\n").count());
-        let back = edit(&there, &[change(&new, "<MARK>", false)]).unwrap();
+        let changed = edit(&text, &[change("<MARK>", &new, false)]).unwrap();
+        prop_assert!(changed.matches("\r\n").count() == 0 || changed.matches('\n').count() == changed.matches("\r\n").count());
+        let back = edit(&changed, &[change(&new, "<MARK>", false)]).unwrap();
         prop_assert_eq!(back, text);
     }
 
     #[test]
-    fn of_several_edits_all_are_made_or_none(
+    fn several_edits_are_all_or_nothing(
         text in "[abc\n]{0,30}",
         changes in prop::collection::vec(("[abc]{1,2}", "[abcd]{0,2}", any::<bool>()), 1..5),
     ) {

@@ -1,48 +1,49 @@
-//! What is told of what was found.
+//! Formats the results of `grep`.
 
 use serde::Deserialize;
 use serde_json::json;
 
-use super::search::Found;
-use super::{Batch, TIME};
+use super::search::FileMatches;
+use super::{Batch, TIMEOUT};
 use crate::builtin::counted;
 use crate::tool::ToolOutput;
 
-/// How much is told in all.
-const SHOWN: usize = 50_000;
+/// Maximum size of the result, in bytes.
+const MAX_TEXT: usize = 50_000;
 
-/// How many lines of a file are counted.
-const COUNTED: usize = 1_000_000;
+/// Maximum number of lines to count per file.
+const MAX_COUNTED: usize = 1_000_000;
 
-/// What is told.
+/// What to list.
 #[derive(Debug, Clone, Copy, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Show {
-    /// Lines that fit.
+    /// Matching lines.
     #[default]
     Lines,
-    /// Files that have such lines.
+    /// Files with matching lines.
     Files,
-    /// How many each has.
+    /// Number of matching lines per file.
     Counts,
 }
 
-/// What was found so far.
+/// Results so far.
 #[derive(Debug)]
 pub(super) struct Report {
     show: Show,
     limit: usize,
     text: String,
-    /// Lines that fit, and files that have such.
+    /// Number of matching lines.
     lines: usize,
+    /// Number of files with matching lines.
     files: usize,
     searched: usize,
     binary: usize,
     unreadable: usize,
-    /// Whether there is more than is told.
-    more: bool,
-    /// Whether all files were looked at.
-    pub(super) whole: bool,
+    /// There are more results than shown.
+    has_more: bool,
+    /// All files were searched.
+    pub(super) is_complete: bool,
     pub(super) out_of_time: bool,
     long_lines: bool,
 }
@@ -58,45 +59,45 @@ impl Report {
             searched: 0,
             binary: 0,
             unreadable: 0,
-            more: false,
-            whole: true,
+            has_more: false,
+            is_complete: true,
             out_of_time: false,
             long_lines: false,
         }
     }
 
-    /// How many lines of a file are looked for.
-    pub(super) fn each(&self) -> usize {
+    /// Maximum number of matching lines to search for per file.
+    pub(super) fn max_per_file(&self) -> usize {
         match self.show {
-            // One more says whether there are more.
+            // One more, to know whether there are more.
             Show::Lines => self.limit + 1,
             Show::Files => 1,
-            Show::Counts => COUNTED,
+            Show::Counts => MAX_COUNTED,
         }
     }
 
-    /// Takes the next files in; whether more are wanted.
-    pub(super) fn take(&mut self, batch: Batch) -> bool {
+    /// Adds the results of the next batch; false if the report is full.
+    pub(super) fn add_batch(&mut self, batch: Batch) -> bool {
         self.searched += batch.searched;
         self.binary += batch.binary;
         self.unreadable += batch.unreadable;
-        for (path, found) in batch.found {
-            self.out_of_time |= found.out_of_time;
-            self.long_lines |= found.long_line;
-            if found.count == 0 {
+        for (path, matches) in batch.matches {
+            self.out_of_time |= matches.out_of_time;
+            self.long_lines |= matches.long_line;
+            if matches.count == 0 {
                 continue;
             }
             if self.is_full() {
-                self.more = true;
+                self.has_more = true;
                 return false;
             }
             self.files += 1;
             match self.show {
-                Show::Lines => self.add_lines(&path, &found),
-                Show::Files => self.add(&path, found.count),
-                Show::Counts => self.add(&format!("{}\t{path}", found.count), found.count),
+                Show::Lines => self.add_lines(&path, &matches),
+                Show::Files => self.add(&path, matches.count),
+                Show::Counts => self.add(&format!("{}\t{path}", matches.count), matches.count),
             }
-            if self.more {
+            if self.has_more {
                 return false;
             }
         }
@@ -104,11 +105,11 @@ impl Report {
     }
 
     fn is_full(&self) -> bool {
-        let told = match self.show {
+        let count = match self.show {
             Show::Lines => self.lines,
             Show::Files | Show::Counts => self.files,
         };
-        told >= self.limit || self.text.len() > SHOWN
+        count >= self.limit || self.text.len() > MAX_TEXT
     }
 
     fn add(&mut self, line: &str, count: usize) {
@@ -117,24 +118,25 @@ impl Report {
         self.text.push('\n');
     }
 
-    fn add_lines(&mut self, path: &str, found: &Found) {
+    fn add_lines(&mut self, path: &str, matches: &FileMatches) {
         if !self.text.is_empty() {
             self.text.push('\n');
         }
         self.add(path, 0);
-        let mut before = None;
-        for line in &found.lines {
-            if line.fits && self.is_full() {
-                self.more = true;
+        let mut previous = None;
+        for line in &matches.lines {
+            if line.is_match && self.is_full() {
+                self.has_more = true;
                 return;
             }
-            if before.is_some_and(|before| before + 1 < line.number) && found.has_context() {
+            if previous.is_some_and(|previous| previous + 1 < line.number) && matches.has_context()
+            {
                 self.add("--", 0);
             }
-            before = Some(line.number);
-            let sign = if line.fits { ':' } else { '-' };
+            previous = Some(line.number);
+            let sign = if line.is_match { ':' } else { '-' };
             let text = format!("{}{sign} {}", line.number, line.text);
-            self.add(&text, usize::from(line.fits));
+            self.add(&text, usize::from(line.is_match));
         }
     }
 
@@ -144,11 +146,11 @@ impl Report {
             let searched = counted(self.searched, "file");
             let binary = match self.binary {
                 0 => String::new(),
-                binary => format!(", {} left out", counted(binary, "binary file")),
+                binary => format!(", {} skipped", counted(binary, "binary file")),
             };
-            notes.push(format!("nothing fits: {searched} searched{binary}"));
+            notes.push(format!("no matches: {searched} searched{binary}"));
         }
-        if self.more {
+        if self.has_more {
             let what = match self.show {
                 Show::Lines => counted(self.lines, "line"),
                 Show::Files | Show::Counts => counted(self.files, "file"),
@@ -158,17 +160,17 @@ impl Report {
             ));
         }
         if self.out_of_time {
-            let (searched, seconds) = (self.searched, TIME.as_secs());
+            let (searched, seconds) = (self.searched, TIMEOUT.as_secs());
             notes.push(format!(
-                "its time was up after {seconds} s: {searched} of {files} files were searched; \
-                 narrow the search with path or glob"
+                "timed out after {seconds} s: {searched} of {files} files searched; narrow the search \
+                 with path or glob"
             ));
         }
-        if !self.whole {
-            notes.push("not all files were looked at, there are too many: give a path".to_owned());
+        if !self.is_complete {
+            notes.push("too many files; not all were searched: give a path".to_owned());
         }
         if self.long_lines {
-            let what = "of lines that are longer than 1 MiB only the beginning was searched";
+            let what = "only the first 1 MiB of very long lines was searched";
             notes.push(what.to_owned());
         }
         if self.unreadable > 0 {
@@ -188,16 +190,16 @@ impl Report {
                 "lines": self.lines,
                 "files": self.files,
                 "searched": self.searched,
-                "whole": self.whole && !self.more && !self.out_of_time,
+                "complete": self.is_complete && !self.has_more && !self.out_of_time,
             }),
             attachments: Vec::new(),
         }
     }
 }
 
-impl Found {
-    /// Whether lines are shown that do not fit: then gaps are, too.
+impl FileMatches {
+    /// Whether there are context lines, so that gaps have to be marked.
     fn has_context(&self) -> bool {
-        self.lines.iter().any(|line| !line.fits)
+        self.lines.iter().any(|line| !line.is_match)
     }
 }

@@ -1,85 +1,89 @@
-//! Lines that fit, in bytes.
+//! Tests of the search in one file.
 
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
 use super::batches;
-use super::search::{Finder, How};
+use super::search::{SearchOptions, Searcher};
 use crate::sandbox::FileInfo;
 
-fn soon() -> Instant {
+fn deadline() -> Instant {
     Instant::now() + Duration::from_mins(1)
 }
 
-fn find(pattern: &str, how: How, text: &str) -> String {
-    let found = Finder::new(pattern, how)
+fn find(pattern: &str, options: SearchOptions, text: &str) -> String {
+    let found = Searcher::new(pattern, options)
         .unwrap()
-        .search(text.as_bytes(), 100, soon());
+        .search(text.as_bytes(), 100, deadline());
     let lines = found.lines.iter().map(|line| {
-        let sign = if line.fits { ':' } else { '-' };
+        let sign = if line.is_match { ':' } else { '-' };
         format!("{}{sign}{}", line.number, line.text)
     });
     lines.collect::<Vec<_>>().join("|")
 }
 
 #[test]
-fn lines_that_fit_are_found() {
-    let plain = How {
+fn matching_lines_are_found_with_context() {
+    let default = SearchOptions {
         context: Some(0),
-        ..How::default()
+        ..SearchOptions::default()
     };
-    let one = How {
+    let context = SearchOptions {
         context: Some(1),
-        ..plain
+        ..default
     };
     let text = "one\ntwo\r\n\nthree\nfour two\nfive";
-    for (pattern, how, found) in [
-        ("two", plain, "2:two|5:four two"),
-        ("^t", plain, "2:two|4:three"),
-        ("o$", plain, "2:two|5:four two"),
-        ("^$", plain, "3:"),
-        (r"\s", plain, "5:four two"),
-        (r"two\s+three", plain, ""),
-        ("five", plain, "6:five"),
+    for (pattern, options, found) in [
+        ("two", default, "2:two|5:four two"),
+        ("^t", default, "2:two|4:three"),
+        ("o$", default, "2:two|5:four two"),
+        ("^$", default, "3:"),
+        (r"\s", default, "5:four two"),
+        (r"two\s+three", default, ""),
+        ("five", default, "6:five"),
         (
             "t.o",
-            How {
+            SearchOptions {
                 literal: true,
-                ..plain
+                ..default
             },
             "",
         ),
         (
             "TWO",
-            How {
+            SearchOptions {
                 ignore_case: true,
-                ..plain
+                ..default
             },
             "2:two|5:four two",
         ),
         (
             r"two\s+three",
-            How {
+            SearchOptions {
                 multiline: true,
-                ..plain
+                ..default
             },
             "2:two|3:|4:three",
         ),
-        ("one", one, "1:one|2-two"),
-        ("three|five", one, "3-|4:three|5-four two|6:five"),
-        ("two", one, "1-one|2:two|3-|4-three|5:four two|6-five"),
-        ("three|two", one, "1-one|2:two|3-|4:three|5:four two|6-five"),
+        ("one", context, "1:one|2-two"),
+        ("three|five", context, "3-|4:three|5-four two|6:five"),
+        ("two", context, "1-one|2:two|3-|4-three|5:four two|6-five"),
+        (
+            "three|two",
+            context,
+            "1-one|2:two|3-|4:three|5:four two|6-five",
+        ),
     ] {
-        assert_eq!(find(pattern, how, text), found, "{pattern} {how:?}");
+        assert_eq!(find(pattern, options, text), found, "{pattern} {options:?}");
     }
-    assert_eq!(find("x*", plain, ""), "");
+    assert_eq!(find("x*", default, ""), "");
     assert_eq!(
         find(
             "GRÖ",
-            How {
+            SearchOptions {
                 ignore_case: true,
-                ..plain
+                ..default
             },
             "größe"
         ),
@@ -88,62 +92,62 @@ fn lines_that_fit_are_found() {
 }
 
 #[test]
-fn of_a_long_line_what_is_near_is_shown() {
+fn long_line_is_truncated_around_the_match() {
     let line = format!("{}needle{}", "ü".repeat(5000), "x".repeat(5000));
-    let how = How {
+    let options = SearchOptions {
         context: Some(0),
-        ..How::default()
+        ..SearchOptions::default()
     };
-    let found = find("needle", how, &line);
+    let found = find("needle", options, &line);
     assert!(found.starts_with("1:… ü") && found.contains("üneedlex") && found.ends_with("x …"));
     assert!(found.len() < 450, "{}", found.len());
 }
 
 #[test]
-fn a_pattern_that_is_none_says_why() {
+fn invalid_pattern_is_explained() {
     for (pattern, why) in [
         ("a(", "unclosed group"),
         (r"(a)\1", "backreferences are not supported"),
         (r"(\w{1000}){1000}", "exceeds size limit"),
     ] {
-        let error = Finder::new(pattern, How::default()).unwrap_err();
+        let error = Searcher::new(pattern, SearchOptions::default()).unwrap_err();
         assert!(error.contains(why), "{error}");
     }
 }
 
 #[test]
-fn no_pattern_takes_for_ever() {
-    let begun = Instant::now();
+fn search_stops_at_the_deadline() {
+    let start = Instant::now();
     let text = format!("{}b\n", "a".repeat(30)).repeat(30_000);
-    let finder = Finder::new("(a*)*(a*)*(a*)*$", How::default()).unwrap();
-    let found = finder.search(text.as_bytes(), 10, begun + Duration::from_secs(5));
-    assert!(found.count <= 10 && begun.elapsed() < Duration::from_secs(30));
-    let late = finder.search(text.as_bytes(), 10, begun);
-    assert!(late.out_of_time && late.count == 0);
+    let searcher = Searcher::new("(a*)*(a*)*(a*)*$", SearchOptions::default()).unwrap();
+    let found = searcher.search(text.as_bytes(), 10, start + Duration::from_secs(5));
+    assert!(found.count <= 10 && start.elapsed() < Duration::from_secs(30));
+    let expired = searcher.search(text.as_bytes(), 10, start);
+    assert!(expired.out_of_time && expired.count == 0);
 }
 
 proptest! {
     #[test]
-    fn what_is_found_is_what_each_line_says(
+    fn result_matches_a_line_by_line_search(
         text in "[ab \r\n]{0,60}",
         pattern in prop::sample::select(vec!["a", "^a", "a$", "b\\s*a", "^$", "a*", "[^a]", "\\Aa", "a\\b"]),
     ) {
-        let how = How { context: Some(0), ..How::default() };
-        let finder = Finder::new(pattern, how).unwrap();
-        let found = finder.search(text.as_bytes(), 1000, soon());
+        let options = SearchOptions { context: Some(0), ..SearchOptions::default() };
+        let searcher = Searcher::new(pattern, options).unwrap();
+        let found = searcher.search(text.as_bytes(), 1000, deadline());
         let found: Vec<_> = found.lines.iter().map(|line| line.number).collect();
-        let one = regex::bytes::RegexBuilder::new(pattern).multi_line(true).crlf(true).build().unwrap();
+        let context = regex::bytes::RegexBuilder::new(pattern).multi_line(true).crlf(true).build().unwrap();
         let lines = text.split_inclusive('\n').enumerate();
-        let fitting = lines.filter(|(_, line)| {
+        let expected = lines.filter(|(_, line)| {
             let line = line.strip_suffix('\n').unwrap_or(line);
-            one.is_match(line.strip_suffix('\r').unwrap_or(line).as_bytes())
+            context.is_match(line.strip_suffix('\r').unwrap_or(line).as_bytes())
         });
-        let fitting: Vec<_> = fitting.map(|(at, _)| at + 1).collect();
-        prop_assert!(pattern == "\\Aa" || found == fitting, "{found:?} {fitting:?}");
+        let expected: Vec<_> = expected.map(|(at, _)| at + 1).collect();
+        prop_assert!(pattern == "\\Aa" || found == expected, "{found:?} {expected:?}");
     }
 
     #[test]
-    fn portions_are_small_and_leave_nothing_out(sizes in prop::collection::vec(0..5_000_000_u64, 0..600)) {
+    fn batches_are_bounded_and_complete(sizes in prop::collection::vec(0..5_000_000_u64, 0..600)) {
         let files: Vec<_> = sizes.iter().enumerate().map(|(number, size)| FileInfo {
             path: number.to_string(),
             is_dir: false,

@@ -1,58 +1,55 @@
-//! What bytes are: a text, an image, or something else.
+//! Detects whether bytes are text, an image, or other binary data.
 
 use std::fmt::Write as _;
 
-/// How much is looked at to tell a text from something else.
-const LOOKED_AT: usize = 8 * 1024;
+/// Number of bytes to check for NUL bytes.
+const SNIFF_LEN: usize = 8 * 1024;
 
-/// What the bytes of a file are.
+/// Kind of a file's content.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A text, and what is to know about it.
+    /// Text, with notes about its encoding.
     Text {
         text: String,
         notes: Vec<&'static str>,
     },
-    /// An image that models can see: its type, and its size where it is known.
+    /// An image format that models accept, with its dimensions if known.
     Image {
         mime_type: &'static str,
         size: Option<(u32, u32)>,
     },
-    /// Something else, in a word where it is known.
+    /// Other data, with the name of the format if known.
     Binary(Option<&'static str>),
 }
 
 impl Kind {
-    pub(super) fn of(bytes: &[u8]) -> Self {
-        if let Some(mime_type) = image(bytes) {
-            let size = size(mime_type, bytes);
+    pub(super) fn detect(bytes: &[u8]) -> Self {
+        if let Some(mime_type) = image_type(bytes) {
+            let size = image_size(mime_type, bytes);
             return Self::Image { mime_type, size };
         }
-        match text(bytes) {
+        match decode_text(bytes) {
             Some((text, notes)) => Self::Text { text, notes },
-            None => Self::Binary(known(bytes)),
+            None => Self::Binary(known_format(bytes)),
         }
     }
 }
 
-/// Whether these are the first bytes of something that is no text.
+/// Whether the content is binary: it starts with a block that contains a NUL byte.
 pub(in crate::builtin) fn is_binary(bytes: &[u8]) -> bool {
-    bytes[..bytes.len().min(LOOKED_AT)].contains(&0)
+    bytes[..bytes.len().min(SNIFF_LEN)].contains(&0)
 }
 
-fn text(bytes: &[u8]) -> Option<(String, Vec<&'static str>)> {
-    let wide = match bytes {
+fn decode_text(bytes: &[u8]) -> Option<(String, Vec<&'static str>)> {
+    let utf16 = match bytes {
         [0xff, 0xfe, rest @ ..] => Some((rest, u16::from_le_bytes as fn([u8; 2]) -> u16)),
         [0xfe, 0xff, rest @ ..] => Some((rest, u16::from_be_bytes as fn([u8; 2]) -> u16)),
         _ => None,
     };
-    if let Some((rest, unit)) = wide {
+    if let Some((rest, unit)) = utf16 {
         let units = rest.chunks_exact(2).map(|pair| unit([pair[0], pair[1]]));
         let text: Result<String, _> = char::decode_utf16(units).collect();
-        return Some((
-            text.ok()?,
-            vec!["it is UTF-16, which `edit` does not change"],
-        ));
+        return Some((text.ok()?, vec!["UTF-16, which `edit` cannot change"]));
     }
     if is_binary(bytes) {
         return None;
@@ -61,28 +58,28 @@ fn text(bytes: &[u8]) -> Option<(String, Vec<&'static str>)> {
     let mut notes = Vec::new();
     let mut text = String::from_utf8_lossy(bytes).into_owned();
     if std::str::from_utf8(bytes).is_err() {
-        let wrong = text.chars().filter(|sign| *sign == '\u{fffd}').count();
-        // Older encodings have a letter here and there; what is no text has control
-        // characters too.
-        let odd = |sign: char| sign.is_control() && !matches!(sign, '\t' | '\n' | '\r' | '\x0c');
-        let most = if text.chars().any(odd) { 10 } else { 3 };
-        if wrong > bytes.len() / most {
+        let invalid = text.chars().filter(|c| *c == '\u{fffd}').count();
+        // Text in legacy encodings has few invalid bytes; binary data also has control
+        // characters.
+        let is_control = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\x0c');
+        let divisor = if text.chars().any(is_control) { 10 } else { 3 };
+        if invalid > bytes.len() / divisor {
             return None;
         }
-        notes.push("not all of it is UTF-8: what is not is shown as \u{fffd}");
+        notes.push("invalid UTF-8 is shown as \u{fffd}");
     }
     if text.contains('\0') {
         text = text.replace('\0', "\u{2400}");
-        notes.push("it has zero bytes, shown as \u{2400}");
+        notes.push("NUL bytes are shown as \u{2400}");
     }
     if text.contains("\r\n") {
-        notes.push("its lines end in CRLF, which `edit` keeps");
+        notes.push("CRLF line endings, which `edit` preserves");
     }
     Some((text, notes))
 }
 
-/// The type of an image that models can see, whatever it is called.
-pub(crate) fn image(bytes: &[u8]) -> Option<&'static str> {
+/// Media type of an image that models accept, by its first bytes.
+pub(crate) fn image_type(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
         [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
@@ -106,9 +103,9 @@ pub(crate) fn image(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Width and height, where they are easily found.
-fn size(mime_type: &str, bytes: &[u8]) -> Option<(u32, u32)> {
-    let at = |place: usize| bytes.get(place).copied().map(u32::from);
+/// Width and height, if they are at a fixed position.
+fn image_size(mime_type: &str, bytes: &[u8]) -> Option<(u32, u32)> {
+    let at = |offset: usize| bytes.get(offset).copied().map(u32::from);
     match mime_type {
         "image/png" => {
             let number = |from: usize| {
@@ -122,30 +119,30 @@ fn size(mime_type: &str, bytes: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-fn known(bytes: &[u8]) -> Option<&'static str> {
+fn known_format(bytes: &[u8]) -> Option<&'static str> {
     let starts: [(&[u8], &str); 12] = [
         (b"%PDF-", "a PDF"),
         (
             b"PK\x03\x04",
-            "a zip archive, or what is made of one: docx, xlsx, jar",
+            "a zip archive or a format based on it: docx, xlsx, jar",
         ),
         (b"\x1f\x8b", "gzip"),
         (b"BZh", "bzip2"),
         (b"\xfd7zXZ\0", "xz"),
         (b"\x28\xb5\x2f\xfd", "zstd"),
-        (b"\x7fELF", "a program for Linux"),
-        (b"MZ", "a program for Windows"),
+        (b"\x7fELF", "a Linux program"),
+        (b"MZ", "a Windows program"),
         (b"\0asm", "WebAssembly"),
         (b"SQLite format 3\0", "a SQLite database"),
-        (b"\xca\xfe\xba\xbe", "a Java class, or a program for macOS"),
+        (b"\xca\xfe\xba\xbe", "a Java class or a macOS program"),
         (b"OggS", "Ogg"),
     ];
-    let fits = |(start, name): &(&[u8], &'static str)| bytes.starts_with(start).then_some(*name);
-    starts.iter().find_map(fits)
+    let matches = |(start, name): &(&[u8], &'static str)| bytes.starts_with(start).then_some(*name);
+    starts.iter().find_map(matches)
 }
 
-/// A size that people read.
-pub(super) fn dimensions(size: Option<(u32, u32)>) -> String {
+/// Formats image dimensions.
+pub(super) fn format_dimensions(size: Option<(u32, u32)>) -> String {
     let mut text = String::new();
     if let Some((width, height)) = size {
         let _ = write!(text, ", {width} × {height}");
@@ -158,13 +155,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_what_they_begin_like() {
+    fn kind_is_detected_from_the_content() {
         let text = |text: &str, notes: &[&'static str]| Kind::Text {
             text: text.to_owned(),
             notes: notes.to_vec(),
         };
         let image = |mime_type, size| Kind::Image { mime_type, size };
-        let crlf = "its lines end in CRLF, which `edit` keeps";
+        let crlf = "CRLF line endings, which `edit` preserves";
         let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x02\x80\0\0\x01\xe0";
         let cases: [(&[u8], Kind); 12] = [
             (b"", text("", &[])),
@@ -175,12 +172,12 @@ mod tests {
                 b"plain text in latin-1: gr\xfc\xdfe, twice as long",
                 text(
                     "plain text in latin-1: gr\u{fffd}\u{fffd}e, twice as long",
-                    &["not all of it is UTF-8: what is not is shown as \u{fffd}"],
+                    &["invalid UTF-8 is shown as \u{fffd}"],
                 ),
             ),
             (
                 b"\xff\xfea\0b\0",
-                text("ab", &["it is UTF-16, which `edit` does not change"]),
+                text("ab", &["UTF-16, which `edit` cannot change"]),
             ),
             (png, image("image/png", Some((640, 480)))),
             (
@@ -193,10 +190,10 @@ mod tests {
             (b"\x01\x02\0", Kind::Binary(None)),
         ];
         for (bytes, kind) in cases {
-            assert_eq!(Kind::of(bytes), kind, "{bytes:?}");
+            assert_eq!(Kind::detect(bytes), kind, "{bytes:?}");
         }
-        assert!(matches!(Kind::of(b"h\xe9llo\n"), Kind::Text { .. }));
-        assert_eq!(Kind::of(b"h\xe9\x01lo\n"), Kind::Binary(None));
-        assert_eq!(Kind::of(b"\x80\x81\x82\x83\x84"), Kind::Binary(None));
+        assert!(matches!(Kind::detect(b"h\xe9llo\n"), Kind::Text { .. }));
+        assert_eq!(Kind::detect(b"h\xe9\x01lo\n"), Kind::Binary(None));
+        assert_eq!(Kind::detect(b"\x80\x81\x82\x83\x84"), Kind::Binary(None));
     }
 }

@@ -1,63 +1,64 @@
-//! What there is instead of a file that is not there.
+//! Suggests similar paths for a file that does not exist.
 
 use std::time::Duration;
 
 use crate::sandbox::{Sandbox, SandboxError, WalkOptions};
 use crate::tool::ToolError;
 
-use super::super::failed;
+use super::super::sandbox_error;
 
-/// How many names are told.
-const NAMES: usize = 5;
-/// How many files are looked at for one of the same name, and how long.
-const LOOKED_AT: usize = 100_000;
-const TIME: Duration = Duration::from_secs(1);
+/// Maximum number of suggestions.
+const MAX_SUGGESTIONS: usize = 5;
+/// Maximum number of files to check for the same name.
+const MAX_WALKED: usize = 100_000;
+/// Time limit for the search.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why a file is not there, with what may have been meant.
-pub(in crate::builtin) async fn explain(
+/// Converts an error; a missing file gets suggestions.
+pub(in crate::builtin) async fn not_found_error(
     sandbox: &dyn Sandbox,
     path: &str,
     error: SandboxError,
 ) -> ToolError {
     if !matches!(error, SandboxError::NotFound(_)) {
-        return failed(error);
+        return sandbox_error(error);
     }
     let path = path.trim_end_matches('/');
-    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-    let mut told = same_name(sandbox, path, name).await;
-    if told.is_empty() {
-        told = near(sandbox, folder, name).await;
+    let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let mut suggestions = same_name(sandbox, path, name).await;
+    if suggestions.is_empty() {
+        suggestions = similar_names(sandbox, dir, name).await;
     }
-    if told.is_empty() {
-        return ToolError::failed(match above(sandbox, folder).await {
-            Some(there) => format!("{error}; of the folders above it there is only {there}"),
+    if suggestions.is_empty() {
+        return ToolError::failed(match existing_parent(sandbox, dir).await {
+            Some(existing) => format!("{error}; the nearest existing directory is {existing}"),
             None => error.to_string(),
         });
     }
-    ToolError::failed(format!("{error}; there are: {}", told.join(", ")))
+    ToolError::failed(format!("{error}; similar: {}", suggestions.join(", ")))
 }
 
-/// Files of the same name elsewhere in the workspace, the likeliest first.
+/// Files with the same name elsewhere in the workspace, the most similar path first.
 async fn same_name(sandbox: &dyn Sandbox, path: &str, name: &str) -> Vec<String> {
     let walk = WalkOptions {
         path: String::new(),
         hidden: false,
         ignored: false,
-        max_files: LOOKED_AT,
-        time_limit: TIME,
+        max_files: MAX_WALKED,
+        time_limit: TIMEOUT,
     };
     let Ok(walked) = sandbox.walk(&walk).await else {
         return Vec::new();
     };
-    let named = |path: &String| path.rsplit('/').next() == Some(name);
+    let has_name = |path: &String| path.rsplit('/').next() == Some(name);
     let mut found: Vec<_> = walked.files.into_iter().map(|file| file.path).collect();
-    found.retain(named);
-    nearest(found, path)
+    found.retain(has_name);
+    most_similar(found, path)
 }
 
-/// The names in the same folder that are most like it.
-async fn near(sandbox: &dyn Sandbox, folder: &str, name: &str) -> Vec<String> {
-    let Ok(files) = sandbox.list(folder).await else {
+/// The most similar names in the same directory.
+async fn similar_names(sandbox: &dyn Sandbox, dir: &str, name: &str) -> Vec<String> {
+    let Ok(files) = sandbox.list(dir).await else {
         return Vec::new();
     };
     let names = files.into_iter().map(|file| {
@@ -65,24 +66,24 @@ async fn near(sandbox: &dyn Sandbox, folder: &str, name: &str) -> Vec<String> {
         let end = if file.is_dir { "/" } else { "" };
         format!("{name}{end}")
     });
-    let start = if folder.is_empty() { "" } else { "/" };
-    let near = nearest(names.collect(), name).into_iter();
-    near.map(|name| format!("{folder}{start}{name}")).collect()
+    let start = if dir.is_empty() { "" } else { "/" };
+    let names = most_similar(names.collect(), name).into_iter();
+    names.map(|name| format!("{dir}{start}{name}")).collect()
 }
 
-fn nearest(mut names: Vec<String>, to: &str) -> Vec<String> {
+fn most_similar(mut names: Vec<String>, to: &str) -> Vec<String> {
     names.sort_by_cached_key(|other| strsim::osa_distance(to, other));
-    names.truncate(NAMES);
+    names.truncate(MAX_SUGGESTIONS);
     names
 }
 
-/// The nearest folder above that is there.
-async fn above(sandbox: &dyn Sandbox, folder: &str) -> Option<String> {
-    let mut folder = folder;
-    while let Some((above, _)) = folder.rsplit_once('/') {
-        folder = above;
-        if !folder.is_empty() && sandbox.list(folder).await.is_ok() {
-            return Some(folder.to_owned());
+/// The nearest existing parent directory.
+async fn existing_parent(sandbox: &dyn Sandbox, dir: &str) -> Option<String> {
+    let mut dir = dir;
+    while let Some((parent, _)) = dir.rsplit_once('/') {
+        dir = parent;
+        if !dir.is_empty() && sandbox.list(dir).await.is_ok() {
+            return Some(dir.to_owned());
         }
     }
     None

@@ -1,37 +1,38 @@
-//! Some lines of a text, and how to read on.
+//! Pages of a text file, with a note on how to continue.
 
 use std::fmt::Write as _;
 
-use crate::text::floor;
+use crate::text::floor_char_boundary;
 
-/// How many lines are read where the model does not say.
-pub(super) const LINES: usize = 2000;
-/// How much of a line is shown beside others, and how much alone.
-const LINE: usize = 2000;
-const LINE_ALONE: usize = 30_000;
-/// How much is shown in all.
-const SHOWN: usize = 60_000;
+/// Default number of lines.
+pub(super) const DEFAULT_LINES: usize = 2000;
+/// Maximum number of bytes of a line among others.
+const MAX_LINE: usize = 2000;
+/// Maximum number of bytes of a single line.
+const MAX_SINGLE_LINE: usize = 30_000;
+/// Maximum size of a page, in bytes.
+const MAX_PAGE: usize = 60_000;
 
-/// Lines with their numbers, from one on.
+/// Numbered lines starting at `first`.
 pub(super) fn lines(text: &str, first: usize, limit: usize) -> Result<String, String> {
-    let total = count(text, first)?;
+    let total = count_lines(text, first)?;
     let mut shown = String::new();
     let mut next = first;
     for line in text.lines().skip(first - 1).take(limit) {
         if next > first {
             shown.push('\n');
         }
-        let end = floor(line, line.len().min(LINE));
+        let end = floor_char_boundary(line, line.len().min(MAX_LINE));
         let _ = write!(shown, "{next}\t{}", &line[..end]);
         if end < line.len() {
-            let (left_out, column) = (line.len() - end, end + 1);
+            let (omitted, column) = (line.len() - end, end + 1);
             let _ = write!(
                 shown,
-                " [… {left_out} more bytes in this line: offset {next}, column {column}]"
+                " [… {omitted} more bytes in this line: offset {next}, column {column}]"
             );
         }
         next += 1;
-        if shown.len() > SHOWN {
+        if shown.len() > MAX_PAGE {
             break;
         }
     }
@@ -39,41 +40,56 @@ pub(super) fn lines(text: &str, first: usize, limit: usize) -> Result<String, St
         let last = next - 1;
         let _ = write!(
             shown,
-            "\n[lines {first} to {last} of {total}; read on with offset {next}]"
+            "\n[lines {first} to {last} of {total}; continue with offset {next}]"
         );
     }
     Ok(shown)
 }
 
-/// One long line, from a byte on.
-pub(super) fn column(text: &str, number: usize, column: usize) -> Result<String, String> {
-    count(text, number)?;
+/// Part of a long line.
+#[derive(Debug)]
+pub(super) struct LinePart {
+    /// The part, with a note on how to continue.
+    pub(super) text: String,
+    /// Column of the next part.
+    #[cfg(test)]
+    next_column: Option<usize>,
+}
+
+/// The part of a line that starts at a byte column.
+pub(super) fn column(text: &str, number: usize, column: usize) -> Result<LinePart, String> {
+    count_lines(text, number)?;
     let line = text.lines().nth(number - 1).unwrap_or_default();
     if column > line.len() {
         let length = line.len();
         return Err(format!(
-            "line {number} has {length} bytes, and no column {column}"
+            "no column {column}: line {number} has {length} bytes"
         ));
     }
-    let start = floor(line, column - 1);
-    let end = floor(line, start.saturating_add(LINE_ALONE).min(line.len()));
+    let start = floor_char_boundary(line, column - 1);
+    let end = floor_char_boundary(line, start.saturating_add(MAX_SINGLE_LINE).min(line.len()));
     let mut shown = line[start..end].to_owned();
-    if end < line.len() {
-        let (first, length, next) = (start + 1, line.len(), end + 1);
+    let next_column = (end < line.len()).then_some(end + 1);
+    if let Some(next) = next_column {
+        let (first, length) = (start + 1, line.len());
         let _ = write!(
             shown,
             "\n[bytes {first} to {end} of {length} of line {number}; \
-             read on with offset {number}, column {next}]"
+             continue with offset {number}, column {next}]"
         );
     }
-    Ok(shown)
+    Ok(LinePart {
+        text: shown,
+        #[cfg(test)]
+        next_column,
+    })
 }
 
-/// How many lines there are, if that one is among them.
-fn count(text: &str, first: usize) -> Result<usize, String> {
+/// The number of lines; an error if `first` is beyond the end.
+fn count_lines(text: &str, first: usize) -> Result<usize, String> {
     let total = text.lines().count();
     if first > total {
-        return Err(format!("there is no line {first}: the file has {total}"));
+        return Err(format!("no line {first}: the file has {total}"));
     }
     Ok(total)
 }
@@ -85,46 +101,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_says_how_to_read_on() {
+    fn page_ends_with_a_note_on_how_to_continue() {
         let text = |first, limit| lines("a\nb\r\nc\n", first, limit).unwrap();
         assert_eq!(text(1, 10), "1\ta\n2\tb\n3\tc");
         assert_eq!(
             text(2, 1),
-            "2\tb\n[lines 2 to 2 of 3; read on with offset 3]"
+            "2\tb\n[lines 2 to 2 of 3; continue with offset 3]"
         );
         assert_eq!(text(3, 1), "3\tc");
         let error = lines("a\n", 2, 1).unwrap_err();
-        assert_eq!(error, "there is no line 2: the file has 1");
+        assert_eq!(error, "no line 2: the file has 1");
     }
 
     #[test]
-    fn long_lines_and_long_files_are_cut() {
-        let line = lines(&"ü".repeat(LINE), 1, 1).unwrap();
+    fn long_lines_and_files_are_truncated() {
+        let line = lines(&"ü".repeat(MAX_LINE), 1, 1).unwrap();
         let end = "ü [… 2000 more bytes in this line: offset 1, column 2001]";
         assert!(line.ends_with(end), "{line}");
         let file = lines(&"1234567\n".repeat(20_000), 1, usize::MAX).unwrap();
-        assert!(file.len() < SHOWN + 100);
+        assert!(file.len() < MAX_PAGE + 100);
         assert!(
-            file.contains("of 20000; read on with offset "),
+            file.contains("of 20000; continue with offset "),
             "{}",
-            &file[SHOWN..]
+            &file[MAX_PAGE..]
         );
     }
 
     proptest! {
         #[test]
-        fn a_long_line_is_read_piece_by_piece(line in "[aü€]{10000,40000}") {
+        fn long_line_is_read_in_parts(line in "[aü€]{10000,40000}") {
             let text = format!("before\n{line}\nafter");
-            let (mut read, mut next) = (String::new(), 1);
-            for _ in 0..10 {
-                let piece = column(&text, 2, next).unwrap();
-                let Some((piece, note)) = piece.split_once('\n') else {
-                    read.push_str(&piece);
-                    break;
-                };
-                read.push_str(piece);
-                let (_, place) = note.rsplit_once("column ").unwrap();
-                next = place.trim_end_matches(']').parse().unwrap();
+            let (mut read, mut next) = (String::new(), Some(1));
+            while let Some(start) = next {
+                let part = column(&text, 2, start).unwrap();
+                next = part.next_column;
+                read.push_str(part.text.lines().next().unwrap());
             }
             prop_assert_eq!(read, line);
         }

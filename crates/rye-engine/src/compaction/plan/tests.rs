@@ -1,4 +1,4 @@
-//! Plans over histories of every shape.
+//! Tests of compaction plans over histories of various shapes.
 
 use proptest::prelude::*;
 use rye_protocol::{Millis, ResultStatus};
@@ -20,8 +20,8 @@ fn entry(number: usize, kind: EntryKind) -> Entry {
     }
 }
 
-/// A history in letters: `u` a prompt, `a` an answer, `c` a call with its result, `g` a call
-/// that asks a person, `e` what went wrong; each followed by its tokens, in hundreds.
+/// Builds a history from letters: `u` a prompt, `a` an answer, `c` a call with its result, `g` a
+/// call with a gate, `e` an error; each followed by its size in hundreds of tokens.
 fn path(letters: &str) -> Vec<Entry> {
     let mut path = Vec::new();
     for word in letters.split_whitespace() {
@@ -53,13 +53,13 @@ fn path(letters: &str) -> Vec<Entry> {
                         &"i".parse().unwrap(),
                         "k",
                     );
-                    let title = "May it?".to_owned();
-                    let asked = EntryKind::DecisionGate {
+                    let title = "Approve?".to_owned();
+                    let requested = EntryKind::DecisionGate {
                         gate,
                         title,
                         question: None,
                     };
-                    path.push(entry(path.len(), asked));
+                    path.push(entry(path.len(), requested));
                 }
                 let result = Part::ToolResult {
                     call_id,
@@ -82,8 +82,8 @@ fn tokens_of(path: &[Entry]) -> u64 {
     Transcript::new(path).tokens()
 }
 
-/// A path once a plan is carried out, with a short sum.
-fn carried_out(mut path: Vec<Entry>, plan: &Plan) -> Vec<Entry> {
+/// Applies a plan to a path, with a short summary.
+fn apply_plan(mut path: Vec<Entry>, plan: &Plan) -> Vec<Entry> {
     let settings = Settings::default();
     match plan {
         Plan::Nothing => {}
@@ -112,23 +112,23 @@ fn carried_out(mut path: Vec<Entry>, plan: &Plan) -> Vec<Entry> {
 }
 
 #[test]
-fn the_tail_is_the_last_turns_that_fit() {
+fn tail_is_the_last_turns_that_fit() {
     let settings = Settings::default();
-    // A tail of 2 000 tokens: twenty hundreds.
-    for (letters, kept) in [
-        // Both of the last turns.
+    // The tail has 2 000 tokens.
+    for (letters, expected_boundary) in [
+        // Both last turns.
         ("u9 a9 u1 a1 u1 a1", Some(2)),
-        // The last one alone.
+        // Only the last turn.
         ("u9 a9 u9 a9 u9 a9", Some(4)),
-        // A part of the last one, from a message on.
+        // Part of the last turn, from a message on.
         ("u9 a9 u9 a9 a9 a9", Some(4)),
-        // Never between a call and its result, whatever stands between them.
+        // Never between a call and its result, even if a gate is between them.
         ("u1 a1 u1 c9 c9 c9", Some(5)),
         ("u1 a1 u1 g9 g9 g9", Some(6)),
-        // Its last step, however long.
+        // The last step, however long.
         ("u1 a1 u1 c1 c99", Some(5)),
         ("u1 a1 u99", Some(2)),
-        // Nothing comes before.
+        // Nothing before the tail.
         ("u1 a1 u1 a1", None),
         ("u1 a1", None),
         ("u99", None),
@@ -140,12 +140,12 @@ fn the_tail_is_the_last_turns_that_fit() {
             Plan::Summarise(head) => Some(head.boundary),
             _ => None,
         };
-        assert_eq!(boundary, kept, "{letters}");
+        assert_eq!(boundary, expected_boundary, "{letters}");
     }
 }
 
 #[test]
-fn output_is_left_out_first_if_that_is_enough() {
+fn output_is_pruned_first_if_that_is_enough() {
     let settings = Settings::default();
     let long = "u1 c150 c150 c150 c150 c150 a1 u1 a1";
     let path = path(long);
@@ -160,17 +160,17 @@ fn output_is_left_out_first_if_that_is_enough() {
     // The three newest results are more than 40 000 tokens.
     let oldest = ["e2", "e4", "e6"].map(|id| id.parse::<EntryId>().unwrap());
     assert_eq!(planned, Plan::Prune(oldest.to_vec()));
-    let pruned = carried_out(path.clone(), &planned);
+    let pruned = apply_plan(path.clone(), &planned);
     assert!(tokens_of(&pruned) + 44_000 < tokens);
-    // One that is to be summed up is.
-    let asked = plan(
+    // A requested compaction always summarises.
+    let requested = plan(
         &path,
         CompactionReason::Requested,
         tokens,
         tokens,
         &settings,
     );
-    assert!(matches!(asked, Plan::Summarise(_)));
+    assert!(matches!(requested, Plan::Summarise(_)));
     let over = plan(&path, CompactionReason::Overflow, tokens, tokens, &settings);
     assert!(matches!(over, Plan::Summarise(_)));
     let protected = Settings {
@@ -185,7 +185,7 @@ fn output_is_left_out_first_if_that_is_enough() {
         &protected,
     );
     assert!(matches!(planned, Plan::Summarise(_)));
-    // It saves too little to be worth it.
+    // Pruning would save too little.
     let little = self::path("u1 c150 c150 c150 a1");
     let tokens = tokens_of(&little);
     let planned = plan(
@@ -199,21 +199,21 @@ fn output_is_left_out_first_if_that_is_enough() {
 }
 
 #[test]
-fn what_was_asked_and_which_files_were_read_is_kept() {
+fn prompts_and_files_are_preserved() {
     let settings = Settings::default();
     let path = path("u1 c1 a1 u1 c20 c20 c20");
     let Plan::Summarise(head) = plan(&path, CompactionReason::Requested, 0, 4_000, &settings)
     else {
-        panic!("it is long enough");
+        panic!("expected a summary");
     };
     assert_eq!(head.files_read, ["f1", "f5", "f7"]);
-    assert!(head.verbatim[0].starts_with("First asked, word for word:\nabc"));
-    assert!(head.verbatim[1].starts_with("Asked last, word for word:\nabc"));
+    assert!(head.verbatim[0].starts_with("First prompt, verbatim:\nabc"));
+    assert!(head.verbatim[1].starts_with("Last prompt, verbatim:\nabc"));
     assert_eq!(head.verbatim.len(), 2);
 }
 
 #[test]
-fn ten_thousand_entries_are_planned_in_no_time() {
+fn ten_thousand_entries_can_be_planned() {
     let path = path(&"u1 c2 c2 a1 ".repeat(1_700));
     assert!(path.len() > 10_000);
     let settings = Settings::default();
@@ -233,7 +233,7 @@ fn letters() -> impl Strategy<Value = String> {
     prop::collection::vec(word, 0..40).prop_map(|words| words.join(" "))
 }
 
-fn why() -> impl Strategy<Value = CompactionReason> {
+fn reason() -> impl Strategy<Value = CompactionReason> {
     prop::sample::select(vec![
         CompactionReason::Threshold,
         CompactionReason::Overflow,
@@ -243,9 +243,9 @@ fn why() -> impl Strategy<Value = CompactionReason> {
 
 proptest! {
     #[test]
-    fn plans_keep_their_promises(
+    fn plan_invariants_hold(
         letters in letters(),
-        why in why(),
+        reason in reason(),
         usable in 1_000..40_000_u64,
         rounds in 1..4_usize,
     ) {
@@ -257,26 +257,26 @@ proptest! {
         let mut path = path(&letters);
         for round in 0..rounds {
             let tokens = tokens_of(&path);
-            let planned = plan(&path, why, tokens, usable, &settings);
+            let planned = plan(&path, reason, tokens, usable, &settings);
             if let Plan::Summarise(head) = &planned {
-                // Each entry once, and the tail not at all.
+                // Each entry is covered once, and no entry of the tail.
                 let covered: BTreeSet<_> = head.covered.iter().collect();
                 prop_assert_eq!(covered.len(), head.covered.len());
                 let view = View::new(&path);
                 for (at, entry) in path.iter().enumerate() {
-                    let is_sum = matches!(
+                    let is_compaction = matches!(
                         entry.kind,
                         EntryKind::Compaction { .. } | EntryKind::CompactionUndone { .. }
                     );
-                    let expected = !view.is_covered(entry) && (is_sum || at < head.boundary);
+                    let expected = !view.is_covered(entry) && (is_compaction || at < head.boundary);
                     prop_assert_eq!(covered.contains(&entry.id), expected, "{}", entry.id);
                 }
                 let tail = &path[head.boundary..];
-                prop_assert!(tail.iter().any(|it| tokens::of_entry(it) > 0) || tail.is_empty());
-                let last = path.iter().rposition(|it| tokens::of_entry(it) > 0);
+                prop_assert!(tail.iter().any(|it| tokens::estimate_entry(it) > 0) || tail.is_empty());
+                let last = path.iter().rposition(|it| tokens::estimate_entry(it) > 0);
                 prop_assert!(last.is_some_and(|last| last >= head.boundary), "no tail");
-                // No call is apart from its result.
-                let of = |entries: &[Entry], call: bool| -> BTreeSet<String> {
+                // No call is separated from its result.
+                let call_ids = |entries: &[Entry], call: bool| -> BTreeSet<String> {
                     let parts = entries.iter().flat_map(|it| match &it.kind {
                         EntryKind::Message(message) => message.parts.iter(),
                         _ => [].iter(),
@@ -288,21 +288,21 @@ proptest! {
                     });
                     ids.collect()
                 };
-                prop_assert_eq!(of(tail, true), of(tail, false));
+                prop_assert_eq!(call_ids(tail, true), call_ids(tail, false));
             }
-            let after = carried_out(path.clone(), &planned);
+            let after = apply_plan(path.clone(), &planned);
             match &planned {
                 Plan::Nothing => prop_assert_eq!(&after, &path),
                 _ => prop_assert!(tokens_of(&after) < tokens, "round {}", round),
             }
-            // Once is enough.
-            let again = plan(&after, why, tokens_of(&after), usable, &settings);
+            // A second compaction changes nothing.
+            let again = plan(&after, reason, tokens_of(&after), usable, &settings);
             if matches!(planned, Plan::Summarise(_)) {
                 let only_output = matches!(again, Plan::Nothing | Plan::Prune(_));
                 prop_assert!(only_output, "{:?} after {:?}", again, planned);
             }
             path = after;
-            // And then the work goes on.
+            // The conversation continues.
             let more = self::path(&letters);
             let length = path.len();
             path.extend(more.into_iter().enumerate().map(|(at, it)| Entry {
@@ -313,10 +313,10 @@ proptest! {
     }
 
     #[test]
-    fn a_sum_that_is_taken_back_leaves_all_as_it_was(letters in letters()) {
+    fn undone_compaction_restores_the_history(letters in letters()) {
         let path = path(&letters);
         let planned = plan(&path, CompactionReason::Requested, 0, 4_000, &Settings::default());
-        let mut after = carried_out(path.clone(), &planned);
+        let mut after = apply_plan(path.clone(), &planned);
         if let Plan::Summarise(_) = planned {
             let compaction = after.last().unwrap().id.clone();
             after.push(entry(after.len(), EntryKind::CompactionUndone { compaction }));
@@ -328,20 +328,20 @@ proptest! {
     }
 
     #[test]
-    fn a_history_that_grew_here_is_the_one_that_is_read(
+    fn incremental_transcript_matches_a_full_read(
         letters in letters(),
-        sums in prop::collection::vec(any::<bool>(), 0..3),
+        compactions in prop::collection::vec(any::<bool>(), 0..3),
     ) {
         let mut path = path(&letters);
-        for undone in sums {
+        for undone in compactions {
             let planned = plan(&path, CompactionReason::Requested, 0, 4_000, &Settings::default());
-            path = carried_out(path, &planned);
-            if undone && let Some(sum) = View::new(&path).summary() {
-                let compaction = sum.id.clone();
+            path = apply_plan(path, &planned);
+            if undone && let Some(compaction) = View::new(&path).summary() {
+                let compaction = compaction.id.clone();
                 path.push(entry(path.len(), EntryKind::CompactionUndone { compaction }));
             }
         }
-        // As the runner does: what cannot be pushed is read anew.
+        // Like the runner: rebuild the transcript if an entry cannot be pushed.
         let mut live: Option<Transcript> = Some(Transcript::default());
         for end in 1..=path.len() {
             let pushed = live.as_mut().is_some_and(|it| it.push(&path[end - 1]));

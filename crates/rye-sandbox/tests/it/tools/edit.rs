@@ -20,23 +20,23 @@ async fn all_edits_of_a_call_are_applied_or_none() {
         let edits = |edits: serde_json::Value| json!({ "path": "a.txt", "edits": edits });
         assert_calls(&sandbox, &[
             ("edit", one("a.txt", "two\nthree", "2\n3\n3.5"), true,
-             "a.txt: changed at 1 place\n--- a.txt\n+++ a.txt\n@@ -1,5 +1,6 @@\n one\n-two\n-three\n\
+             "a.txt: 1 replacement\n--- a.txt\n+++ a.txt\n@@ -1,5 +1,6 @@\n one\n-two\n-three\n\
               +2\n+3\n+3.5\n four\n five"),
             ("edit", edits(json!([{ "old": "one", "new": "1" }, { "old": "six", "new": "6" }])), false,
-             "a.txt: edit 2 of 2: `old` is not in the file, nor anything like it: `read` the file \
-              again\nNothing was changed, by the other edits neither."),
+             "a.txt: edit 2 of 2: `old` is not in the file, nor anything similar: `read` the file \
+              again\nNo edit was applied."),
             ("edit", edits(json!([{ "old": "one", "new": "1" }, { "old": "five", "new": "5" }])), true,
-             "a.txt: changed at 2 places\n--- a.txt\n+++ a.txt\n@@ -1,6 +1,6 @@\n-one\n+1\n 2\n 3\n \
+             "a.txt: 2 replacements\n--- a.txt\n+++ a.txt\n@@ -1,6 +1,6 @@\n-one\n+1\n 2\n 3\n \
               3.5\n four\n-five\n+5"),
             ("edit", one("b.txt", "x", "y"), false,
-             "b.txt: `old` stands at 3 places, in line 1: add lines around it until it \
-              is only one, or set `all`"),
+             "b.txt: `old` occurs 3 times, in line 1: add surrounding lines to make it unique, or \
+              set `all`"),
             ("edit", json!({ "path": "b.txt", "old": "x", "new": "y", "all": true }), true,
-             "b.txt: changed at 3 places\n--- b.txt\n+++ b.txt\n@@ -1 +1 @@\n-x x x\n\\ No newline \
+             "b.txt: 3 replacements\n--- b.txt\n+++ b.txt\n@@ -1 +1 @@\n-x x x\n\\ No newline \
               at end of file\n+y y y\n\\ No newline at end of file"),
             ("edit", one("c.bin", "a", "b"), false,
-             "c.bin is no UTF-8 text, which alone can be edited"),
-            ("edit", one("a.tx", "a", "b"), false, "there is no a.tx; there are: a.txt, b.txt, c.bin"),
+             "c.bin is not UTF-8 text and cannot be edited"),
+            ("edit", one("a.tx", "a", "b"), false, "there is no a.tx; similar: a.txt, b.txt, c.bin"),
             ("edit", json!({ "path": "a.txt", "old": "1" }), false,
              "give either `old` and `new`, or `edits`"),
         ]).await;

@@ -37,7 +37,7 @@ async fn long_command_output_can_be_read_completely() {
         )
         .await;
         let text = &outcomes[0].text;
-        assert_eq!(outcomes[0].data["whole"], blob);
+        assert_eq!(outcomes[0].data["full_output"], blob);
         assert!(
             text.len() < 31_000 && text.starts_with("1\n2\n3\n"),
             "{}",
@@ -55,7 +55,7 @@ async fn long_command_output_can_be_read_completely() {
         assert_eq!(format!("{head}{}\n{tail}", left_out.join("\n")), whole);
         assert_eq!(
             outcomes[1].text,
-            "25000\t25000\n25001\t25001\n[lines 25000 to 25001 of 50003; read on with offset 25002]"
+            "25000\t25000\n25001\t25001\n[lines 25000 to 25001 of 50003; continue with offset 25002]"
         );
         assert_eq!(
             outcomes[2].text,
@@ -72,7 +72,7 @@ async fn output_beyond_the_capture_limit_is_truncated() {
         .await
         .remove(0);
     assert_eq!(outcome.data["truncated"], true);
-    let notes = outcome.text.matches("are left out here").count();
+    let notes = outcome.text.matches("bytes omitted").count();
     assert!(outcome.text.len() < 31_000 && notes == 1, "{notes}");
 }
 
@@ -121,20 +121,17 @@ async fn long_tool_output_can_be_read_completely() {
         let outcomes = outcomes(&engine, &session).await;
         let text = &outcomes[0].text;
         assert!(text.len() < 101_000 && text.starts_with("1 2 3") && text.ends_with("39999 40000"));
-        let note = format!("read on with path {path}, offset 1, column 50001 …]");
+        let note = format!("read path {path}, offset 1, column 50001 …]");
         assert_eq!(text.contains(&note), has_blobs);
         if has_blobs {
             let (piece, note) = outcomes[1].text.split_once('\n').unwrap();
             assert_eq!(piece, &whole[50_000..80_000]);
             assert!(
-                note.ends_with("read on with offset 1, column 80001]"),
+                note.ends_with("continue with offset 1, column 80001]"),
                 "{note}"
             );
         } else {
-            assert_eq!(
-                outcomes[1].text,
-                "nothing is kept here: there is no blob store"
-            );
+            assert_eq!(outcomes[1].text, "no blob store is configured");
         }
     }
 }

@@ -32,7 +32,7 @@ async fn files_are_written_and_read() {
                     "write",
                     write("src/deep/main.rs", "1\n2\n3\n4"),
                     true,
-                    "src/deep/main.rs: 4 lines, 7 bytes (overwritten, it had 14 bytes)",
+                    "src/deep/main.rs: 4 lines, 7 bytes (overwritten; was 14 bytes)",
                 ),
                 (
                     "write",
@@ -51,13 +51,13 @@ async fn files_are_written_and_read() {
                     "read",
                     json!({ "path": "src/deep/main.rs", "offset": 2, "limit": 2 }),
                     true,
-                    "2\t2\n3\t3\n[lines 2 to 3 of 4; read on with offset 4]",
+                    "2\t2\n3\t3\n[lines 2 to 3 of 4; continue with offset 4]",
                 ),
                 (
                     "read",
                     json!({ "path": "src/deep/main.rs", "offset": 9 }),
                     false,
-                    "there is no line 9: the file has 4",
+                    "no line 9: the file has 4",
                 ),
                 (
                     "read",
@@ -70,14 +70,14 @@ async fn files_are_written_and_read() {
                     "read",
                     read("crlf.txt"),
                     true,
-                    "1\ta\n2\tb\n[its lines end in CRLF, which `edit` keeps]",
+                    "1\ta\n2\tb\n[CRLF line endings, which `edit` preserves]",
                 ),
                 (
                     "read",
                     read("latin.txt"),
                     true,
                     "1\tmany plain letters and one gr\u{fffd}n\n\
-              [not all of it is UTF-8: what is not is shown as \u{fffd}]",
+              [invalid UTF-8 is shown as \u{fffd}]",
                 ),
             ],
         )
@@ -104,14 +104,14 @@ async fn binary_files_directories_and_missing_files_are_described() {
         )
         .await;
         let texts: Vec<_> = rest.iter().map(|it| it.text.as_str()).collect();
-        assert!(texts[0].starts_with("[data.gz is not a text (gzip): 5 bytes, sha256 "));
+        assert!(texts[0].starts_with("[data.gz is not text (gzip): 5 bytes, sha256 "));
         assert_eq!(rest[0].data["binary"], true);
         assert_eq!(
             texts[1..],
             [
-                "[src is a folder]\ndeep/\nlib.rs (1 bytes)",
-                "[src is a folder]\ndeep/\n[names 1 to 1 of 2; read on with offset 2]",
-                "[empty_dir is an empty folder]",
+                "[src is a directory]\ndeep/\nlib.rs (1 bytes)",
+                "[src is a directory]\ndeep/\n[entries 1 to 1 of 2; continue with offset 2]",
+                "[empty_dir is an empty directory]",
             ]
         );
         assert_calls(
@@ -121,19 +121,19 @@ async fn binary_files_directories_and_missing_files_are_described() {
                     "read",
                     read("src/lid.rs"),
                     false,
-                    "there is no src/lid.rs; there are: src/lib.rs, src/deep/",
+                    "there is no src/lid.rs; similar: src/lib.rs, src/deep/",
                 ),
                 (
                     "read",
                     read("main.rs"),
                     false,
-                    "there is no main.rs; there are: src/deep/main.rs",
+                    "there is no main.rs; similar: src/deep/main.rs",
                 ),
                 (
                     "read",
                     read("src/none/what.txt"),
                     false,
-                    "there is no src/none/what.txt; of the folders above it there is only src",
+                    "there is no src/none/what.txt; the nearest existing directory is src",
                 ),
                 (
                     "read",
@@ -182,7 +182,7 @@ async fn images_are_attached() {
         );
         assert!(outcomes[1].attachments.is_empty());
         assert!(
-            outcomes[1].text.contains("too many to be shown"),
+            outcomes[1].text.contains("too large to show"),
             "{}",
             outcomes[1].text
         );

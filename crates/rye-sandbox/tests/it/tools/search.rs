@@ -108,7 +108,7 @@ async fn grep_searches_files() {
                     "grep",
                     grep(json!({ "path": "data.bin" })),
                     true,
-                    "[nothing fits: 0 files searched, 1 binary file left out]",
+                    "[no matches: 0 files searched, 1 binary file skipped]",
                 ),
                 (
                     "grep",
@@ -159,7 +159,7 @@ async fn grep_searches_files() {
                     "grep",
                     grep(json!({ "pattern": "nowhere" })),
                     true,
-                    "[nothing fits: 5 files searched, 1 binary file left out]",
+                    "[no matches: 5 files searched, 1 binary file skipped]",
                 ),
             ],
         )
@@ -171,7 +171,7 @@ async fn grep_searches_files() {
         let wrong = calls(&sandbox, &wrong.map(|args| ("grep", args))).await;
         for (outcome, text) in wrong
             .iter()
-            .zip(["unclosed group", "there is no sr; there are: src/"])
+            .zip(["unclosed group", "there is no sr; similar: src/"])
         {
             assert!(
                 !outcome.is_success && outcome.text.contains(text),
@@ -205,12 +205,12 @@ async fn glob_finds_files_by_path() {
                 ("glob", glob("src/main.rs"), true, "src/main.rs"),
                 ("glob", glob("target/*.rs"), true, "target/out.rs"),
                 ("glob", glob(".hidden/*"), true, ".hidden/x.rs"),
-                ("glob", glob("*.py"), true, "[no file fits]"),
+                ("glob", glob("*.py"), true, "[no matching files]"),
                 (
                     "glob",
                     json!({ "pattern": "*.rs", "path": "src/deep" }),
                     true,
-                    "[no file fits]",
+                    "[no matching files]",
                 ),
                 (
                     "glob",

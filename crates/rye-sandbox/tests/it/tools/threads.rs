@@ -75,8 +75,7 @@ async fn prompt_and_wait(engine: &Engine, session: &Session) {
 }
 
 /// Error message for a session that cannot be read.
-const NOT_READABLE: &str =
-    "there is no session unrelated that can be read here: `list_threads` names those there are";
+const NOT_READABLE: &str = "no readable session unrelated: `list_threads` lists the readable ones";
 
 /// Creates an unrelated session, and a parent with a child that lists and reads threads. Returns
 /// the id of the child and its messages.
@@ -114,8 +113,8 @@ async fn child_reads_its_parent() {
         panic!("{messages:?}");
     };
     let all = format!(
-        "this session, {child}\n  default (active, at work, this one)\n\
-         the session above, parent-session\n  default (active, at work)"
+        "this session, {child}\n  default (active, running, current)\n\
+         parent session, parent-session\n  default (active, running)"
     );
     assert_eq!(*listed, all);
     assert!(above.contains("] user: go\n"), "{above}");
@@ -159,7 +158,7 @@ async fn parent_reads_its_child() {
             (false, NOT_READABLE),
             (false, &never),
             (false, "this session has no parent"),
-            (false, "there is no thread none; there are: default"),
+            (false, "no thread none; threads: default"),
         ]
     );
 }
@@ -196,8 +195,7 @@ async fn sibling_tasks_read_each_other() {
     let [_, _, listed, _, beside, _, refused, _] = &messages[..] else {
         panic!("{messages:?}");
     };
-    let other =
-        format!("another task of the session above, {first} (terminated)\n  default (active)");
+    let other = format!("sibling task, {first} (terminated)\n  default (active)");
     assert!(listed.ends_with(&other), "{listed}");
     assert!(beside.contains("] user: look around\n"), "{beside}");
     assert_eq!(refused, NOT_READABLE);
@@ -214,7 +212,7 @@ async fn unrelated_session_reads_neither() {
         ("thread_read", json!({ "session": "parent-session" })),
     ];
     let results = reopen_and_call(&store, &"unrelated".parse().unwrap(), 0, &calls).await;
-    let listed = "this session, unrelated\n  default (active, at work, this one)";
+    let listed = "this session, unrelated\n  default (active, running, current)";
     assert_eq!(results[0].text, listed);
     assert!(!results[1].is_success && !results[2].is_success);
 }
@@ -279,12 +277,7 @@ async fn thread_is_read_in_pages_with_the_newest_entry_last() {
         };
         format!("[{}] {who}: {what} {}", ids[at], at / 2)
     };
-    let more = |at: usize| {
-        format!(
-            "[there is more before this: read it with before {}]",
-            ids[at]
-        )
-    };
+    let more = |at: usize| format!("[earlier entries: continue with before {}]", ids[at]);
     assert_eq!(
         results[0].text,
         [more(5), line(5), line(6), line(7)].join("\n")
@@ -295,9 +288,6 @@ async fn thread_is_read_in_pages_with_the_newest_entry_last() {
         [more(2), line(2), line(3), line(4)].join("\n")
     );
     assert_eq!(results[2].text, [line(0), line(1)].join("\n"));
-    assert_eq!(results[3].text, "[nothing was messages here yet]");
-    assert_eq!(
-        results[4].text,
-        "the entry of `before` is not in this thread"
-    );
+    assert_eq!(results[3].text, "[no entries]");
+    assert_eq!(results[4].text, "entry `before` is not in this thread");
 }

@@ -1,0 +1,232 @@
+//! The question at the approval gate of a call, and the changes since an earlier approval.
+
+use std::fmt::Write as _;
+
+use lillux::{quote_block, sanitize_line};
+use rye_protocol::Action;
+use serde_json::{Map, Value, json};
+
+use super::{Component, ResolvedTool, ReviewReason};
+use crate::audit::{ARGS_HASH, CHAIN_HASH};
+use crate::tool::{DecisionRequest, WORKING_DIR};
+use crate::{arguments, text};
+
+/// Action: approve this call.
+pub const APPROVE: &str = "approve";
+/// Action: approve the unchanged tool for the session.
+pub const APPROVE_SESSION: &str = "approve_session";
+/// Action: approve the unchanged tool for the project.
+pub const APPROVE_PROJECT: &str = "approve_project";
+/// Action: deny the call.
+pub const DENY: &str = "deny";
+
+/// Key of the gate's context: the tool differs from its accepted definition.
+pub const DRIFT: &str = "drift";
+
+/// Key of the gate's context: reasons for the approval.
+const REASONS: &str = "reasons";
+
+/// Key of the gate's context: the files that would run.
+const COMPONENTS: &str = "components";
+
+/// Maximum size of the parameters in the question, in bytes.
+const MAX_PARAMS: usize = 4000;
+/// Maximum length of the description, in characters.
+const MAX_DESCRIPTION: usize = 500;
+
+/// Resume key of the n-th gate of a call.
+pub(super) fn gate_key(call: &str, nth: usize) -> String {
+    match nth {
+        0 => format!("approve:{call}"),
+        more => format!("approve:{call}:{more}"),
+    }
+}
+
+/// A call that needs approval.
+pub(super) struct ApprovalQuestion<'a> {
+    pub(super) tool_id: &'a str,
+    pub(super) summary: &'a str,
+    pub(super) resolved: &'a ResolvedTool,
+    /// Reasons for the approval, in addition to the tool's own declaration.
+    pub(super) reasons: &'a [ReviewReason],
+    pub(super) params: &'a Value,
+    pub(super) args_hash: &'a str,
+    /// Working directory of the call.
+    pub(super) working_dir: Option<&'a str>,
+    /// The approval can be stored for the project.
+    pub(super) can_store: bool,
+}
+
+impl ApprovalQuestion<'_> {
+    /// The n-th request of the call. `previous` is the context of an earlier gate.
+    pub(super) fn request(
+        &self,
+        call: &str,
+        nth: usize,
+        previous: Option<&Map<String, Value>>,
+    ) -> DecisionRequest {
+        let mut request = DecisionRequest::approval(gate_key(call, nth), self.title());
+        request.actions = self.actions();
+        request.body = self.body(previous);
+        request.context = self.context();
+        request
+    }
+
+    fn title(&self) -> String {
+        match self.summary {
+            "" => self.tool_id.to_owned(),
+            summary => format!("{}: {summary}", self.tool_id),
+        }
+    }
+
+    fn actions(&self) -> Vec<Action> {
+        let action = |id: &str, label: &str| Action {
+            id: id.to_owned(),
+            label: label.to_owned(),
+        };
+        let mut actions = vec![action(APPROVE, "Approve")];
+        let applies_to_all_params = self
+            .reasons
+            .iter()
+            .all(|reason| reason.applies_to_all_params);
+        if applies_to_all_params {
+            actions.push(action(APPROVE_SESSION, "Approve for this session"));
+        }
+        if applies_to_all_params && self.can_store {
+            actions.push(action(APPROVE_PROJECT, "Approve for this project"));
+        }
+        actions.push(action(DENY, "Deny"));
+        actions
+    }
+
+    fn body(&self, previous: Option<&Map<String, Value>>) -> String {
+        let mut body = String::new();
+        if let Some(previous) = previous {
+            body += "Changed since the approval:\n";
+            body += &self.changes(previous);
+            body.push('\n');
+        }
+        let resolved = self.resolved;
+        if let Some(drift) = &resolved.drift {
+            let drift = quote_block(drift);
+            let _ = writeln!(body, "Differs from the accepted definition:\n{drift}");
+        }
+        for reason in self.reasons {
+            let _ = writeln!(body, "reason: {}", sanitize_line(&reason.text));
+        }
+        let risk = resolved.risk.map_or("unknown", super::Risk::as_str);
+        let _ = writeln!(body, "risk: {risk}");
+        if let Some(line) = resolved.description.lines().next() {
+            let line: String = line.chars().take(MAX_DESCRIPTION).collect();
+            let _ = writeln!(body, "{}", quote_block(&line));
+        }
+        for component in &resolved.components {
+            let Component {
+                name,
+                hash,
+                signed_by,
+            } = component;
+            let signed = match signed_by {
+                Some(signer) => format!("signed by {}", sanitize_line(signer)),
+                None => "unsigned".to_owned(),
+            };
+            let name = sanitize_line(name);
+            let short = hash.get(..16).unwrap_or(hash);
+            let _ = writeln!(body, "runs: {name} {short}, {signed}");
+        }
+        let params = serde_json::to_string_pretty(self.params).unwrap_or_default();
+        let _ = write!(
+            body,
+            "with:\n{}",
+            text::quote_truncated(&params, MAX_PARAMS)
+        );
+        body
+    }
+
+    fn context(&self) -> Map<String, Value> {
+        let resolved = self.resolved;
+        let mut context = Map::new();
+        context.insert(CHAIN_HASH.to_owned(), json!(resolved.hash));
+        context.insert(ARGS_HASH.to_owned(), json!(self.args_hash));
+        context.insert("tool_id".to_owned(), json!(self.tool_id));
+        context.insert("risk".to_owned(), json!(resolved.risk));
+        context.insert("space".to_owned(), json!(resolved.space));
+        context.insert(COMPONENTS.to_owned(), json!(resolved.components));
+        if !self.reasons.is_empty() {
+            context.insert(REASONS.to_owned(), self.reasons());
+        }
+        if let Some(working_dir) = self.working_dir {
+            context.insert(WORKING_DIR.to_owned(), json!(working_dir));
+        }
+        arguments::make_editable(&mut context, self.params);
+        if resolved.drift.is_some() {
+            context.insert(DRIFT.to_owned(), json!(true));
+        }
+        context
+    }
+
+    /// Whether an earlier gate covers exactly this call.
+    pub(super) fn is_same_call(&self, context: &Map<String, Value>) -> bool {
+        let same = |key: &str, now: &str| context.get(key).and_then(Value::as_str) == Some(now);
+        let is_same = same(CHAIN_HASH, &self.resolved.hash) && same(ARGS_HASH, self.args_hash);
+        let reasons = context.get(REASONS).cloned().unwrap_or_else(|| json!([]));
+        is_same && self.is_same_dir(context) && reasons == self.reasons()
+    }
+
+    fn reasons(&self) -> Value {
+        self.reasons
+            .iter()
+            .map(|reason| json!(reason.text))
+            .collect()
+    }
+
+    /// Whether an earlier gate has the same working directory.
+    pub(super) fn is_same_dir(&self, context: &Map<String, Value>) -> bool {
+        context.get(WORKING_DIR).and_then(Value::as_str) == self.working_dir
+    }
+
+    /// Lists the changes since an earlier gate, one per line.
+    fn changes(&self, previous: &Map<String, Value>) -> String {
+        let mut text = String::new();
+        let components = previous.get(COMPONENTS).cloned().unwrap_or_default();
+        let was: Vec<Component> = serde_json::from_value(components).unwrap_or_default();
+        let now = &self.resolved.components;
+        for component in now {
+            match was.iter().find(|it| it.name == component.name) {
+                None => {
+                    let name = sanitize_line(&component.name);
+                    let _ = writeln!(text, "- {name} was added");
+                }
+                Some(old) if old.hash != component.hash => {
+                    let [old, new] =
+                        [&old.hash, &component.hash].map(|it| it.get(..16).unwrap_or(it));
+                    let name = sanitize_line(&component.name);
+                    let _ = writeln!(text, "- {name} changed from {old} to {new}");
+                }
+                Some(_) => {}
+            }
+        }
+        for removed in was
+            .iter()
+            .filter(|it| now.iter().all(|component| component.name != it.name))
+        {
+            let name = sanitize_line(&removed.name);
+            let _ = writeln!(text, "- {name} was removed");
+        }
+        if previous.get(ARGS_HASH).and_then(Value::as_str) != Some(self.args_hash) {
+            text += "- the arguments changed\n";
+        }
+        if !self.is_same_dir(previous) {
+            let was = previous.get(WORKING_DIR).and_then(Value::as_str);
+            let [was, now] = [was, self.working_dir].map(|it| sanitize_line(it.unwrap_or("none")));
+            let _ = writeln!(text, "- the working directory changed from {was} to {now}");
+        }
+        if previous.get(REASONS) != self.context().get(REASONS) {
+            text += "- the reasons changed\n";
+        }
+        if text.is_empty() {
+            text += "- a dependency changed\n";
+        }
+        text
+    }
+}
