@@ -91,14 +91,14 @@ async fn a_big_file_is_read_piece_by_piece_and_what_is_no_text_is_said_to_be_non
     let error = world.fails(&read, json!({"path": "binary"})).await;
     assert_eq!(error, "tool_failed: binary is binary, 6 bytes");
     let error = world.fails(&read, json!({"path": "src"})).await;
-    assert_eq!(error, "tool_failed: src is a folder");
+    assert_eq!(error, "tool_failed: src is a directory");
     let pipe = world.project().join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
     assert!(made.unwrap().success());
     let error = world.fails(&read, json!({"path": "pipe"})).await;
-    assert_eq!(error, "tool_failed: pipe is no regular file");
+    assert_eq!(error, "tool_failed: pipe is not a regular file");
     let error = world.fails(&read, json!({"path": "none"})).await;
-    assert_eq!(error, "tool_failed: none is not there");
+    assert_eq!(error, "tool_failed: none does not exist");
 }
 
 #[tokio::test]
@@ -254,7 +254,7 @@ async fn folders_are_listed_and_files_found() {
     symlink("main.py", world.project().join("src/link")).unwrap();
     let listed = good(&world, &format!("{FILES}/list"), json!({"path": "src"})).await;
     let expected = json!([
-        {"name": "deep", "type": "folder"},
+        {"name": "deep", "type": "directory"},
         {"name": "link", "type": "link"},
         {"name": "main.py", "type": "file", "size": 25},
         {"name": "odd-\u{fffd}", "type": "file", "size": 0},
@@ -334,12 +334,9 @@ async fn lines_are_found_with_those_around_them() {
         .map(|m| &m["path"])
         .collect();
     assert_eq!(paths, ["a.txt", "latin", "wide"]);
-    assert_eq!(found["passed_over"], json!(["binary"]));
+    assert_eq!(found["skipped"], json!(["binary"]));
     let error = world.fails(&grep, json!({"pattern": "("})).await;
-    assert!(
-        error.starts_with("tool_failed: the pattern cannot be read"),
-        "{error}"
-    );
+    assert!(error.starts_with("tool_failed: invalid pattern"), "{error}");
 }
 
 #[tokio::test]

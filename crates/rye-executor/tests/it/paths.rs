@@ -249,24 +249,24 @@ fn the_tools_check_paths_a_second_time() {
     let attempt = |call: &str| {
         format!(
             "import os\nproject = os.getcwd()\ntry:\n  {call}\n  print('done')\n\
-             except (Refused, OSError) as error:\n  print(type(error).__name__)\n"
+             except (Refusal, OSError) as error:\n  print(type(error).__name__)\n"
         )
     };
     let none = || Some(policy(json!({})));
     let home = "project = os.path.realpath('../user')";
     for (policy, call, expected) in [
-        (None, "inside(project, 'src')".to_owned(), "Refused"),
-        (none(), "inside(project, 'src')".to_owned(), "done"),
-        (none(), "inside(project, 'keys')".to_owned(), "Refused"),
+        (None, "resolve(project, 'src')".to_owned(), "Refusal"),
+        (none(), "resolve(project, 'src')".to_owned(), "done"),
+        (none(), "resolve(project, 'keys')".to_owned(), "Refusal"),
         (
             none(),
-            format!("{home}; inside(project, '.ai/config/keys/new')"),
-            "Refused",
+            format!("{home}; resolve(project, '.ai/config/keys/new')"),
+            "Refusal",
         ),
         (
             Some(policy(json!({ "path": "/elsewhere" }))),
-            "inside(project, 'src')".to_owned(),
-            "Refused",
+            "resolve(project, 'src')".to_owned(),
+            "Refusal",
         ),
         // What became a link after it was resolved.
         (
@@ -282,12 +282,12 @@ fn the_tools_check_paths_a_second_time() {
         (
             none(),
             "open_file(project, project + '/hard', 'hard')".to_owned(),
-            "Refused",
+            "Refusal",
         ),
         (
             none(),
             "replace(project, project + '/hard', 'hard', b'')".to_owned(),
-            "Refused",
+            "Refusal",
         ),
         (
             none(),

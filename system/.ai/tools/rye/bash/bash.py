@@ -9,7 +9,7 @@ __risk_level__ = "high"
 __effect__ = "at_most_once"
 __reads__ = ["cwd"]
 
-# The call's own time is the parameter's; this one is for what it leaves behind.
+# The parameter limits the command; this timeout leaves time for cleaning up.
 __timeout__ = 3630
 __requires_approval__ = True
 
@@ -19,26 +19,26 @@ CONFIG_SCHEMA = {
         "command": {
             "type": "string",
             "minLength": 1,
-            "description": "What bash runs",
+            "description": "The command to run",
             "x-code": True,
         },
         "args": {
             "type": "array",
             "items": {"type": "string"},
             "default": [],
-            "description": "Values for the command, which it has as \"$1\", \"$2\" and so on",
+            "description": "Arguments of the command, available as \"$1\", \"$2\" and so on",
         },
         "cwd": {
             "type": "string",
             "default": ".",
-            "description": "The folder to run it in, relative to the project",
+            "description": "The working directory, relative to the project",
         },
         "timeout": {
             "type": "number",
             "exclusiveMinimum": 0,
             "maximum": 3600,
             "default": 120,
-            "description": "Seconds after which it is ended, with all that it started",
+            "description": "Timeout in seconds; then the command and its child processes are ended",
         },
     },
     "required": ["command"],
@@ -50,13 +50,13 @@ import signal
 import subprocess
 import tempfile
 
-# Of each stream: the beginning and the end, with room for their quoting.
-MOST_BYTES = 64 * 1024
+# Limit for the beginning and the end of each stream; leaves room for JSON escapes.
+MAX_BYTES = 64 * 1024
 GRACE = 2
 
 
 def environment():
-    """What the call has, without what the runtime of this tool put in for itself."""
+    """The environment of the call, without variables that the runtime added for this tool."""
     own = {"RYE_PATH_POLICY", "RYE_PYTHON", "PROJECT_VENV_PYTHON", "PYTHONUNBUFFERED", "PYTHONPYCACHEPREFIX"}
     env = {name: value for name, value in os.environ.items() if name not in own}
     paths = env.pop("PYTHONPATH", "").split(os.pathsep)
@@ -66,21 +66,21 @@ def environment():
     return env
 
 
-def kept(file):
-    """What was written, without its middle if it is long, and whether it was."""
+def truncate(file):
+    """The output without its middle if it is long, and whether it was truncated."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    if size <= 2 * MOST_BYTES:
+    if size <= 2 * MAX_BYTES:
         return file.read().decode("utf-8", "replace"), False
-    first = file.read(MOST_BYTES).decode("utf-8", "replace")
-    file.seek(size - MOST_BYTES)
+    first = file.read(MAX_BYTES).decode("utf-8", "replace")
+    file.seek(size - MAX_BYTES)
     last = file.read().decode("utf-8", "replace")
-    left_out = size - 2 * MOST_BYTES
-    return "%s\n[… %d bytes left out …]\n%s" % (first, left_out, last), True
+    omitted = size - 2 * MAX_BYTES
+    return "%s\n[… %d bytes omitted …]\n%s" % (first, omitted, last), True
 
 
 def end(process):
-    """Ends a command and what it started."""
+    """Ends a command and its child processes."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
@@ -99,11 +99,11 @@ def execute(params, project_path):
     if cwd != project and not cwd.startswith(project.rstrip("/") + "/"):
         return {"success": False, "error": "%s is outside the project" % params["cwd"]}
     if not os.path.isdir(cwd):
-        return {"success": False, "error": "%s is no folder" % params["cwd"]}
+        return {"success": False, "error": "%s is not a directory" % params["cwd"]}
     words = [params["command"], "bash", *params["args"]]
     if any("\0" in word for word in words):
-        return {"success": False, "error": "a command cannot hold a NUL character"}
-    # Files rather than pipes: nothing waits for what the command leaves running.
+        return {"success": False, "error": "a command cannot contain a NUL character"}
+    # Files instead of pipes, so that background processes of the command do not block the call.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(
             ["/bin/bash", "-c", *(word.encode("utf-8", "replace") for word in words)],
@@ -114,23 +114,23 @@ def execute(params, project_path):
             stderr=err,
             start_new_session=True,
         )
-        is_late = False
+        timed_out = False
         try:
             process.wait(params["timeout"])
         except subprocess.TimeoutExpired:
-            is_late = True
+            timed_out = True
             end(process)
-        stdout, out_cut = kept(out)
-        stderr, err_cut = kept(err)
+        stdout, out_cut = truncate(out)
+        stderr, err_cut = truncate(err)
     code = process.returncode
-    result = {"success": code == 0 and not is_late, "stdout": stdout, "stderr": stderr}
+    result = {"success": code == 0 and not timed_out, "stdout": stdout, "stderr": stderr}
     result["exit_code"] = code
-    if is_late:
-        result["error"] = "it was ended after %g s: its time was up" % params["timeout"]
+    if timed_out:
+        result["error"] = "timed out after %g s" % params["timeout"]
     elif code < 0:
-        result["error"] = "it was ended by signal %d" % -code
+        result["error"] = "ended by signal %d" % -code
     elif code:
-        result["error"] = "it ended with exit code %d" % code
+        result["error"] = "ended with exit code %d" % code
     if out_cut or err_cut:
         result["truncated"] = True
     return result

@@ -20,13 +20,13 @@ CONFIG_SCHEMA = {
         "old": {
             "type": "string",
             "minLength": 1,
-            "description": "The text as it stands there, spaces and line ends included; must occur once",
+            "description": "The exact text to replace, including spaces and line endings; must occur once",
         },
-        "new": {"type": "string", "description": "What takes its place"},
+        "new": {"type": "string", "description": "The replacement"},
         "replace_all": {
             "type": "boolean",
             "default": False,
-            "description": "Replace every occurrence, however many there are",
+            "description": "Replace all occurrences",
         },
     },
     "required": ["path", "old", "new"],
@@ -35,32 +35,32 @@ CONFIG_SCHEMA = {
 
 import os
 
-from project_files import Refused, inside, open_file, replace, shown, tool
+from project_files import Refusal, resolve, open_file, replace, shown, tool
 
-LARGEST = 64 * 1024 * 1024
+MAX_FILE_BYTES = 64 * 1024 * 1024
 
 
 @tool
 def execute(params, project):
     path = params["path"]
-    real = inside(project, path)
+    real = resolve(project, path)
     try:
         old, new = params["old"].encode("utf-8"), params["new"].encode("utf-8")
     except UnicodeEncodeError:
-        raise Refused("a text holds half of a character") from None
+        raise Refusal("a text contains half of a surrogate pair") from None
     if old == new:
-        raise Refused("old and new are the same")
+        raise Refusal("old and new are the same")
     with open_file(project, real, path) as file:
-        if os.fstat(file.fileno()).st_size > LARGEST:
-            raise Refused("%s is larger than %d MiB" % (path, LARGEST >> 20))
+        if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
+            raise Refusal("%s is larger than %d MiB" % (path, MAX_FILE_BYTES >> 20))
         content = file.read()
     count = content.count(old)
     if count == 0:
-        raise Refused("the text does not occur in %s; read it again, spaces count" % path)
+        raise Refusal("the text does not occur in %s; read the file again, white space counts" % path)
     if count > 1 and not params["replace_all"]:
-        raise Refused(
-            "the text occurs %d times in %s, first in the lines %s; give more of what "
-            "stands around it, or set replace_all" % (count, path, where(content, old))
+        raise Refusal(
+            "the text occurs %d times in %s, first in the lines %s; include more "
+            "surrounding text, or set replace_all" % (count, path, where(content, old))
         )
     replace(project, real, path, content.replace(old, new))
     return {"path": shown(project, real), "replaced": count}

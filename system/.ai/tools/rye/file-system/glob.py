@@ -15,19 +15,19 @@ CONFIG_SCHEMA = {
         "pattern": {
             "type": "string",
             "minLength": 1,
-            "description": "Such as **/*.py or src/*.{ts,tsx}: * is within a folder, ** any folders",
+            "description": "A glob such as **/*.py or src/*.{ts,tsx}; * matches within a directory, ** across directories",
         },
         "path": {
             "type": "string",
             "default": ".",
-            "description": "The folder to look in, relative to the project",
+            "description": "The directory to search, relative to the project",
         },
         "limit": {
             "type": "integer",
             "minimum": 1,
             "maximum": 5000,
             "default": 1000,
-            "description": "How many files to give at most",
+            "description": "Maximum number of files to return",
         },
     },
     "required": ["pattern"],
@@ -36,17 +36,17 @@ CONFIG_SCHEMA = {
 
 import os
 
-from project_files import Refused, inside, pattern, shown, tool, walk
+from project_files import Refusal, resolve, pattern, shown, tool, walk
 
 
 @tool
 def execute(params, project):
-    folder = inside(project, params["path"])
-    if not os.path.isdir(folder):
-        raise Refused("%s is no folder" % params["path"])
+    directory = resolve(project, params["path"])
+    if not os.path.isdir(directory):
+        raise Refusal("%s is not a directory" % params["path"])
     wanted, files, is_cut = pattern(params["pattern"]), [], False
-    for real in walk(folder):
-        if wanted.match(os.path.relpath(real, folder)):
+    for real in walk(directory):
+        if wanted.match(os.path.relpath(real, directory)):
             if len(files) == params["limit"]:
                 is_cut = True
                 break

@@ -17,35 +17,35 @@ CONFIG_SCHEMA = {
         "pattern": {
             "type": "string",
             "minLength": 1,
-            "description": "A regular expression, as Python writes them",
+            "description": "A regular expression in Python syntax",
         },
         "path": {
             "type": "string",
             "default": ".",
-            "description": "The file or folder to look in, relative to the project",
+            "description": "The file or directory to search, relative to the project",
         },
         "include": {
             "type": "string",
-            "description": "Only files like this: *.py looks at names, src/**/*.py at paths",
+            "description": "Only files that match this glob: *.py matches names, src/**/*.py matches paths",
         },
         "ignore_case": {
             "type": "boolean",
             "default": False,
-            "description": "Whether A is a",
+            "description": "Ignore case",
         },
         "context": {
             "type": "integer",
             "minimum": 0,
             "maximum": 20,
             "default": 0,
-            "description": "How many lines before and after each to give",
+            "description": "Number of context lines before and after each match",
         },
         "limit": {
             "type": "integer",
             "minimum": 1,
             "maximum": 1000,
             "default": 100,
-            "description": "How many lines to find at most",
+            "description": "Maximum number of matching lines",
         },
     },
     "required": ["pattern"],
@@ -56,18 +56,18 @@ import os
 import re
 import stat
 
-from project_files import Refused, inside, open_file, pattern, shown, tool, walk
+from project_files import Refusal, resolve, open_file, pattern, shown, tool, walk
 
-LARGEST = 16 * 1024 * 1024
-LONGEST_LINE = 500
-# As much as fits into a result with room for its quoting.
-MOST_CHARACTERS = 200 * 1024
+MAX_FILE_BYTES = 16 * 1024 * 1024
+MAX_LINE_BYTES = 500
+# The maximum size of a result; leaves room for JSON escapes.
+MAX_CHARACTERS = 200 * 1024
 
 
 def text_lines(project, real, path):
-    """The lines of a file, none if it is binary or large."""
+    """The lines of a file; none if it is binary or too large."""
     with open_file(project, real, path) as file:
-        if os.fstat(file.fileno()).st_size > LARGEST:
+        if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
             return None
         content = file.read()
     return None if b"\0" in content[:8192] else content.decode("utf-8", "replace").split("\n")
@@ -75,58 +75,58 @@ def text_lines(project, real, path):
 
 def brief(line):
     line = line.rstrip("\r")
-    return line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + "…"
+    return line if len(line) <= MAX_LINE_BYTES else line[:MAX_LINE_BYTES] + "…"
 
 
 @tool
 def execute(params, project):
-    start = inside(project, params["path"])
+    start = resolve(project, params["path"])
     if not os.path.exists(start):
-        raise Refused("%s is not there" % params["path"])
+        raise Refusal("%s does not exist" % params["path"])
     try:
         wanted = re.compile(params["pattern"], re.IGNORECASE if params["ignore_case"] else 0)
     except re.error as error:
-        raise Refused("the pattern cannot be read: %s" % error) from None
+        raise Refusal("invalid pattern: %s" % error) from None
     include = params.get("include")
     by_name = include is not None and "/" not in include
     include = None if include is None else pattern(include)
     files = [start] if os.path.isfile(start) else walk(start)
-    matches, passed_over, searched, size = [], [], 0, 0
+    matches, skipped, searched, size = [], [], 0, 0
     for real in files:
         name = os.path.basename(real) if by_name else os.path.relpath(real, start)
         if include is not None and not include.match(name):
             continue
-        # A link may lead anywhere, a pipe never ends.
+        # A link may point outside the project, and a pipe never ends.
         if not stat.S_ISREG(os.lstat(real).st_mode):
             continue
         path = shown(project, real)
         try:
             lines = text_lines(project, real, path)
-        except (Refused, OSError):
+        except (Refusal, OSError):
             lines = None
         if lines is None:
-            passed_over.append(path)
+            skipped.append(path)
             continue
         searched += 1
         for index, line in enumerate(lines):
             if not wanted.search(line):
                 continue
-            if len(matches) == params["limit"] or size > MOST_CHARACTERS:
-                return result(matches, searched, passed_over, True)
+            if len(matches) == params["limit"] or size > MAX_CHARACTERS:
+                return result(matches, searched, skipped, True)
             match = {"path": path, "line": index + 1, "text": brief(line)}
             around = params["context"]
             if around:
                 match["before"] = [brief(one) for one in lines[max(0, index - around) : index]]
                 match["after"] = [brief(one) for one in lines[index + 1 : index + 1 + around]]
-            size += sum(len(one) for one in [line[:LONGEST_LINE]] + match.get("before", []) + match.get("after", []))
+            size += sum(len(one) for one in [line[:MAX_LINE_BYTES]] + match.get("before", []) + match.get("after", []))
             matches.append(match)
-    return result(matches, searched, passed_over, False)
+    return result(matches, searched, skipped, False)
 
 
-def result(matches, searched, passed_over, is_cut):
+def result(matches, searched, skipped, is_cut):
     return {
         "matches": matches,
         "files_searched": searched,
-        "passed_over": passed_over[:20],
+        "skipped": skipped[:20],
         "truncated": is_cut,
     }

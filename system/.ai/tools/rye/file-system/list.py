@@ -1,10 +1,10 @@
-"""Lists a folder of the project."""
+"""Lists a directory of the project."""
 
 __version__ = "1.0.0"
 __tool_type__ = "python"
 __executor_id__ = "rye/core/runtimes/python/function"
 __category__ = "rye/file-system"
-__tool_description__ = "Lists a folder of the project"
+__tool_description__ = "Lists a directory of the project"
 __risk_level__ = "low"
 __effect__ = "pure"
 __reads__ = ["path"]
@@ -15,14 +15,14 @@ CONFIG_SCHEMA = {
         "path": {
             "type": "string",
             "default": ".",
-            "description": "The folder, relative to the project",
+            "description": "The directory, relative to the project",
         },
         "limit": {
             "type": "integer",
             "minimum": 1,
             "maximum": 5000,
             "default": 1000,
-            "description": "How many entries to give at most",
+            "description": "Maximum number of entries to return",
         },
     },
     "additionalProperties": False,
@@ -30,14 +30,14 @@ CONFIG_SCHEMA = {
 
 import os
 
-from project_files import Refused, folder_of, inside, shown, text, tool
+from project_files import Refusal, open_parent, resolve, shown, text, tool
 
 
 def entry(found):
     if found.is_symlink():
         return {"name": text(found.name), "type": "link"}
     if found.is_dir(follow_symlinks=False):
-        return {"name": text(found.name), "type": "folder"}
+        return {"name": text(found.name), "type": "directory"}
     if not found.is_file(follow_symlinks=False):
         return {"name": text(found.name), "type": "other"}
     size = found.stat(follow_symlinks=False).st_size
@@ -47,20 +47,20 @@ def entry(found):
 @tool
 def execute(params, project):
     path = params["path"]
-    real = inside(project, path)
+    real = resolve(project, path)
     if not os.path.isdir(real):
-        what = "is no folder" if os.path.exists(real) else "is not there"
-        raise Refused("%s %s" % (path, what))
-    folder = folder_of(project, os.path.join(real, "entry"), path)
+        what = "is not a directory" if os.path.exists(real) else "does not exist"
+        raise Refusal("%s %s" % (path, what))
+    directory = open_parent(project, os.path.join(real, "entry"), path)
     try:
-        with os.scandir(folder) as found:
+        with os.scandir(directory) as found:
             entries = sorted(found, key=lambda one: one.name)
-        kept = [entry(one) for one in entries[: params["limit"]]]
+        selected = [entry(one) for one in entries[: params["limit"]]]
     finally:
-        os.close(folder)
+        os.close(directory)
     return {
         "path": shown(project, real),
-        "entries": kept,
+        "entries": selected,
         "total": len(entries),
-        "truncated": len(kept) < len(entries),
+        "truncated": len(selected) < len(entries),
     }

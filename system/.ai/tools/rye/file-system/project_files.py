@@ -1,4 +1,4 @@
-"""Paths that stay in the project, for the tools beside this file."""
+"""Safe access to project files, shared by the tools in this directory."""
 
 __version__ = "1.0.0"
 __tool_type__ = "python_lib"
@@ -9,62 +9,62 @@ import os
 import re
 import stat
 
-# What no one means who looks through a project.
+# Directories that searches skip.
 SKIPPED = {".git", "node_modules", "__pycache__", ".venv"}
-# How many private files are compared with one that has several names.
+# The maximum number of private files that are compared with a file with several hard links.
 MOST_PRIVATE_FILES = 20000
 
 
-class Refused(Exception):
-    """What a tool does not do, in words for whoever called it."""
+class Refusal(Exception):
+    """A refused operation; the message goes to the caller."""
 
 
 class Policy:
-    """What the executor says of paths: it checked them before it started this program."""
+    """The path policy of the executor, which checked the paths before it started this tool."""
 
     def __init__(self):
         try:
             text = json.loads(os.environ["RYE_PATH_POLICY"])
             self.private, self.checked = text["private"], text["checked"]
         except (KeyError, TypeError, ValueError):
-            raise Refused("RYE_PATH_POLICY is not set: run this tool with rye execute") from None
-        self.folders = {identity(path) for path in self.private if os.path.exists(path)}
+            raise Refusal("RYE_PATH_POLICY is not set: run this tool with rye execute") from None
+        self.private_ids = {identity(path) for path in self.private if os.path.exists(path)}
         self.links = None
 
     def check(self, real, path):
-        """Refuses what is in a private directory, by its name or as the same directory."""
-        if any(is_within(real, folder) for folder in self.private):
-            raise Refused("%s is in a private directory" % path)
+        """Refuses a path in a private directory, by path or by device and inode."""
+        if any(is_within(real, directory) for directory in self.private):
+            raise Refusal("%s is in a private directory" % path)
         above = real
         while True:
-            if os.path.lexists(above) and identity(above) in self.folders:
-                raise Refused("%s is in a private directory" % path)
+            if os.path.lexists(above) and identity(above) in self.private_ids:
+                raise Refusal("%s is in a private directory" % path)
             if above == "/":
                 return
             above = os.path.dirname(above)
 
     def check_open(self, descriptor, path):
-        """Refuses an open file or directory that is a private one."""
-        about = os.fstat(descriptor)
-        if (about.st_dev, about.st_ino) in self.folders or self.has_link(about):
-            raise Refused("%s is in a private directory" % path)
+        """Refuses an open file or directory that is private."""
+        status = os.fstat(descriptor)
+        if (status.st_dev, status.st_ino) in self.private_ids or self.has_link(status):
+            raise Refusal("%s is in a private directory" % path)
 
-    def has_link(self, about):
-        """Whether a file is another name of a private one."""
-        if about.st_nlink < 2 or not stat.S_ISREG(about.st_mode):
+    def has_link(self, status):
+        """Whether a file is a hard link to a private file."""
+        if status.st_nlink < 2 or not stat.S_ISREG(status.st_mode):
             return False
         if self.links is None:
             self.links, left = set(), MOST_PRIVATE_FILES
-            for folder in self.private:
-                for here, _, files in os.walk(folder):
+            for directory in self.private:
+                for root, _, files in os.walk(directory):
                     for name in files[:left]:
-                        self.links.add(identity(os.path.join(here, name)))
+                        self.links.add(identity(os.path.join(root, name)))
                     left -= min(left, len(files))
-        return (about.st_dev, about.st_ino) in self.links
+        return (status.st_dev, status.st_ino) in self.links
 
-    def is_private(self, folder):
+    def is_private(self, directory):
         try:
-            return identity(folder) in self.folders
+            return identity(directory) in self.private_ids
         except OSError:
             return False
 
@@ -79,21 +79,21 @@ def policy():
 
 
 def identity(path):
-    about = os.lstat(path)
-    return about.st_dev, about.st_ino
+    status = os.lstat(path)
+    return status.st_dev, status.st_ino
 
 
-def is_within(real, folder):
-    return real == folder or real.startswith(folder.rstrip("/") + "/")
+def is_within(real, directory):
+    return real == directory or real.startswith(directory.rstrip("/") + "/")
 
 
 def tool(function):
-    """Makes what is refused, or cannot be done, the tool's result."""
+    """Runs a tool and returns a refusal or an OS error as its result."""
 
     def execute(params, project_path):
         try:
             return function(params, os.path.realpath(project_path))
-        except Refused as refused:
+        except Refusal as refused:
             return {"success": False, "error": str(refused)}
         except OSError as error:
             why = error.strerror or str(error)
@@ -102,25 +102,25 @@ def tool(function):
     return execute
 
 
-def inside(project, path):
-    """The real path of one in the project; links out of it are refused too."""
+def resolve(project, path):
+    """Resolves a path in the project; links that leave the project are refused."""
     if "\0" in path:
-        raise Refused("a path cannot hold a NUL character")
+        raise Refusal("a path cannot contain a NUL character")
     try:
         real = os.path.realpath(os.path.join(project, path))
         os.fsencode(real)
     except (UnicodeError, ValueError):
-        raise Refused("the path is no text that a file can be named by") from None
+        raise Refusal("the path is not a valid file name") from None
     if not is_within(real, project):
-        raise Refused("%s is outside the project" % path)
+        raise Refusal("%s is outside the project" % path)
     policy().check(real, path)
     if policy().checked.get("path", real) != real:
-        raise Refused("%s leads to another place than when it was checked" % path)
+        raise Refusal("%s resolves to another path than when it was checked" % path)
     return real
 
 
-def folder_of(project, real, path, create=False):
-    """Opens the directory of a real path, and follows no link on the way to it."""
+def open_parent(project, real, path, create=False):
+    """Opens the directory of a resolved path without following links."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(project, flags)
     try:
@@ -142,7 +142,7 @@ def folder_of(project, real, path, create=False):
 
 
 def shown(project, real):
-    """A path relative to the project, as text whatever its bytes are."""
+    """A path relative to the project; bytes that are not UTF-8 are escaped."""
     return text(os.path.relpath(real, project))
 
 
@@ -151,24 +151,24 @@ def text(name):
 
 
 def open_file(project, real, path):
-    """Opens a regular file for reading bytes. A pipe or a device would never end."""
+    """Opens a regular file for reading bytes. Refuses pipes and devices, which never end."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-    folder = None
+    directory = None
     try:
         if real == project:
-            raise Refused("%s is a folder" % path)
-        folder = folder_of(project, real, path)
-        descriptor = os.open(os.path.basename(real), flags, dir_fd=folder)
+            raise Refusal("%s is a directory" % path)
+        directory = open_parent(project, real, path)
+        descriptor = os.open(os.path.basename(real), flags, dir_fd=directory)
     except FileNotFoundError:
-        raise Refused("%s is not there" % path) from None
+        raise Refusal("%s does not exist" % path) from None
     finally:
-        if folder is not None:
-            os.close(folder)
+        if directory is not None:
+            os.close(directory)
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
-            what = "a folder" if stat.S_ISDIR(mode) else "no regular file"
-            raise Refused("%s is %s" % (path, what))
+            what = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+            raise Refusal("%s is %s" % (path, what))
         policy().check_open(descriptor, path)
     except BaseException:
         os.close(descriptor)
@@ -176,18 +176,18 @@ def open_file(project, real, path):
     return os.fdopen(descriptor, "rb")
 
 
-def walk(folder):
-    """All files below a folder, in order, links to folders not followed."""
-    for here, folders, files in os.walk(folder):
-        kept = (name for name in folders if name not in SKIPPED)
-        kept = (name for name in kept if not policy().is_private(os.path.join(here, name)))
-        folders[:] = sorted(kept)
+def walk(directory):
+    """All files below a directory, sorted; links to directories are not followed."""
+    for root, directories, files in os.walk(directory):
+        selected = (name for name in directories if name not in SKIPPED)
+        selected = (name for name in selected if not policy().is_private(os.path.join(root, name)))
+        directories[:] = sorted(selected)
         for name in sorted(files):
-            yield os.path.join(here, name)
+            yield os.path.join(root, name)
 
 
 def pattern(glob):
-    """A glob as a regular expression over paths: ** is any folders, {a,b} either."""
+    """Converts a glob to a regular expression over paths; supports ** and {a,b}."""
     result, i = "", 0
     depth = 0
     while i < len(glob):
@@ -220,21 +220,21 @@ def pattern(glob):
     try:
         return re.compile(result + r"\Z", re.DOTALL)
     except re.error as error:
-        raise Refused("the pattern %s cannot be read: %s" % (glob, error)) from None
+        raise Refusal("invalid pattern %s: %s" % (glob, error)) from None
 
 
 def replace(project, real, path, content):
-    """Puts bytes into a file at once: whoever reads it sees the old or the new."""
+    """Replaces a file atomically: readers see the old or the new content."""
     name = os.path.basename(real)
-    folder = folder_of(project, real, path, create=True)
+    directory = open_parent(project, real, path, create=True)
     try:
         try:
-            about = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if not stat.S_ISREG(about.st_mode):
-                raise Refused("%s is there and is no file" % path)
-            if policy().has_link(about):
-                raise Refused("%s is in a private directory" % path)
-            mode = stat.S_IMODE(about.st_mode)
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            if not stat.S_ISREG(status.st_mode):
+                raise Refusal("%s exists and is not a regular file" % path)
+            if policy().has_link(status):
+                raise Refusal("%s is in a private directory" % path)
+            mode = stat.S_IMODE(status.st_mode)
         except FileNotFoundError:
             umask = os.umask(0)
             os.umask(umask)
@@ -242,16 +242,16 @@ def replace(project, real, path, content):
         short = os.fsdecode(os.fsencode(name)[:200])
         temporary = ".%s.%s.new" % (short, os.urandom(6).hex())
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(temporary, flags, 0o600, dir_fd=folder)
+        descriptor = os.open(temporary, flags, 0o600, dir_fd=directory)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fchmod(file.fileno(), mode)
                 os.fsync(file.fileno())
-            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
         except BaseException:
-            os.unlink(temporary, dir_fd=folder)
+            os.unlink(temporary, dir_fd=directory)
             raise
     finally:
-        os.close(folder)
+        os.close(directory)

@@ -1,10 +1,10 @@
-"""Reads a text file of the project, from a line on and so far."""
+"""Reads a text file of the project, or some of its lines."""
 
 __version__ = "1.0.0"
 __tool_type__ = "python"
 __executor_id__ = "rye/core/runtimes/python/function"
 __category__ = "rye/file-system"
-__tool_description__ = "Reads a text file of the project, whole or some of its lines"
+__tool_description__ = "Reads a text file of the project, or some of its lines"
 __risk_level__ = "low"
 __effect__ = "pure"
 __reads__ = ["path"]
@@ -27,7 +27,7 @@ CONFIG_SCHEMA = {
             "type": "integer",
             "minimum": 1,
             "default": 2000,
-            "description": "How many lines to read at most",
+            "description": "Maximum number of lines to read",
         },
     },
     "required": ["path"],
@@ -36,21 +36,21 @@ CONFIG_SCHEMA = {
 
 import os
 
-from project_files import Refused, inside, open_file, shown, tool
+from project_files import Refusal, resolve, open_file, shown, tool
 
-# As much as fits into a result with room for its quoting.
-MOST_BYTES = 200 * 1024
-LONGEST_LINE = 20 * 1024
+# The maximum size of a result; leaves room for JSON escapes.
+MAX_BYTES = 200 * 1024
+MAX_LINE_BYTES = 20 * 1024
 
 
 def lines(file):
-    """Each line, only its beginning if it is long, and whether it was cut."""
+    """Each line, truncated if it is long, and whether it was truncated."""
     while True:
-        line, is_cut = file.readline(LONGEST_LINE), False
+        line, is_cut = file.readline(MAX_LINE_BYTES), False
         if not line:
             return
         while not line.endswith(b"\n"):
-            more = file.readline(LONGEST_LINE)
+            more = file.readline(MAX_LINE_BYTES)
             if not more:
                 break
             is_cut = True
@@ -62,27 +62,27 @@ def lines(file):
 @tool
 def execute(params, project):
     path = params["path"]
-    real = inside(project, path)
-    kept, size, was_cut, following = [], 0, False, None
+    real = resolve(project, path)
+    selected, size, was_cut, following = [], 0, False, None
     with open_file(project, real, path) as file:
         total = os.fstat(file.fileno()).st_size
         if b"\0" in file.read(8192):
-            raise Refused("%s is binary, %d bytes" % (path, total))
+            raise Refusal("%s is binary, %d bytes" % (path, total))
         file.seek(0)
         for number, (line, is_cut) in enumerate(lines(file), 1):
             if number < params["offset"]:
                 continue
             size += len(line)
-            if len(kept) == params["limit"] or size > MOST_BYTES:
+            if len(selected) == params["limit"] or size > MAX_BYTES:
                 following = number
                 break
-            kept.append(line)
+            selected.append(line)
             was_cut = was_cut or is_cut
-    content = b"".join(kept)
+    content = b"".join(selected)
     result = {
         "path": shown(project, real),
         "content": content.decode("utf-8", "replace"),
-        "lines": len(kept),
+        "lines": len(selected),
         "size": total,
         "truncated": was_cut or following is not None,
     }

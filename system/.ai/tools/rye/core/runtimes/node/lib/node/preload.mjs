@@ -1,10 +1,10 @@
 /**
- * What Node loads before a tool. Node runs the private copy of the tool and of the files
- * beside it; here it is kept from loading anything else: Node would look for packages and
- * package.json files in every directory above.
- * TypeScript is run where this Node, or tsx, can; elsewhere it says what to install.
+ * Node loads this module before a tool. Node runs a private copy of the tool and its
+ * dependencies. This module prevents it from loading anything else, because Node would search
+ * all parent directories for packages and package.json files.
+ * TypeScript runs if this Node or tsx supports it; otherwise the error names what to install.
  *
- * @description What Node loads before a tool
+ * @description Preload module for Node tools
  * @version 1.0.0
  * @tool_type library
  * @category rye/core/runtimes/node
@@ -32,13 +32,13 @@ function typescript() {
   }
   const error =
     `this tool is TypeScript, which Node ${process.versions.node} does not run by itself: ` +
-    "run `npm install tsx` in the folder that has its package.json and sign its node_modules " +
+    "run `npm install tsx` in the directory of its package.json and sign its node_modules " +
     "with `rye sign --manifest`, or use Node 22.6 or newer";
   console.log(JSON.stringify({ success: false, error }));
   process.exit(0);
 }
 
-/** Whether a text imports more than Node's own modules. */
+/** Whether a source imports modules other than Node's built-in ones. */
 function importsOthers(text) {
   const named = /(?:\bfrom|\bimport|\brequire)\s*\(?\s*(["'`])(.*?)\1/g;
   const computed = /\b(?:import|require)\s*\(\s*[^"'\s)]/;
@@ -46,12 +46,12 @@ function importsOthers(text) {
   return others || computed.test(text) || text.includes("createRequire");
 }
 
-/** The directories that were verified: the copy, and the environments that it links to. */
+/** The verified directories: the copy, and the environments that it links to. */
 function verifiedRoots() {
   const links = fs.readdirSync(anchor, { withFileTypes: true }).filter((entry) => entry.isSymbolicLink());
   const linked = links.map((entry) => path.join(anchor, entry.name)).filter((link) => fs.existsSync(link));
   const own = fileURLToPath(new URL(".", import.meta.url));
-  return [anchor, own, ...linked].map((folder) => fs.realpathSync(folder));
+  return [anchor, own, ...linked].map((directory) => fs.realpathSync(directory));
 }
 
 function confine() {

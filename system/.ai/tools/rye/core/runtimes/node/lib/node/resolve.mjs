@@ -1,7 +1,7 @@
 /**
- * Lets a tool load only what was verified.
+ * Module resolver that allows only verified files.
  *
- * @description Which files a tool for Node can load
+ * @description Module resolver for Node tools
  * @version 1.0.0
  * @tool_type library
  * @category rye/core/runtimes/node
@@ -27,25 +27,26 @@ export async function resolve(specifier, context, next) {
   return found;
 }
 
-/** A file that was found, if it is one of those that were verified. */
+/** Returns a resolved file if it is verified. */
 export function checked(file, specifier, { roots }) {
   const real = fs.existsSync(file) ? fs.realpathSync(file) : file;
   if (roots.some((root) => real.startsWith(root + path.sep))) return file;
-  const error = new Error(`'${specifier}' leads to ${file}, which was not signed with the tool`);
+  const error = new Error(`'${specifier}' resolves to ${file}, which is not signed with the tool`);
   error.code = "ERR_RYE_NOT_VERIFIED";
   throw error;
 }
 
-/** The same error, with what to sign if the file is beside the tool and only not signed. */
+/** Adds a hint to an error if the file exists next to the tool but is not signed. */
 export function explained(error, specifier, { source }) {
   if (error.code !== "MODULE_NOT_FOUND" && error.code !== "ERR_MODULE_NOT_FOUND") return error;
-  const folder = path.dirname(source);
+  const directory = path.dirname(source);
   const isRelative = specifier.startsWith(".");
-  const beside = isRelative ? path.resolve(folder, specifier) : path.join(folder, "node_modules", specifier);
-  const is = (extension) => fs.existsSync(beside + extension);
-  if (["", ".js", ".json", ".node"].some(is)) {
-    const unsigned = isRelative ? folder : path.join(folder, "node_modules");
-    error.message += `\nhint: it is there, and not signed: rye sign --manifest '${unsigned}'`;
+  const modules = path.join(directory, "node_modules");
+  const candidate = isRelative ? path.resolve(directory, specifier) : path.join(modules, specifier);
+  const exists = (extension) => fs.existsSync(candidate + extension);
+  if (["", ".js", ".json", ".node"].some(exists)) {
+    const unsigned = isRelative ? directory : modules;
+    error.message += `\nhint: rye sign --manifest '${unsigned}' # the file exists but is not signed`;
   }
   return error;
 }
