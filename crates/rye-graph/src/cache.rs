@@ -1,7 +1,7 @@
-//! Results of nodes, kept under what exactly gave them.
+//! Cache of node results, for nodes with `cache_result`.
 //!
-//! A key is the hash of the graph, the call with everything filled in, and what would run:
-//! if any of them changes, so does the key, and nothing that is kept fits any more.
+//! The key is a hash over the graph, the tool, the parameters and the tool's chain. If any of
+//! them changes, the cached result no longer applies.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,54 +18,54 @@ use crate::record::RecordError;
 /// The purpose of the signature under a cached result.
 const GRAPH_RESULT: Purpose = Purpose::new("graph-result");
 
-/// The results that a project keeps.
-pub(crate) struct Cache {
-    folder: PathBuf,
+/// Cached results of a project.
+pub(crate) struct ResultCache {
+    dir: PathBuf,
     store: PathBuf,
-    /// Who signs what is kept; without a key nothing is.
+    /// Key that signs results; without a key nothing is cached.
     key: Option<(SigningKey, PublicKey)>,
 }
 
-impl Cache {
-    pub(crate) fn new(folder: PathBuf, store: PathBuf, key: Option<SigningKey>) -> Self {
+impl ResultCache {
+    pub(crate) fn new(dir: PathBuf, store: PathBuf, key: Option<SigningKey>) -> Self {
         let key = key.map(|key| {
             let public = key.public().clone();
             (key, public)
         });
-        Self { folder, store, key }
+        Self { dir, store, key }
     }
 
-    pub(crate) fn key(graph: &Hash, item: &ItemId, params: &Value, runs: &Hash) -> String {
+    pub(crate) fn key(graph: &Hash, item: &ItemId, params: &Value, chain: &Hash) -> String {
         let params = lillux::canonical::to_vec(params);
-        let params = params.unwrap_or_else(|_| params_text(item));
-        let head = format!("rye graph cache 1\n{graph}\n{item}\n{runs}\n");
+        let params = params.unwrap_or_else(|_| unique_params(item));
+        let head = format!("rye graph cache 1\n{graph}\n{item}\n{chain}\n");
         Hash::digest([head.as_bytes(), &params].concat()).to_hex()
     }
 
-    /// What was kept, if it is what was kept: whoever can write here cannot make results up.
+    /// Returns a cached result if its signature verifies.
     pub(crate) fn get(&self, key: &str) -> Option<Value> {
         let (_, public) = self.key.as_ref()?;
-        let text = fs::read_to_string(self.folder.join(key)).ok()?;
+        let text = fs::read_to_string(self.dir.join(key)).ok()?;
         let (hash, signature) = text.split_once(' ')?;
         let signature: Signature = signature.trim().parse().ok()?;
         public
-            .verify_for(GRAPH_RESULT, &bound(key, hash), &signature)
+            .verify_for(GRAPH_RESULT, &signed_hash(key, hash), &signature)
             .ok()?;
         let bytes = Cas::open_existing(&self.store).ok()?;
         let bytes = bytes.get(&hash.parse().ok()?).ok()?;
         serde_json::from_slice(&bytes).ok()
     }
 
-    pub(crate) fn put(&self, key: &str, result: &Value) -> Result<(), RecordError> {
+    pub(crate) fn insert(&self, key: &str, result: &Value) -> Result<(), RecordError> {
         let Some((signing, _)) = &self.key else {
             return Ok(());
         };
         let bytes = serde_json::to_vec(result).unwrap_or_default();
         let hash = Cas::open(&self.store)?.put(&bytes)?.hash.to_hex();
-        let signature = signing.sign_for(GRAPH_RESULT, &bound(key, &hash));
-        durable::create_dir(&self.folder, 0o700)?;
+        let signature = signing.sign_for(GRAPH_RESULT, &signed_hash(key, &hash));
+        durable::create_dir(&self.dir, 0o700)?;
         let text = format!("{hash} {signature}\n");
-        let path = self.folder.join(key);
+        let path = self.dir.join(key);
         Ok(durable::write(
             &path,
             text.as_bytes(),
@@ -75,11 +75,12 @@ impl Cache {
     }
 }
 
-fn bound(key: &str, hash: &str) -> Hash {
+/// The hash that the signature of a result covers.
+fn signed_hash(key: &str, hash: &str) -> Hash {
     Hash::digest(format!("rye graph result 1\n{key}\n{hash}"))
 }
 
-/// Parameters that have no canonical form are never the same twice.
-fn params_text(item: &ItemId) -> Vec<u8> {
+/// Unique bytes for parameters without a canonical form, so that they never match.
+fn unique_params(item: &ItemId) -> Vec<u8> {
     format!("{item} {}", lillux::time::now().monotonic_ns).into_bytes()
 }

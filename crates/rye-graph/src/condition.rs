@@ -10,7 +10,7 @@ use crate::path::{Path, Scope};
 use crate::problem::Problem;
 use crate::template::Template;
 
-/// The operators, in the order in which they are listed to people.
+/// Operators by name.
 const OPERATORS: [(&str, Op); 13] = [
     ("eq", Op::Eq),
     ("ne", Op::Ne),
@@ -44,7 +44,7 @@ enum Op {
     Exists,
 }
 
-/// Whether something holds.
+/// A condition of an edge or a hook.
 #[derive(Debug, Clone)]
 pub(crate) enum Condition {
     All(Vec<Self>),
@@ -59,19 +59,19 @@ pub(crate) struct Test {
     at: usize,
     op: Op,
     value: Template,
-    /// The pattern, where it is known beforehand.
+    /// The compiled pattern, unless it is an expression.
     pattern: Option<Regex>,
 }
 
 impl Condition {
-    /// Reads a condition; what is wrong goes to `problems`, and then there is none.
-    pub(crate) fn read(
+    /// Parses a condition. Problems are added to `problems`; then the result is `None`.
+    pub(crate) fn parse(
         node: &Node,
         variable: Option<&str>,
         problems: &mut Vec<Problem>,
     ) -> Option<Self> {
         let Data::Map(entries) = &node.data else {
-            let message = format!("a condition is a mapping, not {}", node.kind());
+            let message = format!("a condition must be a mapping, not {}", node.kind());
             problems.push(Problem::error(node.at, "wrong_type", message).with_hint(EXAMPLE));
             return None;
         };
@@ -80,21 +80,24 @@ impl Condition {
                 continue;
             };
             if let Some(other) = entries.iter().find(|entry| entry.key != name) {
-                let message = format!("`{name}` stands alone; `{}` is beside it", other.key);
+                let message = format!("`{name}` cannot be combined with `{}`", other.key);
                 problems.push(Problem::error(other.at, "bad_condition", message));
                 return None;
             }
             if !list {
-                return Some(Self::Not(Box::new(Self::read(inner, variable, problems)?)));
+                return Some(Self::Not(Box::new(Self::parse(inner, variable, problems)?)));
             }
             let Data::List(items) = &inner.data else {
-                let message = format!("`{name}` is a list of conditions, not {}", inner.kind());
+                let message = format!(
+                    "`{name}` must be a list of conditions, not {}",
+                    inner.kind()
+                );
                 problems.push(Problem::error(inner.at, "wrong_type", message));
                 return None;
             };
             let all: Vec<_> = items
                 .iter()
-                .filter_map(|item| Self::read(item, variable, problems))
+                .filter_map(|item| Self::parse(item, variable, problems))
                 .collect();
             let all = (all.len() == items.len()).then_some(all)?;
             return Some(if name == "all" {
@@ -103,10 +106,10 @@ impl Condition {
                 Self::Any(all)
             });
         }
-        Test::read(node, variable, problems).map(|test| Self::Test(Box::new(test)))
+        Test::parse(node, variable, problems).map(|test| Self::Test(Box::new(test)))
     }
 
-    /// Whether it holds.
+    /// Evaluates the condition.
     pub(crate) fn holds(&self, scope: &Scope<'_>) -> bool {
         match self {
             Self::All(all) => all.iter().all(|one| one.holds(scope)),
@@ -116,7 +119,7 @@ impl Condition {
         }
     }
 
-    /// All paths in it, each with its place.
+    /// Collects all paths with their positions.
     pub(crate) fn paths<'t>(&'t self, found: &mut Vec<(usize, &'t Path)>) {
         match self {
             Self::All(all) | Self::Any(all) => all.iter().for_each(|one| one.paths(found)),
@@ -129,10 +132,10 @@ impl Condition {
     }
 }
 
-const EXAMPLE: &str = "such as { path: state.files, op: gt, value: 100 }";
+const EXAMPLE: &str = "example: { path: state.files, op: gt, value: 100 }";
 
 impl Test {
-    fn read(node: &Node, variable: Option<&str>, problems: &mut Vec<Problem>) -> Option<Self> {
+    fn parse(node: &Node, variable: Option<&str>, problems: &mut Vec<Problem>) -> Option<Self> {
         let before = problems.len();
         if let Data::Map(entries) = &node.data {
             let known = ["path", "op", "value"];
@@ -140,14 +143,14 @@ impl Test {
                 .iter()
                 .filter(|it| !known.contains(&it.key.as_str()))
             {
-                let message = format!("a condition has no `{}`", entry.key);
+                let message = format!("a condition has no field `{}`", entry.key);
                 let names = known.into_iter().chain(["all", "any", "not"]);
                 let problem = Problem::error(entry.at, "unknown_key", message);
-                problems.push(problem.nearest(&entry.key, names));
+                problems.push(problem.with_suggestion(&entry.key, names));
             }
         }
         let path = text_of(node, "path", problems).and_then(|(at, text)| {
-            let read = Path::read(text, variable);
+            let read = Path::parse(text, variable);
             let read = read.map_err(|(message, near)| {
                 let problem = Problem::error(at, "bad_path", message);
                 problems.push(match near {
@@ -162,25 +165,27 @@ impl Test {
             if found.is_none() {
                 let names = OPERATORS.map(|(name, _)| name);
                 let message = format!(
-                    "there is no operator `{name}`; there are {}",
+                    "unknown operator `{name}`; expected one of {}",
                     names.join(", ")
                 );
-                problems.push(Problem::error(at, "unknown_operator", message).nearest(name, names));
+                problems.push(
+                    Problem::error(at, "unknown_operator", message).with_suggestion(name, names),
+                );
             }
             found.map(|(_, op)| *op)
         });
         let mut pattern = None;
         let value = match (node.get("value"), op) {
             (Some(value), _) => {
-                let template = Template::read(value, variable, problems);
+                let template = Template::parse(value, variable, problems);
                 check_value(op, &template, value, &mut pattern, problems);
                 template
             }
-            (None, Some(Op::Exists) | None) => Template::Plain(Value::Bool(true)),
+            (None, Some(Op::Exists) | None) => Template::Literal(Value::Bool(true)),
             (None, Some(_)) => {
-                let message = "the condition has no `value` to compare with";
+                let message = "the condition has no `value`";
                 problems.push(Problem::error(node.at, "bad_condition", message).with_hint(EXAMPLE));
-                Template::Plain(Value::Null)
+                Template::Literal(Value::Null)
             }
         };
         if problems.len() > before {
@@ -204,12 +209,12 @@ impl Test {
             own = scope.get(&self.path);
             own.as_ref()
         };
-        let filled;
-        let value = if let Some(value) = self.value.as_plain() {
+        let rendered;
+        let value = if let Some(value) = self.value.as_literal() {
             value
         } else {
-            filled = self.value.fill(scope);
-            &filled
+            rendered = self.value.render(scope);
+            &rendered
         };
         if self.op == Op::Exists {
             let there = found.is_some_and(|found| !found.is_null());
@@ -244,15 +249,15 @@ fn check_value(
     pattern: &mut Option<Regex>,
     problems: &mut Vec<Problem>,
 ) {
-    let Some(value) = template.as_plain() else {
+    let Some(value) = template.as_literal() else {
         return;
     };
-    let wants = match op {
+    let expected = match op {
         Some(Op::In | Op::NotIn) if !value.is_array() && !value.is_object() => "a list",
-        Some(Op::StartsWith | Op::EndsWith | Op::Matches) if !value.is_string() => "a text",
+        Some(Op::StartsWith | Op::EndsWith | Op::Matches) if !value.is_string() => "a string",
         Some(Op::Exists) if !value.is_boolean() => "true or false",
         Some(Op::Gt | Op::Gte | Op::Lt | Op::Lte) if !value.is_number() && !value.is_string() => {
-            "a number or a text"
+            "a number or a string"
         }
         Some(Op::Matches) => {
             match Regex::new(value.as_str().unwrap_or_default()) {
@@ -261,7 +266,7 @@ fn check_value(
                     let last = error.to_string();
                     let last = last.lines().last().unwrap_or_default();
                     let last = last.trim_start_matches("error: ");
-                    let message = format!("the pattern cannot be read: {last}");
+                    let message = format!("invalid pattern: {last}");
                     problems.push(Problem::error(node.at, "bad_pattern", message));
                 }
             }
@@ -269,7 +274,7 @@ fn check_value(
         }
         _ => return,
     };
-    let message = format!("this operator compares with {wants}, not {}", node.kind());
+    let message = format!("this operator expects {expected}, not {}", node.kind());
     problems.push(Problem::error(node.at, "wrong_type", message));
 }
 
@@ -284,7 +289,7 @@ fn text_of<'n>(
             data: Data::Text(text),
         }) => Some((*at, text)),
         Some(other) => {
-            let message = format!("`{name}` is a text, not {}", other.kind());
+            let message = format!("`{name}` must be a string, not {}", other.kind());
             problems.push(Problem::error(other.at, "wrong_type", message));
             None
         }
@@ -296,7 +301,7 @@ fn text_of<'n>(
     }
 }
 
-/// A number, or a text that is one: what programs print is text.
+/// Reads a number or a string that contains one, because programs print strings.
 fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),

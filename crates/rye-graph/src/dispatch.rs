@@ -1,4 +1,4 @@
-//! Calls of tools, as the walker makes them.
+//! Tool calls of a run.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,60 +14,60 @@ use crate::event::NodeError;
 /// Result of a tool call that a [`Dispatcher`] makes.
 pub type DispatchFuture<'a> = Pin<Box<dyn Future<Output = Result<Value, NodeError>> + Send + 'a>>;
 
-/// What is known of a tool before it is called.
+/// Properties of a tool that are known before it is called.
 #[derive(Debug, Clone)]
 pub struct ToolTraits {
-    /// Whether it may be repeated.
+    /// Effect class, which decides whether a call may be repeated after a crash.
     pub effect: Effect,
-    /// Whether it is a graph, whose own record tells how far it came.
+    /// Whether the tool is a graph, which has its own journal and can be resumed.
     pub is_graph: bool,
-    /// The hash of what would run, with its configuration: what a kept result is of.
+    /// Hash of the chain and its configuration; part of the cache key of a result.
     pub hash: Option<Hash>,
 }
 
-/// A call to be made.
+/// A tool call that a node makes.
 #[derive(Debug)]
 pub struct ToolCall {
-    /// The tool.
+    /// Id of the tool.
     pub item: ItemId,
-    /// Its parameters.
+    /// Parameters of the call.
     pub params: Value,
-    /// The names of the parameters that contain interpolated values.
+    /// Names of the parameters that contain interpolated values.
     pub interpolated: Vec<String>,
-    /// The name of the call, under which a graph writes itself down.
+    /// Identity of the nested run, if the tool is a graph.
     pub run: Option<RunContext>,
 }
 
-/// Somebody who calls tools.
+/// Calls tools on behalf of a run.
 pub trait Dispatcher: Sync {
-    /// Looks at a tool.
+    /// Returns the properties of a tool.
     fn traits(&self, item: &ItemId) -> Result<ToolTraits, NodeError>;
 
-    /// Calls it, and gives its data.
+    /// Calls a tool and returns its data.
     fn call(&self, call: ToolCall) -> DispatchFuture<'_>;
 }
 
-/// The tools of an executor.
-pub(crate) struct Items<'a> {
+/// Calls signed tools through an executor.
+pub(crate) struct ExecutorDispatcher<'a> {
     pub(crate) executor: &'a Executor,
     pub(crate) approval: Approval,
     pub(crate) listener: Option<OutputListener>,
 }
 
-impl Dispatcher for Items<'_> {
+impl Dispatcher for ExecutorDispatcher<'_> {
     fn traits(&self, item: &ItemId) -> Result<ToolTraits, NodeError> {
-        let standing = self.executor.inspect(&tool(item)).map_err(|error| {
-            let refused = NodeError::new(error.code(), error.to_string());
+        let info = self.executor.inspect(&tool(item)).map_err(|error| {
+            let node_error = NodeError::new(error.code(), error.to_string());
             match error.hint() {
-                Some(hint) => refused.with_hint(hint),
-                None => refused,
+                Some(hint) => node_error.with_hint(hint),
+                None => node_error,
             }
         })?;
-        let config = lillux::canonical::to_vec(&standing.config).unwrap_or_default();
-        let both = [standing.chain_hash.as_bytes().as_slice(), &config].concat();
+        let config = lillux::canonical::to_vec(&info.config).unwrap_or_default();
+        let both = [info.chain_hash.as_bytes().as_slice(), &config].concat();
         Ok(ToolTraits {
-            effect: standing.metadata.effect().unwrap_or(Effect::AtMostOnce),
-            is_graph: standing.metadata.tool_type() == Some("graph"),
+            effect: info.metadata.effect().unwrap_or(Effect::AtMostOnce),
+            is_graph: info.metadata.tool_type() == Some("graph"),
             hash: Some(Hash::digest(both)),
         })
     }
@@ -94,7 +94,7 @@ impl Dispatcher for Items<'_> {
                     None => failed,
                 });
             }
-            unwrapped(envelope.data)
+            check_success(envelope.data)
         })
     }
 }
@@ -103,11 +103,11 @@ fn tool(item: &ItemId) -> ItemRef {
     ItemRef::new(ItemKind::Tool, item.clone())
 }
 
-/// The data of a tool; what says of itself that it failed has.
-pub(crate) fn unwrapped(data: Value) -> Result<Value, NodeError> {
+/// Returns the data of a tool, or an error if it contains `success: false`.
+pub(crate) fn check_success(data: Value) -> Result<Value, NodeError> {
     if data.get("success") == Some(&Value::Bool(false)) {
-        let said = data.get("error").and_then(Value::as_str);
-        let message = said.unwrap_or("it said that it failed, and not why");
+        let message = data.get("error").and_then(Value::as_str);
+        let message = message.unwrap_or("the tool reported a failure without a message");
         return Err(NodeError::new("tool_failed", message));
     }
     Ok(data)

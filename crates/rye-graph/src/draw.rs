@@ -1,4 +1,4 @@
-//! Drawings of a graph, with what a run did coloured in.
+//! Drawings of a graph, with the nodes of a run coloured.
 
 mod layout;
 mod svg;
@@ -7,29 +7,29 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::event::{Event, JournalLine, NodeOutcome, RunStatus};
-use crate::model::{Graph, Kind};
+use crate::model::{Graph, NodeKind};
 
-/// In which form.
+/// Format of a drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DrawFormat {
-    /// For Markdown.
+    /// Mermaid, for Markdown.
     Mermaid,
-    /// For Graphviz.
+    /// DOT, for Graphviz.
     Dot,
-    /// A picture.
+    /// SVG image.
     Svg,
 }
 
-/// How a node stands in a run.
+/// State of a node in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeMark {
-    /// It was done.
+    /// The node succeeded.
     Done,
-    /// It failed, or nobody knows.
+    /// The node failed or was interrupted.
     Failed,
-    /// The run is at it.
+    /// The run is at this node.
     Current,
-    /// A person is asked there.
+    /// The node waits for a gate.
     Waiting,
 }
 
@@ -43,7 +43,7 @@ impl NodeMark {
         }
     }
 
-    /// What it is filled with, readable on white and on black.
+    /// Fill colour, readable on white and on black.
     fn fill(self) -> &'static str {
         match self {
             Self::Done => "#b7e1cd",
@@ -54,12 +54,12 @@ impl NodeMark {
     }
 }
 
-/// How the nodes stand, by name.
+/// States of the nodes of a run, by node name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeMarks(BTreeMap<String, NodeMark>);
 
 impl NodeMarks {
-    /// As the record of a run tells.
+    /// Derives the states from the journal of a run.
     pub fn from_lines<'l>(lines: impl IntoIterator<Item = &'l JournalLine>) -> Self {
         let mut marks = BTreeMap::new();
         let mut current = None;
@@ -79,7 +79,7 @@ impl NodeMarks {
                 Event::Gate { .. } => {
                     marks.extend(current.clone().map(|node| (node, NodeMark::Waiting)));
                 }
-                Event::Answered { .. } => {
+                Event::GateClosed { .. } => {
                     marks.extend(current.clone().map(|node| (node, NodeMark::Current)));
                 }
                 Event::End {
@@ -100,8 +100,8 @@ impl NodeMarks {
     }
 }
 
-/// What joins two nodes.
-struct Join {
+/// A line between two nodes.
+struct Connection {
     from: usize,
     to: usize,
     label: &'static str,
@@ -109,17 +109,17 @@ struct Join {
 }
 
 impl Graph {
-    /// Draws it.
-    pub fn draw(&self, format: DrawFormat, colours: &NodeMarks) -> String {
+    /// Draws the graph.
+    pub fn draw(&self, format: DrawFormat, marks: &NodeMarks) -> String {
         match format {
-            DrawFormat::Mermaid => self.mermaid(colours),
-            DrawFormat::Dot => self.dot(colours),
-            DrawFormat::Svg => svg::draw(self, colours),
+            DrawFormat::Mermaid => self.mermaid(marks),
+            DrawFormat::Dot => self.dot(marks),
+            DrawFormat::Svg => svg::draw(self, marks),
         }
     }
 
-    fn joins(&self) -> Vec<Join> {
-        let mut joins = Vec::new();
+    fn connections(&self) -> Vec<Connection> {
+        let mut connections = Vec::new();
         for (from, node) in self.nodes.iter().enumerate() {
             for edge in &node.next {
                 let label = match (&edge.when, node.next.len()) {
@@ -127,44 +127,44 @@ impl Graph {
                     (None, 1) => "",
                     (None, _) => "else",
                 };
-                joins.push(Join {
+                connections.push(Connection {
                     from,
                     to: edge.to,
                     label,
                     is_error: false,
                 });
             }
-            joins.extend(node.on_error.map(|to| Join {
+            connections.extend(node.on_error.map(|to| Connection {
                 from,
                 to,
                 label: "error",
                 is_error: true,
             }));
         }
-        joins
+        connections
     }
 
-    fn mermaid(&self, colours: &NodeMarks) -> String {
+    fn mermaid(&self, marks: &NodeMarks) -> String {
         let mut text = "flowchart TD\n".to_owned();
         let _ = writeln!(text, "  start((start)) --> n{}", self.start);
         for (index, node) in self.nodes.iter().enumerate() {
             let name = node.name.replace('"', "#quot;");
             let (open, close) = match node.kind {
-                Kind::Action(_) => ("[", "]"),
-                Kind::Foreach(_) => ("[[", "]]"),
-                Kind::Gate => ("{", "}"),
-                Kind::Return(_) => ("([", "])"),
-                Kind::Decision(_) => ("{{", "}}"),
+                NodeKind::Action(_) => ("[", "]"),
+                NodeKind::Foreach(_) => ("[[", "]]"),
+                NodeKind::Gate => ("{", "}"),
+                NodeKind::Return(_) => ("([", "])"),
+                NodeKind::Decision(_) => ("{{", "}}"),
             };
             let _ = writeln!(text, "  n{index}{open}\"{name}\"{close}");
         }
-        for join in self.joins() {
-            let arrow = match (join.is_error, join.label) {
+        for connection in self.connections() {
+            let arrow = match (connection.is_error, connection.label) {
                 (true, label) => format!("-. {label} .->"),
                 (false, "") => "-->".to_owned(),
                 (false, label) => format!("-- {label} -->"),
             };
-            let _ = writeln!(text, "  n{} {arrow} n{}", join.from, join.to);
+            let _ = writeln!(text, "  n{} {arrow} n{}", connection.from, connection.to);
         }
         for mark in [
             NodeMark::Done,
@@ -173,7 +173,7 @@ impl Graph {
             NodeMark::Waiting,
         ] {
             let nodes = self.nodes.iter().enumerate();
-            let nodes = nodes.filter(|(_, node)| colours.get(&node.name) == Some(mark));
+            let nodes = nodes.filter(|(_, node)| marks.get(&node.name) == Some(mark));
             let nodes: Vec<_> = nodes.map(|(index, _)| format!("n{index}")).collect();
             if !nodes.is_empty() {
                 let (name, fill) = (mark.name(), mark.fill());
@@ -184,30 +184,34 @@ impl Graph {
         text
     }
 
-    fn dot(&self, colours: &NodeMarks) -> String {
+    fn dot(&self, marks: &NodeMarks) -> String {
         let mut text = "digraph {\n  node [fontname=\"sans-serif\"];\n".to_owned();
         let _ = writeln!(text, "  start [shape=circle];\n  start -> n{};", self.start);
         for (index, node) in self.nodes.iter().enumerate() {
             let name = node.name.replace('\\', "\\\\").replace('"', "\\\"");
             let shape = match node.kind {
-                Kind::Action(_) => "box",
-                Kind::Foreach(_) => "box3d",
-                Kind::Gate => "diamond",
-                Kind::Return(_) => "oval",
-                Kind::Decision(_) => "hexagon",
+                NodeKind::Action(_) => "box",
+                NodeKind::Foreach(_) => "box3d",
+                NodeKind::Gate => "diamond",
+                NodeKind::Return(_) => "oval",
+                NodeKind::Decision(_) => "hexagon",
             };
-            let fill = colours.get(&node.name).map(NodeMark::fill);
+            let fill = marks.get(&node.name).map(NodeMark::fill);
             let fill = fill.map_or_else(String::new, |fill| {
                 format!(", style=filled, fillcolor=\"{fill}\", fontcolor=\"#000000\"")
             });
             let _ = writeln!(text, "  n{index} [label=\"{name}\", shape={shape}{fill}];");
         }
-        for join in self.joins() {
-            let style = if join.is_error { ", style=dashed" } else { "" };
+        for connection in self.connections() {
+            let style = if connection.is_error {
+                ", style=dashed"
+            } else {
+                ""
+            };
             let _ = writeln!(
                 text,
                 "  n{} -> n{} [label=\"{}\"{style}];",
-                join.from, join.to, join.label
+                connection.from, connection.to, connection.label
             );
         }
         text.push_str("}\n");

@@ -1,208 +1,210 @@
-//! What is written down of a run, in the order in which it happened.
+//! Events of a run's journal.
 
 use rye_items::metadata::Effect;
 use rye_protocol::{Gate, GateId, GateStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Something that happened in a run, or is about to.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Event {
-    /// A run begins.
+    /// The run starts.
     Started(Box<RunStart>),
-    /// Another process goes on with it.
+    /// A process resumes the run.
     Resumed {
-        /// Since when the machine runs, as in [`RunStart::boot`].
+        /// Boot id, as in [`RunStart::boot`].
         boot: String,
-        /// The graph as it is now, where it has changed and that was accepted.
+        /// The new graph, if it changed and the user accepted that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         changed: Option<GraphChange>,
-        /// The node that it is to go on with, where somebody named another.
+        /// The node to continue with, if the user chose one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<String>,
-        /// What somebody put over its state.
+        /// State values that the user overrides.
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         state: Map<String, Value>,
     },
-    /// A node is about to do something.
+    /// A node starts.
     Begin {
-        /// The number of the step, from 1.
+        /// Number of the step, from 1.
         step: u64,
-        /// The node.
+        /// Name of the node.
         node: String,
-        /// Whether it may be repeated if nothing more is heard of it.
+        /// Effect class, which decides whether the node may be repeated after a crash.
         effect: Effect,
     },
-    /// An item of a foreach is about to be done.
+    /// An item of a foreach starts.
     ItemBegin {
-        /// Which, from 0.
+        /// Index of the item, from 0.
         index: usize,
-        /// Whether it may be repeated, where not all items call the same tool.
+        /// Effect class, if the items call different tools.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         effect: Option<Effect>,
     },
-    /// An item of a foreach was done.
+    /// An item of a foreach ended.
     ItemEnd {
-        /// Which, from 0.
+        /// Index of the item, from 0.
         index: usize,
-        /// What it gave.
+        /// Result of the call.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         result: Value,
-        /// What went wrong.
+        /// The error, if it failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<NodeError>,
-        /// Whether the result was kept from before, and nothing was called.
+        /// Whether the result came from the cache.
         #[serde(default, skip_serializing_if = "is_false")]
         cached: bool,
     },
-    /// A call failed, and is tried again.
+    /// A call failed and is retried.
     Retry {
-        /// The attempt that comes, the second being the first of these.
+        /// Number of the next attempt; the first retry is attempt 2.
         attempt: u32,
-        /// What went wrong with the one before.
+        /// Error of the previous attempt.
         error: NodeError,
     },
-    /// A person is asked.
+    /// A gate was opened.
     Gate {
-        /// What.
+        /// The gate.
         gate: Box<Gate>,
     },
-    /// The question came to its end.
-    Answered {
-        /// Which.
+    /// A gate was closed.
+    GateClosed {
+        /// Id of the gate.
         gate: GateId,
-        /// How.
+        /// Final status of the gate.
         status: GateStatus,
     },
-    /// A node was done.
+    /// A node ended.
     Step {
-        /// The number of the step.
+        /// Number of the step.
         step: u64,
-        /// The node.
+        /// Name of the node.
         node: String,
-        /// How it went.
+        /// Outcome of the node.
         outcome: NodeOutcome,
-        /// What it put into the state.
+        /// State values that the node set.
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         set: Map<String, Value>,
-        /// What went wrong.
+        /// The error, if it failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<NodeError>,
-        /// What the graph gives, where the node returns.
+        /// Output of the graph, if the node is a return.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<Value>,
-        /// Where it goes on.
+        /// The next node.
         next: Option<String>,
-        /// Whether nobody sees to the error, so that the run fails with it.
+        /// Whether the run fails because no node handles the error.
         #[serde(default, skip_serializing_if = "is_false")]
         fatal: bool,
-        /// How long it took, in microseconds.
+        /// Duration in microseconds.
         duration_us: u64,
     },
-    /// A hook is about to act.
+    /// A hook starts.
     HookBegin {
-        /// Which of the graph's, from 0.
+        /// Index of the hook, from 0.
         hook: usize,
-        /// After which step.
+        /// Number of the preceding step.
         step: u64,
-        /// At which moment.
-        moment: String,
-        /// Whether it may be repeated.
+        /// Name of the triggering event.
+        trigger: String,
+        /// Effect class, which decides whether the hook may be repeated after a crash.
         effect: Effect,
     },
-    /// A hook has acted.
+    /// A hook ended.
     HookEnd {
-        /// Which.
+        /// Index of the hook, from 0.
         hook: usize,
-        /// After which step.
+        /// Number of the preceding step.
         step: u64,
-        /// What went wrong.
+        /// The error, if it failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<NodeError>,
     },
-    /// Something a person may want to know.
+    /// A warning.
     Warning {
-        /// Where.
+        /// Name of the node.
         node: String,
-        /// What.
+        /// Explanation for the user.
         message: String,
     },
-    /// The state was put into the content store.
+    /// A snapshot of the state was stored.
     Snapshot {
-        /// Under this hash.
+        /// Hash of the snapshot in the content store.
         hash: String,
     },
-    /// Nothing more happens unless somebody resumes it.
+    /// The run stopped.
     End {
-        /// How it stands.
+        /// Status of the run.
         status: RunStatus,
-        /// Why, where that is not success.
+        /// The error, unless the run completed or paused.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<NodeError>,
-        /// What it gave.
+        /// Output of the graph.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         output: Option<Value>,
-        /// Where it would go on.
+        /// The node to continue with.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<String>,
     },
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "signature required by serde"
+)]
 fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// How a run began.
+/// Start of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunStart {
-    /// The run.
+    /// Id of the run.
     pub run: String,
-    /// The graph's id.
+    /// Id of the graph.
     pub graph: String,
-    /// The hash of the graph's content.
+    /// Hash of the graph's content.
     pub graph_hash: String,
-    /// The graph's text: what is walked, whatever becomes of the file.
+    /// Source text of the graph, which the run uses even if the file changes.
     pub text: String,
-    /// What it was given.
+    /// Inputs of the run.
     pub inputs: Value,
-    /// The state that it began with.
+    /// Initial state.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub state: Map<String, Value>,
-    /// The node that it began with.
+    /// First node.
     pub start: String,
-    /// Since when the machine runs: what a process wrote and did not flush is lost only
-    /// when the machine goes down.
+    /// Boot id of the machine. Unflushed lines can be lost only if the machine restarted.
     pub boot: String,
 }
 
-/// A graph that is not what it was.
+/// New version of a graph that changed during a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GraphChange {
-    /// The hash of its content now.
+    /// Hash of the new content.
     pub graph_hash: String,
-    /// Its text now.
+    /// New source text.
     pub text: String,
 }
 
-/// How a node went.
+/// Outcome of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeOutcome {
-    /// It did what it should.
+    /// The node succeeded.
     Done,
-    /// It did so before, and the result was kept.
+    /// The result came from the cache.
     Cached,
-    /// It failed.
+    /// The node failed.
     Failed,
-    /// A process died while it was at it. Nobody knows whether it did anything.
+    /// The process died during the call; whether the call had an effect is unknown.
     Interrupted,
 }
 
 impl NodeOutcome {
-    /// Its name.
+    /// The name, as used in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -213,26 +215,26 @@ impl NodeOutcome {
     }
 }
 
-/// How a run stands that nobody walks.
+/// Status of a run that no process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// It came to its end.
+    /// The run completed.
     Completed,
-    /// It failed, and the state is kept.
+    /// A node failed; the state is kept.
     Failed,
-    /// It took as many steps as it may.
+    /// The run reached `max_steps`.
     Limit,
-    /// Somebody ended it.
+    /// The run was cancelled.
     Cancelled,
-    /// Its time was up.
+    /// The run reached its time limit.
     TimedOut,
-    /// It was to take so many steps and no more.
+    /// The run stopped after the requested number of steps.
     Paused,
 }
 
 impl RunStatus {
-    /// Its name.
+    /// The name, as used in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Completed => "completed",
@@ -245,21 +247,21 @@ impl RunStatus {
     }
 }
 
-/// What went wrong at a node.
+/// Error of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct NodeError {
-    /// A stable word for scripts.
+    /// Stable error code for scripts.
     pub code: String,
-    /// What happened.
+    /// Explanation for the user.
     pub message: String,
-    /// What to do, where there is one thing.
+    /// Advice on how to fix the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
 impl NodeError {
-    /// An error in words.
+    /// Creates an error without a hint.
     pub fn new(code: &str, message: impl Into<String>) -> Self {
         Self {
             code: code.to_owned(),
@@ -268,7 +270,7 @@ impl NodeError {
         }
     }
 
-    /// With the next command.
+    /// Adds a hint.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -276,13 +278,13 @@ impl NodeError {
     }
 }
 
-/// A line of the record.
+/// A line of the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JournalLine {
-    /// Its number, from 1.
+    /// Sequence number, from 1.
     pub seq: u64,
-    /// When, in milliseconds since 1970.
+    /// Time in milliseconds since the Unix epoch.
     pub at: i64,
-    /// What.
+    /// The event.
     pub event: Event,
 }

@@ -1,7 +1,7 @@
-//! Questions to people, in the model of the engine's gates, beside the record of a run.
+//! Gates of runs, stored as files next to the journal.
 //!
-//! A question is a file, and so is its answer, which is made once: whoever makes it first
-//! has decided, be it a person or the clock.
+//! Each gate is a file, and so is its resolution. The resolution file is created exactly once,
+//! by a user or by the expiry of the gate.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,75 +10,81 @@ use std::time::Duration;
 use lillux::durable::{self, IfExists, WriteError};
 use rye_protocol::{Gate, GateId, GateStatus, Millis, Resolution};
 
-mod asking;
+mod pending_index;
 
 use crate::record::{RecordError, RunStore, TrustPolicy};
 
-pub use asking::PendingIndex;
+pub use pending_index::PendingIndex;
 
-/// How often the clock is looked at where there is a deadline: it may be set, and a machine
-/// may sleep.
-const LOOK: Duration = Duration::from_mins(1);
-/// How often an answer is looked for where nothing can be watched.
-const BLIND: Duration = Duration::from_millis(500);
+/// Interval at which the deadline is checked, because the clock may change and the machine may
+/// be suspended.
+const DEADLINE_CHECK: Duration = Duration::from_mins(1);
+/// Polling interval if the file cannot be watched.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A question that a run asks, and where its answer goes.
+/// A gate of a run and the path of its resolution.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GateFile {
-    /// It.
+    /// The gate.
     pub gate: Gate,
-    answer: PathBuf,
+    resolution_path: PathBuf,
 }
 
-/// What came of an answer.
+/// Outcome of resolving a gate.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ResolveOutcome {
-    /// It is the answer.
+    /// The resolution was recorded.
     Recorded,
-    /// Somebody has said the same before.
+    /// The same resolution was recorded before.
     AlreadyRecorded,
-    /// Somebody has said something else before.
+    /// A different resolution was recorded before.
     Conflict(Box<Resolution>),
-    /// Nobody waits for one any more.
+    /// The gate is closed.
     Closed(GateStatus),
 }
 
 impl GateFile {
-    /// Where it and its answer are, in the folder of a run.
-    fn paths(folder: &Path, gate: &GateId) -> (PathBuf, PathBuf) {
-        let gates = folder.join("gates");
+    /// Paths of a gate and its resolution in the directory of a run.
+    fn paths(run_dir: &Path, gate: &GateId) -> (PathBuf, PathBuf) {
+        let gates = run_dir.join("gates");
         let name = lillux::Hash::digest(gate.as_str()).to_hex();
         let name = &name[..16];
-        let answer = gates.join(format!("{name}.answer.json"));
-        (gates.join(format!("{name}.json")), answer)
+        let resolution = gates.join(format!("{name}.answer.json"));
+        (gates.join(format!("{name}.json")), resolution)
     }
 
-    /// Asks it. Where it was asked before, the answer to that is the answer to it.
-    pub(crate) fn ask(folder: &Path, gate: Gate) -> Result<Self, RecordError> {
-        let (path, answer) = Self::paths(folder, &gate.id);
-        durable::create_dir(&folder.join("gates"), 0o700)?;
+    /// Writes a gate. An existing resolution of the same gate stays valid.
+    pub(crate) fn create(run_dir: &Path, gate: Gate) -> Result<Self, RecordError> {
+        let (path, resolution_path) = Self::paths(run_dir, &gate.id);
+        durable::create_dir(&run_dir.join("gates"), 0o700)?;
         let text = serde_json::to_vec(&gate).unwrap_or_default();
         if fs::read(&path).ok().as_deref() != Some(&text) {
             durable::write(&path, &text, 0o600, IfExists::Replace)?;
         }
-        Ok(Self { gate, answer })
+        Ok(Self {
+            gate,
+            resolution_path,
+        })
     }
 
-    /// What was asked under this id before, whoever says so.
-    pub(crate) fn asked(folder: &Path, gate: &GateId) -> Option<Gate> {
-        read(&Self::paths(folder, gate).0)
+    /// Reads the gate file with this id, which is not authenticated.
+    pub(crate) fn load(run_dir: &Path, gate: &GateId) -> Option<Gate> {
+        read_json(&Self::paths(run_dir, gate).0)
     }
 
-    /// A question that the record of a run tells of.
-    pub(crate) fn of(folder: &Path, gate: Gate) -> Self {
-        let (_, answer) = Self::paths(folder, &gate.id);
-        Self { gate, answer }
+    /// Creates the handle of a gate that the journal contains.
+    pub(crate) fn from_journal(run_dir: &Path, gate: Gate) -> Self {
+        let (_, resolution_path) = Self::paths(run_dir, &gate.id);
+        Self {
+            gate,
+            resolution_path,
+        }
     }
 
-    /// How it stands. What a person is said to have decided counts with their receipt for
-    /// this very question, and the end of its time when that is over.
+    /// Current status. A resolution counts only with a valid receipt for this gate, an expiry
+    /// only after the deadline.
     pub fn status(&self, trust: &dyn TrustPolicy) -> GateStatus {
-        let counts = match self.said() {
+        let counts = match self.stored_status() {
             GateStatus::Resolved { resolution } => {
                 matches!(trust.receipt(&self.gate, &resolution), Ok(true))
             }
@@ -89,33 +95,34 @@ impl GateFile {
             GateStatus::Withdrawn { .. } | GateStatus::Pending => true,
         };
         if counts {
-            self.said()
+            self.stored_status()
         } else {
             GateStatus::Pending
         }
     }
 
-    fn said(&self) -> GateStatus {
-        read(&self.answer).unwrap_or(GateStatus::Pending)
+    /// Status in the resolution file, which is not authenticated.
+    fn stored_status(&self) -> GateStatus {
+        read_json(&self.resolution_path).unwrap_or(GateStatus::Pending)
     }
 
-    /// Answers it.
+    /// Resolves the gate.
     pub fn resolve(
         &self,
         resolution: &Resolution,
         trust: &dyn TrustPolicy,
     ) -> Result<ResolveOutcome, RecordError> {
-        let said = GateStatus::Resolved {
+        let resolved = GateStatus::Resolved {
             resolution: resolution.clone(),
         };
-        if self.end(&said)? {
+        if self.close(&resolved)? {
             return Ok(ResolveOutcome::Recorded);
         }
         let status = self.status(trust);
         if status.is_pending() {
-            // What is there is nobody's word.
-            let text = serde_json::to_vec(&said).unwrap_or_default();
-            durable::write(&self.answer, &text, 0o600, IfExists::Replace)?;
+            // Replace a resolution without a valid receipt.
+            let text = serde_json::to_vec(&resolved).unwrap_or_default();
+            durable::write(&self.resolution_path, &text, 0o600, IfExists::Replace)?;
             return Ok(ResolveOutcome::Recorded);
         }
         Ok(match status {
@@ -127,64 +134,69 @@ impl GateFile {
         })
     }
 
-    /// Takes it back, and with it whatever was said to it.
+    /// Withdraws the gate and discards its resolution.
     pub(crate) fn withdraw(&self, reason: &str) -> Result<GateStatus, RecordError> {
         let status = GateStatus::Withdrawn {
             reason: reason.to_owned(),
             at: now(),
         };
         let text = serde_json::to_vec(&status).unwrap_or_default();
-        durable::write(&self.answer, &text, 0o600, IfExists::Replace)?;
+        durable::write(&self.resolution_path, &text, 0o600, IfExists::Replace)?;
         Ok(status)
     }
 
-    /// Ends it, unless it has ended. Tells whether this was its end.
-    fn end(&self, status: &GateStatus) -> Result<bool, RecordError> {
+    /// Closes the gate unless it is closed already; returns whether this call closed it.
+    fn close(&self, status: &GateStatus) -> Result<bool, RecordError> {
         let text = serde_json::to_vec(status).unwrap_or_default();
-        match durable::write(&self.answer, &text, 0o600, IfExists::Fail) {
+        match durable::write(&self.resolution_path, &text, 0o600, IfExists::Fail) {
             Ok(()) => Ok(true),
             Err(WriteError::Exists(_)) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Waits until it has ended.
-    pub(crate) async fn ended(&self, trust: &dyn TrustPolicy) -> Result<GateStatus, RecordError> {
-        let paths = [self.answer.clone()];
-        let look = || Some(self.status(trust)).filter(|status| !status.is_pending());
+    /// Waits until the gate is closed.
+    pub(crate) async fn wait_closed(
+        &self,
+        trust: &dyn TrustPolicy,
+    ) -> Result<GateStatus, RecordError> {
+        let paths = [self.resolution_path.clone()];
+        let closed_status = || Some(self.status(trust)).filter(|status| !status.is_pending());
         loop {
             let left = match self.gate.expires_at {
                 None => None,
                 Some(deadline) => match deadline.0.saturating_sub(now().0) {
                     0 => {
                         let expired = GateStatus::Expired { at: now() };
-                        self.end(&expired)?;
+                        self.close(&expired)?;
                         return Ok(match self.status(trust) {
                             GateStatus::Pending => expired,
                             other => other,
                         });
                     }
-                    left => Some(LOOK.min(Duration::from_millis(left))),
+                    left => Some(DEADLINE_CHECK.min(Duration::from_millis(left))),
                 },
             };
-            let heard = lillux::watch::wait_until(&paths, left, look).await;
-            match heard {
+            let watched = lillux::watch::wait_until(&paths, left, closed_status).await;
+            match watched {
                 Ok(Some(status)) => return Ok(status),
                 Ok(None) => {}
-                // Where nothing can be watched, as when too many are at it, one has to look.
-                Err(_) => tokio::time::sleep(left.unwrap_or(BLIND).min(BLIND)).await,
+                // Poll if watching fails, for example because there are too many watches.
+                Err(_) => {
+                    tokio::time::sleep(left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL)).await
+                }
             }
-            if let Some(status) = look() {
+            if let Some(status) = closed_status() {
                 return Ok(status);
             }
         }
     }
 }
 
-/// Where a gate keeps the hash of what is asked: an approval is of that and nothing else.
-pub(crate) const QUESTION: &str = "args_hash";
+/// Context key of the hash that an approval covers.
+pub(crate) const QUESTION_HASH: &str = "args_hash";
 
-/// The hash of what a person is shown.
+/// Hash of the text that the user is shown.
 pub(crate) fn question_hash(gate: &Gate) -> String {
     let shown = serde_json::json!([gate.kind, gate.title, gate.body, gate.actions]);
     lillux::Hash::digest(format!("rye question 1\n{shown}")).to_hex()
@@ -194,16 +206,16 @@ pub(crate) fn now() -> Millis {
     Millis(u64::try_from(lillux::time::now().epoch_ms).unwrap_or_default())
 }
 
-fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
+fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Option<T> {
     serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
 impl RunStore {
-    /// The questions of all runs, those that wait and those that do not.
+    /// Gates of all runs, open and closed, ordered by creation time.
     pub fn gate_files(&self) -> Result<Vec<GateFile>, RecordError> {
         let mut all = Vec::new();
         for run in self.all()? {
-            let Ok(entries) = fs::read_dir(run.folder().join("gates")) else {
+            let Ok(entries) = fs::read_dir(run.run_dir().join("gates")) else {
                 continue;
             };
             for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
@@ -214,22 +226,25 @@ impl RunStore {
                 if stem.ends_with(".answer") {
                     continue;
                 }
-                if let Some(mut gate) = read::<Gate>(&path) {
-                    // Who answers it signs what they were shown, whatever the file says of it.
+                if let Some(mut gate) = read_json::<Gate>(&path) {
+                    // The user signs the text that is shown, not the hash in the file.
                     let shown = question_hash(&gate);
-                    gate.context.insert(QUESTION.to_owned(), shown.into());
-                    let answer = path.with_file_name(format!("{stem}.answer.json"));
-                    all.push(GateFile { gate, answer });
+                    gate.context.insert(QUESTION_HASH.to_owned(), shown.into());
+                    let resolution_path = path.with_file_name(format!("{stem}.answer.json"));
+                    all.push(GateFile {
+                        gate,
+                        resolution_path,
+                    });
                 }
             }
         }
-        all.sort_by_key(|question| question.gate.created_at);
+        all.sort_by_key(|it| it.gate.created_at);
         Ok(all)
     }
 
-    /// A question by its id.
+    /// Finds a gate by its id.
     pub fn gate_file(&self, id: &GateId) -> Result<Option<GateFile>, RecordError> {
         let all = self.gate_files()?;
-        Ok(all.into_iter().find(|question| question.gate.id == *id))
+        Ok(all.into_iter().find(|it| it.gate.id == *id))
     }
 }

@@ -1,20 +1,20 @@
-//! State graphs: programs of nodes and edges, written as YAML, walked in process and durably.
+//! State graphs: durable workflows of tool calls, written as YAML.
 //!
-//! A [`Graph`] is read with all that is wrong with it at once, each with its place in the
-//! file. The walker goes from node to node; each calls a tool, and every step is written down
-//! before the next is acted on, so that a process may die at any instant and another goes on.
-//! [`StateGraph`] is the primitive in which the chain of a graph ends; [`run_in_memory`] is the same
-//! without a record.
+//! [`Graph::parse`] reports all problems of a graph at once, each with its position in the file.
+//! A run visits node after node, and most nodes call a tool. Every step is written to a journal
+//! before the next one starts, so another process can resume the run after a crash.
+//! [`StateGraph`] is the primitive that runs signed graphs. [`run_journaled`] and
+//! [`run_in_memory`] run a graph with a custom [`Dispatcher`].
 //!
 //! ```
 //! use rye_graph::{Dispatcher, Graph, ToolTraits, DispatchFuture, Limits, NodeError, ToolCall, run_in_memory};
 //! use rye_items::{ItemId, metadata::Effect};
 //! use serde_json::{Value, json};
 //!
-//! /// Instead of signed tools, one that adds.
-//! struct Adding;
+//! /// A dispatcher with a single tool, which adds two numbers.
+//! struct Adder;
 //!
-//! impl Dispatcher for Adding {
+//! impl Dispatcher for Adder {
 //!     fn traits(&self, _: &ItemId) -> Result<ToolTraits, NodeError> {
 //!         Ok(ToolTraits { effect: Effect::Pure, is_graph: false, hash: None })
 //!     }
@@ -27,7 +27,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let reading = Graph::parse(br#"
+//! let parsed = Graph::parse(br#"
 //! permissions: ["rye.execute.tool.add"]
 //! config:
 //!   start: add
@@ -38,10 +38,10 @@
 //!       next: [{ to: add, when: { path: state.sum, op: lt, value: 10 } }, { to: done }]
 //!     done: { type: return, output: "${state.sum}" }
 //! "#)?;
-//! assert_eq!(reading.problems, []);
-//! let graph = reading.graph.ok_or("it is sound")?;
-//! let ended = run_in_memory(&graph, &Adding, json!({ "step": 4 }), Limits::default()).await;
-//! assert_eq!(ended.output, json!(12));
+//! assert_eq!(parsed.problems, []);
+//! let graph = parsed.graph.ok_or("the graph is valid")?;
+//! let result = run_in_memory(&graph, &Adder, json!({ "step": 4 }), Limits::default()).await;
+//! assert_eq!(result.output, json!(12));
 //! # Ok(())
 //! # }
 //! ```
@@ -53,11 +53,11 @@ mod draw;
 mod event;
 mod gates;
 mod model;
+mod parse;
 mod path;
 mod permission;
 mod primitive;
 mod problem;
-mod read;
 mod record;
 mod template;
 mod validate;
@@ -68,11 +68,11 @@ pub use draw::{DrawFormat, NodeMark, NodeMarks};
 pub use event::{Event, GraphChange, JournalLine, NodeError, NodeOutcome, RunStart, RunStatus};
 pub use gates::{GateFile, PendingIndex, ResolveOutcome};
 pub use model::Graph;
+pub use parse::ParsedGraph;
 pub use primitive::{
     JournalOptions, ResumeError, RunOptions, StateGraph, run_in_memory, run_journaled,
 };
 pub use problem::{Problem, Severity};
-pub use read::ParsedGraph;
 pub use record::{
     Finding, FindingKind, RecordError, RunHandle, RunRecord, RunState, RunStore, TrustPolicy,
     VerifyReport, disk_syncs,

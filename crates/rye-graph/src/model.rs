@@ -1,4 +1,4 @@
-//! A graph, read: nodes, edges, hooks, limits, each with its place in the file.
+//! The parsed graph: nodes, edges, hooks and limits, with their positions in the file.
 
 use std::time::Duration;
 
@@ -9,35 +9,35 @@ use crate::condition::Condition;
 use crate::permission::Permission;
 use crate::template::Template;
 
-/// A graph that can be walked.
+/// A valid graph that can be run.
 #[derive(Debug, Clone)]
 pub struct Graph {
-    /// Its text, for messages.
+    /// Source text, for messages and journals.
     pub(crate) text: Vec<u8>,
-    /// The hash of its text.
+    /// Hash of the source text, or of the signed content.
     pub(crate) hash: Hash,
     pub(crate) description: Option<String>,
     pub(crate) permissions: Vec<Permission>,
     pub(crate) start: usize,
     pub(crate) max_steps: u64,
-    pub(crate) policy: Policy,
+    pub(crate) error_policy: ErrorPolicy,
     pub(crate) nodes: Vec<Node>,
     pub(crate) hooks: Vec<Hook>,
 }
 
-/// What an error does that no node sees to.
+/// What happens after an error of a node without `on_error`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Policy {
+pub(crate) enum ErrorPolicy {
     Fail,
     Continue,
 }
 
-/// A place in the program.
+/// A node of a graph.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) at: usize,
-    pub(crate) kind: Kind,
+    pub(crate) kind: NodeKind,
     pub(crate) assign: Vec<(String, usize, Template)>,
     pub(crate) next: Vec<Edge>,
     pub(crate) on_error: Option<usize>,
@@ -45,9 +45,9 @@ pub(crate) struct Node {
     pub(crate) cache: bool,
 }
 
-/// What happens at a node.
+/// What a node does.
 #[derive(Debug, Clone)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     Action(Action),
     Foreach(Foreach),
     Gate,
@@ -55,8 +55,8 @@ pub(crate) enum Kind {
     Decision(Decision),
 }
 
-impl Kind {
-    /// Its name in files.
+impl NodeKind {
+    /// The name in graph files.
     pub(crate) fn as_str(&self) -> &'static str {
         match self {
             Self::Action(_) => "action",
@@ -68,7 +68,7 @@ impl Kind {
     }
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Debug, Clone)]
 pub(crate) struct Action {
     pub(crate) at: usize,
@@ -76,37 +76,37 @@ pub(crate) struct Action {
     pub(crate) params: Template,
 }
 
-/// The same call for each of a list.
+/// A tool call for each item of a list.
 #[derive(Debug, Clone)]
 pub(crate) struct Foreach {
     pub(crate) over: Template,
     pub(crate) over_at: usize,
     pub(crate) variable: String,
     pub(crate) action: Action,
-    /// How many at a time.
-    pub(crate) at_once: usize,
+    /// Number of concurrent calls.
+    pub(crate) concurrency: usize,
     pub(crate) collect: Option<(String, usize)>,
 }
 
-/// A question to a person.
+/// A question to a user.
 #[derive(Debug, Clone)]
 pub(crate) struct Decision {
     pub(crate) is_approval: bool,
     pub(crate) title: Template,
     pub(crate) body: Template,
-    /// Ids and labels; none is free text.
+    /// Ids and labels of the answers; empty for free text.
     pub(crate) actions: Vec<(String, String)>,
     pub(crate) expires_in: Option<Duration>,
 }
 
-/// A way on.
+/// An edge to another node.
 #[derive(Debug, Clone)]
 pub(crate) struct Edge {
     pub(crate) to: usize,
     pub(crate) when: Option<Condition>,
 }
 
-/// How often a call is tried again.
+/// Retry policy of a node.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Retry {
     pub(crate) max: u32,
@@ -114,19 +114,19 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// How long to wait before an attempt, the second being the first that waits.
-    pub(crate) fn pause(self, failed: u32) -> Duration {
-        const LONGEST: Duration = Duration::from_mins(1);
+    /// Delay after this number of failed attempts.
+    pub(crate) fn delay(self, failed: u32) -> Duration {
+        const MAX_DELAY: Duration = Duration::from_mins(1);
         let doubled = self
             .backoff
             .saturating_mul(1 << failed.saturating_sub(1).min(16));
-        doubled.min(LONGEST)
+        doubled.min(MAX_DELAY)
     }
 }
 
-/// When a hook is asked.
+/// Event that triggers a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Moment {
+pub(crate) enum HookEvent {
     GraphStarted,
     AfterStep,
     Error,
@@ -134,7 +134,7 @@ pub(crate) enum Moment {
     GraphCompleted,
 }
 
-impl Moment {
+impl HookEvent {
     pub(crate) const ALL: [(&str, Self); 5] = [
         ("graph_started", Self::GraphStarted),
         ("after_step", Self::AfterStep),
@@ -144,46 +144,47 @@ impl Moment {
     ];
 
     pub(crate) fn as_str(self) -> &'static str {
-        let found = Self::ALL.iter().find(|(_, moment)| *moment == self);
+        let found = Self::ALL.iter().find(|(_, event)| *event == self);
         found.map_or("", |(name, _)| name)
     }
 }
 
-/// An action beside the program.
+/// A tool call that an event triggers.
 #[derive(Debug, Clone)]
 pub(crate) struct Hook {
-    pub(crate) moment: Moment,
+    pub(crate) event: HookEvent,
     pub(crate) condition: Option<Condition>,
     pub(crate) action: Action,
 }
 
 impl Graph {
-    /// The hash of its text.
+    /// Hash of the source text, or of the signed content.
     pub fn hash(&self) -> Hash {
         self.hash
     }
 
-    /// What it says it is for.
+    /// Description in the graph file.
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
     }
 
-    /// The text it was read from.
+    /// Source text of the graph.
     pub fn text(&self) -> &[u8] {
         &self.text
     }
 
-    /// The names of its nodes, in the order of the file.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    /// Names of the nodes, in file order.
+    pub fn node_names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.name.as_str())
     }
 
+    /// Index of a node by name.
     pub(crate) fn index(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)
     }
 }
 
-/// The id of the tool that an action calls, where it is known beforehand.
-pub(crate) fn fixed_item(action: &Action) -> Option<&str> {
-    action.item.as_plain().and_then(Value::as_str)
+/// The id of the tool that an action calls, unless it is an expression.
+pub(crate) fn literal_item(action: &Action) -> Option<&str> {
+    action.item.as_literal().and_then(Value::as_str)
 }

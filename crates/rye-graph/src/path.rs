@@ -1,4 +1,4 @@
-//! Paths into what a run knows: `state.a.0.b`, `inputs.x`, `result.y`, a foreach variable.
+//! Paths into the data of a run: `state.a.0.b`, `inputs.x`, `result.y`, a foreach variable.
 
 use std::cell::RefCell;
 
@@ -6,21 +6,21 @@ use serde_json::{Map, Value};
 
 use crate::problem::nearest;
 
-/// Where a path begins.
+/// First component of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Root {
     State,
     Inputs,
     Result,
-    /// The variable of the foreach around it.
+    /// The variable of the enclosing foreach.
     Variable,
-    /// `_now`: the time as a text.
+    /// `_now`: the current time as an ISO 8601 string.
     Now,
-    /// `_timestamp`: the time as milliseconds.
+    /// `_timestamp`: the current time in milliseconds.
     Timestamp,
 }
 
-/// A path, read once.
+/// A parsed path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Path {
     pub(crate) root: Root,
@@ -28,12 +28,12 @@ pub(crate) struct Path {
     pub(crate) text: String,
 }
 
-/// The names that a path may begin with, beside the foreach variable.
+/// Names that a path may start with, besides the foreach variable.
 pub(crate) const ROOTS: [&str; 5] = ["state", "inputs", "result", "_now", "_timestamp"];
 
 impl Path {
-    /// Reads a path. The error is what is wrong, and the name that was probably meant.
-    pub(crate) fn read(
+    /// Parses a path. The error is a message and the most similar valid name.
+    pub(crate) fn parse(
         text: &str,
         variable: Option<&str>,
     ) -> Result<Self, (String, Option<String>)> {
@@ -51,16 +51,13 @@ impl Path {
                 let names = ROOTS.into_iter().chain(variable);
                 let near = nearest(other, names).map(str::to_owned);
                 let all: Vec<_> = ROOTS.into_iter().chain(variable).collect();
-                let message = format!(
-                    "`{text}` begins with none of the names there are: {}",
-                    all.join(", ")
-                );
+                let message = format!("`{text}` must start with one of {}", all.join(", "));
                 return Err((message, near));
             }
         };
         let steps: Vec<_> = steps.collect();
         if steps.iter().any(String::is_empty) {
-            return Err((format!("`{text}` has an empty part"), None));
+            return Err((format!("`{text}` has an empty component"), None));
         }
         Ok(Self {
             root,
@@ -69,20 +66,20 @@ impl Path {
         })
     }
 
-    /// The key of the state that it reads, if it reads one.
+    /// The state key that the path reads, if any.
     pub(crate) fn state_key(&self) -> Option<&str> {
         let key = self.steps.first()?;
         (self.root == Root::State).then_some(key)
     }
 }
 
-/// What a run knows at one moment.
+/// Data that expressions can refer to.
 pub(crate) struct Scope<'a> {
     pub(crate) state: &'a Map<String, Value>,
     pub(crate) inputs: &'a Value,
     pub(crate) result: Option<&'a Value>,
     pub(crate) variable: Option<(&'a str, &'a Value)>,
-    /// What resolved to nothing.
+    /// Warnings about paths without a value.
     pub(crate) missing: RefCell<Vec<String>>,
 }
 
@@ -97,17 +94,17 @@ impl<'a> Scope<'a> {
         }
     }
 
-    pub(crate) fn result(mut self, result: &'a Value) -> Self {
+    pub(crate) fn with_result(mut self, result: &'a Value) -> Self {
         self.result = Some(result);
         self
     }
 
-    pub(crate) fn variable(mut self, name: &'a str, value: &'a Value) -> Self {
+    pub(crate) fn with_variable(mut self, name: &'a str, value: &'a Value) -> Self {
         self.variable = Some((name, value));
         self
     }
 
-    /// What is at a path that leads to something that is kept.
+    /// The value at a path, if it is stored (not computed like `_now`).
     pub(crate) fn find(&self, path: &Path) -> Option<&'a Value> {
         let mut steps = path.steps.iter();
         let mut value = match path.root {
@@ -126,7 +123,7 @@ impl<'a> Scope<'a> {
         Some(value)
     }
 
-    /// What is at a path, of which a copy is made.
+    /// A copy of the value at a path.
     pub(crate) fn get(&self, path: &Path) -> Option<Value> {
         match path.root {
             Root::Now => Some(lillux::time::now().iso.into()),
@@ -136,11 +133,11 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Notes that a path leads to nothing, with the nearest that leads to something.
-    pub(crate) fn note_missing(&self, path: &Path) {
-        let mut message = format!("`{}` is nothing here", path.text);
+    /// Records a warning about a path without a value, with the most similar path.
+    pub(crate) fn record_missing(&self, path: &Path) {
+        let mut message = format!("`{}` has no value", path.text);
         if let Some(near) = self.nearest(path) {
-            message = format!("{message}; the nearest is `{near}`");
+            message = format!("{message}; did you mean `{near}`?");
         }
         self.missing.borrow_mut().push(message);
     }

@@ -1,23 +1,23 @@
-//! Permissions: what the actions of a graph may call. None is nothing.
+//! Permissions: patterns of the tools that a graph may call. Without permissions it may call none.
 
-/// A pattern of what may be called: `rye.execute.tool.rye.bash.*`.
+/// A pattern of permitted calls, such as `rye.execute.tool.rye.bash.*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Permission {
     pub(crate) pattern: String,
     pub(crate) at: usize,
 }
 
-/// What a call of a tool needs.
-pub(crate) fn needed(item: &str) -> String {
+/// The permission that a call of a tool requires.
+pub(crate) fn required_permission(item: &str) -> String {
     format!("rye.execute.tool.{}", item.replace('/', "."))
 }
 
 impl Permission {
-    /// Whether it covers what a call needs. `*` stands for any characters.
-    pub(crate) fn covers(&self, needed: &str) -> bool {
+    /// Whether the pattern matches a required permission. `*` matches any characters.
+    pub(crate) fn covers(&self, required: &str) -> bool {
         let mut parts = self.pattern.split('*');
         let first = parts.next().unwrap_or_default();
-        let Some(mut rest) = needed.strip_prefix(first) else {
+        let Some(mut rest) = required.strip_prefix(first) else {
             return false;
         };
         let mut parts: Vec<_> = parts.collect();
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_covers_what_it_says_and_nothing_else() {
+    fn pattern_matches_only_covered_tools() {
         for (pattern, item, covered) in [
             ("rye.execute.tool.rye.bash.*", "rye/bash/bash", true),
             ("rye.execute.tool.rye.bash.bash", "rye/bash/bash", true),
@@ -57,7 +57,11 @@ mod tests {
                 pattern: pattern.to_owned(),
                 at: 0,
             };
-            assert_eq!(pattern.covers(&needed(item)), covered, "{pattern:?} {item}");
+            assert_eq!(
+                pattern.covers(&required_permission(item)),
+                covered,
+                "{pattern:?} {item}"
+            );
         }
     }
 }

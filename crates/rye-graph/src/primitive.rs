@@ -1,4 +1,4 @@
-//! `rye/core/primitives/state_graph`: walks a graph whose chain was verified.
+//! The primitive `rye/core/primitives/state_graph`, which runs signed graphs.
 
 mod resume;
 mod standalone;
@@ -12,76 +12,76 @@ use rye_executor::{Approval, Executor, RunContext};
 use rye_items::UserKeys;
 use serde_json::{Map, Value, json};
 
-use crate::cache::Cache;
-use crate::dispatch::Items;
+use crate::cache::ResultCache;
+use crate::dispatch::ExecutorDispatcher;
 use crate::event::{RunStart, RunStatus};
 use crate::gates::PendingIndex;
 use crate::model::Graph;
 use crate::problem::Problem;
 use crate::record::{RecordError, RunStore, TrustPolicy};
-use crate::walk::{EventListener, Limits, RunResult, Walk};
+use crate::walk::{EventListener, Limits, RunResult, Walker};
 
 pub use resume::{ResumeError, RunOptions};
-use standalone::trusted;
+use standalone::trust_policy;
 pub use standalone::{JournalOptions, run_in_memory, run_journaled};
 
-/// Graphs within graphs, deeper than any that was made on purpose.
-const DEEPEST: u32 = 16;
+/// Limit on the nesting depth of graphs.
+const MAX_DEPTH: u32 = 16;
 
-/// Walks graphs, and writes their runs down below the project's `.ai/state/graphs/`.
+/// Runs graphs and journals their runs below the project's `.ai/state/graphs/`.
 #[derive(Debug, Clone)]
 pub struct StateGraph {
     project: PathBuf,
     user: Option<PathBuf>,
-    watcher: Option<EventListener>,
-    going: RunOptions,
+    listener: Option<EventListener>,
+    options: RunOptions,
     trust: Option<Arc<dyn TrustPolicy>>,
-    asking: Option<PathBuf>,
+    pending_index: Option<PathBuf>,
 }
 
 impl StateGraph {
-    /// The id under which it is registered.
+    /// Id of the primitive.
     pub const ID: &str = "rye/core/primitives/state_graph";
 
-    /// For the graphs of a project. The key of the user, whose folder this is, signs runs.
+    /// Creates the primitive for a project. The signing key in the directory `user` signs journals.
     pub fn new(project: impl Into<PathBuf>, user: Option<PathBuf>) -> Self {
         Self {
             project: project.into(),
             user,
-            watcher: None,
-            going: RunOptions::default(),
+            listener: None,
+            options: RunOptions::default(),
             trust: None,
-            asking: None,
+            pending_index: None,
         }
     }
 
-    /// With somebody who is told what happens.
+    /// Sets a listener for journal lines.
     #[must_use]
-    pub fn with_listener(mut self, watcher: EventListener) -> Self {
-        self.watcher = Some(watcher);
+    pub fn with_listener(mut self, listener: EventListener) -> Self {
+        self.listener = Some(listener);
         self
     }
 
-    /// With another way to go than from the beginning to the end.
+    /// Sets options such as resuming a run.
     #[must_use]
-    pub fn with_options(mut self, going: RunOptions) -> Self {
-        self.going = going;
+    pub fn with_options(mut self, options: RunOptions) -> Self {
+        self.options = options;
         self
     }
 
-    /// With somebody who says whose records and decisions count. Without, it is those of the
-    /// user's own key, and every decision.
+    /// Sets the trust policy. By default only the user's own key is trusted, and all decisions
+    /// are accepted.
     #[must_use]
     pub fn with_trust(mut self, trust: Arc<dyn TrustPolicy>) -> Self {
         self.trust = Some(trust);
         self
     }
 
-    /// With a folder where it is noted that runs of the project ask, so that their questions
-    /// can be answered from anywhere.
+    /// Sets the directory of the index of projects with gates, so that the gates can be resolved
+    /// from other directories.
     #[must_use]
-    pub fn with_pending_index(mut self, folder: PathBuf) -> Self {
-        self.asking = Some(folder);
+    pub fn with_pending_index(mut self, dir: PathBuf) -> Self {
+        self.pending_index = Some(dir);
         self
     }
 
@@ -89,75 +89,80 @@ impl StateGraph {
         UserKeys::new(self.user.as_deref()?).load_signing_key().ok()
     }
 
-    async fn walked(
+    async fn run_graph(
         &self,
         call: &Call,
         executor: &Executor,
         metadata: &mut Map<String, Value>,
     ) -> Result<CallOutcome, CallFailure> {
         let depth = call.run.as_ref().map_or(0, |run| run.depth);
-        if depth > DEEPEST {
-            let message = format!("more than {DEEPEST} graphs are within each other");
+        if depth > MAX_DEPTH {
+            let message = format!("graphs are nested more than {MAX_DEPTH} levels deep");
             return Err(CallFailure::new("too_deep", message));
         }
-        let graph = read(call)?;
-        let dispatch = Items {
+        let graph = parse(call)?;
+        let dispatch = ExecutorDispatcher {
             executor,
             approval: match call.approval {
                 Approval::ByUser => Approval::ByUser,
-                // What a person saw is the graph; of its tools they have seen nothing.
+                // The user approved the graph, not the tools that it calls.
                 Approval::None | Approval::ForChain(_) | Approval::ForCall { .. } => Approval::None,
             },
             listener: call.listener.clone(),
         };
-        let own = RunOptions::default();
-        let going = if depth == 0 { &self.going } else { &own };
+        let default_options = RunOptions::default();
+        let options = if depth == 0 {
+            &self.options
+        } else {
+            &default_options
+        };
         let runs = RunStore::new(&self.project);
-        let name = match (&going.resume, &call.run) {
+        let run_id = match (&options.resume, &call.run) {
             (Some(run), _) => run.clone(),
             (None, Some(RunContext { id, .. })) => id.clone(),
-            (None, None) => runs.new_id().map_err(|error| failed(&error))?,
+            (None, None) => runs.new_id().map_err(|error| failure(&error))?,
         };
-        metadata.insert("run_id".into(), json!(name));
-        let mut walk = Walk::new(
+        metadata.insert("run_id".into(), json!(run_id));
+        let mut walker = Walker::new(
             &graph,
             call.tool.reference.id.as_str(),
             &dispatch,
             call.parameters.clone(),
             Limits {
-                steps: going.steps,
+                steps: options.steps,
                 timeout: call.timeout,
             },
         );
-        walk.depth = depth;
-        walk.watcher = self.watcher.clone().filter(|_| depth == 0);
+        walker.depth = depth;
+        walker.listener = self.listener.clone().filter(|_| depth == 0);
         let key = self.key();
-        walk.trust = trusted(self.trust.clone(), key.as_ref());
-        walk.asking = self
-            .asking
+        walker.trust = trust_policy(self.trust.clone(), key.as_ref());
+        walker.pending_index = self
+            .pending_index
             .clone()
-            .map(|it| PendingIndex::new(it, &self.project));
-        let from = match resume::enter(&mut walk, &runs, &name, going, key, metadata)? {
-            resume::Entered::At(from) => from,
-            resume::Entered::Over(ended) => return Ok(done(&name, *ended, metadata)),
-        };
-        walk.cache = Some(Cache::new(runs.cache(), runs.store(), self.key()));
-        let ended = walk.walk(from).await.map_err(|error| {
-            let failed = failed(&error);
-            if error.is_of_the_disk() {
-                failed.with_hint(format!("when it can be: rye graph run --resume {name}"))
+            .map(|dir| PendingIndex::new(dir, &self.project));
+        let from =
+            match resume::start_or_resume(&mut walker, &runs, &run_id, options, key, metadata)? {
+                resume::Entry::Continue(from) => from,
+                resume::Entry::Finished(result) => return Ok(outcome(&run_id, *result, metadata)),
+            };
+        walker.cache = Some(ResultCache::new(runs.cache(), runs.store(), self.key()));
+        let result = walker.run(from).await.map_err(|error| {
+            let failure = failure(&error);
+            if error.is_io() {
+                failure.with_hint(format!("rye graph run --resume {run_id}"))
             } else {
-                failed
+                failure
             }
         })?;
-        Ok(done(&name, ended, metadata))
+        Ok(outcome(&run_id, result, metadata))
     }
 }
 
 impl Primitive for StateGraph {
     fn run(&self, _: Call) -> CallFuture<'_> {
         Box::pin(async {
-            let message = "a graph is walked by an executor, which calls its tools";
+            let message = "graphs need an executor to call their tools";
             CallOutcome {
                 failure: Some(CallFailure::new("no_executor", message)),
                 ..CallOutcome::default()
@@ -168,84 +173,85 @@ impl Primitive for StateGraph {
     fn run_with_executor<'a>(&'a self, call: Call, executor: &'a Executor) -> CallFuture<'a> {
         Box::pin(async move {
             let mut metadata = Map::new();
-            let mut done = match self.walked(&call, executor, &mut metadata).await {
-                Ok(done) => done,
-                Err(failed) => CallOutcome {
-                    failure: Some(failed),
+            let mut outcome = match self.run_graph(&call, executor, &mut metadata).await {
+                Ok(outcome) => outcome,
+                Err(failure) => CallOutcome {
+                    failure: Some(failure),
                     ..CallOutcome::default()
                 },
             };
-            done.metadata.extend(metadata);
-            done
+            outcome.metadata.extend(metadata);
+            outcome
         })
     }
 
     fn runs_programs(&self) -> bool {
-        // Its tools do, and each has its own file.
+        // Only the tools of the graph do.
         false
     }
 }
 
-/// The graph that was verified. All that is wrong is told at once.
-fn read(call: &Call) -> Result<Graph, CallFailure> {
+/// Parses the verified graph. The failure contains all problems.
+fn parse(call: &Call) -> Result<Graph, CallFailure> {
     let path = call.tool.path.display();
     let text = call.tool.bytes();
-    let wrong = |why: String| {
+    let invalid = |message: String| {
         let hint = format!("rye graph validate {}", call.tool.reference.id);
-        CallFailure::new("invalid_graph", why).with_hint(hint)
+        CallFailure::new("invalid_graph", message).with_hint(hint)
     };
-    let reading = Graph::parse(text)
-        .map_err(|error| wrong(format!("{path}:{}: {error}", error.excerpt.position)))?;
-    let told = |problem: &Problem| {
-        let place = problem.excerpt(text).position;
-        format!("{path}:{place}: {}", problem.message)
+    let parsed = Graph::parse(text)
+        .map_err(|error| invalid(format!("{path}:{}: {error}", error.excerpt.position)))?;
+    let format_problem = |problem: &Problem| {
+        let position = problem.excerpt(text).position;
+        format!("{path}:{position}: {}", problem.message)
     };
-    let errors: Vec<_> = reading.errors().map(told).collect();
-    let mut graph = reading.graph.ok_or_else(|| wrong(errors.join("; ")))?;
-    // The one that is signed: a graph that is signed anew is the same graph.
+    let errors: Vec<_> = parsed.errors().map(format_problem).collect();
+    let mut graph = parsed.graph.ok_or_else(|| invalid(errors.join("; ")))?;
+    // The hash of the content without its signature, so that signing again changes nothing.
     graph.hash = call.tool.hash;
     Ok(graph)
 }
 
-fn failed(error: &RecordError) -> CallFailure {
-    let failed = CallFailure::new(error.code(), error.to_string());
+fn failure(error: &RecordError) -> CallFailure {
+    let failure = CallFailure::new(error.code(), error.to_string());
     match error.hint() {
-        Some(hint) => failed.with_hint(hint),
-        None => failed,
+        Some(hint) => failure.with_hint(hint),
+        None => failure,
     }
 }
 
-fn done(run: &str, ended: RunResult, metadata: &mut Map<String, Value>) -> CallOutcome {
-    metadata.insert("run_status".into(), json!(ended.status));
-    metadata.insert("steps".into(), json!(ended.steps));
-    if let Some(node) = &ended.node {
+fn outcome(run: &str, result: RunResult, metadata: &mut Map<String, Value>) -> CallOutcome {
+    metadata.insert("run_status".into(), json!(result.status));
+    metadata.insert("steps".into(), json!(result.steps));
+    if let Some(node) = &result.node {
         metadata.insert("node".into(), json!(node));
     }
-    if !ended.warnings.is_empty() {
-        metadata.insert("graph_warnings".into(), json!(ended.warnings));
+    if !result.warnings.is_empty() {
+        metadata.insert("graph_warnings".into(), json!(result.warnings));
     }
-    let failure = ended.error.map(|error| {
-        let code = match ended.status {
+    let failure = result.error.map(|error| {
+        let code = match result.status {
             RunStatus::Limit => "max_steps",
             RunStatus::TimedOut => "timeout",
             _ if error.code == "not_permitted" => "not_permitted",
             _ => "graph_failed",
         };
-        let message = match (&ended.node, ended.status) {
-            (Some(node), RunStatus::Failed) => format!("the node `{node}` failed: {error}"),
+        let message = match (&result.node, result.status) {
+            (Some(node), RunStatus::Failed) => format!("node `{node}` failed: {error}"),
             _ => error.message,
         };
         let resume = || format!("rye graph run --resume {run}");
         CallFailure::new(code, message).with_hint(error.hint.unwrap_or_else(resume))
     });
     CallOutcome {
-        data: ended.output,
+        data: result.output,
         failure,
         ..CallOutcome::default()
     }
 }
 
-fn started(
+/// The first event of a run.
+fn run_start(
     graph: &Graph,
     run: &str,
     id: &str,
@@ -261,12 +267,12 @@ fn started(
         inputs,
         state,
         start,
-        boot: boot(),
+        boot: boot_id(),
     }
 }
 
-/// Since when the machine runs.
-fn boot() -> String {
+/// Boot id of the machine.
+fn boot_id() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     id.unwrap_or_default().trim().to_owned()
 }

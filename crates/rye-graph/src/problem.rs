@@ -1,19 +1,19 @@
-//! What is wrong with a graph, and where.
+//! Problems of a graph file, with positions.
 
 use rye_items::Excerpt;
 use serde_json::{Value, json};
 
-/// How bad it is.
+/// Severity of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// It will not run.
+    /// The graph cannot run.
     Error,
-    /// It runs, and perhaps not as it was meant.
+    /// The graph runs, but probably not as intended.
     Warning,
 }
 
 impl Severity {
-    /// Its name.
+    /// The name, as used in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -22,18 +22,18 @@ impl Severity {
     }
 }
 
-/// One thing that is wrong.
+/// A problem of a graph file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The byte of the file.
+    /// Byte offset in the file.
     pub at: usize,
-    /// How bad it is.
+    /// Severity of the problem.
     pub severity: Severity,
-    /// A stable word for scripts.
+    /// Stable code for scripts.
     pub code: &'static str,
-    /// What is wrong.
+    /// Explanation for the user.
     pub message: String,
-    /// What to do.
+    /// Advice on how to fix it.
     pub hint: Option<String>,
 }
 
@@ -60,20 +60,24 @@ impl Problem {
         self
     }
 
-    /// With the name that was probably meant, where there is one.
-    pub(crate) fn nearest<'n>(self, name: &str, all: impl IntoIterator<Item = &'n str>) -> Self {
+    /// Suggests the most similar name, if there is one.
+    pub(crate) fn with_suggestion<'n>(
+        self,
+        name: &str,
+        all: impl IntoIterator<Item = &'n str>,
+    ) -> Self {
         match nearest(name, all) {
             Some(near) => self.with_hint(format!("did you mean `{near}`?")),
             None => self,
         }
     }
 
-    /// Where it is in the text of the graph, with the line that is there.
+    /// Position and source line in the text of the graph.
     pub fn excerpt(&self, text: &[u8]) -> Excerpt {
         Excerpt::at_offset(text, self.at)
     }
 
-    /// For scripts.
+    /// The problem as JSON.
     pub fn json(&self, text: &[u8]) -> Value {
         let Excerpt {
             position, source, ..
@@ -90,7 +94,7 @@ impl Problem {
     }
 }
 
-/// The one of several names that another resembles most, if any does.
+/// The most similar of several names, if any is similar enough.
 pub(crate) fn nearest<'n>(name: &str, all: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let scored = all
         .into_iter()

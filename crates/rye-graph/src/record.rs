@@ -20,7 +20,7 @@ mod verify;
 
 pub(crate) use journal::Journal;
 pub use journal::disk_syncs;
-pub(crate) use replay::{At, HookState, ItemState, Replayed};
+pub(crate) use replay::{HookState, ItemState, Position, Replay};
 pub use runs::{RunHandle, RunRecord, RunState, RunStore};
 pub(crate) use trust::SingleKey;
 pub use trust::TrustPolicy;
@@ -35,12 +35,12 @@ use rye_protocol::short_id;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The purpose of the signatures in a run's journal.
+/// Purpose of the signatures in a journal.
 const JOURNAL: Purpose = Purpose::new("graph-journal");
 
-/// A line as it is in the file.
+/// A journal line in its file format.
 #[derive(Serialize, Deserialize)]
-struct Written<'l> {
+struct StoredLine<'l> {
     seq: u64,
     at: i64,
     #[serde(borrow)]
@@ -52,66 +52,64 @@ struct Written<'l> {
     signature: Option<String>,
 }
 
-/// The hash of a line that follows one with another hash; none for the first.
-fn line_hash(before: &str, seq: u64, at: i64, event: &str) -> Hash {
+/// Hash of a line; `previous` is the hash of the line before, empty for the first.
+fn line_hash(previous: &str, seq: u64, at: i64, event: &str) -> Hash {
     let mut hasher = Hasher::default();
-    hasher.update(format!("rye graph event 1\n{before}\n{seq}\n{at}\n").as_bytes());
+    hasher.update(format!("rye graph event 1\n{previous}\n{seq}\n{at}\n").as_bytes());
     hasher.update(event.as_bytes());
     hasher.finish().0
 }
 
-/// Why a record cannot be used.
+/// Why the record of a run cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// There is no such run.
-    #[error("there is no run {0}")]
+    /// The run does not exist.
+    #[error("run {0} not found")]
     NotFound(String),
-    /// More than one begins so.
-    #[error("{1} runs have ids that begin with {0}")]
+    /// Several runs match the prefix.
+    #[error("{1} runs have ids that start with {0}")]
     Ambiguous(String, usize),
-    /// Another process is at it.
-    #[error("the run {0} is being walked by another process")]
+    /// Another process runs it.
+    #[error("run {0} is in use by another process")]
     InUse(String),
-    /// A file cannot be used.
+    /// A file cannot be read or written.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// A link leads to another folder than that of the runs.
+    /// A symbolic link leads out of the project.
     #[error(transparent)]
-    Link(CreateDirError),
+    Symlink(CreateDirError),
     /// A file cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
     /// The content store cannot be used.
     #[error(transparent)]
     Store(#[from] lillux::cas::CasError),
-    /// It is not what was written.
-    #[error("the record of the run {run} is not as it was written: {}{why}", place(*line))]
+    /// The record was modified.
+    #[error("the record of run {run} was modified: {}{why}", line_prefix(*line))]
     Altered {
-        /// Which run.
+        /// Id of the run.
         run: String,
-        /// Which line; 0 is all of it.
+        /// Line number from 1; 0 for the whole record.
         line: usize,
-        /// What is wrong.
+        /// Explanation for the user.
         why: String,
     },
-    /// Nobody can tell whether it is what was written.
-    #[error(
-        "nobody signed the record of the run {0}, so whether it is as it was cannot be told, and nothing goes on with it"
-    )]
+    /// The record is not signed, so modifications cannot be detected.
+    #[error("the record of run {0} is not signed and cannot be resumed")]
     Unsigned(String),
-    /// Those who wrote it are not trusted.
-    #[error("the record of the run {run} does not count: line {line}: {why}")]
+    /// The record is signed with a key that is not trusted.
+    #[error("the record of run {run} is not trusted: line {line}: {why}")]
     UntrustedKey {
-        /// Which run.
+        /// Id of the run.
         run: String,
-        /// Which line.
+        /// Line number from 1.
         line: usize,
-        /// Whose it is.
+        /// Explanation for the user.
         why: String,
     },
-    /// It is signed, and what would follow would not be.
-    #[error("the record of the run {0} is signed, and there is no key here to go on with it")]
+    /// The record is signed, but there is no key to sign further lines.
+    #[error("the record of run {0} is signed, but you have no signing key to continue it")]
     NoKey(String),
 }
 
@@ -119,12 +117,12 @@ impl From<CreateDirError> for RecordError {
     fn from(error: CreateDirError) -> Self {
         match error {
             CreateDirError::Path(error) => Self::Path(error),
-            link @ CreateDirError::LinkLeavesRoot { .. } => Self::Link(link),
+            link @ CreateDirError::LinkLeavesRoot { .. } => Self::Symlink(link),
         }
     }
 }
 
-fn place(line: usize) -> String {
+fn line_prefix(line: usize) -> String {
     match line {
         0 => String::new(),
         line => format!("line {line}: "),
@@ -132,7 +130,7 @@ fn place(line: usize) -> String {
 }
 
 impl RecordError {
-    /// A stable word for scripts.
+    /// Stable error code for scripts.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NotFound(_) => "run_not_found",
@@ -142,7 +140,7 @@ impl RecordError {
             Self::Unsigned(_) => "record_unsigned",
             Self::UntrustedKey { .. } => "record_untrusted",
             Self::NoKey(_) => "no_key",
-            Self::Link(_) => "leaves_project",
+            Self::Symlink(_) => "leaves_project",
             Self::Path(_) | Self::Write(_) | Self::Store(_) => match self.path() {
                 Some(error) if error.is_permission() => "permission",
                 Some(error) if error.source.kind() == ErrorKind::StorageFull => "disk_full",
@@ -151,7 +149,7 @@ impl RecordError {
         }
     }
 
-    /// The file that could not be used.
+    /// The file that caused the error.
     fn path(&self) -> Option<&PathError> {
         match self {
             Self::Path(error) | Self::Write(WriteError::Path(error)) => Some(error),
@@ -159,11 +157,11 @@ impl RecordError {
         }
     }
 
-    /// The next command, where there is one.
+    /// Advice on how to fix the error.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotFound(_) | Self::Ambiguous(..) => Some("rye run list".to_owned()),
-            Self::Link(error) => error.hint(),
+            Self::Symlink(error) => error.hint(),
             Self::InUse(run) => Some(format!("rye run tail {} --follow", short_id(run))),
             Self::Altered { run, .. } => Some(format!("rye run verify {}", short_id(run))),
             Self::Unsigned(run) => Some(format!(
@@ -171,16 +169,15 @@ impl RecordError {
                 short_id(run)
             )),
             Self::UntrustedKey { .. } => Some(
-                "its owner shows the key with `rye keys show`; then: rye keys trust FILE"
-                    .to_owned(),
+                "ask its owner for the key (`rye keys show`), then: rye keys trust FILE".to_owned(),
             ),
             Self::NoKey(_) => Some("rye init".to_owned()),
             _ => None,
         }
     }
 
-    /// Whether the disk was in the way, and the same would go on once it is not.
-    pub(crate) fn is_of_the_disk(&self) -> bool {
+    /// Whether an I/O error stopped the run, so that it can be resumed later.
+    pub(crate) fn is_io(&self) -> bool {
         matches!(self.code(), "permission" | "disk_full" | "io")
     }
 }

@@ -1,8 +1,8 @@
-//! Interpolation: `${state.a.0.b}`, `${inputs.x || 'none'}`, in any text of a graph.
+//! Interpolation: `${state.a.0.b}`, `${inputs.x || 'none'}`, in any string of a graph.
 //!
-//! A text is taken apart once, when the graph is read; a run only fills it in. A text that
-//! is exactly one expression gives the value with its type. `${NAME}` in upper case is the
-//! executor's and stays as it is, and `$${` is a plain `${`.
+//! Strings are parsed once, with the graph. A string that consists of a single expression yields
+//! the value with its type. `${NAME}` in upper case is left for the executor, and `$${` is a
+//! literal `${`.
 
 use lillux::{quote_block, sanitize_line};
 use rye_items::metadata::{Data, Node};
@@ -10,26 +10,26 @@ use serde_json::{Map, Value};
 
 use crate::path::{Path, Scope};
 use crate::problem::Problem;
-use crate::walk::words;
+use crate::walk::display_text;
 
-/// A value with places to be filled in.
+/// A value that may contain expressions.
 #[derive(Debug, Clone)]
 pub(crate) enum Template {
-    Plain(Value),
+    Literal(Value),
     Whole(Expression),
     Text(Vec<Piece>),
     List(Vec<Self>),
     Map(Vec<(String, Self)>),
 }
 
-/// A part of a text.
+/// A part of a string.
 #[derive(Debug, Clone)]
 pub(crate) enum Piece {
-    Plain(String),
+    Literal(String),
     Expression(Expression),
 }
 
-/// What stands between `${` and `}`: the first that is something counts.
+/// The alternatives between `${` and `}`; the first with a value wins.
 #[derive(Debug, Clone)]
 pub(crate) struct Expression {
     alternatives: Vec<Operand>,
@@ -39,67 +39,69 @@ pub(crate) struct Expression {
 #[derive(Debug, Clone)]
 enum Operand {
     Path(Path),
-    Plain(Value),
+    Literal(Value),
 }
 
 impl Template {
-    /// Reads a value; what is wrong with its expressions goes to `problems`.
-    pub(crate) fn read(node: &Node, variable: Option<&str>, problems: &mut Vec<Problem>) -> Self {
+    /// Parses a value. Problems of its expressions are added to `problems`.
+    pub(crate) fn parse(node: &Node, variable: Option<&str>, problems: &mut Vec<Problem>) -> Self {
         match &node.data {
-            Data::Text(text) => read_text(text, node.at, variable, problems),
+            Data::Text(text) => parse_text(text, node.at, variable, problems),
             Data::List(items) => {
                 let items = items.iter();
-                let items: Vec<_> = items.map(|it| Self::read(it, variable, problems)).collect();
-                match plain_all(&items) {
-                    Some(values) => Self::Plain(Value::Array(values)),
+                let items: Vec<_> = items
+                    .map(|it| Self::parse(it, variable, problems))
+                    .collect();
+                match all_literals(&items) {
+                    Some(values) => Self::Literal(Value::Array(values)),
                     None => Self::List(items),
                 }
             }
             Data::Map(entries) => {
                 let entries = entries.iter();
                 let fields: Vec<_> = entries
-                    .map(|it| (it.key.clone(), Self::read(&it.value, variable, problems)))
+                    .map(|it| (it.key.clone(), Self::parse(&it.value, variable, problems)))
                     .collect();
                 if fields
                     .iter()
-                    .all(|(_, field)| matches!(field, Self::Plain(_)))
+                    .all(|(_, field)| matches!(field, Self::Literal(_)))
                 {
                     let fields = fields.into_iter();
-                    let fields = fields.map(|(name, field)| (name, field.into_plain()));
-                    Self::Plain(Value::Object(fields.collect()))
+                    let fields = fields.map(|(name, field)| (name, field.into_literal()));
+                    Self::Literal(Value::Object(fields.collect()))
                 } else {
                     Self::Map(fields)
                 }
             }
-            _ => Self::Plain(node.clone().into_value()),
+            _ => Self::Literal(node.clone().into_value()),
         }
     }
 
-    fn into_plain(self) -> Value {
+    fn into_literal(self) -> Value {
         match self {
-            Self::Plain(value) => value,
+            Self::Literal(value) => value,
             _ => Value::Null,
         }
     }
 
-    /// The value, where nothing of it is filled in.
-    pub(crate) fn as_plain(&self) -> Option<&Value> {
+    /// The value, if it contains no expressions.
+    pub(crate) fn as_literal(&self) -> Option<&Value> {
         match self {
-            Self::Plain(value) => Some(value),
+            Self::Literal(value) => Some(value),
             _ => None,
         }
     }
 
-    /// Filled in. What is nothing is null in a value, and empty in a text.
-    pub(crate) fn fill(&self, scope: &Scope<'_>) -> Value {
+    /// Evaluates the expressions. A missing value is null, or empty inside a string.
+    pub(crate) fn render(&self, scope: &Scope<'_>) -> Value {
         match self {
-            Self::Plain(value) => value.clone(),
+            Self::Literal(value) => value.clone(),
             Self::Whole(expression) => expression.value(scope),
             Self::Text(pieces) => {
                 let mut text = String::new();
                 for piece in pieces {
                     match piece {
-                        Piece::Plain(plain) => text.push_str(plain),
+                        Piece::Literal(plain) => text.push_str(plain),
                         Piece::Expression(expression) => match expression.value(scope) {
                             Value::Null => {}
                             Value::String(value) => text.push_str(&value),
@@ -109,21 +111,21 @@ impl Template {
                 }
                 Value::String(text)
             }
-            Self::List(items) => items.iter().map(|item| item.fill(scope)).collect(),
+            Self::List(items) => items.iter().map(|item| item.render(scope)).collect(),
             Self::Map(fields) => {
                 let fields = fields.iter();
-                let filled = fields.map(|(name, field)| (name.clone(), field.fill(scope)));
+                let filled = fields.map(|(name, field)| (name.clone(), field.render(scope)));
                 Value::Object(filled.collect::<Map<_, _>>())
             }
         }
     }
 
-    /// The fields of a mapping, given as it was filled in, that contain interpolated values.
+    /// Names of the fields that contain interpolated values. `filled` is the rendered mapping.
     pub(crate) fn interpolated(&self, filled: &Value) -> Vec<String> {
         match self {
-            Self::Plain(_) => Vec::new(),
+            Self::Literal(_) => Vec::new(),
             Self::Map(fields) => {
-                let fields = fields.iter().filter(|(_, it)| it.as_plain().is_none());
+                let fields = fields.iter().filter(|(_, it)| it.as_literal().is_none());
                 fields.map(|(name, _)| name.clone()).collect()
             }
             _ => {
@@ -133,22 +135,22 @@ impl Template {
         }
     }
 
-    /// Filled in for a person who decides by it. What comes from elsewhere looks like nothing
-    /// that the graph says: it is on one line, or each of its lines behind a bar.
-    pub(crate) fn shown(&self, scope: &Scope<'_>) -> String {
+    /// Renders a text for a user who decides on it. Values are sanitised and quoted, so that they
+    /// cannot be mistaken for text of the graph.
+    pub(crate) fn render_for_user(&self, scope: &Scope<'_>) -> String {
         let pieces = match self {
             Self::Text(pieces) => pieces.as_slice(),
             Self::Whole(expression) => {
                 let mut text = String::new();
-                show(&words(&expression.value(scope)), &mut text);
+                push_quoted(&display_text(&expression.value(scope)), &mut text);
                 return text;
             }
-            other => return words(&other.fill(scope)),
+            other => return display_text(&other.render(scope)),
         };
         let (mut text, mut quotes) = (String::new(), false);
         for piece in pieces {
             let value = match piece {
-                Piece::Plain(plain) => {
+                Piece::Literal(plain) => {
                     if quotes && !plain.starts_with('\n') {
                         text.push('\n');
                     }
@@ -156,20 +158,20 @@ impl Template {
                     quotes = false;
                     continue;
                 }
-                Piece::Expression(expression) => words(&expression.value(scope)),
+                Piece::Expression(expression) => display_text(&expression.value(scope)),
             };
             if quotes && !value.is_empty() {
                 text.push('\n');
             }
-            quotes = show(&value, &mut text) || (quotes && value.is_empty());
+            quotes = push_quoted(&value, &mut text) || (quotes && value.is_empty());
         }
         text
     }
 
-    /// All paths in it, each with its place.
+    /// Collects all paths with their positions.
     pub(crate) fn paths<'t>(&'t self, found: &mut Vec<(usize, &'t Path)>) {
         match self {
-            Self::Plain(_) => {}
+            Self::Literal(_) => {}
             Self::Whole(expression) => expression.paths(found),
             Self::Text(pieces) => {
                 for piece in pieces {
@@ -184,8 +186,8 @@ impl Template {
     }
 }
 
-/// Adds a text of others to what a graph says, and tells whether it has lines of its own now.
-fn show(value: &str, text: &mut String) -> bool {
+/// Appends a value; returns whether it was quoted on lines of its own.
+fn push_quoted(value: &str, text: &mut String) -> bool {
     if !value.contains('\n') {
         text.push_str(&sanitize_line(value));
         return false;
@@ -197,26 +199,26 @@ fn show(value: &str, text: &mut String) -> bool {
     true
 }
 
-fn plain_all(items: &[Template]) -> Option<Vec<Value>> {
-    items.iter().map(|it| it.as_plain().cloned()).collect()
+fn all_literals(items: &[Template]) -> Option<Vec<Value>> {
+    items.iter().map(|it| it.as_literal().cloned()).collect()
 }
 
 impl Expression {
     fn value(&self, scope: &Scope<'_>) -> Value {
         for operand in &self.alternatives {
             let value = match operand {
-                Operand::Plain(value) => Some(value.clone()),
+                Operand::Literal(value) => Some(value.clone()),
                 Operand::Path(path) => scope.get(path),
             };
             if let Some(value) = value.filter(|value| !value.is_null()) {
                 return value;
             }
         }
-        // Null that is there is what somebody wanted; what is not there is perhaps misspelt.
+        // An explicit null is intended; a missing value may be a typo.
         if let Some(Operand::Path(path)) = self.alternatives.last()
             && scope.get(path).is_none()
         {
-            scope.note_missing(path);
+            scope.record_missing(path);
         }
         Value::Null
     }
@@ -229,7 +231,7 @@ impl Expression {
         }
     }
 
-    fn read(text: &str, at: usize, variable: Option<&str>, problems: &mut Vec<Problem>) -> Self {
+    fn parse(text: &str, at: usize, variable: Option<&str>, problems: &mut Vec<Problem>) -> Self {
         let mut alternatives = Vec::new();
         for part in text.split("||").map(str::trim) {
             match operand(part, variable) {
@@ -238,7 +240,7 @@ impl Expression {
                     let problem = Problem::error(at, "bad_expression", message);
                     problems.push(match near {
                         Some(near) => problem.with_hint(format!("did you mean `{near}`?")),
-                        None => problem.with_hint("a plain `${` is written `$${`"),
+                        None => problem.with_hint("to write a literal `${`, use `$${`"),
                     });
                 }
             }
@@ -250,23 +252,23 @@ impl Expression {
 fn operand(text: &str, variable: Option<&str>) -> Result<Operand, (String, Option<String>)> {
     let quoted = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
     if let Some(inner) = quoted('\'') {
-        return Ok(Operand::Plain(inner.into()));
+        return Ok(Operand::Literal(inner.into()));
     }
-    // Numbers, true, false, null, lists and the like.
+    // JSON literals.
     if let Ok(value) = serde_json::from_str(text) {
-        return Ok(Operand::Plain(value));
+        return Ok(Operand::Literal(value));
     }
-    Path::read(text, variable).map(Operand::Path)
+    Path::parse(text, variable).map(Operand::Path)
 }
 
-/// `NAME`, `NAME:-default`: what the executor puts in.
-fn is_executors(inner: &str) -> bool {
+/// Whether this is an environment variable, which the executor replaces.
+fn is_environment_variable(inner: &str) -> bool {
     let name = inner.split(":-").next().unwrap_or_default();
     let fits = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     name.chars().all(fits) && name.contains(|c: char| c.is_ascii_uppercase())
 }
 
-fn read_text(
+fn parse_text(
     text: &str,
     at: usize,
     variable: Option<&str>,
@@ -285,19 +287,19 @@ fn read_text(
         }
         plain.push_str(before);
         let Some(end) = from.find('}') else {
-            let message = "`${` has no `}` after it";
+            let message = "`${` without `}`";
             problems.push(Problem::error(at, "bad_expression", message));
             rest = "";
             break;
         };
         let inner = &from[2..end];
-        if is_executors(inner) {
+        if is_environment_variable(inner) {
             plain.push_str(&from[..=end]);
         } else {
             if !plain.is_empty() {
-                pieces.push(Piece::Plain(std::mem::take(&mut plain)));
+                pieces.push(Piece::Literal(std::mem::take(&mut plain)));
             }
-            pieces.push(Piece::Expression(Expression::read(
+            pieces.push(Piece::Expression(Expression::parse(
                 inner, at, variable, problems,
             )));
         }
@@ -305,10 +307,10 @@ fn read_text(
     }
     plain.push_str(rest);
     if pieces.is_empty() {
-        return Template::Plain(Value::String(plain));
+        return Template::Literal(Value::String(plain));
     }
     if !plain.is_empty() {
-        pieces.push(Piece::Plain(plain));
+        pieces.push(Piece::Literal(plain));
     }
     match pieces.as_slice() {
         [Piece::Expression(whole)] => Template::Whole(whole.clone()),

@@ -1,70 +1,70 @@
-//! What is seen only of a graph as a whole.
+//! Validation of a whole graph: reachability, loops, state keys and permissions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rye_items::ItemId;
 
-use crate::model::{Action, Graph, Kind, Node, fixed_item};
+use crate::model::{Action, Graph, Node, NodeKind, literal_item};
 use crate::path::Path;
 use crate::permission;
 use crate::problem::{Problem, nearest};
 use crate::walk::LAST_ERROR;
 
-/// Looks at a graph as a whole. Parts of it may be broken, and it may not say where it starts:
-/// what follows only from that is not told.
+/// Validates a graph. Parts of it may be invalid and the start node may be unknown; problems that
+/// only follow from these are not reported.
 pub(crate) fn check(graph: &Graph, start: Option<usize>, problems: &mut Vec<Problem>) {
-    let is_whole = problems.is_empty();
+    let is_complete = problems.is_empty();
     let reached = match start {
-        Some(start) => reached(graph, start, problems),
+        Some(start) => check_reachability(graph, start, problems),
         None => vec![true; graph.nodes.len()],
     };
-    ways_out(graph, &reached, problems);
-    if is_whole {
-        state(graph, problems);
+    check_loops(graph, &reached, problems);
+    if is_complete {
+        check_state(graph, problems);
     }
-    permissions(graph, is_whole, problems);
+    check_permissions(graph, is_complete, problems);
 }
 
-/// Where a run can come to from a node.
-pub(crate) fn ways(node: &Node) -> impl Iterator<Item = usize> + '_ {
+/// Nodes that can follow a node.
+pub(crate) fn successors(node: &Node) -> impl Iterator<Item = usize> + '_ {
     let edges = node.next.iter().map(|edge| edge.to);
     edges.chain(node.on_error)
 }
 
 /// Whether a run can end at a node.
-fn ends(node: &Node) -> bool {
+fn can_end(node: &Node) -> bool {
     match node.kind {
-        Kind::Return(_) => true,
-        // Without a way that is always open, it may find none.
+        NodeKind::Return(_) => true,
+        // If every edge has a condition, none may hold.
         _ => node.next.iter().all(|edge| edge.when.is_some()),
     }
 }
 
-fn reached(graph: &Graph, start: usize, problems: &mut Vec<Problem>) -> Vec<bool> {
+fn check_reachability(graph: &Graph, start: usize, problems: &mut Vec<Problem>) -> Vec<bool> {
     let mut reached = vec![false; graph.nodes.len()];
     let mut open = vec![start];
     while let Some(index) = open.pop() {
         if !std::mem::replace(&mut reached[index], true) {
-            open.extend(ways(&graph.nodes[index]));
+            open.extend(successors(&graph.nodes[index]));
         }
     }
     for (node, reached) in graph.nodes.iter().zip(&reached) {
         if !reached {
-            let message = format!("nothing leads to the node `{}`", node.name);
-            let hint = format!("lead to it with `next: {}`, or take it out", node.name);
+            let message = format!("the node `{}` is unreachable", node.name);
+            let hint = format!("add an edge with `next: {}`, or remove the node", node.name);
             problems.push(Problem::error(node.at, "unreachable", message).with_hint(hint));
         }
     }
     reached
 }
 
-/// Every node that is reached leads to one where a run can end.
-fn ways_out(graph: &Graph, reached: &[bool], problems: &mut Vec<Problem>) {
-    let mut leads_out: Vec<_> = graph.nodes.iter().map(ends).collect();
+/// Checks that every reachable node leads to a node where a run can end.
+fn check_loops(graph: &Graph, reached: &[bool], problems: &mut Vec<Problem>) {
+    let mut leads_out: Vec<_> = graph.nodes.iter().map(can_end).collect();
     loop {
         let mut changed = false;
         for (index, node) in graph.nodes.iter().enumerate() {
-            if !leads_out[index] && ways(node).any(|to| leads_out[to]) {
+            if !leads_out[index] && successors(node).any(|to| leads_out[to]) {
                 leads_out[index] = true;
                 changed = true;
             }
@@ -74,17 +74,17 @@ fn ways_out(graph: &Graph, reached: &[bool], problems: &mut Vec<Problem>) {
         }
     }
     let stuck = (0..graph.nodes.len()).filter(|index| reached[*index] && !leads_out[*index]);
-    // Those that lead into a loop are not in it.
+    // Keep only nodes inside a loop, not those that lead into one.
     let mut stuck: Vec<_> = stuck.filter(|it| resolve_path(graph, *it)[*it]).collect();
     while let Some(first) = stuck.first().copied() {
         let from_first = resolve_path(graph, first);
-        let is_in_it = |it: usize| from_first[it] && resolve_path(graph, it)[first];
-        let (names, others): (Vec<_>, _) = stuck.into_iter().partition(|it| is_in_it(*it));
+        let is_in_loop = |it: usize| from_first[it] && resolve_path(graph, it)[first];
+        let (names, others): (Vec<_>, _) = stuck.into_iter().partition(|it| is_in_loop(*it));
         stuck = others;
         let names = names.iter().map(|it| graph.nodes[*it].name.as_str());
         let names = names.collect::<Vec<_>>().join(" → ");
-        let message = format!("no way leads out of the loop {names} → …");
-        let hint = "an edge with a `when` to a node outside of it";
+        let message = format!("the loop {names} → … has no exit");
+        let hint = "add an edge with a `when` to a node outside of the loop";
         problems
             .push(Problem::error(graph.nodes[first].at, "endless_loop", message).with_hint(hint));
     }
@@ -93,17 +93,17 @@ fn ways_out(graph: &Graph, reached: &[bool], problems: &mut Vec<Problem>) {
 /// Which nodes a way leads to from one.
 fn resolve_path(graph: &Graph, index: usize) -> Vec<bool> {
     let mut seen = vec![false; graph.nodes.len()];
-    let mut open: Vec<_> = ways(&graph.nodes[index]).collect();
+    let mut open: Vec<_> = successors(&graph.nodes[index]).collect();
     while let Some(other) = open.pop() {
         if !std::mem::replace(&mut seen[other], true) {
-            open.extend(ways(&graph.nodes[other]));
+            open.extend(successors(&graph.nodes[other]));
         }
     }
     seen
 }
 
-/// What is read of the state is put there somewhere, and the other way round.
-fn state(graph: &Graph, problems: &mut Vec<Problem>) {
+/// Checks that every state key that is read is assigned, and the other way round.
+fn check_state(graph: &Graph, problems: &mut Vec<Problem>) {
     let mut written: BTreeMap<&str, usize> = BTreeMap::new();
     let mut read: Vec<(usize, &Path)> = Vec::new();
     for node in &graph.nodes {
@@ -117,32 +117,32 @@ fn state(graph: &Graph, problems: &mut Vec<Problem>) {
             }
         }
         match &node.kind {
-            Kind::Action(action) => of_action(action, &mut read),
-            Kind::Foreach(foreach) => {
+            NodeKind::Action(action) => collect_action_paths(action, &mut read),
+            NodeKind::Foreach(foreach) => {
                 foreach.over.paths(&mut read);
-                of_action(&foreach.action, &mut read);
+                collect_action_paths(&foreach.action, &mut read);
                 if let Some((name, at)) = &foreach.collect {
                     written.entry(name).or_insert(*at);
                 }
             }
-            Kind::Return(Some(output)) => output.paths(&mut read),
-            Kind::Decision(decision) => {
+            NodeKind::Return(Some(output)) => output.paths(&mut read),
+            NodeKind::Decision(decision) => {
                 decision.title.paths(&mut read);
                 decision.body.paths(&mut read);
             }
-            Kind::Gate | Kind::Return(None) => {}
+            NodeKind::Gate | NodeKind::Return(None) => {}
         }
     }
     for hook in &graph.hooks {
         if let Some(condition) = &hook.condition {
             condition.paths(&mut read);
         }
-        of_action(&hook.action, &mut read);
+        collect_action_paths(&hook.action, &mut read);
     }
     let mut used = BTreeSet::new();
-    // Whoever takes the whole state reads all of it.
-    let gives_all = graph.nodes.iter().any(|node| match &node.kind {
-        Kind::Return(output) => output.is_none(),
+    // A run without an explicit output returns the whole state.
+    let returns_all = graph.nodes.iter().any(|node| match &node.kind {
+        NodeKind::Return(output) => output.is_none(),
         _ => node.next.is_empty(),
     });
     let reads_all = read.iter().any(|(_, path)| path.text == "state");
@@ -152,7 +152,7 @@ fn state(graph: &Graph, problems: &mut Vec<Problem>) {
         };
         used.insert(key);
         if !written.contains_key(key) && key != LAST_ERROR {
-            let message = format!("`{}` is read, and nothing assigns `{key}`", path.text);
+            let message = format!("`{}` is read, but `{key}` is never assigned", path.text);
             let near = nearest(key, written.keys().copied().chain([LAST_ERROR]));
             let problem = Problem::warning(at, "never_assigned", message);
             problems.push(match near {
@@ -161,18 +161,18 @@ fn state(graph: &Graph, problems: &mut Vec<Problem>) {
             });
         }
     }
-    if reads_all || gives_all {
+    if reads_all || returns_all {
         return;
     }
     for (name, at) in written {
         if !used.contains(name) {
-            let message = format!("`{name}` is assigned, and nothing reads it");
+            let message = format!("`{name}` is assigned, but never read");
             problems.push(Problem::warning(at, "never_read", message));
         }
     }
 }
 
-fn of_action<'g>(action: &'g Action, read: &mut Vec<(usize, &'g Path)>) {
+fn collect_action_paths<'g>(action: &'g Action, read: &mut Vec<(usize, &'g Path)>) {
     action.item.paths(read);
     action.params.paths(read);
 }
@@ -180,41 +180,41 @@ fn of_action<'g>(action: &'g Action, read: &mut Vec<(usize, &'g Path)>) {
 /// All actions of a graph.
 pub(crate) fn actions(graph: &Graph) -> impl Iterator<Item = &Action> {
     let nodes = graph.nodes.iter().filter_map(|node| match &node.kind {
-        Kind::Action(action) => Some(action),
-        Kind::Foreach(foreach) => Some(&foreach.action),
+        NodeKind::Action(action) => Some(action),
+        NodeKind::Foreach(foreach) => Some(&foreach.action),
         _ => None,
     });
     nodes.chain(graph.hooks.iter().map(|hook| &hook.action))
 }
 
-fn permissions(graph: &Graph, is_whole: bool, problems: &mut Vec<Problem>) {
+fn check_permissions(graph: &Graph, is_complete: bool, problems: &mut Vec<Problem>) {
     let mut used = vec![false; graph.permissions.len()];
     for action in actions(graph) {
-        let Some(item) = fixed_item(action) else {
-            // What is only known at the run is checked there; any may be for it.
+        let Some(item) = literal_item(action) else {
+            // The tool is only known at run time, so any permission may be needed.
             used.fill(true);
             continue;
         };
         if item.parse::<ItemId>().is_err() {
-            // That is told already.
+            // Reported by the parser.
             continue;
         }
-        let needed = permission::needed(item);
+        let required = permission::required_permission(item);
         let mut covered = false;
         for (permission, used) in graph.permissions.iter().zip(&mut used) {
-            if permission.covers(&needed) {
+            if permission.covers(&required) {
                 (*used, covered) = (true, true);
             }
         }
         if !covered {
-            let message = format!("no permission covers the call of {item}");
-            let hint = format!("permissions: [\"{needed}\"]");
+            let message = format!("no permission covers {item}");
+            let hint = format!("permissions: [\"{required}\"]");
             problems.push(Problem::error(action.at, "not_permitted", message).with_hint(hint));
         }
     }
     let unused = graph.permissions.iter().zip(used).filter(|(_, used)| !used);
-    for (permission, _) in unused.filter(|_| is_whole) {
-        let message = format!("no action needs the permission `{}`", permission.pattern);
+    for (permission, _) in unused.filter(|_| is_complete) {
+        let message = format!("unused permission `{}`", permission.pattern);
         problems.push(Problem::warning(
             permission.at,
             "unused_permission",

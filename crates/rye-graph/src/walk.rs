@@ -1,12 +1,12 @@
-//! The walker: from node to node, each step written down before the next is acted on.
+//! Execution of a graph, node by node. Each step is journaled before the next one starts.
 
-mod act;
-mod decide;
-mod end;
+mod action;
+mod decision;
+mod finish;
 mod foreach;
 mod hooks;
-mod step;
-mod writing;
+mod journaling;
+mod transition;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use rye_items::metadata::Effect;
 use rye_protocol::Gate;
 use serde_json::{Map, Value};
 
-use crate::cache::Cache;
+use crate::cache::ResultCache;
 use crate::dispatch::Dispatcher;
 use crate::event::{JournalLine, NodeError, NodeOutcome, RunStatus};
 use crate::gates::PendingIndex;
-use crate::model::{Graph, Kind, Moment, Node};
+use crate::model::{Graph, HookEvent, Node, NodeKind};
 use crate::path::Scope;
-use crate::record::{At, HookState, ItemState, Journal, RecordError, SingleKey, TrustPolicy};
+use crate::record::{HookState, ItemState, Journal, Position, RecordError, SingleKey, TrustPolicy};
 
-/// What the walker itself puts into the state: what last went wrong.
+/// State key of the last error, which the run sets itself.
 pub(crate) const LAST_ERROR: &str = "_last_error";
 
-/// Somebody who is told what happens, as it is written down.
+/// Callback that receives each journal line.
 #[derive(Clone)]
 pub struct EventListener(Arc<dyn Fn(&JournalLine) + Send + Sync>);
 
 impl EventListener {
-    /// One who is told each line.
-    pub fn new(tell: impl Fn(&JournalLine) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(tell))
+    /// Creates a listener from a function.
+    pub fn new(on_line: impl Fn(&JournalLine) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(on_line))
     }
 }
 
@@ -44,99 +44,99 @@ impl std::fmt::Debug for EventListener {
     }
 }
 
-/// How far a walk may go.
+/// Limits of one execution.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Limits {
-    /// This many steps, and then it pauses.
+    /// Number of steps after which the run pauses.
     pub steps: Option<u64>,
-    /// This long, not counting what people take to decide.
+    /// Time limit, not counting the time that gates are open.
     pub timeout: Option<Duration>,
 }
 
-/// How a walk ended.
+/// Result of an execution.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunResult {
-    /// How.
+    /// Status of the run.
     pub status: RunStatus,
-    /// What the graph gave.
+    /// Output of the graph.
     pub output: Value,
-    /// Why it did not come to its end.
+    /// The error, unless the run completed or paused.
     pub error: Option<NodeError>,
-    /// Where it would go on.
+    /// The node to continue with.
     pub node: Option<String>,
-    /// The state at the end.
+    /// The final state.
     pub state: Map<String, Value>,
-    /// How many steps it has taken, those of earlier walks included.
+    /// Number of steps, including those of earlier executions.
     pub steps: u64,
-    /// What a person may want to know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
 }
 
-/// What a resumed run knows of what it was doing.
+/// Journaled progress that a resumed run continues from.
 #[derive(Debug, Default)]
-pub(crate) struct Before {
+pub(crate) struct Progress {
     pub(crate) items: BTreeMap<usize, ItemState>,
     pub(crate) hooks: BTreeMap<(usize, u64), HookState>,
-    /// Whether lines that were not flushed may be lost: the machine went down.
-    pub(crate) may_miss: bool,
-    /// Whether it was ended between any two lines, not where a walk ends.
-    pub(crate) is_cut_short: bool,
-    /// What went wrong with the last step.
+    /// Whether unflushed lines may be lost because the machine restarted.
+    pub(crate) may_miss_lines: bool,
+    /// Whether the previous process was interrupted at an arbitrary point.
+    pub(crate) was_interrupted: bool,
+    /// Error of the last step.
     pub(crate) error: Option<NodeError>,
     pub(crate) output: Option<Value>,
-    /// What it has asked and not heard of.
+    /// Open gates.
     pub(crate) gates: Vec<Gate>,
 }
 
-/// A node of which nothing more was heard since it was begun.
+/// A node that was started before a crash and did not end.
 #[derive(Debug, Clone, Copy)]
-struct Begun {
+struct InterruptedStart {
     effect: Effect,
-    /// How often it was begun.
-    times: u32,
+    /// Number of times that the node was started.
+    starts: u32,
 }
 
-/// A walk through a graph.
-pub(crate) struct Walk<'g> {
+/// An execution of a graph.
+pub(crate) struct Walker<'g> {
     pub(crate) graph: &'g Graph,
     pub(crate) id: String,
     pub(crate) dispatch: &'g dyn Dispatcher,
     pub(crate) journal: Option<Journal>,
-    pub(crate) watcher: Option<EventListener>,
-    pub(crate) cache: Option<Cache>,
-    /// Whose decisions count.
+    pub(crate) listener: Option<EventListener>,
+    pub(crate) cache: Option<ResultCache>,
+    /// Decides which keys and receipts are trusted.
     pub(crate) trust: Arc<dyn TrustPolicy>,
-    /// Where it is noted that something is asked.
-    pub(crate) asking: Option<PendingIndex>,
+    /// Index to which the project is added when a gate is opened.
+    pub(crate) pending_index: Option<PendingIndex>,
     pub(crate) depth: u32,
     pub(crate) state: Map<String, Value>,
     pub(crate) inputs: Value,
     pub(crate) steps: u64,
-    /// Steps since the run last came to an end of its own, for `max_steps`: who is killed
-    /// does not get more of them.
-    pub(crate) taken: u64,
+    /// Steps since the run last stopped in an orderly way, for `max_steps`. A crash does not
+    /// reset it.
+    pub(crate) steps_since_stop: u64,
     pub(crate) limits: Limits,
-    pub(crate) before: Before,
+    pub(crate) progress: Progress,
     sizes: HashMap<String, usize>,
     size: usize,
     warnings: Vec<String>,
-    /// Whether the last step did something that must be on the disk before the next begins.
+    /// Whether the journal must be flushed before the next node starts.
     must_sync: bool,
     deadline: Option<Instant>,
 }
 
-/// What came of a node.
-struct Done {
+/// Result of a node.
+struct NodeResult {
     outcome: NodeOutcome,
     result: Result<Value, NodeError>,
-    /// What it puts into the state, whatever its result is.
+    /// State values to set, even if the node failed.
     set: Map<String, Value>,
     output: Option<Value>,
     effect: Effect,
 }
 
-impl Done {
-    fn of(result: Result<Value, NodeError>, effect: Effect) -> Self {
+impl NodeResult {
+    fn new(result: Result<Value, NodeError>, effect: Effect) -> Self {
         let outcome = match result {
             Ok(_) => NodeOutcome::Done,
             Err(_) => NodeOutcome::Failed,
@@ -151,12 +151,12 @@ impl Done {
     }
 }
 
-/// Whether something may be done twice.
+/// Whether a call with this effect class may be repeated.
 fn is_repeatable(effect: Effect) -> bool {
     matches!(effect, Effect::Pure | Effect::Idempotent)
 }
 
-impl<'g> Walk<'g> {
+impl<'g> Walker<'g> {
     pub(crate) fn new(
         graph: &'g Graph,
         id: impl Into<String>,
@@ -169,18 +169,18 @@ impl<'g> Walk<'g> {
             id: id.into(),
             dispatch,
             journal: None,
-            watcher: None,
+            listener: None,
             cache: None,
             trust: Arc::new(SingleKey(None)),
-            asking: None,
+            pending_index: None,
             depth: 0,
             state: Map::new(),
             inputs,
             steps: 0,
-            taken: 0,
+            steps_since_stop: 0,
             deadline: limits.timeout.map(|timeout| Instant::now() + timeout),
             limits,
-            before: Before::default(),
+            progress: Progress::default(),
             sizes: HashMap::new(),
             size: 0,
             warnings: Vec::new(),
@@ -188,57 +188,57 @@ impl<'g> Walk<'g> {
         }
     }
 
-    /// Walks to the end, or as far as it goes.
-    pub(crate) async fn walk(mut self, from: At) -> Result<RunResult, RecordError> {
-        self.catch_up(&from).await?;
-        let mut output = self.before.output.take();
-        let mut taken = 0;
+    /// Runs the graph until it ends or stops.
+    pub(crate) async fn run(mut self, from: Position) -> Result<RunResult, RecordError> {
+        self.catch_up_hooks(&from).await?;
+        let mut output = self.progress.output.take();
+        let mut steps_taken = 0;
         let mut at = match from {
-            At::Before(name) => self.graph.index(&name).map(|index| (index, None)),
-            At::Within {
+            Position::Before(name) => self.graph.index(&name).map(|index| (index, None)),
+            Position::Within {
                 node,
                 effect,
-                times,
+                starts,
             } => {
                 let index = self.graph.index(&node);
-                index.map(|index| (index, Some(Begun { effect, times })))
+                index.map(|index| (index, Some(InterruptedStart { effect, starts })))
             }
-            At::Failed { node, error } => {
+            Position::Failed { node, error } => {
                 let node = self
                     .graph
                     .index(&node)
                     .map(|index| &self.graph.nodes[index]);
                 return self.stop(RunStatus::Failed, Some(error), node);
             }
-            At::Behind => None,
+            Position::End => None,
         };
-        while let Some((index, begun)) = at {
+        while let Some((index, interrupted)) = at {
             let node = &self.graph.nodes[index];
-            if self.limits.steps.is_some_and(|most| taken >= most) {
+            if self.limits.steps.is_some_and(|most| steps_taken >= most) {
                 return self.stop(RunStatus::Paused, None, Some(node));
             }
-            if self.taken >= self.graph.max_steps {
-                self.hooks(Moment::Limit, None).await?;
+            if self.steps_since_stop >= self.graph.max_steps {
+                self.run_hooks(HookEvent::Limit, None).await?;
                 let steps = match self.graph.max_steps {
                     1 => "1 step".to_owned(),
                     most => format!("{most} steps"),
                 };
-                let message = format!("it has taken {steps}, as many as `max_steps` lets it");
+                let message = format!("reached `max_steps` after {steps}");
                 let error = NodeError::new("max_steps", message);
                 return self.stop(RunStatus::Limit, Some(error), Some(node));
             }
-            taken += 1;
-            self.taken += 1;
-            if begun.is_none() {
+            steps_taken += 1;
+            self.steps_since_stop += 1;
+            if interrupted.is_none() {
                 self.steps += 1;
             }
             let start = Instant::now();
-            let Some(done) = self.within_time(node, begun).await? else {
-                let error = NodeError::new("timeout", "its time was up");
+            let Some(result) = self.run_node_in_time(node, interrupted).await? else {
+                let error = NodeError::new("timeout", "the time limit was reached");
                 return self.stop(RunStatus::TimedOut, Some(error), Some(node));
             };
-            self.before.items.clear();
-            let (next, step_output) = match self.finish(node, done, start).await? {
+            self.progress.items.clear();
+            let (next, step_output) = match self.finish_node(node, result, start).await? {
                 Ok(next) => next,
                 Err(error) => return self.stop(RunStatus::Failed, Some(error), Some(node)),
             };
@@ -248,40 +248,44 @@ impl<'g> Walk<'g> {
         self.complete(output).await
     }
 
-    /// Does what a node does, unless its time is up before.
-    async fn within_time(
+    /// Runs a node; `None` if the time limit is reached first.
+    async fn run_node_in_time(
         &mut self,
         node: &'g Node,
-        begun: Option<Begun>,
-    ) -> Result<Option<Done>, RecordError> {
+        interrupted: Option<InterruptedStart>,
+    ) -> Result<Option<NodeResult>, RecordError> {
         let Some(deadline) = self.deadline else {
-            return self.node(node, begun).await.map(Some);
+            return self.run_node(node, interrupted).await.map(Some);
         };
-        if let Kind::Decision(_) = node.kind {
+        if let NodeKind::Decision(_) = node.kind {
             let start = Instant::now();
-            let done = self.node(node, begun).await?;
+            let done = self.run_node(node, interrupted).await?;
             self.deadline = Some(deadline + start.elapsed());
             return Ok(Some(done));
         }
-        match tokio::time::timeout_at(deadline.into(), self.node(node, begun)).await {
+        match tokio::time::timeout_at(deadline.into(), self.run_node(node, interrupted)).await {
             Ok(done) => done.map(Some),
             Err(_) => Ok(None),
         }
     }
 
-    async fn node(&mut self, node: &'g Node, begun: Option<Begun>) -> Result<Done, RecordError> {
+    async fn run_node(
+        &mut self,
+        node: &'g Node,
+        interrupted: Option<InterruptedStart>,
+    ) -> Result<NodeResult, RecordError> {
         match &node.kind {
-            Kind::Gate => {
-                self.begin(node, Effect::Pure, begun)?;
-                Ok(Done::of(Ok(Value::Null), Effect::Pure))
+            NodeKind::Gate => {
+                self.begin(node, Effect::Pure, interrupted)?;
+                Ok(NodeResult::new(Ok(Value::Null), Effect::Pure))
             }
-            Kind::Return(output) => {
-                self.begin(node, Effect::Pure, begun)?;
-                let mut done = Done::of(Ok(Value::Null), Effect::Pure);
+            NodeKind::Return(output) => {
+                self.begin(node, Effect::Pure, interrupted)?;
+                let mut done = NodeResult::new(Ok(Value::Null), Effect::Pure);
                 done.output = Some(match output {
                     Some(output) => {
                         let scope = Scope::new(&self.state, &self.inputs);
-                        let output = output.fill(&scope);
+                        let output = output.render(&scope);
                         let missing = scope.missing.into_inner();
                         self.warn(node, missing);
                         output
@@ -290,15 +294,15 @@ impl<'g> Walk<'g> {
                 });
                 Ok(done)
             }
-            Kind::Action(action) => self.action(node, action, begun).await,
-            Kind::Foreach(foreach) => self.foreach(node, foreach, begun).await,
-            Kind::Decision(decision) => self.decision(node, decision, begun).await,
+            NodeKind::Action(action) => self.action(node, action, interrupted).await,
+            NodeKind::Foreach(foreach) => self.foreach(node, foreach, interrupted).await,
+            NodeKind::Decision(decision) => self.decision(node, decision, interrupted).await,
         }
     }
 }
 
-/// A value as a person reads it.
-pub(crate) fn words(value: &Value) -> String {
+/// Formats a value for the user.
+pub(crate) fn display_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),

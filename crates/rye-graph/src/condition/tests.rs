@@ -2,14 +2,14 @@ use serde_json::json;
 
 use super::*;
 
-fn read(text: &str) -> Result<Condition, Vec<Problem>> {
+fn parse(text: &str) -> Result<Condition, Vec<Problem>> {
     let node = rye_items::metadata::parse_yaml(text.as_bytes()).unwrap();
     let mut problems = Vec::new();
-    Condition::read(&node, None, &mut problems).ok_or(problems)
+    Condition::parse(&node, None, &mut problems).ok_or(problems)
 }
 
 #[test]
-fn each_operator_holds_where_it_should() {
+fn operators_compare_values() {
     let state =
         json!({"n": 5, "s": "hello", "out": "120\n", "l": [1, "a"], "o": {"k": 1}, "z": null});
     let inputs = json!({"limit": 4});
@@ -46,21 +46,21 @@ fn each_operator_holds_where_it_should() {
         ("{not: {path: state.n, op: eq, value: 1}}", true),
         ("{all: []}", true),
     ] {
-        let condition = read(text).unwrap();
+        let condition = parse(text).unwrap();
         let scope = Scope::new(state.as_object().unwrap(), &inputs);
         assert_eq!(condition.holds(&scope), expected, "{text}");
     }
 }
 
 #[test]
-fn what_is_no_condition_is_refused_with_what_was_meant() {
-    for (text, code, said) in [
+fn invalid_conditions_are_reported_with_hints() {
+    for (text, code, hint_part) in [
         (
             "{path: state.n, op: gtt, value: 1}",
             "unknown_operator",
             "did you mean `gt`?",
         ),
-        ("{path: state.n, op: gt}", "bad_condition", "such as"),
+        ("{path: state.n, op: gt}", "bad_condition", "example"),
         (
             "{path: stat.n, op: exists}",
             "bad_path",
@@ -83,11 +83,11 @@ fn what_is_no_condition_is_refused_with_what_was_meant() {
             "bad_condition",
             "",
         ),
-        ("text", "wrong_type", "such as"),
+        ("text", "wrong_type", "example"),
     ] {
-        let problems = read(text).unwrap_err();
+        let problems = parse(text).unwrap_err();
         assert_eq!(problems[0].code, code, "{text}: {problems:?}");
         let hint = problems[0].hint.clone().unwrap_or_default();
-        assert!(hint.contains(said), "{text}: {hint}");
+        assert!(hint.contains(hint_part), "{text}: {hint}");
     }
 }

@@ -1,18 +1,18 @@
-//! Where nodes stand in a picture: in rows, each below all that lead to it.
+//! Layout of a drawing: rows of nodes by distance from the start.
 
 use crate::model::Graph;
-use crate::validate::ways;
+use crate::validate::successors;
 
-/// The row of each node and its place in the row.
+/// Row and column of each node, and the number of nodes per row.
 pub(super) struct Layout {
-    pub(super) places: Vec<(usize, usize)>,
+    pub(super) positions: Vec<(usize, usize)>,
     pub(super) rows: Vec<usize>,
 }
 
 pub(super) fn layout(graph: &Graph) -> Layout {
     let count = graph.nodes.len();
     let mut row = vec![usize::MAX; count];
-    // The shortest way from the start: loops lead back up and make nothing lower.
+    // Breadth-first search; edges back to earlier rows do not move nodes down.
     let mut open = vec![graph.start];
     if let Some(first) = row.get_mut(graph.start) {
         *first = 0;
@@ -22,7 +22,7 @@ pub(super) fn layout(graph: &Graph) -> Layout {
         depth += 1;
         let mut below = Vec::new();
         for index in open {
-            for to in ways(&graph.nodes[index]) {
+            for to in successors(&graph.nodes[index]) {
                 if row[to] == usize::MAX {
                     row[to] = depth;
                     below.push(to);
@@ -34,14 +34,14 @@ pub(super) fn layout(graph: &Graph) -> Layout {
     let lowest = row.iter().filter(|it| **it != usize::MAX).max();
     let lowest = lowest.copied().unwrap_or_default();
     let mut rows = vec![0; lowest + 2];
-    let mut places = Vec::with_capacity(count);
+    let mut positions = Vec::with_capacity(count);
     for row in row {
         let row = if row == usize::MAX { lowest + 1 } else { row };
-        places.push((row, rows[row]));
+        positions.push((row, rows[row]));
         rows[row] += 1;
     }
     while rows.last() == Some(&0) {
         rows.pop();
     }
-    Layout { places, rows }
+    Layout { positions, rows }
 }

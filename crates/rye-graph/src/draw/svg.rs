@@ -1,10 +1,10 @@
-//! A picture that every browser shows.
+//! SVG drawings.
 
 use std::fmt::Write as _;
 
 use super::layout::layout;
 use super::{NodeMark, NodeMarks};
-use crate::model::{Graph, Kind};
+use crate::model::{Graph, NodeKind};
 
 const WIDTH: usize = 160;
 const HEIGHT: usize = 44;
@@ -12,14 +12,14 @@ const GAP_X: usize = 40;
 const GAP_Y: usize = 56;
 const MARGIN: usize = 24;
 
-pub(super) fn draw(graph: &Graph, colours: &NodeMarks) -> String {
+pub(super) fn draw(graph: &Graph, marks: &NodeMarks) -> String {
     let layout = layout(graph);
     let widest = layout.rows.iter().copied().max().unwrap_or(1).max(1);
     let width = widest * (WIDTH + GAP_X) - GAP_X + 2 * MARGIN + GAP_X;
     let height = layout.rows.len() * (HEIGHT + GAP_Y) - GAP_Y + 2 * MARGIN;
-    // A row that has fewer stands in the middle.
+    // Centre each row.
     let corner = |index: usize| {
-        let (row, column) = layout.places[index];
+        let (row, column) = layout.positions[index];
         let indent = (widest - layout.rows[row]) * (WIDTH + GAP_X) / 2;
         let x = MARGIN + indent + column * (WIDTH + GAP_X);
         (x, MARGIN + row * (HEIGHT + GAP_Y))
@@ -30,9 +30,9 @@ pub(super) fn draw(graph: &Graph, colours: &NodeMarks) -> String {
          <defs><marker id=\"a\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"8\" \
          markerHeight=\"8\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#666\"/></marker></defs>\n"
     );
-    for join in graph.joins() {
-        let ((x1, y1), (x2, y2)) = (corner(join.from), corner(join.to));
-        let dashes = if join.is_error {
+    for connection in graph.connections() {
+        let ((x1, y1), (x2, y2)) = (corner(connection.from), corner(connection.to));
+        let dashes = if connection.is_error {
             " stroke-dasharray=\"4 3\""
         } else {
             ""
@@ -45,7 +45,7 @@ pub(super) fn draw(graph: &Graph, colours: &NodeMarks) -> String {
                 from.0, from.1, from.0, to.0, to.0, to.1
             )
         } else {
-            // Back up, or to itself: round the right side.
+            // Draw edges to earlier rows around the right side.
             let (from, to) = (
                 (x1 + WIDTH, y1 + HEIGHT / 2 + 8),
                 (x2 + WIDTH, y2 + HEIGHT / 2 - 8),
@@ -60,12 +60,12 @@ pub(super) fn draw(graph: &Graph, colours: &NodeMarks) -> String {
             text,
             "<path d=\"{path}\" fill=\"none\" stroke=\"#666\"{dashes} marker-end=\"url(#a)\"/>"
         );
-        if !join.label.is_empty() {
+        if !connection.label.is_empty() {
             let (x, y) = (
                 usize::midpoint(x1, x2) + WIDTH / 2,
                 usize::midpoint(y1, y2) + HEIGHT,
             );
-            let label = join.label;
+            let label = connection.label;
             let _ = writeln!(
                 text,
                 "<text x=\"{x}\" y=\"{y}\" fill=\"#666\" font-size=\"11\">{label}</text>"
@@ -74,12 +74,12 @@ pub(super) fn draw(graph: &Graph, colours: &NodeMarks) -> String {
     }
     for (index, node) in graph.nodes.iter().enumerate() {
         let (x, y) = corner(index);
-        let fill = colours.get(&node.name).map_or("#f6f6f6", NodeMark::fill);
+        let fill = marks.get(&node.name).map_or("#f6f6f6", NodeMark::fill);
         let (round, stroke) = match node.kind {
-            Kind::Return(_) => (HEIGHT / 2, "#333"),
-            Kind::Gate => (0, "#999"),
-            Kind::Decision(_) => (10, "#b58900"),
-            Kind::Action(_) | Kind::Foreach(_) => (4, "#333"),
+            NodeKind::Return(_) => (HEIGHT / 2, "#333"),
+            NodeKind::Gate => (0, "#999"),
+            NodeKind::Decision(_) => (10, "#b58900"),
+            NodeKind::Action(_) | NodeKind::Foreach(_) => (4, "#333"),
         };
         let (name, kind) = (escaped(&node.name), node.kind.as_str());
         let _ = writeln!(
@@ -95,11 +95,11 @@ pub(super) fn draw(graph: &Graph, colours: &NodeMarks) -> String {
     text
 }
 
-/// A name as text of a picture, as much of it as there is room for.
+/// Escapes and truncates a node name.
 fn escaped(name: &str) -> String {
-    const ROOM: usize = 20;
-    let mut shown: String = name.chars().take(ROOM).collect();
-    if name.chars().nth(ROOM).is_some() {
+    const MAX_CHARS: usize = 20;
+    let mut shown: String = name.chars().take(MAX_CHARS).collect();
+    if name.chars().nth(MAX_CHARS).is_some() {
         shown.push('…');
     }
     shown

@@ -1,4 +1,4 @@
-//! Where a walk begins: at the start, at a node, or where an earlier one was.
+//! Starts a new run or resumes an existing one.
 
 use std::collections::BTreeMap;
 
@@ -8,154 +8,162 @@ use rye_executor::primitive::CallFailure;
 use rye_protocol::short_id;
 use serde_json::{Map, Value, json};
 
-use super::{boot, failed, started};
+use super::{boot_id, failure, run_start};
 use crate::event::{Event, GraphChange, RunStatus};
 use crate::model::Graph;
-use crate::record::{At, Journal, Replayed, RunRecord, RunStore};
-use crate::walk::{Before, RunResult, Walk};
+use crate::record::{Journal, Position, Replay, RunRecord, RunStore};
+use crate::walk::{Progress, RunResult, Walker};
 
-/// So many nodes are named to who names none that there is.
-const NAMED: usize = 20;
+/// Number of node names that an error lists.
+const MAX_LISTED: usize = 20;
 
-/// How a graph is gone through.
+/// Options of a run.
 #[derive(Debug, Clone, Default)]
 pub struct RunOptions {
-    /// Go on with this run, whose whole id this is.
+    /// Full id of the run to resume.
     pub resume: Option<String>,
-    /// Go on though the graph is not what it was.
+    /// Resume even if the graph changed.
     pub accept_changed: bool,
-    /// Take so many steps, and pause.
+    /// Pause after this number of steps.
     pub steps: Option<u64>,
-    /// Begin at this node.
+    /// Start at this node.
     pub node: Option<String>,
-    /// Begin with this state.
+    /// Initial state, or state values to override.
     pub state: Map<String, Value>,
 }
 
-pub(super) enum Entered {
-    /// From here on.
-    At(At),
-    /// There is nothing left to do.
-    Over(Box<RunResult>),
+/// Where the execution starts.
+pub(super) enum Entry {
+    /// Continue from this position.
+    Continue(Position),
+    /// The run is complete already.
+    Finished(Box<RunResult>),
 }
 
-/// Opens the record of a walk, and finds out where it begins.
-pub(super) fn enter(
-    walk: &mut Walk<'_>,
+/// Creates or opens the journal of a run and determines where it starts.
+pub(super) fn start_or_resume(
+    walker: &mut Walker<'_>,
     runs: &RunStore,
-    name: &str,
-    going: &RunOptions,
+    run_id: &str,
+    options: &RunOptions,
     key: Option<SigningKey>,
     metadata: &mut Map<String, Value>,
-) -> Result<Entered, CallFailure> {
-    let folder = runs.folder(name);
-    runs.create(Some(name)).map_err(|error| failed(&error))?;
-    if going.resume.is_some() || runs.has_begun(name, key.is_some()) {
-        return again(walk, runs, name, going, key, metadata);
+) -> Result<Entry, CallFailure> {
+    let run_dir = runs.run_dir(run_id);
+    runs.create_dirs(Some(run_id))
+        .map_err(|error| failure(&error))?;
+    if options.resume.is_some() || runs.has_started(run_id, key.is_some()) {
+        return resume(walker, runs, run_id, options, key, metadata);
     }
-    let graph = walk.graph;
-    let start = match &going.node {
+    let graph = walker.graph;
+    let start = match &options.node {
         Some(node) => known_node(graph, node)?,
         None => graph.nodes[graph.start].name.clone(),
     };
-    let (inputs, state) = (walk.inputs.clone(), going.state.clone());
-    let started = started(graph, name, &walk.id, inputs, state.clone(), start.clone());
-    runs.hide().map_err(|error| failed(&error))?;
-    let journal = Journal::create(&folder, &runs.store(), key, started);
-    let (journal, line) = journal.map_err(|error| failed(&error))?;
-    walk.journal = Some(journal);
-    walk.told(&line);
-    walk.state = state;
-    Ok(Entered::At(At::Before(start)))
+    let (inputs, state) = (walker.inputs.clone(), options.state.clone());
+    let start_event = run_start(
+        graph,
+        run_id,
+        &walker.id,
+        inputs,
+        state.clone(),
+        start.clone(),
+    );
+    runs.write_gitignore().map_err(|error| failure(&error))?;
+    let journal = Journal::create(&run_dir, &runs.store(), key, start_event);
+    let (journal, line) = journal.map_err(|error| failure(&error))?;
+    walker.journal = Some(journal);
+    walker.notify(&line);
+    walker.state = state;
+    Ok(Entry::Continue(Position::Before(start)))
 }
 
-/// Goes on with a run.
-fn again(
-    walk: &mut Walk<'_>,
+/// Resumes a run.
+fn resume(
+    walker: &mut Walker<'_>,
     runs: &RunStore,
-    name: &str,
-    going: &RunOptions,
+    run_id: &str,
+    options: &RunOptions,
     key: Option<SigningKey>,
     metadata: &mut Map<String, Value>,
-) -> Result<Entered, CallFailure> {
-    let found = runs.find(name).map_err(|error| failed(&error))?;
-    let opened = found.open(runs, &*walk.trust, key.is_some());
-    let (file, replayed) = opened.map_err(|error| failed(&error))?;
-    if replayed.started.graph != walk.id {
-        let message = format!("the run {name} is one of {}", replayed.started.graph);
+) -> Result<Entry, CallFailure> {
+    let handle = runs.find(run_id).map_err(|error| failure(&error))?;
+    let opened = handle.open(runs, &*walker.trust, key.is_some());
+    let (file, replay) = opened.map_err(|error| failure(&error))?;
+    if replay.started.graph != walker.id {
+        let message = format!("run {run_id} belongs to the graph {}", replay.started.graph);
         return Err(CallFailure::new("other_graph", message));
     }
-    // Asked for once more by the graph that it is a part of, whose process died before it
-    // could write down what came of it.
-    if going.resume.is_none()
-        && let Some(over) = over(&replayed)
+    // The enclosing graph may repeat the call if its process died before it journaled the result.
+    if options.resume.is_none()
+        && let Some(result) = finished_result(&replay)
     {
-        return Ok(Entered::Over(Box::new(over)));
+        return Ok(Entry::Finished(Box::new(result)));
     }
-    let graph = walk.graph;
-    let changed = check_resumable(&replayed, &graph.text, &graph.hash, going.accept_changed);
-    let changed = changed.map_err(|refusal| {
-        if let Some(difference) = refusal.difference {
-            metadata.insert("difference".into(), json!(difference));
+    let graph = walker.graph;
+    let changed = check_resumable(&replay, &graph.text, &graph.hash, options.accept_changed);
+    let changed = changed.map_err(|error| {
+        if let Some(diff) = error.diff {
+            metadata.insert("diff".into(), json!(diff));
         }
-        refusal.why
+        error.failure
     })?;
-    let mut at = replayed.at.clone();
-    if let Some(node) = &going.node {
-        at = At::Before(known_node(walk.graph, node)?);
-    } else if let Some(node) = replayed.node() {
-        known_node(walk.graph, node)?;
+    let mut position = replay.position.clone();
+    if let Some(node) = &options.node {
+        position = Position::Before(known_node(walker.graph, node)?);
+    } else if let Some(node) = replay.node() {
+        known_node(walker.graph, node)?;
     }
-    let journal = Journal::reopen(found.folder(), &runs.store(), key, &replayed, file);
-    let mut journal = journal.map_err(|error| failed(&error))?;
-    let now = boot();
-    walk.before = Before {
-        // Those of the node that it was within, and of no other.
-        items: match going.node {
+    let journal = Journal::reopen(handle.run_dir(), &runs.store(), key, &replay, file);
+    let mut journal = journal.map_err(|error| failure(&error))?;
+    let boot = boot_id();
+    walker.progress = Progress {
+        // Item results apply only to the interrupted node.
+        items: match options.node {
             Some(_) => BTreeMap::new(),
-            None => replayed.items.clone(),
+            None => replay.items.clone(),
         },
-        hooks: replayed.hooks.clone(),
-        may_miss: replayed.boot != now,
-        is_cut_short: replayed.is_cut_short,
-        gates: replayed.gates.clone(),
-        error: replayed.error.clone(),
-        output: replayed.output.clone(),
+        hooks: replay.hooks.clone(),
+        may_miss_lines: replay.boot != boot,
+        was_interrupted: replay.was_interrupted,
+        gates: replay.gates.clone(),
+        error: replay.error.clone(),
+        output: replay.output.clone(),
     };
     let line = journal.push(Event::Resumed {
-        boot: now,
+        boot,
         changed,
-        node: going.node.clone(),
-        state: going.state.clone(),
+        node: options.node.clone(),
+        state: options.state.clone(),
     });
-    for (index, effect) in replayed.doubtful {
+    for (index, effect) in replay.unsigned_items {
         journal.push(Event::ItemBegin { index, effect });
     }
-    walk.journal = Some(journal);
-    walk.told(&line);
-    walk.inputs = replayed.started.inputs;
-    walk.state = replayed.state;
-    walk.state.extend(going.state.clone());
-    walk.steps = replayed.steps;
-    walk.taken = replayed.taken;
-    Ok(Entered::At(at))
+    walker.journal = Some(journal);
+    walker.notify(&line);
+    walker.inputs = replay.started.inputs;
+    walker.state = replay.state;
+    walker.state.extend(options.state.clone());
+    walker.steps = replay.steps;
+    walker.steps_since_stop = replay.steps_since_stop;
+    Ok(Entry::Continue(position))
 }
 
-/// How a run ended that came to an end of its own.
-fn over(replayed: &Replayed) -> Option<RunResult> {
-    let (status, error) = replayed.end.clone()?;
-    if replayed.is_cut_short || status == RunStatus::Paused {
+/// The result of a run that ended in an orderly way.
+fn finished_result(replay: &Replay) -> Option<RunResult> {
+    let (status, error) = replay.end.clone()?;
+    if replay.was_interrupted || status == RunStatus::Paused {
         return None;
     }
-    let mut own = replayed.state.clone();
+    let mut own = replay.state.clone();
     own.retain(|name, _| !name.starts_with('_'));
     Some(RunResult {
         status,
-        output: replayed.output.clone().unwrap_or(Value::Object(own)),
+        output: replay.output.clone().unwrap_or(Value::Object(own)),
         error,
-        node: replayed.node().map(str::to_owned),
-        state: replayed.state.clone(),
-        steps: replayed.steps,
+        node: replay.node().map(str::to_owned),
+        state: replay.state.clone(),
+        steps: replay.steps,
         warnings: Vec::new(),
     })
 }
@@ -164,53 +172,52 @@ fn known_node(graph: &Graph, name: &str) -> Result<String, CallFailure> {
     if graph.index(name).is_some() {
         return Ok(name.to_owned());
     }
-    let failed = CallFailure::new("no_such_node", format!("the graph has no node `{name}`"));
-    let near = crate::problem::nearest(name, graph.names());
-    let names: Vec<_> = graph.names().take(NAMED).collect();
+    let failure = CallFailure::new("no_such_node", format!("the graph has no node `{name}`"));
+    let near = crate::problem::nearest(name, graph.node_names());
+    let names: Vec<_> = graph.node_names().take(MAX_LISTED).collect();
     let hint = near.map_or_else(
-        || format!("there are {}", names.join(", ")),
+        || format!("nodes: {}", names.join(", ")),
         |near| format!("did you mean `{near}`?"),
     );
-    Err(failed.with_hint(hint))
+    Err(failure.with_hint(hint))
 }
 
-/// Why a run does not go on.
+/// Why a run cannot be resumed.
 #[derive(Debug)]
 pub struct ResumeError {
-    /// It.
-    pub why: CallFailure,
-    /// What is different about its graph, where that is why.
-    pub difference: Option<String>,
+    /// The failure to report.
+    pub failure: CallFailure,
+    /// Unified diff of the graph, if it changed.
+    pub diff: Option<String>,
 }
 
 impl RunRecord {
-    /// Whether it could go on with its graph as it is now, for those who want to know before
-    /// they try.
+    /// Checks whether the run can be resumed with the current version of its graph.
     pub fn check_resumable(
         &self,
         graph: &[u8],
         hash: &Hash,
         accept_changed: bool,
     ) -> Result<(), ResumeError> {
-        check_resumable(self.replayed(), graph, hash, accept_changed).map(drop)
+        check_resumable(self.replay(), graph, hash, accept_changed).map(drop)
     }
 }
 
-/// A run that is over does not go on. One whose graph is another than the one that was begun
-/// does not either, and what is different is told, unless somebody accepts it.
+/// Checks that the run is not complete and that its graph is unchanged, or that the change is
+/// accepted.
 fn check_resumable(
-    replayed: &Replayed,
+    replay: &Replay,
     text: &[u8],
     hash: &Hash,
     accept_changed: bool,
 ) -> Result<Option<GraphChange>, ResumeError> {
-    let started = &replayed.started;
+    let started = &replay.started;
     let run = &started.run;
-    if let Some((RunStatus::Completed, _)) = replayed.end {
-        let why = CallFailure::new("run_is_over", format!("the run {run} has come to its end"));
+    if let Some((RunStatus::Completed, _)) = replay.end {
+        let failure = CallFailure::new("run_completed", format!("run {run} is complete"));
         return Err(ResumeError {
-            why: why.with_hint(format!("rye run status {}", short_id(run))),
-            difference: None,
+            failure: failure.with_hint(format!("rye run status {}", short_id(run))),
+            diff: None,
         });
     }
     let graph_hash = hash.to_hex();
@@ -221,16 +228,16 @@ fn check_resumable(
     if accept_changed {
         return Ok(Some(GraphChange { graph_hash, text }));
     }
-    let message = format!("the graph is not the one that the run {run} began with");
+    let message = format!("the graph changed since run {run} started");
     let hint = format!("rye graph run --resume {} --accept-changed", short_id(run));
     Err(ResumeError {
-        why: CallFailure::new("graph_changed", message).with_hint(hint),
-        difference: Some(difference(&started.text, &text)),
+        failure: CallFailure::new("graph_changed", message).with_hint(hint),
+        diff: Some(unified_diff(&started.text, &text)),
     })
 }
 
-/// The lines that differ, but for signatures.
-fn difference(before: &str, now: &str) -> String {
+/// Unified diff of two versions of a graph, without signatures.
+fn unified_diff(before: &str, now: &str) -> String {
     let content = |text: &str| -> String {
         let lines = text.split_inclusive('\n');
         lines.filter(|line| !line.contains("rye:signed:")).collect()

@@ -1,4 +1,4 @@
-//! Walks of programs that call tools in their own way.
+//! Runs of graphs with a custom dispatcher.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use rye_executor::RunContext;
 use rye_executor::primitive::CallFailure;
 use serde_json::{Map, Value};
 
-use super::{RunOptions, failed, resume};
+use super::{RunOptions, failure, resume};
 use crate::dispatch::Dispatcher;
 use crate::event::RunStatus;
 use crate::model::Graph;
-use crate::record::{At, RunStore, SingleKey, TrustPolicy};
-use crate::walk::{EventListener, Limits, RunResult, Walk};
+use crate::record::{Position, RunStore, SingleKey, TrustPolicy};
+use crate::walk::{EventListener, Limits, RunResult, Walker};
 
-/// Walks a graph in memory: nothing is written down, and no person can be asked.
+/// Runs a graph without a journal. Decision nodes fail, because there is no durable gate.
 pub async fn run_in_memory(
     graph: &Graph,
     dispatch: &dyn Dispatcher,
@@ -23,10 +23,10 @@ pub async fn run_in_memory(
     limits: Limits,
 ) -> RunResult {
     let start = graph.nodes[graph.start].name.clone();
-    let walk = Walk::new(graph, "", dispatch, inputs, limits);
-    match walk.walk(At::Before(start)).await {
-        Ok(ended) => ended,
-        // Only what is written down can fail to be.
+    let walker = Walker::new(graph, "", dispatch, inputs, limits);
+    match walker.run(Position::Before(start)).await {
+        Ok(result) => result,
+        // Unreachable: only a journal can fail.
         Err(error) => RunResult {
             status: RunStatus::Failed,
             output: Value::Null,
@@ -42,55 +42,54 @@ pub async fn run_in_memory(
     }
 }
 
-/// How a walk is written down.
+/// Options of [`run_journaled`].
 #[derive(Debug, Default)]
 pub struct JournalOptions {
-    /// What the run is called; one that is there goes on where it was.
+    /// Identity of the run; an existing run is resumed.
     pub run: Option<RunContext>,
-    /// Who signs it.
+    /// Key that signs the journal.
     pub key: Option<SigningKey>,
-    /// Who is told what happens.
-    pub watcher: Option<EventListener>,
-    /// Who says whose records and decisions count. Without, it is those of the key that signs,
-    /// and every decision.
+    /// Listener for journal lines.
+    pub listener: Option<EventListener>,
+    /// Trust policy. By default only `key` is trusted, and all decisions are accepted.
     pub trust: Option<Arc<dyn TrustPolicy>>,
 }
 
-pub(super) fn trusted(
+/// The given policy, or one that trusts a single key.
+pub(super) fn trust_policy(
     trust: Option<Arc<dyn TrustPolicy>>,
     key: Option<&SigningKey>,
 ) -> Arc<dyn TrustPolicy> {
     trust.unwrap_or_else(|| Arc::new(SingleKey(key.map(|key| key.public().clone()))))
 }
 
-/// Walks a graph and writes it down as a run of a project, for programs that call tools in
-/// their own way.
+/// Runs a graph with a journal in a project.
 pub async fn run_journaled(
     graph: &Graph,
     dispatch: &dyn Dispatcher,
     inputs: Value,
     project: &Path,
-    writing: JournalOptions,
+    options: JournalOptions,
 ) -> Result<RunResult, CallFailure> {
     let runs = RunStore::new(project);
-    let (name, depth) = match writing.run {
+    let (run_id, depth) = match options.run {
         Some(RunContext { id, depth }) => (id, depth),
-        None => (runs.new_id().map_err(|error| failed(&error))?, 0),
+        None => (runs.new_id().map_err(|error| failure(&error))?, 0),
     };
-    let mut walk = Walk::new(graph, "", dispatch, inputs, Limits::default());
-    walk.depth = depth;
-    walk.watcher = writing.watcher;
-    walk.trust = trusted(writing.trust, writing.key.as_ref());
-    let going = RunOptions::default();
-    match resume::enter(
-        &mut walk,
+    let mut walker = Walker::new(graph, "", dispatch, inputs, Limits::default());
+    walker.depth = depth;
+    walker.listener = options.listener;
+    walker.trust = trust_policy(options.trust, options.key.as_ref());
+    let run_options = RunOptions::default();
+    match resume::start_or_resume(
+        &mut walker,
         &runs,
-        &name,
-        &going,
-        writing.key,
+        &run_id,
+        &run_options,
+        options.key,
         &mut Map::new(),
     )? {
-        resume::Entered::At(from) => walk.walk(from).await.map_err(|error| failed(&error)),
-        resume::Entered::Over(ended) => Ok(*ended),
+        resume::Entry::Continue(from) => walker.run(from).await.map_err(|error| failure(&error)),
+        resume::Entry::Finished(result) => Ok(*result),
     }
 }

@@ -1,4 +1,4 @@
-//! From a record to where its run stands.
+//! Replays a journal to restore the progress of a run.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,170 +7,171 @@ use rye_items::metadata::Effect;
 use rye_protocol::Gate;
 use serde_json::{Map, Value};
 
-use super::{RecordError, Written, line_hash};
+use super::{RecordError, StoredLine, line_hash};
 use crate::event::{Event, JournalLine, NodeError, RunStart, RunStatus};
 
-/// What is wrong with a record that has no line.
+/// Message for an empty record.
 pub(super) const EMPTY: &str =
-    "nothing is written down: its process died before it did anything, or the record was emptied";
+    "the record is empty: its process died before the first step, or the record was emptied";
 
-/// Where a run is.
+/// Position of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum At {
-    /// Before a node.
+pub(crate) enum Position {
+    /// Before a node starts.
     Before(String),
-    /// Within one, of which nothing more was heard since it was begun, perhaps again.
+    /// A node was started, possibly several times, and did not end.
     Within {
         node: String,
         effect: Effect,
-        times: u32,
+        starts: u32,
     },
-    /// At one whose error nobody sees to: all that is left is to end.
+    /// A node failed and no node handles the error.
     Failed { node: String, error: NodeError },
-    /// Behind the last one.
-    Behind,
+    /// After the last node.
+    End,
 }
 
-/// What is known of an item of a foreach.
+/// Journaled state of a foreach item.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ItemState {
-    /// So many times.
-    Begun {
+    /// Started this number of times without an end.
+    Started {
         effect: Option<Effect>,
-        times: u32,
+        starts: u32,
     },
     Done(Value),
     Failed(NodeError),
 }
 
-/// What is known of a hook.
+/// Journaled state of a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HookState {
     pub(crate) has_ended: bool,
     pub(crate) effect: Effect,
-    /// How often it was begun.
-    pub(crate) times: u32,
+    /// Number of starts.
+    pub(crate) starts: u32,
 }
 
-/// A run as its record tells it.
+/// State of a run, restored from its journal.
 #[derive(Debug)]
-pub(crate) struct Replayed {
+pub(crate) struct Replay {
     pub(crate) started: RunStart,
     pub(crate) state: Map<String, Value>,
-    pub(crate) at: At,
-    /// Steps that were begun.
+    pub(crate) position: Position,
+    /// Number of started steps.
     pub(crate) steps: u64,
-    /// Steps that were done since it last came to an end of its own.
-    pub(crate) taken: u64,
-    /// What went wrong with the last of them.
+    /// Steps since the run last stopped in an orderly way.
+    pub(crate) steps_since_stop: u64,
+    /// Error of the last step.
     pub(crate) error: Option<NodeError>,
     pub(crate) output: Option<Value>,
     pub(crate) end: Option<(RunStatus, Option<NodeError>)>,
-    /// Of the foreach that it is within.
+    /// Items of the interrupted foreach.
     pub(crate) items: BTreeMap<usize, ItemState>,
-    /// The gates that it waits at.
+    /// Open gates.
     pub(crate) gates: Vec<Gate>,
-    /// Hooks that were begun, by their number and step.
+    /// Started hooks, by index and step.
     pub(crate) hooks: BTreeMap<(usize, u64), HookState>,
-    /// Since when the machine runs that the last lines were written on.
+    /// Boot id of the machine when the last lines were written.
     pub(crate) boot: String,
     pub(crate) lines: Vec<JournalLine>,
     pub(crate) seq: u64,
     pub(crate) hash: String,
-    /// As much of the file as is whole.
+    /// Length of the file up to the last complete line.
     pub(crate) length: u64,
-    /// Whether its last walk was cut short between any two lines.
-    pub(crate) is_cut_short: bool,
-    /// Items of the foreach of which lines tell that nobody signed.
-    pub(crate) doubtful: Vec<(usize, Option<Effect>)>,
+    /// Whether the last process was interrupted at an arbitrary point.
+    pub(crate) was_interrupted: bool,
+    /// Items that only appear in unsigned lines.
+    pub(crate) unsigned_items: Vec<(usize, Option<Effect>)>,
 }
 
-/// Whether a record tells of anything that was done: a first line that a dying process wrote
-/// alone does not.
-pub(super) fn was_acted_on(bytes: &[u8]) -> bool {
+/// Whether a journal contains more than the unsigned start that a killed process may leave.
+pub(super) fn has_effects(bytes: &[u8]) -> bool {
     let lines = bytes.split_inclusive(|byte| *byte == b'\n');
     let mut whole = lines.filter(|line| line.ends_with(b"\n"));
     whole.any(|line| {
-        let Ok(written) = serde_json::from_slice::<Written<'_>>(line) else {
+        let Ok(stored) = serde_json::from_slice::<StoredLine<'_>>(line) else {
             return true;
         };
-        let event = serde_json::from_str(written.event.get());
-        let is_nothing = matches!(event, Ok(Event::Started(_) | Event::Warning { .. }));
-        written.signature.is_some() || !is_nothing
+        let event = serde_json::from_str(stored.event.get());
+        let has_no_effect = matches!(event, Ok(Event::Started(_) | Event::Warning { .. }));
+        stored.signature.is_some() || !has_no_effect
     })
 }
 
-impl Replayed {
-    /// The node where it goes on.
+impl Replay {
+    /// The node to continue with.
     pub(crate) fn node(&self) -> Option<&str> {
-        match &self.at {
-            At::Before(node) | At::Within { node, .. } | At::Failed { node, .. } => Some(node),
-            At::Behind => None,
+        match &self.position {
+            Position::Before(node)
+            | Position::Within { node, .. }
+            | Position::Failed { node, .. } => Some(node),
+            Position::End => None,
         }
     }
 
-    /// Reads a record. A last line that is not whole is passed over.
-    pub(crate) fn read(run: &str, path: &Path, bytes: &[u8]) -> Result<Self, RecordError> {
+    /// Replays a journal. An incomplete last line is ignored.
+    pub(crate) fn from_bytes(run: &str, path: &Path, bytes: &[u8]) -> Result<Self, RecordError> {
         let altered = |line: usize, why: String| RecordError::Altered {
             run: run.to_owned(),
             line,
             why,
         };
-        let mut replayed: Option<Self> = None;
+        let mut replay: Option<Self> = None;
         let (mut hash, mut length, mut number) = (String::new(), 0, 0);
         for text in bytes.split_inclusive(|byte| *byte == b'\n') {
             if !text.ends_with(b"\n") {
                 break;
             }
             number += 1;
-            let written: Written<'_> =
+            let stored: StoredLine<'_> =
                 serde_json::from_slice(text).map_err(|error| altered(number, error.to_string()))?;
-            let expected = line_hash(&hash, written.seq, written.at, written.event.get()).to_hex();
-            if expected != written.hash {
-                return Err(altered(number, "it is not what its hash says".to_owned()));
+            let expected = line_hash(&hash, stored.seq, stored.at, stored.event.get()).to_hex();
+            if expected != stored.hash {
+                return Err(altered(number, "its hash does not match".to_owned()));
             }
             hash = expected;
             length += text.len() as u64;
-            let event: Event = serde_json::from_str(written.event.get())
+            let event: Event = serde_json::from_str(stored.event.get())
                 .map_err(|error| altered(number, error.to_string()))?;
-            match (&mut replayed, event) {
+            match (&mut replay, event) {
                 (None, Event::Started(started)) => {
-                    replayed = Some(Self::begin(*started, written.at));
+                    replay = Some(Self::begin(*started, stored.at));
                 }
-                (None, _) => return Err(altered(number, "the record has no beginning".to_owned())),
-                (Some(replayed), event) => replayed.apply(JournalLine {
-                    seq: written.seq,
-                    at: written.at,
+                (None, _) => return Err(altered(number, "the first event is missing".to_owned())),
+                (Some(replay), event) => replay.apply(JournalLine {
+                    seq: stored.seq,
+                    at: stored.at,
                     event,
                 }),
             }
         }
-        let Some(mut replayed) = replayed else {
+        let Some(mut replay) = replay else {
             return Err(altered(0, format!("{}: {EMPTY}", path.display())));
         };
-        replayed.hash = hash;
-        replayed.length = length;
-        Ok(replayed)
+        replay.hash = hash;
+        replay.length = length;
+        Ok(replay)
     }
 
-    /// Lines that nobody signed can make a run more careful, and nothing else: of an item that
-    /// they tell of nobody knows whether it was done.
-    pub(crate) fn beware(&mut self, open: &[u8]) {
-        if !matches!(self.at, At::Within { .. }) {
+    /// Applies unsigned lines. They can only mark items as interrupted, so that these are not
+    /// repeated without asking.
+    pub(crate) fn apply_unsigned(&mut self, unsigned: &[u8]) {
+        if !matches!(self.position, Position::Within { .. }) {
             return;
         }
-        for line in open.split(|byte| *byte == b'\n') {
-            let Ok(written) = serde_json::from_slice::<Written<'_>>(line) else {
+        for line in unsigned.split(|byte| *byte == b'\n') {
+            let Ok(stored) = serde_json::from_slice::<StoredLine<'_>>(line) else {
                 continue;
             };
-            let (index, effect) = match serde_json::from_str(written.event.get()) {
+            let (index, effect) = match serde_json::from_str(stored.event.get()) {
                 Ok(Event::ItemBegin { index, effect }) => (index, effect),
                 Ok(Event::ItemEnd { index, .. }) => (index, None),
                 _ => continue,
             };
             self.items.entry(index).or_insert_with(|| {
-                self.doubtful.push((index, effect));
-                ItemState::Begun { effect, times: 1 }
+                self.unsigned_items.push((index, effect));
+                ItemState::Started { effect, starts: 1 }
             });
         }
     }
@@ -183,11 +184,11 @@ impl Replayed {
         };
         Self {
             state: started.state.clone(),
-            at: At::Before(started.start.clone()),
+            position: Position::Before(started.start.clone()),
             boot: started.boot.clone(),
             started,
             steps: 0,
-            taken: 0,
+            steps_since_stop: 0,
             error: None,
             output: None,
             end: None,
@@ -198,8 +199,8 @@ impl Replayed {
             seq: 1,
             hash: String::new(),
             length: 0,
-            is_cut_short: true,
-            doubtful: Vec::new(),
+            was_interrupted: true,
+            unsigned_items: Vec::new(),
         }
     }
 
@@ -213,26 +214,26 @@ impl Replayed {
                 state,
             } => {
                 self.end = None;
-                self.is_cut_short = true;
+                self.was_interrupted = true;
                 self.boot.clone_from(boot);
                 self.state.extend(state.clone());
                 if let Some(node) = node {
-                    self.at = At::Before(node.clone());
+                    self.position = Position::Before(node.clone());
                 }
                 if let Some(changed) = changed {
                     self.started.text.clone_from(&changed.text);
                     self.started.graph_hash.clone_from(&changed.graph_hash);
                 }
             }
-            Event::Begin { step, node, effect } => self.begun(*step, node, *effect),
+            Event::Begin { step, node, effect } => self.node_started(*step, node, *effect),
             Event::ItemBegin { index, effect } => {
-                let times = match self.items.get(index) {
-                    Some(ItemState::Begun { times, .. }) => times + 1,
+                let starts = match self.items.get(index) {
+                    Some(ItemState::Started { starts, .. }) => starts + 1,
                     _ => 1,
                 };
                 let effect = *effect;
                 self.items
-                    .insert(*index, ItemState::Begun { effect, times });
+                    .insert(*index, ItemState::Started { effect, starts });
             }
             Event::ItemEnd {
                 index,
@@ -250,18 +251,18 @@ impl Replayed {
                 self.gates.retain(|it| it.id != gate.id);
                 self.gates.push((**gate).clone());
             }
-            Event::Answered { gate, .. } => self.gates.retain(|it| it.id != *gate),
-            Event::Step { .. } => self.stepped(&line.event),
+            Event::GateClosed { gate, .. } => self.gates.retain(|it| it.id != *gate),
+            Event::Step { .. } => self.node_ended(&line.event),
             Event::HookBegin {
                 hook, step, effect, ..
             } => {
-                let times = self.hooks.get(&(*hook, *step)).map_or(0, |it| it.times);
-                let begun = HookState {
+                let starts = self.hooks.get(&(*hook, *step)).map_or(0, |it| it.starts);
+                let hook_state = HookState {
                     has_ended: false,
                     effect: *effect,
-                    times: times + 1,
+                    starts: starts + 1,
                 };
-                self.hooks.insert((*hook, *step), begun);
+                self.hooks.insert((*hook, *step), hook_state);
             }
             Event::HookEnd { hook, step, .. } => {
                 if let Some(known) = self.hooks.get_mut(&(*hook, *step)) {
@@ -275,12 +276,12 @@ impl Replayed {
                 ..
             } => {
                 if let (Some(node), RunStatus::Failed) = (node, status) {
-                    self.at = At::Before(node.clone());
+                    self.position = Position::Before(node.clone());
                 }
-                self.taken = 0;
-                self.is_cut_short = match status {
+                self.steps_since_stop = 0;
+                self.was_interrupted = match status {
                     RunStatus::Cancelled => true,
-                    // The record could not be written on, wherever it was.
+                    // Without a node, the journal itself failed.
                     RunStatus::Failed => node.is_none(),
                     _ => false,
                 };
@@ -294,21 +295,21 @@ impl Replayed {
         self.lines.push(line);
     }
 
-    fn begun(&mut self, step: u64, node: &str, effect: Effect) {
-        let times = match &self.at {
-            At::Within { times, .. } if self.steps == step => times + 1,
+    fn node_started(&mut self, step: u64, node: &str, effect: Effect) {
+        let starts = match &self.position {
+            Position::Within { starts, .. } if self.steps == step => starts + 1,
             _ => 1,
         };
         self.steps = step;
         self.items.clear();
-        self.at = At::Within {
+        self.position = Position::Within {
             node: node.to_owned(),
             effect,
-            times,
+            starts,
         };
     }
 
-    fn stepped(&mut self, event: &Event) {
+    fn node_ended(&mut self, event: &Event) {
         let Event::Step {
             step,
             node,
@@ -322,21 +323,21 @@ impl Replayed {
         else {
             return;
         };
-        // One that failed before it did anything was never begun.
+        // A node that failed before its call has no start event.
         self.steps = *step;
         self.items.clear();
         self.gates.clear();
-        self.taken += 1;
+        self.steps_since_stop += 1;
         self.state.extend(set.clone());
         self.error.clone_from(error);
         self.output.clone_from(output);
-        self.at = match (error, next) {
-            (Some(error), _) if *fatal => At::Failed {
+        self.position = match (error, next) {
+            (Some(error), _) if *fatal => Position::Failed {
                 node: node.clone(),
                 error: error.clone(),
             },
-            (_, Some(next)) => At::Before(next.clone()),
-            (_, None) => At::Behind,
+            (_, Some(next)) => Position::Before(next.clone()),
+            (_, None) => Position::End,
         };
     }
 }

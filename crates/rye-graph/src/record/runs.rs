@@ -1,4 +1,4 @@
-//! The runs of a project.
+//! Store of the runs of a project.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -12,7 +12,7 @@ use rye_protocol::{Gate, matches_id};
 use serde_json::{Map, Value};
 
 use super::replay;
-use super::{RecordError, Replayed};
+use super::{RecordError, Replay};
 use crate::event::{JournalLine, NodeError, RunStatus};
 use crate::gates::GateFile;
 
@@ -20,48 +20,48 @@ pub(super) const EVENTS: &str = "events.jsonl";
 pub(super) const PROCESS: &str = "process";
 pub(super) const SNAPSHOT: &str = "snapshot";
 const STORE: &str = "store";
-/// The folder in a run with its questions.
+/// Directory of a run's gates.
 const GATES: &str = "gates";
-/// What a project keeps of its runs.
+/// State directory of a project.
 const STATE: &str = ".ai/state";
 
-/// All runs of graphs in a project.
+/// The runs of a project.
 #[derive(Debug, Clone)]
 pub struct RunStore {
     project: PathBuf,
     root: PathBuf,
 }
 
-/// A run that is there, unread.
+/// Handle of a run whose journal is not loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunHandle {
-    /// Its id.
+    /// Id of the run.
     pub id: String,
-    folder: PathBuf,
+    run_dir: PathBuf,
 }
 
-/// A run as its record tells it.
+/// A run, loaded from its journal.
 #[derive(Debug)]
 pub struct RunRecord {
-    found: RunHandle,
-    replayed: Replayed,
+    handle: RunHandle,
+    replay: Replay,
 }
 
-/// How a run stands.
+/// State of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunState {
-    /// A process walks it.
+    /// A process executes the run.
     Running,
-    /// A process walks it, and waits for a person.
+    /// A process executes the run and waits for a gate.
     Waiting,
-    /// Its process is gone, and it is not at its end.
+    /// The process died before the run ended.
     Lost,
-    /// Nobody walks it.
+    /// The run stopped.
     Ended(RunStatus),
 }
 
 impl RunState {
-    /// Its name.
+    /// The name, as used in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -71,14 +71,14 @@ impl RunState {
         }
     }
 
-    /// Whether a process is at it.
+    /// Whether a process executes the run.
     pub fn is_live(self) -> bool {
         matches!(self, Self::Running | Self::Waiting)
     }
 }
 
 impl RunStore {
-    /// Those of a project.
+    /// Creates the store of a project.
     pub fn new(project: &Path) -> Self {
         Self {
             project: project.to_owned(),
@@ -86,31 +86,31 @@ impl RunStore {
         }
     }
 
-    /// Makes the folders that runs write to, by no link that leads out of the project.
-    pub(crate) fn create(&self, run: Option<&str>) -> Result<(), RecordError> {
-        let below = |path: &Path| {
+    /// Creates the directories of the store or a run. Symbolic links must not leave the project.
+    pub(crate) fn create_dirs(&self, run: Option<&str>) -> Result<(), RecordError> {
+        let create_inside = |path: &Path| {
             let relative = path.strip_prefix(&self.project).unwrap_or(path);
             durable::create_dir_within(&self.project, relative, 0o700)
         };
-        below(&self.root)?;
-        // What is made later, where it is there already.
-        let mut later = vec![self.store(), self.cache()];
+        create_inside(&self.root)?;
+        // These are created later; check those that exist.
+        let mut existing = vec![self.store(), self.cache()];
         if let Some(run) = run {
-            let folder = self.folder(run);
+            let dir = self.run_dir(run);
             let files = [EVENTS, PROCESS, SNAPSHOT, "snapshot.new"];
-            let mut files = files.into_iter().map(|name| folder.join(name));
+            let mut files = files.into_iter().map(|name| dir.join(name));
             if let Some(link) = files.find(|path| path.is_symlink()) {
                 let root = self.project.clone();
                 return Err(CreateDirError::LinkLeavesRoot { link, root }.into());
             }
-            later.extend([folder.clone(), folder.join(GATES)]);
+            existing.extend([dir.clone(), dir.join(GATES)]);
         }
-        for folder in &later {
-            if folder.symlink_metadata().is_err() {
+        for dir in &existing {
+            if dir.symlink_metadata().is_err() {
                 continue;
             }
-            match below(folder) {
-                // A file in the way is reported by the step that needs the folder.
+            match create_inside(dir) {
+                // A file with this name is reported by the step that needs the directory.
                 Err(CreateDirError::Path(error))
                     if error.source.kind() == io::ErrorKind::NotADirectory => {}
                 checked => checked?,
@@ -119,8 +119,8 @@ impl RunStore {
         Ok(())
     }
 
-    /// Where a run is kept.
-    pub fn folder(&self, id: &str) -> PathBuf {
+    /// Directory of a run.
+    pub fn run_dir(&self, id: &str) -> PathBuf {
         self.root.join(id)
     }
 
@@ -128,20 +128,20 @@ impl RunStore {
         self.root.join(STORE)
     }
 
-    /// Where results of nodes are kept.
+    /// Directory of cached node results.
     pub(crate) fn cache(&self) -> PathBuf {
         self.root.join("cache")
     }
 
-    /// Whether anything of a run is written down that was acted on.
-    pub(crate) fn has_begun(&self, id: &str, has_key: bool) -> bool {
-        let record = fs::read(self.folder(id).join(EVENTS));
+    /// Whether the journal of a run has events that may have had an effect.
+    pub(crate) fn has_started(&self, id: &str, has_key: bool) -> bool {
+        let record = fs::read(self.run_dir(id).join(EVENTS));
         record
-            .is_ok_and(|bytes| bytes.contains(&b'\n') && (!has_key || replay::was_acted_on(&bytes)))
+            .is_ok_and(|bytes| bytes.contains(&b'\n') && (!has_key || replay::has_effects(&bytes)))
     }
 
-    /// Keeps what runs write down out of what a repository holds: it is this machine's.
-    pub fn hide(&self) -> Result<(), RecordError> {
+    /// Excludes the state directory from version control.
+    pub fn write_gitignore(&self) -> Result<(), RecordError> {
         durable::create_dir_within(&self.project, STATE, 0o700)?;
         let path = self.project.join(STATE).join(".gitignore");
         if path.symlink_metadata().is_ok() {
@@ -153,20 +153,20 @@ impl RunStore {
         }
     }
 
-    /// A name that says when, and that nobody has: its folder is made. In the order of their
-    /// names runs are in the order in which they began.
+    /// Creates the directory of a new run and returns its id. Ids are time stamps, so they sort
+    /// by start time.
     pub fn new_id(&self) -> Result<String, RecordError> {
-        self.hide()?;
-        self.create(None)?;
+        self.write_gitignore()?;
+        self.create_dirs(None)?;
         let mut id = lillux::time::sortable_stamp();
         loop {
-            let folder = self.folder(&id);
-            match DirBuilder::new().mode(0o700).create(&folder) {
+            let dir = self.run_dir(&id);
+            match DirBuilder::new().mode(0o700).create(&dir) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     id = lillux::time::sortable_stamp();
                 }
                 outcome => {
-                    outcome.at("create the folder", &folder)?;
+                    outcome.at("create the directory", &dir)?;
                     durable::sync_dir(&self.root)?;
                     return Ok(id);
                 }
@@ -174,10 +174,10 @@ impl RunStore {
         }
     }
 
-    /// All runs, the newest first.
+    /// Lists all runs, newest first.
     pub fn all(&self) -> Result<Vec<RunHandle>, RecordError> {
         if self.root.symlink_metadata().is_ok() {
-            self.create(None)?;
+            self.create_dirs(None)?;
         }
         let entries = match fs::read_dir(&self.root) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -185,12 +185,12 @@ impl RunStore {
         };
         let mut all: Vec<_> = entries
             .filter_map(|entry| {
-                let folder = entry.ok()?.path();
-                let id = folder.file_name()?.to_str()?.to_owned();
-                folder
+                let run_dir = entry.ok()?.path();
+                let id = run_dir.file_name()?.to_str()?.to_owned();
+                run_dir
                     .join(EVENTS)
                     .is_file()
-                    .then_some(RunHandle { id, folder })
+                    .then_some(RunHandle { id, run_dir })
             })
             .collect();
         all.sort_by(|a, b| b.id.cmp(&a.id));
@@ -203,7 +203,7 @@ impl RunStore {
         if let Some(exact) = all.iter().position(|run| run.id == id) {
             return Ok(all.swap_remove(exact));
         }
-        // A part of a run is asked for by its whole name.
+        // Nested runs need their full id.
         all.retain(|run| matches_id(&run.id, id) && !run.id.contains('.'));
         match all.len() {
             0 => Err(RecordError::NotFound(id.to_owned())),
@@ -214,147 +214,151 @@ impl RunStore {
 }
 
 impl RunHandle {
-    /// Where it is kept.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// Directory of the run.
+    pub fn run_dir(&self) -> &Path {
+        &self.run_dir
     }
 
-    /// The project that it is of.
+    /// Project of the run.
     pub fn project(&self) -> &Path {
-        let mut above = self.folder.ancestors();
-        above.nth(4).unwrap_or(&self.folder)
+        let mut ancestors = self.run_dir.ancestors();
+        ancestors.nth(4).unwrap_or(&self.run_dir)
     }
 
-    /// Whether a line of it is written down.
-    pub fn has_begun(&self) -> bool {
+    /// Whether the journal has at least one line.
+    pub fn has_started(&self) -> bool {
         let record = fs::read(self.events());
         record.is_ok_and(|bytes| bytes.contains(&b'\n'))
     }
 
-    /// Whether the process that walks it lives.
-    pub fn is_walked(&self) -> bool {
+    /// Whether the process that executes the run is alive.
+    pub fn is_running(&self) -> bool {
         let process = self.process();
         process.is_some_and(|it| it.is_alive().unwrap_or(false))
     }
 
-    /// The file of its record.
+    /// Path of the journal.
     pub fn events(&self) -> PathBuf {
-        self.folder.join(EVENTS)
+        self.run_dir.join(EVENTS)
     }
 
-    /// The process that walks it, or did.
+    /// The process that executes or executed the run.
     pub fn process(&self) -> Option<Handle> {
-        let text = fs::read_to_string(self.folder.join(PROCESS)).ok()?;
+        let text = fs::read_to_string(self.run_dir.join(PROCESS)).ok()?;
         text.trim().parse().ok()
     }
 
-    /// Reads its record.
-    pub fn read(self) -> Result<RunRecord, RecordError> {
+    /// Loads the journal.
+    pub fn load(self) -> Result<RunRecord, RecordError> {
         let path = self.events();
         let bytes = fs::read(&path).at("read", &path)?;
-        let replayed = Replayed::read(&self.id, &path, &bytes)?;
+        let replay = Replay::from_bytes(&self.id, &path, &bytes)?;
         Ok(RunRecord {
-            found: self,
-            replayed,
+            handle: self,
+            replay,
         })
     }
 
-    /// Removes all that was written down, also of the graphs that it called.
+    /// Removes the run and its nested runs.
     pub fn remove(&self) -> Result<(), RecordError> {
-        let parts = format!("{}.", self.id);
-        let root = self.folder.parent().map(fs::read_dir);
+        let nested_prefix = format!("{}.", self.id);
+        let root = self.run_dir.parent().map(fs::read_dir);
         for entry in root.into_iter().flatten().flatten().flatten() {
-            if entry.file_name().to_string_lossy().starts_with(&parts) {
+            if entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with(&nested_prefix)
+            {
                 let path = entry.path();
                 fs::remove_dir_all(&path).at("remove", &path)?;
             }
         }
-        Ok(fs::remove_dir_all(&self.folder).at("remove", &self.folder)?)
+        Ok(fs::remove_dir_all(&self.run_dir).at("remove", &self.run_dir)?)
     }
 }
 
 impl RunRecord {
-    /// Its id.
+    /// Id of the run.
     pub fn id(&self) -> &str {
-        &self.found.id
+        &self.handle.id
     }
 
-    /// Where it is kept.
-    pub fn found(&self) -> &RunHandle {
-        &self.found
+    /// Handle of the run.
+    pub fn handle(&self) -> &RunHandle {
+        &self.handle
     }
 
-    pub(crate) fn replayed(&self) -> &Replayed {
-        &self.replayed
+    pub(crate) fn replay(&self) -> &Replay {
+        &self.replay
     }
 
-    /// The graph's id.
+    /// Id of the graph.
     pub fn graph(&self) -> &str {
-        &self.replayed.started.graph
+        &self.replay.started.graph
     }
 
-    /// The graph's text, as it is walked.
+    /// Source text of the graph that the run uses.
     pub fn text(&self) -> &str {
-        &self.replayed.started.text
+        &self.replay.started.text
     }
 
-    /// What it was given.
+    /// Inputs of the run.
     pub fn inputs(&self) -> &Value {
-        &self.replayed.started.inputs
+        &self.replay.started.inputs
     }
 
-    /// When it began, in milliseconds since 1970.
+    /// Start time in milliseconds since the Unix epoch.
     pub fn started_at(&self) -> i64 {
-        self.replayed.lines.first().map_or(0, |line| line.at)
+        self.replay.lines.first().map_or(0, |line| line.at)
     }
 
-    /// The state as it is.
+    /// Current state of the graph.
     pub fn graph_state(&self) -> &Map<String, Value> {
-        &self.replayed.state
+        &self.replay.state
     }
 
-    /// What it gave.
+    /// Output of the graph.
     pub fn output(&self) -> Option<&Value> {
-        self.replayed.output.as_ref()
+        self.replay.output.as_ref()
     }
 
-    /// Why it did not come to its end.
+    /// The error with which the run stopped.
     pub fn error(&self) -> Option<&NodeError> {
-        self.replayed.end.as_ref()?.1.as_ref()
+        self.replay.end.as_ref()?.1.as_ref()
     }
 
-    /// The node where it is, or goes on.
+    /// The current node, or the node to continue with.
     pub fn node(&self) -> Option<&str> {
-        self.replayed.node()
+        self.replay.node()
     }
 
-    /// How many steps it has begun.
+    /// Number of started steps.
     pub fn steps(&self) -> u64 {
-        self.replayed.steps
+        self.replay.steps
     }
 
-    /// What it waits for.
+    /// Open gates.
     pub fn gates(&self) -> &[Gate] {
-        &self.replayed.gates
+        &self.replay.gates
     }
 
-    /// The same, to see how they stand.
+    /// Open gates with their files, to read their status.
     pub fn gate_files(&self) -> impl Iterator<Item = GateFile> {
-        let gates = self.replayed.gates.iter().cloned();
-        gates.map(|gate| GateFile::of(&self.found.folder, gate))
+        let gates = self.replay.gates.iter().cloned();
+        gates.map(|gate| GateFile::from_journal(&self.handle.run_dir, gate))
     }
 
-    /// All that was written down.
+    /// All journal lines.
     pub fn lines(&self) -> &[JournalLine] {
-        &self.replayed.lines
+        &self.replay.lines
     }
 
-    /// How it stands.
+    /// State of the run.
     pub fn state(&self) -> RunState {
-        if let Some((status, _)) = &self.replayed.end {
+        if let Some((status, _)) = &self.replay.end {
             return RunState::Ended(*status);
         }
-        match (self.found.is_walked(), self.replayed.gates.first()) {
+        match (self.handle.is_running(), self.replay.gates.first()) {
             (false, _) => RunState::Lost,
             (true, Some(_)) => RunState::Waiting,
             (true, None) => RunState::Running,

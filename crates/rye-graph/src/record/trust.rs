@@ -1,25 +1,25 @@
-//! Who counts: the keys that sign records, and what people have decided.
+//! Trust policy for journals and decisions.
 
 use lillux::keys::PublicKey;
 use rye_protocol::{Gate, Resolution};
 
-/// Somebody who says whose word counts.
+/// Decides which keys and decisions are trusted.
 pub trait TrustPolicy: Send + Sync + std::fmt::Debug {
-    /// The public key of a fingerprint, if it is trusted.
-    fn key(&self, name: &str) -> Option<PublicKey>;
+    /// Returns the public key with this fingerprint, if it is trusted.
+    fn key(&self, fingerprint: &str) -> Option<PublicKey>;
 
-    /// Whether a decision has a receipt that holds, or what is wrong with it.
+    /// Whether a decision has a valid receipt; the error explains why a receipt is invalid.
     fn receipt(&self, gate: &Gate, resolution: &Resolution) -> Result<bool, String>;
 }
 
-/// One key and no other. What people decide is taken as it is.
+/// Trusts a single key and accepts all decisions.
 #[derive(Debug)]
 pub(crate) struct SingleKey(pub(crate) Option<PublicKey>);
 
 impl TrustPolicy for SingleKey {
-    fn key(&self, name: &str) -> Option<PublicKey> {
-        let own = self.0.as_ref();
-        own.filter(|key| key.fingerprint().to_string() == name)
+    fn key(&self, fingerprint: &str) -> Option<PublicKey> {
+        let key = self.0.as_ref();
+        key.filter(|key| key.fingerprint().to_string() == fingerprint)
             .cloned()
     }
 

@@ -1,4 +1,4 @@
-//! Whether a record is as it was signed.
+//! Verification of a run's record.
 
 mod check;
 
@@ -10,71 +10,69 @@ use lillux::PathContext as _;
 use lillux::cas::Cas;
 
 use super::runs::{RunHandle, RunStore, SNAPSHOT};
-use super::{RecordError, Replayed, TrustPolicy};
-use check::Check;
+use super::{RecordError, Replay, TrustPolicy};
+use check::Verifier;
 
-/// What was found.
+/// Result of verifying a record.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// How many lines there are.
+    /// Number of lines.
     pub lines: usize,
-    /// How many of them are signed; each stands for all before it.
+    /// Number of signatures; each covers all lines before it.
     pub signed: usize,
-    /// How many at the end no signature stands for: what one crash can leave. Whoever goes on
-    /// with the run passes over them.
-    pub open: usize,
-    /// How many snapshots were compared with what the lines tell.
+    /// Number of unsigned lines at the end, which a crash can leave. Resuming ignores them.
+    pub unsigned: usize,
+    /// Number of snapshots that match the journal.
     pub snapshots: usize,
-    /// How many decisions there are with a person's signature.
+    /// Number of decisions with a valid receipt.
     pub receipts: usize,
-    /// The fingerprints of the keys that signed.
+    /// Fingerprints of the keys that signed.
     pub keys: BTreeSet<String>,
-    /// What is wrong.
+    /// Problems that were found.
     pub findings: Vec<Finding>,
-    /// As many bytes of the record as signatures stand for.
-    pub(crate) length: usize,
+    /// Length of the signed part in bytes.
+    pub(crate) signed_length: usize,
 }
 
 impl VerifyReport {
-    /// Whether all that is wrong is that nobody signed it.
+    /// Whether the missing signature is the only problem.
     pub fn is_unsigned(&self) -> bool {
         let is_unsigned = |finding: &Finding| finding.kind == FindingKind::Unsigned;
         !self.findings.is_empty() && self.findings.iter().all(is_unsigned)
     }
 
-    /// Whether all that is wrong is that keys are not trusted.
+    /// Whether untrusted keys are the only problem.
     pub fn has_only_untrusted_keys(&self) -> bool {
         let is_unknown = |finding: &Finding| finding.kind == FindingKind::UnknownKey;
         !self.findings.is_empty() && self.findings.iter().all(is_unknown)
     }
 }
 
-/// Something that is not as it was.
+/// A problem of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The line, from 1; 0 is the record as a whole.
+    /// Line number from 1; 0 for the whole record.
     pub line: usize,
-    /// Of which kind it is.
+    /// Kind of the problem.
     pub kind: FindingKind,
-    /// In words.
+    /// Explanation for the user.
     pub message: String,
 }
 
-/// The kinds of what can be wrong.
+/// Kind of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FindingKind {
-    /// It is not what was written.
+    /// The record was modified.
     Altered,
-    /// Nobody signed it.
+    /// The record is not signed.
     Unsigned,
-    /// Who signed it is not trusted.
+    /// The record is signed with an untrusted key.
     UnknownKey,
 }
 
 impl RunHandle {
-    /// Checks the record: it is there from its beginning on, every line follows the one
-    /// before it, keys that are trusted have signed it, each decision has a person's receipt,
-    /// and snapshots hold what the lines tell.
+    /// Verifies the record: the hash chain, signatures of trusted keys, receipts of decisions,
+    /// and snapshots.
     pub fn verify(
         &self,
         runs: &RunStore,
@@ -85,7 +83,7 @@ impl RunHandle {
         Ok(self.check(runs, trust, &bytes))
     }
 
-    /// The same of what was read of it.
+    /// Verifies the bytes of a journal.
     pub(super) fn check(
         &self,
         runs: &RunStore,
@@ -93,56 +91,56 @@ impl RunHandle {
         bytes: &[u8],
     ) -> VerifyReport {
         let store = Cas::open_existing(runs.store()).ok();
-        let mut check = Check::new(&self.id, trust, store);
+        let mut verifier = Verifier::new(&self.id, trust, store);
         for text in bytes.split_inclusive(|byte| *byte == b'\n') {
-            // What a dying process did not finish is no line.
+            // Ignore an incomplete last line.
             if text.ends_with(b"\n") {
-                check.line(text);
+                verifier.line(text);
             }
         }
-        let named = fs::read_to_string(self.folder().join(SNAPSHOT));
-        check.end(named.unwrap_or_default().trim())
+        let named = fs::read_to_string(self.run_dir().join(SNAPSHOT));
+        verifier.finish(named.unwrap_or_default().trim())
     }
 
-    /// Opens its record to go on with it, as far as it is signed by those who are trusted.
-    /// Where nobody has a key, nothing is signed, and it is taken as it is.
+    /// Opens the journal to continue it, up to the last trusted signature. Without a signing
+    /// key, an unsigned journal is accepted.
     pub(crate) fn open(
         &self,
         runs: &RunStore,
         trust: &dyn TrustPolicy,
         has_key: bool,
-    ) -> Result<(File, Replayed), RecordError> {
+    ) -> Result<(File, Replay), RecordError> {
         let path = self.events();
         let opened = OpenOptions::new().read(true).append(true).open(&path);
         let mut file = opened.at("open", &path)?;
-        // Before it is read: nobody may write to it any more.
+        // Lock the file before reading it.
         file.try_lock()
             .map_err(|_| RecordError::InUse(self.id.clone()))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).at("read", &path)?;
-        let verdict = self.check(runs, trust, &bytes);
-        if !has_key && verdict.is_unsigned() {
-            return Ok((file, Replayed::read(&self.id, &path, &bytes)?));
+        let report = self.check(runs, trust, &bytes);
+        if !has_key && report.is_unsigned() {
+            return Ok((file, Replay::from_bytes(&self.id, &path, &bytes)?));
         }
-        self.holds(&verdict)?;
+        self.check_report(&report)?;
         if !has_key {
             return Err(RecordError::NoKey(self.id.clone()));
         }
-        let (signed, open) = bytes.split_at(verdict.length);
-        let mut replayed = Replayed::read(&self.id, &path, signed)?;
-        replayed.beware(open);
-        Ok((file, replayed))
+        let (signed, unsigned) = bytes.split_at(report.signed_length);
+        let mut replay = Replay::from_bytes(&self.id, &path, signed)?;
+        replay.apply_unsigned(unsigned);
+        Ok((file, replay))
     }
 
-    /// Whether it may be acted on.
-    fn holds(&self, verdict: &VerifyReport) -> Result<(), RecordError> {
+    /// Fails if the record has problems.
+    fn check_report(&self, report: &VerifyReport) -> Result<(), RecordError> {
         let run = self.id.clone();
-        let Some(Finding { line, message, .. }) = verdict.findings.first().cloned() else {
+        let Some(Finding { line, message, .. }) = report.findings.first().cloned() else {
             return Ok(());
         };
-        Err(if verdict.is_unsigned() {
+        Err(if report.is_unsigned() {
             RecordError::Unsigned(run)
-        } else if verdict.has_only_untrusted_keys() {
+        } else if report.has_only_untrusted_keys() {
             RecordError::UntrustedKey {
                 run,
                 line,
@@ -157,18 +155,18 @@ impl RunHandle {
         })
     }
 
-    /// Whether it could be gone on with, for those who want to know before they try.
+    /// Checks whether the record allows the run to be resumed.
     pub fn check_resumable(
         &self,
         runs: &RunStore,
         trust: &dyn TrustPolicy,
         has_key: bool,
     ) -> Result<(), RecordError> {
-        let verdict = self.verify(runs, trust)?;
-        if !has_key && verdict.is_unsigned() {
+        let report = self.verify(runs, trust)?;
+        if !has_key && report.is_unsigned() {
             return Ok(());
         }
-        self.holds(&verdict)?;
+        self.check_report(&report)?;
         if has_key {
             Ok(())
         } else {

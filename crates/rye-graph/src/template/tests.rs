@@ -3,21 +3,21 @@ use serde_json::json;
 
 use super::*;
 
-fn filled(text: &str) -> (Value, Vec<String>) {
+fn render(text: &str) -> (Value, Vec<String>) {
     let node = rye_items::metadata::parse_yaml(json!(text).to_string().as_bytes()).unwrap();
     let mut problems = Vec::new();
-    let template = Template::read(&node, Some("item"), &mut problems);
+    let template = Template::parse(&node, Some("item"), &mut problems);
     assert_eq!(problems, [], "{text}");
     let state = json!({"files": 3, "deep": {"list": [{"b": true}]}, "empty": null, "name": "Ada"});
     let (inputs, result, item) = (json!({"x": [1, 2]}), json!({"y": 1.5}), json!("part"));
     let scope = Scope::new(state.as_object().unwrap(), &inputs);
-    let scope = scope.result(&result).variable("item", &item);
-    let value = template.fill(&scope);
+    let scope = scope.with_result(&result).with_variable("item", &item);
+    let value = template.render(&scope);
     (value, scope.missing.into_inner())
 }
 
 #[test]
-fn a_whole_expression_keeps_its_type_and_a_text_is_joined() {
+fn single_expression_keeps_its_type_and_strings_are_joined() {
     for (text, expected) in [
         ("${state.files}", json!(3)),
         ("${state.deep.list.0.b}", json!(true)),
@@ -36,17 +36,17 @@ fn a_whole_expression_keeps_its_type_and_a_text_is_joined() {
         ("no places", json!("no places")),
         ("a $ b } {c}", json!("a $ b } {c}")),
     ] {
-        let (value, missing) = filled(text);
+        let (value, missing) = render(text);
         assert_eq!(value, expected, "{text}");
         assert!(missing.is_empty(), "{text}: {missing:?}");
     }
-    let (now, _) = filled("${_now}");
+    let (now, _) = render("${_now}");
     assert!(now.as_str().unwrap().ends_with('Z'));
-    assert!(filled("${_timestamp}").0.as_i64().unwrap() > 1_700_000_000_000);
+    assert!(render("${_timestamp}").0.as_i64().unwrap() > 1_700_000_000_000);
 }
 
 #[test]
-fn what_comes_from_elsewhere_looks_like_nothing_that_the_graph_says() {
+fn values_cannot_be_mistaken_for_text_of_the_graph() {
     let state = json!({"one": "ls\u{202e}", "more": "ls\nrisk: low", "none": null});
     let inputs = json!({});
     for (text, expected) in [
@@ -67,46 +67,42 @@ fn what_comes_from_elsewhere_looks_like_nothing_that_the_graph_says() {
         ("as it is\nwritten", "as it is\nwritten"),
     ] {
         let node = rye_items::metadata::parse_yaml(json!(text).to_string().as_bytes()).unwrap();
-        let template = Template::read(&node, None, &mut Vec::new());
+        let template = Template::parse(&node, None, &mut Vec::new());
         let scope = Scope::new(state.as_object().unwrap(), &inputs);
-        assert_eq!(template.shown(&scope), expected, "{text}");
+        assert_eq!(template.render_for_user(&scope), expected, "{text}");
     }
 }
 
 #[test]
-fn what_is_nothing_is_told_with_the_nearest_that_is_something() {
-    for (text, value, told) in [
+fn missing_value_is_reported_with_the_nearest_path() {
+    for (text, value, warning) in [
         (
             "${state.file}",
             Value::Null,
-            "`state.file` is nothing here; the nearest is `state.files`",
+            "`state.file` has no value; did you mean `state.files`?",
         ),
         (
             "<${state.deep.lst}>",
             json!("<>"),
-            "`state.deep.lst` is nothing here; the nearest is `state.deep.list`",
+            "`state.deep.lst` has no value; did you mean `state.deep.list`?",
         ),
         (
             "${state.deep.list.4}",
             Value::Null,
-            "`state.deep.list.4` is nothing here; the nearest is `state.deep.list.0`",
+            "`state.deep.list.4` has no value; did you mean `state.deep.list.0`?",
         ),
-        (
-            "${result.qqqq}",
-            Value::Null,
-            "`result.qqqq` is nothing here",
-        ),
+        ("${result.qqqq}", Value::Null, "`result.qqqq` has no value"),
     ] {
-        assert_eq!(filled(text), (value, vec![told.to_owned()]), "{text}");
+        assert_eq!(render(text), (value, vec![warning.to_owned()]), "{text}");
     }
 }
 
 #[test]
-fn what_is_no_expression_is_refused_with_what_was_probably_meant() {
+fn invalid_expression_is_reported_with_a_suggestion() {
     let refused = |text: &str| {
         let node = rye_items::metadata::parse_yaml(json!(text).to_string().as_bytes()).unwrap();
         let mut problems = Vec::new();
-        Template::read(&node, None, &mut problems);
+        Template::parse(&node, None, &mut problems);
         let [problem] = problems.as_slice() else {
             panic!("{text}: {problems:?}");
         };
@@ -117,21 +113,21 @@ fn what_is_no_expression_is_refused_with_what_was_probably_meant() {
     };
     assert_eq!(refused("${stat.x}").1, "did you mean `state`?");
     assert!(refused("${file}").1.contains("$${"));
-    assert!(refused("${state..x}").0.contains("empty part"));
-    assert!(refused("${state.x").0.contains("no `}`"));
+    assert!(refused("${state..x}").0.contains("empty component"));
+    assert!(refused("${state.x").0.contains("without `}`"));
 }
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic_and_a_value_is_never_read_again(text in ".{0,60}", value in ".{0,30}") {
+    fn any_text_is_parsed_and_values_are_not_evaluated(text in ".{0,60}", value in ".{0,30}") {
         let node = Node { at: 0, data: Data::Text(format!("{text}${{state.v}}")) };
         let mut problems = Vec::new();
-        let template = Template::read(&node, None, &mut problems);
+        let template = Template::parse(&node, None, &mut problems);
         let state = json!({"v": value});
         let inputs = Value::Null;
-        let filled = template.fill(&Scope::new(state.as_object().unwrap(), &inputs));
+        let filled = template.render(&Scope::new(state.as_object().unwrap(), &inputs));
         if problems.is_empty() && !text.contains('$') {
-            prop_assert_eq!(crate::walk::words(&filled), format!("{text}{value}"));
+            prop_assert_eq!(crate::walk::display_text(&filled), format!("{text}{value}"));
         }
     }
 }

@@ -3,10 +3,10 @@ use rye_items::Position;
 use crate::model::Graph;
 use crate::problem::Severity;
 
-/// What is wrong with a graph, as `line:column severity code message (hint)`.
-fn told(text: &str) -> String {
-    let reading = Graph::parse(text.as_bytes()).unwrap();
-    let lines = reading.problems.iter().map(|problem| {
+/// Formats the problems of a graph as `line:column severity code: message (hint)`.
+fn problems(text: &str) -> String {
+    let parsed = Graph::parse(text.as_bytes()).unwrap();
+    let lines = parsed.problems.iter().map(|problem| {
         let Position { line, column } = problem.excerpt(text.as_bytes()).position;
         let hint = problem.hint.as_ref().map(|hint| format!(" ({hint})"));
         let severity = problem.severity.as_str();
@@ -17,15 +17,15 @@ fn told(text: &str) -> String {
             hint.unwrap_or_default()
         )
     });
-    let told = lines.collect::<Vec<_>>().join("\n");
-    let has_errors = reading.errors().any(|it| it.severity == Severity::Error);
-    assert_eq!(reading.graph.is_none(), has_errors, "{told}");
-    told
+    let problems = lines.collect::<Vec<_>>().join("\n");
+    let has_errors = parsed.errors().any(|it| it.severity == Severity::Error);
+    assert_eq!(parsed.graph.is_none(), has_errors, "{problems}");
+    problems
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once_each_with_its_place() {
-    insta::assert_snapshot!(told(
+fn all_problems_are_reported_with_positions() {
+    insta::assert_snapshot!(problems(
         r#"
 permissions: ["rye.execute.tool.rye.bash.*", "rye.execute.tool.never.*"]
 config:
@@ -55,7 +55,7 @@ config:
 }
 
 #[test]
-fn what_only_looks_like_the_walker_s_own_is_told_too() {
+fn misspelt_reserved_state_key_is_reported() {
     let text = r#"
 config:
   start: one
@@ -63,15 +63,15 @@ config:
     one: { type: return, output: ["${state._last_error.code}", "${state._lasterror.code}"] }
 "#;
     assert_eq!(
-        told(text),
-        "5:64 warning never_assigned: `state._lasterror.code` is read, and nothing assigns \
-         `_lasterror` (did you mean `state._last_error`?)"
+        problems(text),
+        "5:64 warning never_assigned: `state._lasterror.code` is read, but `_lasterror` \
+         is never assigned (did you mean `state._last_error`?)"
     );
 }
 
 #[test]
-fn what_is_wrong_with_the_whole_is_told_with_its_place() {
-    insta::assert_snapshot!(told(
+fn problems_of_the_whole_graph_are_reported_with_positions() {
+    insta::assert_snapshot!(problems(
         r#"
 permissions: ["rye.execute.tool.a", "rye.execute.tool.never.*"]
 config:
@@ -89,7 +89,7 @@ config:
 }
 
 #[test]
-fn graphs_without_the_least_are_refused() {
+fn incomplete_graphs_are_rejected() {
     for (text, code) in [
         ("[]", "wrong_type"),
         ("", "wrong_type"),
@@ -103,13 +103,13 @@ fn graphs_without_the_least_are_refused() {
             "unknown_target",
         ),
     ] {
-        let told = told(text);
-        assert!(told.contains(code), "{text}: {told}");
+        let problems = problems(text);
+        assert!(problems.contains(code), "{text}: {problems}");
     }
 }
 
 #[test]
-fn a_sound_graph_has_nothing_to_tell() {
+fn valid_graph_has_no_problems() {
     let text = r#"
 permissions: ["rye.execute.tool.*"]
 config:
@@ -123,5 +123,5 @@ config:
     "no": { type: return, output: { ok: false } }
     "yes": { type: return, output: { ok: true } }
 "#;
-    assert_eq!(told(text), "");
+    assert_eq!(problems(text), "");
 }

@@ -1,4 +1,4 @@
-//! Foreach: the same call for each of a list, so many at a time, results in input order.
+//! Foreach nodes: a call for each item of a list, with limited concurrency and ordered results.
 
 mod collect;
 
@@ -12,249 +12,260 @@ use rye_items::metadata::Effect;
 use rye_protocol::GateStatus;
 use serde_json::Value;
 
-use super::act::{self, Ready};
-use super::decide::{Wanted, cut_short, unknown, wanted};
-use super::{Begun, Done, Walk, is_repeatable};
+use super::action::{self, PreparedCall};
+use super::decision::{InterruptedChoice, interrupted_choice, interrupted_error, interrupted_gate};
+use super::{InterruptedStart, NodeResult, Walker, is_repeatable};
 use crate::dispatch::ToolTraits;
 use crate::event::{Event, NodeError};
 use crate::gates::GateFile;
-use crate::model::{Foreach, Node, fixed_item};
+use crate::model::{Foreach, Node, literal_item};
 use crate::path::Scope;
 use crate::record::{ItemState, RecordError};
 
-/// Items whose beginning may be lost in a power cut, where they must not be done twice.
-const SYNC_EVERY: usize = 64;
+/// Number of item starts that a power failure may lose, for items that must not be repeated.
+const SYNC_INTERVAL: usize = 64;
 
-/// What came of an item.
-type Given = Result<Value, NodeError>;
+/// Result of an item.
+type ItemResult = Result<Value, NodeError>;
 
-/// What was heard of an item.
-enum Heard {
-    /// What came of it, and the name to keep that under.
-    Given(Given, Option<String>),
-    /// What a person wants done about it.
-    Said(Box<GateFile>, Result<GateStatus, RecordError>),
+/// Completion of an item's future.
+enum ItemEvent {
+    /// The call ended; contains its result and cache key.
+    Called(ItemResult, Option<String>),
+    /// The gate about an interrupted item was closed.
+    GateClosed(Box<GateFile>, Result<GateStatus, RecordError>),
 }
 
-/// The items of a foreach.
+/// Progress of a foreach.
 struct Items<'w> {
     all: &'w [Value],
-    /// The tool, where all of them call the same.
+    /// The tool, if all items call the same one.
     known: Option<ToolTraits>,
-    /// Whether they may be repeated, where that tool does not say for each.
+    /// Effect class of items without their own.
     effect: Effect,
     open: VecDeque<usize>,
-    results: Vec<Option<Given>>,
-    /// Begun since the disk was last waited for.
-    begun: usize,
-    /// Taken from what was kept.
+    results: Vec<Option<ItemResult>>,
+    /// Items started since the journal was last flushed.
+    unsynced: usize,
+    /// Number of results from the cache.
     cached: usize,
 }
 
-/// A call of an item that is to be made.
-struct Next {
-    ready: Ready,
+/// The next call of an item.
+struct NextCall {
+    call: PreparedCall,
     known: Option<ToolTraits>,
     key: Option<String>,
 }
 
-impl<'g> Walk<'g> {
+impl<'g> Walker<'g> {
     pub(super) async fn foreach(
         &mut self,
         node: &'g Node,
         foreach: &'g Foreach,
-        begun: Option<Begun>,
-    ) -> Result<Done, RecordError> {
+        interrupted: Option<InterruptedStart>,
+    ) -> Result<NodeResult, RecordError> {
         let scope = Scope::new(&self.state, &self.inputs);
-        let over = foreach.over.fill(&scope);
+        let over = foreach.over.render(&scope);
         let missing = scope.missing.into_inner();
         self.warn(node, missing);
         let Value::Array(all) = over else {
-            let error = collect::no_list(self.graph, foreach, &over);
-            return Ok(Done::of(Err(error), Effect::Pure));
+            let error = collect::not_a_list(self.graph, foreach, &over);
+            return Ok(NodeResult::new(Err(error), Effect::Pure));
         };
-        let known = match fixed_item(&foreach.action).map(str::parse) {
-            Some(Ok(item)) if self.must_look(node) => match self.dispatch.traits(&item) {
+        let known = match literal_item(&foreach.action).map(str::parse) {
+            Some(Ok(item)) if self.needs_traits(node) => match self.dispatch.traits(&item) {
                 Ok(known) => Some(known),
-                Err(error) => return Ok(Done::of(Err(error), Effect::Pure)),
+                Err(error) => return Ok(NodeResult::new(Err(error), Effect::Pure)),
             },
             _ => None,
         };
-        let effect = known.as_ref().map_or(Effect::AtMostOnce, act::effect);
-        self.begin(node, effect, begun)?;
+        let effect = known.as_ref().map_or(Effect::AtMostOnce, action::effect);
+        self.begin(node, effect, interrupted)?;
         let mut items = Items {
             all: &all,
             known,
             effect,
             open: VecDeque::new(),
             results: vec![None; all.len()],
-            begun: 0,
+            unsynced: 0,
             cached: 0,
         };
-        let asked = self.left_over(node, foreach, &mut items, begun.is_some());
-        self.each(node, foreach, &mut items, asked).await?;
-        Ok(collect::collected(foreach, items))
+        let to_ask = self.sort_items(node, foreach, &mut items, interrupted.is_some());
+        self.run_items(node, foreach, &mut items, to_ask).await?;
+        Ok(collect::collect(foreach, items))
     }
 
-    async fn each(
+    async fn run_items(
         &mut self,
         node: &'g Node,
         foreach: &'g Foreach,
         items: &mut Items<'_>,
-        asked: Vec<(usize, u32)>,
+        to_ask: Vec<(usize, u32)>,
     ) -> Result<(), RecordError> {
         let mut running = FuturesUnordered::new();
-        for (index, times) in asked {
+        for (index, starts) in to_ask {
             let key = format!("{}:{index}", node.name);
-            let what = collect::name(&node.name, index, &items.all[index]);
-            match self.ask(&cut_short(&key, &what, times))? {
-                Ok(question) => {
+            let what = collect::item_name(&node.name, index, &items.all[index]);
+            match self.open_gate(&interrupted_gate(&key, &what, starts))? {
+                Ok(gate_file) => {
                     let trust = Arc::clone(&self.trust);
                     running.push(Either::Left(async move {
-                        let status = question.ended(&*trust).await;
-                        (index, Heard::Said(Box::new(question), status))
+                        let status = gate_file.wait_closed(&*trust).await;
+                        (index, ItemEvent::GateClosed(Box::new(gate_file), status))
                     }));
                 }
-                Err(_) => self.item_ended(items, index, Err(unknown()), false),
+                Err(_) => self.record_item_end(items, index, Err(interrupted_error()), false),
             }
         }
         let mut calls = 0;
         loop {
-            while calls < foreach.at_once
+            while calls < foreach.concurrency
                 && let Some(index) = items.open.pop_front()
             {
                 let Some(next) = self.next_call(node, foreach, items, index) else {
                     continue;
                 };
-                let Next { ready, known, key } = next;
+                let NextCall { call, known, key } = next;
                 let known = known.as_ref().or(items.known.as_ref());
-                let run = self.child(known, &format!("-{index}"));
+                let run = self.nested_run(known, &format!("-{index}"));
                 let (dispatch, retry) = (self.dispatch, node.retry);
                 calls += 1;
                 running.push(Either::Right(async move {
-                    let given = act::call_often(dispatch, retry, ready, run).await;
-                    (index, Heard::Given(given, key))
+                    let result = action::call_item_with_retries(dispatch, retry, call, run).await;
+                    (index, ItemEvent::Called(result, key))
                 }));
             }
-            // Before any of them is looked at for the first time, which starts it.
-            self.write_items(items)?;
+            // Journal the starts before the futures are first polled, which starts the calls.
+            self.commit_items(items)?;
             match running.next().await {
                 None => return Ok(()),
-                Some((index, Heard::Given(given, key))) => {
+                Some((index, ItemEvent::Called(result, key))) => {
                     calls -= 1;
-                    if let (Some(cache), Some(key), Ok(result)) = (&self.cache, &key, &given) {
-                        cache.put(key, result)?;
+                    if let (Some(cache), Some(key), Ok(value)) = (&self.cache, &key, &result) {
+                        cache.insert(key, value)?;
                     }
-                    self.item_ended(items, index, given, false);
+                    self.record_item_end(items, index, result, false);
                 }
-                Some((index, Heard::Said(question, status))) => {
-                    let answer = self.heard(&question, status?);
-                    match wanted(answer) {
-                        Wanted::Again => {
+                Some((index, ItemEvent::GateClosed(gate_file, status))) => {
+                    let resolution = self.record_closed(&gate_file, status?);
+                    match interrupted_choice(resolution) {
+                        InterruptedChoice::RunAgain => {
                             items.open.push_front(index);
-                            // That it was begun again must not be lost.
-                            items.begun = SYNC_EVERY;
+                            // Force a flush, so that the repeated start is not lost.
+                            items.unsynced = SYNC_INTERVAL;
                         }
-                        Wanted::Given(value) => self.item_ended(items, index, Ok(value), false),
-                        Wanted::Nothing => self.item_ended(items, index, Err(unknown()), false),
+                        InterruptedChoice::UseResult(value) => {
+                            self.record_item_end(items, index, Ok(value), false)
+                        }
+                        InterruptedChoice::Skip => {
+                            self.record_item_end(items, index, Err(interrupted_error()), false)
+                        }
                     }
                 }
             }
         }
     }
 
-    /// The call of an item, written down; none where its result is known without it.
+    /// Journals the start of an item and returns its call; `None` if the result is cached or the
+    /// call is invalid.
     fn next_call(
         &mut self,
         node: &Node,
         foreach: &Foreach,
         items: &mut Items<'_>,
         index: usize,
-    ) -> Option<Next> {
-        let next = match self.filled_in(node, foreach, items, index) {
+    ) -> Option<NextCall> {
+        let next = match self.prepare_item(node, foreach, items, index) {
             Ok(next) => next,
             Err(error) => {
-                self.item_ended(items, index, Err(error), false);
+                self.record_item_end(items, index, Err(error), false);
                 return None;
             }
         };
-        if let Some(kept) = self.kept(&next) {
-            self.item_ended(items, index, Ok(kept), true);
+        if let Some(cached) = self.cached_result(&next) {
+            self.record_item_end(items, index, Ok(cached), true);
             return None;
         }
-        items.begun += 1;
-        let effect = next.known.as_ref().map(act::effect);
-        self.tell(Event::ItemBegin { index, effect });
+        items.unsynced += 1;
+        let effect = next.known.as_ref().map(action::effect);
+        self.record(Event::ItemBegin { index, effect });
         Some(next)
     }
 
-    fn filled_in(
+    fn prepare_item(
         &mut self,
         node: &Node,
         foreach: &Foreach,
         items: &Items<'_>,
         index: usize,
-    ) -> Result<Next, NodeError> {
+    ) -> Result<NextCall, NodeError> {
         let scope = Scope::new(&self.state, &self.inputs);
-        let scope = scope.variable(&foreach.variable, &items.all[index]);
-        let ready = act::ready(self.graph, &foreach.action, &scope);
+        let scope = scope.with_variable(&foreach.variable, &items.all[index]);
+        let call = action::prepare(self.graph, &foreach.action, &scope);
         let missing = scope.missing.into_inner();
         self.warn(node, missing);
-        let ready = ready?;
-        let known = if items.known.is_none() && self.must_look(node) {
-            Some(self.dispatch.traits(&ready.item)?)
+        let call = call?;
+        let known = if items.known.is_none() && self.needs_traits(node) {
+            Some(self.dispatch.traits(&call.item)?)
         } else {
             None
         };
-        let key = self.cache_key(node, &ready, known.as_ref().or(items.known.as_ref()));
-        Ok(Next { ready, known, key })
+        let key = self.cache_key(node, &call, known.as_ref().or(items.known.as_ref()));
+        Ok(NextCall { call, known, key })
     }
 
-    fn kept(&self, next: &Next) -> Option<Value> {
+    fn cached_result(&self, next: &NextCall) -> Option<Value> {
         self.cache.as_ref()?.get(next.key.as_ref()?)
     }
 
-    /// Whether what is called has to be known beforehand.
-    fn must_look(&self, node: &Node) -> bool {
+    /// Whether the traits of a tool must be known before the call.
+    fn needs_traits(&self, node: &Node) -> bool {
         self.journal.is_some() || (node.cache && self.cache.is_some())
     }
 
-    fn item_ended(&mut self, items: &mut Items<'_>, index: usize, given: Given, cached: bool) {
+    fn record_item_end(
+        &mut self,
+        items: &mut Items<'_>,
+        index: usize,
+        result: ItemResult,
+        cached: bool,
+    ) {
         items.cached += usize::from(cached);
         if self.journal.is_some() {
-            self.tell(Event::ItemEnd {
+            self.record(Event::ItemEnd {
                 index,
-                result: given.as_ref().ok().cloned().unwrap_or_default(),
-                error: given.as_ref().err().cloned(),
+                result: result.as_ref().ok().cloned().unwrap_or_default(),
+                error: result.as_ref().err().cloned(),
                 cached,
             });
         }
-        items.results[index] = Some(given);
+        items.results[index] = Some(result);
     }
 
-    fn write_items(&mut self, items: &mut Items<'_>) -> Result<(), RecordError> {
-        let sync = !is_repeatable(items.effect) && items.begun >= SYNC_EVERY;
+    fn commit_items(&mut self, items: &mut Items<'_>) -> Result<(), RecordError> {
+        let sync = !is_repeatable(items.effect) && items.unsynced >= SYNC_INTERVAL;
         if sync {
-            items.begun = 0;
+            items.unsynced = 0;
         }
         self.commit(sync)
     }
 
-    /// Sorts the items: what is known of some is their result, some are still to be done,
-    /// and about some a person is asked, who is told how often they were begun.
-    fn left_over(
+    /// Restores the results of finished items, queues the others, and returns the interrupted
+    /// items that the user must decide on, with their number of starts.
+    fn sort_items(
         &mut self,
         node: &Node,
         foreach: &Foreach,
         items: &mut Items<'_>,
-        is_begun: bool,
+        is_resumed: bool,
     ) -> Vec<(usize, u32)> {
-        let known = std::mem::take(&mut self.before.items);
-        let may_miss = self.before.may_miss && is_begun;
-        let mut uncertain = if may_miss { SYNC_EVERY } else { 0 };
-        let mut asked = Vec::new();
+        let known = std::mem::take(&mut self.progress.items);
+        let may_miss_lines = self.progress.may_miss_lines && is_resumed;
+        let mut uncertain = if may_miss_lines { SYNC_INTERVAL } else { 0 };
+        let mut to_ask = Vec::new();
         for index in 0..items.all.len() {
-            let (effect, times) = match known.get(&index) {
+            let (effect, starts) = match known.get(&index) {
                 Some(ItemState::Done(value)) => {
                     items.results[index] = Some(Ok(value.clone()));
                     continue;
@@ -263,8 +274,8 @@ impl<'g> Walk<'g> {
                     items.results[index] = Some(Err(error.clone()));
                     continue;
                 }
-                Some(ItemState::Begun { effect, times }) => {
-                    (effect.unwrap_or(items.effect), *times)
+                Some(ItemState::Started { effect, starts }) => {
+                    (effect.unwrap_or(items.effect), *starts)
                 }
                 None if uncertain > 0 => {
                     uncertain -= 1;
@@ -274,17 +285,17 @@ impl<'g> Walk<'g> {
             };
             match effect {
                 effect if is_repeatable(effect) => items.open.push_back(index),
-                // What was kept was done, whatever else is known of it.
+                // A cached result proves that the call succeeded.
                 _ if node.cache
-                    && let Ok(next) = self.filled_in(node, foreach, items, index)
-                    && let Some(kept) = self.kept(&next) =>
+                    && let Ok(next) = self.prepare_item(node, foreach, items, index)
+                    && let Some(cached) = self.cached_result(&next) =>
                 {
-                    self.item_ended(items, index, Ok(kept), true);
+                    self.record_item_end(items, index, Ok(cached), true);
                 }
-                Effect::Ask => asked.push((index, times)),
-                _ => self.item_ended(items, index, Err(unknown()), false),
+                Effect::Ask => to_ask.push((index, starts)),
+                _ => self.record_item_end(items, index, Err(interrupted_error()), false),
             }
         }
-        asked
+        to_ask
     }
 }

@@ -1,49 +1,52 @@
-//! Hooks: actions beside the program, each at its moment and once.
+//! Hooks: tool calls that events of a run trigger, each at most once.
 
 use rye_items::metadata::Effect;
 use serde_json::{Value, json};
 
-use super::act::{self, Ready};
-use super::decide::{Wanted, unknown};
-use super::{Walk, is_repeatable};
+use super::action::{self, PreparedCall};
+use super::decision::{InterruptedChoice, interrupted_error};
+use super::{Walker, is_repeatable};
 use crate::dispatch::ToolCall;
 use crate::event::{Event, NodeError};
-use crate::model::{Hook, Moment};
+use crate::model::{Hook, HookEvent};
 use crate::path::Scope;
-use crate::record::{At, RecordError};
+use crate::record::{Position, RecordError};
 
-impl Walk<'_> {
-    /// Asks the hooks that a process may have died among. Those that have acted are not
-    /// asked twice.
-    pub(super) async fn catch_up(&mut self, from: &At) -> Result<(), RecordError> {
+impl Walker<'_> {
+    /// Runs the hooks that a crash may have prevented. Hooks that ran are not repeated.
+    pub(super) async fn catch_up_hooks(&mut self, from: &Position) -> Result<(), RecordError> {
         match from {
-            At::Before(_) if self.steps == 0 => self.hooks(Moment::GraphStarted, None).await,
-            At::Before(_) | At::Failed { .. } | At::Behind if self.before.is_cut_short => {
-                if let Some(error) = self.before.error.take() {
-                    self.hooks(Moment::Error, Some(&error)).await?;
+            Position::Before(_) if self.steps == 0 => {
+                self.run_hooks(HookEvent::GraphStarted, None).await
+            }
+            Position::Before(_) | Position::Failed { .. } | Position::End
+                if self.progress.was_interrupted =>
+            {
+                if let Some(error) = self.progress.error.take() {
+                    self.run_hooks(HookEvent::Error, Some(&error)).await?;
                 }
-                self.hooks(Moment::AfterStep, None).await
+                self.run_hooks(HookEvent::AfterStep, None).await
             }
             _ => Ok(()),
         }
     }
 
-    /// Asks the hooks of a moment. One that fails is told and changes nothing.
-    pub(super) async fn hooks(
+    /// Runs the hooks of an event. A failed hook is only a warning.
+    pub(super) async fn run_hooks(
         &mut self,
-        moment: Moment,
+        event: HookEvent,
         error: Option<&NodeError>,
     ) -> Result<(), RecordError> {
         for (number, hook) in self.graph.hooks.iter().enumerate() {
-            if hook.moment != moment {
+            if hook.event != event {
                 continue;
             }
-            let about = json!({ "event": moment.as_str(), "step": self.steps, "error": error });
-            let scope = Scope::new(&self.state, &self.inputs).result(&about);
+            let about = json!({ "event": event.as_str(), "step": self.steps, "error": error });
+            let scope = Scope::new(&self.state, &self.inputs).with_result(&about);
             if hook.condition.as_ref().is_some_and(|it| !it.holds(&scope)) {
                 continue;
             }
-            let known = self.before.hooks.get(&(number, self.steps)).copied();
+            let known = self.progress.hooks.get(&(number, self.steps)).copied();
             let known = match known {
                 Some(known) if known.has_ended => continue,
                 known => known.filter(|known| !is_repeatable(known.effect)),
@@ -52,50 +55,50 @@ impl Walk<'_> {
                 None => None,
                 Some(known) if known.effect == Effect::Ask => {
                     let name = format!("hook-{number}");
-                    match self.asked_about(&name, known.times).await? {
-                        Wanted::Again => None,
-                        Wanted::Given(_) => Some(Ok(())),
-                        Wanted::Nothing => Some(Err(unknown())),
+                    match self.ask_about_interrupted(&name, known.starts).await? {
+                        InterruptedChoice::RunAgain => None,
+                        InterruptedChoice::UseResult(_) => Some(Ok(())),
+                        InterruptedChoice::Skip => Some(Err(interrupted_error())),
                     }
                 }
-                Some(_) => Some(Err(unknown())),
+                Some(_) => Some(Err(interrupted_error())),
             };
             let result = match given {
                 Some(given) => given,
-                None => self.hook(number, hook, &about).await?,
+                None => self.run_hook(number, hook, &about).await?,
             };
-            self.hook_ended(number, moment, result.err())?;
+            self.record_hook_end(number, event, result.err())?;
         }
         Ok(())
     }
 
-    async fn hook(
+    async fn run_hook(
         &mut self,
         number: usize,
         hook: &Hook,
         about: &Value,
     ) -> Result<Result<(), NodeError>, RecordError> {
-        let scope = Scope::new(&self.state, &self.inputs).result(about);
-        let ready = act::ready(self.graph, &hook.action, &scope);
+        let scope = Scope::new(&self.state, &self.inputs).with_result(about);
+        let ready = action::prepare(self.graph, &hook.action, &scope);
         let known = match (&ready, &self.journal) {
             (Ok(ready), Some(_)) => self.dispatch.traits(&ready.item).ok(),
             _ => None,
         };
-        let effect = known.as_ref().map_or(Effect::AtMostOnce, act::effect);
-        self.tell(Event::HookBegin {
+        let effect = known.as_ref().map_or(Effect::AtMostOnce, action::effect);
+        self.record(Event::HookBegin {
             hook: number,
             step: self.steps,
-            moment: hook.moment.as_str().to_owned(),
+            trigger: hook.event.as_str().to_owned(),
             effect,
         });
         self.commit(!is_repeatable(effect))?;
         Ok(match ready {
-            Ok(Ready {
+            Ok(PreparedCall {
                 item,
                 params,
                 interpolated,
             }) => {
-                let run = self.child(known.as_ref(), &format!("-hook{number}"));
+                let run = self.nested_run(known.as_ref(), &format!("-hook{number}"));
                 let call = ToolCall {
                     item,
                     params,
@@ -108,18 +111,18 @@ impl Walk<'_> {
         })
     }
 
-    fn hook_ended(
+    fn record_hook_end(
         &mut self,
         hook: usize,
-        moment: Moment,
+        event: HookEvent,
         error: Option<NodeError>,
     ) -> Result<(), RecordError> {
         if let Some(error) = &error {
-            let warning = format!("the hook of {} failed: {error}", moment.as_str());
+            let warning = format!("the hook for {} failed: {error}", event.as_str());
             self.warnings.push(warning);
         }
         let step = self.steps;
-        self.tell(Event::HookEnd { hook, step, error });
+        self.record(Event::HookEnd { hook, step, error });
         self.commit(false)
     }
 }

@@ -1,4 +1,4 @@
-//! Records: cut anywhere they go on, altered anywhere they are found out.
+//! Records of runs: truncated records are resumed, modified records are detected.
 
 use std::fs;
 use std::path::Path;
@@ -9,15 +9,15 @@ use lillux::keys::{PublicKey, SigningKey};
 use rye_executor::RunContext;
 use rye_executor::primitive::CallFailure;
 use rye_graph::{
-    DispatchFuture, Dispatcher, Graph, JournalOptions, NodeError, RunResult, RunState, RunStatus,
-    RunStore, ToolCall, ToolTraits, TrustPolicy, VerifyReport, run_journaled,
+    DispatchFuture, Dispatcher, FindingKind, Graph, JournalOptions, NodeError, RunResult, RunState,
+    RunStatus, RunStore, ToolCall, ToolTraits, TrustPolicy, VerifyReport, run_journaled,
 };
 use rye_items::ItemId;
 use rye_items::metadata::Effect;
 use rye_protocol::{Gate, Resolution};
 use serde_json::{Value, json};
 
-/// A tool that may be repeated and notes that it was called.
+/// A repeatable tool that records its calls.
 #[derive(Default)]
 struct Echo(Mutex<Vec<Value>>);
 
@@ -50,8 +50,8 @@ config:
     Graph::parse(text.as_bytes()).unwrap().graph.unwrap()
 }
 
-async fn walked(project: &Path, key: Option<SigningKey>) -> Result<RunResult, CallFailure> {
-    let writing = JournalOptions {
+async fn run_graph(project: &Path, key: Option<SigningKey>) -> Result<RunResult, CallFailure> {
+    let options = JournalOptions {
         run: Some(RunContext {
             id: "run".to_owned(),
             depth: 0,
@@ -59,23 +59,23 @@ async fn walked(project: &Path, key: Option<SigningKey>) -> Result<RunResult, Ca
         key,
         ..JournalOptions::default()
     };
-    run_journaled(&graph(), &Echo::default(), json!({}), project, writing).await
+    run_journaled(&graph(), &Echo::default(), json!({}), project, options).await
 }
 
-fn verified(project: &Path, key: &PublicKey) -> VerifyReport {
+fn verify(project: &Path, key: &PublicKey) -> VerifyReport {
     let runs = RunStore::new(project);
-    let found = runs.find("run").unwrap();
-    found.verify(&runs, &Only(key.clone())).unwrap()
+    let run = runs.find("run").unwrap();
+    run.verify(&runs, &SingleKeyPolicy(key.clone())).unwrap()
 }
 
-/// Trust in one key, with which nobody decides anything.
+/// Trusts a single key and rejects all decisions.
 #[derive(Debug)]
-struct Only(PublicKey);
+struct SingleKeyPolicy(PublicKey);
 
-impl TrustPolicy for Only {
-    fn key(&self, name: &str) -> Option<PublicKey> {
-        let is_it = self.0.fingerprint().to_string() == name;
-        is_it.then(|| self.0.clone())
+impl TrustPolicy for SingleKeyPolicy {
+    fn key(&self, fingerprint: &str) -> Option<PublicKey> {
+        let is_trusted = self.0.fingerprint().to_string() == fingerprint;
+        is_trusted.then(|| self.0.clone())
     }
 
     fn receipt(&self, _: &Gate, _: &Resolution) -> Result<bool, String> {
@@ -83,13 +83,13 @@ impl TrustPolicy for Only {
     }
 }
 
-/// The same key once more.
-fn again(key: &SigningKey) -> SigningKey {
+/// Copies a key.
+fn copy_key(key: &SigningKey) -> SigningKey {
     SigningKey::from_pem(key.to_pem().as_bytes()).unwrap()
 }
 
-/// A line that follows others, as whoever has no key can write it.
-fn forged(before: &str, event: &Value) -> String {
+/// A valid but unsigned line after `before`, as an attacker without a key can write it.
+fn forged_line(before: &str, event: &Value) -> String {
     let last: Value = serde_json::from_str(before.lines().last().unwrap()).unwrap();
     let (seq, at) = (last["seq"].as_u64().unwrap() + 1, 0);
     let hash = last["hash"].as_str().unwrap();
@@ -97,8 +97,8 @@ fn forged(before: &str, event: &Value) -> String {
     format!("{{\"seq\":{seq},\"at\":{at},\"event\":{event},\"hash\":\"{hash}\"}}\n")
 }
 
-/// A record without its signatures.
-fn unsigned(record: &str) -> String {
+/// Removes the signatures of a record.
+fn without_signatures(record: &str) -> String {
     let lines = record.lines().map(|line| match line.find(",\"key\":") {
         Some(at) => format!("{}}}\n", &line[..at]),
         None => format!("{line}\n"),
@@ -107,40 +107,43 @@ fn unsigned(record: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_record_that_is_cut_anywhere_goes_on_to_the_same_end() {
-    let folder = tempfile::tempdir().unwrap();
-    let whole = walked(folder.path(), None).await.unwrap();
-    let path = RunStore::new(folder.path()).find("run").unwrap().events();
+async fn truncated_record_resumes_to_the_same_result() {
+    let project = tempfile::tempdir().unwrap();
+    let whole = run_graph(project.path(), None).await.unwrap();
+    let path = RunStore::new(project.path()).find("run").unwrap().events();
     let bytes = fs::read(&path).unwrap();
-    // Every byte of the last lines, and some of the first, which is the longest.
     let cuts = (0..bytes.len()).filter(|cut| cut % 41 == 0 || bytes[*cut] == b'\n');
     for cut in cuts.collect::<Vec<_>>() {
         fs::write(&path, &bytes[..cut]).unwrap();
-        // Which a walker names only after the line that tells of it is on the disk.
+        // The snapshot file is written only after its journal line is flushed.
         let _ = fs::remove_file(path.with_file_name("snapshot"));
-        let again = walked(folder.path(), None).await;
-        let again = again.unwrap_or_else(|failed| panic!("cut at {cut}: {failed:?}"));
-        assert_eq!(again.output, whole.output, "cut at {cut}");
-        assert_eq!(again.status, RunStatus::Completed);
-        let run = RunStore::new(folder.path())
+        let resumed = run_graph(project.path(), None).await;
+        let resumed = resumed.unwrap_or_else(|failure| panic!("cut at {cut}: {failure:?}"));
+        assert_eq!(resumed.output, whole.output, "cut at {cut}");
+        assert_eq!(resumed.status, RunStatus::Completed);
+        let run = RunStore::new(project.path())
             .find("run")
             .unwrap()
-            .read()
+            .load()
             .unwrap();
         assert_eq!(run.state(), RunState::Ended(RunStatus::Completed));
     }
 }
 
 #[tokio::test]
-async fn a_record_that_is_altered_anywhere_is_found_out() {
-    let folder = tempfile::tempdir().unwrap();
+async fn modified_record_is_detected() {
+    let project = tempfile::tempdir().unwrap();
     let key = SigningKey::generate().unwrap();
     let public = key.public().clone();
-    walked(folder.path(), Some(key)).await.unwrap();
-    let report = verified(folder.path(), &public);
-    assert_eq!((report.findings.len(), report.open), (0, 0), "{report:?}");
+    run_graph(project.path(), Some(key)).await.unwrap();
+    let report = verify(project.path(), &public);
+    assert_eq!(
+        (report.findings.len(), report.unsigned),
+        (0, 0),
+        "{report:?}"
+    );
     assert!(report.signed >= 3 && report.snapshots == 1, "{report:?}");
-    let path = RunStore::new(folder.path()).find("run").unwrap().events();
+    let path = RunStore::new(project.path()).find("run").unwrap().events();
     let bytes = fs::read(&path).unwrap();
     let numbers = (0..bytes.len()).filter(|at| bytes[*at].is_ascii_digit());
     for at in numbers.step_by(17).collect::<Vec<_>>() {
@@ -150,106 +153,120 @@ async fn a_record_that_is_altered_anywhere_is_found_out() {
             continue;
         }
         fs::write(&path, &altered).unwrap();
-        let report = verified(folder.path(), &public);
+        let report = verify(project.path(), &public);
         assert!(!report.findings.is_empty(), "byte {at} of the record");
     }
     let lines: Vec<_> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
-    for gone in 0..lines.len() - 1 {
+    for removed in 0..lines.len() - 1 {
         let mut fewer = lines.clone();
-        fewer.remove(gone);
+        fewer.remove(removed);
         fs::write(&path, fewer.concat()).unwrap();
-        let report = verified(folder.path(), &public);
-        assert!(!report.findings.is_empty(), "line {gone} is gone");
+        let report = verify(project.path(), &public);
+        assert!(!report.findings.is_empty(), "line {removed} is missing");
     }
-    // The same record under a key that nobody trusts.
+    // The same record with an untrusted key.
     fs::write(&path, &bytes).unwrap();
     let other = SigningKey::generate().unwrap();
-    assert!(!verified(folder.path(), other.public()).findings.is_empty());
+    assert!(!verify(project.path(), other.public()).findings.is_empty());
 }
 
 #[tokio::test]
-async fn a_signed_record_that_is_cut_anywhere_goes_on_to_the_same_end() {
-    let folder = tempfile::tempdir().unwrap();
+async fn truncated_signed_record_resumes_to_the_same_result() {
+    let project = tempfile::tempdir().unwrap();
     let key = SigningKey::generate().unwrap();
-    let whole = walked(folder.path(), Some(again(&key))).await.unwrap();
-    let path = RunStore::new(folder.path()).find("run").unwrap().events();
+    let whole = run_graph(project.path(), Some(copy_key(&key)))
+        .await
+        .unwrap();
+    let path = RunStore::new(project.path()).find("run").unwrap().events();
     let bytes = fs::read(&path).unwrap();
     let cuts = (0..bytes.len()).filter(|cut| cut % 41 == 0 || bytes[*cut] == b'\n');
     for cut in cuts.collect::<Vec<_>>() {
         for cut in [cut, cut + 1] {
             fs::write(&path, &bytes[..cut]).unwrap();
             let _ = fs::remove_file(path.with_file_name("snapshot"));
-            let ended = walked(folder.path(), Some(again(&key))).await;
-            let ended = ended.unwrap_or_else(|failed| panic!("cut at {cut}: {failed:?}"));
-            assert_eq!(ended.output, whole.output, "cut at {cut}");
-            let report = verified(folder.path(), key.public());
-            assert_eq!((report.findings.len(), report.open), (0, 0), "{report:?}");
+            let result = run_graph(project.path(), Some(copy_key(&key))).await;
+            let result = result.unwrap_or_else(|failure| panic!("cut at {cut}: {failure:?}"));
+            assert_eq!(result.output, whole.output, "cut at {cut}");
+            let report = verify(project.path(), key.public());
+            assert_eq!(
+                (report.findings.len(), report.unsigned),
+                (0, 0),
+                "{report:?}"
+            );
         }
     }
 }
 
 #[tokio::test]
-async fn what_nobody_signed_is_never_gone_on_with() {
-    let folder = tempfile::tempdir().unwrap();
+async fn unsigned_or_untrusted_record_is_not_resumed() {
+    let project = tempfile::tempdir().unwrap();
     let key = SigningKey::generate().unwrap();
-    walked(folder.path(), Some(again(&key))).await.unwrap();
-    let found = RunStore::new(folder.path()).find("run").unwrap();
-    let whole = fs::read_to_string(found.events()).unwrap();
-    let faults = |record: &str| {
-        fs::write(found.events(), record).unwrap();
-        verified(folder.path(), key.public()).findings
+    run_graph(project.path(), Some(copy_key(&key)))
+        .await
+        .unwrap();
+    let handle = RunStore::new(project.path()).find("run").unwrap();
+    let whole = fs::read_to_string(handle.events()).unwrap();
+    let findings = |record: &str| {
+        fs::write(handle.events(), record).unwrap();
+        verify(project.path(), key.public()).findings
     };
-    // Emptied, or cut where a signature is, though a later state is known.
+    // Emptied, or truncated at a signature although the snapshot is newer.
     let part: String = whole.split_inclusive('\n').take(3).collect();
     for cut in ["", &part] {
-        assert!(!faults(cut).is_empty(), "{cut}");
+        assert!(!findings(cut).is_empty(), "{cut}");
     }
-    let failed = walked(folder.path(), Some(again(&key))).await.unwrap_err();
-    assert_eq!(failed.code, "record_altered", "{failed:?}");
-    fs::write(found.folder().join("snapshot"), "0000\n").unwrap();
-    assert_eq!(faults(&whole).len(), 1);
-    fs::remove_file(found.folder().join("snapshot")).unwrap();
-    assert_eq!(faults(&whole), []);
-    // Without its signatures, by whoever can write there.
-    let bare = unsigned(&part);
-    assert!(faults(&bare)[0].message.starts_with("nobody signed it"));
-    let failed = walked(folder.path(), Some(again(&key))).await.unwrap_err();
-    assert_eq!(failed.code, "record_unsigned", "{failed:?}");
-    // With the signatures of a stranger.
-    fs::write(found.events(), &part).unwrap();
+    let failure = run_graph(project.path(), Some(copy_key(&key)))
+        .await
+        .unwrap_err();
+    assert_eq!(failure.code, "record_altered", "{failure:?}");
+    fs::write(handle.run_dir().join("snapshot"), "0000\n").unwrap();
+    assert_eq!(findings(&whole).len(), 1);
+    fs::remove_file(handle.run_dir().join("snapshot")).unwrap();
+    assert_eq!(findings(&whole), []);
+    // Signatures removed.
+    let bare = without_signatures(&part);
+    assert_eq!(findings(&bare)[0].kind, FindingKind::Unsigned);
+    let failure = run_graph(project.path(), Some(copy_key(&key)))
+        .await
+        .unwrap_err();
+    assert_eq!(failure.code, "record_unsigned", "{failure:?}");
+    // Signed with an untrusted key.
+    fs::write(handle.events(), &part).unwrap();
     let other = SigningKey::generate().unwrap();
-    let failed = walked(folder.path(), Some(other)).await.unwrap_err();
-    assert_eq!(failed.code, "record_untrusted", "{failed:?}");
-    // In the folder of another run.
-    let elsewhere = folder.path().join(".ai/state/graphs/other");
-    fs::create_dir(&elsewhere).unwrap();
-    fs::write(elsewhere.join("events.jsonl"), &part).unwrap();
-    let runs = RunStore::new(folder.path());
+    let failure = run_graph(project.path(), Some(other)).await.unwrap_err();
+    assert_eq!(failure.code, "record_untrusted", "{failure:?}");
+    // In the directory of another run.
+    let other_dir = project.path().join(".ai/state/graphs/other");
+    fs::create_dir(&other_dir).unwrap();
+    fs::write(other_dir.join("events.jsonl"), &part).unwrap();
+    let runs = RunStore::new(project.path());
     let moved = runs
         .find("other")
         .unwrap()
-        .verify(&runs, &Only(key.public().clone()));
-    assert!(moved.unwrap().findings[0].message.contains("another run"));
-    // Lines that no signature stands for are as if they had never been written.
+        .verify(&runs, &SingleKeyPolicy(key.public().clone()));
+    assert_eq!(moved.unwrap().findings[0].kind, FindingKind::Altered);
+    // Unsigned lines at the end are ignored.
     let step = json!({ "type": "step", "step": 1, "node": "one", "outcome": "done", "set": { "one": 99 }, "next": "end", "duration_us": 1 });
     let signed: String = whole.split_inclusive('\n').take(2).collect();
     fs::write(
-        found.events(),
-        format!("{signed}{}", forged(&signed, &step)),
+        handle.events(),
+        format!("{signed}{}", forged_line(&signed, &step)),
     )
     .unwrap();
-    assert_eq!(verified(folder.path(), key.public()).open, 1);
-    let ended = walked(folder.path(), Some(again(&key))).await.unwrap();
-    assert_eq!(ended.output, json!({ "one": 1, "all": [1, 2, 3] }));
-    assert_eq!(verified(folder.path(), key.public()).findings, []);
-    // Those that every walker signs were added by somebody else.
+    assert_eq!(verify(project.path(), key.public()).unsigned, 1);
+    let result = run_graph(project.path(), Some(copy_key(&key)))
+        .await
+        .unwrap();
+    assert_eq!(result.output, json!({ "one": 1, "all": [1, 2, 3] }));
+    assert_eq!(verify(project.path(), key.public()).findings, []);
+    // Unsigned lines of kinds that are always signed were forged.
     let end = json!({ "type": "end", "status": "failed", "node": "one" });
-    let added = format!("{signed}{}", forged(&signed, &end));
-    fs::remove_file(found.folder().join("snapshot")).unwrap();
-    assert!(faults(&added)[0].message.starts_with("it was added"));
+    let added = format!("{signed}{}", forged_line(&signed, &end));
+    fs::remove_file(handle.run_dir().join("snapshot")).unwrap();
+    assert_eq!(findings(&added)[0].kind, FindingKind::Altered);
 }
 
-/// The same tool, which must not be called twice.
+/// The same tool with the effect class `at_most_once`.
 struct Once(Echo);
 
 impl Dispatcher for Once {
@@ -267,36 +284,38 @@ impl Dispatcher for Once {
 }
 
 #[tokio::test]
-async fn of_an_item_that_unsigned_lines_tell_of_nobody_knows_whether_it_was_done() {
-    let folder = tempfile::tempdir().unwrap();
+async fn item_in_unsigned_lines_counts_as_interrupted() {
+    let project = tempfile::tempdir().unwrap();
     let key = SigningKey::generate().unwrap();
-    walked(folder.path(), Some(again(&key))).await.unwrap();
-    let found = RunStore::new(folder.path()).find("run").unwrap();
-    let whole = fs::read_to_string(found.events()).unwrap();
-    let is_begun = |line: &&str| line.contains("\"node\":\"each\"");
-    let before = whole.lines().position(|line| is_begun(&line)).unwrap();
+    run_graph(project.path(), Some(copy_key(&key)))
+        .await
+        .unwrap();
+    let handle = RunStore::new(project.path()).find("run").unwrap();
+    let whole = fs::read_to_string(handle.events()).unwrap();
+    let is_start = |line: &&str| line.contains("\"node\":\"each\"");
+    let before = whole.lines().position(|line| is_start(&line)).unwrap();
     let lines = whole.split_inclusive('\n').take(before + 1);
     let mut record: String = lines.collect();
-    record += &forged(&record, &json!({ "type": "item_begin", "index": 0 }));
-    record += &forged(
+    record += &forged_line(&record, &json!({ "type": "item_begin", "index": 0 }));
+    record += &forged_line(
         &record,
         &json!({ "type": "item_end", "index": 0, "result": 99 }),
     );
-    fs::write(found.events(), record).unwrap();
-    fs::remove_file(found.folder().join("snapshot")).unwrap();
-    let writing = JournalOptions {
+    fs::write(handle.events(), record).unwrap();
+    fs::remove_file(handle.run_dir().join("snapshot")).unwrap();
+    let options = JournalOptions {
         run: Some(RunContext {
             id: "run".to_owned(),
             depth: 0,
         }),
-        key: Some(again(&key)),
+        key: Some(copy_key(&key)),
         ..JournalOptions::default()
     };
     let tool = Once(Echo::default());
     let graph = graph();
-    let ended = run_journaled(&graph, &tool, json!({}), folder.path(), writing);
-    let ended = ended.await.unwrap();
-    let all = &ended.state["all"];
+    let result = run_journaled(&graph, &tool, json!({}), project.path(), options);
+    let result = result.await.unwrap();
+    let all = &result.state["all"];
     assert_eq!(all[0]["code"], "interrupted", "{all}");
     assert_eq!((&all[1], &all[2]), (&json!(2), &json!(3)), "{all}");
     let called = tool.0.0.lock().unwrap().clone();
@@ -304,45 +323,49 @@ async fn of_an_item_that_unsigned_lines_tell_of_nobody_knows_whether_it_was_done
 }
 
 #[tokio::test]
-async fn a_run_that_the_disk_stopped_has_failed_with_that_and_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
+async fn run_stopped_by_an_io_error_can_be_resumed() {
+    let project = tempfile::tempdir().unwrap();
     let key = SigningKey::generate().unwrap();
-    let store = folder.path().join(".ai/state/graphs/store");
+    let store = project.path().join(".ai/state/graphs/store");
     fs::create_dir_all(store.parent().unwrap()).unwrap();
-    fs::write(&store, "in the way").unwrap();
-    walked(folder.path(), Some(again(&key))).await.unwrap_err();
-    let run = RunStore::new(folder.path())
+    fs::write(&store, "not a directory").unwrap();
+    run_graph(project.path(), Some(copy_key(&key)))
+        .await
+        .unwrap_err();
+    let run = RunStore::new(project.path())
         .find("run")
         .unwrap()
-        .read()
+        .load()
         .unwrap();
     assert_eq!(run.state(), RunState::Ended(RunStatus::Failed));
     assert!(run.error().unwrap().message.contains("store"), "{run:?}");
     fs::remove_file(&store).unwrap();
-    let ended = walked(folder.path(), Some(again(&key))).await.unwrap();
-    assert_eq!(ended.status, RunStatus::Completed);
-    assert_eq!(verified(folder.path(), key.public()).findings, []);
+    let result = run_graph(project.path(), Some(copy_key(&key)))
+        .await
+        .unwrap();
+    assert_eq!(result.status, RunStatus::Completed);
+    assert_eq!(verify(project.path(), key.public()).findings, []);
 }
 
 #[tokio::test]
-async fn two_processes_do_not_walk_one_run() {
-    let folder = tempfile::tempdir().unwrap();
-    walked(folder.path(), None).await.unwrap();
-    let found = RunStore::new(folder.path()).find("run").unwrap();
-    let lines = fs::read_to_string(found.events()).unwrap();
+async fn run_cannot_be_executed_by_two_processes() {
+    let project = tempfile::tempdir().unwrap();
+    run_graph(project.path(), None).await.unwrap();
+    let handle = RunStore::new(project.path()).find("run").unwrap();
+    let lines = fs::read_to_string(handle.events()).unwrap();
     let first: String = lines.split_inclusive('\n').take(3).collect();
-    fs::write(found.events(), first).unwrap();
-    fs::remove_file(found.folder().join("snapshot")).unwrap();
-    let held = fs::File::open(found.events()).unwrap();
-    held.lock().unwrap();
-    let failed = walked(folder.path(), None).await.unwrap_err();
-    assert_eq!(failed.code, "run_in_use", "{failed:?}");
-    drop(held);
-    assert!(walked(folder.path(), None).await.is_ok());
+    fs::write(handle.events(), first).unwrap();
+    fs::remove_file(handle.run_dir().join("snapshot")).unwrap();
+    let lock = fs::File::open(handle.events()).unwrap();
+    lock.lock().unwrap();
+    let failure = run_graph(project.path(), None).await.unwrap_err();
+    assert_eq!(failure.code, "run_in_use", "{failure:?}");
+    drop(lock);
+    assert!(run_graph(project.path(), None).await.is_ok());
 }
 
 #[tokio::test]
-async fn steps_that_did_nothing_count_and_no_number_is_given_twice() {
+async fn failed_steps_are_counted() {
     let text = r#"
 permissions: ["rye.execute.tool.echo"]
 config:
@@ -352,19 +375,19 @@ config:
     two: { action: { item_id: "${inputs.tool}" } }
 "#;
     let graph = Graph::parse(text.as_bytes()).unwrap().graph.unwrap();
-    let folder = tempfile::tempdir().unwrap();
+    let project = tempfile::tempdir().unwrap();
     let tool = Echo::default();
-    let ended = run_journaled(
+    let result = run_journaled(
         &graph,
         &tool,
         json!({ "tool": "other" }),
-        folder.path(),
+        project.path(),
         JournalOptions::default(),
     );
-    let ended = ended.await.unwrap();
-    assert_eq!((ended.status, ended.steps), (RunStatus::Failed, 2));
-    let runs = RunStore::new(folder.path());
-    let run = runs.all().unwrap().remove(0).read().unwrap();
+    let result = result.await.unwrap();
+    assert_eq!((result.status, result.steps), (RunStatus::Failed, 2));
+    let runs = RunStore::new(project.path());
+    let run = runs.all().unwrap().remove(0).load().unwrap();
     assert_eq!(run.steps(), 2);
     assert_eq!(run.node(), Some("two"));
 }

@@ -1,4 +1,4 @@
-//! The walker, on tools that are functions: what a graph means.
+//! Semantics of graphs, with in-memory runs and tools that are functions.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,14 +10,14 @@ use rye_graph::{
 use rye_items::{ItemId, metadata::Effect};
 use serde_json::{Value, json};
 
-/// Tools: `echo` gives its parameters back, `fail` fails, `flaky` fails so many times, `slow`
-/// lets others begin, `said` says of itself that it failed.
+/// Tools: `echo` returns its parameters, `fail` fails, `flaky` fails twice, `slow` yields to
+/// other calls.
 #[derive(Default)]
 struct Tools {
     calls: Mutex<Vec<(String, Value)>>,
     flaky: AtomicUsize,
-    now: AtomicUsize,
-    most: AtomicUsize,
+    running: AtomicUsize,
+    max_running: AtomicUsize,
 }
 
 impl Dispatcher for Tools {
@@ -43,12 +43,12 @@ impl Dispatcher for Tools {
                 }
                 "flaky" => Ok(json!("at last")),
                 "slow" => {
-                    let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
-                    self.most.fetch_max(now, Ordering::SeqCst);
+                    let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+                    self.max_running.fetch_max(running, Ordering::SeqCst);
                     for _ in 0..3 {
                         tokio::task::yield_now().await;
                     }
-                    self.now.fetch_sub(1, Ordering::SeqCst);
+                    self.running.fetch_sub(1, Ordering::SeqCst);
                     if params["n"] == 3 {
                         return Err(NodeError::new("tool_failed", "three is too many"));
                     }
@@ -64,21 +64,21 @@ fn graph(nodes: &str, more: &str) -> Graph {
     let text = format!(
         "permissions: [\"rye.execute.tool.*\"]\nconfig:\n  start: a\n{more}\n  nodes:\n{nodes}"
     );
-    let reading = Graph::parse(text.as_bytes()).unwrap();
-    let problems = reading.problems;
-    reading
+    let parsed = Graph::parse(text.as_bytes()).unwrap();
+    let problems = parsed.problems;
+    parsed
         .graph
         .unwrap_or_else(|| panic!("{problems:?}\n{text}"))
 }
 
-async fn walked(nodes: &str, more: &str, inputs: Value) -> (RunResult, Tools) {
+async fn run_graph(nodes: &str, more: &str, inputs: Value) -> (RunResult, Tools) {
     let tools = Tools::default();
-    let ended = run_in_memory(&graph(nodes, more), &tools, inputs, Limits::default()).await;
-    (ended, tools)
+    let result = run_in_memory(&graph(nodes, more), &tools, inputs, Limits::default()).await;
+    (result, tools)
 }
 
 #[tokio::test]
-async fn a_call_names_the_parameters_that_contain_values() {
+async fn call_lists_interpolated_parameters() {
     struct Names(Mutex<Vec<Vec<String>>>);
     impl Dispatcher for Names {
         fn traits(&self, item: &ItemId) -> Result<ToolTraits, NodeError> {
@@ -101,74 +101,74 @@ async fn a_call_names_the_parameters_that_contain_values() {
 }
 
 #[tokio::test]
-async fn results_are_assigned_edges_are_chosen_and_the_output_returned() {
+async fn results_are_assigned_and_edges_are_selected() {
     let nodes = r#"
     a: { action: { item_id: echo, params: { n: "${inputs.n}" } }, assign: { n: "${result.n}" },
          next: [{ to: big, when: { path: state.n, op: gt, value: 3 } }, { to: small }] }
     big: { type: return, output: { size: "big", n: "${state.n}" } }
     small: { type: return, output: { size: "small" } }
 "#;
-    let (ended, _) = walked(nodes, "", json!({"n": 5})).await;
-    assert_eq!(ended.output, json!({"size": "big", "n": 5}));
-    let (ended, _) = walked(nodes, "", json!({"n": 1})).await;
-    assert_eq!(ended.output, json!({"size": "small"}));
-    assert_eq!((ended.status, ended.steps), (RunStatus::Completed, 2));
+    let (result, _) = run_graph(nodes, "", json!({"n": 5})).await;
+    assert_eq!(result.output, json!({"size": "big", "n": 5}));
+    let (result, _) = run_graph(nodes, "", json!({"n": 1})).await;
+    assert_eq!(result.output, json!({"size": "small"}));
+    assert_eq!((result.status, result.steps), (RunStatus::Completed, 2));
 }
 
 #[tokio::test]
-async fn a_loop_ends_by_its_condition_and_at_max_steps_with_its_state() {
+async fn loop_ends_by_condition_or_max_steps() {
     let nodes = r#"
     a: { action: { item_id: echo, params: { s: "${state.s || ''}x" } }, assign: { s: "${result.s}" },
          next: [{ to: a, when: { not: { path: state.s, op: matches, value: "^x{4}$" } } }, { to: z }] }
     z: { type: return, output: "${state.s}" }
 "#;
-    let (ended, _) = walked(nodes, "", json!({})).await;
-    assert_eq!(ended.output, json!("xxxx"));
-    let (ended, _) = walked(nodes, "  max_steps: 2", json!({})).await;
-    assert_eq!(ended.status, RunStatus::Limit);
-    assert_eq!(ended.state["s"], "xx");
-    assert_eq!(ended.node.as_deref(), Some("a"));
+    let (result, _) = run_graph(nodes, "", json!({})).await;
+    assert_eq!(result.output, json!("xxxx"));
+    let (result, _) = run_graph(nodes, "  max_steps: 2", json!({})).await;
+    assert_eq!(result.status, RunStatus::Limit);
+    assert_eq!(result.state["s"], "xx");
+    assert_eq!(result.node.as_deref(), Some("a"));
 }
 
 #[tokio::test]
-async fn errors_go_to_the_node_that_sees_to_them_then_to_the_policy() {
+async fn errors_are_handled_by_on_error_and_then_by_the_policy() {
     let routed = r#"
     a: { action: { item_id: fail }, on_error: b, next: c }
     b: { type: return, output: "${state._last_error}" }
     c: { type: return }
 "#;
-    let (ended, _) = walked(routed, "", json!({})).await;
+    let (result, _) = run_graph(routed, "", json!({})).await;
     let last = json!({"node": "a", "error": "it failed", "code": "tool_failed"});
-    assert_eq!(ended.output, last);
+    assert_eq!(result.output, last);
     let plain =
         "    a: { action: { item_id: fail }, next: b }\n    b: { type: return, output: 1 }\n";
-    let (ended, _) = walked(plain, "", json!({})).await;
+    let (result, _) = run_graph(plain, "", json!({})).await;
     assert_eq!(
-        (ended.status, ended.node.as_deref()),
+        (result.status, result.node.as_deref()),
         (RunStatus::Failed, Some("a"))
     );
-    let (ended, _) = walked(plain, "  on_error: continue", json!({})).await;
+    let (result, _) = run_graph(plain, "  on_error: continue", json!({})).await;
     assert_eq!(
-        (ended.status, ended.output),
+        (result.status, result.output),
         (RunStatus::Completed, json!(1))
     );
 }
 
 #[tokio::test]
-async fn a_call_is_tried_again_as_often_as_the_node_says() {
+async fn call_is_retried_according_to_the_node() {
     let nodes =
         "    a: { action: { item_id: flaky }, retry: { max: 2 }, assign: { r: \"${result}\" } }\n";
-    let (ended, tools) = walked(nodes, "", json!({})).await;
-    assert_eq!(ended.output, json!({"r": "at last"}));
+    let (result, tools) = run_graph(nodes, "", json!({})).await;
+    assert_eq!(result.output, json!({"r": "at last"}));
     assert_eq!(tools.calls.lock().unwrap().len(), 3);
     let nodes = nodes.replace("max: 2", "max: 1");
-    let (ended, tools) = walked(&nodes, "", json!({})).await;
-    assert_eq!(ended.status, RunStatus::Failed);
+    let (result, tools) = run_graph(&nodes, "", json!({})).await;
+    assert_eq!(result.status, RunStatus::Failed);
     assert_eq!(tools.calls.lock().unwrap().len(), 2);
 }
 
 #[tokio::test]
-async fn a_foreach_keeps_order_and_bound_and_one_failure_loses_no_other() {
+async fn foreach_keeps_order_and_concurrency_and_isolates_failures() {
     let nodes = |parallel: bool| {
         format!(
             "    a: {{ type: foreach, over: \"${{inputs.l}}\", as: n, parallel: {parallel}, max_concurrency: 4,\n\
@@ -177,39 +177,35 @@ async fn a_foreach_keeps_order_and_bound_and_one_failure_loses_no_other() {
         )
     };
     let list: Vec<_> = (10..40).collect();
-    let (ended, tools) = walked(&nodes(true), "", json!({"l": list})).await;
-    assert_eq!(ended.output, json!(list));
-    assert_eq!(tools.most.load(Ordering::SeqCst), 4);
-    let (ended, tools) = walked(&nodes(false), "", json!({"l": [2, 3, 4]})).await;
+    let (result, tools) = run_graph(&nodes(true), "", json!({"l": list})).await;
+    assert_eq!(result.output, json!(list));
+    assert_eq!(tools.max_running.load(Ordering::SeqCst), 4);
+    let (result, tools) = run_graph(&nodes(false), "", json!({"l": [2, 3, 4]})).await;
     let failed = json!({"error": "three is too many", "code": "tool_failed"});
-    assert_eq!(ended.output, json!([2, failed, 4]));
-    let message = &ended.state["_last_error"]["error"];
+    assert_eq!(result.output, json!([2, failed, 4]));
+    let message = &result.state["_last_error"]["error"];
     assert_eq!(message, "1 of 3 items failed; item 1: three is too many");
-    assert_eq!(tools.most.load(Ordering::SeqCst), 1);
-    let (ended, _) = walked(&nodes(true), "", json!({"l": []})).await;
-    assert_eq!(ended.output, json!([]));
-    let (ended, _) = walked(&nodes(true), "", json!({"l": "text"})).await;
-    let message = ended.state["_last_error"]["error"].as_str().unwrap();
-    assert!(
-        message.contains("`over` gives a text, not a list"),
-        "{message}"
-    );
+    assert_eq!(tools.max_running.load(Ordering::SeqCst), 1);
+    let (result, _) = run_graph(&nodes(true), "", json!({"l": []})).await;
+    assert_eq!(result.output, json!([]));
+    let (result, _) = run_graph(&nodes(true), "", json!({"l": "text"})).await;
+    assert_eq!(result.state["_last_error"]["code"], "not_a_list");
 }
 
 #[tokio::test]
-async fn without_a_permission_nothing_runs_and_no_route_or_policy_helps() {
+async fn missing_permission_always_fails_the_run() {
     let text = "permissions: [\"rye.execute.tool.echo\"]\nconfig: { start: a, on_error: continue, \
                 nodes: { a: { action: { item_id: \"${inputs.tool}\" }, on_error: b }, b: { type: return } } }";
     let graph = Graph::parse(text.as_bytes()).unwrap().graph.unwrap();
     let tools = Tools::default();
-    let ended = run_in_memory(&graph, &tools, json!({"tool": "fail"}), Limits::default()).await;
-    assert_eq!(ended.status, RunStatus::Failed);
-    assert_eq!(ended.error.unwrap().code, "not_permitted");
+    let result = run_in_memory(&graph, &tools, json!({"tool": "fail"}), Limits::default()).await;
+    assert_eq!(result.status, RunStatus::Failed);
+    assert_eq!(result.error.unwrap().code, "not_permitted");
     assert!(tools.calls.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn hooks_are_asked_at_their_moments_and_change_nothing_if_they_fail() {
+async fn hooks_run_on_their_events_and_failures_are_warnings() {
     let hooks = r#"  hooks:
     - { event: graph_started, action: { item_id: echo, params: { at: start } } }
     - { event: after_step, condition: { path: state.n, op: eq, value: 2 }, action: { item_id: echo, params: { at: "step ${result.step}" } } }
@@ -221,15 +217,15 @@ async fn hooks_are_asked_at_their_moments_and_change_nothing_if_they_fail() {
     c: { action: { item_id: fail }, on_error: d }
     d: { type: gate, assign: { n: 3 } }
 ";
-    let (ended, tools) = walked(nodes, hooks, json!({})).await;
-    assert_eq!(ended.output, json!({"n": 3}));
+    let (result, tools) = run_graph(nodes, hooks, json!({})).await;
+    assert_eq!(result.output, json!({"n": 3}));
     let calls = tools.calls.lock().unwrap();
-    let told: Vec<_> = calls
+    let hooks: Vec<_> = calls
         .iter()
         .map(|(_, params)| params["at"].clone())
         .collect();
     assert_eq!(
-        told,
+        hooks,
         [
             json!("start"),
             json!("step 2"),
@@ -239,24 +235,24 @@ async fn hooks_are_asked_at_their_moments_and_change_nothing_if_they_fail() {
             Value::Null
         ]
     );
-    assert_eq!(ended.warnings.len(), 1, "{:?}", ended.warnings);
+    assert_eq!(result.warnings.len(), 1, "{:?}", result.warnings);
 }
 
 #[tokio::test]
-async fn what_is_nothing_warns_and_single_steps_pause() {
+async fn missing_value_is_a_warning_and_single_steps_pause() {
     let nodes = "    a: { type: gate, assign: { b: \"${inputs.name2}\" }, next: c }\n    c: { type: return }\n";
     let graph = graph(nodes, "");
     let limits = Limits {
         steps: Some(1),
         timeout: None,
     };
-    let ended = run_in_memory(&graph, &Tools::default(), json!({"name": 1}), limits).await;
+    let result = run_in_memory(&graph, &Tools::default(), json!({"name": 1}), limits).await;
     assert_eq!(
-        (ended.status, ended.node.as_deref()),
+        (result.status, result.node.as_deref()),
         (RunStatus::Paused, Some("c"))
     );
     assert_eq!(
-        ended.warnings,
-        ["a: `inputs.name2` is nothing here; the nearest is `inputs.name`"]
+        result.warnings,
+        ["a: `inputs.name2` has no value; did you mean `inputs.name`?"]
     );
 }

@@ -286,9 +286,9 @@ impl From<rye_graph::RecordError> for Failure {
             RecordError::Altered { .. }
             | RecordError::Unsigned(_)
             | RecordError::UntrustedKey { .. }
-            | RecordError::Link(_) => {
+            | RecordError::Symlink(_) => {
                 let code = match error {
-                    RecordError::Link(_) => "leaves_project",
+                    RecordError::Symlink(_) => "leaves_project",
                     _ => "integrity",
                 };
                 Self::new(Exit::Integrity, code, error).maybe_hint(hint)

@@ -1,4 +1,4 @@
-//! A record, looked at line by line.
+//! Line-by-line verification of a journal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,39 +10,39 @@ use serde_json::{Map, Value};
 
 use super::{Finding, FindingKind, VerifyReport};
 use crate::event::{Event, NodeOutcome};
-use crate::model::{Graph, Kind};
+use crate::model::{Graph, NodeKind};
 use crate::record::replay::EMPTY;
-use crate::record::{JOURNAL, TrustPolicy, Written, line_hash};
+use crate::record::{JOURNAL, StoredLine, TrustPolicy, line_hash};
 
-/// What is known after so many lines.
-pub(super) struct Check<'c> {
+/// State of the verification.
+pub(super) struct Verifier<'c> {
     run: &'c str,
     trust: &'c dyn TrustPolicy,
     store: Option<Cas>,
-    verdict: VerifyReport,
-    /// As many bytes as there are lines.
+    report: VerifyReport,
+    /// Length of the lines so far, in bytes.
     length: usize,
     hash: String,
     seq: u64,
     state: Map<String, Value>,
     graph: Option<Graph>,
-    /// Keys that were asked for.
+    /// Keys that were looked up.
     keys: BTreeMap<String, Option<PublicKey>>,
     gates: BTreeMap<GateId, Box<Gate>>,
-    /// What people decided with a receipt that holds, by the step.
-    decided: BTreeMap<String, String>,
+    /// Actions of decisions with valid receipts, by step.
+    decisions: BTreeMap<String, String>,
     snapshots: BTreeSet<String>,
-    /// Lines since the last signature that a walker signs whenever it writes them.
-    never_open: Vec<usize>,
+    /// Unsigned lines of kinds that are always signed when they are stored.
+    unexpectedly_unsigned: Vec<usize>,
 }
 
-impl<'c> Check<'c> {
+impl<'c> Verifier<'c> {
     pub(super) fn new(run: &'c str, trust: &'c dyn TrustPolicy, store: Option<Cas>) -> Self {
         Self {
             run,
             trust,
             store,
-            verdict: VerifyReport::default(),
+            report: VerifyReport::default(),
             length: 0,
             hash: String::new(),
             seq: 0,
@@ -50,53 +50,53 @@ impl<'c> Check<'c> {
             graph: None,
             keys: BTreeMap::new(),
             gates: BTreeMap::new(),
-            decided: BTreeMap::new(),
+            decisions: BTreeMap::new(),
             snapshots: BTreeSet::new(),
-            never_open: Vec::new(),
+            unexpectedly_unsigned: Vec::new(),
         }
     }
 
-    fn fault(&mut self, kind: FindingKind, why: impl Into<String>) {
-        self.verdict.findings.push(Finding {
-            line: self.verdict.lines,
+    fn add_finding(&mut self, kind: FindingKind, why: impl Into<String>) {
+        self.report.findings.push(Finding {
+            line: self.report.lines,
             kind,
             message: why.into(),
         });
     }
 
     fn altered(&mut self, why: impl Into<String>) {
-        self.fault(FindingKind::Altered, why);
+        self.add_finding(FindingKind::Altered, why);
     }
 
-    /// Looks at the next line.
+    /// Verifies the next line.
     pub(super) fn line(&mut self, text: &[u8]) {
-        self.verdict.lines += 1;
-        self.verdict.open += 1;
+        self.report.lines += 1;
+        self.report.unsigned += 1;
         self.length += text.len();
-        let Ok(written) = serde_json::from_slice::<Written<'_>>(text) else {
-            return self.altered("it is no line of a record");
+        let Ok(stored) = serde_json::from_slice::<StoredLine<'_>>(text) else {
+            return self.altered("not a journal line");
         };
         self.seq += 1;
-        if written.seq != self.seq {
-            let number = written.seq;
+        if stored.seq != self.seq {
+            let number = stored.seq;
             self.altered(format!(
-                "lines are missing before it, or it was moved: it is number {number}"
+                "unexpected sequence number {number}: lines are missing or were moved"
             ));
             self.seq = number;
         }
-        let hash = line_hash(&self.hash, written.seq, written.at, written.event.get());
-        if hash.to_hex() != written.hash {
-            self.altered("it is not what its hash says");
+        let hash = line_hash(&self.hash, stored.seq, stored.at, stored.event.get());
+        if hash.to_hex() != stored.hash {
+            self.altered("its hash does not match");
         }
-        self.hash.clone_from(&written.hash);
-        match serde_json::from_str::<Event>(written.event.get()) {
+        self.hash.clone_from(&stored.hash);
+        match serde_json::from_str::<Event>(stored.event.get()) {
             Ok(event) => self.event(event),
-            Err(_) => self.altered("nobody can tell what it says"),
+            Err(_) => self.altered("unknown event"),
         }
-        if let (Some(name), Some(signature)) = (&written.key, &written.signature) {
+        if let (Some(name), Some(signature)) = (&stored.key, &stored.signature) {
             self.signature(&hash, name, signature);
-            let line = self.verdict.lines;
-            self.never_open.retain(|it| *it != line);
+            let line = self.report.lines;
+            self.unexpectedly_unsigned.retain(|it| *it != line);
         }
     }
 
@@ -107,30 +107,30 @@ impl<'c> Check<'c> {
         };
         self.keys.insert(name.to_owned(), key.clone());
         match (key, signature.parse::<Signature>()) {
-            (None, _) => self.fault(
+            (None, _) => self.add_finding(
                 FindingKind::UnknownKey,
-                format!("it is signed by {name}, which is not trusted"),
+                format!("signed with the untrusted key {name}"),
             ),
             (Some(public), Ok(signature))
                 if public.verify_for(JOURNAL, hash, &signature).is_ok() =>
             {
-                self.verdict.signed += 1;
-                self.verdict.open = 0;
-                self.verdict.length = self.length;
-                self.verdict.keys.insert(name.to_owned());
-                self.never_open.clear();
+                self.report.signed += 1;
+                self.report.unsigned = 0;
+                self.report.signed_length = self.length;
+                self.report.keys.insert(name.to_owned());
+                self.unexpectedly_unsigned.clear();
             }
-            _ => self.altered("its signature is wrong"),
+            _ => self.altered("its signature is invalid"),
         }
     }
 
     fn event(&mut self, event: Event) {
-        let is_first = self.verdict.lines == 1;
+        let is_first = self.report.lines == 1;
         if is_first != matches!(event, Event::Started(_)) {
             self.altered(if is_first {
-                "the record has no beginning"
+                "the first event is missing"
             } else {
-                "a run begins once"
+                "repeated start event"
             });
         }
         if let Event::Begin { .. }
@@ -140,21 +140,21 @@ impl<'c> Check<'c> {
         | Event::HookEnd { .. }
         | Event::End { .. } = event
         {
-            self.never_open.push(self.verdict.lines);
+            self.unexpectedly_unsigned.push(self.report.lines);
         }
         match event {
             Event::Started(started) => {
                 if started.run != self.run {
                     let run = &started.run;
-                    self.altered(format!("it is the record of another run, {run}"));
+                    self.altered(format!("the record belongs to another run, {run}"));
                 }
-                self.graph = read(&started.text);
+                self.graph = parse(&started.text);
                 self.state = started.state;
             }
             Event::Resumed { state, changed, .. } => {
                 self.state.extend(state);
                 if let Some(changed) = changed {
-                    self.graph = read(&changed.text);
+                    self.graph = parse(&changed.text);
                 }
             }
             Event::Step {
@@ -168,8 +168,8 @@ impl<'c> Check<'c> {
                 self.step(step, &node, outcome);
             }
             Event::Snapshot { hash } => {
-                match is_snapshot(self.store.as_ref(), &hash, &self.state) {
-                    Ok(()) => self.verdict.snapshots += 1,
+                match check_snapshot(self.store.as_ref(), &hash, &self.state) {
+                    Ok(()) => self.report.snapshots += 1,
                     Err(why) => self.altered(why),
                 }
                 self.snapshots.insert(hash);
@@ -177,7 +177,7 @@ impl<'c> Check<'c> {
             Event::Gate { gate } => {
                 self.gates.insert(gate.id.clone(), gate);
             }
-            Event::Answered {
+            Event::GateClosed {
                 gate,
                 status: GateStatus::Resolved { resolution },
             } => self.decision(&gate, resolution),
@@ -185,90 +185,88 @@ impl<'c> Check<'c> {
         }
     }
 
-    /// A person has decided: so they have signed.
+    /// A person has decisions: so they have signed.
     fn decision(&mut self, gate: &GateId, resolution: Resolution) {
         let Some(gate) = self.gates.get(gate) else {
-            return self.altered("it answers what nobody asked");
+            return self.altered("it resolves an unknown gate");
         };
         match self.trust.receipt(gate, &resolution) {
             Ok(true) => {
-                self.verdict.receipts += 1;
+                self.report.receipts += 1;
                 let step = gate.origin.prompt.to_string();
-                self.decided.insert(step, resolution.action);
+                self.decisions.insert(step, resolution.action);
             }
-            Ok(false) => self.altered("nobody has signed this decision"),
+            Ok(false) => self.altered("the decision has no receipt"),
             Err(why) => self.altered(why),
         }
     }
 
-    /// A decision is done only when somebody has made it.
+    /// Checks that a decision node succeeded only after a decision.
     fn step(&mut self, step: u64, node: &str, outcome: NodeOutcome) {
         let graph = self.graph.as_ref();
         let known = graph.and_then(|it| Some(&it.nodes[it.index(node)?].kind));
-        let Some(Kind::Decision(decision)) = known else {
+        let Some(NodeKind::Decision(decision)) = known else {
             return;
         };
-        let said = self.decided.get(&format!("step-{step}"));
-        let is_made = said.is_some_and(|said| !(decision.is_approval && said == "deny"));
+        let action = self.decisions.get(&format!("step-{step}"));
+        let is_made = action.is_some_and(|action| !(decision.is_approval && action == "deny"));
         if outcome == NodeOutcome::Done && !is_made {
             self.altered(format!(
-                "the decision `{node}` is done, and nobody has signed that it was made"
+                "the decision `{node}` succeeded without a signed decision"
             ));
         }
     }
 
-    /// What is to be said of the whole. `named` is the newest snapshot, as the file beside the
-    /// record says.
-    pub(super) fn end(mut self, named: &str) -> VerifyReport {
+    /// Finishes the verification. `latest_snapshot` is the content of the snapshot file.
+    pub(super) fn finish(mut self, latest_snapshot: &str) -> VerifyReport {
         let whole = |kind, why: &str| Finding {
             line: 0,
             kind,
             message: why.to_owned(),
         };
-        if self.verdict.lines == 0 {
-            self.verdict
+        if self.report.lines == 0 {
+            self.report
                 .findings
                 .push(whole(FindingKind::Altered, EMPTY));
         }
-        let is_known = self.snapshots.contains(named);
-        if !named.is_empty() && !is_known {
-            let why = "`snapshot` names a state that the lines do not tell of: it was altered, or they were cut";
-            self.verdict.findings.push(whole(FindingKind::Altered, why));
+        let is_known = self.snapshots.contains(latest_snapshot);
+        if !latest_snapshot.is_empty() && !is_known {
+            let why = "the snapshot file does not match the journal: it was modified, or lines were removed";
+            self.report.findings.push(whole(FindingKind::Altered, why));
         }
-        if self.keys.is_empty() && self.verdict.lines > 0 {
-            let why = "nobody signed it, so whether it is as it was cannot be told";
-            self.verdict
-                .findings
-                .push(whole(FindingKind::Unsigned, why));
-        } else if self.verdict.signed > 0 {
-            for line in std::mem::take(&mut self.never_open) {
-                self.verdict.findings.push(Finding {
+        if self.keys.is_empty() && self.report.lines > 0 {
+            let why = "not signed, so modifications cannot be detected";
+            self.report.findings.push(whole(FindingKind::Unsigned, why));
+        } else if self.report.signed > 0 {
+            for line in std::mem::take(&mut self.unexpectedly_unsigned) {
+                self.report.findings.push(Finding {
                     line,
                     kind: FindingKind::Altered,
-                    message: "it was added: nobody signed it, and no walker leaves it unsigned"
-                        .to_owned(),
+                    message: "unsigned, although lines of this kind are always signed".to_owned(),
                 });
             }
         }
-        self.verdict
+        self.report
     }
 }
 
-fn read(text: &str) -> Option<Graph> {
+fn parse(text: &str) -> Option<Graph> {
     Graph::parse(text.as_bytes()).ok()?.graph
 }
 
-fn is_snapshot(store: Option<&Cas>, hash: &str, state: &Map<String, Value>) -> Result<(), String> {
-    let gone = || format!("the snapshot {hash} is not in the content store");
-    let parsed = hash.parse().map_err(|_| gone())?;
-    let bytes = store.ok_or_else(gone)?.get(&parsed);
+fn check_snapshot(
+    store: Option<&Cas>,
+    hash: &str,
+    state: &Map<String, Value>,
+) -> Result<(), String> {
+    let not_found = || format!("the snapshot {hash} is not in the content store");
+    let parsed = hash.parse().map_err(|_| not_found())?;
+    let bytes = store.ok_or_else(not_found)?.get(&parsed);
     let bytes = bytes.map_err(|error| format!("the snapshot {hash}: {error}"))?;
-    let kept: Map<String, Value> = serde_json::from_slice(&bytes).map_err(|_| gone())?;
-    if kept == *state {
+    let snapshot: Map<String, Value> = serde_json::from_slice(&bytes).map_err(|_| not_found())?;
+    if snapshot == *state {
         Ok(())
     } else {
-        Err(format!(
-            "the snapshot {hash} is not the state that the lines tell"
-        ))
+        Err(format!("the snapshot {hash} does not match the journal"))
     }
 }

@@ -1,24 +1,24 @@
-//! What comes of all items together.
+//! Combines the results of a foreach.
 
 use serde_json::{Map, Value, json};
 
-use super::{Given, Items};
+use super::{ItemResult, Items};
 use crate::event::{NodeError, NodeOutcome};
 use crate::model::{Foreach, Graph};
-use crate::walk::{Done, words};
+use crate::walk::{NodeResult, display_text};
 
-/// The results of all items; where some failed, the others are kept all the same.
-pub(super) fn collected(foreach: &Foreach, items: Items<'_>) -> Done {
+/// Collects the results of all items, also if some of them failed.
+pub(super) fn collect(foreach: &Foreach, items: Items<'_>) -> NodeResult {
     let total = items.results.len();
-    let lost = || Err(NodeError::new("lost", "nothing was heard of it"));
+    let no_result = || Err(NodeError::new("no_result", "the item has no result"));
     let mut failed: Vec<(usize, NodeError)> = Vec::new();
     let mut values = Vec::with_capacity(total);
-    for (index, given) in items.results.into_iter().enumerate() {
-        let given: Given = given.unwrap_or_else(lost);
-        values.push(given.unwrap_or_else(|error| {
-            let told = json!({ "error": error.message, "code": error.code });
+    for (index, result) in items.results.into_iter().enumerate() {
+        let result: ItemResult = result.unwrap_or_else(no_result);
+        values.push(result.unwrap_or_else(|error| {
+            let entry = json!({ "error": error.message, "code": error.code });
             failed.push((index, error));
-            told
+            entry
         }));
     }
     let values = Value::Array(values);
@@ -31,7 +31,7 @@ pub(super) fn collected(foreach: &Foreach, items: Items<'_>) -> Done {
         Some((index, first)) => {
             let many = failed.len();
             let message = format!("{many} of {total} items failed; item {index}: {first}");
-            // One that may not be called at all is not the item's failure.
+            // A missing permission is a problem of the graph, not of the item.
             let code = match first.code.as_str() {
                 "not_permitted" => "not_permitted",
                 _ => "items_failed",
@@ -42,7 +42,7 @@ pub(super) fn collected(foreach: &Foreach, items: Items<'_>) -> Done {
             })
         }
     };
-    let mut done = Done::of(result, items.effect);
+    let mut done = NodeResult::new(result, items.effect);
     if total > 0 && items.cached == total {
         done.outcome = NodeOutcome::Cached;
     }
@@ -50,30 +50,30 @@ pub(super) fn collected(foreach: &Foreach, items: Items<'_>) -> Done {
     done
 }
 
-/// An item as a person knows it again.
-pub(super) fn name(node: &str, index: usize, item: &Value) -> String {
-    /// As much of it as fits a line.
-    const SHOWN: usize = 60;
-    let text = words(item);
-    let shown: String = text.chars().take(SHOWN).collect();
+/// Describes an item to the user.
+pub(super) fn item_name(node: &str, index: usize, item: &Value) -> String {
+    /// Number of characters to show.
+    const MAX_CHARS: usize = 60;
+    let text = display_text(item);
+    let shown: String = text.chars().take(MAX_CHARS).collect();
     let rest = if shown.len() < text.len() { "…" } else { "" };
     format!("{node}, item {index}, {shown}{rest}")
 }
 
-/// Why there are no items.
-pub(super) fn no_list(graph: &Graph, foreach: &Foreach, over: &Value) -> NodeError {
-    let place = rye_items::Position::at_offset(&graph.text, foreach.over_at);
-    let kind = kind(over);
-    let message = format!("`over` gives {kind}, not a list (line {place})");
+/// Error of a foreach whose `over` is not a list.
+pub(super) fn not_a_list(graph: &Graph, foreach: &Foreach, over: &Value) -> NodeError {
+    let position = rye_items::Position::at_offset(&graph.text, foreach.over_at);
+    let kind = type_name(over);
+    let message = format!("`over` is {kind}, not a list (line {position})");
     NodeError::new("not_a_list", message)
 }
 
-fn kind(value: &Value) -> &'static str {
+fn type_name(value: &Value) -> &'static str {
     match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "true or false",
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "a mapping",
     }

@@ -1,4 +1,4 @@
-//! The process that walks and is killed.
+//! The child process that runs a graph and is killed.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -20,7 +20,7 @@ use rye_protocol::{Gate, Millis, Resolution};
 use serde_json::{Value, json};
 
 pub(crate) const SCENARIO: &str = "RYE_GRAPH_CRASH_SCENARIO";
-pub(crate) const FOLDER: &str = "RYE_GRAPH_CRASH_FOLDER";
+pub(crate) const DIR: &str = "RYE_GRAPH_CRASH_DIR";
 pub(crate) const POINT: &str = "RYE_GRAPH_CRASH_POINT";
 
 #[path = "scenarios.rs"]
@@ -28,15 +28,15 @@ mod scenarios;
 
 pub(crate) use scenarios::SCENARIOS;
 
-/// The run that is walked.
+/// Id of the run.
 const RUN: &str = "crash";
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// A place where the process may be killed.
-fn point() {
-    let wanted = std::env::var(POINT).ok().and_then(|text| text.parse().ok());
-    if wanted == Some(COUNT.fetch_add(1, Ordering::SeqCst)) {
+/// A point at which the process may be killed.
+fn kill_point() {
+    let selected = std::env::var(POINT).ok().and_then(|text| text.parse().ok());
+    if selected == Some(COUNT.fetch_add(1, Ordering::SeqCst)) {
         let me = rustix::process::getpid();
         let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);
         loop {
@@ -45,15 +45,15 @@ fn point() {
     }
 }
 
-/// Tools that leave a line in a file.
+/// Tools that append a line to a file.
 struct Tools {
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 impl Tools {
-    fn leave(&self, file: &str, params: &Value) {
+    fn append(&self, file: &str, params: &Value) {
         let line = format!("{} {}\n", params["node"].as_str().unwrap(), params["n"]);
-        let path = self.folder.join(file);
+        let path = self.dir.join(file);
         let mut file = OpenOptions::new()
             .create(true)
             .append(true)
@@ -80,18 +80,18 @@ impl Dispatcher for Tools {
 
     fn call(&self, call: ToolCall) -> DispatchFuture<'_> {
         Box::pin(async move {
-            point();
-            let given = match call.item.as_str() {
+            kill_point();
+            let result = match call.item.as_str() {
                 "pure" => Ok(json!("pure")),
                 "idempotent" => {
                     let name = format!("same-{}", call.params["n"]);
-                    fs::write(self.folder.join(name), "same").unwrap();
+                    fs::write(self.dir.join(name), "same").unwrap();
                     Ok(json!("same"))
                 }
-                // The second attempt of all processes together is good.
+                // Succeeds at the second attempt, counted over all processes.
                 "second" => {
-                    self.leave("tries", &call.params);
-                    let tries = fs::read_to_string(self.folder.join("tries")).unwrap();
+                    self.append("tries", &call.params);
+                    let tries = fs::read_to_string(self.dir.join("tries")).unwrap();
                     match tries.lines().count() {
                         1 => Err(NodeError::new("tool_failed", "not yet")),
                         _ => Ok(json!("good")),
@@ -99,28 +99,28 @@ impl Dispatcher for Tools {
                 }
                 "graph" => inner(self, call.run.unwrap()).await,
                 "fails" => {
-                    self.leave("effects", &call.params);
-                    Err(NodeError::new("tool_failed", "it always does"))
+                    self.append("effects", &call.params);
+                    Err(NodeError::new("tool_failed", "always fails"))
                 }
-                // A person may want it to run again.
+                // The user may choose to repeat the call.
                 "ask" | "hook-ask" => {
-                    self.leave("asked", &call.params);
+                    self.append("asked", &call.params);
                     Ok(json!("asked"))
                 }
                 _ => {
-                    self.leave("effects", &call.params);
+                    self.append("effects", &call.params);
                     Ok(call.params["n"].clone())
                 }
             };
-            point();
-            // Others get their turn, where several are at it.
+            kill_point();
+            // Let concurrent calls run.
             tokio::task::yield_now().await;
-            given
+            result
         })
     }
 }
 
-/// A graph within the graph, whose one node must not be done twice.
+/// A nested graph with an idempotent node.
 async fn inner(tools: &Tools, run: RunContext) -> Result<Value, NodeError> {
     let graph = graph(
         r#"
@@ -129,22 +129,15 @@ async fn inner(tools: &Tools, run: RunContext) -> Result<Value, NodeError> {
     end: { type: return, output: "${state.same}" }
 "#,
     );
-    let writing = JournalOptions {
+    let options = JournalOptions {
         run: Some(run),
-        key: Some(key(&tools.folder)),
-        watcher: Some(EventListener::new(|_| point())),
+        key: Some(key(&tools.dir)),
+        listener: Some(EventListener::new(|_| kill_point())),
         ..JournalOptions::default()
     };
-    let ended = Box::pin(run_journaled(
-        &graph,
-        tools,
-        json!({}),
-        &tools.folder,
-        writing,
-    ))
-    .await;
-    let ended = ended.map_err(|failed| NodeError::new(failed.code, failed.message))?;
-    Ok(ended.output)
+    let result = Box::pin(run_journaled(&graph, tools, json!({}), &tools.dir, options)).await;
+    let result = result.map_err(|failure| NodeError::new(failure.code, failure.message))?;
+    Ok(result.output)
 }
 
 fn graph(nodes: &str) -> Graph {
@@ -152,19 +145,19 @@ fn graph(nodes: &str) -> Graph {
     let text = format!(
         "permissions: [\"rye.execute.tool.*\"]\nconfig:\n  start: {start}\n  nodes:{nodes}"
     );
-    let reading = Graph::parse(text.as_bytes()).unwrap();
-    let problems = reading.problems;
-    reading.graph.unwrap_or_else(|| panic!("{problems:?}"))
+    let parsed = Graph::parse(text.as_bytes()).unwrap();
+    let problems = parsed.problems;
+    parsed.graph.unwrap_or_else(|| panic!("{problems:?}"))
 }
 
-/// The key with which all processes of a folder sign.
-fn key(folder: &Path) -> SigningKey {
-    let path = folder.join("key.pem");
+/// The signing key of a test directory.
+fn key(dir: &Path) -> SigningKey {
+    let path = dir.join("key.pem");
     let written = fs::read(&path);
     written.map_or_else(
         |_| {
             let key = SigningKey::generate().unwrap();
-            // Whole or not at all: who makes it may be killed as well.
+            // Written atomically, because the process may be killed here.
             lillux::durable::write(&path, key.to_pem().as_bytes(), 0o600, IfExists::Fail).unwrap();
             key
         },
@@ -172,11 +165,11 @@ fn key(folder: &Path) -> SigningKey {
     )
 }
 
-/// One to whom every answer counts.
+/// Accepts all decisions.
 #[derive(Debug)]
-struct Credulous;
+struct AcceptAll;
 
-impl TrustPolicy for Credulous {
+impl TrustPolicy for AcceptAll {
     fn key(&self, _: &str) -> Option<PublicKey> {
         None
     }
@@ -186,16 +179,16 @@ impl TrustPolicy for Credulous {
     }
 }
 
-/// A person who answers whatever is asked, from another thread.
-fn answer_all(project: &Path) {
+/// Resolves all gates, from another thread.
+fn resolve_all_gates(project: &Path) {
     let runs = RunStore::new(project);
     loop {
-        let questions = runs.gate_files().unwrap_or_default();
-        for question in questions
+        let gate_files = runs.gate_files().unwrap_or_default();
+        for gate_file in gate_files
             .iter()
-            .filter(|it| it.status(&Credulous).is_pending())
+            .filter(|it| it.status(&AcceptAll).is_pending())
         {
-            let action = question.gate.actions[0].id.clone();
+            let action = gate_file.gate.actions[0].id.clone();
             let resolution = Resolution {
                 action,
                 value: Value::Null,
@@ -204,40 +197,38 @@ fn answer_all(project: &Path) {
                 source: "test".to_owned(),
                 receipt: None,
             };
-            point();
-            question.resolve(&resolution, &Credulous).unwrap();
-            point();
+            kill_point();
+            gate_file.resolve(&resolution, &AcceptAll).unwrap();
+            kill_point();
         }
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
 pub(crate) fn main(name: &str) {
-    let folder = PathBuf::from(std::env::var(FOLDER).unwrap());
+    let dir = PathBuf::from(std::env::var(DIR).unwrap());
     let scenario = SCENARIOS.iter().find(|it| it.name == name).unwrap();
     let graph = graph(scenario.nodes);
-    let tools = Tools {
-        folder: folder.clone(),
-    };
-    let project = folder.clone();
-    std::thread::spawn(move || answer_all(&project));
-    let writing = JournalOptions {
+    let tools = Tools { dir: dir.clone() };
+    let project = dir.clone();
+    std::thread::spawn(move || resolve_all_gates(&project));
+    let options = JournalOptions {
         run: Some(RunContext {
             id: RUN.to_owned(),
             depth: 0,
         }),
-        key: Some(key(&folder)),
-        watcher: Some(EventListener::new(|_| point())),
+        key: Some(key(&dir)),
+        listener: Some(EventListener::new(|_| kill_point())),
         trust: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    let ended = runtime.block_on(run_journaled(&graph, &tools, json!({}), &folder, writing));
-    let ended = ended.unwrap();
-    point();
-    let run = RunStore::new(&folder).find(RUN).unwrap().read().unwrap();
+    let result = runtime.block_on(run_journaled(&graph, &tools, json!({}), &dir, options));
+    let result = result.unwrap();
+    kill_point();
+    let run = RunStore::new(&dir).find(RUN).unwrap().load().unwrap();
     let interrupted = run.lines().iter().filter_map(|line| match &line.event {
         Event::Step {
             node,
@@ -247,18 +238,18 @@ pub(crate) fn main(name: &str) {
         _ => None,
     });
     let mut interrupted: Vec<_> = interrupted.collect();
-    let is_cut_short = |line: &&JournalLine| match &line.event {
+    let is_interrupted = |line: &&JournalLine| match &line.event {
         Event::HookEnd { error, .. } => error.as_ref().is_some_and(|it| it.code == "interrupted"),
         _ => false,
     };
-    if run.lines().iter().any(|line| is_cut_short(&line)) {
+    if run.lines().iter().any(|line| is_interrupted(&line)) {
         interrupted.push("hook".to_owned());
     }
-    let hooks = |begun: bool| {
+    let hooks = |is_start: bool| {
         let lines = run.lines().iter();
         let hooks = lines.filter_map(|line| match line.event {
-            Event::HookBegin { hook, step, .. } if begun => Some((hook, step)),
-            Event::HookEnd { hook, step, .. } if !begun => Some((hook, step)),
+            Event::HookBegin { hook, step, .. } if is_start => Some((hook, step)),
+            Event::HookEnd { hook, step, .. } if !is_start => Some((hook, step)),
             _ => None,
         });
         hooks.collect::<BTreeSet<_>>()
@@ -266,11 +257,11 @@ pub(crate) fn main(name: &str) {
     assert_eq!(
         hooks(true),
         hooks(false),
-        "hooks that were begun and not ended"
+        "hooks that started but did not end"
     );
-    let effects = fs::read_to_string(folder.join("effects")).unwrap_or_default();
+    let effects = fs::read_to_string(dir.join("effects")).unwrap_or_default();
     let effects: Vec<_> = effects.lines().collect();
-    let told = json!({ "status": ended.status, "output": ended.output, "interrupted": interrupted, "effects": effects });
-    fs::write(folder.join("told.json"), told.to_string()).unwrap();
+    let report = json!({ "status": result.status, "output": result.output, "interrupted": interrupted, "effects": effects });
+    fs::write(dir.join("report.json"), report.to_string()).unwrap();
     std::process::exit(0);
 }

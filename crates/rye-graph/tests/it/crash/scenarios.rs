@@ -1,12 +1,12 @@
-//! Graphs of each kind of node.
+//! Graphs of the crash tests.
 
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(super) nodes: &'static str,
 }
 
-/// One for each kind of node, and one for what surrounds them. What a node gives is in the
-/// output under its name.
+/// One scenario per node type, and one for hooks and nesting. The output contains the result of
+/// each node under its name.
 pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "actions",
@@ -47,7 +47,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "decision",
         nodes: r#"
-    start: { type: decision, title: "may it?", assign: { start: "${result.action}" }, next: once }
+    start: { type: decision, title: "Approve?", assign: { start: "${result.action}" }, next: once }
     once: { action: { item_id: once, params: { node: once } }, assign: { once: "${result}" }, on_error: end, next: end }
     end: { type: return, output: { start: "${state.start}", once: "${state.once}" } }
 "#,

@@ -114,7 +114,7 @@ fn start_in_background(
     };
     let runs = RunStore::new(context.settings.project());
     let found = runs.find(id)?;
-    let run = found.clone().read()?;
+    let run = found.clone().load()?;
     if run.state().is_live() {
         return Err(RecordError::InUse(id.clone()).into());
     }
@@ -125,11 +125,11 @@ fn start_in_background(
     let link = link.map_err(|error| Failure::failed(error.code(), &error))?;
     let item = &link.item;
     if let Err(refusal) = run.check_resumable(item.bytes(), &item.hash, going.accept_changed) {
-        if let Some(difference) = refusal.difference {
+        if let Some(difference) = refusal.diff {
             print_difference(&difference, context);
         }
-        let failure = Failure::failed(refusal.why.code, refusal.why.message);
-        return Err(failure.maybe_hint(refusal.why.hint));
+        let failure = Failure::failed(refusal.failure.code, refusal.failure.message);
+        return Err(failure.maybe_hint(refusal.failure.hint));
     }
     run_request.set_resume(going.accept_changed);
     record::Runs::new(context)?.restart(id, &run_request)
@@ -160,7 +160,7 @@ fn original_request(context: &Context, going: &RunOptions) -> Result<Request, Fa
     let run = going.resume.as_deref().unwrap_or_default();
     let run = RunStore::new(context.settings.project())
         .find(run)?
-        .read()?;
+        .load()?;
     Ok(Request::new(run.graph().parse()?).with_parameters(run.inputs().clone()))
 }
 
@@ -213,7 +213,7 @@ fn print_outcome(envelope: &Envelope, context: &Context) {
         return;
     }
     let note = |name: &str| envelope.metadata.get(name).and_then(Value::as_str);
-    if let Some(difference) = note("difference") {
+    if let Some(difference) = note("diff") {
         print_difference(difference, context);
     }
     // A completed run has printed its end.

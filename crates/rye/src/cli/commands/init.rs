@@ -123,7 +123,7 @@ fn create_dirs(project: &Path, report: &mut InitReport) -> Result<(), Failure> {
 fn write_gitignore(project: &Path, report: &mut InitReport) -> Result<(), Failure> {
     let path = project.join(".ai/state/.gitignore");
     let is_new = path.symlink_metadata().is_err();
-    RunStore::new(project).hide()?;
+    RunStore::new(project).write_gitignore()?;
     if is_new {
         report.created("gitignore", path);
     } else {

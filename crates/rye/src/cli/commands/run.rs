@@ -225,7 +225,7 @@ fn remove(run: Option<Run>, graph_run: Option<rye_graph::RunHandle>) -> Outcome 
         .is_some_and(|run| run.state() == State::Running);
     let status = graph_run
         .clone()
-        .map(rye_graph::RunHandle::read)
+        .map(rye_graph::RunHandle::load)
         .transpose();
     // An unreadable record can still be removed.
     let status = status.ok().flatten().map(|run| run.state());

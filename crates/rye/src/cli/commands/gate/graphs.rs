@@ -147,7 +147,7 @@ pub(super) fn answer(
     let run = run.split('.').next().unwrap_or(run);
     let other_project = graph_gate.other_project.as_deref();
     let project = other_project.unwrap_or_else(|| context.settings.project());
-    let found = RunStore::new(project).find(run)?.read()?;
+    let found = RunStore::new(project).find(run)?.load()?;
     let resume = resume_command(run, other_project);
     let next = (!found.state().is_live()).then_some(resume);
     let gate = graph_gate.current_gate();

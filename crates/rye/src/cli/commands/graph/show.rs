@@ -18,7 +18,7 @@ pub(super) fn run(args: &ShowArgs, context: &Context) -> Outcome {
         Some(run) => Some(
             RunStore::new(context.settings.project())
                 .find(run)?
-                .read()?,
+                .load()?,
         ),
         None => None,
     };

@@ -264,7 +264,7 @@ fn show(page: &mut Page, source: &Source, reading: &ParsedGraph) {
     }
     if let Some(graph) = &reading.graph {
         let path = one_line(&source.path.display().to_string());
-        let nodes = match graph.names().count() {
+        let nodes = match graph.node_names().count() {
             1 => "1 node".to_owned(),
             many => format!("{many} nodes"),
         };

@@ -31,7 +31,7 @@ pub(super) fn all(background: &[super::Run], context: &Context) -> Result<Vec<Ru
     let others = others.filter_map(|run| RunStore::new(&run.request.project).find(&run.id).ok());
     Ok(own
         .chain(others)
-        .filter_map(|run| run.read().ok())
+        .filter_map(|run| run.load().ok())
         .collect())
 }
 
@@ -66,7 +66,7 @@ pub(super) fn find_or(id: &str, failure: Failure, context: &Context) -> Result<R
 /// may have been resumed elsewhere, or may have ended while its process still exits.
 pub(super) fn is_in_background(found: &RunHandle, run: &super::Run) -> Result<bool, Failure> {
     let is_running = run.state() == super::State::Running;
-    Ok(match found.clone().read()?.state() {
+    Ok(match found.clone().load()?.state() {
         RunState::Ended(RunStatus::Completed) => false,
         RunState::Running | RunState::Waiting => is_running,
         RunState::Ended(_) | RunState::Lost => true,
@@ -94,21 +94,21 @@ pub(super) fn run_json(run: &RunRecord) -> Value {
         "id": run.id(),
         "state": run.state().as_str(),
         "item_id": run.graph(),
-        "project": run.found().project().to_string_lossy(),
+        "project": run.handle().project().to_string_lossy(),
         "started_at": timestamp(run.started_at()),
         "steps": run.steps(),
         "node": run.node(),
-        "record": run.found().events().to_string_lossy(),
+        "record": run.handle().events().to_string_lossy(),
     })
 }
 
 pub(super) fn status(run: RunRecord, context: &Context) -> Outcome {
-    let trust = trust(run.found().project(), context)?;
+    let trust = trust(run.handle().project(), context)?;
     let gates = run.gate_files().map(|question| {
         let status = question.status(&trust);
         (question.gate, status)
     });
-    let project = run.found().project();
+    let project = run.handle().project();
     let other_project = (project != context.settings.project()).then(|| project.to_owned());
     Ok(Box::new(GraphStatus {
         gates: gates.collect(),
@@ -174,7 +174,7 @@ impl Report for GraphStatus {
                 _ => field("answer", &answer_command(gate)),
             }
         }
-        field("record", &run.found().events().display().to_string());
+        field("record", &run.handle().events().display().to_string());
         let state = Value::Object(run.graph_state().clone());
         let shown = run.output().unwrap_or(&state);
         let text = serde_json::to_string_pretty(shown).unwrap_or_default();
@@ -227,11 +227,11 @@ pub(super) fn tail(
         if !args.follow || is_over {
             return Ok(Box::new(AlreadyPrinted));
         }
-        let events = [current.found().events()];
+        let events = [current.handle().events()];
         if lillux::watch::wait_for_change(&events, Some(Duration::from_secs(1))).is_err() {
             std::thread::sleep(POLL_INTERVAL);
         }
-        now = current.found().clone().read()?;
+        now = current.handle().clone().load()?;
         current = &now;
     }
 }
@@ -239,7 +239,7 @@ pub(super) fn tail(
 /// Cancels a run: signals the process that runs it. The process completes its step and saves the
 /// state.
 pub(super) fn cancel(found: RunHandle, context: &Context) -> Outcome {
-    let run = found.clone().read()?;
+    let run = found.clone().load()?;
     let id = short_id(run.id());
     if !run.state().is_live() {
         let message = format!("run {id} has already ended: {}", run.state().as_str());
@@ -254,7 +254,7 @@ pub(super) fn cancel(found: RunHandle, context: &Context) -> Outcome {
             return Err(Failure::failed("not_running", message));
         }
     }
-    status(found.read()?, context)
+    status(found.load()?, context)
 }
 
 struct Tail(Value);

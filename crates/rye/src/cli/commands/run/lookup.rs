@@ -22,16 +22,16 @@ impl FoundRun {
         match (graph_run, background) {
             // The process has not written the graph's own record yet.
             (Some(graph_run), Ok(run))
-                if !graph_run.has_begun() && run.state() == State::Running =>
+                if !graph_run.has_started() && run.state() == State::Running =>
             {
                 Ok(Self::Background(Box::new(run)))
             }
-            (Some(graph_run), _) if !graph_run.has_begun() && graph_run.is_walked() => {
+            (Some(graph_run), _) if !graph_run.has_started() && graph_run.is_running() => {
                 Err(verify::starting(&graph_run))
             }
             (Some(graph_run), background) => {
                 let background = background.ok().map(Box::new);
-                Ok(Self::Graph(Box::new(graph_run.read()?), background))
+                Ok(Self::Graph(Box::new(graph_run.load()?), background))
             }
             (None, background) => Ok(Self::Background(Box::new(background?))),
         }

@@ -14,7 +14,7 @@ use crate::cli::printer::{Outcome, Report};
 
 /// Verifies a record against the trusted keys.
 pub(super) fn run(found: RunHandle, context: &Context) -> Outcome {
-    if !found.has_begun() && found.is_walked() {
+    if !found.has_started() && found.is_running() {
         return Err(starting(&found));
     }
     let runs = RunStore::new(found.project());
@@ -48,7 +48,7 @@ impl Report for VerifiedRun {
             "run": self.id,
             "lines": report.lines,
             "signed": report.signed,
-            "unsigned_lines": report.open,
+            "unsigned_lines": report.unsigned,
             "snapshots": report.snapshots,
             "receipts": report.receipts,
             "keys": report.keys,
@@ -85,10 +85,10 @@ impl Report for VerifiedRun {
         });
         let counts = counts.join(", ");
         page.line(format_args!("  {counts}, signed by {keys}"));
-        if report.open > 0 && report.signed > 0 {
+        if report.unsigned > 0 && report.signed > 0 {
             page.line(format_args!(
                 "  the last {} lines are not signed; resuming the run ignores them",
-                report.open
+                report.unsigned
             ));
         }
         for finding in &report.findings {

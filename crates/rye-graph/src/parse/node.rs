@@ -1,16 +1,16 @@
-//! One node of a graph.
+//! Parser for the nodes of a graph.
 
 use rye_items::metadata::{Data, Entry, Node as Tree};
 use serde_json::{Map, Value};
 
-use super::Names;
-use super::fields::{Fields, kind_error};
+use super::NodeIndices;
+use super::fields::{Fields, type_error};
 use crate::condition::Condition;
-use crate::model::{Action, Decision, Edge, Foreach, Kind, Node, Retry};
+use crate::model::{Action, Decision, Edge, Foreach, Node, NodeKind, Retry};
 use crate::problem::{Problem, nearest};
 use crate::template::Template;
 
-/// What every node may have.
+/// Fields that every node may have.
 const COMMON: [&str; 5] = ["type", "description", "assign", "next", "on_error"];
 const ACTION: [&str; 3] = ["action", "retry", "cache_result"];
 const FOREACH: [&str; 8] = [
@@ -24,16 +24,16 @@ const FOREACH: [&str; 8] = [
     "collect",
 ];
 const DECISION: [&str; 5] = ["kind", "title", "body", "actions", "expires_in"];
-/// How many items of a parallel foreach run at once that does not say.
-const AT_ONCE: usize = 8;
-/// More at once than this is more than a machine has use for.
-const MOST_AT_ONCE: u64 = 256;
+/// Default concurrency of a parallel foreach.
+const DEFAULT_CONCURRENCY: usize = 8;
+/// Upper limit of `max_concurrency`.
+const MAX_CONCURRENCY: u64 = 256;
 
-/// Reads a node. One that is broken stands for what it leads to, so that the whole can be
-/// looked at; a graph with errors is never walked.
-pub(super) fn read(entry: &Entry, names: &Names<'_>, problems: &mut Vec<Problem>) -> Node {
-    let Some(fields) = Fields::of(&entry.value, "a node", problems) else {
-        return Node::broken(entry);
+/// Parses a node. An invalid node is replaced by a placeholder with the same edges, so that the
+/// rest of the graph can be validated; a graph with errors never runs.
+pub(super) fn parse(entry: &Entry, names: &NodeIndices<'_>, problems: &mut Vec<Problem>) -> Node {
+    let Some(fields) = Fields::parse(&entry.value, "a node", problems) else {
+        return Node::placeholder(entry);
     };
     let kind = fields.text("type", problems);
     let kind = kind.unwrap_or((fields.at, "action"));
@@ -46,58 +46,60 @@ pub(super) fn read(entry: &Entry, names: &Names<'_>, problems: &mut Vec<Problem>
         other => {
             let known = ["action", "foreach", "gate", "return", "decision"];
             let message = format!(
-                "there is no kind of node `{other}`; there are {}",
+                "unknown node type `{other}`; expected one of {}",
                 known.join(", ")
             );
-            problems.push(Problem::error(kind.0, "unknown_type", message).nearest(other, known));
+            problems.push(
+                Problem::error(kind.0, "unknown_type", message).with_suggestion(other, known),
+            );
             let next = edges(&fields, names, problems);
             return Node {
                 next,
-                ..Node::broken(entry)
+                ..Node::placeholder(entry)
             };
         }
     };
-    let fields = fields.known_as(what);
+    let fields = fields.named(what);
     let known: Vec<_> = COMMON.into_iter().chain(own.iter().copied()).collect();
-    fields.know(&known, problems);
-    let read = match kind.1 {
-        "foreach" => foreach(entry, &fields, problems).map(Kind::Foreach),
-        "gate" => Some(Kind::Gate),
+    fields.check_known(&known, problems);
+    let node_kind = match kind.1 {
+        "foreach" => foreach(entry, &fields, problems).map(NodeKind::Foreach),
+        "gate" => Some(NodeKind::Gate),
         "return" => {
             let output = fields.get("output");
-            let output = output.map(|node| Template::read(node, None, problems));
-            Some(Kind::Return(output))
+            let output = output.map(|node| Template::parse(node, None, problems));
+            Some(NodeKind::Return(output))
         }
-        "decision" => Some(Kind::Decision(decision(entry, &fields, problems))),
+        "decision" => Some(NodeKind::Decision(decision(entry, &fields, problems))),
         _ => {
             if fields.get("action").is_none() {
                 let message = format!("the node `{}` has no `action`", entry.key);
-                let hint = "or a `type`: foreach, gate, return, decision";
+                let hint = "add an `action`, or a `type`: foreach, gate, return, decision";
                 problems.push(Problem::error(entry.at, "no_action", message).with_hint(hint));
             }
-            action(&fields, None, problems).map(Kind::Action)
+            action(&fields, None, problems).map(NodeKind::Action)
         }
     };
     let on_error = fields.text("on_error", problems);
     let on_error = on_error.map(|(at, name)| target(at, name, "on_error", names, problems));
     Node {
-        kind: read.unwrap_or(Kind::Gate),
+        kind: node_kind.unwrap_or(NodeKind::Gate),
         assign: assign(&fields, problems),
         next: edges(&fields, names, problems),
         on_error: on_error.flatten(),
         retry: retry(&fields, problems),
         cache: fields.flag("cache_result", problems),
-        ..Node::broken(entry)
+        ..Node::placeholder(entry)
     }
 }
 
 impl Node {
-    /// A place in the program where something should be.
-    fn broken(entry: &Entry) -> Self {
+    /// Creates a node that does nothing.
+    fn placeholder(entry: &Entry) -> Self {
         Self {
             name: entry.key.clone(),
             at: entry.at,
-            kind: Kind::Gate,
+            kind: NodeKind::Gate,
             assign: Vec::new(),
             next: Vec::new(),
             on_error: None,
@@ -107,19 +109,19 @@ impl Node {
     }
 }
 
-/// The node that a name means. Where there is none, the nearest is what was probably meant.
+/// Index of the target node. An unknown target is reported and replaced by the most similar one.
 pub(super) fn target(
     at: usize,
     name: &str,
     what: &str,
-    names: &Names<'_>,
+    names: &NodeIndices<'_>,
     problems: &mut Vec<Problem>,
 ) -> Option<usize> {
     if let Some(found) = names.get(name) {
         return Some(*found);
     }
     let near = nearest(name, names.keys().copied());
-    let message = format!("`{what}` leads to `{name}`, and there is no such node");
+    let message = format!("`{what}`: there is no node `{name}`");
     let problem = Problem::error(at, "unknown_target", message);
     problems.push(match near {
         Some(near) => problem.with_hint(format!("did you mean `{near}`?")),
@@ -128,7 +130,7 @@ pub(super) fn target(
     near.and_then(|near| names.get(near).copied())
 }
 
-fn edges(fields: &Fields<'_>, names: &Names<'_>, problems: &mut Vec<Problem>) -> Vec<Edge> {
+fn edges(fields: &Fields<'_>, names: &NodeIndices<'_>, problems: &mut Vec<Problem>) -> Vec<Edge> {
     let Some(node) = fields.get("next") else {
         return Vec::new();
     };
@@ -140,7 +142,7 @@ fn edges(fields: &Fields<'_>, names: &Names<'_>, problems: &mut Vec<Problem>) ->
         }
         Data::List(items) => items,
         _ => {
-            problems.push(kind_error(
+            problems.push(type_error(
                 node,
                 "next",
                 "a name, or a list of { to, when }",
@@ -150,12 +152,12 @@ fn edges(fields: &Fields<'_>, names: &Names<'_>, problems: &mut Vec<Problem>) ->
     };
     let mut edges: Vec<Edge> = Vec::new();
     for item in items {
-        let Some(fields) = Fields::of(item, "an edge", problems) else {
+        let Some(fields) = Fields::parse(item, "an edge", problems) else {
             continue;
         };
-        fields.know(&["to", "when"], problems);
+        fields.check_known(&["to", "when"], problems);
         if edges.last().is_some_and(|edge| edge.when.is_none()) {
-            let message = "no edge after one without `when` is ever taken";
+            let message = "unreachable edge: the previous edge has no `when`";
             problems.push(Problem::error(item.at, "dead_edge", message));
         }
         let when = fields.get("when").map(|_| {
@@ -174,18 +176,18 @@ fn assign(fields: &Fields<'_>, problems: &mut Vec<Problem>) -> Vec<(String, usiz
         return Vec::new();
     };
     let Data::Map(entries) = &node.data else {
-        problems.push(kind_error(node, "assign", "a mapping of names to values"));
+        problems.push(type_error(node, "assign", "a mapping of names to values"));
         return Vec::new();
     };
     let mut all = Vec::new();
     for entry in entries {
         if entry.key.contains('.') || entry.key.starts_with('_') {
-            let message = format!("`{}` is no name for a part of the state", entry.key);
-            let hint = "one without dots that does not begin with _";
+            let message = format!("invalid state key `{}`", entry.key);
+            let hint = "a state key contains no dots and does not start with _";
             problems.push(Problem::error(entry.at, "bad_name", message).with_hint(hint));
             continue;
         }
-        let value = Template::read(&entry.value, None, problems);
+        let value = Template::parse(&entry.value, None, problems);
         all.push((entry.key.clone(), entry.at, value));
     }
     all
@@ -195,47 +197,47 @@ fn retry(fields: &Fields<'_>, problems: &mut Vec<Problem>) -> Retry {
     let Some(node) = fields.get("retry") else {
         return Retry::default();
     };
-    let Some(fields) = Fields::of(node, "`retry`", problems) else {
+    let Some(fields) = Fields::parse(node, "`retry`", problems) else {
         return Retry::default();
     };
-    fields.know(&["max", "backoff"], problems);
-    let max = fields.whole("max", 0, problems).unwrap_or_default();
+    fields.check_known(&["max", "backoff"], problems);
+    let max = fields.integer("max", 0, problems).unwrap_or_default();
     Retry {
         max: u32::try_from(max).unwrap_or(u32::MAX),
         backoff: fields.seconds("backoff", problems).unwrap_or_default(),
     }
 }
 
-/// The call that a node, a foreach or a hook makes.
+/// Parses the action of a node, a foreach or a hook.
 pub(super) fn action(
     outer: &Fields<'_>,
     variable: Option<&str>,
     problems: &mut Vec<Problem>,
 ) -> Option<Action> {
     let node = outer.get("action")?;
-    let fields = Fields::of(node, "an action", problems)?;
-    fields.know(&["primary", "item_type", "item_id", "params"], problems);
+    let fields = Fields::parse(node, "an action", problems)?;
+    fields.check_known(&["primary", "item_type", "item_id", "params"], problems);
     for (name, only) in [("primary", "execute"), ("item_type", "tool")] {
         if let Some((at, other)) = fields.text(name, problems).filter(|(_, it)| *it != only) {
-            let message = format!("`{name}` of an action is {only}, not `{other}`");
+            let message = format!("`{name}` of an action must be {only}, not `{other}`");
             problems.push(Problem::error(at, "unknown_action", message));
         }
     }
     let (at, _) = fields.required_text("item_id", problems)?;
-    let item = Template::read(fields.get("item_id")?, variable, problems);
-    if let Some(id) = item.as_plain().and_then(Value::as_str)
+    let item = Template::parse(fields.get("item_id")?, variable, problems);
+    if let Some(id) = item.as_literal().and_then(Value::as_str)
         && let Err(error) = id.parse::<rye_items::ItemId>()
     {
-        let message = format!("`{id}` is no item id: {error}");
+        let message = format!("`{id}` is not a valid item id: {error}");
         problems.push(Problem::error(at, "bad_item_id", message));
     }
     let params = match fields.get("params") {
-        None => Template::Plain(Value::Object(Map::new())),
+        None => Template::Literal(Value::Object(Map::new())),
         Some(node) => match &node.data {
-            Data::Map(_) | Data::Text(_) => Template::read(node, variable, problems),
-            Data::Null => Template::Plain(Value::Object(Map::new())),
+            Data::Map(_) | Data::Text(_) => Template::parse(node, variable, problems),
+            Data::Null => Template::Literal(Value::Object(Map::new())),
             _ => {
-                problems.push(kind_error(node, "params", "a mapping of names to values"));
+                problems.push(type_error(node, "params", "a mapping of names to values"));
                 return None;
             }
         },
@@ -254,16 +256,18 @@ fn foreach(entry: &Entry, fields: &Fields<'_>, problems: &mut Vec<Problem>) -> O
     let variable = variable.map_or("item", |(_, name)| name).to_owned();
     if crate::path::ROOTS.contains(&variable.as_str()) {
         let at = fields.get("as").map_or(fields.at, |node| node.at);
-        let message = format!("`{variable}` means something else already");
+        let message = format!("`{variable}` is a reserved name");
         problems.push(Problem::error(at, "bad_name", message));
     }
-    let at_once = match (
+    let concurrency = match (
         fields.flag("parallel", problems),
-        fields.whole("max_concurrency", 1, problems),
+        fields.integer("max_concurrency", 1, problems),
     ) {
         (false, _) => 1,
-        (true, None) => AT_ONCE,
-        (true, Some(most)) => usize::try_from(most.min(MOST_AT_ONCE)).unwrap_or(AT_ONCE),
+        (true, None) => DEFAULT_CONCURRENCY,
+        (true, Some(most)) => {
+            usize::try_from(most.min(MAX_CONCURRENCY)).unwrap_or(DEFAULT_CONCURRENCY)
+        }
     };
     let collect = fields.text("collect", problems);
     let over = fields.get("over").map(|node| over(node, problems));
@@ -273,21 +277,21 @@ fn foreach(entry: &Entry, fields: &Fields<'_>, problems: &mut Vec<Problem>) -> O
         over,
         over_at,
         action: action?,
-        at_once,
+        concurrency,
         collect: collect.map(|(at, name)| (name.to_owned(), at)),
         variable,
     })
 }
 
 fn over(node: &Tree, problems: &mut Vec<Problem>) -> (usize, Template) {
-    let template = Template::read(node, None, problems);
+    let template = Template::parse(node, None, problems);
     let is_list = match &template {
-        Template::Plain(value) => value.is_array(),
+        Template::Literal(value) => value.is_array(),
         Template::Whole(_) | Template::List(_) => true,
         Template::Text(_) | Template::Map(_) => false,
     };
     if !is_list {
-        let problem = kind_error(node, "over", "a list, or one expression that gives one");
+        let problem = type_error(node, "over", "a list or a single expression");
         problems.push(problem.with_hint("over: \"${state.parts}\""));
     }
     (node.at, template)
@@ -300,20 +304,23 @@ fn decision(entry: &Entry, fields: &Fields<'_>, problems: &mut Vec<Problem>) -> 
         "question" => false,
         other => {
             let known = ["approval", "question"];
-            let message = format!("a decision is an approval or a question, not `{other}`");
-            problems.push(Problem::error(kind.0, "unknown_kind", message).nearest(other, known));
+            let message =
+                format!("`kind` of a decision must be approval or question, not `{other}`");
+            problems.push(
+                Problem::error(kind.0, "unknown_kind", message).with_suggestion(other, known),
+            );
             true
         }
     };
     if fields.get("title").is_none() {
-        let message = format!("the decision `{}` does not say what is asked", entry.key);
+        let message = format!("the decision `{}` has no `title`", entry.key);
         let hint = "title: \"ship it?\"";
         problems.push(Problem::error(entry.at, "missing_key", message).with_hint(hint));
     }
-    let empty = || Template::Plain(Value::String(String::new()));
+    let empty = || Template::Literal(Value::String(String::new()));
     let mut template = |name: &str| {
         let node = fields.get(name);
-        node.map_or_else(empty, |node| Template::read(node, None, problems))
+        node.map_or_else(empty, |node| Template::parse(node, None, problems))
     };
     let (title, body) = (template("title"), template("body"));
     let mut actions = Vec::new();
@@ -321,8 +328,8 @@ fn decision(entry: &Entry, fields: &Fields<'_>, problems: &mut Vec<Problem>) -> 
         match &node.data {
             Data::Text(id) => actions.push((id.clone(), id.clone())),
             Data::Map(_) => {
-                if let Some(fields) = Fields::of(node, "an answer", problems) {
-                    fields.know(&["id", "label"], problems);
+                if let Some(fields) = Fields::parse(node, "an answer", problems) {
+                    fields.check_known(&["id", "label"], problems);
                     let id = fields.required_text("id", problems);
                     let label = fields.text("label", problems);
                     if let Some((_, id)) = id {
@@ -331,7 +338,7 @@ fn decision(entry: &Entry, fields: &Fields<'_>, problems: &mut Vec<Problem>) -> 
                     }
                 }
             }
-            _ => problems.push(kind_error(node, "actions", "a list of names")),
+            _ => problems.push(type_error(node, "actions", "a list of names")),
         }
     }
     if is_approval && actions.is_empty() {

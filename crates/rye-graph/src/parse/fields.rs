@@ -1,4 +1,4 @@
-//! The fields of a mapping, in the types that they must have.
+//! Typed access to the fields of a YAML mapping.
 
 use std::time::Duration;
 
@@ -8,33 +8,34 @@ use serde_json::Number;
 use crate::condition::Condition;
 use crate::problem::Problem;
 
-/// A mapping of the file.
+/// A mapping in a graph file.
 pub(super) struct Fields<'n> {
     pub(super) at: usize,
     what: &'static str,
     entries: &'n [Entry],
 }
 
-/// A value of the wrong kind.
-pub(super) fn kind_error(node: &Node, name: &str, wanted: &str) -> Problem {
+/// Problem of a value with the wrong type.
+pub(super) fn type_error(node: &Node, name: &str, expected: &str) -> Problem {
     let message = match &node.data {
-        // That it is a number is not what is wrong with it.
-        Data::Number(number) if wanted.contains("number") => {
-            format!("`{name}` is {wanted}, not {number}")
+        // Show the number itself if its type is right.
+        Data::Number(number) if expected.contains("number") => {
+            format!("`{name}` must be {expected}, not {number}")
         }
-        _ => format!("`{name}` is {wanted}, not {}", node.kind()),
+        _ => format!("`{name}` must be {expected}, not {}", node.kind()),
     };
     Problem::error(node.at, "wrong_type", message)
 }
 
 impl<'n> Fields<'n> {
-    pub(super) fn of(
+    /// Reads a mapping that messages call `what`.
+    pub(super) fn parse(
         node: &'n Node,
         what: &'static str,
         problems: &mut Vec<Problem>,
     ) -> Option<Self> {
         let Data::Map(entries) = &node.data else {
-            let message = format!("{what} is a mapping, not {}", node.kind());
+            let message = format!("{what} must be a mapping, not {}", node.kind());
             problems.push(Problem::error(node.at, "wrong_type", message));
             return None;
         };
@@ -42,8 +43,8 @@ impl<'n> Fields<'n> {
         Some(Self { at, what, entries })
     }
 
-    /// The same under the name of what it turned out to be.
-    pub(super) fn known_as(self, what: &'static str) -> Self {
+    /// Changes the name that messages use.
+    pub(super) fn named(self, what: &'static str) -> Self {
         Self { what, ..self }
     }
 
@@ -52,13 +53,13 @@ impl<'n> Fields<'n> {
         found.map(|entry| &entry.value)
     }
 
-    /// Says which fields there are that nobody reads.
-    pub(super) fn know(&self, names: &[&str], problems: &mut Vec<Problem>) {
+    /// Reports unknown fields.
+    pub(super) fn check_known(&self, names: &[&str], problems: &mut Vec<Problem>) {
         for entry in self.entries {
             if !names.contains(&entry.key.as_str()) {
-                let message = format!("{} has no `{}`", self.what, entry.key);
+                let message = format!("{} has no field `{}`", self.what, entry.key);
                 let problem = Problem::error(entry.at, "unknown_key", message);
-                problems.push(problem.nearest(&entry.key, names.iter().copied()));
+                problems.push(problem.with_suggestion(&entry.key, names.iter().copied()));
             }
         }
     }
@@ -69,7 +70,7 @@ impl<'n> Fields<'n> {
             Data::Text(text) => Some((node.at, text)),
             Data::Null => None,
             _ => {
-                problems.push(kind_error(node, name, "a text"));
+                problems.push(type_error(node, name, "a string"));
                 None
             }
         }
@@ -81,7 +82,7 @@ impl<'n> Fields<'n> {
         problems: &mut Vec<Problem>,
     ) -> Option<(usize, &'n str)> {
         if self.get(name).is_none() {
-            let message = format!("{} needs `{name}`", self.what);
+            let message = format!("{} needs a field `{name}`", self.what);
             problems.push(Problem::error(self.at, "missing_key", message));
         }
         self.text(name, problems)
@@ -94,7 +95,7 @@ impl<'n> Fields<'n> {
                 Data::List(items) => items,
                 Data::Null => &[],
                 _ => {
-                    problems.push(kind_error(node, name, "a list"));
+                    problems.push(type_error(node, name, "a list"));
                     &[]
                 }
             },
@@ -106,7 +107,7 @@ impl<'n> Fields<'n> {
         for item in self.list(name, problems) {
             match &item.data {
                 Data::Text(text) => all.push((item.at, text.clone())),
-                _ => problems.push(kind_error(item, name, "a list of texts")),
+                _ => problems.push(type_error(item, name, "a list of strings")),
             }
         }
         all
@@ -117,27 +118,27 @@ impl<'n> Fields<'n> {
             None | Some((_, Data::Null)) => false,
             Some((_, Data::Bool(flag))) => *flag,
             Some((node, _)) => {
-                problems.push(kind_error(node, name, "true or false"));
+                problems.push(type_error(node, name, "true or false"));
                 false
             }
         }
     }
 
-    /// A whole number that is not below another.
-    pub(super) fn whole(&self, name: &str, least: u64, problems: &mut Vec<Problem>) -> Option<u64> {
+    /// Reads an integer with a minimum.
+    pub(super) fn integer(&self, name: &str, min: u64, problems: &mut Vec<Problem>) -> Option<u64> {
         let node = self.get(name)?;
         let number = match &node.data {
-            Data::Number(number) => number.as_u64().filter(|number| *number >= least),
+            Data::Number(number) => number.as_u64().filter(|number| *number >= min),
             _ => None,
         };
         if number.is_none() {
-            let wanted = format!("a whole number of {least} or more");
-            problems.push(kind_error(node, name, &wanted));
+            let expected = format!("an integer of at least {min}");
+            problems.push(type_error(node, name, &expected));
         }
         number
     }
 
-    /// A number of seconds.
+    /// Reads a duration in seconds.
     pub(super) fn seconds(&self, name: &str, problems: &mut Vec<Problem>) -> Option<Duration> {
         let node = self.get(name)?;
         let number = match &node.data {
@@ -146,7 +147,7 @@ impl<'n> Fields<'n> {
         };
         let time = number.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         if time.is_none() {
-            problems.push(kind_error(node, name, "a number of seconds of 0 or more"));
+            problems.push(type_error(node, name, "a number of seconds, 0 or more"));
         }
         time
     }
@@ -157,6 +158,6 @@ impl<'n> Fields<'n> {
         variable: Option<&str>,
         problems: &mut Vec<Problem>,
     ) -> Option<Condition> {
-        Condition::read(self.get(name)?, variable, problems)
+        Condition::parse(self.get(name)?, variable, problems)
     }
 }

@@ -1,29 +1,30 @@
-//! How a walk ends: at its end, or before.
+//! End of an execution.
 
 use serde_json::Value;
 
-use super::{RunResult, Walk};
+use super::{RunResult, Walker};
 use crate::event::{Event, NodeError, RunStatus};
-use crate::model::{Moment, Node};
+use crate::model::{HookEvent, Node};
 use crate::record::RecordError;
 
-impl Walk<'_> {
-    /// The state without what the walker keeps there.
+impl Walker<'_> {
+    /// The state without reserved keys.
     pub(super) fn visible_state(&self) -> Value {
         let own = self.state.iter().filter(|(name, _)| !name.starts_with('_'));
         let own = own.map(|(name, value)| (name.clone(), value.clone()));
         Value::Object(own.collect())
     }
 
+    /// Ends a run that completed.
     pub(super) async fn complete(
         mut self,
         output: Option<Value>,
     ) -> Result<RunResult, RecordError> {
-        self.hooks(Moment::GraphCompleted, None).await?;
+        self.run_hooks(HookEvent::GraphCompleted, None).await?;
         let output = output.unwrap_or_else(|| self.visible_state());
         if self.journal.is_some() {
             self.snapshot()?;
-            self.tell(Event::End {
+            self.record(Event::End {
                 status: RunStatus::Completed,
                 error: None,
                 output: Some(output.clone()),
@@ -31,9 +32,10 @@ impl Walk<'_> {
             });
             self.commit(true)?;
         }
-        Ok(self.ended(RunStatus::Completed, output, None, None))
+        Ok(self.into_result(RunStatus::Completed, output, None, None))
     }
 
+    /// Ends a run before it is complete.
     pub(super) fn stop(
         mut self,
         status: RunStatus,
@@ -43,7 +45,7 @@ impl Walk<'_> {
         let node = node.map(|node| node.name.clone());
         if self.journal.is_some() {
             self.snapshot()?;
-            self.tell(Event::End {
+            self.record(Event::End {
                 status,
                 error: error.clone(),
                 output: None,
@@ -52,10 +54,10 @@ impl Walk<'_> {
             self.commit(true)?;
         }
         let state = self.visible_state();
-        Ok(self.ended(status, state, error, node))
+        Ok(self.into_result(status, state, error, node))
     }
 
-    fn ended(
+    fn into_result(
         self,
         status: RunStatus,
         output: Value,

@@ -1,25 +1,25 @@
-//! What a walk writes down, and who is told.
+//! Journaling of an execution, and its listener.
 
 use rye_items::metadata::Effect;
 
-use super::{Begun, EventListener, Walk, is_repeatable};
+use super::{EventListener, InterruptedStart, Walker, is_repeatable};
 use crate::event::{Event, JournalLine};
 use crate::model::Node;
 use crate::record::RecordError;
 
-impl Walk<'_> {
-    /// Writes down that a node begins, with the end of the one before it.
+impl Walker<'_> {
+    /// Journals the start of a node, together with the end of the previous one.
     pub(super) fn begin(
         &mut self,
         node: &Node,
         effect: Effect,
-        begun: Option<Begun>,
+        interrupted: Option<InterruptedStart>,
     ) -> Result<(), RecordError> {
-        if self.journal.is_none() || begun.is_some() {
+        if self.journal.is_none() || interrupted.is_some() {
             return Ok(());
         }
         let (step, node) = (self.steps, node.name.clone());
-        self.tell(Event::Begin { step, node, effect });
+        self.record(Event::Begin { step, node, effect });
         let sync = self.must_sync || !is_repeatable(effect);
         self.commit(sync)
     }
@@ -28,22 +28,22 @@ impl Walk<'_> {
         for message in messages {
             self.warnings.push(format!("{}: {message}", node.name));
             let node = node.name.clone();
-            self.tell(Event::Warning { node, message });
+            self.record(Event::Warning { node, message });
         }
     }
 
-    /// Adds to the record, if there is one, and tells whoever wants to know.
-    pub(super) fn tell(&mut self, event: Event) {
+    /// Adds an event to the journal, if there is one, and notifies the listener.
+    pub(super) fn record(&mut self, event: Event) {
         if let Some(journal) = &mut self.journal {
             let line = journal.push(event);
-            self.told(&line);
+            self.notify(&line);
         }
     }
 
-    /// Tells whoever wants to know.
-    pub(crate) fn told(&self, line: &JournalLine) {
-        if let Some(EventListener(tell)) = &self.watcher {
-            tell(line);
+    /// Notifies the listener.
+    pub(crate) fn notify(&self, line: &JournalLine) {
+        if let Some(EventListener(on_line)) = &self.listener {
+            on_line(line);
         }
     }
 

@@ -1,42 +1,42 @@
-//! From what a node gave to the state, and to the node that follows.
+//! Applies the result of a node to the state and selects the next node.
 
 use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 
-use super::{Done, LAST_ERROR, Walk, is_repeatable};
+use super::{LAST_ERROR, NodeResult, Walker, is_repeatable};
 use crate::event::{Event, NodeError, NodeOutcome};
-use crate::model::{Moment, Node, Policy};
+use crate::model::{ErrorPolicy, HookEvent, Node};
 use crate::path::Scope;
 use crate::record::RecordError;
 
-/// More than this a state may not hold: it is copied, compared and written down.
-const LARGEST_STATE: usize = 64 << 20;
+/// Size limit of the state in bytes.
+const MAX_STATE_BYTES: usize = 64 << 20;
 
-impl<'g> Walk<'g> {
-    /// Puts what came of a node into the state and finds where it goes on. The inner error
-    /// is one that nobody sees to.
-    pub(super) async fn finish(
+impl<'g> Walker<'g> {
+    /// Applies the result of a node and returns the next node and the output. The inner error is
+    /// one that no node handles.
+    pub(super) async fn finish_node(
         &mut self,
         node: &'g Node,
-        done: Done,
+        result: NodeResult,
         start: Instant,
     ) -> Result<Result<(Option<usize>, Option<Value>), NodeError>, RecordError> {
-        let Done {
+        let NodeResult {
             mut outcome,
             mut result,
             mut set,
             output,
             effect,
-        } = done;
+        } = result;
         if let Ok(value) = &result {
-            let scope = Scope::new(&self.state, &self.inputs).result(value);
+            let scope = Scope::new(&self.state, &self.inputs).with_result(value);
             for (name, _, template) in &node.assign {
-                set.insert(name.clone(), template.fill(&scope));
+                set.insert(name.clone(), template.render(&scope));
             }
             let missing = scope.missing.into_inner();
             self.warn(node, missing);
-            if let Err(error) = self.weigh(&set) {
+            if let Err(error) = self.check_state_size(&set) {
                 (outcome, result) = (NodeOutcome::Failed, Err(error));
                 set.clear();
             }
@@ -53,13 +53,13 @@ impl<'g> Walk<'g> {
         };
         self.state.extend(set);
         let next = match &result {
-            Ok(value) => Ok(self.edge(node, value)),
-            Err(error) => match (node.on_error, self.graph.policy) {
+            Ok(value) => Ok(self.select_edge(node, value)),
+            Err(error) => match (node.on_error, self.graph.error_policy) {
                 _ if error.code == "not_permitted" => Err(error.clone()),
                 (Some(other), _) => Ok(Some(other)),
-                // Who was told no must not go on as if nothing had been said.
-                (None, Policy::Continue) if error.code != "denied" => {
-                    Ok(self.edge(node, &Value::Null))
+                // `on_error: continue` does not override a denied approval.
+                (None, ErrorPolicy::Continue) if error.code != "denied" => {
+                    Ok(self.select_edge(node, &Value::Null))
                 }
                 (None, _) => Err(error.clone()),
             },
@@ -77,7 +77,7 @@ impl<'g> Walk<'g> {
                 fatal: next.is_err(),
                 duration_us: u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX),
             };
-            self.tell(event);
+            self.record(event);
             self.must_sync |= must_sync;
             let size = self.size;
             if self
@@ -90,16 +90,16 @@ impl<'g> Walk<'g> {
         }
         if !self.graph.hooks.is_empty() {
             if let Err(error) = &result {
-                self.hooks(Moment::Error, Some(error)).await?;
+                self.run_hooks(HookEvent::Error, Some(error)).await?;
             }
-            self.hooks(Moment::AfterStep, None).await?;
+            self.run_hooks(HookEvent::AfterStep, None).await?;
         }
         Ok(next.map(|next| (next, output)))
     }
 
-    /// The first edge that fits.
-    fn edge(&mut self, node: &Node, result: &Value) -> Option<usize> {
-        let scope = Scope::new(&self.state, &self.inputs).result(result);
+    /// The first edge whose condition holds.
+    fn select_edge(&mut self, node: &Node, result: &Value) -> Option<usize> {
+        let scope = Scope::new(&self.state, &self.inputs).with_result(result);
         let fits = |when: &crate::condition::Condition| when.holds(&scope);
         let found = node
             .next
@@ -108,31 +108,34 @@ impl<'g> Walk<'g> {
         let (missing, found) = (scope.missing.into_inner(), found.map(|edge| edge.to));
         self.warn(node, missing);
         if found.is_none() && !node.next.is_empty() {
-            self.warn(node, vec!["no edge fits, so the run ends here".to_owned()]);
+            self.warn(
+                node,
+                vec!["no edge condition holds; the run ends here".to_owned()],
+            );
         }
         found
     }
 
-    /// Whether the state stays within its limit with what comes in.
-    fn weigh(&mut self, set: &Map<String, Value>) -> Result<(), NodeError> {
+    /// Checks that the state stays within its size limit.
+    fn check_state_size(&mut self, set: &Map<String, Value>) -> Result<(), NodeError> {
         if self.journal.is_none() {
             return Ok(());
         }
         let mut size = self.size;
         let mut sizes = Vec::new();
         for (name, value) in set {
-            let weight = weight(value);
-            size = size + weight - self.sizes.get(name).copied().unwrap_or_default();
-            sizes.push((name.clone(), weight));
+            let value_size = estimated_size(value);
+            size = size + value_size - self.sizes.get(name).copied().unwrap_or_default();
+            sizes.push((name.clone(), value_size));
         }
-        if size > LARGEST_STATE {
+        if size > MAX_STATE_BYTES {
             let message = format!(
-                "the state would have {} MiB, and {} MiB is the most",
+                "the state would have {} MiB; the limit is {} MiB",
                 size >> 20,
-                LARGEST_STATE >> 20
+                MAX_STATE_BYTES >> 20
             );
             return Err(NodeError::new("state_too_large", message)
-                .with_hint("keep what is large in a file, and its name in the state"));
+                .with_hint("store large values in a file and keep only its path in the state"));
         }
         self.sizes.extend(sizes);
         self.size = size;
@@ -140,16 +143,22 @@ impl<'g> Walk<'g> {
     }
 }
 
-/// About as many bytes as a value takes when it is written.
-fn weight(value: &Value) -> usize {
+/// Approximate size of the serialised value in bytes.
+fn estimated_size(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,
         Value::String(text) => text.len() + 2,
-        Value::Array(items) => items.iter().map(|item| weight(item) + 1).sum::<usize>() + 2,
+        Value::Array(items) => {
+            items
+                .iter()
+                .map(|item| estimated_size(item) + 1)
+                .sum::<usize>()
+                + 2
+        }
         Value::Object(fields) => {
             let all = fields
                 .iter()
-                .map(|(name, value)| name.len() + weight(value) + 4);
+                .map(|(name, value)| name.len() + estimated_size(value) + 4);
             all.sum::<usize>() + 2
         }
     }

@@ -1,4 +1,4 @@
-//! Actions: one call, tried again where that is wanted.
+//! Action nodes: a tool call with retries and caching.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use rye_items::ItemId;
 use rye_items::metadata::Effect;
 use serde_json::Value;
 
-use super::{Begun, Done, Walk, is_repeatable, words};
-use crate::cache::Cache;
+use super::{InterruptedStart, NodeResult, Walker, display_text, is_repeatable};
+use crate::cache::ResultCache;
 use crate::dispatch::{Dispatcher, ToolCall, ToolTraits};
 use crate::event::{Event, NodeError, NodeOutcome};
 use crate::model::{Action, Graph, Node, Retry};
@@ -16,91 +16,91 @@ use crate::path::Scope;
 use crate::permission;
 use crate::record::RecordError;
 
-/// A call with everything filled in, and allowed.
-pub(super) struct Ready {
+/// A rendered, permitted call.
+pub(super) struct PreparedCall {
     pub(super) item: ItemId,
     pub(super) params: Value,
-    /// The names of the parameters that contain interpolated values.
+    /// Names of the parameters that contain interpolated values.
     pub(super) interpolated: Vec<String>,
 }
 
-impl<'g> Walk<'g> {
+impl<'g> Walker<'g> {
     pub(super) async fn action(
         &mut self,
         node: &'g Node,
         action: &'g Action,
-        begun: Option<Begun>,
-    ) -> Result<Done, RecordError> {
+        interrupted: Option<InterruptedStart>,
+    ) -> Result<NodeResult, RecordError> {
         let scope = Scope::new(&self.state, &self.inputs);
-        let ready = ready(self.graph, action, &scope);
+        let call = prepare(self.graph, action, &scope);
         let missing = scope.missing.into_inner();
         self.warn(node, missing);
-        let ready = match ready {
-            Ok(ready) => ready,
-            Err(error) => return Ok(Done::of(Err(error), Effect::Pure)),
+        let call = match call {
+            Ok(call) => call,
+            Err(error) => return Ok(NodeResult::new(Err(error), Effect::Pure)),
         };
         let known = if self.journal.is_some() || node.cache {
-            match self.dispatch.traits(&ready.item) {
+            match self.dispatch.traits(&call.item) {
                 Ok(known) => Some(known),
-                Err(error) => return Ok(Done::of(Err(error), Effect::Pure)),
+                Err(error) => return Ok(NodeResult::new(Err(error), Effect::Pure)),
             }
         } else {
             None
         };
-        let key = self.cache_key(node, &ready, known.as_ref());
+        let key = self.cache_key(node, &call, known.as_ref());
         if let (Some(cache), Some(key)) = (&self.cache, &key)
             && let Some(result) = cache.get(key)
         {
-            self.begin(node, Effect::Pure, begun)?;
-            let mut done = Done::of(Ok(result), Effect::Pure);
+            self.begin(node, Effect::Pure, interrupted)?;
+            let mut done = NodeResult::new(Ok(result), Effect::Pure);
             done.outcome = NodeOutcome::Cached;
             return Ok(done);
         }
         let effect = known.as_ref().map_or(Effect::AtMostOnce, effect);
-        if let Some(begun) = begun.filter(|it| !is_repeatable(it.effect)) {
-            match self.interrupted(node, begun).await? {
+        if let Some(interrupted) = interrupted.filter(|it| !is_repeatable(it.effect)) {
+            match self.resolve_interrupted(node, interrupted).await? {
                 Some(done) => return Ok(done),
-                // A person wants it to run once more: so it is written down once more.
+                // The user wants to repeat the call, so its start is journaled again.
                 None => self.begin(node, effect, None)?,
             }
         } else {
-            self.begin(node, effect, begun)?;
+            self.begin(node, effect, interrupted)?;
         }
-        let result = self.tried(node, ready, known.as_ref()).await?;
+        let result = self.call_with_retries(node, call, known.as_ref()).await?;
         if let (Some(cache), Some(key), Ok(result)) = (&self.cache, &key, &result) {
-            cache.put(key, result)?;
+            cache.insert(key, result)?;
         }
-        Ok(Done::of(result, effect))
+        Ok(NodeResult::new(result, effect))
     }
 
     pub(super) fn cache_key(
         &self,
         node: &Node,
-        ready: &Ready,
+        call: &PreparedCall,
         known: Option<&ToolTraits>,
     ) -> Option<String> {
         let hash = known?.hash.filter(|_| node.cache)?;
-        Some(Cache::key(
+        Some(ResultCache::key(
             &self.graph.hash,
-            &ready.item,
-            &ready.params,
+            &call.item,
+            &call.params,
             &hash,
         ))
     }
 
-    /// The call, as often as the node says.
-    async fn tried(
+    /// Makes the call and retries it according to the node's policy.
+    async fn call_with_retries(
         &mut self,
         node: &Node,
-        ready: Ready,
+        prepared: PreparedCall,
         known: Option<&ToolTraits>,
     ) -> Result<Result<Value, NodeError>, RecordError> {
-        let run = self.child(known, "");
-        let Ready {
+        let run = self.nested_run(known, "");
+        let PreparedCall {
             item,
             params,
             interpolated,
-        } = ready;
+        } = prepared;
         let mut attempt = 1;
         loop {
             let last = attempt > node.retry.max;
@@ -108,36 +108,40 @@ impl<'g> Walk<'g> {
                 item: item.clone(),
                 params: if last { Value::Null } else { params.clone() },
                 interpolated: interpolated.clone(),
-                run: attempt_of(run.clone(), attempt),
+                run: run_of_attempt(run.clone(), attempt),
             };
             if last {
                 let call = ToolCall { params, ..call };
                 return Ok(self.dispatch.call(call).await);
             }
             match self.dispatch.call(call).await {
-                Err(error) if !is_final(&error) => {
+                Err(error) if !is_permanent(&error) => {
                     attempt += 1;
-                    self.tell(Event::Retry { attempt, error });
+                    self.record(Event::Retry { attempt, error });
                     self.commit(false)?;
-                    pause(node.retry.pause(attempt - 1)).await;
+                    sleep(node.retry.delay(attempt - 1)).await;
                 }
                 result => return Ok(result),
             }
         }
     }
 
-    /// The name of the run of a graph that this step calls, or a `part` of it.
-    pub(super) fn child(&self, known: Option<&ToolTraits>, part: &str) -> Option<RunContext> {
+    /// Identity of the nested run if the step calls a graph; `suffix` distinguishes several.
+    pub(super) fn nested_run(
+        &self,
+        known: Option<&ToolTraits>,
+        suffix: &str,
+    ) -> Option<RunContext> {
         let journal = self.journal.as_ref()?;
         known.filter(|known| known.is_graph)?;
         Some(RunContext {
-            id: format!("{}.{}{part}", journal.run(), self.steps),
+            id: format!("{}.{}{suffix}", journal.run(), self.steps),
             depth: self.depth + 1,
         })
     }
 }
 
-/// Whether something of a tool may be repeated: a graph goes on where it was.
+/// Effect class of a call. A graph is idempotent, because it resumes its own run.
 pub(super) fn effect(known: &ToolTraits) -> Effect {
     if known.is_graph {
         Effect::Idempotent
@@ -146,35 +150,42 @@ pub(super) fn effect(known: &ToolTraits) -> Effect {
     }
 }
 
-/// Fills in a call, and sees whether a permission covers it.
-pub(super) fn ready(graph: &Graph, action: &Action, scope: &Scope<'_>) -> Result<Ready, NodeError> {
-    let name = match action.item.as_plain().and_then(Value::as_str) {
+/// Renders a call and checks that a permission covers it.
+pub(super) fn prepare(
+    graph: &Graph,
+    action: &Action,
+    scope: &Scope<'_>,
+) -> Result<PreparedCall, NodeError> {
+    let name = match action.item.as_literal().and_then(Value::as_str) {
         Some(name) => name.to_owned(),
-        None => words(&action.item.fill(scope)),
+        None => display_text(&action.item.render(scope)),
     };
     let item: ItemId = name.parse().map_err(|error| {
-        NodeError::new("bad_item_id", format!("`{name}` is no item id: {error}"))
+        NodeError::new(
+            "bad_item_id",
+            format!("`{name}` is not a valid item id: {error}"),
+        )
     })?;
-    let needed = permission::needed(item.as_str());
-    if !graph.permissions.iter().any(|it| it.covers(&needed)) {
-        let message = format!("no permission of the graph covers the call of {item}");
-        let hint = format!("permissions: [\"{needed}\"]");
+    let required = permission::required_permission(item.as_str());
+    if !graph.permissions.iter().any(|it| it.covers(&required)) {
+        let message = format!("no permission of the graph covers {item}");
+        let hint = format!("permissions: [\"{required}\"]");
         return Err(NodeError::new("not_permitted", message).with_hint(hint));
     }
-    let params = match action.params.fill(scope) {
+    let params = match action.params.render(scope) {
         Value::Null => Value::Object(serde_json::Map::new()),
         params => params,
     };
     let interpolated = action.params.interpolated(&params);
-    Ok(Ready {
+    Ok(PreparedCall {
         item,
         params,
         interpolated,
     })
 }
 
-/// Each attempt of a graph is a run of its own.
-fn attempt_of(run: Option<RunContext>, attempt: u32) -> Option<RunContext> {
+/// Each attempt of a nested graph is a separate run.
+fn run_of_attempt(run: Option<RunContext>, attempt: u32) -> Option<RunContext> {
     let run = run?;
     Some(match attempt {
         1 => run,
@@ -185,8 +196,8 @@ fn attempt_of(run: Option<RunContext>, attempt: u32) -> Option<RunContext> {
     })
 }
 
-/// Errors that another attempt would not change.
-fn is_final(error: &NodeError) -> bool {
+/// Whether a retry would fail with the same error.
+fn is_permanent(error: &NodeError) -> bool {
     matches!(
         error.code.as_str(),
         "not_permitted"
@@ -198,37 +209,37 @@ fn is_final(error: &NodeError) -> bool {
     )
 }
 
-pub(super) async fn pause(time: Duration) {
+pub(super) async fn sleep(time: Duration) {
     if !time.is_zero() {
         tokio::time::sleep(time).await;
     }
 }
 
-/// The call of an item of a foreach, as often as the node says.
-pub(super) async fn call_often(
+/// Makes the call of a foreach item with retries.
+pub(super) async fn call_item_with_retries(
     dispatch: &dyn Dispatcher,
     retry: Retry,
-    ready: Ready,
+    prepared: PreparedCall,
     run: Option<RunContext>,
 ) -> Result<Value, NodeError> {
-    let Ready {
+    let PreparedCall {
         item,
         params,
         interpolated,
-    } = ready;
+    } = prepared;
     for attempt in 1..=retry.max {
         let call = ToolCall {
             item: item.clone(),
             params: params.clone(),
             interpolated: interpolated.clone(),
-            run: attempt_of(run.clone(), attempt),
+            run: run_of_attempt(run.clone(), attempt),
         };
         match dispatch.call(call).await {
-            Err(error) if !is_final(&error) => pause(retry.pause(attempt)).await,
+            Err(error) if !is_permanent(&error) => sleep(retry.delay(attempt)).await,
             result => return result,
         }
     }
-    let run = attempt_of(run, retry.max + 1);
+    let run = run_of_attempt(run, retry.max + 1);
     let call = ToolCall {
         item,
         params,
