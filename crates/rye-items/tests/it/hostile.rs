@@ -99,10 +99,10 @@ fn number_of_followed_links_is_limited() {
     let home = Home::new();
     home.signed("tools/zz.py", TOOL);
     for number in 0..40 {
-        let folder = home.at(&format!("tools/d{number}"));
-        fs::create_dir_all(&folder).unwrap();
+        let dir = home.at(&format!("tools/d{number}"));
+        fs::create_dir_all(&dir).unwrap();
         for name in ["a", "b"] {
-            symlink(format!("../d{}", number + 1), folder.join(name)).unwrap();
+            symlink(format!("../d{}", number + 1), dir.join(name)).unwrap();
         }
     }
     let library = home.open();
@@ -193,7 +193,7 @@ fn cache_that_others_can_write_to_is_not_used() {
     for number in 0..40 {
         home.signed(&format!("tools/t{number}.py"), TOOL);
     }
-    let kept = |folder: &Path| fs::read_dir(folder).map_or(0, Iterator::count);
+    let entries = |dir: &Path| fs::read_dir(dir).map_or(0, Iterator::count);
     let use_it = || {
         let library = home.open();
         let items = library.list(ItemKind::Tool).into_iter().flatten().collect();
@@ -205,13 +205,13 @@ fn cache_that_others_can_write_to_is_not_used() {
     fs::create_dir(&cache).unwrap();
     fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
     let item = use_it();
-    assert_eq!(kept(&cache), 0);
+    assert_eq!(entries(&cache), 0);
     fs::set_permissions(&cache, fs::Permissions::from_mode(0o755)).unwrap();
     use_it();
-    assert_ne!(kept(&cache), 0);
-    let folder = item.materialise(&cache).unwrap();
-    let folder = folder.parent().unwrap();
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
+    assert_ne!(entries(&cache), 0);
+    let dir = item.materialise(&cache).unwrap();
+    let dir = dir.parent().unwrap();
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o777)).unwrap();
     let error = item.materialise(&cache).unwrap_err();
     assert!(
         error.to_string().contains("others can write to it"),

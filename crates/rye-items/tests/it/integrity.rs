@@ -550,8 +550,8 @@ fn acceptance_holds_for_one_content_in_one_directory() {
     std::os::unix::fs::symlink(&project, &link).unwrap();
     assert!(is_accepted(&link, "rules: []\n"));
 
-    let folder = home.at_user("config/accepted");
-    let record = fs::read_dir(&folder).unwrap().next().unwrap().unwrap();
+    let dir = home.at_user("config/accepted");
+    let record = fs::read_dir(&dir).unwrap().next().unwrap().unwrap();
     let text = fs::read_to_string(record.path()).unwrap();
     // The user's own acceptance is invalid for other content or another purpose.
     for changed in [
