@@ -20,7 +20,7 @@ pub(crate) use stream::Stream;
 
 /// Prefix of a stored signature that is a redacted thinking block; real ones are
 /// base64.
-const SEALED: &str = "redacted:";
+const REDACTED_PREFIX: &str = "redacted:";
 /// Minimum thinking budget that the API accepts.
 const MIN_BUDGET: u64 = 1_024;
 
@@ -35,14 +35,14 @@ struct Body<'a> {
     tools: Vec<Tool<'a>>,
     messages: Vec<Message<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    thinking: Option<Think>,
+    thinking: Option<ThinkingOption>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_config: Option<OutputConfig>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Think {
+enum ThinkingOption {
     Adaptive { display: &'static str },
     Enabled { budget_tokens: u64 },
 }
@@ -70,14 +70,14 @@ struct Message<'a> {
 #[derive(Serialize)]
 struct Content<'a> {
     #[serde(flatten)]
-    is: Is<'a>,
+    block: ContentBlock<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<CacheControl>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Is<'a> {
+enum ContentBlock<'a> {
     Text {
         text: Cow<'a, str>,
     },
@@ -120,10 +120,10 @@ struct CacheControl {
 
 const CACHED: Option<CacheControl> = Some(CacheControl { kind: "ephemeral" });
 
-impl<'a> From<Is<'a>> for Content<'a> {
-    fn from(is: Is<'a>) -> Self {
+impl<'a> From<ContentBlock<'a>> for Content<'a> {
+    fn from(block: ContentBlock<'a>) -> Self {
         Self {
-            is,
+            block,
             cache_control: None,
         }
     }
@@ -136,14 +136,14 @@ pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
     };
     let turns = convert::turns(&request.messages, recipient);
     let max_tokens = target.max_output(request);
-    let (thinking, output_config) = think(target, max_tokens, &turns);
+    let (thinking, output_config) = thinking_option(target, max_tokens, &turns);
     let mut messages: Vec<_> = turns.into_iter().map(message).collect();
     let users = messages.iter_mut().rev().filter(|it| it.role == "user");
     for last in users.take(2).filter_map(|it| it.content.last_mut()) {
         last.cache_control = CACHED;
     }
     let system = (!request.system.trim().is_empty()).then(|| Content {
-        is: Is::Text {
+        block: ContentBlock::Text {
             text: request.system.as_str().into(),
         },
         cache_control: CACHED,
@@ -169,24 +169,24 @@ pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
     )
 }
 
-fn think(
+fn thinking_option(
     target: &Target,
     max_tokens: u64,
     turns: &[Turn<'_>],
-) -> (Option<Think>, Option<OutputConfig>) {
+) -> (Option<ThinkingOption>, Option<OutputConfig>) {
     match target.thinking {
         None => (None, None),
         Some(Thinking::Effort) => {
             let display = "summarized";
             let config = target.effort.map(|effort| OutputConfig {
-                effort: effort.word(),
+                effort: effort.as_str(),
             });
-            (Some(Think::Adaptive { display }), config)
+            (Some(ThinkingOption::Adaptive { display }), config)
         }
         Some(Thinking::Budget) => {
             let budget_tokens = target.effort.unwrap_or(Effort::Medium).budget(max_tokens);
             let thinks = budget_tokens >= MIN_BUDGET && !answers_foreign_calls(turns);
-            let thinking = thinks.then_some(Think::Enabled { budget_tokens });
+            let thinking = thinks.then_some(ThinkingOption::Enabled { budget_tokens });
             (thinking, None)
         }
     }
@@ -229,16 +229,16 @@ fn message(turn: Turn<'_>) -> Message<'_> {
         },
         Turn::User { results, content } => {
             let results = results.into_iter().map(|outcome| {
-                let text = Is::Text { text: outcome.text };
+                let text = ContentBlock::Text { text: outcome.text };
                 let images = outcome.images.into_iter().map(image);
-                Is::ToolResult {
+                ContentBlock::ToolResult {
                     tool_use_id: outcome.id,
                     is_error: outcome.failed,
                     content: [text].into_iter().chain(images).map(Into::into).collect(),
                 }
             });
             let content = content.into_iter().map(|block| match block {
-                Block::Text(text) => Is::Text { text },
+                Block::Text(text) => ContentBlock::Text { text },
                 Block::Image(it) => image(it),
             });
             Message {
@@ -249,9 +249,9 @@ fn message(turn: Turn<'_>) -> Message<'_> {
     }
 }
 
-fn assistant_content(blocks: AssistantBlock<'_>) -> Option<Is<'_>> {
+fn assistant_content(blocks: AssistantBlock<'_>) -> Option<ContentBlock<'_>> {
     match blocks {
-        AssistantBlock::Text(text) => Some(Is::Text { text }),
+        AssistantBlock::Text(text) => Some(ContentBlock::Text { text }),
         // Thinking without a signature is not accepted.
         AssistantBlock::Thought {
             signature: None, ..
@@ -259,14 +259,14 @@ fn assistant_content(blocks: AssistantBlock<'_>) -> Option<Is<'_>> {
         AssistantBlock::Thought {
             text,
             signature: Some(signature),
-        } => Some(match signature.strip_prefix(SEALED) {
-            Some(data) => Is::RedactedThinking { data },
-            None => Is::Thinking {
+        } => Some(match signature.strip_prefix(REDACTED_PREFIX) {
+            Some(data) => ContentBlock::RedactedThinking { data },
+            None => ContentBlock::Thinking {
                 thinking: text,
                 signature,
             },
         }),
-        AssistantBlock::Call { id, tool, args } => Some(Is::ToolUse {
+        AssistantBlock::Call { id, tool, args } => Some(ContentBlock::ToolUse {
             id,
             name: tool,
             input: args,
@@ -274,8 +274,8 @@ fn assistant_content(blocks: AssistantBlock<'_>) -> Option<Is<'_>> {
     }
 }
 
-fn image(image: Image<'_>) -> Is<'_> {
-    Is::Image {
+fn image(image: Image<'_>) -> ContentBlock<'_> {
+    ContentBlock::Image {
         source: Source {
             kind: "base64",
             media_type: image.mime_type,

@@ -42,16 +42,16 @@ pub enum Thinking {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
-    /// Low.
+    /// Little reasoning.
     Low,
-    /// Medium.
+    /// Moderate reasoning.
     Medium,
-    /// High.
+    /// Extensive reasoning.
     High,
 }
 
 impl Effort {
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Low => "low",
             Self::Medium => "medium",
@@ -93,24 +93,27 @@ impl Target {
     pub(crate) fn max_output(&self, request: &ModelRequest) -> u64 {
         let limit = self.info.max_output;
         let limit = request.max_output.map_or(limit, |wanted| wanted.min(limit));
-        let room = self.info.context_window.saturating_sub(at_most(request));
+        let room = self
+            .info
+            .context_window
+            .saturating_sub(max_input_tokens(request));
         limit.min(room.max(MIN_OUTPUT))
     }
 }
 
 /// Upper estimate of a request's tokens: three bytes per token, where four are typical.
 /// Images are not counted, since their size says nothing about their tokens.
-fn at_most(request: &ModelRequest) -> u64 {
-    size(request) as u64 / 3
+fn max_input_tokens(request: &ModelRequest) -> u64 {
+    content_size(request) as u64 / 3
 }
 
 /// Approximate size of the request's content in bytes.
-fn size(request: &ModelRequest) -> usize {
+fn content_size(request: &ModelRequest) -> usize {
     let size = |part: &Part| match part {
         Part::Text { text } | Part::Thinking { text, .. } | Part::ToolResult { text, .. } => {
             text.len()
         }
-        Part::ToolCall { args, .. } => size_of(args),
+        Part::ToolCall { args, .. } => json_size(args),
         Part::Attachment { .. } | Part::Error { .. } => 0,
     };
     let sizes = request.messages.iter().flat_map(|it| &it.parts).map(size);
@@ -118,12 +121,12 @@ fn size(request: &ModelRequest) -> usize {
 }
 
 /// Approximate size of a value as JSON.
-fn size_of(value: &Value) -> usize {
+fn json_size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + 2,
-        Value::Array(all) => all.iter().map(|it| size_of(it) + 1).sum::<usize>() + 2,
+        Value::Array(all) => all.iter().map(|it| json_size(it) + 1).sum::<usize>() + 2,
         Value::Object(all) => {
-            let fields = all.iter().map(|(name, it)| name.len() + size_of(it) + 4);
+            let fields = all.iter().map(|(name, it)| name.len() + json_size(it) + 4);
             fields.sum::<usize>() + 2
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => 5,
@@ -131,7 +134,7 @@ fn size_of(value: &Value) -> usize {
 }
 
 impl Api {
-    /// All APIs.
+    /// All APIs, in the order of error messages.
     pub const ALL: [Self; 4] = [
         Self::Anthropic,
         Self::OpenAiResponses,
@@ -199,7 +202,7 @@ impl Api {
 /// Serialises a request body, which cannot fail. Allocates the estimated size up front,
 /// because histories can be long.
 pub(crate) fn bytes(request: &ModelRequest, body: &impl serde::Serialize) -> Vec<u8> {
-    let size = size(request) + 128 * request.messages.len();
+    let size = content_size(request) + 128 * request.messages.len();
     let mut bytes = Vec::with_capacity(size + size / 8 + 1024);
     match serde_json::to_writer(&mut bytes, body) {
         Ok(()) => bytes,

@@ -43,7 +43,7 @@ pub struct Overrides {
 /// A configured model, for listings.
 #[derive(Debug, Clone)]
 pub struct ModelSummary {
-    /// Name: `provider/model`.
+    /// Name in the form `provider/model`.
     pub name: String,
     /// Name of the provider's API.
     pub api: &'static str,
@@ -52,7 +52,7 @@ pub struct ModelSummary {
     /// Price per token.
     pub price: Price,
     /// Whether it supports reasoning.
-    pub thinks: bool,
+    pub supports_thinking: bool,
     /// Whether it can be used; if not, what to do.
     pub usable: Result<(), String>,
     /// Name of the secret with the API key, if it is not set.
@@ -70,10 +70,10 @@ impl fmt::Debug for Catalogue {
 }
 
 impl Catalogue {
-    /// A catalogue that resolves script paths relative to a folder.
-    pub fn new(folder: impl Into<PathBuf>) -> Self {
+    /// Creates a catalogue that resolves script paths relative to a directory.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
-            scripts: Scripts::new(folder.into()),
+            scripts: Scripts::new(dir.into()),
             config: Config::default(),
             keys: Arc::new(Environment),
             default: None,
@@ -120,13 +120,13 @@ impl Catalogue {
 
     /// The configured models, sorted by name.
     pub fn list(&self) -> Vec<ModelSummary> {
-        let listed = self.config.names().filter_map(|name| {
+        let summaries = self.config.names().filter_map(|name| {
             let (provider, model) = self.config.find(&name)?;
             Some(ModelSummary {
                 api: provider.api.as_str(),
                 info: self.info(model),
                 price: model.price,
-                thinks: model.thinking.is_some(),
+                supports_thinking: model.thinking.is_some(),
                 usable: self.usable(&name),
                 missing_key: match self.key(&name, provider) {
                     Key::Missing { secret, .. } => Some(secret),
@@ -135,7 +135,7 @@ impl Catalogue {
                 name,
             })
         });
-        listed.collect()
+        summaries.collect()
     }
 
     /// Whether a model can be used; if not, what to do.
@@ -179,7 +179,7 @@ impl Catalogue {
             base_url: provider.base_url.clone(),
             key: self.key(name, provider),
             headers: provider.headers.clone(),
-            silence: provider.silence,
+            idle_timeout: provider.idle_timeout,
         };
         HttpModel::new(provider, target, model.price)
     }
@@ -190,8 +190,8 @@ impl Catalogue {
         let all = known
             .chain(self.config.names())
             .chain(self.scripts.siblings(name));
-        let near = suggest(name, all);
-        match near.as_slice() {
+        let similar = suggest(name, all);
+        match similar.as_slice() {
             [] if self.config.providers.is_empty() => String::new(),
             [] => "; run `rye models list` to see all models".to_owned(),
             [one] => format!("; did you mean {one}?"),
@@ -243,22 +243,27 @@ impl Models for Catalogue {
 /// The most similar names, in backticks. A name also matches without its provider, or
 /// as a substring.
 fn suggest(name: &str, all: impl Iterator<Item = String>) -> Vec<String> {
-    let own = name.strip_prefix(SCRIPTED).unwrap_or(name);
-    let far = own.chars().count() / 3 + 1;
+    let short_name = name.strip_prefix(SCRIPTED).unwrap_or(name);
+    let max_distance = short_name.chars().count() / 3 + 1;
     let distance = |other: &str| {
         let last = other.split_once('/').map_or(other, |(_, last)| last);
-        let like = [other, last].map(|it| strsim::osa_distance(name, it));
-        let part = own.chars().count() >= 3 && other.contains(own);
-        if part { 1 } else { like[0].min(like[1]) }
+        let distances = [other, last].map(|it| strsim::osa_distance(name, it));
+        let is_substring = short_name.chars().count() >= 3 && other.contains(short_name);
+        if is_substring {
+            1
+        } else {
+            distances[0].min(distances[1])
+        }
     };
-    let mut near: Vec<_> = all
+    let mut similar: Vec<_> = all
         .map(|other| (distance(&other), other))
-        .filter(|(distance, _)| *distance <= far)
+        .filter(|(distance, _)| *distance <= max_distance)
         .collect();
-    near.sort();
-    near.dedup();
-    near.truncate(MAX_SUGGESTIONS);
-    near.into_iter()
+    similar.sort();
+    similar.dedup();
+    similar.truncate(MAX_SUGGESTIONS);
+    similar
+        .into_iter()
         .map(|(_, name)| format!("`{name}`"))
         .collect()
 }

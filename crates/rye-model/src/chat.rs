@@ -74,12 +74,12 @@ enum Message<'a> {
 #[serde(untagged)]
 enum Content<'a> {
     Text(Cow<'a, str>),
-    Several(Vec<Piece<'a>>),
+    Several(Vec<ContentPart<'a>>),
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Piece<'a> {
+enum ContentPart<'a> {
     Text { text: Cow<'a, str> },
     ImageUrl { image_url: Url },
 }
@@ -94,11 +94,11 @@ struct Call<'a> {
     id: Cow<'a, str>,
     #[serde(rename = "type")]
     kind: &'static str,
-    function: Called<'a>,
+    function: FunctionCall<'a>,
 }
 
 #[derive(Serialize)]
-struct Called<'a> {
+struct FunctionCall<'a> {
     name: Cow<'a, str>,
     arguments: String,
 }
@@ -128,7 +128,7 @@ pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
                 include_usage: true,
             },
             max_tokens: target.max_output(request),
-            reasoning_effort: target.thinking.and(target.effort).map(Effort::word),
+            reasoning_effort: target.thinking.and(target.effort).map(Effort::as_str),
             tools: request.tools.iter().map(tool).collect(),
             messages,
         },
@@ -156,7 +156,7 @@ fn user<'a>(
     for outcome in results {
         for it in outcome.images {
             let text = format!("[image returned by {}]", outcome.tool).into();
-            pieces.push(Piece::Text { text });
+            pieces.push(ContentPart::Text { text });
             pieces.push(image(it));
         }
         messages.push(Message::Tool {
@@ -165,14 +165,14 @@ fn user<'a>(
         });
     }
     pieces.extend(content.into_iter().map(|block| match block {
-        Block::Text(text) => Piece::Text { text },
+        Block::Text(text) => ContentPart::Text { text },
         Block::Image(it) => image(it),
     }));
-    let is_text = |piece: &Piece<'_>| matches!(piece, Piece::Text { .. });
+    let is_text = |piece: &ContentPart<'_>| matches!(piece, ContentPart::Text { .. });
     if pieces.iter().all(is_text) {
         let texts = pieces.into_iter().filter_map(|piece| match piece {
-            Piece::Text { text } => Some(text),
-            Piece::ImageUrl { .. } => None,
+            ContentPart::Text { text } => Some(text),
+            ContentPart::ImageUrl { .. } => None,
         });
         if let Some(text) = joined(texts) {
             let content = Content::Text(text);
@@ -193,7 +193,7 @@ fn assistant(blocks: Vec<AssistantBlock<'_>>) -> Message<'_> {
             AssistantBlock::Call { id, tool, args } => tool_calls.push(Call {
                 id,
                 kind: "function",
-                function: Called {
+                function: FunctionCall {
                     name: tool,
                     arguments: args.to_string(),
                 },
@@ -211,9 +211,9 @@ fn joined<'a>(mut texts: impl Iterator<Item = Cow<'a, str>>) -> Option<Cow<'a, s
     Some(texts.fold(first, |all, next| format!("{all}\n\n{next}").into()))
 }
 
-fn image(image: Image<'_>) -> Piece<'_> {
+fn image(image: Image<'_>) -> ContentPart<'_> {
     let url = format!("data:{};base64,{}", image.mime_type, image.data);
-    Piece::ImageUrl {
+    ContentPart::ImageUrl {
         image_url: Url { url },
     }
 }

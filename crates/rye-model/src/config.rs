@@ -13,21 +13,21 @@ use crate::price::Price;
 use raw::{Input, RawConfig, RawModel, RawProvider};
 
 /// Defaults for models without limits.
-const CONTEXT_WINDOW: u64 = 32_000;
-const MAX_OUTPUT: u64 = 4_096;
+const DEFAULT_CONTEXT_WINDOW: u64 = 32_000;
+const DEFAULT_MAX_OUTPUT: u64 = 4_096;
 /// Default timeout without data: some models reason for minutes before the first token.
-const SILENCE: Duration = Duration::from_mins(5);
+const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// An invalid `models.yaml`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}{}: {what}", path.display(), place.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default())]
+#[error("{}{}: {message}", path.display(), position.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default())]
 pub struct ConfigError {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
     /// Line and column, from 1, if known.
-    pub place: Option<(u64, u64)>,
+    pub position: Option<(u64, u64)>,
     /// Description of the problem.
-    pub what: String,
+    pub message: String,
 }
 
 /// The text of a configuration file.
@@ -35,7 +35,7 @@ pub struct ConfigError {
 pub struct ConfigFile {
     /// The path, for error messages.
     pub path: PathBuf,
-    /// The content.
+    /// Content of the file.
     pub text: String,
 }
 
@@ -54,10 +54,10 @@ pub struct Config {
     allow: Vec<Vec<String>>,
 }
 
-/// A provider.
+/// Configuration of a provider.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProviderConfig {
-    /// The protocol.
+    /// Protocol of the provider.
     pub api: Api,
     /// The base URL.
     pub base_url: String,
@@ -65,15 +65,15 @@ pub struct ProviderConfig {
     pub api_key_env: Option<String>,
     /// The vault secret with the API key; defaults to the variable's name.
     pub vault: Option<String>,
-    /// Additional headers.
+    /// Additional headers of every request.
     pub headers: Vec<(String, String)>,
     /// Timeout without data.
-    pub silence: Duration,
+    pub idle_timeout: Duration,
     /// Models by name.
     pub models: BTreeMap<String, ModelConfig>,
 }
 
-/// A model.
+/// Configuration of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelConfig {
     /// Name at the provider, if it differs.
@@ -95,34 +95,34 @@ impl Config {
         let mut merged = RawConfig::default();
         let mut allow = Vec::new();
         for file in files.iter().rev() {
-            let mut text = RawConfig::read(file)?;
+            let mut text = RawConfig::parse(file)?;
             allow.extend(text.allow.take());
             merged.overlay(text);
         }
         let last = files.first().map(|file| file.path.as_path());
-        let wrong = |what: String| ConfigError {
+        let invalid = |message: String| ConfigError {
             path: last.unwrap_or(Path::new("models.yaml")).to_owned(),
-            place: None,
-            what,
+            position: None,
+            message,
         };
         let retry = merged.retry.unwrap_or_default();
-        let standard = RetryPolicy::default();
+        let default = RetryPolicy::default();
         let mut providers = BTreeMap::new();
         for (name, text) in merged.providers {
-            let provider = provider(&name, text).map_err(wrong)?;
+            let provider = provider(&name, text).map_err(invalid)?;
             providers.insert(name, provider);
         }
         Ok(Self {
             default: merged.default,
             failover: merged.failover.unwrap_or_default(),
             retry: RetryPolicy {
-                max_attempts: retry.tries.unwrap_or(standard.max_attempts).max(1),
+                max_attempts: retry.max_attempts.unwrap_or(default.max_attempts).max(1),
                 initial_delay: retry
-                    .first_ms
-                    .map_or(standard.initial_delay, Duration::from_millis),
+                    .initial_delay_ms
+                    .map_or(default.initial_delay, Duration::from_millis),
                 max_delay: retry
-                    .longest_ms
-                    .map_or(standard.max_delay, Duration::from_millis),
+                    .max_delay_ms
+                    .map_or(default.max_delay, Duration::from_millis),
             },
             providers,
             allow,
@@ -131,8 +131,8 @@ impl Config {
 
     /// The names of all models: `provider/model`.
     pub fn names(&self) -> impl Iterator<Item = String> {
-        self.providers.iter().flat_map(|(provider, about)| {
-            let models = about.models.keys();
+        self.providers.iter().flat_map(|(provider, config)| {
+            let models = config.models.keys();
             models.map(move |model| format!("{provider}/{model}"))
         })
     }
@@ -146,9 +146,9 @@ impl Config {
 
     /// Checks the `allow` lists. The error names the list that excludes the model.
     pub fn allows(&self, name: &str) -> Result<(), String> {
-        let refuses =
+        let excludes =
             |all: &&Vec<String>| !all.iter().any(|pattern| matches_pattern(pattern, name));
-        match self.allow.iter().find(refuses) {
+        match self.allow.iter().find(excludes) {
             None => Ok(()),
             Some(all) => Err(format!(
                 "model `{name}` is not allowed: models.yaml allows {}",
@@ -161,10 +161,12 @@ impl Config {
 impl ModelConfig {
     /// The request target for this model.
     pub(crate) fn target(&self, name: &str) -> Target {
-        let own = name.split_once('/').map_or(name, |(_, own)| own);
+        let model_name = name
+            .split_once('/')
+            .map_or(name, |(_, model_name)| model_name);
         Target {
             name: name.to_owned(),
-            id: self.id.clone().unwrap_or_else(|| own.to_owned()),
+            id: self.id.clone().unwrap_or_else(|| model_name.to_owned()),
             info: self.info,
             thinking: self.thinking,
             effort: self.effort,
@@ -194,22 +196,22 @@ fn provider(name: &str, text: RawProvider) -> Result<ProviderConfig, String> {
     let api = text
         .api
         .ok_or_else(|| format!("provider `{name}`: missing `api`; one of {apis}"))?;
-    let base_url = text.base_url.or_else(|| address(api));
+    let base_url = text.base_url.or_else(|| default_base_url(api));
     let base_url = base_url.ok_or_else(|| {
         format!("provider `{name}`: missing `base_url`, such as http://127.0.0.1:11434/v1")
     })?;
     if !["http://", "https://"]
         .iter()
-        .any(|it| base_url.starts_with(it))
+        .any(|value| base_url.starts_with(value))
     {
         return Err(format!(
             "provider `{name}`: `base_url` must start with http:// or https://"
         ));
     }
     let mut models = BTreeMap::new();
-    for (own, text) in text.models {
-        let model = model(text).map_err(|why| format!("model `{name}/{own}`: {why}"))?;
-        models.insert(own, model);
+    for (model_name, text) in text.models {
+        let model = model(text).map_err(|why| format!("model `{name}/{model_name}`: {why}"))?;
+        models.insert(model_name, model);
     }
     Ok(ProviderConfig {
         api,
@@ -217,27 +219,29 @@ fn provider(name: &str, text: RawProvider) -> Result<ProviderConfig, String> {
         api_key_env: text.api_key_env,
         vault: text.vault,
         headers: text.headers.into_iter().collect(),
-        silence: text.silence_s.map_or(SILENCE, Duration::from_secs),
+        idle_timeout: text
+            .idle_timeout_s
+            .map_or(DEFAULT_IDLE_TIMEOUT, Duration::from_secs),
         models,
     })
 }
 
 /// The base URL of an API with a single public provider.
-fn address(api: Api) -> Option<String> {
-    let address = match api {
+fn default_base_url(api: Api) -> Option<String> {
+    let url = match api {
         Api::Anthropic => "https://api.anthropic.com/v1",
         Api::OpenAiResponses => "https://api.openai.com/v1",
         Api::Gemini => "https://generativelanguage.googleapis.com/v1beta",
         Api::OpenAiChat => return None,
     };
-    Some(address.to_owned())
+    Some(url.to_owned())
 }
 
 fn model(text: RawModel) -> Result<ModelConfig, String> {
-    let context_window = text.context_window.unwrap_or(CONTEXT_WINDOW);
+    let context_window = text.context_window.unwrap_or(DEFAULT_CONTEXT_WINDOW);
     let max_output = text
         .max_output
-        .unwrap_or(MAX_OUTPUT.min(context_window / 2));
+        .unwrap_or(DEFAULT_MAX_OUTPUT.min(context_window / 2));
     if max_output == 0 || max_output >= context_window {
         return Err(format!(
             "`max_output` is {max_output}, but must be above 0 and below `context_window` ({context_window})"
@@ -253,7 +257,7 @@ fn model(text: RawModel) -> Result<ModelConfig, String> {
     if !prices
         .into_iter()
         .flatten()
-        .all(|it| (0.0..1e9).contains(&it))
+        .all(|value| (0.0..1e9).contains(&value))
     {
         return Err("`price` must be dollars per million tokens, at least 0".to_owned());
     }

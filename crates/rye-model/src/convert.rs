@@ -25,7 +25,7 @@ pub(crate) struct Recipient<'r> {
     pub(crate) images: bool,
 }
 
-/// One turn.
+/// One turn of the normalised history.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Turn<'a> {
     User {
@@ -37,10 +37,10 @@ pub(crate) enum Turn<'a> {
     Assistant(Vec<AssistantBlock<'a>>),
 }
 
-/// User content.
+/// Content of a user turn.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Block<'a> {
-    /// Not blank.
+    /// Text that is not blank.
     Text(Cow<'a, str>),
     Image(Image<'a>),
 }
@@ -52,10 +52,10 @@ pub(crate) struct Image<'a> {
     pub(crate) data: &'a str,
 }
 
-/// Assistant content.
+/// Content of an assistant turn.
 #[derive(Debug, PartialEq)]
 pub(crate) enum AssistantBlock<'a> {
-    /// Not blank.
+    /// Text that is not blank.
     Text(Cow<'a, str>),
     /// Reasoning of the receiving model itself.
     Thought {
@@ -88,13 +88,15 @@ pub(crate) fn turns<'a>(messages: &'a [Arc<Message>], recipient: Recipient<'_>) 
         match message.role {
             // Results of a known call are consumed together with the call.
             Role::Tool => {}
-            Role::User | Role::System => turns.user(shown(&message.parts, recipient).collect()),
+            Role::User | Role::System => {
+                turns.user(user_blocks(&message.parts, recipient).collect())
+            }
             Role::Assistant => {
                 let pending = turns.assistant(message, recipient);
                 let mut outcomes: Vec<Option<CallResult<'a>>> =
                     pending.iter().map(|_| None).collect();
                 while let Some(answer) = rest.next_if(|next| next.role == Role::Tool) {
-                    answers(answer, &pending, &mut outcomes, recipient);
+                    assign_results(answer, &pending, &mut outcomes, recipient);
                 }
                 turns.results(pending, outcomes);
             }
@@ -136,17 +138,19 @@ impl<'a> Turns<'a> {
         message: &'a Message,
         recipient: Recipient<'_>,
     ) -> Vec<PendingCall<'a>> {
-        let own = message.model.as_deref() == Some(recipient.model);
+        let is_own = message.model.as_deref() == Some(recipient.model);
         let (mut blocks, mut pending) = (Vec::new(), Vec::new());
         for part in &message.parts {
             match part {
                 Part::Text { text } if !is_blank(text) => {
                     blocks.push(AssistantBlock::Text(text.into()));
                 }
-                Part::Thinking { text, signature } if own => blocks.push(AssistantBlock::Thought {
-                    text,
-                    signature: signature.as_deref(),
-                }),
+                Part::Thinking { text, signature } if is_own => {
+                    blocks.push(AssistantBlock::Thought {
+                        text,
+                        signature: signature.as_deref(),
+                    })
+                }
                 Part::Thinking { text, .. } if !is_blank(text) => {
                     let text = format!("<thinking>\n{}\n</thinking>", text.trim());
                     blocks.push(AssistantBlock::Text(text.into()));
@@ -156,11 +160,11 @@ impl<'a> Turns<'a> {
                     tool,
                     args,
                 } => {
-                    let (id, tool) = (self.id(call_id), name(tool));
+                    let (id, tool) = (self.id(call_id), tool_name(tool));
                     blocks.push(AssistantBlock::Call {
                         id: id.clone(),
                         tool: tool.clone(),
-                        args: object(args),
+                        args: to_object(args),
                     });
                     let call = call_id;
                     pending.push(PendingCall { call, id, tool });
@@ -208,7 +212,7 @@ impl<'a> Turns<'a> {
         if text.len() <= MAX_ID_LEN && text.chars().all(is_plain) && self.ids.insert(text.into()) {
             return text.into();
         }
-        let plain: Vec<char> = call.as_str().chars().map(plain).collect();
+        let plain: Vec<char> = call.as_str().chars().map(sanitize_char).collect();
         let tail = |length: usize| plain[plain.len().saturating_sub(length)..].iter();
         let mut id: String = tail(MAX_ID_LEN).collect();
         let mut number = 1;
@@ -230,7 +234,7 @@ impl<'a> Turns<'a> {
 }
 
 /// Assigns the results of a message to their calls. The first result of a call wins.
-fn answers<'a>(
+fn assign_results<'a>(
     message: &'a Message,
     pending: &[PendingCall<'a>],
     outcomes: &mut [Option<CallResult<'a>>],
@@ -246,10 +250,10 @@ fn answers<'a>(
                 elided,
                 ..
             } => {
-                let is_it = |(at, pending): &(usize, &PendingCall<'_>)| {
+                let matches = |(at, pending): &(usize, &PendingCall<'_>)| {
                     pending.call == call_id && outcomes[*at].is_none()
                 };
-                last = pending.iter().enumerate().find(is_it).map(|(at, _)| at);
+                last = pending.iter().enumerate().find(matches).map(|(at, _)| at);
                 let Some(at) = last else { continue };
                 outcomes[at] = Some(CallResult {
                     id: pending[at].id.clone(),
@@ -266,7 +270,7 @@ fn answers<'a>(
             Part::Attachment { .. } => {
                 let outcome = last.and_then(|at: usize| outcomes[at].as_mut());
                 let Some(outcome) = outcome else { continue };
-                for block in shown(std::slice::from_ref(part), recipient) {
+                for block in user_blocks(std::slice::from_ref(part), recipient) {
                     match block {
                         Block::Image(image) => outcome.images.push(image),
                         Block::Text(text) => {
@@ -282,7 +286,7 @@ fn answers<'a>(
 }
 
 /// The parts of a message that a model receives as user content.
-fn shown<'a>(parts: &'a [Part], recipient: Recipient<'_>) -> impl Iterator<Item = Block<'a>> {
+fn user_blocks<'a>(parts: &'a [Part], recipient: Recipient<'_>) -> impl Iterator<Item = Block<'a>> {
     parts.iter().filter_map(move |part| match part {
         Part::Text { text } if !is_blank(text) => Some(Block::Text(text.into())),
         Part::Attachment {
@@ -305,14 +309,18 @@ fn attachment<'a>(
         .and_then(|it| it.split_once(','));
     let placeholder = |why: &str| Block::Text(format!("[{name} ({mime_type}): {why}]").into());
     match inline {
-        Some((about, data)) if about.ends_with(";base64") && mime_type.starts_with("image/") => {
+        Some((media_type, data))
+            if media_type.ends_with(";base64") && mime_type.starts_with("image/") =>
+        {
             if recipient.images {
                 Block::Image(Image { mime_type, data })
             } else {
                 placeholder("image not shown: this model does not accept images")
             }
         }
-        Some((about, text)) if mime_type.starts_with("text/") && !about.ends_with(";base64") => {
+        Some((media_type, text))
+            if mime_type.starts_with("text/") && !media_type.ends_with(";base64") =>
+        {
             Block::Text(format!("[{name}]\n{text}").into())
         }
         _ => placeholder("file; use a tool to read it"),
@@ -327,18 +335,18 @@ fn is_plain(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '-')
 }
 
-fn plain(character: char) -> char {
+fn sanitize_char(character: char) -> char {
     if is_plain(character) { character } else { '_' }
 }
 
 /// A tool name that all providers accept: a model may have called a tool that does not
 /// exist.
-fn name(tool: &str) -> Cow<'_, str> {
-    let fits = (1..=MAX_NAME_LEN).contains(&tool.len()) && tool.chars().all(is_plain);
-    if fits {
+fn tool_name(tool: &str) -> Cow<'_, str> {
+    let is_valid = (1..=MAX_NAME_LEN).contains(&tool.len()) && tool.chars().all(is_plain);
+    if is_valid {
         return tool.into();
     }
-    let plain: String = tool.chars().map(plain).take(MAX_NAME_LEN).collect();
+    let plain: String = tool.chars().map(sanitize_char).take(MAX_NAME_LEN).collect();
     if plain.is_empty() {
         "unknown".into()
     } else {
@@ -347,7 +355,7 @@ fn name(tool: &str) -> Cow<'_, str> {
 }
 
 /// Converts arguments to an object, including those that were invalid JSON.
-fn object(args: &Value) -> Cow<'_, Value> {
+fn to_object(args: &Value) -> Cow<'_, Value> {
     match args {
         Value::Object(_) => Cow::Borrowed(args),
         Value::Null => Cow::Owned(Value::Object(serde_json::Map::new())),

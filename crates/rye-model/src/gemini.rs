@@ -166,7 +166,7 @@ pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
                     thinking_level: target
                         .effort
                         .filter(|_| thinking == Thinking::Effort)
-                        .map(Effort::word),
+                        .map(Effort::as_str),
                     thinking_budget: target
                         .effort
                         .filter(|_| thinking == Thinking::Budget)

@@ -56,7 +56,7 @@ impl HttpModel {
         let body = self.provider.api.body(request, &self.target);
         let client = client(&url).map_err(ModelError::Refused)?;
         let sent = client.post(url).headers(headers).body(body).send();
-        let response = self.in_time(Instant::now(), sent).await?;
+        let response = self.with_idle_timeout(Instant::now(), sent).await?;
         if !response.status().is_success() {
             return Err(self.refused(response).await);
         }
@@ -80,7 +80,12 @@ impl HttpModel {
                 complete_at.get_or_insert_with(Instant::now);
             }
             let until = complete_at.map(|at| at + USAGE_TIMEOUT).or(opening.until());
-            let bytes = match before(until, self.in_time(last_event_at, response.chunk())).await {
+            let bytes = match with_deadline(
+                until,
+                self.with_idle_timeout(last_event_at, response.chunk()),
+            )
+            .await
+            {
                 Some(Ok(Some(bytes))) => bytes,
                 Some(Ok(None)) | None => break,
                 Some(Err(error)) => {
@@ -111,23 +116,20 @@ impl HttpModel {
 
     /// Maximum time for reading an error response.
     fn max_error_time(&self) -> Duration {
-        MAX_ERROR_TIME.min(self.provider.silence)
+        MAX_ERROR_TIME.min(self.provider.idle_timeout)
     }
 
-    /// Awaits `work` until the provider has sent no event for its `silence` timeout.
-    async fn in_time<T>(
+    /// Awaits `work` until the provider has sent no event for its idle timeout.
+    async fn with_idle_timeout<T>(
         &self,
         last_event_at: Instant,
         work: impl Future<Output = Result<T, reqwest::Error>>,
     ) -> Result<T, ModelError> {
-        let silence = self.provider.silence;
-        let left = silence.saturating_sub(last_event_at.elapsed());
+        let idle_timeout = self.provider.idle_timeout;
+        let left = idle_timeout.saturating_sub(last_event_at.elapsed());
         let Ok(outcome) = tokio::time::timeout(left, work).await else {
-            let seconds = silence.as_secs_f64();
-            let message = format!(
-                "nothing came for {seconds} s from {}",
-                self.provider.address()
-            );
+            let seconds = idle_timeout.as_secs_f64();
+            let message = format!("no data for {seconds} s from {}", self.provider.address());
             return Err(ModelError::Connection(message));
         };
         outcome.map_err(|error| {
@@ -190,7 +192,7 @@ impl Model for HttpModel {
 }
 
 /// Awaits a future, with an optional deadline.
-async fn before<T>(until: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
+async fn with_deadline<T>(until: Option<Instant>, work: impl Future<Output = T>) -> Option<T> {
     match until {
         None => Some(work.await),
         Some(until) => tokio::time::timeout_at(until, work).await.ok(),

@@ -5,9 +5,9 @@ use rye_protocol::Usage;
 /// Prices in dollars per million tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Price {
-    /// Input tokens.
+    /// Price of input tokens.
     pub input: f64,
-    /// Output tokens.
+    /// Price of output tokens.
     pub output: f64,
     /// Input tokens read from the cache; defaults to `input`.
     pub cache_read: Option<f64>,
@@ -15,7 +15,7 @@ pub struct Price {
     pub cache_write: Option<f64>,
 }
 
-/// Token counts.
+/// Token counts of one answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tokens {
     /// All input tokens.

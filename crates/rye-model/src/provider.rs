@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use crate::api::Api;
 
 /// Headers whose values are not secret; all others are redacted.
-const OPEN: [&str; 11] = [
+const PUBLIC_HEADERS: [&str; 11] = [
     "accept",
     "anthropic-beta",
     "anthropic-version",
@@ -31,7 +31,7 @@ pub enum Key {
     None,
     /// A key is available.
     Given {
-        /// The key.
+        /// Value of the key.
         secret: Arc<Zeroizing<String>>,
         /// Where it comes from, for error messages.
         source: String,
@@ -61,17 +61,17 @@ impl fmt::Debug for Key {
 /// The connection data of a provider.
 #[derive(Clone)]
 pub struct Provider {
-    /// The protocol.
+    /// Protocol of the provider.
     pub api: Api,
     /// The base URL. User name and password in it are sent as basic authentication and
     /// never displayed.
     pub base_url: String,
     /// The API key.
     pub key: Key,
-    /// Additional headers.
+    /// Additional headers of every request.
     pub headers: Vec<(String, String)>,
     /// Timeout without data.
-    pub silence: Duration,
+    pub idle_timeout: Duration,
 }
 
 impl fmt::Debug for Provider {
@@ -82,7 +82,7 @@ impl fmt::Debug for Provider {
             .field("address", &self.address())
             .field("key", &self.key)
             .field("headers", &names)
-            .field("silence", &self.silence)
+            .field("idle_timeout", &self.idle_timeout)
             .finish_non_exhaustive()
     }
 }
@@ -90,7 +90,7 @@ impl fmt::Debug for Provider {
 impl Provider {
     /// The base URL without secrets, for display.
     pub(crate) fn address(&self) -> String {
-        let (before, after) = split(&self.base_url);
+        let (before, after) = split_user_info(&self.base_url);
         let shown = after.split(['?', '#']).next().unwrap_or_default();
         format!("{before}{}", shown.trim_end_matches('/'))
     }
@@ -115,35 +115,38 @@ impl Provider {
                 redactor.add(secret.trim());
             }
         }
-        if let Some(own) = self.user_info() {
-            redactor.add(own);
+        if let Some(user_info) = self.user_info() {
+            redactor.add(user_info);
             // Without a password, the user name is the secret.
-            let secret = own.split_once(':').map_or(own, |(_, password)| password);
+            let secret = user_info
+                .split_once(':')
+                .map_or(user_info, |(_, password)| password);
             redactor.add(secret);
-            redactor.add(&decoded(secret));
+            redactor.add(&percent_decode(secret));
         }
         redactor
     }
 
     /// What to check if the server rejects the credentials.
     pub(crate) fn auth_hint(&self) -> String {
-        let of_headers = self.secret_headers().map(|(name, _)| format!("`{name}`"));
-        let of_headers: Vec<_> = of_headers.collect();
+        let header_names = self.secret_headers().map(|(name, _)| format!("`{name}`"));
+        let header_names: Vec<_> = header_names.collect();
         let (what, source) = match &self.key {
             Key::Missing { hint: message, .. } | Key::Unreadable(message) => {
                 return message.clone();
             }
             Key::Given { source, .. } => ("the key is", source.clone()),
-            Key::None if !of_headers.is_empty() => {
-                let all = of_headers.join(", ");
+            Key::None if !header_names.is_empty() => {
+                let all = header_names.join(", ");
                 (
-                    "what was sent is",
+                    "the credentials are",
                     format!("`headers` in models.yaml, {all}"),
                 )
             }
-            Key::None if self.user_info().is_some() => {
-                ("what was sent is", "`base_url` in models.yaml".to_owned())
-            }
+            Key::None if self.user_info().is_some() => (
+                "the credentials are",
+                "`base_url` in models.yaml".to_owned(),
+            ),
             Key::None => {
                 return "no key was sent: name one in models.yaml with `api_key_env`".to_owned();
             }
@@ -153,20 +156,22 @@ impl Provider {
 
     fn secret_headers(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self.headers.iter().map(|(name, value)| (&**name, &**value));
-        all.filter(|(name, _)| !OPEN.contains(&&*name.to_ascii_lowercase()))
+        all.filter(|(name, _)| !PUBLIC_HEADERS.contains(&&*name.to_ascii_lowercase()))
     }
 
     /// User name and password in the base URL.
     fn user_info(&self) -> Option<&str> {
-        let (before, after) = split(&self.base_url);
+        let (before, after) = split_user_info(&self.base_url);
         let whole = self.base_url.len();
-        let own = self.base_url.get(before.len()..whole - after.len())?;
-        own.strip_suffix('@').filter(|own| !own.is_empty())
+        let user_info = self.base_url.get(before.len()..whole - after.len())?;
+        user_info
+            .strip_suffix('@')
+            .filter(|user_info| !user_info.is_empty())
     }
 }
 
 /// Splits a URL into scheme and the part from the host on, dropping the user info.
-fn split(url: &str) -> (&str, &str) {
+fn split_user_info(url: &str) -> (&str, &str) {
     let start = url.find("://").map_or(0, |at| at + 3);
     let (before, rest) = url.split_at(start);
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -175,7 +180,7 @@ fn split(url: &str) -> (&str, &str) {
 }
 
 /// Percent-decodes a string.
-fn decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), text);
     while let Some((before, after)) = rest.split_once('%') {
         bytes.extend_from_slice(before.as_bytes());
@@ -194,13 +199,13 @@ mod tests {
     use super::*;
 
     fn provider(base_url: &str, headers: &[(&str, &str)]) -> Provider {
-        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         Provider {
             api: Api::OpenAiChat,
             base_url: base_url.to_owned(),
             key: Key::None,
-            headers: headers.iter().map(own).collect(),
-            silence: Duration::from_secs(1),
+            headers: headers.iter().map(owned).collect(),
+            idle_timeout: Duration::from_secs(1),
         }
     }
 

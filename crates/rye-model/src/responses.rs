@@ -57,14 +57,14 @@ struct Tool<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Item<'a> {
-    Own(Own<'a>),
-    /// Verbatim.
+    TypedItem(TypedItem<'a>),
+    /// A stored reasoning item, sent back verbatim.
     Reasoning(&'a RawValue),
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Own<'a> {
+enum TypedItem<'a> {
     Message {
         role: &'static str,
         content: Vec<Content<'a>>,
@@ -119,7 +119,7 @@ pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
             tools: request.tools.iter().map(tool).collect(),
             input,
             reasoning: thinks.then(|| Reasoning {
-                effort: target.effort.map(api::Effort::word),
+                effort: target.effort.map(api::Effort::as_str),
                 summary: "auto",
             }),
             // Models without reasoning reject this option.
@@ -153,7 +153,10 @@ fn user<'a>(results: Vec<CallResult<'a>>, content: Vec<Block<'a>>, input: &mut V
             Output::Several([text].into_iter().chain(images).collect())
         };
         let call_id = outcome.id;
-        input.push(Item::Own(Own::FunctionCallOutput { call_id, output }));
+        input.push(Item::TypedItem(TypedItem::FunctionCallOutput {
+            call_id,
+            output,
+        }));
     }
     let content: Vec<_> = content
         .into_iter()
@@ -164,20 +167,20 @@ fn user<'a>(results: Vec<CallResult<'a>>, content: Vec<Block<'a>>, input: &mut V
         .collect();
     if !content.is_empty() {
         let role = "user";
-        input.push(Item::Own(Own::Message { role, content }));
+        input.push(Item::TypedItem(TypedItem::Message { role, content }));
     }
 }
 
 fn item(blocks: AssistantBlock<'_>) -> Option<Item<'_>> {
     match blocks {
-        AssistantBlock::Text(text) => Some(Item::Own(Own::Message {
+        AssistantBlock::Text(text) => Some(Item::TypedItem(TypedItem::Message {
             role: "assistant",
             content: vec![Content::OutputText { text }],
         })),
         AssistantBlock::Thought { signature, .. } => {
             signature.and_then(reasoning).map(Item::Reasoning)
         }
-        AssistantBlock::Call { id, tool, args } => Some(Item::Own(Own::FunctionCall {
+        AssistantBlock::Call { id, tool, args } => Some(Item::TypedItem(TypedItem::FunctionCall {
             call_id: id,
             name: tool,
             arguments: args.to_string(),

@@ -53,11 +53,11 @@ impl Script {
 /// The reaction to one model call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// Answers.
+    /// The model answers.
     Answer(ScriptedAnswer),
-    /// Fails.
+    /// The call fails.
     Fail {
-        /// The error.
+        /// Simulated error.
         fault: Fault,
         /// Number of failures, and the answer after them; without it, every call fails.
         times: Option<(u32, ScriptedAnswer)>,
@@ -92,14 +92,14 @@ impl Step {
     }
 }
 
-/// An answer.
+/// A scripted answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ScriptedAnswer {
-    /// Reasoning.
+    /// Reasoning before the text.
     pub thinking: String,
     /// Text. `${last_tool_result}` is replaced by the last tool result.
     pub text: String,
-    /// Tool calls.
+    /// Tool calls after the text.
     pub calls: Vec<ScriptCall>,
     /// Delay before the first delta, in milliseconds.
     pub delay_ms: u64,
@@ -111,7 +111,7 @@ pub struct ScriptedAnswer {
     pub usage: Option<Tokens>,
 }
 
-/// A tool call.
+/// A scripted tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScriptCall {
     /// Name of the tool.

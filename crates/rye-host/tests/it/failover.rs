@@ -11,7 +11,7 @@ use rye_engine::store::Claim;
 use rye_engine::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Engine, NewSession, Session, Subscription};
 use rye_model::{Catalogue, Config, ConfigFile};
-use rye_model_wire::{Api, Completion, MockProvider, Reply};
+use rye_model_mock::{Api, Completion, MockProvider, Reply};
 use rye_sandbox::Virtual;
 use rye_store::SqliteStore;
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ fn engine(file: &Path, one: &MockProvider, two: &MockProvider, more: &str) -> En
         .unwrap()
 }
 
-const QUICK: &str = "failover: [b/two]\nretry: { tries: 3, first_ms: 1 }";
+const QUICK: &str = "failover: [b/two]\nretry: { max_attempts: 3, initial_delay_ms: 1 }";
 
 fn busy(status: u16) -> Reply {
     Reply::json(status, &Api::Anthropic.error_body(status, "busy"))
@@ -163,7 +163,7 @@ async fn a_model_that_may_not_be_used_is_never_chosen() {
         MockProvider::with_replies([busy(529)]),
         MockProvider::with_replies([busy(529)]),
     );
-    let more = "failover: [c/keyless, b/two, no/such]\nallow: ['a/*', 'c/*']\nretry: { tries: 2, first_ms: 1 }";
+    let more = "failover: [c/keyless, b/two, no/such]\nallow: ['a/*', 'c/*']\nretry: { max_attempts: 2, initial_delay_ms: 1 }";
     let engine = engine(&folder.path().join("s.db"), &one, &two, more);
     let (session, mut events) = open(&engine).await;
     session.prompt("weather?").await.unwrap();

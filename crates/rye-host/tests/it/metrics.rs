@@ -65,7 +65,8 @@ impl Tool for Ask {
 fn models() -> Catalogue {
     let config = ConfigFile {
         path: "models.yaml".into(),
-        text: "failover: ['scripted:other']\nretry: { tries: 1, first_ms: 1 }\n".to_owned(),
+        text: "failover: ['scripted:other']\nretry: { max_attempts: 1, initial_delay_ms: 1 }\n"
+            .to_owned(),
     };
     let busy = Script {
         after_last: Step::Fail {

@@ -6,7 +6,7 @@ use rye_engine::model::ModelError;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::SEALED;
+use super::REDACTED_PREFIX;
 use crate::answer::{self, Assembly, DecodedAnswer, Decoder, DeltaBuffer};
 use crate::price::Tokens;
 use crate::provider_error::ProviderError;
@@ -137,7 +137,7 @@ impl Stream {
             "text" => self.answer.text(at, &block.text, deltas),
             "thinking" => self.answer.thought(at, &block.thinking, deltas),
             "redacted_thinking" => {
-                self.answer.signature(at, SEALED)?;
+                self.answer.signature(at, REDACTED_PREFIX)?;
                 self.answer.signature(at, &block.data)
             }
             "tool_use" => {

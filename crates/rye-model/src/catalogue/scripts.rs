@@ -16,11 +16,12 @@ pub(super) const SCRIPTED: &str = "scripted:";
 /// Maximum size of a script file, in bytes.
 const MAX_FILE_LEN: u64 = 4 * 1024 * 1024;
 
+/// Scripts by name, and a cache of script files.
 #[derive(Debug)]
 pub(super) struct Scripts {
-    folder: PathBuf,
+    dir: PathBuf,
     registered: BTreeMap<String, Arc<Scripted>>,
-    read: Mutex<HashMap<PathBuf, (String, Arc<Scripted>)>>,
+    cache: Mutex<HashMap<PathBuf, (String, Arc<Scripted>)>>,
 }
 
 /// Why a script could not be loaded.
@@ -40,11 +41,11 @@ impl ScriptLoadError {
 }
 
 impl Scripts {
-    pub(super) fn new(folder: PathBuf) -> Self {
+    pub(super) fn new(dir: PathBuf) -> Self {
         Self {
-            folder,
+            dir,
             registered: BTreeMap::new(),
-            read: Mutex::default(),
+            cache: Mutex::default(),
         }
     }
 
@@ -62,43 +63,43 @@ impl Scripts {
     }
 
     pub(super) fn load(&self, path: &str) -> Result<Arc<dyn Model>, ScriptLoadError> {
-        let path = self.folder.join(path);
-        let text = read(&path).map_err(ScriptLoadError::Unreadable)?;
-        let known = self.read.lock();
-        let mut known = known.unwrap_or_else(PoisonError::into_inner);
-        if let Some((before, model)) = known.get(&path)
-            && *before == text
+        let path = self.dir.join(path);
+        let text = read_file(&path).map_err(ScriptLoadError::Unreadable)?;
+        let cache = self.cache.lock();
+        let mut cache = cache.unwrap_or_else(PoisonError::into_inner);
+        if let Some((cached_text, model)) = cache.get(&path)
+            && *cached_text == text
         {
             return Ok(Arc::clone(model) as Arc<dyn Model>);
         }
         let script = text.parse::<Script>();
         let script = script.map_err(|error| ScriptLoadError::Invalid(path.clone(), error))?;
         let model = Arc::new(Scripted::from(script));
-        known.insert(path, (text, Arc::clone(&model)));
+        cache.insert(path, (text, Arc::clone(&model)));
         Ok(model)
     }
 
-    /// The script files in the folder of a name.
+    /// The script files in the directory of a name.
     pub(super) fn siblings(&self, name: &str) -> Vec<String> {
         let path = Path::new(name.strip_prefix(SCRIPTED).unwrap_or(name));
-        let above = path.parent().unwrap_or(Path::new(""));
-        let Ok(files) = self.folder.join(above).read_dir() else {
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let Ok(files) = self.dir.join(parent).read_dir() else {
             return Vec::new();
         };
         let names = files.take(1000).filter_map(|file| {
             let file = PathBuf::from(file.ok()?.file_name());
             let extension = file.extension()?;
             let is_script = extension == "yaml" || extension == "yml";
-            is_script.then(|| format!("{SCRIPTED}{}", above.join(&file).display()))
+            is_script.then(|| format!("{SCRIPTED}{}", parent.join(&file).display()))
         });
         names.collect()
     }
 }
 
-fn read(path: &Path) -> Result<String, String> {
+fn read_file(path: &Path) -> Result<String, String> {
     // Checked first, because opening a pipe would block.
-    let about = std::fs::metadata(path).map_err(|error| error.to_string())?;
-    if !about.is_file() {
+    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    if !metadata.is_file() {
         return Err("not a regular file".to_owned());
     }
     let file = File::open(path).map_err(|error| error.to_string())?;

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::{ConfigError, ConfigFile};
 use crate::api::{Api, Effort, Thinking};
+use crate::yaml_error;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -20,9 +21,9 @@ pub(super) struct RawConfig {
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawRetry {
-    pub(super) tries: Option<u32>,
-    pub(super) first_ms: Option<u64>,
-    pub(super) longest_ms: Option<u64>,
+    pub(super) max_attempts: Option<u32>,
+    pub(super) initial_delay_ms: Option<u64>,
+    pub(super) max_delay_ms: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -33,7 +34,7 @@ pub(super) struct RawProvider {
     pub(super) api_key_env: Option<String>,
     pub(super) vault: Option<String>,
     pub(super) headers: BTreeMap<String, String>,
-    pub(super) silence_s: Option<u64>,
+    pub(super) idle_timeout_s: Option<u64>,
     pub(super) models: BTreeMap<String, RawModel>,
 }
 
@@ -66,21 +67,15 @@ pub(super) enum Input {
 }
 
 impl RawConfig {
-    pub(super) fn read(file: &ConfigFile) -> Result<Self, ConfigError> {
+    pub(super) fn parse(file: &ConfigFile) -> Result<Self, ConfigError> {
         let has_content = |line: &str| !line.trim().is_empty() && !line.starts_with('#');
         if !file.text.lines().any(has_content) {
             return Ok(Self::default());
         }
-        serde_saphyr::from_str(&file.text).map_err(|error| {
-            let place = error.location();
-            let message = error.without_snippet().to_string();
-            // The location is reported separately.
-            let message = message.split(" at line ").next().unwrap_or(&message);
-            ConfigError {
-                path: file.path.clone(),
-                place: place.map(|it| (it.line().max(1), it.column().max(1))),
-                what: message.to_owned(),
-            }
+        serde_saphyr::from_str(&file.text).map_err(|error| ConfigError {
+            path: file.path.clone(),
+            position: yaml_error::position(&error),
+            message: yaml_error::message(&error),
         })
     }
 
@@ -89,9 +84,9 @@ impl RawConfig {
         overlay(&mut self.failover, over.failover);
         if let Some(over) = over.retry {
             let retry = self.retry.get_or_insert_default();
-            overlay(&mut retry.tries, over.tries);
-            overlay(&mut retry.first_ms, over.first_ms);
-            overlay(&mut retry.longest_ms, over.longest_ms);
+            overlay(&mut retry.max_attempts, over.max_attempts);
+            overlay(&mut retry.initial_delay_ms, over.initial_delay_ms);
+            overlay(&mut retry.max_delay_ms, over.max_delay_ms);
         }
         for (name, over) in over.providers {
             self.providers.entry(name).or_default().overlay(over);
@@ -105,7 +100,7 @@ impl RawProvider {
         overlay(&mut self.base_url, over.base_url);
         overlay(&mut self.api_key_env, over.api_key_env);
         overlay(&mut self.vault, over.vault);
-        overlay(&mut self.silence_s, over.silence_s);
+        overlay(&mut self.idle_timeout_s, over.idle_timeout_s);
         self.headers.extend(over.headers);
         for (name, over) in over.models {
             self.models.entry(name).or_default().overlay(over);

@@ -12,25 +12,26 @@ use serde_saphyr::{Location, Spanned};
 
 use super::{Fault, Script, ScriptCall, ScriptedAnswer, Step};
 use crate::price::{Price, Tokens};
+use crate::yaml_error;
 
 /// An invalid script.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}, column {column}: {what}")]
+#[error("line {line}, column {column}: {message}")]
 pub struct ScriptError {
     /// Line, from 1.
     pub line: u64,
     /// Column, from 1.
     pub column: u64,
     /// Description of the problem.
-    pub what: String,
+    pub message: String,
 }
 
 impl ScriptError {
-    fn at(location: Location, what: impl Into<String>) -> Self {
+    fn at(location: Location, message: impl Into<String>) -> Self {
         Self {
             line: location.line().max(1),
             column: location.column().max(1),
-            what: what.into(),
+            message: message.into(),
         }
     }
 }
@@ -45,14 +46,11 @@ impl FromStr for Script {
 }
 
 fn from_yaml_error(error: &serde_saphyr::Error) -> ScriptError {
-    let place = error.location();
-    let message = error.without_snippet().to_string();
-    // The location is reported separately.
-    let message = message.split(" at line ").next().unwrap_or(&message);
+    let (line, column) = yaml_error::position(error).unwrap_or((1, 1));
     ScriptError {
-        line: place.map_or(1, |place| place.line().max(1)),
-        column: place.map_or(1, |place| place.column().max(1)),
-        what: message.to_owned(),
+        line,
+        column,
+        message: yaml_error::message(error),
     }
 }
 
@@ -158,17 +156,17 @@ enum RawFault {
 
 impl RawScript {
     fn check(self) -> Result<Script, ScriptError> {
-        let standard = Script::default();
-        let some = |spanned: Option<Spanned<u64>>, standard| match spanned {
+        let default = Script::default();
+        let positive = |spanned: Option<Spanned<u64>>, default| match spanned {
             Some(spanned) if spanned.value == 0 => {
                 Err(ScriptError::at(spanned.referenced, "must be at least 1"))
             }
-            spanned => Ok(spanned.map_or(standard, |spanned| spanned.value)),
+            spanned => Ok(spanned.map_or(default, |spanned| spanned.value)),
         };
         let steps: Result<_, _> = self.steps.into_iter().map(step).collect();
         Ok(Script {
-            context_window: some(self.context_window, standard.context_window)?,
-            max_output: some(self.max_output, standard.max_output)?,
+            context_window: positive(self.context_window, default.context_window)?,
+            max_output: positive(self.max_output, default.max_output)?,
             price: self
                 .price
                 .as_ref()
@@ -178,8 +176,8 @@ impl RawScript {
             steps: steps?,
             on_summary: self.on_summary.0,
             after_last: match self.after_last {
-                Some(given) => step(given)?,
-                None => standard.after_last,
+                Some(step_yaml) => step(step_yaml)?,
+                None => default.after_last,
             },
         })
     }
@@ -200,43 +198,43 @@ fn price(spanned: &Spanned<RawPrice>) -> Result<Price, ScriptError> {
 }
 
 fn step(spanned: Spanned<RawStep>) -> Result<Step, ScriptError> {
-    let place = spanned.referenced;
-    let wrong = |what: &str| Err(ScriptError::at(place, what));
+    let location = spanned.referenced;
+    let invalid = |what: &str| Err(ScriptError::at(location, what));
     let mut text = spanned.value;
     let Some(error) = text.error else {
         if text.times.is_some() || text.then.is_some() || text.retry_after_ms.is_some() {
-            return wrong("`times`, `then` and `retry_after_ms` require an `error`");
+            return invalid("`times`, `then` and `retry_after_ms` require an `error`");
         }
         if !text.has_content() {
-            return wrong("a step needs `text`, `thinking`, `tool_calls` or `error`");
+            return invalid("a step needs `text`, `thinking`, `tool_calls` or `error`");
         }
-        return Ok(Step::Answer(answer(text, place)?));
+        return Ok(Step::Answer(answer(text, location)?));
     };
     let times = match (text.times.take(), text.then.take()) {
         (None, None) => None,
-        (Some(0), _) => return wrong("`times` must be at least 1"),
+        (Some(0), _) => return invalid("`times` must be at least 1"),
         (Some(times), Some(then)) => {
-            let place = then.referenced;
+            let location = then.referenced;
             match step(*then)? {
                 Step::Answer(answer) => Some((times, answer)),
                 Step::Fail { .. } => {
                     return Err(ScriptError::at(
-                        place,
+                        location,
                         "`then` must be an answer, not an error",
                     ));
                 }
             }
         }
-        _ => return wrong("`times` and `then` must be used together"),
+        _ => return invalid("`times` and `then` must be used together"),
     };
     if error != RawFault::StreamCut && text.has_content() {
-        return wrong("only the error `stream_cut` can have content before it");
+        return invalid("only the error `stream_cut` can have content before it");
     }
     if error != RawFault::RateLimited && text.retry_after_ms.is_some() {
-        return wrong("`retry_after_ms` requires the error `rate_limited`");
+        return invalid("`retry_after_ms` requires the error `rate_limited`");
     }
     if !text.tool_calls.is_empty() {
-        return wrong("`stream_cut` cannot have `tool_calls`");
+        return invalid("`stream_cut` cannot have `tool_calls`");
     }
     let fault = match error {
         RawFault::Overloaded => Fault::Overloaded,
@@ -244,7 +242,7 @@ fn step(spanned: Spanned<RawStep>) -> Result<Step, ScriptError> {
             retry_after_ms: text.retry_after_ms,
         },
         RawFault::ContextOverflow => Fault::ContextOverflow,
-        RawFault::StreamCut => Fault::StreamCut(answer(text, place)?),
+        RawFault::StreamCut => Fault::StreamCut(answer(text, location)?),
         RawFault::InvalidRequest => Fault::InvalidRequest,
     };
     Ok(Step::Fail { fault, times })
@@ -256,17 +254,20 @@ impl RawStep {
     }
 }
 
-fn answer(text: RawStep, place: Location) -> Result<ScriptedAnswer, ScriptError> {
+fn answer(text: RawStep, location: Location) -> Result<ScriptedAnswer, ScriptError> {
     if text.chunk_chars == Some(0) {
-        return Err(ScriptError::at(place, "`chunk_chars` must be at least 1"));
+        return Err(ScriptError::at(
+            location,
+            "`chunk_chars` must be at least 1",
+        ));
     }
     let calls: Result<Vec<_>, _> = text.tool_calls.into_iter().map(call).collect();
     let calls = calls?;
     let mut ids = HashSet::new();
-    let mut named = calls.iter().filter_map(|call| call.id.as_ref());
-    if let Some(twice) = named.find(|id| !ids.insert(*id)) {
-        let what = format!("duplicate call id `{twice}`");
-        return Err(ScriptError::at(place, what));
+    let mut ids_in_use = calls.iter().filter_map(|call| call.id.as_ref());
+    if let Some(duplicate) = ids_in_use.find(|id| !ids.insert(*id)) {
+        let what = format!("duplicate call id `{duplicate}`");
+        return Err(ScriptError::at(location, what));
     }
     Ok(ScriptedAnswer {
         thinking: text.thinking.unwrap_or_default(),
@@ -285,15 +286,15 @@ fn answer(text: RawStep, place: Location) -> Result<ScriptedAnswer, ScriptError>
 }
 
 fn call(spanned: Spanned<RawCall>) -> Result<ScriptCall, ScriptError> {
-    let place = spanned.referenced;
+    let location = spanned.referenced;
     let RawCall { name, args, id } = spanned.value;
     if name.is_empty() {
-        return Err(ScriptError::at(place, "`name` must not be empty"));
+        return Err(ScriptError::at(location, "`name` must not be empty"));
     }
     let id: Option<CallId> = id
         .map(|id| id.parse())
         .transpose()
-        .map_err(|error: rye_protocol::IdError| ScriptError::at(place, error.to_string()))?;
+        .map_err(|error: rye_protocol::IdError| ScriptError::at(location, error.to_string()))?;
     Ok(ScriptCall {
         name,
         args: Value::Object(args),

@@ -105,11 +105,11 @@ fn errors_contain_their_position() {
         ("steps: []\nprice: { input: .nan }", 2, "`price`"),
         ("", 1, ""),
     ];
-    for (text, line, words) in cases {
+    for (text, line, expected) in cases {
         let error = text.parse::<Script>().unwrap_err();
         assert_eq!(error.line, line, "{text}: {error}");
         assert!(error.column >= 1);
-        assert!(error.what.contains(words), "{text}: {error}");
+        assert!(error.message.contains(expected), "{text}: {error}");
     }
 }
 

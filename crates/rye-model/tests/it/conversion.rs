@@ -1,7 +1,7 @@
 //! Property tests: every provider accepts every history. Each call has a result, and each
 //! result has a call.
 
-use crate::support::{ALL, image, name, request, seal, target};
+use crate::support::{ALL, image, name, request, signature, target};
 use proptest::prelude::*;
 use rye_engine::transcript;
 use rye_model::{Api, Effort, Thinking};
@@ -106,7 +106,7 @@ fn answer() -> impl Strategy<Value = Message> {
         let texts = prop::sample::select(&["", "let me see"]);
         (texts, prop::option::of(0..4_u32)).prop_map(move |(text, number)| Part::Thinking {
             text: text.to_owned(),
-            signature: number.map(|number| seal(api, number)),
+            signature: number.map(|number| signature(api, number)),
         })
     };
     let apis = prop::sample::select(&Api::ALL);
@@ -123,7 +123,7 @@ fn answer() -> impl Strategy<Value = Message> {
                 }
                 _ => true,
             });
-            crate::support::written_by(&name(api), parts)
+            crate::support::assistant_message(&name(api), parts)
         })
     })
 }
@@ -150,7 +150,7 @@ fn path() -> impl Strategy<Value = Vec<Entry>> {
         tokens_after: 1,
         files_read: Vec::new(),
         files_modified: Vec::new(),
-        preserved: vec!["First asked".to_owned()],
+        preserved: vec!["First prompt".to_owned()],
         without_media: false,
     });
     let branch = Just(EntryKind::BranchSummary {
@@ -188,12 +188,12 @@ proptest! {
         let right = right.iter().map(|message| (**message).clone());
         for messages in [right.collect::<Vec<_>>(), raw.collect()] {
             let request = request(messages);
-            for (api, wire) in ALL {
+            for (api, server) in ALL {
                 let mut target = target(api);
                 (target.thinking, target.effort) = (thinking, effort);
                 let body = api.body(&request, &target);
                 let body: Value = serde_json::from_slice(&body).unwrap();
-                if let Err(why) = wire.check(&body) {
+                if let Err(why) = server.check(&body) {
                     return Err(TestCaseError::fail(format!("{api:?}: {why}\n{body:#}")));
                 }
             }
@@ -229,9 +229,9 @@ proptest! {
         let request = request(messages.iter().map(|it| (**it).clone()).collect());
         for (api, _) in ALL {
             let body: Value = serde_json::from_slice(&api.body(&request, &target(api))).unwrap();
-            let count = |words: &str| body.to_string().matches(words).count();
-            let said = request.messages.iter().filter(|it| it.role != Role::Tool);
-            let hellos = said.flat_map(|it| &it.parts);
+            let count = |text_of: &str| body.to_string().matches(text_of).count();
+            let completion = request.messages.iter().filter(|it| it.role != Role::Tool);
+            let hellos = completion.flat_map(|it| &it.parts);
             let hellos = hellos.filter(|it| **it == Part::Text { text: "hello".into() });
             prop_assert_eq!(count("hello"), hellos.count(), "{:?}: {}", api, body);
         }

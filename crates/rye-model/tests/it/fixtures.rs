@@ -1,17 +1,17 @@
 //! Recorded streams of real servers.
 
-use crate::support::{ALL, ask, asked, hello, request};
-use rye_model_wire::{Reply, fixtures};
+use crate::support::{ALL, ask, connected_model, hello_request, request};
+use rye_model_mock::{Reply, fixtures};
 use rye_protocol::{Message, Part, Role};
 use serde_json::json;
 
 #[tokio::test]
 async fn peculiarities_of_all_servers_are_handled() {
-    for (name, wire_api, events) in fixtures::ALL {
-        let api = ALL.iter().find(|(_, other)| *other == wire_api).unwrap().0;
+    for (name, mock_api, events) in fixtures::ALL {
+        let api = ALL.iter().find(|(_, other)| *other == mock_api).unwrap().0;
         let reply = Reply::stream(events).in_chunks_of(11);
-        let (_wire, model) = asked(api, reply);
-        let answer = ask(&model, hello()).await.1.unwrap();
+        let (_wire, model) = connected_model(api, reply);
+        let answer = ask(&model, hello_request()).await.1.unwrap();
         let texts = answer.parts.iter().filter_map(|part| match part {
             Part::Text { text } => Some(text.as_str()),
             _ => None,
@@ -33,21 +33,21 @@ async fn peculiarities_of_all_servers_are_handled() {
         // The same provider accepts it in a history.
         let history = vec![
             Message::text(Role::User, "Weather?"),
-            crate::support::written_by(&crate::support::name(api), answer.parts),
+            crate::support::assistant_message(&crate::support::name(api), answer.parts),
         ];
         let body = api.body(&request(history), &crate::support::target(api));
         let body = serde_json::from_slice(&body).unwrap();
-        wire_api.check(&body).unwrap();
+        mock_api.check(&body).unwrap();
     }
 }
 
 #[tokio::test]
 async fn reasoning_is_stored_with_its_signature() {
     let mut seals = Vec::new();
-    for (_, wire_api, events) in fixtures::ALL {
-        let api = ALL.iter().find(|(_, other)| *other == wire_api).unwrap().0;
-        let (_wire, model) = asked(api, Reply::stream(events));
-        let parts = ask(&model, hello()).await.1.unwrap().parts;
+    for (_, mock_api, events) in fixtures::ALL {
+        let api = ALL.iter().find(|(_, other)| *other == mock_api).unwrap().0;
+        let (_wire, model) = connected_model(api, Reply::stream(events));
+        let parts = ask(&model, hello_request()).await.1.unwrap().parts;
         let of = parts
             .into_iter()
             .filter(|part| matches!(part, Part::Thinking { .. }));

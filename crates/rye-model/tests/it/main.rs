@@ -6,6 +6,6 @@ mod conversion;
 mod endings;
 mod faults;
 mod fixtures;
+mod http_apis;
 mod scripted;
 mod support;
-mod wire;

@@ -33,7 +33,7 @@ fn after(answers: usize) -> ModelRequest {
     history(messages)
 }
 
-fn gave(text: &str) -> Message {
+fn tool_result(text: &str) -> Message {
     let part = Part::ToolResult {
         call_id: "call-0-0".parse().unwrap(),
         tool: "bash".into(),
@@ -61,9 +61,9 @@ fn text(answer: &ModelAnswer) -> String {
 #[tokio::test]
 async fn step_is_the_number_of_answers_in_the_history() {
     let model = script("steps: [{ text: a }, { text: b }]\nafter_last: { text: over }");
-    for (answers, said) in [(1, "b"), (0, "a"), (2, "over"), (9, "over"), (1, "b")] {
+    for (answers, completion) in [(1, "b"), (0, "a"), (2, "over"), (9, "over"), (1, "b")] {
         let answer = ask(&model, after(answers)).await.unwrap();
-        assert_eq!(text(&answer), said);
+        assert_eq!(text(&answer), completion);
         assert_eq!(answer.stop_reason.as_deref(), Some("end_turn"));
     }
 }
@@ -94,7 +94,7 @@ async fn last_tool_result_is_inserted() {
     let model = script(
         "steps: [{ text: 'It said: ${last_tool_result}', tool_calls: [{ name: t, args: { a: ['${last_tool_result}'] } }] }]",
     );
-    let request = history(vec![gave("first"), gave("second")]);
+    let request = history(vec![tool_result("first"), tool_result("second")]);
     let answer = ask(&model, request).await.unwrap();
     assert_eq!(text(&answer), "It said: second");
     let Some(Part::ToolCall { args, .. }) = answer.parts.last() else {
@@ -110,8 +110,8 @@ async fn deltas_arrive_in_chunks_with_delays() {
     let model = script(
         "steps: [{ thinking: hmm, text: grüße an uns, delay_ms: 300, chunk_chars: 5, chunk_ms: 20 }]",
     );
-    let heard: Arc<Mutex<Vec<Delta>>> = Arc::default();
-    let ear = Arc::clone(&heard);
+    let received: Arc<Mutex<Vec<Delta>>> = Arc::default();
+    let ear = Arc::clone(&received);
     let begun = Instant::now();
     let deltas: Deltas = Arc::new(move |delta| ear.lock().unwrap().push(delta));
     model.call(after(0), deltas).await.unwrap();
@@ -122,20 +122,20 @@ async fn deltas_arrive_in_chunks_with_delays() {
         Delta::Text(" an u".into()),
         Delta::Text("ns".into()),
     ];
-    assert_eq!(*heard.lock().unwrap(), expected);
+    assert_eq!(*received.lock().unwrap(), expected);
 }
 
 #[tokio::test(start_paused = true)]
 async fn dropped_call_emits_nothing_more() {
     let model = script("steps: [{ text: abc, chunk_chars: 1, chunk_ms: 1000 }]");
-    let heard: Arc<Mutex<Vec<Delta>>> = Arc::default();
-    let ear = Arc::clone(&heard);
+    let received: Arc<Mutex<Vec<Delta>>> = Arc::default();
+    let ear = Arc::clone(&received);
     let deltas: Deltas = Arc::new(move |delta| ear.lock().unwrap().push(delta));
     let call = timeout(Duration::from_millis(1500), model.call(after(0), deltas));
     assert!(call.await.is_err());
     tokio::time::advance(Duration::from_mins(1)).await;
-    assert_eq!(heard.lock().unwrap().len(), 2);
-    assert_eq!(Arc::strong_count(&heard), 1);
+    assert_eq!(received.lock().unwrap().len(), 2);
+    assert_eq!(Arc::strong_count(&received), 1);
 }
 
 #[tokio::test]
@@ -198,14 +198,14 @@ async fn summary_is_scripted_or_has_all_headings() {
     let answer = ask(&own, summary(after(3))).await.unwrap();
     assert_eq!(text(&answer), "## Goal …");
     let several = script("steps: []\non_summary: [first, second]");
-    for (before, said) in [(0, "first"), (1, "second"), (2, "second")] {
+    for (before, completion) in [(0, "first"), (1, "second"), (2, "second")] {
         let mut request = summary(after(3));
-        let mut asked = Message::text(Role::User, "Sum up.");
-        asked
+        let mut connected_model = Message::text(Role::User, "Sum up.");
+        connected_model
             .metadata
             .insert(PREVIOUS_COMPACTIONS.to_owned(), json!(before));
-        Arc::make_mut(&mut request.messages).push(Arc::new(asked));
-        assert_eq!(text(&ask(&several, request).await.unwrap()), said);
+        Arc::make_mut(&mut request.messages).push(Arc::new(connected_model));
+        assert_eq!(text(&ask(&several, request).await.unwrap()), completion);
     }
     let answer = ask(&script("steps: []"), summary(after(1))).await.unwrap();
     for heading in [
@@ -226,14 +226,14 @@ async fn summary_is_scripted_or_has_all_headings() {
 
 #[tokio::test]
 async fn changed_script_files_are_reloaded() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("demo.yaml");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("demo.yaml");
     std::fs::write(
         &path,
         "steps: [{ error: overloaded, times: 1, then: { text: a } }]",
     )
     .unwrap();
-    let models = Catalogue::new(folder.path());
+    let models = Catalogue::new(dir.path());
     let get = || models.get("scripted:demo.yaml").unwrap();
     assert!(get().call(after(0), discard_deltas()).await.is_err());
     // The failure count is kept while the file is unchanged.
@@ -246,10 +246,10 @@ async fn changed_script_files_are_reloaded() {
 
 #[test]
 fn unknown_name_suggests_similar_ones() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("demo.yaml"), "steps: [").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("demo.yaml"), "steps: [").unwrap();
     let script: Script = "steps: []".parse().unwrap();
-    let models = Catalogue::new(folder.path()).with("scripted:memory", script);
+    let models = Catalogue::new(dir.path()).with("scripted:memory", script);
     let why = |name: &str| models.get(name).err().unwrap();
     assert!(why("scripted:dmo.yaml").ends_with("did you mean `scripted:demo.yaml`?"));
     assert!(why("scripted:memori").ends_with("did you mean `scripted:memory`?"));

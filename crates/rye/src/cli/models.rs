@@ -97,16 +97,16 @@ impl From<ModelsError> for Failure {
         match error {
             ModelsError::Space(error) => error.into(),
             ModelsError::Config(error) => {
-                let line = error.place.map(|(line, _)| format!("+{line} "));
+                let line = error.position.map(|(line, _)| format!("+{line} "));
                 let hint = format!(
                     "${{EDITOR:-vi}} {}{}",
                     line.unwrap_or_default(),
                     shell_word(&error.path)
                 );
                 let place = error
-                    .place
+                    .position
                     .map(|(line, column)| format!("{line}:{column}: "));
-                let message = format!("{}{}", place.unwrap_or_default(), error.what);
+                let message = format!("{}{}", place.unwrap_or_default(), error.message);
                 Self::new(Exit::Usage, "bad_config", message)
                     .at(&error.path)
                     .hint(hint)

@@ -1,7 +1,7 @@
 //! Roles, skills, rules, results, replay and compaction on the command line.
 
 use crate::support::{TestEnv, json, outcome};
-use rye_model_wire::{Api, Completion, MockProvider, Reply};
+use rye_model_mock::{Api, Completion, MockProvider, Reply};
 use serde_json::{Value, json as value};
 
 fn stderr(output: &std::process::Output) -> String {
@@ -17,7 +17,7 @@ fn with_model(provider: &MockProvider) -> TestEnv {
     let env = TestEnv::new();
     let text = format!(
         "default: local/x\n\
-         retry: {{ tries: 2, first_ms: 1 }}\n\
+         retry: {{ max_attempts: 2, initial_delay_ms: 1 }}\n\
          providers:\n  \
            local: {{ api: openai-chat, base_url: {}/v1, models: {{ x: {{}}, y: {{}} }} }}\n",
         provider.url()

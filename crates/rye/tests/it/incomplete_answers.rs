@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Output;
 
 use crate::support::{TestEnv, outcome};
-use rye_model_wire::{Api, Completion, MockProvider, Reply};
+use rye_model_mock::{Api, Completion, MockProvider, Reply};
 use serde_json::Value;
 
 /// An API with its stop reasons for the output limit and for a refusal.
@@ -24,7 +24,7 @@ fn with_model(api: &str, url: &str, more: &str) -> TestEnv {
     let env = TestEnv::new();
     let text = format!(
         "default: local/x\n\
-         retry: {{ tries: 2, first_ms: 1 }}\n\
+         retry: {{ max_attempts: 2, initial_delay_ms: 1 }}\n\
          providers:\n  \
            local:\n    \
              api: {api}\n    \

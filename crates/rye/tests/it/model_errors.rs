@@ -2,7 +2,7 @@
 //! and can be continued.
 
 use crate::support::TestEnv;
-use rye_model_wire::{Api, Completion, MockProvider, Reply};
+use rye_model_mock::{Api, Completion, MockProvider, Reply};
 use serde_json::json as value;
 
 /// What a model does, and what the error message contains.
@@ -157,7 +157,7 @@ fn with_model(provider: &MockProvider) -> TestEnv {
     let mut env = TestEnv::new();
     let text = format!(
         "default: local/x\n\
-         retry: {{ tries: 2, first_ms: 1 }}\n\
+         retry: {{ max_attempts: 2, initial_delay_ms: 1 }}\n\
          providers:\n  \
            local:\n    \
              api: openai-chat\n    \

@@ -2,7 +2,7 @@
 //! wire formats.
 
 use crate::support::{TestEnv, assert_transcript, json, outcome, transcript_entry};
-use rye_model_wire::{Api, Completion, MockProvider, Reply};
+use rye_model_mock::{Api, Completion, MockProvider, Reply};
 use serde_json::{Value, json as value};
 
 const APIS: [(&str, Api); 4] = [
@@ -207,7 +207,7 @@ fn busy_model_fails_over_to_the_next() {
     let env = with_model("openai-chat", &provider, more);
     let text = env.read("user/.ai/config/agent/models.yaml");
     let text = text.replace("models: {", "models: { y: {},");
-    let retry = "failover: [local/y]\nretry: { tries: 2, first_ms: 1 }\n";
+    let retry = "failover: [local/y]\nretry: { max_attempts: 2, initial_delay_ms: 1 }\n";
     env.write(
         "user/.ai/config/agent/models.yaml",
         &format!("{retry}{text}"),

@@ -316,7 +316,8 @@ fn line(message: &Message) -> String {
 fn models(folder: &Path, scenario: &Scenario) -> Catalogue {
     let file = ConfigFile {
         path: "models.yaml".into(),
-        text: "failover: ['scripted:other']\nretry: { tries: 2, first_ms: 1 }\n".to_owned(),
+        text: "failover: ['scripted:other']\nretry: { max_attempts: 2, initial_delay_ms: 1 }\n"
+            .to_owned(),
     };
     let other = Script {
         after_last: Step::text("I do it"),

@@ -7,16 +7,16 @@ use rye_engine::model::{
     Delta, Deltas, Model as _, ModelAnswer, ModelError, ModelInfo, ModelRequest, ToolSpec,
 };
 use rye_model::{Api, HttpModel, Key, Price, Provider, Target, Thinking};
-use rye_model_wire::{Completion, MockProvider, Reply};
+use rye_model_mock::{Completion, MockProvider, Reply};
 use rye_protocol::{Message, Part, ResultStatus, Role};
 use serde_json::{Value, json};
 
 /// Each API with its counterpart in the mock server.
-pub(crate) const ALL: [(Api, rye_model_wire::Api); 4] = [
-    (Api::Anthropic, rye_model_wire::Api::Anthropic),
-    (Api::OpenAiResponses, rye_model_wire::Api::OpenAiResponses),
-    (Api::OpenAiChat, rye_model_wire::Api::OpenAiChat),
-    (Api::Gemini, rye_model_wire::Api::Gemini),
+pub(crate) const ALL: [(Api, rye_model_mock::Api); 4] = [
+    (Api::Anthropic, rye_model_mock::Api::Anthropic),
+    (Api::OpenAiResponses, rye_model_mock::Api::OpenAiResponses),
+    (Api::OpenAiChat, rye_model_mock::Api::OpenAiChat),
+    (Api::Gemini, rye_model_mock::Api::Gemini),
 ];
 
 /// The name of the test model for an API.
@@ -47,7 +47,7 @@ pub(crate) fn provider(api: Api, url: &str) -> Provider {
             source: "SOME_KEY".to_owned(),
         },
         headers: Vec::new(),
-        silence: Duration::from_secs(20),
+        idle_timeout: Duration::from_secs(20),
     }
 }
 
@@ -65,26 +65,26 @@ pub(crate) fn model(api: Api, url: &str) -> HttpModel {
 pub(crate) type Outcome = (Vec<Delta>, Result<ModelAnswer, ModelError>);
 
 pub(crate) fn listener() -> (Arc<Mutex<Vec<Delta>>>, Deltas) {
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let hears = Arc::clone(&heard);
-    let deltas: Deltas = Arc::new(move |delta| hears.lock().unwrap().push(delta));
-    (heard, deltas)
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let sender = Arc::clone(&received);
+    let deltas: Deltas = Arc::new(move |delta| sender.lock().unwrap().push(delta));
+    (received, deltas)
 }
 
 pub(crate) async fn ask(model: &HttpModel, request: ModelRequest) -> Outcome {
-    let (heard, deltas) = listener();
+    let (received, deltas) = listener();
     let outcome = model.call(request, deltas).await;
-    let heard = heard.lock().unwrap().clone();
-    (heard, outcome)
+    let received = received.lock().unwrap().clone();
+    (received, outcome)
 }
 
 /// The concatenated text deltas.
-pub(crate) fn words(deltas: &[Delta]) -> String {
-    let words = deltas.iter().filter_map(|delta| match delta {
+pub(crate) fn text_of(deltas: &[Delta]) -> String {
+    let text_of = deltas.iter().filter_map(|delta| match delta {
         Delta::Text(text) => Some(text.as_str()),
         _ => None,
     });
-    words.collect()
+    text_of.collect()
 }
 
 pub(crate) fn request(messages: Vec<Message>) -> ModelRequest {
@@ -103,7 +103,7 @@ pub(crate) fn request(messages: Vec<Message>) -> ModelRequest {
     }
 }
 
-pub(crate) fn hello() -> ModelRequest {
+pub(crate) fn hello_request() -> ModelRequest {
     request(vec![Message::text(Role::User, "Hello!")])
 }
 
@@ -135,14 +135,14 @@ pub(crate) fn image() -> Part {
     }
 }
 
-pub(crate) fn written_by(model: &str, parts: Vec<Part>) -> Message {
+pub(crate) fn assistant_message(model: &str, parts: Vec<Part>) -> Message {
     let mut message = Message::new(Role::Assistant, parts);
     message.model = Some(model.to_owned());
     message
 }
 
 /// A signature as the provider of an API generates it.
-pub(crate) fn seal(api: Api, number: u32) -> String {
+pub(crate) fn signature(api: Api, number: u32) -> String {
     match api {
         Api::OpenAiResponses => json!({
             "type": "reasoning", "id": format!("rs_{number}"), "summary": [],
@@ -155,8 +155,8 @@ pub(crate) fn seal(api: Api, number: u32) -> String {
 }
 
 /// Reasoning, text with multi-byte characters, and two parallel calls.
-pub(crate) fn rich() -> Completion {
-    let mut said = Completion::text("Grüße 🎉 \"da\"!\nIch schaue nach.")
+pub(crate) fn full_completion() -> Completion {
+    let mut completion = Completion::text("Grüße 🎉 \"da\"!\nIch schaue nach.")
         .with_thinking(
             "The user wants weather. Let me look.",
             "EqQBCgIYAhIM1gbcDa9GJwZA2b3hGgxBdjrkzLoky3dl",
@@ -167,13 +167,17 @@ pub(crate) fn rich() -> Completion {
             json!({ "place": "Zürich" }),
         )
         .with_call("toolu_01U2x1fJ34qAmk2tNTrN7Up7", "weather", json!({}));
-    (said.input_tokens, said.cached_tokens, said.output_tokens) = (1_000, 600, 40);
-    said
+    (
+        completion.input_tokens,
+        completion.cached_tokens,
+        completion.output_tokens,
+    ) = (1_000, 600, 40);
+    completion
 }
 
 /// A server with one reply, and a model that is connected to it.
-pub(crate) fn asked(api: Api, reply: Reply) -> (MockProvider, HttpModel) {
-    let wire = MockProvider::with_replies([reply]);
-    let model = model(api, &wire.url());
-    (wire, model)
+pub(crate) fn connected_model(api: Api, reply: Reply) -> (MockProvider, HttpModel) {
+    let server = MockProvider::with_replies([reply]);
+    let model = model(api, &server.url());
+    (server, model)
 }

@@ -88,7 +88,7 @@ fn model_json(model: &ModelSummary) -> Value {
         "context_window": model.info.context_window,
         "max_output": model.info.max_output,
         "images": model.info.images,
-        "thinks": model.thinks,
+        "supports_thinking": model.supports_thinking,
         "price": {
             "input": model.price.input,
             "output": model.price.output,

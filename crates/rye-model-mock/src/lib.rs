@@ -5,7 +5,7 @@
 //! that the real provider would refuse gets status 400: see [`Api::check`].
 //!
 //! ```
-//! use rye_model_wire::{Api, Completion, MockProvider, Reply};
+//! use rye_model_mock::{Api, Completion, MockProvider, Reply};
 //!
 //! let events = Api::OpenAiChat.stream(&Completion::text("Grüße!"));
 //! let provider = MockProvider::with_replies([Reply::stream(events).in_chunks_of(7)]);

@@ -1,9 +1,11 @@
 //! The wire format of each provider, independent of chunking.
 
-use crate::support::{ALL, ask, asked, hello, request, rich, target, words};
+use crate::support::{
+    ALL, ask, connected_model, full_completion, hello_request, request, target, text_of,
+};
 use rye_engine::model::Delta;
 use rye_model::Api;
-use rye_model_wire::{Completion, Reply, ToolCall};
+use rye_model_mock::{Completion, Reply, ToolCall};
 use rye_protocol::{Message, Part, ResultStatus, Role, Usage};
 use serde_json::{Value, json};
 
@@ -17,20 +19,20 @@ struct Received {
 }
 
 impl Received {
-    fn of(parts: &[Part]) -> Self {
-        let mut heard = Self::default();
+    fn from_parts(parts: &[Part]) -> Self {
+        let mut received = Self::default();
         for part in parts {
             match part {
                 Part::Thinking { text, signature } => {
-                    heard.thought += text;
-                    heard.seal += signature.as_deref().unwrap_or_default();
+                    received.thought += text;
+                    received.seal += signature.as_deref().unwrap_or_default();
                 }
-                Part::Text { text } => heard.text += text,
+                Part::Text { text } => received.text += text,
                 Part::ToolCall {
                     call_id,
                     tool,
                     args,
-                } => heard.calls.push(ToolCall {
+                } => received.calls.push(ToolCall {
                     id: call_id.to_string(),
                     tool: tool.clone(),
                     args: args.clone(),
@@ -38,14 +40,14 @@ impl Received {
                 other => panic!("{other:?}"),
             }
         }
-        heard
+        received
     }
 }
 
 #[tokio::test]
 async fn answer_does_not_depend_on_the_chunking() {
-    for (api, wire_api) in ALL {
-        let events = wire_api.stream(&rich());
+    for (api, mock_api) in ALL {
+        let events = mock_api.stream(&full_completion());
         let whole = Reply::stream(events.clone());
         for (number, reply) in [
             whole.clone(),
@@ -62,33 +64,39 @@ async fn answer_does_not_depend_on_the_chunking() {
         .into_iter()
         .enumerate()
         {
-            let (_wire, model) = asked(api, reply);
-            let (deltas, outcome) = ask(&model, hello()).await;
+            let (_wire, model) = connected_model(api, reply);
+            let (deltas, outcome) = ask(&model, hello_request()).await;
             let answer = outcome.unwrap();
-            let said = rich();
-            let heard = Received::of(&answer.parts);
+            let completion = full_completion();
+            let received = Received::from_parts(&answer.parts);
             assert_eq!(
-                heard.thought,
-                said.thinking.as_ref().unwrap().text,
+                received.thought,
+                completion.thinking.as_ref().unwrap().text,
                 "{api:?}"
             );
-            let is_sealed = heard.seal.contains("EqQBCg");
+            let is_sealed = received.seal.contains("EqQBCg");
             assert_eq!(
                 is_sealed,
                 api != Api::OpenAiChat,
                 "{api:?} in the way {number}"
             );
-            assert_eq!(heard.text, said.text, "{api:?} in the way {number}");
-            assert_eq!(words(&deltas), said.text, "{api:?}");
-            assert_eq!(heard.calls, said.calls, "{api:?} in the way {number}");
+            assert_eq!(
+                received.text, completion.text,
+                "{api:?} in the way {number}"
+            );
+            assert_eq!(text_of(&deltas), completion.text, "{api:?}");
+            assert_eq!(
+                received.calls, completion.calls,
+                "{api:?} in the way {number}"
+            );
             let arguments = deltas.iter().filter_map(|delta| match delta {
-                Delta::ToolCall { call, args, .. } if call.as_str() == said.calls[0].id => {
+                Delta::ToolCall { call, args, .. } if call.as_str() == completion.calls[0].id => {
                     Some(args.as_str())
                 }
                 _ => None,
             });
             let arguments: String = arguments.collect();
-            assert_eq!(arguments, said.calls[0].args.to_string(), "{api:?}");
+            assert_eq!(arguments, completion.calls[0].args.to_string(), "{api:?}");
             let expected = Usage {
                 turns: 1,
                 input_tokens: 1_000,
@@ -130,7 +138,7 @@ fn after(api: Api, parts: Vec<Part>) -> Vec<Message> {
                 crate::support::image(),
             ],
         ),
-        crate::support::written_by(&crate::support::name(api), parts),
+        crate::support::assistant_message(&crate::support::name(api), parts),
         // The results are not in the order of the calls.
         Message::new(Role::Tool, vec![unknown]),
         Message::new(Role::Tool, vec![sunny, crate::support::image()]),
@@ -140,13 +148,13 @@ fn after(api: Api, parts: Vec<Part>) -> Vec<Message> {
 
 #[tokio::test]
 async fn history_is_sent_back_in_the_providers_format() {
-    for (api, wire_api) in ALL {
-        let reply = Reply::stream(wire_api.stream(&rich()));
-        let (wire, model) = asked(api, reply);
-        let (_, first) = ask(&model, hello()).await;
+    for (api, mock_api) in ALL {
+        let reply = Reply::stream(mock_api.stream(&full_completion()));
+        let (server, model) = connected_model(api, reply);
+        let (_, first) = ask(&model, hello_request()).await;
         let (_, second) = ask(&model, request(after(api, first.unwrap().parts))).await;
         second.unwrap();
-        let sent = wire.requests().pop().unwrap();
+        let sent = server.requests().pop().unwrap();
         let path = sent.path;
         let name = format!("{}_takes_back", api.as_str());
         insta::assert_json_snapshot!(name, json!({ "path": path, "body": sent.body }));
@@ -161,8 +169,9 @@ async fn reasoning_of_another_provider_becomes_text() {
         } else {
             ALL[0]
         };
-        let (_wire, model) = asked(from, Reply::stream(from_wire.stream(&rich())));
-        let (_, first) = ask(&model, hello()).await;
+        let (_wire, model) =
+            connected_model(from, Reply::stream(from_wire.stream(&full_completion())));
+        let (_, first) = ask(&model, hello_request()).await;
         let body = api.body(&request(after(from, first.unwrap().parts)), &target(api));
         let body: Value = serde_json::from_slice(&body).unwrap();
         let name = format!("{}_takes_over", api.as_str());
@@ -172,30 +181,34 @@ async fn reasoning_of_another_provider_becomes_text() {
 
 #[tokio::test]
 async fn redacted_thinking_is_sent_back_redacted() {
-    let said = Completion::text("Well.").with_thinking("", "EmwKAhgBEgy3va3pzix");
-    let wire_api = rye_model_wire::Api::Anthropic;
-    let (wire, model) = asked(Api::Anthropic, Reply::stream(wire_api.stream(&said)));
-    let (_, first) = ask(&model, hello()).await;
+    let completion = Completion::text("Well.").with_thinking("", "EmwKAhgBEgy3va3pzix");
+    let mock_api = rye_model_mock::Api::Anthropic;
+    let (server, model) =
+        connected_model(Api::Anthropic, Reply::stream(mock_api.stream(&completion)));
+    let (_, first) = ask(&model, hello_request()).await;
     let history = vec![
         Message::text(Role::User, "Hello!"),
-        crate::support::written_by(&crate::support::name(Api::Anthropic), first.unwrap().parts),
+        crate::support::assistant_message(
+            &crate::support::name(Api::Anthropic),
+            first.unwrap().parts,
+        ),
         Message::text(Role::User, "And?"),
     ];
     ask(&model, request(history)).await.1.unwrap();
-    let sent = wire.requests().pop().unwrap().body;
+    let sent = server.requests().pop().unwrap().body;
     let expected = json!({ "type": "redacted_thinking", "data": "EmwKAhgBEgy3va3pzix" });
     assert_eq!(sent["messages"][1]["content"][0], expected);
 }
 
 #[tokio::test]
 async fn key_is_sent_in_the_providers_header() {
-    for (api, wire_api) in ALL {
-        let (wire, model) = asked(
+    for (api, mock_api) in ALL {
+        let (server, model) = connected_model(
             api,
-            Reply::stream(wire_api.stream(&Completion::text("Hi."))),
+            Reply::stream(mock_api.stream(&Completion::text("Hi."))),
         );
-        ask(&model, hello()).await.1.unwrap();
-        let headers = wire.requests().pop().unwrap().headers;
+        ask(&model, hello_request()).await.1.unwrap();
+        let headers = server.requests().pop().unwrap().headers;
         let (name, value) = match api {
             Api::Anthropic => ("x-api-key", "sk-secret"),
             Api::Gemini => ("x-goog-api-key", "sk-secret"),
@@ -213,13 +226,13 @@ async fn key_is_sent_in_the_providers_header() {
 
 #[tokio::test]
 async fn image_is_replaced_by_text_for_models_without_vision() {
-    for (api, wire_api) in ALL {
+    for (api, mock_api) in ALL {
         let mut target = target(api);
         target.info.images = false;
         let history = vec![Message::new(Role::User, vec![crate::support::image()])];
         let body = api.body(&request(history), &target);
         let body: Value = serde_json::from_slice(&body).unwrap();
-        wire_api.check(&body).unwrap();
+        mock_api.check(&body).unwrap();
         let text = body.to_string();
         assert!(text.contains("sky.png (image/png)"));
         assert!(!text.contains("aVZCT1I"), "{text}");
