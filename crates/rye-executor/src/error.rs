@@ -77,7 +77,7 @@ pub enum ExecuteError {
     /// A parameter would change the path of a URL.
     #[error(transparent)]
     UrlPath(#[from] PathTraversal),
-    /// The call requires approval, and nobody approved it.
+    /// The call requires approval and was not approved.
     #[error("{tool} requires approval{}", suffix(.reason.as_deref()))]
     ApprovalRequired {
         /// The tool.

@@ -143,17 +143,17 @@ impl<'a> Scope<'a> {
     }
 
     fn nearest(&self, path: &Path) -> Option<String> {
-        let mut walked = path.text.split('.').next()?.to_owned();
+        let mut prefix = path.text.split('.').next()?.to_owned();
         let mut steps = path.steps.iter();
         let mut value = None;
         if path.root == Root::State {
             let key = steps.next()?;
             let Some(found) = self.state.get(key) else {
                 let near = nearest(key, self.state.keys().map(String::as_str))?;
-                return Some(format!("{walked}.{near}"));
+                return Some(format!("{prefix}.{near}"));
             };
             value = Some(found);
-            walked = format!("{walked}.{key}");
+            prefix = format!("{prefix}.{key}");
         }
         let mut value = match path.root {
             Root::Inputs => self.inputs,
@@ -168,16 +168,16 @@ impl<'a> Scope<'a> {
                     return match value {
                         Value::Object(fields) => {
                             let near = nearest(step, fields.keys().map(String::as_str))?;
-                            Some(format!("{walked}.{near}"))
+                            Some(format!("{prefix}.{near}"))
                         }
                         Value::Array(items) if !items.is_empty() => {
-                            Some(format!("{walked}.{}", items.len() - 1))
+                            Some(format!("{prefix}.{}", items.len() - 1))
                         }
-                        _ => Some(walked),
+                        _ => Some(prefix),
                     };
                 }
             }
-            walked = format!("{walked}.{step}");
+            prefix = format!("{prefix}.{step}");
         }
         None
     }

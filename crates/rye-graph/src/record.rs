@@ -1,16 +1,15 @@
-//! RunStore, written down: a folder for each below `.ai/state/graphs/`, which outlives all
-//! processes.
+//! Durable records of runs: one directory per run below `.ai/state/graphs/`.
 //!
 //! ```text
-//! events.jsonl     what happened, line by line, each with the hash of all before it
-//! process          who walks it
-//! snapshot         the hash of the newest snapshot, which is in ../store
-//! gates/N.json     questions to people, and N.answer.json their answers
+//! events.jsonl     journal; each line contains a hash over all lines before it
+//! process          handle of the process that executes the run
+//! snapshot         hash of the latest snapshot, which is in ../store
+//! gates/N.json     gates, with resolutions in N.answer.json
 //! ```
 //!
-//! A line is written before what it tells of is acted on, and flushed to the disk before
-//! anything that must not happen twice. So whoever is killed loses nothing, and what a
-//! power cut can lose is only what may be repeated.
+//! Each event is written before it takes effect, and flushed to disk before any call that must
+//! not be repeated. So a killed process loses nothing, and a power failure can only lose steps
+//! that may be repeated.
 
 mod journal;
 mod replay;

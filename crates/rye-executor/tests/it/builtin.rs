@@ -1,4 +1,4 @@
-//! The tools that ship, run as anyone runs them.
+//! The bundled tools, run through the executor.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -6,105 +6,100 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::time::{Duration, Instant};
 
-use crate::support::World;
+use crate::support::TestEnv;
 use crate::support::server::{Reply, Server};
 use rye_executor::Status;
 use serde_json::{Value, json};
 
 const FILES: &str = "rye/file-system";
 
-/// A project with some files in it.
-fn project() -> World {
-    let world = World::new();
-    let root = world.project();
+/// A project with some files.
+fn project() -> TestEnv {
+    let env = TestEnv::new();
+    let root = env.project();
     fs::create_dir_all(root.join("src/deep")).unwrap();
     fs::create_dir_all(root.join(".git")).unwrap();
     fs::write(root.join("a.txt"), "one\ntwo\nthree\n").unwrap();
     fs::write(root.join("src/main.py"), "import os\nprint('Hello')\n").unwrap();
     fs::write(root.join("src/deep/x.ts"), "const hello = 1;\n").unwrap();
     fs::write(root.join(".git/hello.py"), "hello\n").unwrap();
-    world
+    env
 }
 
-async fn good(world: &World, tool: &str, parameters: Value) -> Value {
-    let envelope = world.run(tool, parameters).await;
+async fn run_ok(env: &TestEnv, tool: &str, parameters: Value) -> Value {
+    let envelope = env.run(tool, parameters).await;
     assert_eq!(envelope.status, Status::Success, "{envelope:?}");
     envelope.data
 }
 
 #[tokio::test]
-async fn a_file_is_read_whole_or_in_part() {
-    let world = project();
+async fn file_is_read_completely_or_partially() {
+    let env = project();
     let read = format!("{FILES}/read");
-    let all = good(&world, &read, json!({"path": "a.txt"})).await;
+    let all = run_ok(&env, &read, json!({"path": "a.txt"})).await;
     let expected = json!({"path": "a.txt", "content": "one\ntwo\nthree\n", "lines": 3, "size": 14, "truncated": false});
     assert_eq!(all, expected);
     let some = json!({"path": "./src/../a.txt", "offset": 2, "limit": 1});
-    let some = good(&world, &read, some).await;
+    let some = run_ok(&env, &read, some).await;
     assert_eq!(some["content"], "two\n");
     assert_eq!(some["next_offset"], 3);
-    let rest = good(&world, &read, json!({"path": "a.txt", "offset": 9})).await;
+    let rest = run_ok(&env, &read, json!({"path": "a.txt", "offset": 9})).await;
     assert_eq!(
         (&rest["lines"], &rest["truncated"]),
         (&json!(0), &json!(false))
     );
-    // An absolute path into the project is one of the project.
-    let absolute = json!({"path": world.project().join("a.txt")});
-    assert_eq!(good(&world, &read, absolute).await["lines"], 3);
+    // An absolute path inside the project is allowed.
+    let absolute = json!({"path": env.project().join("a.txt")});
+    assert_eq!(run_ok(&env, &read, absolute).await["lines"], 3);
 }
 
 #[tokio::test]
-async fn a_big_file_is_read_piece_by_piece_and_what_is_no_text_is_said_to_be_none() {
-    let world = project();
+async fn large_file_is_read_in_parts_and_binary_files_are_rejected() {
+    let env = project();
     let read = format!("{FILES}/read");
     let big: String = (1..=400_000).map(|n| n.to_string() + "\n").collect();
-    fs::write(world.project().join("big.txt"), &big).unwrap();
-    let first = good(
-        &world,
-        &read,
-        json!({"path": "big.txt", "limit": 1_000_000}),
-    )
-    .await;
+    fs::write(env.project().join("big.txt"), &big).unwrap();
+    let first = run_ok(&env, &read, json!({"path": "big.txt", "limit": 1_000_000})).await;
     assert_eq!(first["truncated"], true);
     let next = first["next_offset"].as_u64().unwrap();
     let second = json!({"path": "big.txt", "offset": next, "limit": 2});
-    let second = good(&world, &read, second).await;
+    let second = run_ok(&env, &read, second).await;
     assert_eq!(second["content"], format!("{next}\n{}\n", next + 1));
 
     fs::write(
-        world.project().join("long"),
+        env.project().join("long"),
         "é".repeat(1_000_000) + "\nend\n",
     )
     .unwrap();
-    let long = good(&world, &read, json!({"path": "long"})).await;
+    let long = run_ok(&env, &read, json!({"path": "long"})).await;
     assert_eq!(
         (&long["lines"], &long["truncated"]),
         (&json!(2), &json!(true))
     );
     assert!(long["content"].as_str().unwrap().ends_with("\nend\n"));
 
-    fs::write(world.project().join("latin"), b"x\xe9\n").unwrap();
-    let latin = good(&world, &read, json!({"path": "latin"})).await;
+    fs::write(env.project().join("latin"), b"x\xe9\n").unwrap();
+    let latin = run_ok(&env, &read, json!({"path": "latin"})).await;
     assert_eq!(latin["content"], "x\u{fffd}\n");
     assert!(latin["note"].as_str().unwrap().contains("not UTF-8"));
-    fs::write(world.project().join("binary"), b"\x7fELF\0\0").unwrap();
-    let error = world.fails(&read, json!({"path": "binary"})).await;
+    fs::write(env.project().join("binary"), b"\x7fELF\0\0").unwrap();
+    let error = env.fails(&read, json!({"path": "binary"})).await;
     assert_eq!(error, "tool_failed: binary is binary, 6 bytes");
-    let error = world.fails(&read, json!({"path": "src"})).await;
+    let error = env.fails(&read, json!({"path": "src"})).await;
     assert_eq!(error, "tool_failed: src is a directory");
-    let pipe = world.project().join("pipe");
+    let pipe = env.project().join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
     assert!(made.unwrap().success());
-    let error = world.fails(&read, json!({"path": "pipe"})).await;
+    let error = env.fails(&read, json!({"path": "pipe"})).await;
     assert_eq!(error, "tool_failed: pipe is not a regular file");
-    let error = world.fails(&read, json!({"path": "none"})).await;
+    let error = env.fails(&read, json!({"path": "none"})).await;
     assert_eq!(error, "tool_failed: none does not exist");
 }
 
 #[tokio::test]
-async fn no_path_leads_out_of_the_project() {
-    let world = project();
-    let root = world.project();
+async fn paths_outside_the_project_are_rejected() {
+    let env = project();
+    let root = env.project();
     let outside = root.parent().unwrap().join("outside");
     fs::create_dir_all(&outside).unwrap();
     fs::write(outside.join("secret"), "secret\n").unwrap();
@@ -131,7 +126,7 @@ async fn no_path_leads_out_of_the_project() {
             ("glob", json!({"path": path, "pattern": "*"})),
             ("grep", json!({"path": path, "pattern": "secret"})),
         ] {
-            let error = world.fails(&format!("{FILES}/{tool}"), parameters).await;
+            let error = env.fails(&format!("{FILES}/{tool}"), parameters).await;
             assert_eq!(
                 error,
                 format!("tool_failed: {path} is outside the project"),
@@ -140,70 +135,60 @@ async fn no_path_leads_out_of_the_project() {
         }
     }
     let cwd = json!({"command": "pwd", "cwd": "linked"});
-    let error = world.fails("rye/bash/bash", cwd).await;
+    let error = env.fails("rye/bash/bash", cwd).await;
     assert_eq!(error, "tool_failed: linked is outside the project");
     assert_eq!(fs::read(outside.join("secret")).unwrap(), b"secret\n");
     assert!(!outside.join("new").exists());
-    // Nor do searches follow links.
-    let found = good(
-        &world,
-        &format!("{FILES}/grep"),
-        json!({"pattern": "secret"}),
-    )
-    .await;
+    // Searches do not follow links.
+    let found = run_ok(&env, &format!("{FILES}/grep"), json!({"pattern": "secret"})).await;
     assert_eq!(found["matches"], json!([]));
-    let found = good(
-        &world,
+    let found = run_ok(
+        &env,
         &format!("{FILES}/glob"),
         json!({"pattern": "linked/*"}),
     )
     .await;
     assert_eq!(found["files"], json!([]));
-    let error = world
+    let error = env
         .fails(&format!("{FILES}/read"), json!({"path": "a\u{0}b"}))
         .await;
     assert!(error.contains("NUL"), "{error}");
 }
 
 #[tokio::test]
-async fn a_file_is_written_at_once_with_the_folders_it_needs() {
-    let world = project();
+async fn file_is_written_atomically_with_parent_directories() {
+    let env = project();
     let write = format!("{FILES}/write");
     let new = json!({"path": "new/deep/b.txt", "content": "é\n"});
-    let data = good(&world, &write, new).await;
+    let data = run_ok(&env, &write, new).await;
     let expected = json!({"path": "new/deep/b.txt", "bytes": 3, "created": true});
     assert_eq!(data, expected);
-    let script = world.project().join("run.sh");
+    let script = env.project().join("run.sh");
     fs::write(&script, "old").unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o750)).unwrap();
-    let data = good(&world, &write, json!({"path": "run.sh", "content": "new"})).await;
+    let data = run_ok(&env, &write, json!({"path": "run.sh", "content": "new"})).await;
     assert_eq!(data["created"], false);
     let mode = fs::metadata(&script).unwrap().permissions().mode();
     assert_eq!(
         (fs::read(&script).unwrap(), mode & 0o777),
         (b"new".to_vec(), 0o750)
     );
-    // A link stays one.
-    symlink("a.txt", world.project().join("link")).unwrap();
-    good(
-        &world,
-        &write,
-        json!({"path": "link", "content": "through"}),
-    )
-    .await;
-    assert_eq!(fs::read(world.project().join("a.txt")).unwrap(), b"through");
-    assert!(world.project().join("link").is_symlink());
+    // Writing through a link keeps the link.
+    symlink("a.txt", env.project().join("link")).unwrap();
+    run_ok(&env, &write, json!({"path": "link", "content": "through"})).await;
+    assert_eq!(fs::read(env.project().join("a.txt")).unwrap(), b"through");
+    assert!(env.project().join("link").is_symlink());
     for path in ["src", "new/"] {
-        let error = world
+        let error = env
             .fails(&write, json!({"path": path, "content": ""}))
             .await;
         assert!(error.starts_with("tool_failed: "), "{error}");
     }
-    let error = world
+    let error = env
         .fails(&write, json!({"path": "a.txt/x", "content": ""}))
         .await;
     assert!(error.starts_with("tool_failed: a.txt/x"), "{error}");
-    let left: Vec<_> = fs::read_dir(world.project()).unwrap().collect();
+    let left: Vec<_> = fs::read_dir(env.project()).unwrap().collect();
     assert!(left.iter().all(|entry| {
         !entry
             .as_ref()
@@ -215,44 +200,44 @@ async fn a_file_is_written_at_once_with_the_folders_it_needs() {
 }
 
 #[tokio::test]
-async fn an_edit_replaces_what_is_meant_and_nothing_else() {
-    let world = project();
+async fn edit_replaces_only_the_matching_text() {
+    let env = project();
     let edit = format!("{FILES}/edit");
-    let path = world.project().join("e.txt");
+    let path = env.project().join("e.txt");
     fs::write(&path, b"a\r\nb\xff\r\na\r\n").unwrap();
-    let error = world
+    let error = env
         .fails(&edit, json!({"path": "e.txt", "old": "a", "new": "c"}))
         .await;
     assert!(
         error.contains("occurs 2 times in e.txt, first in the lines 1, 3"),
         "{error}"
     );
-    let error = world
+    let error = env
         .fails(&edit, json!({"path": "e.txt", "old": "z", "new": "c"}))
         .await;
     assert!(error.contains("does not occur"), "{error}");
-    good(
-        &world,
+    run_ok(
+        &env,
         &edit,
         json!({"path": "e.txt", "old": "b", "new": "B"}),
     )
     .await;
     let all = json!({"path": "e.txt", "old": "a", "new": "", "replace_all": true});
-    assert_eq!(good(&world, &edit, all).await["replaced"], 2);
+    assert_eq!(run_ok(&env, &edit, all).await["replaced"], 2);
     assert_eq!(fs::read(&path).unwrap(), b"\r\nB\xff\r\n\r\n");
-    let error = world
+    let error = env
         .fails(&edit, json!({"path": "e.txt", "old": "", "new": "c"}))
         .await;
     assert!(error.starts_with("invalid_parameters: "), "{error}");
 }
 
 #[tokio::test]
-async fn folders_are_listed_and_files_found() {
-    let world = project();
+async fn directories_are_listed_and_globs_match() {
+    let env = project();
     let odd = OsStr::from_bytes(b"odd-\xff");
-    fs::write(world.project().join("src").join(odd), "").unwrap();
-    symlink("main.py", world.project().join("src/link")).unwrap();
-    let listed = good(&world, &format!("{FILES}/list"), json!({"path": "src"})).await;
+    fs::write(env.project().join("src").join(odd), "").unwrap();
+    symlink("main.py", env.project().join("src/link")).unwrap();
+    let listed = run_ok(&env, &format!("{FILES}/list"), json!({"path": "src"})).await;
     let expected = json!([
         {"name": "deep", "type": "directory"},
         {"name": "link", "type": "link"},
@@ -260,7 +245,7 @@ async fn folders_are_listed_and_files_found() {
         {"name": "odd-\u{fffd}", "type": "file", "size": 0},
     ]);
     assert_eq!(listed["entries"], expected);
-    let few = good(&world, &format!("{FILES}/list"), json!({"limit": 1})).await;
+    let few = run_ok(&env, &format!("{FILES}/list"), json!({"limit": 1})).await;
     assert_eq!(few["truncated"], true);
 
     for (pattern, files) in [
@@ -279,22 +264,17 @@ async fn folders_are_listed_and_files_found() {
         ("src/?[a-c]in.py", json!(["src/main.py"])),
         ("**/nothing", json!([])),
     ] {
-        let found = good(
-            &world,
-            &format!("{FILES}/glob"),
-            json!({"pattern": pattern}),
-        )
-        .await;
+        let found = run_ok(&env, &format!("{FILES}/glob"), json!({"pattern": pattern})).await;
         assert_eq!(found["files"], files, "{pattern}");
     }
 }
 
 #[tokio::test]
-async fn lines_are_found_with_those_around_them() {
-    let world = project();
+async fn grep_returns_matches_with_context() {
+    let env = project();
     let grep = format!("{FILES}/grep");
-    let found = good(
-        &world,
+    let found = run_ok(
+        &env,
         &grep,
         json!({"pattern": "hello", "ignore_case": true}),
     )
@@ -305,11 +285,11 @@ async fn lines_are_found_with_those_around_them() {
     ]);
     assert_eq!(found["matches"], expected);
     let only = json!({"pattern": "(?i)hello", "include": "*.py", "context": 1});
-    let found = good(&world, &grep, only).await;
+    let found = run_ok(&env, &grep, only).await;
     let expected = json!([{"path": "src/main.py", "line": 2, "text": "print('Hello')", "before": ["import os"], "after": [""]}]);
     assert_eq!(found["matches"], expected);
-    let found = good(
-        &world,
+    let found = run_ok(
+        &env,
         &grep,
         json!({"pattern": "t", "path": "a.txt", "limit": 1}),
     )
@@ -319,14 +299,14 @@ async fn lines_are_found_with_those_around_them() {
         (&json!(true), &json!(2))
     );
 
-    fs::write(world.project().join("binary"), b"two\0").unwrap();
-    fs::write(world.project().join("latin"), b"two\xe9\n").unwrap();
+    fs::write(env.project().join("binary"), b"two\0").unwrap();
+    fs::write(env.project().join("latin"), b"two\xe9\n").unwrap();
     fs::write(
-        world.project().join("wide"),
+        env.project().join("wide"),
         "two".to_owned() + &"x".repeat(3_000_000),
     )
     .unwrap();
-    let found = good(&world, &grep, json!({"pattern": "^two"})).await;
+    let found = run_ok(&env, &grep, json!({"pattern": "^two"})).await;
     let paths: Vec<_> = found["matches"]
         .as_array()
         .unwrap()
@@ -335,18 +315,18 @@ async fn lines_are_found_with_those_around_them() {
         .collect();
     assert_eq!(paths, ["a.txt", "latin", "wide"]);
     assert_eq!(found["skipped"], json!(["binary"]));
-    let error = world.fails(&grep, json!({"pattern": "("})).await;
+    let error = env.fails(&grep, json!({"pattern": "("})).await;
     assert!(error.starts_with("tool_failed: invalid pattern"), "{error}");
 }
 
 #[tokio::test]
-async fn bash_runs_a_command_and_gives_what_it_said() {
-    let world = project();
+async fn bash_runs_a_command_and_returns_its_output() {
+    let env = project();
     let bash = "rye/bash/bash";
     let command =
         json!({"command": "pwd; echo no >&2; echo \"[$PYTHONPATH$RYE_PYTHON]\"", "cwd": "src"});
-    let data = good(&world, bash, command).await;
-    let real = world.project().join("src").canonicalize().unwrap();
+    let data = run_ok(&env, bash, command).await;
+    let real = env.project().join("src").canonicalize().unwrap();
     let stdout = format!("{}\n[]\n", real.display());
     assert_eq!(
         data,
@@ -354,12 +334,10 @@ async fn bash_runs_a_command_and_gives_what_it_said() {
     );
 
     let arguments = json!({"command": "printf '%s|' \"$0\" \"$@\"", "args": ["$(id)", "b c"]});
-    let data = good(&world, bash, arguments).await;
+    let data = run_ok(&env, bash, arguments).await;
     assert_eq!(data["stdout"], "bash|$(id)|b c|");
 
-    let envelope = world
-        .run(bash, json!({"command": "echo out; exit 3"}))
-        .await;
+    let envelope = env.run(bash, json!({"command": "echo out; exit 3"})).await;
     assert_eq!(envelope.status, Status::Error);
     assert_eq!(envelope.error.unwrap().code, "tool_failed");
     assert_eq!(envelope.data["exit_code"], 3);
@@ -367,44 +345,44 @@ async fn bash_runs_a_command_and_gives_what_it_said() {
 
     let start = Instant::now();
     let command = json!({"command": "echo early; sleep 300 & sleep 300", "timeout": 3});
-    let envelope = world.run(bash, command).await;
+    let envelope = env.run(bash, command).await;
     assert!(start.elapsed() < Duration::from_mins(1));
     assert_eq!(envelope.data["stdout"], "early\n", "{envelope:?}");
     assert_eq!(envelope.error.unwrap().code, "tool_failed");
 
-    let data = good(
-        &world,
+    let data = run_ok(
+        &env,
         bash,
         json!({"command": "head -c 3000000 /dev/zero | tr '\\0' x; echo end"}),
     )
     .await;
     assert_eq!(data["truncated"], true);
     assert!(data["stdout"].as_str().unwrap().ends_with("xend\n"));
-    let data = good(&world, bash, json!({"command": "printf '\\xff'"})).await;
+    let data = run_ok(&env, bash, json!({"command": "printf '\\xff'"})).await;
     assert_eq!(data["stdout"], "\u{fffd}");
 }
 
 #[tokio::test]
-async fn an_address_is_fetched() {
+async fn http_get_fetches_a_url() {
     let server = Server::start(|_, _| Reply::json("{\"up\": true}")).await;
-    let world = project();
+    let env = project();
     let plain = json!({"url": server.address});
-    let data = good(&world, "rye/http/get", plain).await;
+    let data = run_ok(&env, "rye/http/get", plain).await;
     assert_eq!(data["body"], json!({"up": true}));
     let full = json!({"url": server.address, "headers": {"X-A": "{url}"}, "query": {"q": "a b"}});
-    good(&world, "rye/http/get", full).await;
-    let asked = &server.asked()[1];
+    run_ok(&env, "rye/http/get", full).await;
+    let asked = &server.requests()[1];
     assert!(asked.starts_with("GET /?q=a+b HTTP/1.1"), "{asked}");
     assert!(asked.contains("x-a: {url}"), "{asked}");
-    let error = world
+    let error = env
         .fails("rye/http/get", json!({"url": "file:///etc/passwd"}))
         .await;
     assert!(error.starts_with("invalid_request: "), "{error}");
 }
 
 #[tokio::test]
-async fn every_tool_says_what_it_is_and_refuses_what_it_does_not_know() {
-    let world = project();
+async fn every_tool_is_documented_and_rejects_unknown_parameters() {
+    let env = project();
     for tool in [
         "bash/bash",
         "http/get",
@@ -416,10 +394,10 @@ async fn every_tool_says_what_it_is_and_refuses_what_it_does_not_know() {
         "file-system/grep",
     ] {
         let tool = format!("rye/{tool}");
-        let error = world.fails(&tool, json!({"surprise": 1})).await;
+        let error = env.fails(&tool, json!({"surprise": 1})).await;
         assert!(error.starts_with("invalid_parameters: "), "{error}");
         assert!(error.contains("surprise"), "{error}");
-        let library = world.executor.library().unwrap();
+        let library = env.executor.library().unwrap();
         let item = library.load(&tool.parse().unwrap()).unwrap();
         let metadata = library.metadata(&item).unwrap();
         assert!(metadata.description().is_some(), "{tool}");

@@ -1,28 +1,28 @@
-//! The primitive `http_client`, against a real server.
+//! The `http_client` primitive with a real server.
 
 use std::time::{Duration, Instant};
 
-use crate::support::World;
+use crate::support::TestEnv;
 use crate::support::server::{Reply, Server};
 use lillux::cas::Cas;
 use rye_executor::{Envelope, Status};
 use serde_json::{Value, json};
 
-/// A world with a tool `ask` over the primitive.
-fn world(config: &Value) -> World {
-    let world = World::new();
+/// An environment with a tool `ask` that uses the primitive.
+fn env_with_tool(config: &Value) -> TestEnv {
+    let env = TestEnv::new();
     let tool = json!({
         "version": "1.0.0",
         "tool_type": "tool",
         "executor_id": "http_client",
         "config": config,
     });
-    world.signed("tools/ask.yaml", &tool.to_string());
-    world
+    env.signed("tools/ask.yaml", &tool.to_string());
+    env
 }
 
 async fn ask(config: &Value, parameters: Value) -> Envelope {
-    world(config).run("ask", parameters).await
+    env_with_tool(config).run("ask", parameters).await
 }
 
 fn code(envelope: &Envelope) -> &str {
@@ -30,7 +30,7 @@ fn code(envelope: &Envelope) -> &str {
 }
 
 #[tokio::test]
-async fn a_request_is_what_its_template_says_and_the_answer_is_data() {
+async fn request_is_rendered_and_response_is_data() {
     let server = Server::start(|_, _| Reply::json("{\"id\": 7}")).await;
     let config = json!({
         "method": "POST",
@@ -39,18 +39,18 @@ async fn a_request_is_what_its_template_says_and_the_answer_is_data() {
         "query": {"q": "{text}", "tag": ["x", "y"], "none": "{unknown}"},
         "body": {"text": "{text}", "count": "{count}", "optional": "{unknown}", "in": {"also": "{unknown}", "kept": "a {unknown}"}},
     });
-    let world = world(&config);
-    // What only looks like a placeholder is data.
+    let env = env_with_tool(&config);
+    // A parameter that looks like a placeholder is data.
     let parameters =
         json!({"base": server.address, "who": "ada", "text": "{count} & ${HOME}", "count": 3});
-    let envelope = world.run("ask", parameters).await;
+    let envelope = env.run("ask", parameters).await;
     assert_eq!(envelope.status, Status::Success, "{envelope:?}");
     assert_eq!(envelope.data["status"], 200);
     assert_eq!(envelope.data["body"], json!({"id": 7}));
     assert_eq!(envelope.data["headers"]["content-type"], "application/json");
     assert_eq!(envelope.chain, ["ask", "rye/core/primitives/http_client"]);
-    let asked = &server.asked()[0];
-    let (head, body) = asked.split_once("\r\n\r\n").unwrap();
+    let requests = &server.requests()[0];
+    let (head, body) = requests.split_once("\r\n\r\n").unwrap();
     assert!(
         head.starts_with("POST /things?a=1&q=%7Bcount%7D+%26+%24%7BHOME%7D&tag=x&tag=y HTTP/1.1"),
         "{head}"
@@ -64,7 +64,7 @@ async fn a_request_is_what_its_template_says_and_the_answer_is_data() {
 }
 
 #[tokio::test]
-async fn a_body_is_text_or_a_form_as_the_headers_say() {
+async fn body_encoding_follows_the_content_type() {
     let server = Server::start(|_, _| Reply::new("200 OK", &[], "fine")).await;
     let form = json!({
         "method": "PUT", "url": server.address, "body": {"a": "1 2", "b": ["x", "&"]},
@@ -74,14 +74,20 @@ async fn a_body_is_text_or_a_form_as_the_headers_say() {
     assert_eq!(envelope.data["body"], "fine", "{envelope:?}");
     let text = json!({"method": "PUT", "url": server.address, "body": "plain"});
     ask(&text, json!({})).await;
-    let asked = server.asked();
-    assert!(asked[0].ends_with("\r\n\r\na=1+2&b=x&b=%26"), "{asked:?}");
-    assert!(asked[1].ends_with("\r\n\r\nplain"), "{asked:?}");
-    assert!(asked[1].contains("content-type: text/plain"), "{asked:?}");
+    let requests = server.requests();
+    assert!(
+        requests[0].ends_with("\r\n\r\na=1+2&b=x&b=%26"),
+        "{requests:?}"
+    );
+    assert!(requests[1].ends_with("\r\n\r\nplain"), "{requests:?}");
+    assert!(
+        requests[1].contains("content-type: text/plain"),
+        "{requests:?}"
+    );
 }
 
 #[tokio::test]
-async fn a_status_of_an_error_is_an_error_that_keeps_the_body() {
+async fn error_status_is_a_failure_with_the_body() {
     let reply = |_: usize, _: &str| {
         let kind = ["content-type: application/problem+json"];
         Reply::new("404 Not Found", &kind, "{\"why\": \"gone\"}")
@@ -91,11 +97,11 @@ async fn a_status_of_an_error_is_an_error_that_keeps_the_body() {
     assert_eq!(code(&envelope), "http_status", "{envelope:?}");
     assert_eq!(envelope.data["status"], 404);
     assert_eq!(envelope.data["body"]["why"], "gone");
-    assert_eq!(server.asked().len(), 1);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn what_may_pass_is_tried_again_and_retry_after_is_honoured() {
+async fn temporary_errors_are_retried_and_retry_after_is_honoured() {
     let reply = |number: usize, _: &str| match number {
         0 => Reply::Close,
         1 => Reply::new("503 Service Unavailable", &["retry-after: 1"], ""),
@@ -111,22 +117,22 @@ async fn what_may_pass_is_tried_again_and_retry_after_is_honoured() {
 }
 
 #[tokio::test]
-async fn what_is_not_safe_to_repeat_is_sent_once() {
+async fn unsafe_requests_are_not_retried() {
     let server = Server::start(|_, _| Reply::Close).await;
     let config = json!({"method": "POST", "url": server.address, "retries": 3, "body": "x"});
     let envelope = ask(&config, json!({})).await;
     assert_eq!(code(&envelope), "connection", "{envelope:?}");
-    assert_eq!(server.asked().len(), 1);
+    assert_eq!(server.requests().len(), 1);
     let busy = Server::start(|_, _| Reply::new("503 Busy", &[], "later")).await;
     let config = json!({"method": "POST", "url": busy.address, "retries": 3});
     let envelope = ask(&config, json!({})).await;
     assert_eq!(code(&envelope), "http_status", "{envelope:?}");
     assert_eq!(envelope.data["body"], "later");
-    assert_eq!(busy.asked().len(), 1);
+    assert_eq!(busy.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn a_server_that_wants_more_patience_than_there_is_time_is_not_waited_for() {
+async fn retry_after_beyond_the_deadline_is_not_awaited() {
     let server = Server::start(|_, _| {
         Reply::new("503 Busy", &["retry-after: 18446744073709551615"], "later")
     })
@@ -139,7 +145,7 @@ async fn a_server_that_wants_more_patience_than_there_is_time_is_not_waited_for(
 }
 
 #[tokio::test]
-async fn silence_ends_with_the_timeout() {
+async fn silent_server_times_out() {
     let server = Server::start(|_, _| Reply::Silence).await;
     let config = json!({"url": server.address, "timeout": 0.3, "retries": 5});
     let start = Instant::now();
@@ -149,37 +155,37 @@ async fn silence_ends_with_the_timeout() {
 }
 
 #[tokio::test]
-async fn a_long_answer_is_given_in_part_and_kept_whole() {
+async fn long_response_is_truncated_and_stored() {
     let long = "é".repeat(1_000_000);
     let body = long.clone();
     let server = Server::start(move |_, _| Reply::new("200 OK", &[], &body)).await;
-    let world = world(&json!({"url": server.address}));
-    let envelope = world.run("ask", json!({})).await;
+    let env = env_with_tool(&json!({"url": server.address}));
+    let envelope = env.run("ask", json!({})).await;
     assert_eq!(envelope.status, Status::Success, "{:?}", envelope.error);
     let given = envelope.data["body"].as_str().unwrap();
     assert_eq!(given.len(), 1 << 20);
     assert_eq!(envelope.metadata["body_truncated"], true);
     assert_eq!(envelope.metadata["body_bytes"], 2_000_000);
     let hash = envelope.metadata["body_hash"].as_str().unwrap();
-    let store = Cas::open(world.cache().join("output")).unwrap();
+    let store = Cas::open(env.cache().join("output")).unwrap();
     let whole = store.get(&hash.parse().unwrap()).unwrap();
     assert_eq!(whole.as_slice(), long.as_bytes());
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_text_is_kept_whole() {
+async fn binary_response_is_stored() {
     let server = Server::start(|_, _| Reply::new("200 OK", &[], b"\xff\x00\xfe")).await;
-    let world = world(&json!({"url": server.address}));
-    let envelope = world.run("ask", json!({})).await;
+    let env = env_with_tool(&json!({"url": server.address}));
+    let envelope = env.run("ask", json!({})).await;
     assert_eq!(envelope.metadata["body_binary"], true, "{envelope:?}");
     let hash = envelope.metadata["body_hash"].as_str().unwrap();
-    let store = Cas::open(world.cache().join("output")).unwrap();
+    let store = Cas::open(env.cache().join("output")).unwrap();
     let whole = store.get(&hash.parse().unwrap()).unwrap();
     assert_eq!(whole.as_slice(), b"\xff\x00\xfe");
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_is_an_error() {
+async fn interrupted_response_is_an_error() {
     let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nshort".to_vec();
     let server = Server::start(move |_, _| Reply::Bytes(reply.clone())).await;
     let envelope = ask(&json!({"url": server.address}), json!({})).await;
@@ -187,7 +193,7 @@ async fn an_answer_that_breaks_off_is_an_error() {
 }
 
 #[tokio::test]
-async fn redirects_are_followed_so_far_and_no_further() {
+async fn redirects_are_followed_up_to_a_limit() {
     let reply = |_: usize, text: &str| match text.split(' ').nth(1) {
         Some("/loop") => Reply::new("302 Found", &["location: /loop"], ""),
         Some("/file") => Reply::new("302 Found", &["location: file:///etc/passwd"], ""),
@@ -198,16 +204,16 @@ async fn redirects_are_followed_so_far_and_no_further() {
     let at = |path: &str| json!({"method": "PUT", "body": "x", "url": format!("{}{path}", server.address)});
     let envelope = ask(&at("/old"), json!({})).await;
     assert_eq!(envelope.data["body"], "there", "{envelope:?}");
-    assert!(server.asked()[1].starts_with("GET /new "));
+    assert!(server.requests()[1].starts_with("GET /new "));
     let envelope = ask(&at("/loop"), json!({})).await;
     assert_eq!(code(&envelope), "too_many_redirects", "{envelope:?}");
-    assert_eq!(server.asked().len(), 2 + 11);
+    assert_eq!(server.requests().len(), 2 + 11);
     let envelope = ask(&at("/file"), json!({})).await;
     assert_eq!(code(&envelope), "invalid_request", "{envelope:?}");
 }
 
 #[tokio::test]
-async fn a_redirect_to_another_origin_is_not_followed() {
+async fn redirect_to_another_origin_is_refused() {
     for (status, method) in [
         ("301 x", "GET"),
         ("302 x", "POST"),
@@ -226,12 +232,12 @@ async fn a_redirect_to_another_origin_is_not_followed() {
         for origin in [&first.address, &other.address] {
             assert!(message.contains(origin.as_str()), "{message}");
         }
-        assert_eq!(other.asked().len(), 0, "{status} {method}");
+        assert_eq!(other.requests().len(), 0, "{status} {method}");
     }
 }
 
 #[tokio::test]
-async fn a_tool_may_follow_a_get_to_another_origin_without_its_headers() {
+async fn tool_can_allow_redirects_without_headers() {
     let other = Server::start(|_, _| Reply::new("200 OK", &[], "")).await;
     let place = format!("location: {}/x", other.address);
     let first = Server::start(move |_, _| Reply::new("307 On", &[&place], "")).await;
@@ -245,11 +251,11 @@ async fn a_tool_may_follow_a_get_to_another_origin_without_its_headers() {
     });
     let envelope = ask(&config, json!({})).await;
     assert_eq!(envelope.status, Status::Success, "{envelope:?}");
-    assert!(first.asked()[0].contains("x-api-key: secret"));
-    let asked = &other.asked()[0];
-    assert!(!asked.contains("secret"), "{asked}");
-    assert!(asked.contains("accept: text/plain"), "{asked}");
-    // The body of a request stays where it was meant for.
+    assert!(first.requests()[0].contains("x-api-key: secret"));
+    let requests = &other.requests()[0];
+    assert!(!requests.contains("secret"), "{requests}");
+    assert!(requests.contains("accept: text/plain"), "{requests}");
+    // A request body is never sent to another origin.
     for method in ["POST", "PUT", "DELETE"] {
         let config = json!({
             "url": first.address, "redirects": "follow", "method": method, "body": "private",
@@ -257,11 +263,11 @@ async fn a_tool_may_follow_a_get_to_another_origin_without_its_headers() {
         let envelope = ask(&config, json!({})).await;
         assert_eq!(code(&envelope), "unsafe_redirect", "{envelope:?}");
     }
-    assert_eq!(other.asked().len(), 1);
+    assert_eq!(other.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn only_http_is_spoken_and_nobody_listening_is_an_error() {
+async fn other_schemes_and_refused_connections_are_errors() {
     for url in ["file:///etc/passwd", "ftp://x/", "nonsense", ""] {
         let envelope = ask(&json!({ "url": url }), json!({})).await;
         assert_eq!(code(&envelope), "invalid_request", "{url}: {envelope:?}");

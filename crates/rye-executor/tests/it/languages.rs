@@ -1,23 +1,23 @@
-//! Tools of every language that ships, through their real interpreters.
+//! Tools in all supported languages, with real interpreters.
 
-use crate::support::World;
+use crate::support::TestEnv;
 use rye_executor::{Request, Status};
 use serde_json::json;
 
 #[tokio::test]
-async fn a_python_function_gets_its_parameters_and_gives_its_result() {
-    let world = World::new();
-    world.signed(
+async fn python_function_gets_parameters_and_returns_a_result() {
+    let env = TestEnv::new();
+    env.signed(
         "tools/greet.py",
         "__version__ = \"1.0.0\"\n__executor_id__ = \"rye/core/runtimes/python/function\"\n\
          CONFIG_SCHEMA = {\"type\": \"object\", \"properties\": {\"name\": {\"type\": \"string\", \"default\": \"world\"}}}\n\
          def execute(params, project_path):\n    return {\"hello\": params[\"name\"], \"project\": project_path}\n",
     );
-    let envelope = world.run("greet", json!({"name": "Ada"})).await;
+    let envelope = env.run("greet", json!({"name": "Ada"})).await;
     assert_eq!(envelope.status, Status::Success, "{envelope:?}");
     assert_eq!(
         envelope.data,
-        json!({"hello": "Ada", "project": world.project()})
+        json!({"hello": "Ada", "project": env.project()})
     );
     assert_eq!(
         envelope.chain,
@@ -28,67 +28,67 @@ async fn a_python_function_gets_its_parameters_and_gives_its_result() {
         ]
     );
     assert_eq!(envelope.metadata["exit_code"], 0);
-    let envelope = world.run("greet", json!({})).await;
+    let envelope = env.run("greet", json!({})).await;
     assert_eq!(envelope.data["hello"], "world");
 }
 
 #[tokio::test]
-async fn a_bash_tool_runs_itself_with_its_parameters_on_standard_input() {
-    let world = World::new();
-    world.signed(
+async fn bash_tool_gets_parameters_on_standard_input() {
+    let env = TestEnv::new();
+    env.signed(
         "tools/say.sh",
         "#!/bin/bash\n# executor_id: rye/core/runtimes/bash/bash\n# version: \"1.0.0\"\n\
          printf '{\"project\": \"%s\", \"given\": %s}' \"$1\" \"$(cat)\"\n",
     );
-    let envelope = world
+    let envelope = env
         .run("say", json!({"x": "$(touch pwned) `id` ${HOME}"}))
         .await;
     assert_eq!(envelope.status, Status::Success, "{envelope:?}");
     assert_eq!(envelope.data["given"]["x"], "$(touch pwned) `id` ${HOME}");
-    assert_eq!(envelope.data["project"], json!(world.project()));
+    assert_eq!(envelope.data["project"], json!(env.project()));
 }
 
 #[tokio::test]
-async fn a_bash_command_of_a_tool_gets_parameters_as_variables() {
-    let world = World::new();
-    world.signed(
+async fn bash_command_gets_parameters_as_variables() {
+    let env = TestEnv::new();
+    env.signed(
         "tools/echo.yaml",
         "version: \"1.0.0\"\ntool_type: tool\nexecutor_id: rye/core/runtimes/bash/bash\n\
          config:\n  command: 'echo got \"$NAME\"'\n  env: {NAME: \"{name}\"}\n",
     );
-    let envelope = world.run("echo", json!({"name": "$(id); x"})).await;
+    let envelope = env.run("echo", json!({"name": "$(id); x"})).await;
     assert_eq!(envelope.data["stdout"], "got $(id); x\n", "{envelope:?}");
-    // A parameter named as the runtime's own is the tool's data, never its code.
-    let envelope = world
+    // A parameter with the name of a runtime parameter is data, never code.
+    let envelope = env
         .run("echo", json!({"name": "a", "command": "touch pwned"}))
         .await;
     assert_eq!(envelope.data["stdout"], "got a\n");
-    assert!(!world.project().join("pwned").exists());
+    assert!(!env.project().join("pwned").exists());
 }
 
 #[tokio::test]
-async fn a_node_tool_runs() {
-    let world = World::new();
-    world.signed(
+async fn node_tool_runs() {
+    let env = TestEnv::new();
+    env.signed(
         "tools/up.mjs",
         "export const __version__ = \"1.0.0\";\nexport const __executor_id__ = \"rye/core/runtimes/node/node\";\n\
          let text = \"\";\nfor await (const piece of process.stdin) text += piece;\n\
          console.log(JSON.stringify({ up: JSON.parse(text).word.toUpperCase() }));\n",
     );
-    let envelope = world.run("up", json!({"word": "hi"})).await;
+    let envelope = env.run("up", json!({"word": "hi"})).await;
     assert_eq!(envelope.data, json!({"up": "HI"}), "{envelope:?}");
 }
 
 #[tokio::test]
-async fn a_dry_run_says_what_would_run_and_runs_nothing() {
-    let world = World::new();
-    world.signed(
+async fn dry_run_reports_the_chain_and_runs_nothing() {
+    let env = TestEnv::new();
+    env.signed(
         "tools/touch.sh",
         "# executor_id: rye/core/runtimes/bash/bash\n# version: \"1.0.0\"\ntouch \"$1/made\"\n",
     );
     let mut request = Request::new("touch".parse().unwrap());
     request.dry_run = true;
-    let envelope = world.executor.execute(request).await;
+    let envelope = env.executor.execute(request).await;
     assert_eq!(envelope.status, Status::ValidationPassed);
     let pairs = serde_json::to_value(&envelope.validated_pairs).unwrap();
     assert_eq!(
@@ -98,21 +98,21 @@ async fn a_dry_run_says_what_would_run_and_runs_nothing() {
             {"child": "rye/core/runtimes/bash/bash", "parent": "rye/core/primitives/execute", "space_ok": true, "io_ok": true, "version_ok": true},
         ])
     );
-    assert!(!world.project().join("made").exists());
-    world.run("touch", json!({})).await;
-    assert!(world.project().join("made").exists());
+    assert!(!env.project().join("made").exists());
+    env.run("touch", json!({})).await;
+    assert!(env.project().join("made").exists());
 }
 
 #[tokio::test]
-async fn a_projects_env_file_reaches_a_tool_but_cannot_make_it_load_code() {
-    let world = World::new();
-    world.signed(
+async fn dotenv_reaches_a_tool_but_cannot_load_code() {
+    let env = TestEnv::new();
+    env.signed(
         "tools/show.py",
         "__version__ = \"1.0.0\"\n__executor_id__ = \"rye/core/runtimes/python/script\"\n\
          __requires_env__ = [\"MINE\", \"PYTHONPATH\"]\n\
          import json, os\nprint(json.dumps({\"mine\": os.environ.get(\"MINE\")}))\n",
     );
-    let project = world.project();
+    let project = env.project();
     std::fs::write(project.join("evil.py"), "open('pwned', 'w')\n").unwrap();
     std::fs::write(
         project.join(".env"),
@@ -120,7 +120,7 @@ async fn a_projects_env_file_reaches_a_tool_but_cannot_make_it_load_code() {
     )
     .unwrap();
     std::fs::write(project.join("json.py"), "open('pwned', 'w')\n").unwrap();
-    let envelope = world.run("show", json!({})).await;
+    let envelope = env.run("show", json!({})).await;
     assert_eq!(envelope.data, json!({"mine": "a b"}), "{envelope:?}");
     assert!(!project.join("pwned").exists());
 }

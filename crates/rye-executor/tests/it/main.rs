@@ -4,16 +4,16 @@
 
 mod behaviour;
 mod builtin;
+mod chain_cache;
 mod dependencies;
-mod holes;
 mod http;
-mod kept;
 mod languages;
 mod memory;
 mod paths;
 mod python;
 mod refusals;
 mod runtimes;
+mod security;
 mod shared;
 mod support;
 mod typescript;

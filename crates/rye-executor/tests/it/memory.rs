@@ -1,12 +1,11 @@
-//! What a call holds in memory while a tool prints without end. A file of its
-//! own, since the memory of a process is that of all its tests.
+//! Memory use of a call whose tool prints a lot.
 
 use std::fs;
 
-use crate::support::World;
+use crate::support::TestEnv;
 use serde_json::json;
 
-/// The most memory this process has had, in KiB.
+/// Peak memory of this process in KiB.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -15,13 +14,13 @@ fn peak() -> u64 {
 }
 
 #[tokio::test]
-async fn long_output_takes_little_memory() {
-    let world = World::new();
-    world.script("it", "head -c $((256 << 20)) /dev/zero\n");
-    world.script("first", "head -c $((2 << 20)) /dev/zero\n");
-    world.run("first", json!({})).await;
+async fn long_output_uses_little_memory() {
+    let env = TestEnv::new();
+    env.script("it", "head -c $((256 << 20)) /dev/zero\n");
+    env.script("first", "head -c $((2 << 20)) /dev/zero\n");
+    env.run("first", json!({})).await;
     let before = peak();
-    let envelope = world.run("it", json!({})).await;
+    let envelope = env.run("it", json!({})).await;
     assert_eq!(envelope.metadata["stdout_bytes"], 256 << 20);
     let grown = peak() - before;
     assert!(grown < 48 << 10, "{grown} KiB");

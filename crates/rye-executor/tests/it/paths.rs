@@ -1,5 +1,4 @@
-//! Paths in the parameters of a call: private ones are refused, sensitive ones need an
-//! approval.
+//! Paths in parameters: private paths are refused, sensitive ones require approval.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,38 +6,38 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use crate::support::World;
+use crate::support::TestEnv;
 use lillux::process::Supervisor;
 use rye_executor::{Approval, ApprovalReason, ExecuteError, Executor, Request, Roots, Trace};
 use serde_json::{Value, json};
 
 const FILES: &str = "rye/file-system";
 
-/// A project with every kind of way to the user's signing key.
-fn project() -> World {
-    let world = World::new();
-    let root = world.project();
+/// A project with several kinds of paths to the user's signing key.
+fn project() -> TestEnv {
+    let env = TestEnv::new();
+    let root = env.project();
     fs::create_dir_all(root.join("src")).unwrap();
     fs::create_dir_all(root.join(".git/hooks")).unwrap();
     fs::create_dir_all(root.join("env/lib")).unwrap();
     fs::write(root.join("env/pyvenv.cfg"), "").unwrap();
-    fs::create_dir_all(world.cache()).unwrap();
-    symlink(world.at_user("config/keys"), root.join("keys")).unwrap();
-    symlink(key(&world), root.join("key")).unwrap();
-    fs::hard_link(key(&world), root.join("hard")).unwrap();
-    symlink(world.at_user("vault/new.json"), root.join("dangling")).unwrap();
-    world
+    fs::create_dir_all(env.cache()).unwrap();
+    symlink(env.user_path("config/keys"), root.join("keys")).unwrap();
+    symlink(key(&env), root.join("key")).unwrap();
+    fs::hard_link(key(&env), root.join("hard")).unwrap();
+    symlink(env.user_path("vault/new.json"), root.join("dangling")).unwrap();
+    env
 }
 
-fn key(world: &World) -> std::path::PathBuf {
-    world.at_user("config/keys/signing/private_key.pem")
+fn key(env: &TestEnv) -> std::path::PathBuf {
+    env.user_path("config/keys/signing/private_key.pem")
 }
 
-/// The same user, keys and cache, with another project.
-fn at(world: &World, project: &Path) -> Executor {
+/// An executor with the same user and cache, and another project.
+fn at(env: &TestEnv, project: &Path) -> Executor {
     let roots = Roots {
-        user: Some(world.user()),
-        ..Roots::new(project, world.cache())
+        user: Some(env.user()),
+        ..Roots::new(project, env.cache())
     };
     Executor::new(roots, Arc::new(Supervisor::start().unwrap()))
 }
@@ -47,18 +46,18 @@ fn request(tool: &str, parameters: Value) -> Request {
     Request::new(format!("{FILES}/{tool}").parse().unwrap()).with_parameters(parameters)
 }
 
-/// The code with which a call is refused; none if it ran.
+/// Error code of a refused call; `None` if it ran.
 async fn code(executor: &Executor, request: Request) -> Option<&'static str> {
     let outcome = executor.try_execute(request, &mut Trace::disabled()).await;
     outcome.err().map(|error| error.code())
 }
 
 #[tokio::test]
-async fn no_tool_is_given_a_private_path() {
-    let world = project();
-    let absolute = key(&world).display().to_string();
+async fn private_paths_are_refused() {
+    let env = project();
+    let absolute = key(&env).display().to_string();
     let through_proc = format!("/proc/self/root{absolute}");
-    let cache = world.cache().join("x").display().to_string();
+    let cache = env.cache().join("x").display().to_string();
     for path in [
         "keys/signing/private_key.pem",
         "keys",
@@ -79,25 +78,25 @@ async fn no_tool_is_given_a_private_path() {
             ("write", json!({ "path": path, "content": "x" })),
             ("edit", json!({ "path": path, "old": "a", "new": "b" })),
         ] {
-            // A person's own call is refused, too, and before anything runs.
-            let error = world.refused(&format!("{FILES}/{tool}"), parameters).await;
+            // A direct call by the user is refused as well, before anything runs.
+            let error = env.refused(&format!("{FILES}/{tool}"), parameters).await;
             assert_eq!(error.code, "private_path", "{tool} {path}");
         }
     }
-    assert!(fs::read_to_string(key(&world)).unwrap().contains("PRIVATE"));
+    assert!(fs::read_to_string(key(&env)).unwrap().contains("PRIVATE"));
 }
 
 #[tokio::test]
-async fn a_private_directory_is_private_as_a_project_and_within_one() {
-    let world = project();
-    let keys = at(&world, key(&world).parent().unwrap());
+async fn private_directory_is_private_as_or_inside_a_project() {
+    let env = project();
+    let keys = at(&env, key(&env).parent().unwrap());
     let read = request("read", json!({ "path": "private_key.pem" }));
     assert_eq!(code(&keys, read).await, Some("private_path"));
     let list = request("list", json!({}));
     assert_eq!(code(&keys, list).await, Some("private_path"));
-    // Searches of a home pass its private directories by.
-    fs::write(world.user().join("notes.txt"), "PRIVATE notes\n").unwrap();
-    let home = at(&world, &world.user());
+    // Searches skip the private directories of a home.
+    fs::write(env.user().join("notes.txt"), "PRIVATE notes\n").unwrap();
+    let home = at(&env, &env.user());
     let found = home
         .execute(request("grep", json!({ "pattern": "PRIVATE" })))
         .await;
@@ -111,30 +110,30 @@ async fn a_private_directory_is_private_as_a_project_and_within_one() {
 }
 
 #[tokio::test]
-async fn a_write_that_nobody_approved_asks_where_files_decide_what_programs_do() {
-    let world = project();
-    let bare = world.folder().join("bare");
+async fn unapproved_write_to_a_sensitive_path_requires_approval() {
+    let env = project();
+    let bare = env.dir().join("bare");
     fs::create_dir(&bare).unwrap();
-    let (bare, home) = (at(&world, &bare), at(&world, &world.user()));
-    let above = at(&world, world.folder());
+    let (bare, home) = (at(&env, &bare), at(&env, &env.user()));
+    let above = at(&env, env.dir());
     let plain = "src/main.rs";
     for (executor, path, asks) in [
-        (&world.executor, plain, false),
-        (&world.executor, ".gitignore", false),
-        (&world.executor, ".git/config", true),
-        (&world.executor, ".GIT/hooks/pre-commit", true),
-        (&world.executor, ".ai/config/agent/approvals.yaml", true),
-        (&world.executor, ".venv/bin/python", true),
-        (&world.executor, "venv/x.py", true),
-        (&world.executor, "env/lib/x.py", true),
-        (&world.executor, "lib/site-packages/x.pth", true),
-        (&world.executor, "node_modules/x/index.js", true),
-        (&world.executor, "src/__pycache__/x.pyc", true),
-        (&world.executor, ".env", true),
-        (&world.executor, ".env.local", true),
-        (&world.executor, ".envrc", true),
-        (&world.executor, ".vscode/tasks.json", true),
-        (&world.executor, ".github/workflows/x.yml", true),
+        (&env.executor, plain, false),
+        (&env.executor, ".gitignore", false),
+        (&env.executor, ".git/config", true),
+        (&env.executor, ".GIT/hooks/pre-commit", true),
+        (&env.executor, ".ai/config/agent/approvals.yaml", true),
+        (&env.executor, ".venv/bin/python", true),
+        (&env.executor, "venv/x.py", true),
+        (&env.executor, "env/lib/x.py", true),
+        (&env.executor, "lib/site-packages/x.pth", true),
+        (&env.executor, "node_modules/x/index.js", true),
+        (&env.executor, "src/__pycache__/x.pyc", true),
+        (&env.executor, ".env", true),
+        (&env.executor, ".env.local", true),
+        (&env.executor, ".envrc", true),
+        (&env.executor, ".vscode/tasks.json", true),
+        (&env.executor, ".github/workflows/x.yml", true),
         (&bare, plain, true),
         (&home, ".bashrc", true),
         (&home, plain, true),
@@ -149,18 +148,18 @@ async fn a_write_that_nobody_approved_asks_where_files_decide_what_programs_do()
         let needs = executor.approval_reasons(&tool, &parameters, None).unwrap();
         assert_eq!(!needs.is_empty(), asks, "{path}");
     }
-    // Reading them asks nobody.
+    // Reading them requires no approval.
     let mut call = request("read", json!({ "path": ".git/config" }));
     call.approval = Approval::None;
-    assert_eq!(code(&world.executor, call).await, None);
+    assert_eq!(code(&env.executor, call).await, None);
 }
 
 #[tokio::test]
-async fn an_approval_of_a_call_is_void_when_a_path_leads_elsewhere() {
-    let world = project();
-    let root = world.project();
+async fn approval_is_void_when_a_path_resolves_differently() {
+    let env = project();
+    let root = env.project();
     let tool = request("write", json!({})).tool;
-    let chain = world.executor.chain(&tool).unwrap().hash;
+    let chain = env.executor.chain(&tool).unwrap().hash;
     let parameters = json!({ "path": "link/config", "content": "x" });
     symlink("src", root.join("link")).unwrap();
     let approve = |needs: Vec<ApprovalReason>| {
@@ -177,29 +176,28 @@ async fn an_approval_of_a_call_is_void_when_a_path_leads_elsewhere() {
         call
     };
     let needs = || {
-        world
-            .executor
+        env.executor
             .approval_reasons(&tool, &parameters, None)
             .unwrap()
     };
     let plain = approve(needs());
-    assert_eq!(code(&world.executor, plain.clone()).await, None);
+    assert_eq!(code(&env.executor, plain.clone()).await, None);
     assert!(root.join("src/config").exists());
     fs::remove_file(root.join("link")).unwrap();
     symlink(".git", root.join("link")).unwrap();
-    assert_eq!(code(&world.executor, plain).await, Some("approval_void"));
+    assert_eq!(code(&env.executor, plain).await, Some("approval_void"));
     assert!(!root.join(".git/config").exists());
     let shown = approve(needs());
-    assert_eq!(code(&world.executor, shown).await, None);
+    assert_eq!(code(&env.executor, shown).await, None);
     assert!(root.join(".git/config").exists());
-    // An agent may work in a part of the project.
+    // The workspace of an agent may be a part of the project.
     let part = root.join("src");
-    let needs = world
+    let needs = env
         .executor
         .approval_reasons(&tool, &parameters, Some(&part));
     assert_eq!(needs.unwrap().len(), 1);
     let private = json!({ "path": "key", "content": "x" });
-    let refused = world
+    let refused = env
         .executor
         .approval_reasons(&tool, &private, None)
         .unwrap_err();
@@ -210,31 +208,31 @@ async fn an_approval_of_a_call_is_void_when_a_path_leads_elsewhere() {
 }
 
 #[tokio::test]
-async fn lists_of_paths_are_checked_like_paths() {
-    let world = project();
-    world.signed(
+async fn lists_of_paths_are_checked() {
+    let env = project();
+    env.signed(
         "tools/copy.yaml",
         "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/bash/bash\nreads: [from]\n\
          writes: [to]\nconfig:\n  command: 'touch ran'\nconfig_schema:\n  type: object\n  \
          properties: { from: { type: array }, to: { type: array } }\n",
     );
     let private = json!({ "from": ["src/a", "keys"], "to": [] });
-    let error = world.refused("copy", private).await;
+    let error = env.refused("copy", private).await;
     assert_eq!(error.code, "private_path");
     let mut call = Request::new("copy".parse().unwrap())
         .with_parameters(json!({ "from": [".git/x"], "to": ["a", ".git/x"] }));
     call.approval = Approval::None;
-    let refused = code(&world.executor, call).await;
+    let refused = code(&env.executor, call).await;
     assert_eq!(refused, Some("approval_required"));
 }
 
-/// What the tools check themselves, were the executor to miss it.
+/// The tools check paths themselves, as a second line of defence.
 #[test]
-fn the_tools_check_paths_a_second_time() {
-    let world = project();
-    let root = fs::canonicalize(world.project()).unwrap();
+fn tools_check_paths_themselves() {
+    let env = project();
+    let root = fs::canonicalize(env.project()).unwrap();
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../system/.ai/tools");
-    let private = fs::canonicalize(world.at_user("config/keys")).unwrap();
+    let private = fs::canonicalize(env.user_path("config/keys")).unwrap();
     let policy = |checked: Value| json!({ "private": [private], "checked": checked }).to_string();
     let python = |policy: Option<String>, code: &str| {
         let mut python = Command::new("python3");
@@ -268,7 +266,7 @@ fn the_tools_check_paths_a_second_time() {
             "resolve(project, 'src')".to_owned(),
             "Refusal",
         ),
-        // What became a link after it was resolved.
+        // A path that became a link after it was resolved.
         (
             none(),
             "open_file(project, project + '/keys/signing/private_key.pem', 'x')".to_owned(),

@@ -1,11 +1,11 @@
-//! What Python loads beside a tool was verified, or is Python's own.
+//! Python loads only verified files and the standard library.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::World;
+use crate::support::TestEnv;
 use rye_executor::Status;
 use serde_json::json;
 
@@ -15,18 +15,17 @@ const SCRIPT: &str = "__version__ = \"1.0.0\"\n__executor_id__ = \"rye/core/runt
     import json, helper\nprint(json.dumps({\"said\": helper.WORD}))\n";
 
 /// A package with a tool of each Python runtime and a helper that both import.
-fn package() -> World {
-    let world = World::new();
-    world.signed("tools/pack/__init__.py", "");
-    world.signed("tools/pack/helper.py", "WORD = \"signed\"\n");
-    world.signed("tools/pack/function.py", FUNCTION);
-    world.signed("tools/pack/script.py", SCRIPT);
-    world.sign_dependencies("pack/function");
-    world
+fn package() -> TestEnv {
+    let env = TestEnv::new();
+    env.signed("tools/pack/__init__.py", "");
+    env.signed("tools/pack/helper.py", "WORD = \"signed\"\n");
+    env.signed("tools/pack/function.py", FUNCTION);
+    env.signed("tools/pack/script.py", SCRIPT);
+    env.sign_dependencies("pack/function");
+    env
 }
 
-/// Compiles a text as if it were the source of a module, and marks the result
-/// as one that Python must not compare with the source.
+/// Compiles a module to bytecode that Python does not compare with the source.
 fn compile(text: &str, into: &Path) {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("helper.py");
@@ -41,7 +40,7 @@ fn compile(text: &str, into: &Path) {
     assert!(status.unwrap().success());
 }
 
-/// What Python names the cached bytecode of a module.
+/// File name of the cached bytecode of a module.
 fn cached_name() -> String {
     let code = "import sys; print('helper.' + sys.implementation.cache_tag + '.pyc')";
     let output = Command::new("python3").args(["-c", code]).output().unwrap();
@@ -49,14 +48,16 @@ fn cached_name() -> String {
 }
 
 #[tokio::test]
-async fn bytecode_that_a_project_ships_beside_signed_sources_does_not_run() {
-    let world = package();
-    let planted = world.at("tools/pack/__pycache__").join(cached_name());
+async fn bytecode_next_to_signed_sources_does_not_run() {
+    let env = package();
+    let planted = env
+        .project_path("tools/pack/__pycache__")
+        .join(cached_name());
     compile("WORD = \"planted\"\n", &planted);
     for tool in ["pack/function", "pack/script"] {
-        // Twice: the second call finds what the first compiled.
+        // Twice, because the second call uses the compiled code.
         for _ in 0..2 {
-            let envelope = world.run(tool, json!({})).await;
+            let envelope = env.run(tool, json!({})).await;
             assert_eq!(envelope.status, Status::Success, "{envelope:?}");
             assert_eq!(envelope.data, json!({"said": "signed"}), "{tool}");
         }
@@ -64,15 +65,15 @@ async fn bytecode_that_a_project_ships_beside_signed_sources_does_not_run() {
 }
 
 #[tokio::test]
-async fn modules_that_were_added_after_signing_are_refused() {
+async fn modules_added_after_signing_are_refused() {
     for name in [
         "other.pyc",
         "helper.so",
         "config/__init__.py",
         "config/x.py",
     ] {
-        let world = package();
-        let path = world.at("tools/pack").join(name);
+        let env = package();
+        let path = env.project_path("tools/pack").join(name);
         if name == "other.pyc" {
             compile("WORD = \"planted\"\n", &path);
         } else {
@@ -80,7 +81,7 @@ async fn modules_that_were_added_after_signing_are_refused() {
             fs::write(&path, "WORD = \"planted\"\n").unwrap();
         }
         for tool in ["pack/function", "pack/script"] {
-            let error = world.fails(tool, json!({})).await;
+            let error = env.fails(tool, json!({})).await;
             assert!(error.starts_with("content_changed: "), "{name}: {error}");
             assert!(error.contains(&format!("added {name}")), "{error}");
         }
@@ -88,21 +89,21 @@ async fn modules_that_were_added_after_signing_are_refused() {
 }
 
 #[tokio::test]
-async fn modules_in_the_project_folder_do_not_take_the_place_of_pythons_own() {
-    let world = package();
+async fn modules_in_the_project_do_not_shadow_the_standard_library() {
+    let env = package();
     for module in ["json", "asyncio", "inspect", "helper"] {
-        let path = world.project().join(format!("{module}.py"));
+        let path = env.project().join(format!("{module}.py"));
         fs::write(path, "raise SystemExit('planted')\n").unwrap();
     }
     for tool in ["pack/function", "pack/script"] {
-        let envelope = world.run(tool, json!({})).await;
+        let envelope = env.run(tool, json!({})).await;
         assert_eq!(envelope.data, json!({"said": "signed"}), "{envelope:?}");
     }
 }
 
 #[tokio::test]
-async fn files_beside_a_tool_without_a_package_do_not_take_the_place_of_pythons_own() {
-    let world = World::new();
+async fn files_next_to_a_tool_do_not_shadow_the_standard_library() {
+    let env = TestEnv::new();
     for runtime in ["function", "script"] {
         let text = format!(
             "__executor_id__ = \"rye/core/runtimes/python/{runtime}\"\n\
@@ -110,7 +111,7 @@ async fn files_beside_a_tool_without_a_package_do_not_take_the_place_of_pythons_
              def execute(params, project_path):\n    return {{\"ran\": True}}\n\
              if __name__ == \"__main__\":\n    print(json.dumps({{\"ran\": True}}))\n"
         );
-        world.signed(&format!("tools/{runtime}.py"), &text);
+        env.signed(&format!("tools/{runtime}.py"), &text);
     }
     for module in [
         "json",
@@ -120,32 +121,32 @@ async fn files_beside_a_tool_without_a_package_do_not_take_the_place_of_pythons_
         "runpy",
         "os",
     ] {
-        world.write(
+        env.write(
             &format!("tools/{module}.py"),
             "raise SystemExit('planted')\n",
         );
     }
     for tool in ["function", "script"] {
-        let envelope = world.run(tool, json!({})).await;
+        let envelope = env.run(tool, json!({})).await;
         assert_eq!(envelope.data, json!({"ran": true}), "{envelope:?}");
     }
 }
 
 #[tokio::test]
-async fn what_python_compiles_is_kept_where_no_one_else_can_write() {
-    let world = package();
-    world.run("pack/function", json!({})).await;
-    let private = world.cache().join("private");
+async fn compiled_python_code_is_stored_privately() {
+    let env = package();
+    env.run("pack/function", json!({})).await;
+    let private = env.cache().join("private");
     let mode = fs::metadata(&private).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
     assert!(private.join("python").is_dir());
-    assert!(!world.at("tools/pack/__pycache__").exists());
+    assert!(!env.project_path("tools/pack/__pycache__").exists());
 }
 
 #[tokio::test]
-async fn a_script_runs_as_the_main_module_with_names_of_its_own_alone() {
-    let world = World::new();
-    world.signed(
+async fn script_runs_as_the_main_module() {
+    let env = TestEnv::new();
+    env.signed(
         "tools/main.py",
         "__executor_id__ = \"rye/core/runtimes/python/script\"\n\
          found = sorted(name for name in globals() if not name.startswith(\"__\"))\n\
@@ -154,24 +155,24 @@ async fn a_script_runs_as_the_main_module_with_names_of_its_own_alone() {
          print(json.dumps({\"names\": found, \"is_main\": is_main, \"file\": __file__ == sys.argv[0], \"name\": __name__}))\n",
     );
     let expected = json!({"names": [], "is_main": true, "file": true, "name": "__main__"});
-    // Twice: the second call finds what the first compiled.
+    // Twice, because the second call uses the compiled code.
     for _ in 0..2 {
-        let envelope = world.run("main", json!({})).await;
+        let envelope = env.run("main", json!({})).await;
         assert_eq!(envelope.data, expected, "{envelope:?}");
     }
 }
 
 #[tokio::test]
-async fn an_error_in_a_script_names_its_line() {
-    let world = World::new();
-    world.signed(
+async fn script_error_names_its_line() {
+    let env = TestEnv::new();
+    env.signed(
         "tools/wrong.py",
         "__executor_id__ = \"rye/core/runtimes/python/script\"\n\nraise ValueError(\"so wrong\")\n",
     );
     for _ in 0..2 {
-        let envelope = world.run("wrong", json!({})).await;
+        let envelope = env.run("wrong", json!({})).await;
         let told = envelope.data["stderr"].as_str().unwrap();
-        // One line further down: the first is the signature.
+        // One line further down, because of the signature line.
         assert!(told.contains("wrong.py\", line 4, in <module>"), "{told}");
         assert!(told.ends_with("ValueError: so wrong\n"), "{told}");
         assert_eq!(envelope.metadata["exit_code"], 1);

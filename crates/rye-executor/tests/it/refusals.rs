@@ -1,31 +1,30 @@
-//! What is refused: each with a word for scripts and a sentence for people, and
-//! nothing runs.
+//! Calls that are refused before anything runs, with stable error codes.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use crate::support::{BASH, MARK, World};
+use crate::support::{BASH, CREATE_MARKER, TestEnv};
 use rye_executor::ErrorInfo;
 use rye_items::UserKeys;
 use serde_json::{Value, json};
 
-fn says(error: &ErrorInfo, code: &str, parts: &[&str]) {
+fn assert_error(error: &ErrorInfo, code: &str, parts: &[&str]) {
     assert_eq!(error.code, code, "{}", error.message);
     for part in parts {
         assert!(
             error.message.contains(part),
-            "`{part}` is not in: {}",
+            "missing `{part}` in: {}",
             error.message
         );
     }
 }
 
-/// A tool that leaves a mark, run by what is named.
+/// A tool with [`CREATE_MARKER`] and this executor.
 fn run_by(executor: &str) -> String {
-    format!("# executor_id: {executor}\n# version: \"1.0.0\"\n{MARK}")
+    format!("# executor_id: {executor}\n# version: \"1.0.0\"\n{CREATE_MARKER}")
 }
 
-/// A runtime that runs the tool with a shell, and says more about itself.
+/// A runtime that runs the tool with a shell, with additional metadata.
 fn runtime(more: &str) -> String {
     format!(
         "version: \"1.0.0\"\ntool_type: runtime\nexecutor_id: rye/core/primitives/execute\n{more}\n\
@@ -33,28 +32,28 @@ fn runtime(more: &str) -> String {
     )
 }
 
-/// A world with a runtime `rt` and the tool `pack/it` that it runs.
-fn with_runtime(more: &str) -> World {
-    let world = World::new();
-    world.signed("tools/rt.yaml", &runtime(more));
-    world.signed("tools/pack/it.sh", &run_by("rt"));
-    world
+/// An environment with a runtime `rt` and the tool `pack/it` that it runs.
+fn with_runtime(more: &str) -> TestEnv {
+    let env = TestEnv::new();
+    env.signed("tools/rt.yaml", &runtime(more));
+    env.signed("tools/pack/it.sh", &run_by("rt"));
+    env
 }
 
 #[tokio::test]
-async fn a_loop_is_printed() {
-    let world = World::new();
+async fn cycle_is_reported() {
+    let env = TestEnv::new();
     for (tool, executor) in [("a", "x/b"), ("x/b", "c"), ("c", "x/b")] {
         let text = format!("version: \"1.0.0\"\nexecutor_id: {executor}\n");
-        world.signed(&format!("tools/{tool}.yaml"), &text);
+        env.signed(&format!("tools/{tool}.yaml"), &text);
     }
-    let error = world.refused("a", json!({})).await;
-    says(&error, "cycle", &["x/b → c → x/b"]);
+    let error = env.refused("a", json!({})).await;
+    assert_error(&error, "cycle", &["x/b → c → x/b"]);
 }
 
 #[tokio::test]
-async fn ten_links_are_enough() {
-    let world = World::new();
+async fn chain_has_at_most_ten_links() {
+    let env = TestEnv::new();
     for number in 0..10 {
         let executor = match number {
             9 => "subprocess".to_owned(),
@@ -63,25 +62,25 @@ async fn ten_links_are_enough() {
         let text = format!(
             "version: \"1.0.0\"\nexecutor_id: {executor}\nconfig: {{command: touch, args: [\"{{project_path}}/ran\"]}}\n"
         );
-        world.signed(&format!("tools/t{number}.yaml"), &text);
+        env.signed(&format!("tools/t{number}.yaml"), &text);
     }
-    let error = world.refused("t0", json!({})).await;
-    says(
+    let error = env.refused("t0", json!({})).await;
+    assert_error(
         &error,
         "too_deep",
         &["t0 → t1 → ", "t9 → rye/core/primitives/execute"],
     );
-    let envelope = world.run("t1", json!({})).await;
+    let envelope = env.run("t1", json!({})).await;
     assert_eq!(envelope.chain.len(), 10, "{envelope:?}");
-    assert!(world.ran());
+    assert!(env.ran());
 }
 
 #[tokio::test]
-async fn a_missing_executor_names_who_asked_and_what_resembles_it() {
-    let world = World::new();
-    world.signed("tools/it.sh", &run_by("rye/core/runtimes/bash/bsh"));
-    let error = world.refused("it", json!({})).await;
-    says(
+async fn missing_executor_is_reported_with_similar_names() {
+    let env = TestEnv::new();
+    env.signed("tools/it.sh", &run_by("rye/core/runtimes/bash/bsh"));
+    let error = env.refused("it", json!({})).await;
+    assert_error(
         &error,
         "executor_not_found",
         &["tool:it", "`rye/core/runtimes/bash/bsh`"],
@@ -89,57 +88,60 @@ async fn a_missing_executor_names_who_asked_and_what_resembles_it() {
     let hint = error.hint.unwrap();
     assert!(hint.contains("rye/core/runtimes/bash/bash"), "{hint}");
 
-    world.signed("tools/bad.sh", &run_by("../../x"));
-    let error = world.refused("bad", json!({})).await;
-    says(&error, "invalid_executor_id", &["tool:bad", "`../../x`"]);
-    let error = world.refused("its", json!({})).await;
-    says(&error, "not_found", &["tool:its not found"]);
+    env.signed("tools/bad.sh", &run_by("../../x"));
+    let error = env.refused("bad", json!({})).await;
+    assert_error(&error, "invalid_executor_id", &["tool:bad", "`../../x`"]);
+    let error = env.refused("its", json!({})).await;
+    assert_error(&error, "not_found", &["tool:its not found"]);
 }
 
 #[tokio::test]
-async fn a_tool_without_an_executor_is_no_primitive() {
-    let world = World::new();
-    world.signed("tools/it.sh", &format!("# version: \"1.0.0\"\n{MARK}"));
-    let error = world.refused("it", json!({})).await;
-    says(&error, "no_executor", &["tool:it", "`executor_id`"]);
-    world.signed("knowledge/k.md", "---\nname: k\n---\nText.\n");
-    let error = world.refused("knowledge:k", json!({})).await;
-    says(&error, "not_a_tool", &["knowledge:k is not a tool"]);
+async fn tool_without_an_executor_is_refused() {
+    let env = TestEnv::new();
+    env.signed(
+        "tools/it.sh",
+        &format!("# version: \"1.0.0\"\n{CREATE_MARKER}"),
+    );
+    let error = env.refused("it", json!({})).await;
+    assert_error(&error, "no_executor", &["tool:it", "`executor_id`"]);
+    env.signed("knowledge/k.md", "---\nname: k\n---\nText.\n");
+    let error = env.refused("knowledge:k", json!({})).await;
+    assert_error(&error, "not_a_tool", &["knowledge:k is not a tool"]);
 }
 
 #[tokio::test]
-async fn a_tool_of_the_user_does_not_depend_on_the_project() {
-    let world = World::new();
-    world.signed("tools/rt.yaml", &runtime(""));
-    world.signed_for_user("tools/it.sh", &run_by("rt"));
-    let error = world.refused("it", json!({})).await;
-    says(
+async fn user_tool_cannot_depend_on_the_project() {
+    let env = TestEnv::new();
+    env.signed("tools/rt.yaml", &runtime(""));
+    env.signed_for_user("tools/it.sh", &run_by("rt"));
+    let error = env.refused("it", json!({})).await;
+    assert_error(
         &error,
         "invalid_chain",
         &["it run by rt: ", "user space", "project space"],
     );
-    // Nor does a runtime of the system, though a project shadows what it needs.
-    let world = World::new();
-    world.signed("tools/rye/core/primitives/execute.yaml", &runtime(""));
-    world.script("it", MARK);
-    world.refused("it", json!({})).await;
+    // A system runtime cannot depend on the project either, even if its primitive is shadowed.
+    let env = TestEnv::new();
+    env.signed("tools/rye/core/primitives/execute.yaml", &runtime(""));
+    env.script("it", CREATE_MARKER);
+    env.refused("it", json!({})).await;
 }
 
 #[tokio::test]
-async fn a_version_out_of_range_is_told() {
-    let world = with_runtime("child_constraints: {min_version: \"2.0.0\"}");
-    let error = world.refused("pack/it", json!({})).await;
-    says(&error, "invalid_chain", &["1.0.0", "2.0.0"]);
-    let world = with_runtime("child_constraints: {max_version: \"0.9.0\"}");
-    let error = world.refused("pack/it", json!({})).await;
-    says(&error, "invalid_chain", &["1.0.0", "0.9.0"]);
-    let world = with_runtime("inputs: [x]");
-    world.signed(
+async fn version_out_of_range_is_refused() {
+    let env = with_runtime("child_constraints: {min_version: \"2.0.0\"}");
+    let error = env.refused("pack/it", json!({})).await;
+    assert_error(&error, "invalid_chain", &["1.0.0", "2.0.0"]);
+    let env = with_runtime("child_constraints: {max_version: \"0.9.0\"}");
+    let error = env.refused("pack/it", json!({})).await;
+    assert_error(&error, "invalid_chain", &["1.0.0", "0.9.0"]);
+    let env = with_runtime("inputs: [x]");
+    env.signed(
         "tools/gives.yaml",
         "version: \"1.0.0\"\nexecutor_id: rt\noutputs: [y]\n",
     );
-    let error = world.refused("gives", json!({})).await;
-    says(&error, "invalid_chain", &["requires x"]);
+    let error = env.refused("gives", json!({})).await;
+    assert_error(&error, "invalid_chain", &["requires x"]);
 }
 
 const STRICT: &str = "__executor_id__ = \"rye/core/runtimes/python/function\"\n\
@@ -149,12 +151,12 @@ const STRICT: &str = "__executor_id__ = \"rye/core/runtimes/python/function\"\n\
     def execute(params, project_path):\n    open(project_path + \"/ran\", \"w\")\n";
 
 #[tokio::test]
-async fn all_that_is_wrong_with_the_parameters_is_told_at_once() {
-    let world = World::new();
-    world.signed("tools/strict.py", STRICT);
+async fn all_parameter_errors_are_reported_at_once() {
+    let env = TestEnv::new();
+    env.signed("tools/strict.py", STRICT);
     let wrong = json!({"count": "many", "deep": {"a/b": 3}, "other": 1});
-    let error = world.refused("strict", wrong).await;
-    says(
+    let error = env.refused("strict", wrong).await;
+    assert_error(
         &error,
         "invalid_parameters",
         &["/count: ", "/deep/a~1b: ", "name", "other"],
@@ -171,24 +173,24 @@ async fn all_that_is_wrong_with_the_parameters_is_told_at_once() {
         (json!("x"), "a string"),
         (Value::Null, "null"),
     ] {
-        let error = world.refused("strict", odd).await;
-        says(&error, "invalid_parameters", &[kind]);
+        let error = env.refused("strict", odd).await;
+        assert_error(&error, "invalid_parameters", &[kind]);
     }
-    world.signed(
+    env.signed(
         "tools/schema.sh",
-        &format!("{BASH}# config_schema: {{type: nonsense}}\n{MARK}"),
+        &format!("{BASH}# config_schema: {{type: nonsense}}\n{CREATE_MARKER}"),
     );
-    let error = world.refused("schema", json!({})).await;
-    says(&error, "bad_schema", &["`config_schema`"]);
+    let error = env.refused("schema", json!({})).await;
+    assert_error(&error, "bad_schema", &["`config_schema`"]);
 }
 
 #[tokio::test]
-async fn an_interpreter_that_is_not_there_is_told_with_all_that_was_tried() {
+async fn missing_interpreter_lists_all_attempts() {
     let local = "{type: local_binary, var: X, binary: xx, candidates: [yy], search_paths: [v/bin], fallback: zz-none}";
-    let world = with_runtime(&format!("env_config: {{interpreter: {local}}}"));
-    let error = world.refused_at_last("pack/it", json!({})).await;
-    let tried = world.project().join("v/bin");
-    says(
+    let env = with_runtime(&format!("env_config: {{interpreter: {local}}}"));
+    let error = env.refused_by_call("pack/it", json!({})).await;
+    let tried = env.project().join("v/bin");
+    assert_error(
         &error,
         "interpreter_not_found",
         &[
@@ -199,13 +201,13 @@ async fn an_interpreter_that_is_not_there_is_told_with_all_that_was_tried() {
         ],
     );
     let asked = "{type: command, var: X, resolve_cmd: [sh, -c, \"echo /no/where; exit 1\"]}";
-    let world = with_runtime(&format!("env_config: {{interpreter: {asked}}}"));
-    let error = world.refused_at_last("pack/it", json!({})).await;
-    says(&error, "interpreter_not_found", &["`sh -c echo"]);
+    let env = with_runtime(&format!("env_config: {{interpreter: {asked}}}"));
+    let error = env.refused_by_call("pack/it", json!({})).await;
+    assert_error(&error, "interpreter_not_found", &["`sh -c echo"]);
 }
 
 #[tokio::test]
-async fn a_wrong_env_config_is_told() {
+async fn invalid_env_config_is_refused() {
     for (config, code, part) in [
         (
             "{interpreter: {type: magic, var: X}}",
@@ -226,17 +228,17 @@ async fn a_wrong_env_config_is_told() {
         ("{env: [A, B]}", "bad_env_config", "env_config.env"),
         ("{inherit: nothing}", "bad_env_config", "env_config.inherit"),
     ] {
-        let world = with_runtime(&format!("env_config: {config}"));
-        let error = world.refused("pack/it", json!({})).await;
-        says(&error, code, &[part]);
+        let env = with_runtime(&format!("env_config: {config}"));
+        let error = env.refused("pack/it", json!({})).await;
+        assert_error(&error, code, &[part]);
     }
 }
 
 #[tokio::test]
-async fn an_anchor_that_must_be_marked_and_is_not_is_told() {
-    let world = with_runtime("anchor: {mode: always, markers_any: [Gemfile, x.toml]}");
-    let error = world.refused("pack/it", json!({})).await;
-    says(
+async fn missing_anchor_marker_is_refused() {
+    let env = with_runtime("anchor: {mode: always, markers_any: [Gemfile, x.toml]}");
+    let error = env.refused("pack/it", json!({})).await;
+    assert_error(
         &error,
         "no_anchor",
         &["rt: ", "Gemfile, x.toml", "tools/pack"],
@@ -248,14 +250,14 @@ async fn an_anchor_that_must_be_marked_and_is_not_is_told() {
         ("{markers_any: Gemfile}", "`markers_any`"),
         ("{markers_any: [../Gemfile]}", "`../Gemfile`"),
     ] {
-        let world = with_runtime(&format!("anchor: {anchor}"));
-        let error = world.refused("pack/it", json!({})).await;
-        says(&error, "no_anchor", &["rt: `anchor`: ", part]);
+        let env = with_runtime(&format!("anchor: {anchor}"));
+        let error = env.refused("pack/it", json!({})).await;
+        assert_error(&error, "no_anchor", &["rt: `anchor`: ", part]);
     }
 }
 
 #[tokio::test]
-async fn a_wrong_verify_deps_is_told() {
+async fn invalid_verify_deps_is_refused() {
     for (deps, part) in [
         ("{scope: everything, extensions: [.py]}", "`everything`"),
         ("{scope: tool_dir, extensions: .py}", "`extensions`"),
@@ -272,120 +274,120 @@ async fn a_wrong_verify_deps_is_told() {
             "`enabled`",
         ),
     ] {
-        let world = with_runtime(&format!("verify_deps: {deps}"));
-        let error = world.refused("pack/it", json!({})).await;
-        says(&error, "bad_verify_deps", &["`verify_deps`: ", part]);
+        let env = with_runtime(&format!("verify_deps: {deps}"));
+        let error = env.refused("pack/it", json!({})).await;
+        assert_error(&error, "bad_verify_deps", &["`verify_deps`: ", part]);
     }
-    let world = with_runtime(
+    let env = with_runtime(
         "anchor: {mode: always, root: project_path}\nverify_deps: {scope: anchor, extensions: [.py]}",
     );
-    let error = world.refused("pack/it", json!({})).await;
-    says(&error, "bad_verify_deps", &["outside the space"]);
+    let error = env.refused("pack/it", json!({})).await;
+    assert_error(&error, "bad_verify_deps", &["outside the space"]);
 }
 
 #[tokio::test]
-async fn what_a_tool_brings_along_must_be_signed_and_unchanged() {
-    let world = with_runtime(
+async fn dependencies_must_be_signed_and_unchanged() {
+    let env = with_runtime(
         "anchor: {markers_any: [mark]}\nverify_deps: {scope: anchor, exclude_dirs: [out]}",
     );
-    world.write("tools/pack/mark", "");
-    world.write("tools/pack/lib/a.py", "A = 1\n");
-    world.write("tools/pack/out/made.py", "unsigned");
-    let error = world.refused("pack/it", json!({})).await;
-    says(&error, "unsigned", &["lib/a.py", "mark", "it."]);
+    env.write("tools/pack/mark", "");
+    env.write("tools/pack/lib/a.py", "A = 1\n");
+    env.write("tools/pack/out/made.py", "unsigned");
+    let error = env.refused("pack/it", json!({})).await;
+    assert_error(&error, "unsigned", &["lib/a.py", "mark", "it."]);
     assert!(error.hint.unwrap().ends_with("rye sign pack/it"));
-    world.sign_dependencies("pack/it");
+    env.sign_dependencies("pack/it");
 
-    // All differences at once.
-    world.write("tools/pack/lib/a.py", "A = 2\n");
-    world.write("tools/pack/data.json", "{}");
-    fs::remove_file(world.at("tools/pack/mark")).unwrap();
-    let error = world.refused("pack/it", json!({})).await;
+    // All differences are reported at once.
+    env.write("tools/pack/lib/a.py", "A = 2\n");
+    env.write("tools/pack/data.json", "{}");
+    fs::remove_file(env.project_path("tools/pack/mark")).unwrap();
+    let error = env.refused("pack/it", json!({})).await;
     let all = ["changed lib/a.py", "added data.json", "missing mark"];
-    says(&error, "content_changed", &all);
+    assert_error(&error, "content_changed", &all);
     assert!(error.hint.unwrap().ends_with("rye sign pack/it"));
-    world.sign_dependencies("pack/it");
-    world.run("pack/it", json!({})).await;
-    assert!(world.ran());
+    env.sign_dependencies("pack/it");
+    env.run("pack/it", json!({})).await;
+    assert!(env.ran());
 }
 
 #[tokio::test]
-async fn a_link_out_of_the_anchor_is_refused() {
-    let world = with_runtime("anchor: {markers_any: [mark]}\nverify_deps: {scope: anchor}");
-    world.write("tools/pack/mark", "");
-    world.signed("tools/other/a.py", "A = 1\n");
-    world.sign_dependencies("pack/it");
+async fn link_out_of_the_anchor_is_refused() {
+    let env = with_runtime("anchor: {markers_any: [mark]}\nverify_deps: {scope: anchor}");
+    env.write("tools/pack/mark", "");
+    env.signed("tools/other/a.py", "A = 1\n");
+    env.sign_dependencies("pack/it");
     for target in ["../other/a.py", "../other", "/", "../../../../.."] {
-        symlink(target, world.at("tools/pack/lib")).unwrap();
-        let error = world.refused("pack/it", json!({})).await;
-        says(
+        symlink(target, env.project_path("tools/pack/lib")).unwrap();
+        let error = env.refused("pack/it", json!({})).await;
+        assert_error(
             &error,
             "content_changed",
             &["link out of the directory: lib"],
         );
-        fs::remove_file(world.at("tools/pack/lib")).unwrap();
+        fs::remove_file(env.project_path("tools/pack/lib")).unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_command_with_an_unknown_placeholder_is_not_run() {
-    let world = World::new();
-    world.signed(
+async fn unknown_placeholder_in_a_command_is_refused() {
+    let env = TestEnv::new();
+    env.signed(
         "tools/it.yaml",
         "version: \"1.0.0\"\nexecutor_id: subprocess\nconfig: {command: \"{nothing}/touch\", args: [\"{project_path}/ran\"]}\n",
     );
-    let error = world.refused_at_last("it", json!({})).await;
-    says(&error, "unknown_placeholder", &["`{nothing}`"]);
-    world.signed(
+    let error = env.refused_by_call("it", json!({})).await;
+    assert_error(&error, "unknown_placeholder", &["`{nothing}`"]);
+    env.signed(
         "tools/args.yaml",
         "version: \"1.0.0\"\nexecutor_id: subprocess\nconfig: {command: echo, args: [\"{nothing}\"]}\n",
     );
-    let envelope = world.run("args", json!({})).await;
+    let envelope = env.run("args", json!({})).await;
     assert_eq!(envelope.data["stdout"], "{nothing}\n", "{envelope:?}");
 }
 
 #[tokio::test]
-async fn an_unsigned_link_anywhere_in_the_chain_is_refused() {
-    let world = World::new();
-    world.write("tools/rt.yaml", &runtime(""));
-    world.signed("tools/it.sh", &run_by("rt"));
-    let error = world.refused("it", json!({})).await;
-    says(&error, "unsigned", &["rt"]);
+async fn unsigned_link_in_the_chain_is_refused() {
+    let env = TestEnv::new();
+    env.write("tools/rt.yaml", &runtime(""));
+    env.signed("tools/it.sh", &run_by("rt"));
+    let error = env.refused("it", json!({})).await;
+    assert_error(&error, "unsigned", &["rt"]);
     assert!(error.hint.unwrap().contains("rye sign"));
-    world.sign(&world.at("tools/rt.yaml"));
-    world.write("tools/it.sh", &run_by("rt"));
-    let error = world.refused("it", json!({})).await;
-    says(&error, "unsigned", &["it"]);
+    env.sign(&env.project_path("tools/rt.yaml"));
+    env.write("tools/it.sh", &run_by("rt"));
+    let error = env.refused("it", json!({})).await;
+    assert_error(&error, "unsigned", &["it"]);
 }
 
 #[tokio::test]
-async fn what_a_revoked_key_signed_is_refused_by_the_next_call() {
-    let world = World::new();
-    world.script("it", "echo '{}'");
-    assert!(world.run("it", json!({})).await.error.is_none());
-    let (keys, key) = (UserKeys::new(&world.user()), world.key());
+async fn revoked_key_is_refused_by_the_next_call() {
+    let env = TestEnv::new();
+    env.script("it", "echo '{}'");
+    assert!(env.run("it", json!({})).await.error.is_none());
+    let (keys, key) = (UserKeys::new(&env.user()), env.key());
     let fingerprint = key.public().fingerprint();
     keys.revoke(fingerprint, Some("lost"), Some(key.public()), key)
         .unwrap();
-    let error = world.refused("it", json!({})).await;
-    says(&error, "revoked_key", &[&fingerprint.to_string(), "lost"]);
+    let error = env.refused("it", json!({})).await;
+    assert_error(&error, "revoked_key", &[&fingerprint.to_string(), "lost"]);
 }
 
 #[tokio::test]
-async fn variables_that_a_tool_needs_must_be_set() {
-    let world = World::new();
-    world.signed(
+async fn required_variables_must_be_set() {
+    let env = TestEnv::new();
+    env.signed(
         "tools/it.sh",
-        &format!("{BASH}# requires_env: [NEEDED_A, NEEDED_B]\n{MARK}"),
+        &format!("{BASH}# requires_env: [NEEDED_A, NEEDED_B]\n{CREATE_MARKER}"),
     );
-    fs::write(world.project().join(".env"), "NEEDED_A=1\n").unwrap();
-    let error = world.refused_at_last("it", json!({})).await;
-    says(&error, "missing_variables", &["NEEDED_B"]);
+    fs::write(env.project().join(".env"), "NEEDED_A=1\n").unwrap();
+    let error = env.refused_by_call("it", json!({})).await;
+    assert_error(&error, "missing_variables", &["NEEDED_B"]);
     assert!(error.hint.unwrap().contains("export NEEDED_B="));
 }
 
 #[tokio::test]
-async fn a_configuration_that_does_not_fit_the_primitive_is_refused() {
+async fn configuration_must_match_the_primitive() {
     for (config, part) in [
         ("{args: [x]}", "command"),
         ("{command: 5}", "/command"),
@@ -397,11 +399,11 @@ async fn a_configuration_that_does_not_fit_the_primitive_is_refused() {
         ("{command: touch, env: {A: [1]}}", "/env/A"),
         ("{command: touch, env: A}", "/env"),
     ] {
-        let world = World::new();
+        let env = TestEnv::new();
         let text = format!("version: \"1.0.0\"\nexecutor_id: subprocess\nconfig: {config}\n");
-        world.signed("tools/it.yaml", &text);
-        let error = world.refused_at_last("it", json!({})).await;
-        says(&error, "invalid_config", &[part]);
+        env.signed("tools/it.yaml", &text);
+        let error = env.refused_by_call("it", json!({})).await;
+        assert_error(&error, "invalid_config", &[part]);
     }
 }
 
@@ -413,22 +415,22 @@ fn resolving(resolve: &str) -> String {
 }
 
 #[tokio::test]
-async fn configuration_of_the_spaces_counts_when_it_is_signed() {
-    let world = World::new();
-    world.signed(
+async fn config_files_of_the_project_must_be_signed() {
+    let env = TestEnv::new();
+    env.signed(
         "tools/both.yaml",
         &resolving("{path: a/limits.yaml, mode: deep_merge}"),
     );
-    world.signed(
+    env.signed(
         "tools/first.yaml",
         &resolving("[{path: a/limits.yaml, mode: first_match}]"),
     );
-    let user = world.at_user("config/a");
+    let user = env.user_path("config/a");
     fs::create_dir_all(&user).unwrap();
     fs::write(user.join("limits.yaml"), "x: 1\ndeep: {a: 1, b: 1}\n").unwrap();
-    world.write("config/a/limits.yaml", "x: 2\ndeep: {b: 2}\n");
+    env.write("config/a/limits.yaml", "x: 2\ndeep: {b: 2}\n");
 
-    let envelope = world.run("both", json!({"p": 0})).await;
+    let envelope = env.run("both", json!({"p": 0})).await;
     let expected = json!({"p": 0, "resolved_config": {"x": 1, "deep": {"a": 1, "b": 1}}});
     assert_eq!(envelope.data, expected);
     let warning = envelope.metadata["warnings"].to_string();
@@ -436,17 +438,17 @@ async fn configuration_of_the_spaces_counts_when_it_is_signed() {
         warning.contains("config/a/limits.yaml") && warning.contains("rye sign"),
         "{warning}"
     );
-    let envelope = world.run("first", json!({})).await;
+    let envelope = env.run("first", json!({})).await;
     assert_eq!(envelope.data["resolved_config"]["x"], 1);
 
-    world.sign(&world.at("config/a/limits.yaml"));
-    let envelope = world.run("both", json!({})).await;
+    env.sign(&env.project_path("config/a/limits.yaml"));
+    let envelope = env.run("both", json!({})).await;
     assert_eq!(
         envelope.data["resolved_config"],
         json!({"x": 2, "deep": {"a": 1, "b": 2}})
     );
     assert!(!envelope.metadata.contains_key("warnings"));
-    let envelope = world.run("first", json!({})).await;
+    let envelope = env.run("first", json!({})).await;
     assert_eq!(
         envelope.data["resolved_config"],
         json!({"x": 2, "deep": {"b": 2}})
@@ -454,34 +456,30 @@ async fn configuration_of_the_spaces_counts_when_it_is_signed() {
 }
 
 #[tokio::test]
-async fn configuration_is_asked_for_in_its_folder_and_by_its_modes() {
+async fn config_resolve_checks_path_and_mode() {
     for (resolve, part) in [
         ("{path: ../../secret.yaml}", "`../../secret.yaml`"),
         ("{path: /etc/passwd}", "`/etc/passwd`"),
         ("{mode: deep_merge}", "`path`"),
         ("{path: a.yaml, mode: all}", "`all`"),
     ] {
-        let world = World::new();
-        world.signed("tools/it.yaml", &resolving(resolve));
-        let error = world.refused_at_last("it", json!({})).await;
-        says(&error, "invalid_config", &[part]);
+        let env = TestEnv::new();
+        env.signed("tools/it.yaml", &resolving(resolve));
+        let error = env.refused_by_call("it", json!({})).await;
+        assert_error(&error, "invalid_config", &[part]);
     }
-    let world = World::new();
-    world.signed("tools/it.yaml", &resolving("{path: broken.yaml}"));
-    let user = world.at_user("config");
+    let env = TestEnv::new();
+    env.signed("tools/it.yaml", &resolving("{path: broken.yaml}"));
+    let user = env.user_path("config");
     fs::create_dir_all(&user).unwrap();
     fs::write(user.join("broken.yaml"), "a: [1\n").unwrap();
-    let error = world.refused_at_last("it", json!({})).await;
-    says(&error, "invalid_config", &["broken.yaml:"]);
-    // What leads out of the folder is no configuration of the space's.
+    let error = env.refused_by_call("it", json!({})).await;
+    assert_error(&error, "invalid_config", &["broken.yaml:"]);
+    // A link out of the config directory is ignored.
     fs::remove_file(user.join("broken.yaml")).unwrap();
-    fs::write(world.folder().join("outside.yaml"), "a: 1\n").unwrap();
-    symlink(
-        world.folder().join("outside.yaml"),
-        user.join("broken.yaml"),
-    )
-    .unwrap();
-    let envelope = world.run("it", json!({})).await;
+    fs::write(env.dir().join("outside.yaml"), "a: 1\n").unwrap();
+    symlink(env.dir().join("outside.yaml"), user.join("broken.yaml")).unwrap();
+    let envelope = env.run("it", json!({})).await;
     assert_eq!(envelope.data["resolved_config"], json!({}));
     assert!(envelope.metadata.contains_key("warnings"));
 }

@@ -1,10 +1,10 @@
-//! The runtimes that ship, and one that a project adds, with real interpreters.
+//! The bundled runtimes and a custom one, with real interpreters.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crate::support::World;
+use crate::support::TestEnv;
 use lillux::Hash;
 use rye_executor::{Envelope, Request, Status};
 use serde_json::{Value, json};
@@ -15,19 +15,19 @@ fn program(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Runs a tool with a folder before all others on `PATH`.
-async fn run_with_path(world: &World, tool: &str, parameters: Value, first: &Path) -> Envelope {
+/// Runs a tool with a directory first on `PATH`.
+async fn run_with_path(env: &TestEnv, tool: &str, parameters: Value, first: &Path) -> Envelope {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut request = Request::new(tool.parse().unwrap()).with_parameters(parameters);
     let path = format!("{}:{path}", first.display());
     request.environment = Some(vec![("PATH".to_owned(), path)]);
-    world.executor.execute(request).await
+    env.executor.execute(request).await
 }
 
 #[tokio::test]
-async fn a_python_script_reads_parameters_and_knows_the_project() {
-    let world = World::new();
-    world.signed(
+async fn python_script_gets_parameters_and_project_path() {
+    let env = TestEnv::new();
+    env.signed(
         "tools/sum.py",
         "__version__ = \"1.0.0\"\n__executor_id__ = \"rye/core/runtimes/python/script\"\n\
          import argparse, json, sys\n\
@@ -35,22 +35,22 @@ async fn a_python_script_reads_parameters_and_knows_the_project() {
          parser.add_argument(\"--project-path\")\n    given = json.load(sys.stdin)\n    \
          print(json.dumps({\"sum\": sum(given[\"of\"]), \"project\": parser.parse_args().project_path}))\n",
     );
-    let envelope = world.run("sum", json!({"of": [1, 2, 3]})).await;
-    let expected = json!({"sum": 6, "project": world.project()});
+    let envelope = env.run("sum", json!({"of": [1, 2, 3]})).await;
+    let expected = json!({"sum": 6, "project": env.project()});
     assert_eq!(envelope.data, expected, "{envelope:?}");
 }
 
 #[tokio::test]
-async fn the_python_of_the_projects_own_environment_is_used_once_it_is_signed() {
-    let world = World::new();
-    let environment = world.project().join(".venv");
+async fn project_python_environment_is_used_once_signed() {
+    let env = TestEnv::new();
+    let environment = env.project().join(".venv");
     let stand_in = "#!/bin/sh\nexport STAND_IN=yes\nexec python3 \"$@\"\n";
     program(&environment.join("bin/python"), stand_in);
     let tool = "__executor_id__ = \"rye/core/runtimes/python/function\"\nimport os\n\
          async def main(**given):\n    return {\"own\": os.environ.get(\"STAND_IN\"), **given}\n";
-    world.signed("tools/which.py", tool);
-    world.signed_for_user("tools/mine.py", tool);
-    let envelope = world.run("which", json!({"a": 1})).await;
+    env.signed("tools/which.py", tool);
+    env.signed_for_user("tools/mine.py", tool);
+    let envelope = env.run("which", json!({"a": 1})).await;
     assert_eq!(envelope.data, json!({"own": null, "a": 1}), "{envelope:?}");
     let hint = format!("rye sign --manifest {}", environment.display());
     assert!(
@@ -60,54 +60,52 @@ async fn the_python_of_the_projects_own_environment_is_used_once_it_is_signed() 
         "{envelope:?}"
     );
 
-    world.sign_environment(&environment);
-    let envelope = world.run("which", json!({"a": 1})).await;
+    env.sign_environment(&environment);
+    let envelope = env.run("which", json!({"a": 1})).await;
     assert_eq!(envelope.data, json!({"own": "yes", "a": 1}), "{envelope:?}");
     assert!(
         crate::support::warnings(&envelope).is_empty(),
         "{envelope:?}"
     );
-    // It is for the project's own tools only.
-    let envelope = world.run("mine", json!({})).await;
+    // Only tools of the project use it.
+    let envelope = env.run("mine", json!({})).await;
     assert_eq!(envelope.data, json!({"own": null}), "{envelope:?}");
 
     program(&environment.join("bin/python"), "#!/bin/sh\ntouch ran\n");
-    let error = world.refused_at_last("which", json!({})).await;
+    let error = env.refused_by_call("which", json!({})).await;
     assert_eq!(error.code, "content_changed", "{error:?}");
     assert!(error.message.contains("changed bin/python"), "{error:?}");
     assert!(error.hint.unwrap().ends_with(&hint));
-    let envelope = world
-        .run("rye/file-system/list", json!({"path": "."}))
-        .await;
+    let envelope = env.run("rye/file-system/list", json!({"path": "."})).await;
     assert_eq!(envelope.status, Status::Success, "{envelope:?}");
-    assert!(!world.ran());
+    assert!(!env.ran());
 }
 
-/// Two tools for Node, each in a folder with a helper and an installed package.
-fn node_tools() -> World {
-    let world = World::new();
-    world.signed(
+/// Two Node tools, each in a directory with a helper and an installed package.
+fn node_tools() -> TestEnv {
+    let env = TestEnv::new();
+    env.signed(
         "tools/esm/tool.mjs",
         "export const __executor_id__ = \"rye/core/runtimes/node/node\";\n\
          import { word } from \"./lib/word.mjs\";\nimport other from \"other\";\n\
          console.log(JSON.stringify({ word, other }));\n",
     );
-    world.write("tools/esm/lib/word.mjs", "export const word = \"esm\";\n");
-    world.signed(
+    env.write("tools/esm/lib/word.mjs", "export const word = \"esm\";\n");
+    env.signed(
         "tools/cjs/tool.cjs",
         "/** @executor_id rye/core/runtimes/node/node */\n\
          const word = require(\"./word.cjs\");\n\
          if (require.main === module) console.log(JSON.stringify({ word, other: require(\"other\") }));\n",
     );
-    world.write("tools/cjs/word.cjs", "module.exports = \"cjs\";\n");
-    world
+    env.write("tools/cjs/word.cjs", "module.exports = \"cjs\";\n");
+    env
 }
 
-fn install(world: &World, folder: &str, text: &str) {
-    let package = format!("{folder}/node_modules/other");
+fn install(env: &TestEnv, dir: &str, text: &str) {
+    let package = format!("{dir}/node_modules/other");
     let about = "{\"name\": \"other\", \"main\": \"index.js\"}";
-    world.write(&format!("{package}/package.json"), about);
-    world.write(&format!("{package}/index.js"), text);
+    env.write(&format!("{package}/package.json"), about);
+    env.write(&format!("{package}/index.js"), text);
 }
 
 const INSTALLED: &str = "module.exports = \"installed\";";
@@ -115,110 +113,110 @@ const PLANTED: &str =
     "require(\"fs\").writeFileSync(process.argv.at(-1) + \"/ran\", \"\"); module.exports = 1;";
 
 #[tokio::test]
-async fn a_node_tool_imports_what_was_signed_with_it() {
-    let world = node_tools();
-    for folder in ["esm", "cjs"] {
-        let tool = format!("{folder}/tool");
-        let place = world.at(&format!("tools/{folder}"));
-        install(&world, &format!("tools/{folder}"), INSTALLED);
-        let fails = world.run(&tool, json!({})).await;
+async fn node_tool_imports_only_signed_files() {
+    let env = node_tools();
+    for dir in ["esm", "cjs"] {
+        let tool = format!("{dir}/tool");
+        let tool_dir = env.project_path(&format!("tools/{dir}"));
+        install(&env, &format!("tools/{dir}"), INSTALLED);
+        let fails = env.run(&tool, json!({})).await;
         let text = fails.data["stderr"].as_str().unwrap().to_owned();
-        let hint = format!("rye sign --manifest '{}'", place.display());
+        let hint = format!("rye sign --manifest '{}'", tool_dir.display());
         assert!(text.contains(&hint), "{text}");
-        world.sign_directory(&format!("tools/{folder}"));
-        let fails = world.run(&tool, json!({})).await;
+        env.sign_directory(&format!("tools/{dir}"));
+        let fails = env.run(&tool, json!({})).await;
         let text = fails.data["stderr"].as_str().unwrap().to_owned();
-        let hint = format!("rye sign --manifest '{}/node_modules'", place.display());
+        let hint = format!("rye sign --manifest '{}/node_modules'", tool_dir.display());
         assert!(text.contains(&hint), "{text}");
-        world.sign_environment(&place.join("node_modules"));
-        let envelope = world.run(&tool, json!({})).await;
-        let expected = json!({"word": folder, "other": "installed"});
+        env.sign_environment(&tool_dir.join("node_modules"));
+        let envelope = env.run(&tool, json!({})).await;
+        let expected = json!({"word": dir, "other": "installed"});
         assert_eq!(envelope.data, expected, "{envelope:?}");
 
-        install(&world, &format!("tools/{folder}"), PLANTED);
-        let error = world.refused(&tool, json!({})).await;
+        install(&env, &format!("tools/{dir}"), PLANTED);
+        let error = env.refused(&tool, json!({})).await;
         assert_eq!(error.code, "content_changed", "{error:?}");
         assert!(error.message.contains("other/index.js"), "{error:?}");
     }
 }
 
 #[tokio::test]
-async fn a_node_tool_loads_nothing_from_directories_above_it() {
+async fn node_tool_does_not_load_from_parent_directories() {
     for above in ["tools", ".", "..", "../.."] {
-        let world = node_tools();
-        install(&world, above, PLANTED);
-        for folder in ["esm", "cjs"] {
-            world.sign_directory(&format!("tools/{folder}"));
-            let envelope = world.run(&format!("{folder}/tool"), json!({})).await;
+        let env = node_tools();
+        install(&env, above, PLANTED);
+        for dir in ["esm", "cjs"] {
+            env.sign_directory(&format!("tools/{dir}"));
+            let envelope = env.run(&format!("{dir}/tool"), json!({})).await;
             assert_eq!(envelope.status, Status::Error, "{envelope:?}");
-            // Also from a package that was signed.
-            let nested = format!("tools/{folder}/node_modules/other");
-            world.write(&format!("{nested}/package.json"), "{}");
-            world.write(&format!("{nested}/index.js"), "require(\"third\");");
+            // Neither from a signed package.
+            let nested = format!("tools/{dir}/node_modules/other");
+            env.write(&format!("{nested}/package.json"), "{}");
+            env.write(&format!("{nested}/index.js"), "require(\"third\");");
             let third = format!("{above}/node_modules/third");
-            world.write(&format!("{third}/index.js"), PLANTED);
-            world.sign_environment(&world.at(&format!("tools/{folder}/node_modules")));
-            let envelope = world.run(&format!("{folder}/tool"), json!({})).await;
+            env.write(&format!("{third}/index.js"), PLANTED);
+            env.sign_environment(&env.project_path(&format!("tools/{dir}/node_modules")));
+            let envelope = env.run(&format!("{dir}/tool"), json!({})).await;
             assert_eq!(envelope.status, Status::Error, "{envelope:?}");
-            assert!(!world.ran(), "{above} {folder}");
+            assert!(!env.ran(), "{above} {dir}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_file_without_extension_does_not_take_the_place_of_a_signed_one() {
-    let world = World::new();
-    world.signed(
+async fn file_without_extension_does_not_shadow_a_signed_one() {
+    let env = TestEnv::new();
+    env.signed(
         "tools/pack/tool.cjs",
         "/** @executor_id rye/core/runtimes/node/node */\n\
          console.log(JSON.stringify({ word: require(\"./helper\") }));\n",
     );
-    world.write("tools/pack/helper.js", "module.exports = \"signed\";\n");
-    world.write("tools/pack/package.json", "{}");
-    world.sign_dependencies("pack/tool");
-    let envelope = world.run("pack/tool", json!({})).await;
+    env.write("tools/pack/helper.js", "module.exports = \"signed\";\n");
+    env.write("tools/pack/package.json", "{}");
+    env.sign_dependencies("pack/tool");
+    let envelope = env.run("pack/tool", json!({})).await;
     assert_eq!(envelope.data, json!({"word": "signed"}), "{envelope:?}");
-    world.write("tools/pack/helper", PLANTED);
-    let error = world.refused("pack/tool", json!({})).await;
+    env.write("tools/pack/helper", PLANTED);
+    let error = env.refused("pack/tool", json!({})).await;
     assert!(error.message.contains("added helper"), "{error:?}");
-    fs::remove_file(world.at("tools/pack/helper")).unwrap();
+    fs::remove_file(env.project_path("tools/pack/helper")).unwrap();
     // Without the marker and the manifest, neither is loaded.
-    fs::remove_file(world.at("tools/pack/package.json")).unwrap();
-    fs::remove_file(world.at("tools/pack/rye.manifest")).unwrap();
-    world.write("tools/pack/helper.js", PLANTED);
-    let envelope = world.run("pack/tool", json!({})).await;
+    fs::remove_file(env.project_path("tools/pack/package.json")).unwrap();
+    fs::remove_file(env.project_path("tools/pack/rye.manifest")).unwrap();
+    env.write("tools/pack/helper.js", PLANTED);
+    let envelope = env.run("pack/tool", json!({})).await;
     assert_eq!(envelope.status, Status::Error, "{envelope:?}");
-    assert!(!world.ran());
+    assert!(!env.ran());
 }
 
 #[tokio::test]
-async fn a_package_says_whether_its_scripts_are_modules() {
-    let world = World::new();
-    world.write("tools/pack/package.json", "{\"type\": \"module\"}");
-    world.signed(
+async fn package_type_decides_whether_scripts_are_modules() {
+    let env = TestEnv::new();
+    env.write("tools/pack/package.json", "{\"type\": \"module\"}");
+    env.signed(
         "tools/pack/tool.js",
         "export const __executor_id__ = \"rye/core/runtimes/node/node\";\n\
          import fs from \"node:fs\";\n\
          console.log(JSON.stringify({ given: JSON.parse(fs.readFileSync(0, \"utf8\")) }));\n",
     );
-    world.sign_dependencies("pack/tool");
-    let envelope = world.run("pack/tool", json!({"a": 1})).await;
+    env.sign_dependencies("pack/tool");
+    let envelope = env.run("pack/tool", json!({"a": 1})).await;
     assert_eq!(envelope.data, json!({"given": {"a": 1}}), "{envelope:?}");
-    // A helper that nothing vouches for.
-    world.write("tools/pack/dist/helper.js", "");
-    let error = world.fails("pack/tool", json!({})).await;
+    // An unsigned helper.
+    env.write("tools/pack/dist/helper.js", "");
+    let error = env.fails("pack/tool", json!({})).await;
     assert!(error.starts_with("content_changed: "), "{error}");
 }
 
 #[tokio::test]
-async fn typescript_runs_or_says_what_to_install() {
-    let world = World::new();
-    world.signed(
+async fn typescript_runs_or_reports_what_to_install() {
+    let env = TestEnv::new();
+    env.signed(
         "tools/typed.ts",
         "export const __executor_id__: string = \"rye/core/runtimes/node/node\";\n\
          const answer: number = 42;\nconsole.log(JSON.stringify({ answer }));\n",
     );
-    let envelope = world.run("typed", json!({})).await;
+    let envelope = env.run("typed", json!({})).await;
     match &envelope.error {
         None => assert_eq!(envelope.data, json!({"answer": 42})),
         Some(error) => {
@@ -229,23 +227,23 @@ async fn typescript_runs_or_says_what_to_install() {
 }
 
 #[tokio::test]
-async fn typescript_is_run_by_the_tsx_of_its_package_once_it_is_signed() {
-    let world = World::new();
-    world.signed(
+async fn tsx_of_the_package_is_used_once_signed() {
+    let env = TestEnv::new();
+    env.signed(
         "tools/typed.ts",
         "export const __executor_id__: string = \"rye/core/runtimes/node/node\";\n",
     );
-    let tsx = world.at("tools/node_modules/.bin/tsx");
+    let tsx = env.project_path("tools/node_modules/.bin/tsx");
     program(&tsx, "#!/bin/sh\nprintf '{\"tsx\": \"%s\"}' \"$3\"\n");
-    let envelope = world.run("typed", json!({})).await;
+    let envelope = env.run("typed", json!({})).await;
     assert!(envelope.data.get("tsx").is_none(), "{envelope:?}");
-    world.sign_environment(&world.at("tools/node_modules"));
-    let envelope = world.run("typed", json!({})).await;
+    env.sign_environment(&env.project_path("tools/node_modules"));
+    let envelope = env.run("typed", json!({})).await;
     let file = envelope.data["tsx"].as_str().unwrap_or_default();
     assert!(file.ends_with("/typed.ts"), "{envelope:?}");
 }
 
-/// As the guide to writing runtimes has it.
+/// The example of the runtime guide.
 const RUBY: &str = r#"version: "1.0.0"
 tool_type: runtime
 executor_id: rye/core/primitives/execute
@@ -313,33 +311,31 @@ end
 "#;
 
 #[tokio::test]
-async fn a_project_adds_ruby_with_one_file() {
-    let world = World::new();
-    world.signed("tools/rye/core/runtimes/ruby/ruby.yaml", RUBY);
-    world.write("tools/text/Gemfile", "");
-    world.signed("tools/text/greet.rb", RUBY_TOOL);
+async fn project_can_add_a_ruby_runtime() {
+    let env = TestEnv::new();
+    env.signed("tools/rye/core/runtimes/ruby/ruby.yaml", RUBY);
+    env.write("tools/text/Gemfile", "");
+    env.signed("tools/text/greet.rb", RUBY_TOOL);
     let helper = "module Helper\n  def self.processed(name) = \"Processed #{name}\"\nend\n";
-    world.write("tools/text/lib/ruby/helper.rb", helper);
-    world.sign_dependencies("text/greet");
-    let envelope = world
-        .run("text/greet", json!({"name": "#{`id`} Ada"}))
-        .await;
+    env.write("tools/text/lib/ruby/helper.rb", helper);
+    env.sign_dependencies("text/greet");
+    let envelope = env.run("text/greet", json!({"name": "#{`id`} Ada"})).await;
     let expected = json!({
         "success": true,
         "output": "Processed #{`id`} Ada",
-        "project": world.project(),
+        "project": env.project(),
         "env": "production",
     });
     assert_eq!(envelope.data, expected, "{envelope:?}");
-    world.write("tools/text/lib/ruby/helper.rb", "exit\n");
-    let error = world.fails("text/greet", json!({"name": "x"})).await;
+    env.write("tools/text/lib/ruby/helper.rb", "exit\n");
+    let error = env.fails("text/greet", json!({"name": "x"})).await;
     assert!(error.starts_with("content_changed: "), "{error}");
 }
 
 #[tokio::test]
-async fn a_runtime_may_be_a_python_file_that_tools_name_by_its_bare_name() {
-    let world = World::new();
-    world.signed(
+async fn runtime_can_be_a_python_file_named_by_its_bare_name() {
+    let env = TestEnv::new();
+    env.signed(
         "tools/rye/core/runtimes/python_runtime.py",
         r#"__version__ = "1.0.0"
 __tool_type__ = "runtime"
@@ -366,7 +362,7 @@ CONFIG = {
 }
 "#,
     );
-    world.signed(
+    env.signed(
         "tools/rye/agent/threads/capabilities/git.py",
         r#"__tool_type__ = "python"
 __executor_id__ = "python_runtime"
@@ -380,7 +376,7 @@ def main(command: str, args: list = None) -> dict:
 "#,
     );
     let given = json!({"command": "git", "args": ["status"]});
-    let envelope = world.run("git", given).await;
+    let envelope = env.run("git", given).await;
     assert_eq!(envelope.status, Status::Success, "{envelope:?}");
     assert_eq!(envelope.data["result"], json!(["git", "status"]));
     assert_eq!(
@@ -394,19 +390,19 @@ def main(command: str, args: list = None) -> dict:
 }
 
 #[tokio::test]
-async fn the_rust_runtime_waits_with_lillux_unless_told_otherwise() {
-    let world = World::new();
-    let bin = world.project().join("bin");
+async fn rust_runtime_runs_lillux_by_default() {
+    let env = TestEnv::new();
+    let bin = env.project().join("bin");
     program(
         &bin.join("lillux"),
         "#!/bin/sh\nprintf '{\"words\": \"%s\"}' \"$*\"\n",
     );
-    world.signed(
+    env.signed(
         "tools/wait.yaml",
         "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/rust/runtime\n",
     );
     let given = json!({"db_path": "/a b", "thread_id": "t", "timeout": 5});
-    let envelope = run_with_path(&world, "wait", given, &bin).await;
+    let envelope = run_with_path(&env, "wait", given, &bin).await;
     let words = "watch --db /a b --thread-id t --timeout 5";
     assert_eq!(envelope.data, json!({ "words": words }), "{envelope:?}");
 
@@ -416,10 +412,10 @@ async fn the_rust_runtime_waits_with_lillux_unless_told_otherwise() {
     );
     let tool = "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/rust/runtime\n\
         config: { binary: other, args: [], input_data: \"{params_json}\" }\n";
-    world.signed("tools/named.yaml", tool);
-    // A parameter named as the configuration is data.
+    env.signed("tools/named.yaml", tool);
+    // A parameter with the name of a configuration key is data.
     let given = json!({"binary": "sh"});
-    let envelope = run_with_path(&world, "named", given, &bin).await;
+    let envelope = run_with_path(&env, "named", given, &bin).await;
     assert_eq!(
         envelope.data,
         json!({"other": {"binary": "sh"}}),
@@ -428,10 +424,10 @@ async fn the_rust_runtime_waits_with_lillux_unless_told_otherwise() {
 }
 
 #[tokio::test]
-async fn a_program_beside_the_tool_runs_only_if_it_has_the_hash() {
-    let world = World::new();
+async fn program_in_the_tool_directory_needs_a_matching_hash() {
+    let env = TestEnv::new();
     let text = "#!/bin/sh\nprintf '{\"beside\": \"%s\"}' \"$1\"\n";
-    let path = world.at("tools/greet/greet-bin");
+    let path = env.project_path("tools/greet/greet-bin");
     program(&path, text);
     let tool = |binary: &str, hash: &str| {
         format!(
@@ -440,52 +436,52 @@ async fn a_program_beside_the_tool_runs_only_if_it_has_the_hash() {
         )
     };
     let hash = format!("  sha256: {}\n", Hash::digest(text).to_hex());
-    world.signed("tools/greet/greet.yaml", &tool("./greet-bin", &hash));
-    let envelope = world.run("greet/greet", json!({"name": "Ada"})).await;
+    env.signed("tools/greet/greet.yaml", &tool("./greet-bin", &hash));
+    let envelope = env.run("greet/greet", json!({"name": "Ada"})).await;
     assert_eq!(envelope.data, json!({"beside": "Ada"}), "{envelope:?}");
 
     program(&path, "#!/bin/sh\necho planted\n");
-    let error = world.refused("greet/greet", json!({"name": "Ada"})).await;
+    let error = env.refused("greet/greet", json!({"name": "Ada"})).await;
     assert_eq!(error.code, "content_changed", "{error:?}");
-    world.signed("tools/greet/bare.yaml", &tool("./greet-bin", ""));
-    let error = world.refused("greet/bare", json!({"name": "Ada"})).await;
+    env.signed("tools/greet/bare.yaml", &tool("./greet-bin", ""));
+    let error = env.refused("greet/bare", json!({"name": "Ada"})).await;
     assert_eq!(error.code, "unsigned", "{error:?}");
     for out in ["../greet/greet-bin", "/bin/sh", "greet/../greet-bin"] {
-        world.signed("tools/greet/out.yaml", &tool(out, &hash));
-        let error = world.refused("greet/out", json!({"name": "Ada"})).await;
+        env.signed("tools/greet/out.yaml", &tool(out, &hash));
+        let error = env.refused("greet/out", json!({"name": "Ada"})).await;
         assert_eq!(error.code, "interpreter_not_found", "{error:?}");
     }
 }
 
 #[tokio::test]
-async fn a_colon_in_the_projects_path_does_not_lead_imports_elsewhere() {
-    let world = World::with_project_called("co:lon");
-    world.signed(
+async fn colon_in_the_project_path_does_not_redirect_imports() {
+    let env = TestEnv::with_project_named("co:lon");
+    env.signed(
         "tools/pk/tool.py",
         "__executor_id__ = \"rye/core/runtimes/python/script\"\nimport helper\n",
     );
-    world.write("tools/pk/helper.py", "print('{\"own\": true}')\n");
-    world.write("tools/pk/pyproject.toml", "");
-    world.sign_dependencies("pk/tool");
-    let planted = world.project().join("lon/.ai/tools/pk/helper.py");
+    env.write("tools/pk/helper.py", "print('{\"own\": true}')\n");
+    env.write("tools/pk/pyproject.toml", "");
+    env.sign_dependencies("pk/tool");
+    let planted = env.project().join("lon/.ai/tools/pk/helper.py");
     fs::create_dir_all(planted.parent().unwrap()).unwrap();
     fs::write(&planted, "open('ran', 'w')\n").unwrap();
-    let envelope = world.run("pk/tool", json!({})).await;
+    let envelope = env.run("pk/tool", json!({})).await;
     assert_eq!(envelope.data, json!({"own": true}), "{envelope:?}");
-    assert!(!world.ran());
+    assert!(!env.ran());
 }
 
 #[tokio::test]
-async fn an_interpreter_that_is_not_there_is_named_with_what_was_tried() {
-    let world = World::new();
-    world.signed(
+async fn missing_interpreter_is_named() {
+    let env = TestEnv::new();
+    env.signed(
         "tools/lua.yaml",
         "version: \"1.0.0\"\ntool_type: runtime\nexecutor_id: subprocess\n\
          env_config: { interpreter: { type: system_binary, binary: no-such-lua, var: L } }\n\
          config: { command: \"${L}\" }\n",
     );
-    world.signed("tools/x.lua", "-- executor_id: lua\n");
-    let error = world.fails("x", json!({})).await;
+    env.signed("tools/x.lua", "-- executor_id: lua\n");
+    let error = env.fails("x", json!({})).await;
     assert!(error.starts_with("interpreter_not_found: "), "{error}");
     assert!(error.contains("no-such-lua"), "{error}");
 }

@@ -242,8 +242,7 @@ impl Journal {
         self.since_snapshot > SNAPSHOT_AFTER.max(state_size)
     }
 
-    /// Puts the state into the content store, to be pending_snapshot beside the record with the next
-    /// commit that waits for the disk.
+    /// Stores a snapshot of the state. The next flush writes its hash to the snapshot file.
     pub(crate) fn snapshot(&mut self, state: &Map<String, Value>) -> Result<(), RecordError> {
         let text = serde_json::to_vec(state).unwrap_or_default();
         let stored = Cas::open(&self.store).and_then(|store| store.put(&text));

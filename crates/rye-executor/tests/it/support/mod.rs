@@ -1,4 +1,4 @@
-//! A project with tools, a user with a key, and an executor over both.
+//! Test environment: a project with tools, a user with a signing key, and an executor.
 
 pub(crate) mod server;
 
@@ -15,38 +15,39 @@ use rye_items::{EXCLUDED_DIRS, Library, Options, PathItem, SYSTEM, Scope, Space,
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What makes a script a tool.
+/// Header that makes a shell script a tool.
 pub(crate) const BASH: &str = "# executor_id: rye/core/runtimes/bash/bash\n# version: \"1.0.0\"\n";
-/// A script that shows that it ran.
-pub(crate) const MARK: &str = "touch \"$1/ran\"\n";
+/// Script that creates the file `ran` in the project.
+pub(crate) const CREATE_MARKER: &str = "touch \"$1/ran\"\n";
 
-pub(crate) struct World {
-    folder: TempDir,
+/// A temporary directory with a project, a user directory and a cache.
+pub(crate) struct TestEnv {
+    dir: TempDir,
     project: PathBuf,
     key: SigningKey,
     pub(crate) executor: Executor,
 }
 
-impl World {
+impl TestEnv {
     pub(crate) fn new() -> Self {
-        Self::with_project_called("project")
+        Self::with_project_named("project")
     }
 
-    pub(crate) fn with_project_called(name: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let project = folder.path().join(name);
-        let user = folder.path().join("user");
+    pub(crate) fn with_project_named(name: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let project = dir.path().join(name);
+        let user = dir.path().join("user");
         fs::create_dir_all(project.join(".ai")).unwrap();
         let key = UserKeys::new(&user)
             .generate("Ada", IfExists::Fail)
             .unwrap();
         let roots = Roots {
             user: Some(user),
-            ..Roots::new(&project, folder.path().join("cache"))
+            ..Roots::new(&project, dir.path().join("cache"))
         };
         let executor = Executor::new(roots, Arc::new(Supervisor::start().unwrap()));
         Self {
-            folder,
+            dir,
             project,
             key,
             executor,
@@ -58,34 +59,34 @@ impl World {
     }
 
     pub(crate) fn cache(&self) -> PathBuf {
-        self.folder.path().join("cache")
+        self.dir.path().join("cache")
     }
 
-    pub(crate) fn at(&self, relative: &str) -> PathBuf {
+    pub(crate) fn project_path(&self, relative: &str) -> PathBuf {
         self.project.join(".ai").join(relative)
     }
 
-    pub(crate) fn at_user(&self, relative: &str) -> PathBuf {
-        self.folder.path().join("user/.ai").join(relative)
+    pub(crate) fn user_path(&self, relative: &str) -> PathBuf {
+        self.dir.path().join("user/.ai").join(relative)
     }
 
     pub(crate) fn write(&self, relative: &str, text: &str) {
-        write(&self.at(relative), text);
+        write(&self.project_path(relative), text);
     }
 
     /// Writes a file and signs it.
     pub(crate) fn signed(&self, relative: &str, text: &str) {
         self.write(relative, text);
-        self.sign(&self.at(relative));
+        self.sign(&self.project_path(relative));
     }
 
     pub(crate) fn signed_for_user(&self, relative: &str, text: &str) {
-        write(&self.at_user(relative), text);
-        self.sign(&self.at_user(relative));
+        write(&self.user_path(relative), text);
+        self.sign(&self.user_path(relative));
     }
 
     pub(crate) fn sign(&self, path: &Path) {
-        let user = self.folder.path().join("user");
+        let user = self.dir.path().join("user");
         let library = Library::open(&Options {
             project: Some(&self.project),
             user: Some(&user),
@@ -106,13 +107,13 @@ impl World {
         self.executor.library().unwrap()
     }
 
-    /// Signs what a tool can load, as `rye sign` does.
+    /// Signs the dependencies of a tool, like `rye sign`.
     pub(crate) fn sign_dependencies(&self, tool: &str) {
         let library = self.library();
         let tool = tool.parse().unwrap();
         let found = library.find(&tool).unwrap();
         let scopes = dependency_scopes(&library, &found, &self.project).unwrap();
-        assert!(!scopes.is_empty(), "{tool} loads nothing");
+        assert!(!scopes.is_empty(), "{tool} has no dependencies");
         for scope in scopes {
             library
                 .sign_manifest(found.root, &scope, &self.key, None)
@@ -120,7 +121,7 @@ impl World {
         }
     }
 
-    /// Signs a directory of the project's tools, as `rye sign --manifest` does.
+    /// Signs a directory of the project's tools, like `rye sign --manifest`.
     pub(crate) fn sign_directory(&self, relative: &str) {
         let library = self.library();
         let root = library.spaces().roots_in(Space::Project).next().unwrap();
@@ -134,12 +135,12 @@ impl World {
             .unwrap();
     }
 
-    /// Signs an environment of an interpreter, as `rye sign --manifest` does.
+    /// Signs an interpreter environment, like `rye sign --manifest`.
     pub(crate) fn sign_environment(&self, path: &Path) {
         self.library().sign_environment(path, &self.key).unwrap();
     }
 
-    /// The same project and user in development mode.
+    /// Enables development mode.
     pub(crate) fn in_dev_mode(mut self) -> Self {
         let roots = Roots {
             user: Some(self.user()),
@@ -156,37 +157,38 @@ impl World {
         self.executor.execute(request).await
     }
 
-    /// Runs a tool without parameters and with more variables.
-    pub(crate) async fn run_with(&self, tool: &str, more: &[(&str, &str)]) -> Envelope {
+    /// Runs a tool without parameters and with additional variables.
+    pub(crate) async fn run_with(&self, tool: &str, variables: &[(&str, &str)]) -> Envelope {
         let mut request = Request::new(tool.parse().unwrap());
         let mut all = environment();
         all.extend(
-            more.iter()
+            variables
+                .iter()
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
         );
         request.environment = Some(all);
         self.executor.execute(request).await
     }
 
-    /// Writes a tool that is a script of bash, and signs it.
+    /// Writes and signs a bash tool.
     pub(crate) fn script(&self, id: &str, script: &str) {
         self.signed(&format!("tools/{id}.sh"), &format!("{BASH}{script}"));
     }
 
     pub(crate) fn user(&self) -> PathBuf {
-        self.folder.path().join("user")
+        self.dir.path().join("user")
     }
 
-    /// The folder around the project and the user.
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
+    /// Directory that contains the project and the user directory.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     pub(crate) fn key(&self) -> &SigningKey {
         &self.key
     }
 
-    /// The processes that are in the project's folder: tools, and what they started.
+    /// Command lines of the processes whose working directory is inside the project.
     pub(crate) fn processes(&self) -> Vec<String> {
         let all = fs::read_dir("/proc").unwrap().flatten();
         let inside = all.filter(|process| {
@@ -201,66 +203,67 @@ impl World {
             .collect()
     }
 
-    /// Whether a tool ran that leaves a [`MARK`].
+    /// Whether a tool with [`CREATE_MARKER`] ran.
     pub(crate) fn ran(&self) -> bool {
         self.project.join("ran").exists()
     }
 
-    /// Why a call is refused, which is also why its dry run is. Nothing runs.
+    /// The error with which both the dry run and the call are refused.
     pub(crate) async fn refused(&self, tool: &str, parameters: Value) -> ErrorInfo {
         let mut request = Request::new(tool.parse().unwrap()).with_parameters(parameters.clone());
         request.dry_run = true;
         let dry = self.executor.execute(request).await;
-        let error = self.refused_at_last(tool, parameters).await;
+        let error = self.refused_by_call(tool, parameters).await;
         assert_eq!(dry.error.as_ref(), Some(&error), "{dry:?}");
         error
     }
 
-    /// Why a call is refused whose chain is good. Nothing runs.
-    pub(crate) async fn refused_at_last(&self, tool: &str, parameters: Value) -> ErrorInfo {
+    /// The error with which a call is refused; its dry run may succeed.
+    pub(crate) async fn refused_by_call(&self, tool: &str, parameters: Value) -> ErrorInfo {
         let envelope = self.run(tool, parameters).await;
         assert_eq!(envelope.status, Status::Error, "{envelope:?}");
         assert!(!self.ran(), "{envelope:?}");
         assert!(
             !envelope.metadata.contains_key("exit_code"),
-            "it was started: {envelope:?}"
+            "the tool was started: {envelope:?}"
         );
         envelope.error.unwrap()
     }
 
-    /// The code of the error with which a call is refused or fails.
+    /// Code and message of the error of a call.
     pub(crate) async fn fails(&self, tool: &str, parameters: Value) -> String {
         let envelope = self.run(tool, parameters).await;
         let error = envelope
             .error
-            .unwrap_or_else(|| panic!("it succeeded: {}", envelope.data));
+            .unwrap_or_else(|| panic!("the call succeeded: {}", envelope.data));
         format!("{}: {}", error.code, error.message)
     }
 }
 
-/// The variables of this process, with Python itself first on `PATH`: what is there
-/// may be a script that looks for one, which takes longer than all else that is tested.
+/// The variables of this process, with the directory of the real Python first on `PATH`, because
+/// version manager shims are slow.
 fn environment() -> Vec<(String, String)> {
-    static FOLDER: LazyLock<Option<String>> = LazyLock::new(|| {
-        let asked = Command::new("python3")
+    static PYTHON_DIR: LazyLock<Option<String>> = LazyLock::new(|| {
+        let output = Command::new("python3")
             .args([
                 "-c",
                 "import os, sys; print(os.path.dirname(sys.executable))",
             ])
             .output();
-        let folder = String::from_utf8(asked.ok()?.stdout).ok()?;
-        Some(folder.trim().to_owned()).filter(|folder| !folder.is_empty())
+        let dir = String::from_utf8(output.ok()?.stdout).ok()?;
+        Some(dir.trim().to_owned()).filter(|dir| !dir.is_empty())
     });
     let mut all: Vec<_> = std::env::vars().collect();
-    if let (Some(folder), Some((_, path))) =
-        (&*FOLDER, all.iter_mut().find(|(name, _)| name == "PATH"))
-    {
-        *path = format!("{folder}:{path}");
+    if let (Some(dir), Some((_, path))) = (
+        &*PYTHON_DIR,
+        all.iter_mut().find(|(name, _)| name == "PATH"),
+    ) {
+        *path = format!("{dir}:{path}");
     }
     all
 }
 
-/// The warnings on a result.
+/// Warnings of a result.
 pub(crate) fn warnings(envelope: &Envelope) -> Vec<String> {
     let warnings = envelope.metadata.get("warnings").cloned();
     serde_json::from_value(warnings.unwrap_or(Value::Array(Vec::new()))).unwrap()
@@ -271,15 +274,15 @@ fn write(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A program that `cargo xtask test` keeps for tests: the newest `target/tools/NAME…/bin/PROGRAM`.
-pub(crate) fn kept(name: &str, program: &str) -> PathBuf {
+/// A program that `cargo xtask test` installs: the newest `target/tools/NAME…/bin/PROGRAM`.
+pub(crate) fn installed_tool(name: &str, program: &str) -> PathBuf {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools");
-    let folders = fs::read_dir(&tools).into_iter().flatten().flatten();
-    let programs = folders
-        .filter(|folder| folder.file_name().to_string_lossy().starts_with(name))
-        .map(|folder| folder.path().join("bin").join(program))
+    let dirs = fs::read_dir(&tools).into_iter().flatten().flatten();
+    let programs = dirs
+        .filter(|dir| dir.file_name().to_string_lossy().starts_with(name))
+        .map(|dir| dir.path().join("bin").join(program))
         .filter(|program| program.is_file());
-    programs
-        .max()
-        .unwrap_or_else(|| panic!("no {name} in target/tools; `cargo xtask test` puts it there"))
+    programs.max().unwrap_or_else(|| {
+        panic!("no {name} in target/tools; run `cargo xtask test` to install it")
+    })
 }

@@ -1,17 +1,17 @@
-//! A server on loopback that answers what a test says, and keeps what it was asked.
+//! HTTP server on loopback with scripted replies that records its requests.
 
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What a server does with a request.
+/// Reply to a request.
 pub(crate) enum Reply {
-    /// Answers with these bytes, and closes the connection.
+    /// Send these bytes and close the connection.
     Bytes(Vec<u8>),
-    /// Closes the connection without a word.
+    /// Close the connection without a response.
     Close,
-    /// Says nothing until the client goes away.
+    /// Send nothing until the client disconnects.
     Silence,
 }
 
@@ -31,32 +31,32 @@ impl Reply {
     }
 }
 
-/// A server that ends with the test's runtime.
+/// A server that runs until the test's runtime ends.
 pub(crate) struct Server {
     pub(crate) address: String,
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
-    /// Starts a server; `answer` gets the number of the request, from 0, and its text.
+    /// Starts a server. `answer` gets the index of the request and its text.
     pub(crate) async fn start(
         answer: impl Fn(usize, &str) -> Reply + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&asked);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let recorded = Arc::clone(&requests);
         tokio::spawn(async move {
             let answer = Arc::new(answer);
             while let Ok((stream, _)) = listener.accept().await {
-                let (kept, answer) = (Arc::clone(&kept), Arc::clone(&answer));
+                let (recorded, answer) = (Arc::clone(&recorded), Arc::clone(&answer));
                 tokio::spawn(async move {
                     let mut stream = stream;
                     let text = read(&mut stream).await;
                     let number = {
-                        let mut kept = kept.lock().unwrap();
-                        kept.push(text.clone());
-                        kept.len() - 1
+                        let mut recorded = recorded.lock().unwrap();
+                        recorded.push(text.clone());
+                        recorded.len() - 1
                     };
                     match answer(number, &text) {
                         Reply::Bytes(bytes) => {
@@ -71,12 +71,12 @@ impl Server {
                 });
             }
         });
-        Self { address, asked }
+        Self { address, requests }
     }
 
     /// The requests so far.
-    pub(crate) fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
@@ -87,14 +87,14 @@ async fn read(stream: &mut TcpStream) -> String {
         text.extend_from_slice(&buffer[..n]);
         let whole = String::from_utf8_lossy(&text);
         let length = whole.split_once("\r\n\r\n").map(|(head, body)| {
-            let given = head.lines().find_map(|line| {
+            let content_length = head.lines().find_map(|line| {
                 let (name, value) = line.split_once(':')?;
                 let is_length = name.eq_ignore_ascii_case("content-length");
                 value.trim().parse().ok().filter(|_: &usize| is_length)
             });
-            (given.unwrap_or(0), body.len())
+            (content_length.unwrap_or(0), body.len())
         });
-        if n == 0 || length.is_some_and(|(given, there)| there >= given) {
+        if n == 0 || length.is_some_and(|(expected, received)| received >= expected) {
             return whole.into_owned();
         }
     }

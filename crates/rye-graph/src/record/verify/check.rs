@@ -185,7 +185,7 @@ impl<'c> Verifier<'c> {
         }
     }
 
-    /// A person has decisions: so they have signed.
+    /// Verifies the receipt of a decision.
     fn decision(&mut self, gate: &GateId, resolution: Resolution) {
         let Some(gate) = self.gates.get(gate) else {
             return self.altered("it resolves an unknown gate");

@@ -1,44 +1,43 @@
-//! A program that keeps running keeps the chains of its tools, and sees every change of
-//! what they were built from all the same.
+//! The chain cache of a long-running executor detects every change.
 
 use std::fs;
 
-use crate::support::{BASH, World};
+use crate::support::{BASH, TestEnv};
 use rye_items::UserKeys;
 use serde_json::json;
 
-/// Something that happens between two calls.
-type Change = fn(&World);
+/// A change between two calls.
+type Change = fn(&TestEnv);
 
 fn script(word: &str) -> String {
     format!("{BASH}echo '{{\"is\": \"{word}\"}}'\n")
 }
 
-/// Calls until the chain is kept: what was written a moment ago may change unnoticed
-/// within the same tick of the clock, and is not noted before that is over.
-async fn warm(world: &World) {
+/// Calls the tool until its chain is cached. Recently written files are not cached, because a
+/// change within the clock's resolution could go undetected.
+async fn warm(env: &TestEnv) {
     for _ in 0..8 {
-        let envelope = world.run("it", json!({})).await;
+        let envelope = env.run("it", json!({})).await;
         assert_eq!(envelope.data["is"], "first", "{envelope:?}");
     }
 }
 
-/// What the tool says then, or why it is refused.
+/// Output of the tool after the change, or its error code.
 async fn after(change: Change) -> String {
-    let world = World::new();
-    world.signed_for_user("tools/it.sh", &script("first"));
-    warm(&world).await;
-    change(&world);
-    let envelope = world.run("it", json!({})).await;
+    let env = TestEnv::new();
+    env.signed_for_user("tools/it.sh", &script("first"));
+    warm(&env).await;
+    change(&env);
+    let envelope = env.run("it", json!({})).await;
     match envelope.error {
         Some(error) => error.code,
         None => envelope.data["is"].to_string(),
     }
 }
 
-/// Writes other bytes into a file, of the same length, and sets its time back.
-fn tamper(world: &World) {
-    let path = world.at_user("tools/it.sh");
+/// Replaces a file by different bytes of the same length and restores its modification time.
+fn tamper(env: &TestEnv) {
+    let path = env.user_path("tools/it.sh");
     let (text, about) = (
         fs::read_to_string(&path).unwrap(),
         fs::metadata(&path).unwrap(),
@@ -49,39 +48,39 @@ fn tamper(world: &World) {
 }
 
 #[tokio::test]
-async fn every_change_is_seen_by_the_next_call() {
+async fn every_change_is_detected_by_the_next_call() {
     let changes: [(&str, Change, &str); 10] = [
         ("nothing", |_| {}, "\"first\""),
         ("its bytes", tamper, "content_changed"),
         (
             "signed anew",
-            |world| world.signed_for_user("tools/it.sh", &script("again")),
+            |env| env.signed_for_user("tools/it.sh", &script("again")),
             "\"again\"",
         ),
         (
             "shadowed by the project",
-            |world| world.signed("tools/it.sh", &script("project")),
+            |env| env.signed("tools/it.sh", &script("project")),
             "\"project\"",
         ),
         (
             "a second file of its id",
-            |world| world.signed_for_user("tools/it.py", "__version__ = '1.0.0'\n"),
+            |env| env.signed_for_user("tools/it.py", "__version__ = '1.0.0'\n"),
             "ambiguous",
         ),
         (
             "removed",
-            |world| fs::remove_file(world.at_user("tools/it.sh")).unwrap(),
+            |env| fs::remove_file(env.user_path("tools/it.sh")).unwrap(),
             "not_found",
         ),
         (
             "its key no longer trusted",
-            |world| fs::remove_dir_all(world.at_user("config/keys/trusted")).unwrap(),
+            |env| fs::remove_dir_all(env.user_path("config/keys/trusted")).unwrap(),
             "untrusted_key",
         ),
         (
             "its key revoked",
-            |world| {
-                let (keys, key) = (UserKeys::new(&world.user()), world.key());
+            |env| {
+                let (keys, key) = (UserKeys::new(&env.user()), env.key());
                 let fingerprint = key.public().fingerprint();
                 keys.revoke(fingerprint, None, Some(key.public()), key)
                     .unwrap();
@@ -90,8 +89,8 @@ async fn every_change_is_seen_by_the_next_call() {
         ),
         (
             "its runtime shadowed",
-            |world| {
-                world.signed_for_user(
+            |env| {
+                env.signed_for_user(
                     "tools/rye/core/runtimes/bash/bash.yaml",
                     "version: \"1.0.0\"\ntool_type: runtime\nexecutor_id: subprocess\n\
                      config: {command: echo, args: [\"{\\\"is\\\": 1}\"]}\n",
@@ -101,8 +100,8 @@ async fn every_change_is_seen_by_the_next_call() {
         ),
         (
             "another folder in the place of its space",
-            |world| {
-                let space = world.user().join(".ai");
+            |env| {
+                let space = env.user().join(".ai");
                 let (old, new) = (space.with_extension("old"), space.with_extension("new"));
                 let copy = std::process::Command::new("cp")
                     .arg("-a")
@@ -111,7 +110,7 @@ async fn every_change_is_seen_by_the_next_call() {
                 assert!(copy.unwrap().success());
                 fs::rename(&space, old).unwrap();
                 fs::rename(new, &space).unwrap();
-                tamper(world);
+                tamper(env);
             },
             "content_changed",
         ),
@@ -122,28 +121,28 @@ async fn every_change_is_seen_by_the_next_call() {
 }
 
 #[tokio::test]
-async fn a_space_that_comes_to_be_is_seen_too() {
-    let world = World::new();
-    world.signed_for_user("tools/it.sh", &script("first"));
-    fs::remove_dir(world.project().join(".ai")).unwrap();
-    warm(&world).await;
-    world.signed("tools/it.sh", &script("project"));
-    assert_eq!(world.run("it", json!({})).await.data["is"], "project");
+async fn new_space_is_detected() {
+    let env = TestEnv::new();
+    env.signed_for_user("tools/it.sh", &script("first"));
+    fs::remove_dir(env.project().join(".ai")).unwrap();
+    warm(&env).await;
+    env.signed("tools/it.sh", &script("project"));
+    assert_eq!(env.run("it", json!({})).await.data["is"], "project");
 }
 
 #[tokio::test]
-async fn configuration_that_comes_to_be_is_seen_by_the_next_call() {
-    let world = World::new();
+async fn new_configuration_is_detected() {
+    let env = TestEnv::new();
     let resolve = "# config_resolve: {path: web/site.yaml, mode: deep_merge}\n";
     let show = "cat\n";
-    world.signed_for_user("tools/it.sh", &format!("{BASH}{resolve}{show}"));
+    env.signed_for_user("tools/it.sh", &format!("{BASH}{resolve}{show}"));
     for _ in 0..8 {
-        let envelope = world.run("it", json!({})).await;
+        let envelope = env.run("it", json!({})).await;
         assert!(envelope.error.is_none(), "{envelope:?}");
         assert_ne!(envelope.data["resolved_config"]["name"], "now");
     }
-    world.signed_for_user("config/web/site.yaml", "name: now\n");
-    let envelope = world.run("it", json!({})).await;
+    env.signed_for_user("config/web/site.yaml", "name: now\n");
+    let envelope = env.run("it", json!({})).await;
     assert_eq!(
         envelope.data["resolved_config"]["name"], "now",
         "{envelope:?}"

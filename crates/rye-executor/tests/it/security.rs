@@ -1,29 +1,17 @@
-//! What the published implementation let happen, tried here.
-//!
-//! Each row of the design's table of holes is a test below, or is held where
-//! the thing itself is:
-//!
-//! | hole | test |
-//! |---|---|
-//! | the text of a signed directive edited | rye-items, `of_a_partially_signed_directive_only_the_covered_element_is_there` |
-//! | `sign` rewrote files outside | rye-items, `links_within_a_space_are_followed_and_links_out_of_it_are_refused` |
-//! | a zombie counted as alive | lillux, `a_zombie_is_dead` |
-//! | `status` and `kill` with pid 4294967295 | lillux, `wrong_usage_is_explained` |
-//! | an object corrupted on disk | lillux, `corrupted_bytes_are_named_and_never_returned` |
-//! | a tool error over MCP | here the envelope's `status`: `a_tool_that_says_it_failed_has_failed` |
+//! Security properties: trust, signatures, injection through parameters and `.env`, output.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::support::{BASH, MARK, World};
+use crate::support::{BASH, CREATE_MARKER, TestEnv};
 use lillux::durable::IfExists;
 use rye_executor::{Request, Status};
 use rye_items::{CommentStyle, ItemRef, UserKeys, signature};
 use serde_json::{Value, json};
 
-/// Gives its parameters back.
+/// Script that returns its parameters.
 const ECHO: &str = "cat\n";
 
 fn copy_all(from: &Path, to: &Path) {
@@ -34,9 +22,9 @@ fn copy_all(from: &Path, to: &Path) {
 }
 
 #[tokio::test]
-async fn a_trust_file_in_a_project_makes_no_key_count() {
-    let world = World::new();
-    let eve = world.folder().join("eve");
+async fn project_trust_file_does_not_add_trusted_keys() {
+    let env = TestEnv::new();
+    let eve = env.dir().join("eve");
     let key = UserKeys::new(&eve).generate("Eve", IfExists::Fail).unwrap();
     let signed = |text: &str| {
         let time = "2026-01-01T00:00:00Z";
@@ -51,10 +39,14 @@ async fn a_trust_file_in_a_project_makes_no_key_count() {
         )
         .unwrap()
     };
-    world.write("tools/it.sh", "");
-    fs::write(world.at("tools/it.sh"), signed(&format!("{BASH}{MARK}"))).unwrap();
-    // Signed by itself, and then not signed at all.
-    let trusted = world.at("config/keys/trusted");
+    env.write("tools/it.sh", "");
+    fs::write(
+        env.project_path("tools/it.sh"),
+        signed(&format!("{BASH}{CREATE_MARKER}")),
+    )
+    .unwrap();
+    // Signed with its own key, and then unsigned.
+    let trusted = env.project_path("config/keys/trusted");
     copy_all(&eve.join(".ai/config/keys/trusted"), &trusted);
     let file = trusted.join(format!("{}.toml", key.public().fingerprint()));
     for unsigned in [false, true] {
@@ -62,7 +54,7 @@ async fn a_trust_file_in_a_project_makes_no_key_count() {
             let text = signature::strip_signature(&fs::read(&file).unwrap());
             fs::write(&file, text).unwrap();
         }
-        let error = world.refused("it", json!({})).await;
+        let error = env.refused("it", json!({})).await;
         assert_eq!(error.code, "untrusted_key");
         let ignored = format!("{} was ignored", file.display());
         assert!(error.message.contains(&ignored), "{}", error.message);
@@ -70,29 +62,29 @@ async fn a_trust_file_in_a_project_makes_no_key_count() {
 }
 
 #[tokio::test]
-async fn an_unsigned_extractor_table_of_a_project_changes_nothing() {
-    let world = World::new();
+async fn unsigned_extractor_table_is_ignored() {
+    let env = TestEnv::new();
     let table = "extensions:\n  .txt: { parser: header, comment: '#', kinds: [tool] }\n\
                  fields:\n  header:\n    executor_id: [executor_id]\n";
-    world.write("tools/it.txt", &format!("{BASH}{MARK}"));
-    world.write("tools/rye/core/extractors/tool_extractor.yaml", table);
-    let error = world.refused("it", json!({})).await;
+    env.write("tools/it.txt", &format!("{BASH}{CREATE_MARKER}"));
+    env.write("tools/rye/core/extractors/tool_extractor.yaml", table);
+    let error = env.refused("it", json!({})).await;
     assert_eq!(error.code, "not_found", "{}", error.message);
 }
 
 #[tokio::test]
-async fn an_unsigned_runtime_is_refused_in_a_dry_run_too() {
-    let world = World::new();
+async fn dry_run_refuses_an_unsigned_runtime() {
+    let env = TestEnv::new();
     let runtime = "version: \"1.0.0\"\ntool_type: runtime\nexecutor_id: subprocess\n\
                    config: {command: /bin/sh, args: [\"{tool_path}\", \"{project_path}\"]}\n";
-    world.write("tools/rt.yaml", runtime);
-    let tool = format!("# executor_id: rt\n# version: \"1.0.0\"\n{MARK}");
-    world.signed("tools/it.sh", &tool);
-    assert_eq!(world.refused("it", json!({})).await.code, "unsigned");
+    env.write("tools/rt.yaml", runtime);
+    let tool = format!("# executor_id: rt\n# version: \"1.0.0\"\n{CREATE_MARKER}");
+    env.signed("tools/it.sh", &tool);
+    assert_eq!(env.refused("it", json!({})).await.code, "unsigned");
 }
 
 #[tokio::test]
-async fn names_and_links_do_not_lead_out_of_a_space() {
+async fn names_and_links_cannot_leave_a_space() {
     for name in [
         "tool:../../../outside/x",
         "../x",
@@ -105,21 +97,21 @@ async fn names_and_links_do_not_lead_out_of_a_space() {
     ] {
         assert!(name.parse::<ItemRef>().is_err(), "{name:?}");
     }
-    let world = World::new();
-    world.script("good", MARK);
-    let outside = world.folder().join("outside.sh");
-    fs::rename(world.at("tools/good.sh"), &outside).unwrap();
-    symlink(&outside, world.at("tools/it.sh")).unwrap();
-    let error = world.refused("it", json!({})).await;
+    let env = TestEnv::new();
+    env.script("good", CREATE_MARKER);
+    let outside = env.dir().join("outside.sh");
+    fs::rename(env.project_path("tools/good.sh"), &outside).unwrap();
+    symlink(&outside, env.project_path("tools/it.sh")).unwrap();
+    let error = env.refused("it", json!({})).await;
     assert_eq!(error.code, "leaves_space", "{}", error.message);
 }
 
 #[tokio::test]
-async fn two_files_of_one_id_are_both_named() {
-    let world = World::new();
-    world.script("it", MARK);
-    world.signed("tools/it.py", "__executor_id__ = \"subprocess\"\n");
-    let error = world.refused("it", json!({})).await;
+async fn ambiguous_id_names_both_files() {
+    let env = TestEnv::new();
+    env.script("it", CREATE_MARKER);
+    env.signed("tools/it.py", "__executor_id__ = \"subprocess\"\n");
+    let error = env.refused("it", json!({})).await;
     assert_eq!(error.code, "ambiguous");
     for name in ["tools/it.sh", "tools/it.py"] {
         assert!(error.message.contains(name), "{}", error.message);
@@ -127,11 +119,11 @@ async fn two_files_of_one_id_are_both_named() {
 }
 
 #[tokio::test]
-async fn wrong_missing_and_extra_parameters_are_all_told() {
-    let world = World::new();
+async fn all_parameter_violations_are_reported() {
+    let env = TestEnv::new();
     let schema = "# config_schema: {type: object, required: [a, b], additionalProperties: false, properties: {a: {type: string}, b: {type: string}}}\n";
-    world.signed("tools/it.sh", &format!("{BASH}{schema}{MARK}"));
-    let error = world.refused("it", json!({"a": 1, "c": 2})).await;
+    env.signed("tools/it.sh", &format!("{BASH}{schema}{CREATE_MARKER}"));
+    let error = env.refused("it", json!({"a": 1, "c": 2})).await;
     assert_eq!(error.code, "invalid_parameters");
     assert_eq!(
         error.violations.as_array().unwrap().len(),
@@ -142,10 +134,10 @@ async fn wrong_missing_and_extra_parameters_are_all_told() {
 }
 
 #[tokio::test]
-async fn what_looks_like_a_template_in_a_parameter_is_passed_on() {
-    let world = World::new();
-    world.script("echo", ECHO);
-    world.signed(
+async fn template_syntax_in_parameters_is_literal() {
+    let env = TestEnv::new();
+    env.script("echo", ECHO);
+    env.signed(
         "tools/words.yaml",
         "version: \"1.0.0\"\nexecutor_id: subprocess\n\
          config: {command: printf, args: [\"%s\\n\", \"{a}\", \"<{b}>\", \"{c}\"]}\n",
@@ -155,68 +147,68 @@ async fn what_looks_like_a_template_in_a_parameter_is_passed_on() {
         "b": "{project_path} $(touch ran) `touch ran`",
         "c": "{a}; touch ran",
     });
-    let envelope = world.run("echo", odd.clone()).await;
+    let envelope = env.run("echo", odd.clone()).await;
     assert_eq!(envelope.data, odd);
-    let envelope = world.run("words", odd).await;
+    let envelope = env.run("words", odd).await;
     assert_eq!(
         envelope.data["stdout"],
         "${HOME} ${NONE:-x} {b} {tool_path}\n<{project_path} $(touch ran) `touch ran`>\n{a}; touch ran\n"
     );
-    assert!(!world.ran());
+    assert!(!env.ran());
 }
 
 #[tokio::test]
-async fn parameters_named_as_options_are_the_tools_own() {
-    let world = World::new();
-    world.script("echo", ECHO);
+async fn parameters_named_like_options_reach_the_tool() {
+    let env = TestEnv::new();
+    env.script("echo", ECHO);
     let named = json!({
         "timeout": 0.001, "cwd": "/nowhere", "env": {"PATH": "/nowhere"},
         "input_data": "other", "tool_path": "/etc/passwd", "command": "touch ran",
         "args": ["x"], "dry_run": true, "params_json": "{}", "project_path": "/",
     });
-    let envelope = world.run("echo", named.clone()).await;
+    let envelope = env.run("echo", named.clone()).await;
     assert_eq!(envelope.status, Status::Success, "{envelope:?}");
     assert_eq!(envelope.data, named);
-    assert!(!world.ran());
+    assert!(!env.ran());
 }
 
 #[tokio::test]
-async fn a_substitution_in_a_parameter_of_a_bash_tool_is_data() {
-    let world = World::new();
-    world.script("echo", ECHO);
-    // As a variable, beside the script.
-    world.signed(
+async fn command_substitution_in_a_parameter_is_data() {
+    let env = TestEnv::new();
+    env.script("echo", ECHO);
+    // Passed as a variable.
+    env.signed(
         "tools/said.yaml",
         "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/bash/bash\n\
          config: {command: 'printf \"%s\\n\" \"$X\" \"${FROM_ENV}\"', env: {X: \"{x}\"}}\n",
     );
-    // As an argument.
-    world.signed(
+    // Passed as an argument.
+    env.signed(
         "tools/argument.yaml",
         "version: \"1.0.0\"\nexecutor_id: subprocess\n\
          config: {command: bash, args: [-c, 'printf \"%s\\n\" \"$1\"', bash, \"{x}\"]}\n",
     );
     let value = "$(touch ran) `touch ran` '; touch ran; ' \"; touch ran; \"";
     fs::write(
-        world.project().join(".env"),
+        env.project().join(".env"),
         "FROM_ENV=$(touch ran)\"\\\";touch ran\n",
     )
     .unwrap();
     let odd = json!({"x": value});
-    assert_eq!(world.run("echo", odd.clone()).await.data, odd);
-    let envelope = world.run("said", odd.clone()).await;
+    assert_eq!(env.run("echo", odd.clone()).await.data, odd);
+    let envelope = env.run("said", odd.clone()).await;
     let printed = envelope.data["stdout"].as_str().unwrap();
     assert!(
         printed.starts_with(&format!("{value}\n$(touch ran)")),
         "{envelope:?}"
     );
-    let envelope = world.run("argument", odd.clone()).await;
+    let envelope = env.run("argument", odd.clone()).await;
     assert_eq!(envelope.data["stdout"], format!("{value}\n"));
-    assert!(!world.ran());
+    assert!(!env.ran());
 }
 
 #[tokio::test]
-async fn a_parameter_in_the_text_of_a_program_is_refused() {
+async fn parameter_in_inline_code_is_refused() {
     let schema = "config_schema: {type: object, properties: {p: {type: string}}}\n";
     for config in [
         "{command: bash, args: [-c, 'echo $(( {p} ))']}",
@@ -249,101 +241,101 @@ async fn a_parameter_in_the_text_of_a_program_is_refused() {
         "{command: '{p}'}",
         "{command: 'git-{p}'}",
     ] {
-        let world = World::new();
+        let env = TestEnv::new();
         let text =
             format!("version: \"1.0.0\"\nexecutor_id: subprocess\n{schema}config: {config}\n");
-        world.signed("tools/it.yaml", &text);
+        env.signed("tools/it.yaml", &text);
         let hostile = if config.contains("['{p}'") {
             "-c"
         } else {
             "a[$(touch ran)]"
         };
-        let refused = world.refused_at_last("it", json!({"p": hostile})).await;
+        let refused = env.refused_by_call("it", json!({"p": hostile})).await;
         assert_eq!(refused.code, "value_as_code", "{config}: {refused:?}");
         assert!(refused.hint.is_some(), "{config}");
     }
 }
 
 #[tokio::test]
-async fn a_dry_run_refuses_a_parameter_in_the_text_of_a_program() {
-    let world = World::new();
+async fn dry_run_refuses_a_parameter_in_inline_code() {
+    let env = TestEnv::new();
     let schema = "config_schema: {type: object, properties: {p: {type: string}}}\n";
     let bash = "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/bash/bash\n";
     let config = "config: {command: 'touch $(( {p} ))'}\n";
-    world.signed("tools/it.yaml", &format!("{bash}{schema}{config}"));
-    let refused = world.refused("it", json!({"p": "1"})).await;
+    env.signed("tools/it.yaml", &format!("{bash}{schema}{config}"));
+    let refused = env.refused("it", json!({"p": "1"})).await;
     assert_eq!(refused.code, "value_as_code", "{refused:?}");
 }
 
 #[tokio::test]
-async fn a_parameter_does_not_reach_the_text_of_a_program_through_a_variable() {
-    let world = World::new();
-    world.signed(
+async fn parameter_cannot_reach_inline_code_through_a_variable() {
+    let env = TestEnv::new();
+    env.signed(
         "tools/it.yaml",
         "version: \"1.0.0\"\nexecutor_id: subprocess\nenv_config: {env: {ONE: \"{p}\", TWO: \"${ONE}\"}}\n\
          config: {command: bash, args: [-c, 'echo $(( ${TWO} ))']}\n",
     );
-    let refused = world.refused_at_last("it", json!({"p": "1"})).await;
+    let refused = env.refused_by_call("it", json!({"p": "1"})).await;
     assert_eq!(refused.code, "value_as_code", "{refused:?}");
 }
 
 #[tokio::test]
-async fn a_parameter_that_is_code_takes_no_interpolated_values() {
-    let world = World::new();
+async fn code_parameter_rejects_interpolated_values() {
+    let env = TestEnv::new();
     let run = async |tool: &str, interpolated: &str| {
         let parameters = json!({"command": "touch ran"});
         let mut request = Request::new(tool.parse().unwrap()).with_parameters(parameters);
         request.interpolated = vec![interpolated.to_owned()];
-        world.executor.execute(request).await
+        env.executor.execute(request).await
     };
     for tool in ["rye/bash/bash", "rye/core/runtimes/bash/bash"] {
         let refused = run(tool, "command").await.error.unwrap();
         assert_eq!(refused.code, "value_as_code", "{refused:?}");
-        assert!(!world.ran());
+        assert!(!env.ran());
     }
     let envelope = run("rye/bash/bash", "args").await;
     assert_eq!(envelope.status, Status::Success, "{envelope:?}");
 }
 
 #[tokio::test]
-async fn a_value_of_dotenv_does_not_reach_the_text_of_a_program_nor_choose_one() {
-    let world = World::new();
-    fs::write(world.project().join(".env"), "CHOSEN=a[$(touch ran)]\n").unwrap();
+async fn dotenv_value_cannot_become_code_or_choose_the_program() {
+    let env = TestEnv::new();
+    fs::write(env.project().join(".env"), "CHOSEN=a[$(touch ran)]\n").unwrap();
     for config in [
         "{command: bash, args: [-c, 'echo $(( ${CHOSEN} ))']}",
         "{command: '${CHOSEN:-true}'}",
     ] {
         let text = "version: \"1.0.0\"\nexecutor_id: subprocess\nrequires_env: [CHOSEN]\n";
-        world.signed("tools/it.yaml", &format!("{text}config: {config}\n"));
-        let refused = world.refused_at_last("it", json!({})).await;
+        env.signed("tools/it.yaml", &format!("{text}config: {config}\n"));
+        let refused = env.refused_by_call("it", json!({})).await;
         assert_eq!(refused.code, "value_as_code", "{config}: {refused:?}");
     }
-    // Named in `command` alone, the variable is not even taken from there.
-    world.signed(
+    // A variable that only `command` refers to is not read from `.env`.
+    env.signed(
         "tools/it.yaml",
         "version: \"1.0.0\"\nexecutor_id: subprocess\nconfig: {command: '${CHOSEN:-true}'}\n",
     );
-    let envelope = world.run("it", json!({})).await;
+    let envelope = env.run("it", json!({})).await;
     assert_eq!(envelope.status, Status::Success, "{envelope:?}");
 }
 
 #[tokio::test]
-async fn a_parameter_does_not_choose_where_code_is_loaded_from() {
-    let world = World::new();
+async fn parameter_cannot_choose_where_code_is_loaded_from() {
+    let env = TestEnv::new();
     for about in [
         "anchor: {mode: always, env_paths: {PYTHONPATH: {prepend: [\"{p}\"]}}}\n",
         "env_config: {interpreter: {type: local_binary, binary: sh, search_paths: [bin], search_roots: [\"{p}\"], var: SH, fallback: sh}}\n",
     ] {
         let text = "version: \"1.0.0\"\nexecutor_id: subprocess\nconfig: {command: \"true\"}\n";
-        world.signed("tools/it.yaml", &format!("{text}{about}"));
-        let refused = world.refused_at_last("it", json!({"p": "/tmp"})).await;
+        env.signed("tools/it.yaml", &format!("{text}{about}"));
+        let refused = env.refused_by_call("it", json!({"p": "/tmp"})).await;
         assert_eq!(refused.code, "value_as_code", "{about}: {refused:?}");
     }
 }
 
 #[tokio::test]
-async fn options_that_are_not_code_take_parameters() {
-    let world = World::new();
+async fn parameters_are_allowed_in_other_options() {
+    let env = TestEnv::new();
     for config in [
         "{command: grep, args: [-c, \"{p}\", /etc/passwd]}",
         "{command: python3, args: [no_such_tool.py, -c, \"{p}\"]}",
@@ -353,35 +345,35 @@ async fn options_that_are_not_code_take_parameters() {
         "{command: python3, args: ['-Xpycache_prefix={private_cache}', --version]}",
     ] {
         let text = "version: \"1.0.0\"\nexecutor_id: subprocess\n";
-        world.signed("tools/it.yaml", &format!("{text}config: {config}\n"));
-        let envelope = world.run("it", json!({"p": "root", "q": "bash"})).await;
+        env.signed("tools/it.yaml", &format!("{text}config: {config}\n"));
+        let envelope = env.run("it", json!({"p": "root", "q": "bash"})).await;
         let refused = envelope.error.filter(|error| error.code == "value_as_code");
         assert_eq!(refused, None, "{config}");
     }
 }
 
 #[tokio::test]
-async fn dotenv_gives_a_tool_only_what_it_declares() {
-    let world = World::new();
+async fn dotenv_passes_only_declared_variables() {
+    let env = TestEnv::new();
     let file = "TAR_OPTIONS=--checkpoint-action=exec=x\nPYTEST_ADDOPTS=-p x\nVIMINIT=x\n\
                 RSYNC_RSH=x\nRIPGREP_CONFIG_PATH=x\nhttps_proxy=http://127.0.0.1:1\n\
                 SSL_CERT_FILE=x\nA=1\nB=2\nC=3\nD=4\nPATH=/nowhere\nLD_PRELOAD=x\nNODE_OPTIONS=x\n";
-    fs::write(world.project().join(".env"), file).unwrap();
-    world.signed(
+    fs::write(env.project().join(".env"), file).unwrap();
+    env.signed(
         "tools/rt.yaml",
         "version: \"1.0.0\"\ntool_type: runtime\nexecutor_id: subprocess\nrequires_env: [A]\n\
          env_config: {env: {FROM_B: \"${B}\", PATH: \"${PATH}\"}}\n\
          config: {command: env, args: [\"-0\", \"FROM_C=${C}\"]}\n",
     );
-    world.signed(
+    env.signed(
         "tools/it.yaml",
         "version: \"1.0.0\"\nexecutor_id: rt\nrequires_env: [LD_PRELOAD]\n",
     );
-    // `LD_PRELOAD` is never taken from the file, so it is missing.
-    let refused = world.refused_at_last("it", json!({})).await;
+    // `LD_PRELOAD` is reserved, so it counts as missing.
+    let refused = env.refused_by_call("it", json!({})).await;
     assert_eq!(refused.code, "missing_variables", "{refused:?}");
-    world.signed("tools/it.yaml", "version: \"1.0.0\"\nexecutor_id: rt\n");
-    let envelope = world.run("it", json!({})).await;
+    env.signed("tools/it.yaml", "version: \"1.0.0\"\nexecutor_id: rt\n");
+    let envelope = env.run("it", json!({})).await;
     let printed = envelope.data["stdout"].as_str().unwrap();
     let found: Vec<_> = printed.split('\0').collect();
     for expected in ["A=1", "B=2", "C=3", "FROM_B=2", "FROM_C=3"] {
@@ -406,48 +398,48 @@ async fn dotenv_gives_a_tool_only_what_it_declares() {
 }
 
 #[tokio::test]
-async fn a_tool_that_fails_says_what_of_dotenv_it_did_not_get() {
-    let world = World::new();
-    fs::write(world.project().join(".env"), "NEEDED=1\nPATH=/x\n").unwrap();
-    world.script("it", "test -n \"$NEEDED\"\n");
-    let envelope = world.run("it", json!({})).await;
+async fn failed_tool_lists_undeclared_dotenv_variables() {
+    let env = TestEnv::new();
+    fs::write(env.project().join(".env"), "NEEDED=1\nPATH=/x\n").unwrap();
+    env.script("it", "test -n \"$NEEDED\"\n");
+    let envelope = env.run("it", json!({})).await;
     assert_eq!(envelope.status, Status::Error);
     let warnings = envelope.metadata["warnings"].to_string();
     for part in ["NEEDED", "requires_env", "PATH"] {
         assert!(warnings.contains(part), "{part}: {warnings}");
     }
-    world.signed(
+    env.signed(
         "tools/it.sh",
         &format!("{BASH}# requires_env: [NEEDED]\ntest -n \"$NEEDED\"\n"),
     );
-    let envelope = world.run("it", json!({})).await;
+    let envelope = env.run("it", json!({})).await;
     assert_eq!(envelope.status, Status::Success, "{envelope:?}");
 }
 
 #[tokio::test]
-async fn a_grandchild_that_holds_the_output_does_not_outlive_the_timeout() {
-    let world = World::new();
-    world.script("it", "(setsid sleep 300 &) ; sleep 300\n");
+async fn grandchild_that_holds_the_output_ends_at_the_timeout() {
+    let env = TestEnv::new();
+    env.script("it", "(setsid sleep 300 &) ; sleep 300\n");
     let mut request = Request::new("it".parse().unwrap());
     request.timeout = Some(Duration::from_secs(1));
     let start = Instant::now();
-    let envelope = world.executor.execute(request).await;
+    let envelope = env.executor.execute(request).await;
     let took = start.elapsed();
     assert_eq!(envelope.error.unwrap().code, "timeout");
     assert!(took < Duration::from_secs(6), "{took:?}");
 }
 
 #[tokio::test]
-async fn much_input_and_much_output_flow_at_once() {
-    let world = World::new();
-    world.script("echo", ECHO);
+async fn large_input_and_output_flow_concurrently() {
+    let env = TestEnv::new();
+    env.script("echo", ECHO);
     let much = json!({"x": "y".repeat(200_000)});
-    assert_eq!(world.run("echo", much.clone()).await.data, much);
+    assert_eq!(env.run("echo", much.clone()).await.data, much);
 }
 
 #[tokio::test]
-async fn whatever_json_a_tool_prints_is_its_data() {
-    let world = World::new();
+async fn any_json_output_is_data() {
+    let env = TestEnv::new();
     for (number, value) in [
         json!([1, {"a": 2}]),
         json!(7),
@@ -458,21 +450,21 @@ async fn whatever_json_a_tool_prints_is_its_data() {
     .into_iter()
     .enumerate()
     {
-        world.script(&format!("t{number}"), &format!("echo '{value}'\n"));
-        let envelope = world.run(&format!("t{number}"), json!({})).await;
+        env.script(&format!("t{number}"), &format!("echo '{value}'\n"));
+        let envelope = env.run(&format!("t{number}"), json!({})).await;
         assert_eq!(envelope.status, Status::Success);
         assert_eq!(envelope.data, value);
     }
 }
 
 #[tokio::test]
-async fn a_tool_that_says_it_failed_has_failed() {
-    let world = World::new();
-    world.script(
+async fn tool_that_reports_failure_fails() {
+    let env = TestEnv::new();
+    env.script(
         "it",
         "echo '{\"success\": false, \"error\": \"no luck\"}'\n",
     );
-    let envelope = world.run("it", json!({})).await;
+    let envelope = env.run("it", json!({})).await;
     assert_eq!(envelope.status, Status::Error);
     let error = envelope.error.unwrap();
     assert_eq!(
@@ -483,10 +475,10 @@ async fn a_tool_that_says_it_failed_has_failed() {
 }
 
 #[tokio::test]
-async fn an_exit_code_together_with_json_is_kept() {
-    let world = World::new();
-    world.script("it", "echo '{\"a\": 1}'; echo why >&2; exit 3\n");
-    let envelope = world.run("it", json!({})).await;
+async fn exit_code_is_reported_with_json_output() {
+    let env = TestEnv::new();
+    env.script("it", "echo '{\"a\": 1}'; echo why >&2; exit 3\n");
+    let envelope = env.run("it", json!({})).await;
     assert_eq!(envelope.status, Status::Error);
     assert_eq!(envelope.metadata["exit_code"], 3);
     assert_eq!(envelope.metadata["stderr"], "why\n");
@@ -495,36 +487,34 @@ async fn an_exit_code_together_with_json_is_kept() {
 }
 
 #[tokio::test]
-async fn empty_standard_input_is_no_parameters() {
-    let world = World::new();
+async fn empty_parameters_are_an_empty_object() {
+    let env = TestEnv::new();
     let tool = |executor: &str| {
         format!(
             "__executor_id__ = \"{executor}\"\nCONFIG = {{\"input_data\": \"\"}}\n\
              def execute(params, project_path):\n    return {{\"params\": params}}\n"
         )
     };
-    world.signed("tools/it.py", &tool("rye/core/runtimes/python/function"));
-    let envelope = world.run("it", json!({"x": 1})).await;
+    env.signed("tools/it.py", &tool("rye/core/runtimes/python/function"));
+    let envelope = env.run("it", json!({"x": 1})).await;
     assert_eq!(envelope.data, json!({"params": {}}), "{envelope:?}");
-    world.signed(
+    env.signed(
         "tools/none.yaml",
         "version: \"1.0.0\"\nexecutor_id: subprocess\nconfig: {command: cat}\n",
     );
-    let envelope = world
-        .run("none", Value::Object(serde_json::Map::new()))
-        .await;
+    let envelope = env.run("none", Value::Object(serde_json::Map::new())).await;
     assert_eq!(envelope.data["stdout"], "");
 }
 
-/// None of them ends before all have begun.
+/// No call ends before all have started.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thirty_two_calls_go_on_at_once() {
-    let world = World::new();
+async fn thirty_two_calls_run_concurrently() {
+    let env = TestEnv::new();
     let wait = "mkdir -p begun; touch begun/$$; \
                 until [ $(ls begun | wc -l) = 32 ]; do sleep 0.05; done";
-    world.script("wait", &format!("{wait}\n"));
+    env.script("wait", &format!("{wait}\n"));
     let calls = (0..32).map(|_| {
-        let executor = world.executor.clone();
+        let executor = env.executor.clone();
         let mut request = Request::new("wait".parse().unwrap());
         request.timeout = Some(Duration::from_mins(2));
         tokio::spawn(async move { executor.execute(request).await })
