@@ -258,7 +258,7 @@ impl CallGates {
             };
             if is_approved {
                 let changes = changes::between(&before, call).join("\n");
-                body = format!("It was approved, and has changed since:\n{changes}\n\n");
+                body = format!("Changed since the approval:\n{changes}\n\n");
             }
             // The bytes have changed; with the same bytes, only the parameters differ.
             if context_text(&before, CHAIN_HASH) != Some(&call.chain.to_hex()) {

@@ -81,7 +81,7 @@ struct Shared {
     gateway: Arc<dyn Gateway>,
     /// Calls in progress.
     running: TaskTracker,
-    /// ApprovalChannel that a client was asked for and has not given.
+    /// Approval requests that clients have not answered.
     pending: Mutex<PendingApprovals>,
 }
 

@@ -22,7 +22,7 @@ pub struct Reply {
 /// How a reply ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Normally.
+    /// The reply is sent completely.
     Complete,
     /// The server closes the connection early.
     Disconnect,

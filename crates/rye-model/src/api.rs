@@ -61,13 +61,13 @@ impl Effort {
 
     /// The token budget, given the output limit.
     pub(crate) fn budget(self, max_output: u64) -> u64 {
-        let wanted = match self {
+        let requested = match self {
             Self::Low => 2_048,
             Self::Medium => 8_192,
             Self::High => 24_576,
         };
         // Leaves room for the answer.
-        wanted.min(max_output / 2)
+        requested.min(max_output / 2)
     }
 }
 
@@ -92,7 +92,9 @@ impl Target {
     /// the window.
     pub(crate) fn max_output(&self, request: &ModelRequest) -> u64 {
         let limit = self.info.max_output;
-        let limit = request.max_output.map_or(limit, |wanted| wanted.min(limit));
+        let limit = request
+            .max_output
+            .map_or(limit, |requested| requested.min(limit));
         let room = self
             .info
             .context_window
@@ -231,7 +233,7 @@ mod tests {
             thinking: None,
             effort: None,
         };
-        for (bytes, wanted, expected) in [
+        for (bytes, requested, expected) in [
             (30, None, 4_000),
             (30, Some(100), 100),
             (30, Some(9_000), 4_000),
@@ -243,10 +245,14 @@ mod tests {
                 system: String::new(),
                 messages: vec![Arc::new(Message::text(Role::User, "x".repeat(bytes)))].into(),
                 tools: Arc::default(),
-                max_output: wanted,
+                max_output: requested,
                 for_summary: false,
             };
-            assert_eq!(target.max_output(&request), expected, "{bytes} {wanted:?}");
+            assert_eq!(
+                target.max_output(&request),
+                expected,
+                "{bytes} {requested:?}"
+            );
         }
     }
 }

@@ -75,8 +75,8 @@ fn split_last(text: &str) -> Option<(&str, u32)> {
     Some((before, decoded(last)?))
 }
 
-fn decoded(kept: char) -> Option<u32> {
-    let surrogate = u32::from(kept).checked_sub(PRIVATE_BASE)? + FIRST_SURROGATE;
+fn decoded(encoded: char) -> Option<u32> {
+    let surrogate = u32::from(encoded).checked_sub(PRIVATE_BASE)? + FIRST_SURROGATE;
     (surrogate <= LAST_SURROGATE).then_some(surrogate)
 }
 

@@ -33,7 +33,7 @@ const MAX_DIFFED_FILE: usize = 4 * 1024 * 1024;
 /// Replaces texts in a file. Each must occur exactly once; either all are replaced or none.
 ///
 /// An interrupted edit is never repeated automatically, because the file does not always show
-/// whether the edit was made: the new text may contain the old one. The model is told and checks.
+/// whether the edit was made: the new text may contain the old one. The model checks the file instead.
 #[derive(Debug)]
 pub struct Edit {
     def: ToolDef,

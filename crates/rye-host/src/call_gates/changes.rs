@@ -32,7 +32,7 @@ fn changed_components(before: &[Component], now: &[Component]) -> Vec<String> {
         let (name, new) = (&component.name, short(&component.hash));
         match find(before, name) {
             None => Some(format!("- {name} was added")),
-            Some(old) if old != new => Some(format!("- {name} was {old} and is {new}")),
+            Some(old) if old != new => Some(format!("- {name} changed from {old} to {new}")),
             Some(_) => None,
         }
     });
@@ -64,7 +64,7 @@ fn changed_parameters(before: &Value, now: &Value) -> Vec<String> {
     let changed = changed.map(|name| {
         let [old, new] = [before, now].map(|all| show(all.get(name)));
         format!(
-            "- parameter `{}` was {old} and is {new}",
+            "- parameter `{}` changed from {old} to {new}",
             sanitize_line(name)
         )
     });

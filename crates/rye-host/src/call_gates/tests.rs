@@ -208,15 +208,15 @@ async fn gate_lists_changes_since_a_similar_approved_call() {
     let first = call("x", json!({ "a": 1, "extra": true }));
     env.approve(&env.pending_gate(&first).await).await;
     let other = env.pending_gate(&call("x", json!({ "a": 2 }))).await;
-    let expected = "It was approved, and has changed since:\n\
-        - parameter `a` was 1 and is 2\n\
-        - parameter `extra` was true and is unset\n\nRun my/tool?";
+    let expected = "Changed since the approval:\n\
+        - parameter `a` changed from 1 to 2\n\
+        - parameter `extra` changed from true to unset\n\nRun my/tool?";
     assert_eq!(env.gate(&other).await.body, expected);
     // The approved call can run until its bytes change.
     let bytes = call("y", json!({ "a": 1, "extra": true }));
     let bytes = env.pending_gate(&bytes).await;
-    let expected = "It was approved, and has changed since:\n\
-        - my/tool was x and is y\n\nRun my/tool?";
+    let expected = "Changed since the approval:\n\
+        - my/tool changed from x to y\n\nRun my/tool?";
     assert_eq!(env.gate(&bytes).await.body, expected);
     env.pending_gate(&first).await;
 }

@@ -232,12 +232,12 @@ async fn unusable_server_is_reported_with_its_cause() {
 #[tokio::test]
 async fn headers_are_sent_and_their_secrets_are_redacted() {
     let fixture = Fixture::new();
-    let seen = Arc::new(Mutex::new(String::new()));
+    let received_key = Arc::new(Mutex::new(String::new()));
     let url = {
-        let seen = Arc::clone(&seen);
+        let received_key = Arc::clone(&received_key);
         serve_faulty(move |headers| {
             let value = headers.get("x-api-key").unwrap().to_str().unwrap();
-            value.clone_into(&mut seen.lock().unwrap());
+            value.clone_into(&mut received_key.lock().unwrap());
             (StatusCode::BAD_REQUEST, format!("no such key: {value}")).into_response()
         })
         .await
@@ -245,7 +245,7 @@ async fn headers_are_sent_and_their_secrets_are_redacted() {
     let config = json!({"url": url, "headers": {"X-Api-Key": "open-sesame"}});
     let server = fixture.configured("x", &config);
     let text = fixture.call_error(&server, "echo").await.to_string();
-    assert_eq!(*seen.lock().unwrap(), "open-sesame");
+    assert_eq!(*received_key.lock().unwrap(), "open-sesame");
     assert!(text.contains("no such key: [redacted]"), "{text}");
 }
 

@@ -261,8 +261,8 @@ async fn credentials_are_sent_and_never_displayed() {
             let message = format!("no: {}", repeated.join(", "));
             let server =
                 MockProvider::with_replies([Reply::json(401, &mock_api.error_body(401, &message))]);
-            let gone = MockProvider::with_replies([]).url();
-            for url in [server.url(), gone] {
+            let closed_url = MockProvider::with_replies([]).url();
+            for url in [server.url(), closed_url] {
                 let with_user = url.replace("http://", &format!("http://{user}"));
                 let mut provider = provider(api, &with_user);
                 provider.key = Key::None;

@@ -219,8 +219,8 @@ async fn dropping_a_call_closes_the_connection() {
         let events = mock_api.stream(&full_completion());
         let half = events.len() / 2;
         let (server, model) = connected_model(api, Reply::stream(events).stall_after(half));
-        let (told, mut received) = tokio::sync::mpsc::unbounded_channel();
-        let deltas: Deltas = Arc::new(move |delta| drop(told.send(delta)));
+        let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
+        let deltas: Deltas = Arc::new(move |delta| drop(sender.send(delta)));
         let call = tokio::spawn(async move { model.call(hello_request(), deltas).await });
         assert!(received.recv().await.is_some(), "{api:?}");
         call.abort();
@@ -313,11 +313,11 @@ async fn no_request_is_sent_without_a_key() {
 
 #[tokio::test]
 async fn refused_connection_reports_the_address() {
-    let gone = MockProvider::with_replies([Reply::stream("")]).url();
-    let error = ask(&model(Api::OpenAiChat, &gone), hello_request())
+    let closed_url = MockProvider::with_replies([Reply::stream("")]).url();
+    let error = ask(&model(Api::OpenAiChat, &closed_url), hello_request())
         .await
         .1
         .unwrap_err();
     assert!(error.is_retriable());
-    assert!(error.to_string().contains(&gone), "{error}");
+    assert!(error.to_string().contains(&closed_url), "{error}");
 }

@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 
 /// The parts of an answer, grouped by kind.
 #[derive(Default)]
-struct Received {
+struct AnswerParts {
     thought: String,
     seal: String,
     text: String,
     calls: Vec<ToolCall>,
 }
 
-impl Received {
+impl AnswerParts {
     fn from_parts(parts: &[Part]) -> Self {
         let mut received = Self::default();
         for part in parts {
@@ -68,7 +68,7 @@ async fn answer_does_not_depend_on_the_chunking() {
             let (deltas, outcome) = ask(&model, hello_request()).await;
             let answer = outcome.unwrap();
             let completion = full_completion();
-            let received = Received::from_parts(&answer.parts);
+            let received = AnswerParts::from_parts(&answer.parts);
             assert_eq!(
                 received.thought,
                 completion.thinking.as_ref().unwrap().text,

@@ -192,7 +192,7 @@ fn signing_needs_approval_of_the_shown_content() {
     assert_ne!(again, waits);
     let printed = gate_body(&env, &again);
     assert!(
-        printed.starts_with("It was approved, and has changed since:\n- tool:own was "),
+        printed.starts_with("Changed since the approval:\n- tool:own changed from "),
         "{printed}"
     );
     approve(&env, &again);

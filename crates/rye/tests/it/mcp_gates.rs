@@ -96,14 +96,14 @@ fn changed_parameters_or_bytes_need_another_approval() {
     };
     let printed = body(&second);
     assert!(
-        printed.contains("- parameter `word` was \"one\" and is \"two\""),
+        printed.contains("- parameter `word` changed from \"one\" to \"two\""),
         "{printed}"
     );
     write_tool_with_approval(&env, "echo others >>count");
     let third = gate_id(&call(&mut client, "one"));
     let printed = body(&third);
     assert!(
-        printed.starts_with("It was approved, and has changed since:\n- count was "),
+        printed.starts_with("Changed since the approval:\n- count changed from "),
         "{printed}"
     );
     assert_eq!(run_count(&env), 0);

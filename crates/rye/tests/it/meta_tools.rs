@@ -194,10 +194,7 @@ fn approval_is_void_after_a_newer_gate() {
         } else {
             drop(WaitingPrompt::start(&env, &["session", "resume", &session]));
             let body = gates(&env).remove(0)["body"].as_str().unwrap().to_owned();
-            assert!(
-                body.starts_with("It was approved, and has changed"),
-                "{body}"
-            );
+            assert!(body.starts_with("Changed since the approval"), "{body}");
         }
         assert_eq!(run_count(&env), 0, "{answer}");
         let verified = env.run(&["session", "verify", &session]);
