@@ -37,9 +37,7 @@ impl Node {
             Ok(spanned) => Ok(spanned.into()),
             Err(error) => {
                 let position = error.location().map(position);
-                let message = error.without_snippet().to_string();
-                // The message ends in the position, which we report separately.
-                let message = message.split(" at line ").next().unwrap_or(&message);
+                let message = rye_model::yaml_error::message(&error);
                 Err((format!("invalid YAML: {message}"), position))
             }
         }
