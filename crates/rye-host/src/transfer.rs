@@ -37,7 +37,7 @@ pub enum TransferError {
     Line {
         /// Line number, from 1.
         line: usize,
-        /// What is wrong.
+        /// The error.
         reason: String,
     },
     /// The file was truncated or modified.

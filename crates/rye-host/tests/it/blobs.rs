@@ -1,4 +1,4 @@
-//! Long output outlives the process that had it.
+//! Long output in the blob store.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use rye_sandbox::Virtual;
 use rye_store::{FileBlobs, MemoryStore};
 use serde_json::{Value, json};
 
-/// Has a model do what a script says, and gives its last words.
-async fn answer(folder: &Path, script: &str) -> String {
-    std::fs::write(folder.join("script.yaml"), script).unwrap();
+/// Runs a scripted model, and returns its last answer.
+async fn answer(dir: &Path, script: &str) -> String {
+    std::fs::write(dir.join("script.yaml"), script).unwrap();
     let options = Options {
-        database: folder.join("sessions.db"),
-        project: folder.to_owned(),
-        workspace: folder.to_owned(),
+        database: dir.join("sessions.db"),
+        project: dir.to_owned(),
+        workspace: dir.to_owned(),
         sandbox: SandboxKind::Virtual,
         protected: lillux::path_policy::ProtectedPaths::default(),
         vault: None,
@@ -38,21 +38,21 @@ async fn answer(folder: &Path, script: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_was_left_out_is_read_by_another_host() {
-    let folder = tempfile::tempdir().unwrap();
+async fn another_host_can_read_truncated_output() {
+    let dir = tempfile::tempdir().unwrap();
     let prints = "
 steps:
   - tool_calls: [{ name: bash, args: { command: 'seq 1 20000' } }]
   - text: '${last_tool_result}'
 ";
-    let said = answer(folder.path(), prints).await;
+    let said = answer(dir.path(), prints).await;
     let numbers: Vec<_> = (1..=20_000).map(|number| number.to_string()).collect();
     let hash = Hash::digest(numbers.join("\n"));
     assert!(
         said.contains(&format!("path blob:{hash}, offset ")),
         "{said}"
     );
-    assert!(folder.path().join("blobs").is_dir());
+    assert!(dir.path().join("blobs").is_dir());
     let reads = format!(
         "
 steps:
@@ -60,14 +60,14 @@ steps:
   - text: '${{last_tool_result}}'
 "
     );
-    let said = answer(folder.path(), &reads).await;
+    let said = answer(dir.path(), &reads).await;
     assert!(said.starts_with("9999\t9999\n"), "{said}");
 }
 
 #[tokio::test]
-async fn long_output_goes_with_the_last_session_that_names_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let blobs = FileBlobs::new(folder.path().join("blobs")).grace(Duration::ZERO);
+async fn blob_is_removed_with_the_last_session_that_uses_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let blobs = FileBlobs::new(dir.path().join("blobs")).grace(Duration::ZERO);
     let script = "
 steps:
   - tool_calls: [{ name: bash, args: { command: 'seq 1 20000' } }]
@@ -83,7 +83,7 @@ steps:
         .unwrap();
     let numbers: Vec<_> = (1..=20_000).map(|number| number.to_string()).collect();
     let hash = Hash::digest(numbers.join("\n"));
-    let other = blobs.put(b"nobody names this".to_vec()).await.unwrap();
+    let other = blobs.put(b"unreferenced".to_vec()).await.unwrap();
     let mut sessions = Vec::new();
     for _ in 0..2 {
         let session = engine.create_session(NewSession::default()).await.unwrap();
@@ -98,10 +98,10 @@ steps:
     assert!(!blobs.contains(&hash).await.unwrap());
 }
 
-/// Makes a report for whoever asked.
-struct Reports(ToolDef);
+/// Creates an artifact.
+struct ReportTool(ToolDef);
 
-impl Tool for Reports {
+impl Tool for ReportTool {
     fn def(&self) -> &ToolDef {
         &self.0
     }
@@ -118,17 +118,17 @@ impl Tool for Reports {
 }
 
 #[tokio::test]
-async fn what_a_tool_makes_is_kept_as_long_as_its_session() {
-    let folder = tempfile::tempdir().unwrap();
-    let blobs = FileBlobs::new(folder.path().join("blobs")).grace(Duration::ZERO);
+async fn artifact_is_removed_with_its_session() {
+    let dir = tempfile::tempdir().unwrap();
+    let blobs = FileBlobs::new(dir.path().join("blobs")).grace(Duration::ZERO);
     let script = "{ steps: [{ tool_calls: [{ name: reports }] }, { text: done }] }";
-    let def = ToolDef::new("reports", "Reports.", json!({ "type": "object" }));
+    let def = ToolDef::new("reports", "ReportTool.", json!({ "type": "object" }));
     let engine = Engine::builder()
         .store(MemoryStore::new())
         .blobs(blobs.clone())
         .models(Catalogue::new(".").with("scripted:test", script.parse().unwrap()))
         .sandbox(Arc::new(Virtual::new()))
-        .tool(Reports(def))
+        .tool(ReportTool(def))
         .build()
         .unwrap();
     let new = NewSession {
@@ -160,7 +160,7 @@ async fn what_a_tool_makes_is_kept_as_long_as_its_session() {
     let archive = engine.export(session.id()).await.unwrap().remove(0);
     let needed: Vec<_> = required_blobs(&archive).into_keys().collect();
     assert_eq!(needed, [hash]);
-    // Another session goes, and it stays; its own goes, and it goes too.
+    // Removing another session keeps it; removing its own session removes it.
     let other = engine.create_session(new).await.unwrap();
     let id = session.id().clone();
     engine.remove_session(other.id()).await.unwrap();

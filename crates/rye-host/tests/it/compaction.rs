@@ -1,5 +1,4 @@
-//! Histories that grow too long: what a model reads before and after, live and restored, and
-//! what becomes of a thread whose history cannot be summed up.
+//! Compaction: model requests before and after, after a restart, and failures.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -22,9 +21,9 @@ use rye_sandbox::Virtual;
 use rye_store::SqliteStore;
 use serde_json::{Value, json};
 
-/// A script, and all that was asked of it.
+/// A scripted model that records its requests.
 #[derive(Clone)]
-struct Heard {
+struct RecordingModel {
     model: Arc<Scripted>,
     asked: Arc<Mutex<Vec<ModelRequest>>>,
     sees: bool,
@@ -32,7 +31,7 @@ struct Heard {
     room: Arc<dyn Fn(&ModelRequest) -> bool + Send + Sync>,
 }
 
-impl Heard {
+impl RecordingModel {
     fn new(script: &str) -> Self {
         Self {
             model: Arc::new(Scripted::from(script.parse::<Script>().unwrap())),
@@ -47,7 +46,7 @@ impl Heard {
     }
 }
 
-impl Model for Heard {
+impl Model for RecordingModel {
     fn info(&self) -> ModelInfo {
         ModelInfo {
             images: self.sees,
@@ -68,7 +67,7 @@ impl Model for Heard {
     }
 }
 
-impl Models for Heard {
+impl Models for RecordingModel {
     fn get(&self, _: &str) -> Result<Arc<dyn Model>, String> {
         Ok(Arc::new(self.clone()))
     }
@@ -78,10 +77,10 @@ impl Models for Heard {
     }
 }
 
-/// Gives as much as it is asked for.
-struct Much(ToolDef);
+/// Returns output of the requested size.
+struct OutputTool(ToolDef);
 
-impl Tool for Much {
+impl Tool for OutputTool {
     fn def(&self) -> &ToolDef {
         &self.0
     }
@@ -92,10 +91,10 @@ impl Tool for Much {
     }
 }
 
-/// Asks a person first.
-struct Asks(ToolDef);
+/// ApprovalTool for approval.
+struct ApprovalTool(ToolDef);
 
-impl Tool for Asks {
+impl Tool for ApprovalTool {
     fn def(&self) -> &ToolDef {
         &self.0
     }
@@ -109,17 +108,17 @@ impl Tool for Asks {
     }
 }
 
-fn engine(folder: &Path, model: &Heard, settings: Settings) -> Engine {
+fn engine(dir: &Path, model: &RecordingModel, settings: Settings) -> Engine {
     let schema = json!({ "type": "object", "properties": { "bytes": { "type": "integer" } } });
     let much = ToolDef::new("much", "Gives much.", schema).effect(Effect::Pure);
     Engine::builder()
-        .store(SqliteStore::open(folder.join("sessions.db")).unwrap())
+        .store(SqliteStore::open(dir.join("sessions.db")).unwrap())
         .models(model.clone())
         .sandbox(Arc::new(Virtual::new()))
-        .tool(Much(much))
-        .tool(Asks(ToolDef::new(
+        .tool(OutputTool(much))
+        .tool(ApprovalTool(ToolDef::new(
             "asks",
-            "Asks.",
+            "ApprovalTool.",
             json!({ "type": "object" }),
         )))
         .system("You are a test.")
@@ -145,14 +144,14 @@ async fn entries(session: &Session) -> Vec<Entry> {
     session.entries(thread, None, usize::MAX).await.unwrap()
 }
 
-/// All that was told.
-async fn told(engine: &Engine) -> Vec<EventKind> {
+/// All events.
+async fn events(engine: &Engine) -> Vec<EventKind> {
     let id = "session".parse().unwrap();
     let archive = engine.export(&id).await.unwrap().remove(0);
     archive.events.into_iter().map(|event| event.kind).collect()
 }
 
-/// Waits until nothing is left to do.
+/// Waits until the session is idle.
 async fn until_idle(session: &Session) {
     let mut events = session.subscribe(0);
     let mut told = Vec::new();
@@ -184,7 +183,7 @@ async fn until_idle(session: &Session) {
     }
 }
 
-/// A context in short: who, and what, however long.
+/// A model request in abbreviated form.
 fn context(request: &ModelRequest) -> String {
     let mut text = format!("system: {}\n", request.system);
     for message in request.messages.iter() {
@@ -232,7 +231,7 @@ const TWO: &str = "context_window: 4000\nmax_output: 1000\nsteps:\n\
     - text: I go on.\n\
     - text: And now this.\n";
 
-/// The context is full once the second prompt is answered.
+/// The context exceeds the threshold after the second prompt.
 const FULL: &str = "context_window: 4000\nmax_output: 1000\nsteps:\n\
     - tool_calls: [{ name: much, args: { bytes: 6000 } }]\n\
     - text: I have looked.\n\
@@ -249,10 +248,10 @@ fn small() -> Settings {
 }
 
 #[tokio::test]
-async fn a_full_context_is_summed_up_and_the_agent_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let model = Heard::new(FULL);
-    let engine = engine(folder.path(), &model, small());
+async fn full_context_is_compacted_and_the_agent_continues() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = RecordingModel::new(FULL);
+    let engine = engine(dir.path(), &model, small());
     let session = session(&engine).await;
     session.prompt("Look, and keep to the left.").await.unwrap();
     until_idle(&session).await;
@@ -264,25 +263,25 @@ async fn a_full_context_is_summed_up_and_the_agent_goes_on() {
         panic!("{} were asked", asked.len());
     };
     insta::assert_snapshot!("before", context(before));
-    insta::assert_snapshot!("summing_up", context(summing_up));
+    insta::assert_snapshot!("summary_request", context(summing_up));
     insta::assert_snapshot!("after", context(after));
-    // Once, and not again for the turn that follows it.
+    // Only once, not again in the next turn.
     let ends = |kind: &&EventKind| matches!(kind, EventKind::CompactionEnd { .. });
-    let told = told(&engine).await;
+    let told = events(&engine).await;
     assert_eq!(told.iter().filter(ends).count(), 1, "{told:#?}");
     let said = entries(&session).await;
     let tagged = said.iter().any(|entry| match &entry.kind {
         EntryKind::Message(message) => message.metadata.contains_key("compaction_continue"),
         _ => false,
     });
-    assert!(tagged, "nobody asked it to go on");
+    assert!(tagged, "the continuation prompt is tagged");
 
-    // Another host reads the very same.
+    // Another host sends the same request.
     let _ = session.prompt("And now?").await.unwrap();
     until_idle(&session).await;
     let live = model.last();
     engine.shutdown().await.unwrap();
-    let restored = self::engine(folder.path(), &model, small());
+    let restored = self::engine(dir.path(), &model, small());
     let session = restored
         .open_session(&"session".parse().unwrap(), Claim::IfFree)
         .await
@@ -294,9 +293,9 @@ async fn a_full_context_is_summed_up_and_the_agent_goes_on() {
 }
 
 #[tokio::test]
-async fn what_waits_for_its_turn_or_for_a_person_does_not_fade() {
-    let folder = tempfile::tempdir().unwrap();
-    let model = Heard::new(&format!(
+async fn open_gates_and_queued_prompts_survive_compaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = RecordingModel::new(&format!(
         "context_window: 4000\nmax_output: 1000\nsteps:\n\
          - tool_calls: [{{ name: asks }}]\n\
          - text: {}\n\
@@ -304,7 +303,7 @@ async fn what_waits_for_its_turn_or_for_a_person_does_not_fade() {
          - text: I go on.\n",
         "word ".repeat(1_200)
     ));
-    let engine = engine(folder.path(), &model, small());
+    let engine = engine(dir.path(), &model, small());
     let session = session(&engine).await;
     let gate = async |thread: &str, number: usize| {
         let prompt = Prompt {
@@ -323,7 +322,7 @@ async fn what_waits_for_its_turn_or_for_a_person_does_not_fade() {
         }
         (prompt, gates.pop().unwrap())
     };
-    // One waits for a person, and one did.
+    // One gate is open, the other is decided.
     gate("other", 1).await;
     let (prompt, gate) = gate("default", 2).await;
     let decision = Decision::new("approve", "ada", "test");
@@ -350,10 +349,10 @@ async fn what_waits_for_its_turn_or_for_a_person_does_not_fade() {
 }
 
 #[tokio::test]
-async fn a_turn_that_grows_too_long_is_summed_up_while_it_is_under_way() {
-    let folder = tempfile::tempdir().unwrap();
-    let model = Heard::new(TWO);
-    let engine = engine(folder.path(), &model, small());
+async fn long_turn_is_compacted_while_it_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = RecordingModel::new(TWO);
+    let engine = engine(dir.path(), &model, small());
     let session = session(&engine).await;
     for prompt in ["Look, and keep to the left.", "Look again."] {
         let prompt = session.prompt(prompt).await.unwrap();
@@ -361,14 +360,14 @@ async fn a_turn_that_grows_too_long_is_summed_up_while_it_is_under_way() {
         assert_eq!(answer.reason, TurnEnd::EndTurn);
     }
     until_idle(&session).await;
-    insta::assert_snapshot!("within", context(&model.last()));
+    insta::assert_snapshot!("during_turn", context(&model.last()));
 }
 
 #[tokio::test]
-async fn a_sum_can_be_asked_for_and_taken_back_and_the_proof_holds() {
-    let folder = tempfile::tempdir().unwrap();
-    let model = Heard::new(&TWO.replace("4000", "400000"));
-    let engine = engine(folder.path(), &model, small());
+async fn requested_compaction_can_be_undone_and_the_session_verifies() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = RecordingModel::new(&TWO.replace("4000", "400000"));
+    let engine = engine(dir.path(), &model, small());
     let session = session(&engine).await;
     for prompt in ["Look, and keep to the left.", "Look again."] {
         session.prompt(prompt).await.unwrap();
@@ -387,7 +386,7 @@ async fn a_sum_can_be_asked_for_and_taken_back_and_the_proof_holds() {
     let now = rye_engine::transcript::messages(&entries(&session).await);
     assert!(now.len() < before.len());
     assert!(now[0].content().contains("Look, and keep to the left."));
-    // Once is enough.
+    // A second request has no effect.
     assert_eq!(
         session.compact(None).await.unwrap(),
         CompactionOutcome::Nothing
@@ -403,15 +402,15 @@ async fn a_sum_can_be_asked_for_and_taken_back_and_the_proof_holds() {
 }
 
 #[tokio::test]
-async fn output_of_long_ago_is_left_out_first_and_the_proof_holds() {
-    let folder = tempfile::tempdir().unwrap();
-    let model = Heard::new(TWO);
+async fn old_output_is_pruned_first_and_the_session_verifies() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = RecordingModel::new(TWO);
     let settings = Settings {
         prune_keep_tokens: 1_600,
         prune_save_tokens: 100,
         ..small()
     };
-    let engine = engine(folder.path(), &model, settings);
+    let engine = engine(dir.path(), &model, settings);
     let session = session(&engine).await;
     for prompt in ["Look.", "Look again.", "And?"] {
         session.prompt(prompt).await.unwrap();
@@ -428,11 +427,11 @@ async fn output_of_long_ago_is_left_out_first_and_the_proof_holds() {
 }
 
 #[tokio::test]
-async fn a_model_that_has_no_room_is_asked_again_once_it_is_summed_up() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut model = Heard::new(&TWO.replace("4000", "400000"));
+async fn context_overflow_triggers_compaction_and_a_retry() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut model = RecordingModel::new(&TWO.replace("4000", "400000"));
     model.room = Arc::new(|request| request.for_summary || request.messages.len() < 5);
-    let engine = engine(folder.path(), &model, small());
+    let engine = engine(dir.path(), &model, small());
     let session = session(&engine).await;
     session.prompt("Look.").await.unwrap();
     until_idle(&session).await;
@@ -454,13 +453,13 @@ async fn a_model_that_has_no_room_is_asked_again_once_it_is_summed_up() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_made_to_fit_is_told_and_the_thread_goes_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut model = Heard::new(&TWO.replace("4000", "400000"));
+async fn context_that_cannot_be_reduced_fails_the_prompt_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut model = RecordingModel::new(&TWO.replace("4000", "400000"));
     let long =
         |request: &ModelRequest| request.messages.iter().any(|it| it.content().len() > 9_000);
     model.room = Arc::new(move |request| request.for_summary || !long(request));
-    let engine = engine(folder.path(), &model, small());
+    let engine = engine(dir.path(), &model, small());
     let session = session(&engine).await;
     session.prompt("Look.").await.unwrap();
     until_idle(&session).await;
@@ -476,14 +475,14 @@ async fn what_cannot_be_made_to_fit_is_told_and_the_thread_goes_on() {
 }
 
 #[tokio::test]
-async fn a_summary_that_is_no_good_leaves_all_as_it_was() {
+async fn invalid_summary_changes_nothing() {
     for (script, why) in [(
         "on_summary: I go on with the work.\n",
         "lacks the headings `Goal`",
     )] {
-        let folder = tempfile::tempdir().unwrap();
-        let model = Heard::new(&format!("{TWO}{script}"));
-        let engine = engine(folder.path(), &model, small());
+        let dir = tempfile::tempdir().unwrap();
+        let model = RecordingModel::new(&format!("{TWO}{script}"));
+        let engine = engine(dir.path(), &model, small());
         let session = session(&engine).await;
         for prompt in ["Look, and keep to the left.", "Look again.", "And?"] {
             let prompt = session.prompt(prompt).await.unwrap();
@@ -491,7 +490,7 @@ async fn a_summary_that_is_no_good_leaves_all_as_it_was() {
             assert_eq!(answer.reason, TurnEnd::EndTurn, "{answer:?}");
         }
         until_idle(&session).await;
-        let told = told(&engine).await;
+        let told = events(&engine).await;
         let failed = told.iter().find_map(|kind| match kind {
             EventKind::CompactionEnd { error, .. } => error.clone(),
             _ => None,
@@ -499,7 +498,7 @@ async fn a_summary_that_is_no_good_leaves_all_as_it_was() {
         let failed = failed.unwrap();
         assert!(failed.message.contains(why), "{}", failed.message);
         assert!(failed.message.contains("as it was"), "{}", failed.message);
-        // Asked twice each time, and the second time told what was wrong.
+        // The model is asked twice; the second request names the error.
         let asked = model.asked.lock().unwrap().clone();
         let last = asked.iter().rfind(|it| it.for_summary).unwrap();
         let last: &Message = last.messages.last().unwrap();
@@ -511,13 +510,13 @@ async fn a_summary_that_is_no_good_leaves_all_as_it_was() {
 }
 
 #[tokio::test]
-async fn an_image_that_is_kept_as_a_blob_is_shown_to_a_model_that_sees() {
+async fn image_in_the_blob_store_is_sent_to_the_model() {
     use rye_engine::blob::BlobStore as _;
     for sees in [true, false] {
-        let folder = tempfile::tempdir().unwrap();
-        let mut model = Heard::new(TWO);
+        let dir = tempfile::tempdir().unwrap();
+        let mut model = RecordingModel::new(TWO);
         model.sees = sees;
-        let blobs = rye_store::FileBlobs::new(folder.path().join("blobs"));
+        let blobs = rye_store::FileBlobs::new(dir.path().join("blobs"));
         let hash = blobs.put(b"a picture".to_vec()).await.unwrap();
         let engine = Engine::builder()
             .store(rye_store::MemoryStore::new())
@@ -544,7 +543,7 @@ async fn an_image_that_is_kept_as_a_blob_is_shown_to_a_model_that_sees() {
         };
         let inline = "data:image/png;base64,YSBwaWN0dXJl";
         assert_eq!(shown, if sees { inline } else { &source });
-        // The record keeps the short form.
+        // The history contains the reference only.
         let first = entries(&session).await.remove(0);
         assert!(!format!("{first:?}").contains("base64"));
     }

@@ -1,6 +1,6 @@
-//! The proof that nothing is lost: a real process runs a session, is killed by SIGKILL
-//! before and after every single commit and every single effect of a tool, and another
-//! goes on. What comes of it is compared with a run that nobody disturbed.
+//! Crash test: a process runs a session and is killed with SIGKILL before and after every commit
+//! and every tool effect; another process continues. The result is compared with an undisturbed
+//! run.
 
 #![expect(clippy::expect_used, clippy::print_stdout, reason = "tests may panic")]
 
@@ -20,13 +20,13 @@ use std::time::Duration;
 
 use scenarios::{ALL, Scenario};
 
-/// More points than any scenario has: a run that is killed for ever ends the test.
-const MOST: u32 = 300;
+/// More kill points than any scenario has, so that the test terminates.
+const MAX_POINTS: u32 = 300;
 
-/// How many scenarios are killed at once.
+/// Number of scenarios that run in parallel.
 const WORKERS: usize = 3;
 
-/// What came of killing a scenario everywhere.
+/// Results of a scenario over all kill points.
 #[derive(Default)]
 struct Tally {
     points: u32,
@@ -35,23 +35,23 @@ struct Tally {
     stuck: u32,
 }
 
-/// What a process that came to its end tells.
-struct Told {
-    story: Vec<String>,
-    /// How often each effect happened that must not happen twice.
+/// The output of a process that ended by itself.
+struct Report {
+    transcript: Vec<String>,
+    /// Number of occurrences of each effect.
     effects: BTreeMap<String, u32>,
 }
 
 #[test]
-fn killed_before_and_after_every_commit_and_effect_nothing_is_lost_or_done_twice() {
+fn killing_at_any_point_loses_nothing_and_repeats_no_effect() {
     let mut matrix =
         String::from("scenario                      points  lost  duplicated  stuck\n");
-    // Most of the time is spent waiting for the disk, so several are killed at once.
+    // In parallel, because the processes mostly wait for the disk.
     let next = AtomicUsize::new(0);
     let results: Vec<_> = thread::scope(|scope| {
         let worker = || {
             let mut done = Vec::new();
-            while let Some((at, scenario)) = take(&next) {
+            while let Some((at, scenario)) = next_scenario(&next) {
                 let mut bad = Vec::new();
                 done.push((at, kill_everywhere(scenario, &mut bad), bad));
             }
@@ -83,12 +83,12 @@ fn killed_before_and_after_every_commit_and_effect_nothing_is_lost_or_done_twice
     assert!(all_bad.is_empty(), "{matrix}\n{}", all_bad.join("\n"));
 }
 
-fn take(next: &AtomicUsize) -> Option<(usize, &'static Scenario)> {
+fn next_scenario(next: &AtomicUsize) -> Option<(usize, &'static Scenario)> {
     let at = next.fetch_add(1, Ordering::Relaxed);
     ALL.get(at).map(|scenario| (at, scenario))
 }
 
-/// Not a test by itself: what the test starts again and again.
+/// Entry point of the child processes; does nothing otherwise.
 #[test]
 fn child() {
     if let Ok(name) = std::env::var(child::SCENARIO) {
@@ -96,30 +96,30 @@ fn child() {
     }
 }
 
-/// A folder for a scenario, with what it needs.
-fn place(scenario: &Scenario) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
+/// Creates the directory of a scenario.
+fn create_dir(scenario: &Scenario) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
     if scenario.in_project {
-        project::make(folder.path());
+        project::create(dir.path());
     }
-    folder
+    dir
 }
 
 fn kill_everywhere(scenario: &Scenario, bad: &mut Vec<String>) -> Tally {
     let mut tally = Tally::default();
-    let folder = place(scenario);
-    let Run::Ended(expected) = run(scenario, folder.path(), None, Duration::ZERO) else {
-        panic!("{} does not come to an end by itself", scenario.name);
+    let dir = create_dir(scenario);
+    let Run::Ended(expected) = run(scenario, dir.path(), None, Duration::ZERO) else {
+        panic!("{} does not end by itself", scenario.name);
     };
-    for point in 0..MOST {
-        let folder = place(scenario);
-        match run(scenario, folder.path(), Some(point), Duration::ZERO) {
+    for point in 0..MAX_POINTS {
+        let dir = create_dir(scenario);
+        match run(scenario, dir.path(), Some(point), Duration::ZERO) {
             Run::Killed => {}
             Run::Ended(_) => return tally,
-            Run::Stuck(told) => {
+            Run::Stuck(report) => {
                 tally.stuck += 1;
                 bad.push(format!(
-                    "{}: stuck before point {point}:\n{told}",
+                    "{}: stuck before point {point}:\n{report}",
                     scenario.name
                 ));
                 continue;
@@ -127,45 +127,45 @@ fn kill_everywhere(scenario: &Scenario, bad: &mut Vec<String>) -> Tally {
         }
         tally.points += 1;
         let at = format!("{} killed at point {point}", scenario.name);
-        match run(scenario, folder.path(), None, scenario.down_for) {
-            Run::Ended(told) => {
-                if told.effects.values().any(|times| *times > 1) {
+        match run(scenario, dir.path(), None, scenario.down_for) {
+            Run::Ended(report) => {
+                if report.effects.values().any(|times| *times > 1) {
                     tally.duplicated += 1;
-                    bad.push(format!("{at}: done twice: {:?}", told.effects));
+                    bad.push(format!("{at}: done twice: {:?}", report.effects));
                 }
-                if let Err(why) = scenarios::same(&expected.story, &told.story) {
+                if let Err(error) = scenarios::compare(&expected.transcript, &report.transcript) {
                     tally.lost += 1;
                     bad.push(format!(
-                        "{at}: {why}\nexpected {:#?}\nfound {:#?}",
-                        expected.story, told.story
+                        "{at}: {error}\nexpected {:#?}\nfound {:#?}",
+                        expected.transcript, report.transcript
                     ));
                 }
             }
-            Run::Killed => panic!("{at}: nobody killed the second process, and it died"),
-            Run::Stuck(told) => {
+            Run::Killed => panic!("{at}: the second process died without being killed"),
+            Run::Stuck(report) => {
                 tally.stuck += 1;
-                bad.push(format!("{at}: stuck afterwards:\n{told}"));
+                bad.push(format!("{at}: stuck afterwards:\n{report}"));
             }
         }
     }
-    panic!("{} has more points than {MOST}", scenario.name);
+    panic!("{} has more points than {MAX_POINTS}", scenario.name);
 }
 
 enum Run {
-    Ended(Told),
+    Ended(Report),
     Killed,
     Stuck(String),
 }
 
-/// Runs a scenario in a process of its own, which is killed at a point if one is given.
-fn run(scenario: &Scenario, folder: &Path, kill_at: Option<u32>, later: Duration) -> Run {
+/// Runs a scenario in a child process, which is killed at a point if given.
+fn run(scenario: &Scenario, dir: &Path, kill_at: Option<u32>, clock_offset: Duration) -> Run {
     use std::os::unix::process::ExitStatusExt as _;
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", "crash::child", "--nocapture", "--test-threads=1"])
         .env(child::SCENARIO, scenario.name)
-        .env(child::FOLDER, folder)
-        .env(child::LATER, later.as_millis().to_string())
+        .env(child::DIR, dir)
+        .env(child::CLOCK_OFFSET, clock_offset.as_millis().to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -179,7 +179,7 @@ fn run(scenario: &Scenario, folder: &Path, kill_at: Option<u32>, later: Duration
     let printed = String::from_utf8_lossy(&output.stdout);
     let lines: Vec<_> = printed
         .lines()
-        .filter_map(|line| line.strip_prefix(child::TOLD))
+        .filter_map(|line| line.strip_prefix(child::REPORT_PREFIX))
         .collect();
     if !output.status.success() || lines.is_empty() {
         return Run::Stuck(format!(
@@ -188,10 +188,13 @@ fn run(scenario: &Scenario, folder: &Path, kill_at: Option<u32>, later: Duration
         ));
     }
     let mut effects = BTreeMap::new();
-    let log = std::fs::read_to_string(folder.join(tools::LOG)).unwrap_or_default();
+    let log = std::fs::read_to_string(dir.join(tools::LOG)).unwrap_or_default();
     for line in log.lines() {
         *effects.entry(line.to_owned()).or_default() += 1;
     }
-    let story = lines.into_iter().map(str::to_owned).collect();
-    Run::Ended(Told { story, effects })
+    let transcript = lines.into_iter().map(str::to_owned).collect();
+    Run::Ended(Report {
+        transcript,
+        effects,
+    })
 }

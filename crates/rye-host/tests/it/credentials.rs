@@ -1,5 +1,4 @@
-//! Credentials: whose is found first, tokens that are renewed in time, and gates where
-//! there is none that is any good.
+//! Credentials: precedence of owners, token refresh, and gates for missing credentials.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -30,7 +29,7 @@ steps:
   - text: done again
 ";
 
-/// A command that writes its secret where nobody redactor it: into the sandbox.
+/// A command that writes its secret to the sandbox, where it is not redacted.
 fn commands() -> CommandTools {
     let tool = CommandSpec {
         description: "keeps its token".to_owned(),
@@ -46,13 +45,13 @@ fn commands() -> CommandTools {
     CommandTools::new(BTreeMap::from([("show".to_owned(), command)]))
 }
 
-/// A home with its credentials. Each engine has a store and a sandbox of its own.
-struct World {
+/// A home directory with credentials. Each engine has its own store and sandbox.
+struct TestEnv {
     home: tempfile::TempDir,
     sandbox: Arc<Virtual>,
 }
 
-impl World {
+impl TestEnv {
     fn new() -> Self {
         Self {
             home: tempfile::tempdir().unwrap(),
@@ -82,16 +81,16 @@ impl World {
             .unwrap()
     }
 
-    /// The secrets that the command was given, each followed by a comma.
-    async fn seen(&self) -> String {
+    /// The secrets that the command received, each followed by a comma.
+    async fn received(&self) -> String {
         let seen = self.sandbox.read("seen.txt").await.unwrap_or_default();
         String::from_utf8(seen).unwrap()
     }
 
-    /// Whether a text lies open in any file.
-    fn lies_open(&self, secret: &str) -> bool {
-        fn search(folder: &Path, secret: &[u8]) -> bool {
-            let files = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    /// Whether any file contains the plain text.
+    fn contains_plain_text(&self, secret: &str) -> bool {
+        fn search(dir: &Path, secret: &[u8]) -> bool {
+            let files = std::fs::read_dir(dir).unwrap().map(Result::unwrap);
             files.into_iter().any(|file| match file.path() {
                 path if path.is_dir() => search(&path, secret),
                 path => memmem(&std::fs::read(path).unwrap(), secret),
@@ -105,8 +104,8 @@ fn memmem(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|it| it == part)
 }
 
-/// Asks once, does at each gate what is to be done there, and gives what the tool said.
-async fn ask(
+/// Sends a prompt, handles each gate, and returns the result of the tool.
+async fn run_prompt(
     engine: &Engine,
     org: Option<&str>,
     at_gate: impl AsyncFn(usize) -> &'static str,
@@ -149,50 +148,50 @@ async fn ask(
     results.next_back().unwrap()
 }
 
-async fn nobody(_: usize) -> &'static str {
-    unreachable!("somebody is asked")
+async fn no_gate_expected(_: usize) -> &'static str {
+    unreachable!("unexpected gate")
 }
 
 const USER: fn() -> Owner = || Owner::User(String::new());
 
 #[tokio::test]
-async fn a_session_goes_before_a_user_and_a_user_before_an_organisation() {
-    let mut world = World::new();
+async fn session_precedes_user_and_user_precedes_organisation() {
+    let mut env = TestEnv::new();
     for (owner, secret) in [
         (Owner::Org("acme".to_owned()), "of-the-org"),
         (USER(), "of-the-user"),
         (Owner::Session("one".parse().unwrap()), "of-the-session"),
     ] {
         let credential = Credential::new(secret);
-        let put = world.credentials();
+        let put = env.credentials();
         put.put(&owner, "service", &credential).await.unwrap();
-        let engine = world.engine();
-        let said = ask(&engine, Some("acme"), nobody).await;
-        assert_eq!(world.seen().await, format!("{secret},"));
+        let engine = env.engine();
+        let said = run_prompt(&engine, Some("acme"), no_gate_expected).await;
+        assert_eq!(env.received().await, format!("{secret},"));
         assert_eq!(said.trim(), "it is [redacted]");
-        assert!(!world.lies_open(secret));
+        assert!(!env.contains_plain_text(secret));
     }
-    let mut listed = world.credentials().list().await.unwrap();
+    let mut listed = env.credentials().list().await.unwrap();
     listed.retain(|(owner, _)| matches!(owner, Owner::Session(_)));
     assert_eq!(listed.len(), 1);
-    // What only a session had goes with it.
-    let engine = world.engine();
-    ask(&engine, None, nobody).await;
+    // Credentials of a session are removed with it.
+    let engine = env.engine();
+    run_prompt(&engine, None, no_gate_expected).await;
     engine
         .remove_session(&"one".parse().unwrap())
         .await
         .unwrap();
-    let listed = world.credentials().list().await.unwrap();
+    let listed = env.credentials().list().await.unwrap();
     assert_eq!(listed.len(), 2, "{listed:?}");
 }
 
 #[tokio::test]
-async fn one_that_is_not_there_is_asked_for_and_used_once_it_is() {
-    let mut world = World::new();
-    let engine = world.engine();
-    let vault = Vault::new(world.home.path(), None);
-    let said = ask(&engine, None, async |nth| {
-        // Said to be there before it is: asked again.
+async fn missing_credential_is_requested_and_then_used() {
+    let mut env = TestEnv::new();
+    let engine = env.engine();
+    let vault = Vault::new(env.home.path(), None);
+    let said = run_prompt(&engine, None, async |nth| {
+        // Confirmed before it is stored, so it is requested again.
         if nth == 1 {
             let secret = lillux::envelope::Secret::new(b"swordfish\n".to_vec());
             let name = "service".parse().unwrap();
@@ -201,27 +200,27 @@ async fn one_that_is_not_there_is_asked_for_and_used_once_it_is() {
         "provided"
     })
     .await;
-    assert_eq!(world.seen().await, "swordfish,");
+    assert_eq!(env.received().await, "swordfish,");
     assert_eq!(said.trim(), "it is [redacted]");
 }
 
 #[tokio::test]
-async fn one_that_nobody_gives_is_an_error_and_a_warning() {
-    let mut world = World::new();
-    let engine = world.engine();
-    let said = ask(&engine, None, async |_| "deny").await;
+async fn credential_that_is_not_provided_is_an_error_and_a_warning() {
+    let mut env = TestEnv::new();
+    let engine = env.engine();
+    let said = run_prompt(&engine, None, async |_| "deny").await;
     assert_eq!(said, "service needs a credential: denied by ada");
-    assert_eq!(world.seen().await, "");
+    assert_eq!(env.received().await, "");
 }
 
-/// A server that renews tokens: each refresh token once.
-struct Tokens {
+/// A token server that accepts each refresh token once.
+struct TokenServer {
     address: String,
-    /// What was asked, and what is answered: status and body.
+    /// Received requests.
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Tokens {
+impl TokenServer {
     fn serve(answers: Vec<(u16, String)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}/token", listener.local_addr().unwrap());
@@ -273,9 +272,9 @@ fn answer(mut stream: TcpStream, status: u16, body: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_token_is_renewed_before_it_ends_and_its_refresh_token_too() {
-    let mut world = World::new();
-    let tokens = Tokens::serve(vec![
+async fn token_is_refreshed_before_it_expires() {
+    let mut env = TestEnv::new();
+    let tokens = TokenServer::serve(vec![
         (
             200,
             r#"{"access_token":"second-access","expires_in":30,"refresh_token":"second-refresh"}"#
@@ -286,13 +285,13 @@ async fn a_token_is_renewed_before_it_ends_and_its_refresh_token_too() {
             r#"{"access_token":"third-access","expires_in":3600}"#.to_owned(),
         ),
     ]);
-    let store = world.credentials();
+    let store = env.credentials();
     let first = tokens.token("first-access", "first-refresh", Duration::from_secs(30));
     store.put(&USER(), "service", &first).await.unwrap();
     for access in ["second-access", "third-access", "third-access"] {
-        let engine = world.engine();
-        let said = ask(&engine, None, nobody).await;
-        assert_eq!(world.seen().await, format!("{access},"));
+        let engine = env.engine();
+        let said = run_prompt(&engine, None, no_gate_expected).await;
+        assert_eq!(env.received().await, format!("{access},"));
         assert_eq!(said.trim(), "it is [redacted]");
     }
     let asked = tokens.asked.lock().unwrap().clone();
@@ -303,21 +302,21 @@ async fn a_token_is_renewed_before_it_ends_and_its_refresh_token_too() {
     };
     assert_eq!(asked, [form("first-refresh"), form("second-refresh")]);
     for secret in ["third-access", "second-refresh", "client-secret"] {
-        assert!(!world.lies_open(secret), "{secret}");
+        assert!(!env.contains_plain_text(secret), "{secret}");
     }
 }
 
 #[tokio::test]
-async fn a_token_that_cannot_be_renewed_any_more_is_asked_for() {
-    let mut world = World::new();
+async fn revoked_token_is_requested_again() {
+    let mut env = TestEnv::new();
     let refused = r#"{"error":"invalid_grant","error_description":"old-refresh is revoked"}"#;
-    let tokens = Tokens::serve(vec![(400, refused.to_owned())]);
+    let tokens = TokenServer::serve(vec![(400, refused.to_owned())]);
     let old = tokens.token("old-access", "old-refresh", Duration::ZERO);
     let new = tokens.token("new-access", "new-refresh", Duration::from_hours(1));
-    let store = world.credentials();
+    let store = env.credentials();
     store.put(&USER(), "service", &old).await.unwrap();
-    let engine = world.engine();
-    let said = ask(&engine, None, async |_| {
+    let engine = env.engine();
+    let said = run_prompt(&engine, None, async |_| {
         let gate = engine.pending_gates(None).await.unwrap().remove(0);
         assert_eq!(
             gate.body,
@@ -327,29 +326,29 @@ async fn a_token_that_cannot_be_renewed_any_more_is_asked_for() {
         "provided"
     })
     .await;
-    assert_eq!(world.seen().await, "new-access,");
+    assert_eq!(env.received().await, "new-access,");
     assert_eq!(said.trim(), "it is [redacted]");
 }
 
 #[tokio::test]
-async fn a_server_that_is_down_is_no_reason_to_ask_a_person() {
-    let mut world = World::new();
+async fn unreachable_token_server_does_not_open_a_gate() {
+    let mut env = TestEnv::new();
     let busy = || (503, "later".to_owned());
-    let tokens = Tokens::serve(vec![busy(), busy()]);
-    let store = world.credentials();
-    // One that holds for some seconds yet is used; one that has ended is an error.
+    let tokens = TokenServer::serve(vec![busy(), busy()]);
+    let store = env.credentials();
+    // A token that is still valid is used; an expired one is an error.
     let soon = tokens.token("soon-over", "a-refresh-token", Duration::from_secs(50));
     store.put(&USER(), "service", &soon).await.unwrap();
-    let engine = world.engine();
-    ask(&engine, None, nobody).await;
-    assert_eq!(world.seen().await, "soon-over,");
+    let engine = env.engine();
+    run_prompt(&engine, None, no_gate_expected).await;
+    assert_eq!(env.received().await, "soon-over,");
     let over = tokens.token("over-already", "a-refresh-token", Duration::ZERO);
     store.put(&USER(), "service", &over).await.unwrap();
-    let engine = world.engine();
-    let said = ask(&engine, None, nobody).await;
+    let engine = env.engine();
+    let said = run_prompt(&engine, None, no_gate_expected).await;
     assert!(
-        said.contains("cannot refresh the credential for service: the server said 503"),
+        said.contains("cannot refresh the credential for service: the server responded with 503"),
         "{said}"
     );
-    assert_eq!(world.seen().await, "");
+    assert_eq!(env.received().await, "");
 }

@@ -1,5 +1,4 @@
-//! A model that does not answer: asked again, replaced by another, or told of, and each
-//! step written down before it is taken.
+//! Retries and failover of models, recorded before they happen.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,9 +15,9 @@ use rye_sandbox::Virtual;
 use rye_store::SqliteStore;
 use serde_json::{Value, json};
 
-struct Weather(ToolDef);
+struct WeatherTool(ToolDef);
 
-impl Tool for Weather {
+impl Tool for WeatherTool {
     fn def(&self) -> &ToolDef {
         &self.0
     }
@@ -28,7 +27,7 @@ impl Tool for Weather {
     }
 }
 
-/// Two models, `a/one` (Anthropic) and `b/two` (chat), the second in place of the first.
+/// Two models, `a/one` (Anthropic) and `b/two` (chat), with failover to the second.
 fn engine(file: &Path, one: &MockProvider, two: &MockProvider, more: &str) -> Engine {
     let text = format!(
         "default: a/one\n\
@@ -47,7 +46,7 @@ fn engine(file: &Path, one: &MockProvider, two: &MockProvider, more: &str) -> En
         .store(SqliteStore::open(file).unwrap())
         .models(Catalogue::new(".").with_config(config))
         .sandbox(Arc::new(Virtual::new()))
-        .tool(Weather(weather))
+        .tool(WeatherTool(weather))
         .build()
         .unwrap()
 }
@@ -64,8 +63,8 @@ async fn open(engine: &Engine) -> (Session, Subscription) {
     (session, events)
 }
 
-/// What is written down of models until a turn ends, in short, and how it ends.
-async fn told(events: &mut Subscription) -> (Vec<String>, TurnEnd) {
+/// Events about models until the turn ends, and its end reason.
+async fn model_events(events: &mut Subscription) -> (Vec<String>, TurnEnd) {
     let mut all = Vec::new();
     loop {
         let event = events.next().await.unwrap().unwrap().event;
@@ -82,7 +81,7 @@ async fn told(events: &mut Subscription) -> (Vec<String>, TurnEnd) {
                 all.push(format!("{from} to {to}"));
             }
             EventKind::Error { error } => all.push(error.message),
-            EventKind::MessageStart => all.push("speaks".to_owned()),
+            EventKind::MessageStart => all.push("starts".to_owned()),
             EventKind::TurnEnd { reason, .. } => return (all, reason),
             _ => {}
         }
@@ -99,8 +98,8 @@ async fn last(session: &Session) -> Message {
 }
 
 #[tokio::test]
-async fn a_model_is_asked_again_and_then_another_takes_over_amid_the_turn() {
-    let folder = tempfile::tempdir().unwrap();
+async fn failing_model_is_retried_and_then_replaced_during_the_turn() {
+    let dir = tempfile::tempdir().unwrap();
     let call =
         Completion::call("toolu_1", "weather", json!({})).with_thinking("Let me look.", "c2VhbA==");
     let one = MockProvider::with_replies([
@@ -111,10 +110,10 @@ async fn a_model_is_asked_again_and_then_another_takes_over_amid_the_turn() {
     let two = MockProvider::with_replies([Reply::stream(
         Api::OpenAiChat.stream(&Completion::text("It is sunny.")),
     )]);
-    let engine = engine(&folder.path().join("s.db"), &one, &two, QUICK);
+    let engine = engine(&dir.path().join("s.db"), &one, &two, QUICK);
     let (session, mut events) = open(&engine).await;
     session.prompt("weather?").await.unwrap();
-    let (all, end) = told(&mut events).await;
+    let (all, end) = model_events(&mut events).await;
     assert_eq!(end, TurnEnd::EndTurn);
     assert_eq!(
         all,
@@ -123,13 +122,13 @@ async fn a_model_is_asked_again_and_then_another_takes_over_amid_the_turn() {
             "a/one again after 1",
             "a/one again after 2",
             "a/one to b/two",
-            "speaks",
+            "starts",
         ]
     );
     let answer = last(&session).await;
     assert_eq!(answer.content(), "It is sunny.");
     assert_eq!(answer.model.as_deref(), Some("b/two"));
-    // What the first has thought and done is there for the second, in words.
+    // The second model gets the reasoning and results of the first as text.
     let sent = two.requests().pop().unwrap().body["messages"].to_string();
     assert!(
         sent.contains("<thinking>\\nLet me look.\\n</thinking>"),
@@ -139,35 +138,35 @@ async fn a_model_is_asked_again_and_then_another_takes_over_amid_the_turn() {
 }
 
 #[tokio::test]
-async fn what_a_broken_stream_said_does_not_count() {
-    let folder = tempfile::tempdir().unwrap();
+async fn output_of_a_broken_stream_is_discarded() {
+    let dir = tempfile::tempdir().unwrap();
     let events = Api::Anthropic.stream(&Completion::text("one two three"));
     let cut = events.find("three").unwrap();
     let one = MockProvider::with_replies([
         Reply::stream(events.clone()).disconnect_after(cut),
         Reply::stream(events),
     ]);
-    let engine = engine(&folder.path().join("s.db"), &one, &one, QUICK);
+    let engine = engine(&dir.path().join("s.db"), &one, &one, QUICK);
     let (session, mut events) = open(&engine).await;
     session.prompt("count").await.unwrap();
-    let (all, end) = told(&mut events).await;
-    assert_eq!(all, ["speaks", "a/one again after 1", "speaks"]);
+    let (all, end) = model_events(&mut events).await;
+    assert_eq!(all, ["starts", "a/one again after 1", "starts"]);
     assert_eq!(end, TurnEnd::EndTurn);
     assert_eq!(last(&session).await.content(), "one two three");
 }
 
 #[tokio::test]
-async fn a_model_that_may_not_be_used_is_never_chosen() {
-    let folder = tempfile::tempdir().unwrap();
+async fn model_without_a_key_is_skipped() {
+    let dir = tempfile::tempdir().unwrap();
     let (one, two) = (
         MockProvider::with_replies([busy(529)]),
         MockProvider::with_replies([busy(529)]),
     );
     let more = "failover: [c/keyless, b/two, no/such]\nallow: ['a/*', 'c/*']\nretry: { max_attempts: 2, initial_delay_ms: 1 }";
-    let engine = engine(&folder.path().join("s.db"), &one, &two, more);
+    let engine = engine(&dir.path().join("s.db"), &one, &two, more);
     let (session, mut events) = open(&engine).await;
     session.prompt("weather?").await.unwrap();
-    let (all, end) = told(&mut events).await;
+    let (all, end) = model_events(&mut events).await;
     assert_eq!(end, TurnEnd::Error);
     assert_eq!(all.len(), 2, "{all:?}");
     assert!(all[1].contains("tried 2 times"), "{all:?}");
@@ -175,14 +174,14 @@ async fn a_model_that_may_not_be_used_is_never_chosen() {
 }
 
 #[tokio::test]
-async fn one_that_is_busy_for_ever_is_given_up_with_a_word_on_what_to_do() {
-    let folder = tempfile::tempdir().unwrap();
+async fn permanently_overloaded_model_fails_with_a_hint() {
+    let dir = tempfile::tempdir().unwrap();
     let reply = Reply::json(429, &Api::Anthropic.error_body(429, "slow down"));
     let one = MockProvider::with_replies([reply.header("retry-after", "0")]);
-    let engine = engine(&folder.path().join("s.db"), &one, &one, "");
+    let engine = engine(&dir.path().join("s.db"), &one, &one, "");
     let (session, mut events) = open(&engine).await;
     session.prompt("weather?").await.unwrap();
-    let (all, end) = told(&mut events).await;
+    let (all, end) = model_events(&mut events).await;
     assert_eq!((end, one.requests().len()), (TurnEnd::Error, 3));
     let why = all.last().unwrap();
     assert!(why.contains("slow down; tried 3 times"), "{why}");
@@ -190,9 +189,9 @@ async fn one_that_is_busy_for_ever_is_given_up_with_a_word_on_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_restart_the_model_that_took_over_is_asked() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("s.db");
+async fn restarted_turn_uses_the_failover_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("s.db");
     let one = MockProvider::with_replies([busy(529)]);
     let said = Api::OpenAiChat.stream(&Completion::text("It is sunny."));
     let two = MockProvider::with_replies([
@@ -216,7 +215,7 @@ async fn after_a_restart_the_model_that_took_over_is_asked() {
     let engine = engine(&file, &one, &two, QUICK);
     let session = engine.open_session(&id, Claim::IfFree).await.unwrap();
     let mut events = session.subscribe(0);
-    let (_, end) = told(&mut events).await;
+    let (_, end) = model_events(&mut events).await;
     assert_eq!(end, TurnEnd::EndTurn);
     assert_eq!(last(&session).await.content(), "It is sunny.");
     assert_eq!(one.requests().len(), asked);
@@ -224,11 +223,11 @@ async fn after_a_restart_the_model_that_took_over_is_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_abort_does_not_wait_for_the_next_try() {
-    let folder = tempfile::tempdir().unwrap();
+async fn abort_does_not_wait_for_the_next_retry() {
+    let dir = tempfile::tempdir().unwrap();
     let reply = busy(503).header("retry-after", "50");
     let one = MockProvider::with_replies([reply]);
-    let engine = engine(&folder.path().join("s.db"), &one, &one, "");
+    let engine = engine(&dir.path().join("s.db"), &one, &one, "");
     let (session, mut events) = open(&engine).await;
     session.prompt("weather?").await.unwrap();
     loop {
@@ -239,7 +238,7 @@ async fn an_abort_does_not_wait_for_the_next_try() {
         }
     }
     session.abort(None).await.unwrap();
-    let ended = tokio::time::timeout(Duration::from_secs(10), told(&mut events)).await;
+    let ended = tokio::time::timeout(Duration::from_secs(10), model_events(&mut events)).await;
     assert_eq!(ended.unwrap().1, TurnEnd::Abort);
     assert_eq!(one.requests().len(), 1);
 }

@@ -1,4 +1,4 @@
-//! Whoever listens to all sessions hears what they asked for.
+//! Feeds: events of several sessions, filtered.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use rye_sandbox::Virtual;
 use rye_store::MemoryStore;
 
 /// The sessions and types of the next events.
-async fn hear(feed: &mut Feed, count: usize) -> Vec<(SessionId, &'static str)> {
+async fn next_events(feed: &mut Feed, count: usize) -> Vec<(SessionId, &'static str)> {
     let mut heard = Vec::new();
     while heard.len() < count {
         let event = feed.next().await.unwrap().unwrap().event;
@@ -19,7 +19,7 @@ async fn hear(feed: &mut Feed, count: usize) -> Vec<(SessionId, &'static str)> {
 }
 
 #[tokio::test]
-async fn a_feed_is_of_a_session_a_user_or_some_types_alone() {
+async fn feed_can_be_filtered_by_session_user_and_type() {
     let script = "steps: [{ text: hello }, { text: again }]";
     let engine = Engine::builder()
         .store(MemoryStore::new())
@@ -56,10 +56,10 @@ async fn a_feed_is_of_a_session_a_user_or_some_types_alone() {
         while !ended(&events.next().await.unwrap().unwrap().event.kind) {}
     }
     let end = |session: &rye_engine::Session| (session.id().clone(), "turn_end");
-    assert_eq!(hear(&mut of_ada, 2).await, [end(&ada), end(&ada)]);
-    let all = hear(&mut of_all, 4).await;
+    assert_eq!(next_events(&mut of_ada, 2).await, [end(&ada), end(&ada)]);
+    let all = next_events(&mut of_all, 4).await;
     assert_eq!(all.iter().filter(|it| **it == end(&bob)).count(), 2);
-    let of_bob = hear(&mut of_bob, 5).await;
+    let of_bob = next_events(&mut of_bob, 5).await;
     assert!(of_bob.iter().all(|(session, _)| session == bob.id()));
     assert!(of_bob.iter().any(|(_, name)| *name != "turn_end"));
 }

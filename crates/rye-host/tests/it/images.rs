@@ -1,4 +1,4 @@
-//! Images that a provider refuses: the thread goes on without them.
+//! Images that a provider rejects: the thread continues without them.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,11 +13,11 @@ use rye_store::MemoryStore;
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n and nothing more";
 
-/// A model that refuses what it is told to, and tells what it was asked.
+/// A model that rejects images, and records its requests.
 #[derive(Clone)]
-struct Picky {
+struct RejectingModel {
     model: Arc<Scripted>,
-    why: &'static str,
+    reason: &'static str,
     asked: Arc<Mutex<Vec<ModelRequest>>>,
 }
 
@@ -29,7 +29,7 @@ fn has_image(request: &ModelRequest) -> bool {
     parts(request).any(|part| matches!(part, Part::Attachment { .. }))
 }
 
-impl Model for Picky {
+impl Model for RejectingModel {
     fn info(&self) -> ModelInfo {
         ModelInfo {
             images: true,
@@ -44,13 +44,13 @@ impl Model for Picky {
     ) -> BoxFuture<'_, Result<ModelAnswer, ModelError>> {
         self.asked.lock().unwrap().push(request.clone());
         if has_image(&request) {
-            return Box::pin(async { Err(ModelError::Refused(self.why.to_owned())) });
+            return Box::pin(async { Err(ModelError::Refused(self.reason.to_owned())) });
         }
         self.model.call(request, deltas)
     }
 }
 
-impl Models for Picky {
+impl Models for RejectingModel {
     fn get(&self, _: &str) -> Result<Arc<dyn Model>, String> {
         Ok(Arc::new(self.clone()))
     }
@@ -60,12 +60,12 @@ impl Models for Picky {
     }
 }
 
-/// How two prompts end of which the first has an image, and what was asked for them.
-async fn ends(why: &'static str) -> (Vec<TurnEnd>, Vec<ModelRequest>) {
+/// Sends two prompts, the first with an image. Returns their ends and the model requests.
+async fn run_with_image(reason: &'static str) -> (Vec<TurnEnd>, Vec<ModelRequest>) {
     let script: Script = "steps: []\nafter_last: { text: fine }".parse().unwrap();
-    let model = Picky {
+    let model = RejectingModel {
         model: Arc::new(Scripted::from(script)),
-        why,
+        reason,
         asked: Arc::default(),
     };
     let engine = Engine::builder()
@@ -89,8 +89,8 @@ async fn ends(why: &'static str) -> (Vec<TurnEnd>, Vec<ModelRequest>) {
 }
 
 #[tokio::test]
-async fn a_thread_goes_on_without_an_image_that_is_refused() {
-    let (ends, asked) = ends("Could not process image").await;
+async fn thread_continues_without_a_rejected_image() {
+    let (ends, asked) = run_with_image("Could not process image").await;
     assert_eq!(ends, [TurnEnd::EndTurn, TurnEnd::EndTurn]);
     let had: Vec<_> = asked.iter().map(has_image).collect();
     assert_eq!(had, [true, false, true, false]);
@@ -102,8 +102,8 @@ async fn a_thread_goes_on_without_an_image_that_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_refused_for_another_reason_is_not_asked_again() {
-    let (ends, asked) = ends("no credit is left").await;
+async fn request_rejected_for_another_reason_is_not_retried() {
+    let (ends, asked) = run_with_image("no credit is left").await;
     assert_eq!(ends, [TurnEnd::Error, TurnEnd::Error]);
     assert_eq!(asked.len(), 2);
 }

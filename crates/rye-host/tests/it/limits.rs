@@ -1,4 +1,4 @@
-//! A limit that is reached asks for more, where it may, and what is let holds.
+//! Gates for reached limits, and stored increases.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ steps:
 after_last: { text: more }
 ";
 
-fn engine(folder: &Path) -> Engine {
+fn engine(dir: &Path) -> Engine {
     Engine::builder()
-        .store(SqliteStore::open(folder.join("sessions.db")).unwrap())
+        .store(SqliteStore::open(dir.join("sessions.db")).unwrap())
         .models(Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap()))
         .sandbox(Arc::new(Virtual::new()))
         .tools(rye_engine::builtin::tools())
@@ -45,8 +45,8 @@ async fn session(engine: &Engine, limits: Limits) -> Session {
     engine.create_session(new).await.unwrap()
 }
 
-/// Waits for the answer to a prompt, and answers at each gate.
-async fn answered(
+/// Runs a prompt and decides each gate.
+async fn run_prompt(
     engine: &Engine,
     session: &Session,
     limits: Limits,
@@ -77,11 +77,11 @@ async fn answered(
 }
 
 #[tokio::test]
-async fn what_is_let_for_a_session_is_written_down() {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = engine(folder.path());
+async fn increase_for_a_session_is_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = engine(dir.path());
     let session = session(&engine, turns(2)).await;
-    let answer = answered(&engine, &session, Limits::default(), |gate| {
+    let answer = run_prompt(&engine, &session, Limits::default(), |gate| {
         assert_eq!(
             gate.title,
             "limit of 2 turns reached: increase it for this session?"
@@ -96,15 +96,15 @@ async fn what_is_let_for_a_session_is_written_down() {
     );
     let id = session.id().clone();
     engine.shutdown().await.unwrap();
-    let engine = self::engine(folder.path());
+    let engine = self::engine(dir.path());
     let session = engine.open_session(&id, Claim::IfFree).await.unwrap();
-    let again = answered(&engine, &session, Limits::default(), |gate| {
+    let again = run_prompt(&engine, &session, Limits::default(), |gate| {
         unreachable!("{}", gate.title)
     })
     .await;
     assert_eq!(again.text, "more");
-    // That was the fourth: the next one is asked about anew.
-    let denied = answered(&engine, &session, Limits::default(), |gate| {
+    // The next call exceeds the new limit.
+    let denied = run_prompt(&engine, &session, Limits::default(), |gate| {
         assert!(gate.title.contains("limit of 4 turns"), "{}", gate.title);
         ("deny", Value::Null)
     })
@@ -114,12 +114,12 @@ async fn what_is_let_for_a_session_is_written_down() {
 }
 
 #[tokio::test]
-async fn a_prompt_has_a_limit_of_its_own_and_a_person_their_own_number() {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = engine(folder.path());
+async fn limit_of_a_prompt_can_be_raised_to_an_entered_value() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = engine(dir.path());
     let session = session(&engine, Limits::default()).await;
     let asked = std::cell::Cell::new(0);
-    let answer = answered(&engine, &session, turns(1), |gate| {
+    let answer = run_prompt(&engine, &session, turns(1), |gate| {
         asked.set(asked.get() + 1);
         assert_eq!(gate.context["scope"], "prompt");
         ("approve", json!("3"))
@@ -129,24 +129,24 @@ async fn a_prompt_has_a_limit_of_its_own_and_a_person_their_own_number() {
 }
 
 #[tokio::test]
-async fn a_number_that_is_too_small_ends_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = engine(folder.path());
+async fn increase_that_is_too_small_ends_the_turn() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = engine(dir.path());
     let session = session(&engine, Limits::default()).await;
-    let answer = answered(&engine, &session, turns(1), |_| ("approve", json!(1))).await;
+    let answer = run_prompt(&engine, &session, turns(1), |_| ("approve", json!(1))).await;
     assert_eq!(answer.reason, TurnEnd::Limit);
 }
 
 #[tokio::test]
-async fn tokens_are_let_for_what_the_next_call_needs() {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = engine(folder.path());
+async fn token_increase_covers_the_next_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = engine(dir.path());
     let limits = Limits {
         tokens: Some(1),
         ..Limits::default()
     };
     let session = session(&engine, limits).await;
-    let answer = answered(&engine, &session, Limits::default(), |_| {
+    let answer = run_prompt(&engine, &session, Limits::default(), |_| {
         ("approve", Value::Null)
     })
     .await;

@@ -2,20 +2,20 @@
 
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
 
-mod bad_input;
+mod audit;
 mod blobs;
 mod compaction;
 mod crash;
 mod credentials;
 mod failover;
+mod faults;
 mod feeds;
 mod images;
-mod leaving;
 mod limits;
 mod metrics;
 mod permissions;
-mod proof;
 mod receipts;
 mod replay;
+mod shutdown;
 mod soak;
 mod threads;

@@ -1,4 +1,4 @@
-//! What an engine does is counted, and told as spans.
+//! Metrics and tracing spans of an engine.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,14 +16,14 @@ use serde_json::{Value, json};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// The names of all spans, in a collector that keeps nothing else.
+/// A subscriber that records the names of all spans.
 #[derive(Clone, Default)]
-struct Names {
+struct SpanNames {
     seen: Arc<Mutex<BTreeSet<&'static str>>>,
     next: Arc<AtomicU64>,
 }
 
-impl Subscriber for Names {
+impl Subscriber for SpanNames {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_span() && metadata.target().starts_with("rye_engine")
     }
@@ -44,10 +44,10 @@ impl Subscriber for Names {
     fn exit(&self, _: &Id) {}
 }
 
-/// A tool that asks a person.
-struct Ask(ToolDef);
+/// A tool that asks for a decision.
+struct AskTool(ToolDef);
 
-impl Tool for Ask {
+impl Tool for AskTool {
     fn def(&self) -> &ToolDef {
         &self.0
     }
@@ -61,7 +61,7 @@ impl Tool for Ask {
     }
 }
 
-/// A model that does not answer, one that does in its place, and a tool that asks.
+/// A failing model with a failover model.
 fn models() -> Catalogue {
     let config = ConfigFile {
         path: "models.yaml".into(),
@@ -85,8 +85,8 @@ fn models() -> Catalogue {
 }
 
 #[test]
-fn what_an_engine_does_is_counted_and_told_as_spans() {
-    let names = Names::default();
+fn engine_activity_is_counted_and_traced() {
+    let names = SpanNames::default();
     let _listening = tracing::subscriber::set_default(names.clone());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -98,7 +98,7 @@ fn what_an_engine_does_is_counted_and_told_as_spans() {
             .models(models().default_model("scripted:busy"))
             .sandbox(Arc::new(Virtual::new()))
             .tools(rye_engine::builtin::tools())
-            .tool(Ask(ToolDef::new(
+            .tool(AskTool(ToolDef::new(
                 "ask",
                 "Asks.",
                 json!({ "type": "object" }),

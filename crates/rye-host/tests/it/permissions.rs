@@ -1,4 +1,4 @@
-//! What an agent's own tools may do where nothing confines them.
+//! Permissions of built-in tools in the local sandbox, and approval of host tools.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,22 +18,22 @@ use rye_store::MemoryStore;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-struct World {
-    folder: TempDir,
+struct TestEnv {
+    dir: TempDir,
     workspace: PathBuf,
 }
 
-impl World {
+impl TestEnv {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let workspace = folder.path().join("workspace");
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = dir.path().join("workspace");
         fs::create_dir_all(workspace.join(".git/hooks")).unwrap();
         fs::create_dir(workspace.join(".ai")).unwrap();
-        fs::create_dir_all(folder.path().join("user/.keys")).unwrap();
-        fs::create_dir(folder.path().join("outside")).unwrap();
+        fs::create_dir_all(dir.path().join("user/.keys")).unwrap();
+        fs::create_dir(dir.path().join("outside")).unwrap();
         let links = [
-            (folder.path().join("outside"), "link"),
-            (folder.path().join("outside/new.txt"), "nowhere"),
+            (dir.path().join("outside"), "link"),
+            (dir.path().join("outside/new.txt"), "nowhere"),
             (workspace.join("nowhere"), "twice"),
             (PathBuf::from(".git"), "innocent"),
         ];
@@ -41,11 +41,11 @@ impl World {
             std::os::unix::fs::symlink(target, workspace.join(name)).unwrap();
         }
         fs::write(workspace.join("there.txt"), "one\n").unwrap();
-        Self { folder, workspace }
+        Self { dir, workspace }
     }
 
     fn home(&self) -> PathBuf {
-        self.folder.path().join("user")
+        self.dir.path().join("user")
     }
 
     fn sandbox(&self, supervisor: Supervisor) -> Local {
@@ -57,7 +57,7 @@ impl World {
         local.protected(protected, &self.workspace)
     }
 
-    /// Has an agent write a file; whether a person was asked, and whether it is there.
+    /// Has an agent write a file. Returns whether a gate was opened, and whether the file exists.
     async fn write(&self, path: &str, answer: &'static str, rules: Vec<Rule>) -> (bool, bool) {
         let args = json!({ "path": path, "content": "two\n" });
         let script = Script::new([Step::call("write", args), Step::text("done")]);
@@ -106,18 +106,18 @@ fn rule(tool: &str, action: Mode) -> Vec<Rule> {
 }
 
 #[tokio::test]
-async fn files_of_the_workspace_are_written_and_others_asked_about() {
-    let outside = |world: &World| world.folder.path().join("outside/x").display().to_string();
-    let inside = |world: &World| world.workspace.join("a/b.txt").display().to_string();
-    let absolute = World::new();
+async fn writes_outside_of_the_workspace_need_approval() {
+    let outside = |env: &TestEnv| env.dir.path().join("outside/x").display().to_string();
+    let inside = |env: &TestEnv| env.workspace.join("a/b.txt").display().to_string();
+    let absolute = TestEnv::new();
     let table = [
         ("there.txt".to_owned(), false),
-        ("new/folder/file.txt".to_owned(), false),
+        ("new/dir/file.txt".to_owned(), false),
         ("new/../file.txt".to_owned(), false),
         (inside(&absolute), false),
         (outside(&absolute), true),
-        ("../beside.txt".to_owned(), true),
-        ("a/../../beside.txt".to_owned(), true),
+        ("../outside.txt".to_owned(), true),
+        ("a/../../outside.txt".to_owned(), true),
         ("link/file.txt".to_owned(), true),
         ("nowhere".to_owned(), true),
         ("twice".to_owned(), true),
@@ -144,64 +144,64 @@ async fn files_of_the_workspace_are_written_and_others_asked_about() {
 }
 
 #[tokio::test]
-async fn what_a_person_does_not_allow_is_not_written() {
-    let world = World::new();
-    for path in ["../beside.txt", "nowhere", ".git/config"] {
-        assert_eq!(world.write(path, "deny", Vec::new()).await, (true, false));
+async fn denied_write_does_not_happen() {
+    let env = TestEnv::new();
+    for path in ["../outside.txt", "nowhere", ".git/config"] {
+        assert_eq!(env.write(path, "deny", Vec::new()).await, (true, false));
     }
-    assert!(!world.folder.path().join("beside.txt").exists());
+    assert!(!env.dir.path().join("outside.txt").exists());
 }
 
 #[tokio::test]
-async fn rules_say_otherwise_but_for_what_is_outside() {
-    let world = World::new();
+async fn rules_cannot_allow_writes_outside_of_the_workspace() {
+    let env = TestEnv::new();
     let allow = || rule("builtin:*", Mode::Allow);
-    assert_eq!(world.write(".git/x", "deny", allow()).await, (false, true));
-    assert_eq!(world.write("../x", "deny", allow()).await, (true, false));
+    assert_eq!(env.write(".git/x", "deny", allow()).await, (false, true));
+    assert_eq!(env.write("../x", "deny", allow()).await, (true, false));
     let ask = rule("builtin:write", Mode::Ask);
-    assert_eq!(world.write("a.txt", "approve", ask).await, (true, true));
+    assert_eq!(env.write("a.txt", "approve", ask).await, (true, true));
     let deny = rule("builtin:write", Mode::Deny);
-    assert_eq!(world.write("b.txt", "approve", deny).await, (false, false));
+    assert_eq!(env.write("b.txt", "approve", deny).await, (false, false));
 }
 
 #[tokio::test]
-async fn every_write_asks_in_a_home_and_where_there_is_no_project() {
+async fn every_write_needs_approval_in_a_home_or_without_a_project() {
     let allow = || rule("builtin:*", Mode::Allow);
-    let mut world = World::new();
-    world.workspace = world.home();
+    let mut env = TestEnv::new();
+    env.workspace = env.home();
     for (path, is_hidden) in [(".bashrc", true), (".ssh/config", true), ("x.txt", false)] {
-        assert_eq!(world.write(path, "approve", Vec::new()).await, (true, true));
-        // A rule may allow what is not hidden.
-        let by_rule = world.write(path, "approve", allow()).await;
+        assert_eq!(env.write(path, "approve", Vec::new()).await, (true, true));
+        // A rule can allow files that are not hidden.
+        let by_rule = env.write(path, "approve", allow()).await;
         assert_eq!(by_rule, (is_hidden, true), "{path}");
     }
-    // Also above a home, and in a directory that is no project.
-    world.workspace = world.folder.path().to_owned();
+    // Also above a home, and in a directory that is not a project.
+    env.workspace = env.dir.path().to_owned();
     assert_eq!(
-        world.write("user/.profile", "deny", allow()).await,
+        env.write("user/.profile", "deny", allow()).await,
         (true, false)
     );
-    world.workspace = world.folder.path().join("outside");
-    assert_eq!(world.write("x", "deny", Vec::new()).await, (true, false));
+    env.workspace = env.dir.path().join("outside");
+    assert_eq!(env.write("x", "deny", Vec::new()).await, (true, false));
 }
 
 #[tokio::test]
-async fn nobody_is_asked_about_a_private_path_and_nothing_is_written() {
-    let world = World::new();
-    let private = world.home().join(".keys/new").display().to_string();
+async fn write_to_a_private_path_is_refused_without_a_gate() {
+    let env = TestEnv::new();
+    let private = env.home().join(".keys/new").display().to_string();
     for path in [private.as_str(), "../user/.keys/new"] {
         for rules in [Vec::new(), rule("builtin:*", Mode::Allow)] {
-            let outcome = world.write(path, "approve", rules).await;
+            let outcome = env.write(path, "approve", rules).await;
             assert_eq!(outcome, (false, false), "{path}");
         }
     }
-    assert!(!world.home().join(".keys/new").exists());
+    assert!(!env.home().join(".keys/new").exists());
 }
 
-/// A tool of a host, that says itself when it is asked about.
-struct Deploy(ToolDef);
+/// A tool of the host with its own approval rule.
+struct DeployTool(ToolDef);
 
-impl Tool for Deploy {
+impl Tool for DeployTool {
     fn def(&self) -> &ToolDef {
         &self.0
     }
@@ -211,8 +211,8 @@ impl Tool for Deploy {
     }
 }
 
-/// A session of an agent that calls it.
-async fn deploying(def: ToolDef, rules: Vec<Rule>, to: &[&str]) -> (Engine, Session) {
+/// A session with a model that calls the tool.
+async fn deploy_session(def: ToolDef, rules: Vec<Rule>, to: &[&str]) -> (Engine, Session) {
     let calls = to
         .iter()
         .map(|to| Step::call("deploy", json!({ "to": to })));
@@ -225,7 +225,7 @@ async fn deploying(def: ToolDef, rules: Vec<Rule>, to: &[&str]) -> (Engine, Sess
         .store(MemoryStore::new())
         .models(Catalogue::new(".").with("scripted:test", Script::new(steps)))
         .sandbox(Arc::new(Virtual::new()))
-        .tool(Deploy(def))
+        .tool(DeployTool(def))
         .policy(policy)
         .build()
         .unwrap();
@@ -233,15 +233,14 @@ async fn deploying(def: ToolDef, rules: Vec<Rule>, to: &[&str]) -> (Engine, Sess
     (engine, session)
 }
 
-/// Has it called, and a person decide one after the other; what they were asked, and what
-/// came of it.
-async fn decided(
+/// Runs the session with these decisions. Returns the gates and the result.
+async fn run_with_decisions(
     def: ToolDef,
     rules: Vec<Rule>,
     to: &[&str],
     decisions: &[Decision],
 ) -> (Vec<Gate>, String) {
-    let (engine, session) = deploying(def, rules, to).await;
+    let (engine, session) = deploy_session(def, rules, to).await;
     let mut events = session.subscribe(0);
     let prompt = session.prompt("go").await.unwrap();
     let mut asked = Vec::new();
@@ -262,9 +261,9 @@ async fn decided(
     }
 }
 
-/// Whether a person was asked, and what came of it.
+/// Returns whether a gate was opened, and the result.
 async fn deploy(def: ToolDef, answer: &str, rules: Vec<Rule>) -> (bool, String) {
-    let (asked, said) = decided(
+    let (asked, said) = run_with_decisions(
         def,
         rules,
         &["prod"],
@@ -279,7 +278,7 @@ async fn deploy(def: ToolDef, answer: &str, rules: Vec<Rule>) -> (bool, String) 
 }
 
 #[tokio::test]
-async fn a_tool_of_the_host_is_asked_about_by_its_risk_and_its_arguments() {
+async fn host_tool_needs_approval_by_risk_and_arguments() {
     let def = || ToolDef::new("deploy", "Deploys.", json!({ "type": "object" }));
     let to = |place: &'static str| Approval::when(move |args| args["to"] == place);
     let ran = || "to \"prod\"".to_owned();
@@ -308,19 +307,19 @@ async fn a_tool_of_the_host_is_asked_about_by_its_risk_and_its_arguments() {
 }
 
 #[tokio::test]
-async fn who_approves_a_tool_of_the_host_may_want_other_arguments() {
+async fn arguments_of_a_host_tool_can_be_edited_at_approval() {
     let schema = json!({ "type": "object", "properties": { "to": { "type": "string" } } });
     let def = ToolDef::new("deploy", "Deploys.", schema).requires_approval(Approval::Always);
     let instead = |args: Value| Decision {
         value: json!({ "arguments": args }),
         ..Decision::new("approve", "ada", "test")
     };
-    // What does not fit is asked about again.
+    // Invalid arguments open another gate.
     let decisions = [
         instead(json!({ "to": 1 })),
         instead(json!({ "to": "test" })),
     ];
-    let (asked, said) = decided(def, Vec::new(), &["prod"], &decisions).await;
+    let (asked, said) = run_with_decisions(def, Vec::new(), &["prod"], &decisions).await;
     assert!(asked.iter().all(|gate| is_editable(&gate.context)));
     assert_eq!(asked[1].context["params"], json!({ "to": "prod" }));
     let body = &asked[1].body;
@@ -335,7 +334,7 @@ async fn who_approves_a_tool_of_the_host_may_want_other_arguments() {
 }
 
 #[tokio::test]
-async fn an_approval_for_the_session_is_for_the_same_arguments_alone() {
+async fn approval_for_a_session_covers_the_same_arguments_only() {
     let def = || {
         let def = ToolDef::new("deploy", "Deploys.", json!({ "type": "object" }));
         def.requires_approval(Approval::Always)
@@ -349,15 +348,16 @@ async fn an_approval_for_the_session_is_for_the_same_arguments_alone() {
     };
     let to = ["a", "a", "b", "a", "b"];
     let decisions = [yes("approve_session"), yes("approve"), yes("approve")];
-    let (asked, said) = decided(def(), Vec::new(), &to, &decisions).await;
+    let (asked, said) = run_with_decisions(def(), Vec::new(), &to, &decisions).await;
     assert_eq!(about(&asked), ["a", "b", "b"]);
     assert_eq!(said, "to \"b\"");
-    // With others that were written in their place, it is for those.
+    // With edited arguments, it covers the edited ones.
     let instead = Decision {
         value: json!({ "arguments": { "to": "b" } }),
         ..yes("approve_session")
     };
-    let (asked, said) = decided(def(), Vec::new(), &["a", "b", "a"], &[instead, yes("deny")]).await;
+    let (asked, said) =
+        run_with_decisions(def(), Vec::new(), &["a", "b", "a"], &[instead, yes("deny")]).await;
     assert_eq!(about(&asked), ["a", "a"]);
     assert_eq!(said, "denied by ada");
 }

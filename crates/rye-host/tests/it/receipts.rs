@@ -1,4 +1,4 @@
-//! What a person was asked and what they answered, as a record proves it.
+//! Receipts: signatures under questions and decisions.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use rye_sandbox::Virtual;
 use rye_store::{MemoryStore, SqliteStore};
 use serde_json::{Value, json};
 
-/// Asks which colour.
-struct Asks(ToolDef);
+/// ColourTool for a colour.
+struct ColourTool(ToolDef);
 
-impl Tool for Asks {
+impl Tool for ColourTool {
     fn def(&self) -> &ToolDef {
         &self.0
     }
@@ -36,14 +36,14 @@ impl Tool for Asks {
 
 const SCRIPT: &str = "steps: [{ tool_calls: [{ name: paint, args: {} }] }, { text: done }]";
 
-/// A session in which somebody was asked and answered.
-async fn told(key: &SigningKey) -> Archive {
+/// The archive of a session with a decided gate.
+async fn recorded_session(key: &SigningKey) -> Archive {
     let def = ToolDef::new("paint", "asks", json!({ "type": "object" }));
     let engine = Engine::builder()
         .store(MemoryStore::new())
         .models(Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap()))
         .sandbox(Arc::new(Virtual::new()))
-        .tool(Asks(def))
+        .tool(ColourTool(def))
         .sign_with(SigningKey::from_pem(key.to_pem().as_bytes()).unwrap())
         .build()
         .unwrap();
@@ -74,7 +74,7 @@ fn check(archive: &Archive, key: &PublicKey) -> Verdict {
 
 type Change = (&'static str, fn(&mut Gate));
 
-/// Something else in each field of a question.
+/// Changes of each field of a question.
 const QUESTIONS: [Change; 14] = [
     ("kind", |it| it.kind = GateKind::Question),
     ("title", |it| it.title.push('?')),
@@ -103,7 +103,7 @@ fn resolution(gate: &mut Gate) -> &mut Resolution {
     }
 }
 
-/// And in each field of an answer.
+/// Changes of each field of a decision.
 const ANSWERS: [Change; 6] = [
     ("action", |it| resolution(it).action = "deny".into()),
     ("value", |it| {
@@ -115,8 +115,8 @@ const ANSWERS: [Change; 6] = [
     ("source", |it| resolution(it).source = "web".into()),
 ];
 
-/// The same in all that was told of it, so that it fits.
-fn tell_the_same(archive: &mut Archive) {
+/// Copies the changed gates to their events.
+fn update_events(archive: &mut Archive) {
     let gate = archive.gates[0].clone();
     for event in &mut archive.events {
         match (&mut event.kind, &gate.status) {
@@ -136,9 +136,9 @@ fn tell_the_same(archive: &mut Archive) {
 }
 
 #[tokio::test]
-async fn whatever_is_done_to_a_question_or_an_answer_is_found() {
+async fn any_change_of_a_question_or_decision_is_detected() {
     let key = SigningKey::generate().unwrap();
-    let whole = told(&key).await;
+    let whole = recorded_session(&key).await;
     let verdict = check(&whole, key.public());
     assert_eq!((verdict.findings, verdict.receipts), (vec![], 1));
     for (name, change) in QUESTIONS.into_iter().chain(ANSWERS) {
@@ -149,13 +149,13 @@ async fn whatever_is_done_to_a_question_or_an_answer_is_found() {
         assert_eq!(found[0].kind, FindingKind::Altered, "{name}");
         assert_eq!(found[0].location, whole.gates[0].id.as_str(), "{name}");
 
-        tell_the_same(&mut altered);
+        update_events(&mut altered);
         let found = check(&altered, key.public()).findings;
         assert!(!found.is_empty(), "{name}, and all that was told of it");
 
-        // Without the receipt, which whoever signs the history gives.
+        // Without a receipt.
         resolution(&mut altered.gates[0]).receipt = None;
-        tell_the_same(&mut altered);
+        update_events(&mut altered);
         let found = check(&altered, key.public()).findings;
         let unsigned = |it: &audit::Finding| it.kind == FindingKind::Signature;
         assert!(found.iter().any(unsigned), "{name}: {found:?}");
@@ -163,13 +163,13 @@ async fn whatever_is_done_to_a_question_or_an_answer_is_found() {
 }
 
 #[tokio::test]
-async fn what_was_told_of_a_question_or_an_answer_is_what_it_was() {
+async fn any_change_of_an_event_about_a_gate_is_detected() {
     let key = SigningKey::generate().unwrap();
-    let whole = told(&key).await;
+    let whole = recorded_session(&key).await;
     for (name, change) in QUESTIONS.into_iter().chain(ANSWERS) {
         let mut altered = whole.clone();
         change(&mut altered.gates[0]);
-        tell_the_same(&mut altered);
+        update_events(&mut altered);
         altered.gates.clone_from(&whole.gates);
         let found = check(&altered, key.public()).findings;
         let is_gate = |it: &&audit::Finding| it.location == whole.gates[0].id.as_str();
@@ -179,7 +179,7 @@ async fn what_was_told_of_a_question_or_an_answer_is_what_it_was() {
     }
 }
 
-/// Somebody who can write to the store writes a decision into it.
+/// A process with access to the store writes a decision.
 #[tokio::test]
 async fn decision_without_a_trusted_signature_is_not_acted_on() {
     let trusted = SigningKey::generate().unwrap();
@@ -189,18 +189,18 @@ async fn decision_without_a_trusted_signature_is_not_acted_on() {
         (Some(&stranger), "denied"),
         (None, "denied"),
     ] {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let engine = |key: Option<&SigningKey>| {
-            let store = SqliteStore::open(folder.path().join("sessions.db")).unwrap();
+            let store = SqliteStore::open(dir.path().join("sessions.db")).unwrap();
             let def = ToolDef::new("paint", "asks", json!({ "type": "object" }));
             let models = Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap());
             let builder = Engine::builder()
                 .store(store)
                 .models(models)
                 .sandbox(Arc::new(Virtual::new()))
-                .tool(Asks(def));
+                .tool(ColourTool(def));
             match key {
-                Some(key) => builder.sign_with(copy(key)),
+                Some(key) => builder.sign_with(clone_key(key)),
                 None => builder,
             }
         };
@@ -228,11 +228,11 @@ async fn decision_without_a_trusted_signature_is_not_acted_on() {
     }
 }
 
-fn copy(key: &SigningKey) -> SigningKey {
+fn clone_key(key: &SigningKey) -> SigningKey {
     SigningKey::from_pem(key.to_pem().as_bytes()).unwrap()
 }
 
-/// What came of the tool's call: its text, or the code of its error.
+/// The result of the tool call: its text, or the code of its error.
 fn outcome(archive: &Archive) -> String {
     let messages = archive
         .entries
@@ -252,11 +252,10 @@ fn outcome(archive: &Archive) -> String {
     result.unwrap()
 }
 
-/// A receipt that says less is not made from one that says more.
 #[tokio::test]
-async fn a_receipt_cannot_be_made_to_say_less() {
+async fn fields_cannot_be_removed_from_a_receipt() {
     let key = SigningKey::generate().unwrap();
-    let whole = told(&key).await;
+    let whole = recorded_session(&key).await;
     for change in [
         (|it| (it.question, it.answer) = (None, None)) as fn(&mut rye_engine::protocol::Receipt),
         |it| it.question = None,
@@ -264,7 +263,7 @@ async fn a_receipt_cannot_be_made_to_say_less() {
     ] {
         let mut altered = whole.clone();
         change(resolution(&mut altered.gates[0]).receipt.as_mut().unwrap());
-        tell_the_same(&mut altered);
+        update_events(&mut altered);
         let found = check(&altered, key.public()).findings;
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].kind, FindingKind::Signature);

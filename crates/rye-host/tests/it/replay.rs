@@ -1,5 +1,4 @@
-//! Sessions that did not go as planned, replayed: what was done to them is done again, and
-//! what comes of it is the same, entry for entry.
+//! Replays of sessions with failures, aborts, limits and crashes produce the same entries.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,12 +22,12 @@ use rye_store::MemoryStore;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// Scripts by name, each of which stands in for `a`.
+/// Scripted models by name; each is a failover model of `a`.
 #[derive(Clone)]
 struct Scripts(BTreeMap<String, Arc<Scripted>>);
 
 impl Scripts {
-    fn of(scripts: &[(&str, &str)]) -> Self {
+    fn new(scripts: &[(&str, &str)]) -> Self {
         let read = |text: &str| Arc::new(Scripted::from(text.parse::<Script>().unwrap()));
         let all = scripts.iter();
         Self(
@@ -62,21 +61,21 @@ impl Models for Scripts {
     }
 }
 
-/// Gives its name, once it is let; or never.
-struct CredentialFuture {
+/// A tool that returns its name when it is released, or never.
+struct BlockingTool {
     def: ToolDef,
-    let_go: Option<Arc<Notify>>,
+    releases: Option<Arc<Notify>>,
 }
 
-impl Tool for CredentialFuture {
+impl Tool for BlockingTool {
     fn def(&self) -> &ToolDef {
         &self.def
     }
 
     fn run(&self, _: Value, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async {
-            match &self.let_go {
-                Some(let_go) => let_go.notified().await,
+            match &self.releases {
+                Some(releases) => releases.notified().await,
                 None => std::future::pending().await,
             }
             Ok(ToolOutput::text(self.def.spec.name.as_str()))
@@ -84,20 +83,20 @@ impl Tool for CredentialFuture {
     }
 }
 
-/// `first` and `second` give something when they are let, `asked` when a person lets it too,
-/// and `never` does not.
-fn tools(let_go: &[Arc<Notify>; 2]) -> Vec<Arc<dyn Tool>> {
+/// `first` and `second` return when they are released, `asked` also needs approval, and `never`
+/// does not return.
+fn tools(releases: &[Arc<Notify>; 2]) -> Vec<Arc<dyn Tool>> {
     let schema = json!({ "type": "object" });
     let def = |name: &str, effect| ToolDef::new(name, "A test.", schema.clone()).effect(effect);
-    let [first, second] = let_go.clone();
+    let [first, second] = releases.clone();
     let mut asked = def("asked", Effect::Pure);
     asked.approval = Approval::Always;
-    let held = |def, let_go| Arc::new(CredentialFuture { def, let_go }) as Arc<dyn Tool>;
+    let held = |def, releases| Arc::new(BlockingTool { def, releases }) as Arc<dyn Tool>;
     vec![
         held(def("first", Effect::Pure), Some(first)),
         held(def("second", Effect::Pure), Some(second)),
         held(def("never", Effect::AtMostOnce), None),
-        held(asked, Some(Arc::clone(&let_go[0]))),
+        held(asked, Some(Arc::clone(&releases[0]))),
     ]
 }
 
@@ -121,12 +120,12 @@ impl Guides for NoGuides {
     }
 }
 
-/// A session, and all it needs.
-struct World {
+/// A session with its engine, models and tools.
+struct TestEnv {
     engine: Engine,
     session: Session,
     models: Scripts,
-    let_go: [Arc<Notify>; 2],
+    releases: [Arc<Notify>; 2],
 }
 
 fn settings() -> Settings {
@@ -137,14 +136,14 @@ fn settings() -> Settings {
     }
 }
 
-impl World {
+impl TestEnv {
     async fn new(scripts: &[(&str, &str)]) -> Self {
-        let (models, let_go) = (Scripts::of(scripts), <[Arc<Notify>; 2]>::default());
+        let (models, releases) = (Scripts::new(scripts), <[Arc<Notify>; 2]>::default());
         let engine = Engine::builder()
             .store(MemoryStore::new())
             .models(models.clone())
             .sandbox(Arc::new(Virtual::new()))
-            .tools(tools(&let_go))
+            .tools(tools(&releases))
             .guides(NoGuides)
             .compaction(settings())
             .build()
@@ -154,25 +153,25 @@ impl World {
             engine,
             session,
             models,
-            let_go,
+            releases,
         }
     }
 
-    /// Asks, and waits until all that comes of it is done.
-    async fn ask(&self, prompt: impl Into<Prompt>) -> TurnEnd {
+    /// Runs a prompt to its end.
+    async fn run_prompt(&self, prompt: impl Into<Prompt>) -> TurnEnd {
         let prompt = self.session.prompt(prompt).await.unwrap();
         let answer = self.session.wait_for_answer(&prompt).await.unwrap();
         self.session.wait_idle("default").await.unwrap();
         answer.reason
     }
 
-    /// Asks, and waits until something is told of it.
-    async fn until(
+    /// Sends a prompt, and waits for an event.
+    async fn prompt_until(
         &self,
         prompt: impl Into<Prompt>,
         what: impl Fn(&EventKind) -> bool,
     ) -> PromptId {
-        // What is told live is told to whoever listens by then.
+        // Subscribes first, because live events are not stored.
         let mut events = self
             .session
             .subscribe(self.session.last_event().await.unwrap());
@@ -186,11 +185,11 @@ impl World {
         self.engine.export(id).await.unwrap().remove(0)
     }
 
-    /// Replays it, and gives the record too.
-    async fn again(&self) -> (Archive, ReplayOutcome) {
+    /// Replays the session. Also returns the recording.
+    async fn replay(&self) -> (Archive, ReplayOutcome) {
         let archive = self.archive().await;
         let setup = CurrentSetup {
-            tools: tools(&self.let_go),
+            tools: tools(&self.releases),
             guides: Arc::new(NoGuides),
             compaction: settings(),
             models: Arc::new(self.models.clone()),
@@ -200,9 +199,9 @@ impl World {
         (archive, replayed)
     }
 
-    /// Replays it, and wants the same to come of it.
-    async fn is_the_same(&self, prompts: usize) -> Archive {
-        let (archive, replayed) = self.again().await;
+    /// Checks that the replay has no differences.
+    async fn check_replay(&self, prompts: usize) -> Archive {
+        let (archive, replayed) = self.replay().await;
         let said = |kind: &EntryKind| matches!(kind, EntryKind::Message(_));
         let entries = archive.entries.iter().filter(|it| said(&it.kind)).count();
         let expected = ReplayOutcome {
@@ -220,8 +219,8 @@ fn statuses(archive: &Archive) -> Vec<PromptStatus> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_prompt_that_failed_fails_again_and_the_next_ones_follow() {
-    let world = World::new(&[(
+async fn failed_prompt_fails_again_and_later_prompts_follow() {
+    let env = TestEnv::new(&[(
         "a",
         "steps:\n\
          - text: Hello.\n\
@@ -235,25 +234,25 @@ async fn a_prompt_that_failed_fails_again_and_the_next_ones_follow() {
         ("what, once more?", TurnEnd::Error),
         ("and now?", TurnEnd::EndTurn),
     ] {
-        assert_eq!(world.ask(prompt).await, end, "{prompt}");
+        assert_eq!(env.run_prompt(prompt).await, end, "{prompt}");
     }
     let unknown = Prompt {
-        role: Some("nobody".to_owned()),
-        ..Prompt::from("be nobody")
+        role: Some("missing".to_owned()),
+        ..Prompt::from("use a missing role")
     };
-    assert_eq!(world.ask(unknown).await, TurnEnd::Error);
-    assert_eq!(world.ask("bye").await, TurnEnd::EndTurn);
-    world.is_the_same(6).await;
+    assert_eq!(env.run_prompt(unknown).await, TurnEnd::Error);
+    assert_eq!(env.run_prompt("bye").await, TurnEnd::EndTurn);
+    env.check_replay(6).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_limit_and_a_result_that_does_not_fit_end_a_prompt_again() {
-    let world = World::new(&[(
+async fn limits_and_invalid_results_are_replayed() {
+    let env = TestEnv::new(&[(
         "a",
         "steps:\n- tool_calls: [{ name: first }]\n- text: so\n- text: and so\n- text: Bye.\n",
     )])
     .await;
-    world.let_go[0].notify_one();
+    env.releases[0].notify_one();
     let limited = Prompt {
         limits: Limits {
             turns: Some(1),
@@ -261,19 +260,19 @@ async fn a_limit_and_a_result_that_does_not_fit_end_a_prompt_again() {
         },
         ..Prompt::from("once")
     };
-    assert_eq!(world.ask(limited).await, TurnEnd::Limit);
+    assert_eq!(env.run_prompt(limited).await, TurnEnd::Limit);
     let wanted = Prompt {
         schema: Some(json!({ "type": "integer" })),
         ..Prompt::from("a number")
     };
-    assert_eq!(world.ask(wanted).await, TurnEnd::Error);
-    assert_eq!(world.ask("bye").await, TurnEnd::EndTurn);
-    world.is_the_same(3).await;
+    assert_eq!(env.run_prompt(wanted).await, TurnEnd::Error);
+    assert_eq!(env.run_prompt("bye").await, TurnEnd::EndTurn);
+    env.check_replay(3).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_somebody_ended_is_ended_again_where_it_was() {
-    let world = World::new(&[(
+async fn aborts_are_replayed_at_the_same_point() {
+    let env = TestEnv::new(&[(
         "a",
         "steps:\n\
          - { text: one two three, chunk_chars: 4, chunk_ms: 3600000 }\n\
@@ -281,25 +280,25 @@ async fn what_somebody_ended_is_ended_again_where_it_was() {
          - { text: late, delay_ms: 3600000 }\n",
     )])
     .await;
-    // In mid-word.
+    // While the model writes.
     let speaks = |it: &EventKind| matches!(it, EventKind::TextDelta { .. });
-    world.until("count", speaks).await;
-    world.session.abort(None).await.unwrap();
-    // While tools run, one of which has ended.
-    world.let_go[0].notify_one();
+    env.prompt_until("count", speaks).await;
+    env.session.abort(None).await.unwrap();
+    // While tools run, after one has ended.
+    env.releases[0].notify_one();
     let ends = |it: &EventKind| matches!(it, EventKind::ToolEnd { .. });
-    world.until("work", ends).await;
-    world.session.abort(Some("default")).await.unwrap();
-    // Before a word was said.
-    world.session.prompt("think").await.unwrap();
-    world.session.abort(None).await.unwrap();
-    let archive = world.is_the_same(3).await;
+    env.prompt_until("work", ends).await;
+    env.session.abort(Some("default")).await.unwrap();
+    // Before the model writes.
+    env.session.prompt("think").await.unwrap();
+    env.session.abort(None).await.unwrap();
+    let archive = env.check_replay(3).await;
     assert_eq!(statuses(&archive), [PromptStatus::Aborted; 3]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_took_the_place_of_another_does_so_again() {
-    let world = World::new(&[(
+async fn steering_is_replayed() {
+    let env = TestEnv::new(&[(
         "a",
         "steps:\n\
          - { text: one two three, chunk_chars: 4, chunk_ms: 3600000 }\n\
@@ -312,18 +311,18 @@ async fn what_took_the_place_of_another_does_so_again() {
         ..Prompt::from(text)
     };
     let speaks = |it: &EventKind| matches!(it, EventKind::TextDelta { .. });
-    world.until("count", speaks).await;
+    env.prompt_until("count", speaks).await;
     let starts = |it: &EventKind| matches!(it, EventKind::ToolStart { .. });
-    world.until(steer("no, work"), starts).await;
-    assert_eq!(world.ask(steer("no, stop")).await, TurnEnd::EndTurn);
-    let archive = world.is_the_same(3).await;
+    env.prompt_until(steer("no, work"), starts).await;
+    assert_eq!(env.run_prompt(steer("no, stop")).await, TurnEnd::EndTurn);
+    let archive = env.check_replay(3).await;
     let text = serde_json::to_string(&archive.entries).unwrap();
     assert!(text.contains("stopped: steer"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_whose_time_is_up_or_whose_host_dies_ends_so_again() {
-    let mut world = World::new(&[(
+async fn time_limits_and_host_deaths_are_replayed() {
+    let mut env = TestEnv::new(&[(
         "a",
         "steps:\n\
          - tool_calls: [{ name: second }, { name: never }, { name: first }]\n\
@@ -332,14 +331,14 @@ async fn a_call_whose_time_is_up_or_whose_host_dies_ends_so_again() {
          - text: Bye.\n",
     )])
     .await;
-    world.let_go[1].notify_one();
+    env.releases[1].notify_one();
     let ends = |it: &EventKind| matches!(it, EventKind::ToolEnd { .. });
-    let prompt = world.until("work", ends).await;
-    world.session.close().await.unwrap();
-    let id = world.session.id().clone();
-    world.session = world.engine.open_session(&id, Claim::IfFree).await.unwrap();
-    world.let_go[0].notify_one();
-    world.session.wait_for_answer(&prompt).await.unwrap();
+    let prompt = env.prompt_until("work", ends).await;
+    env.session.close().await.unwrap();
+    let id = env.session.id().clone();
+    env.session = env.engine.open_session(&id, Claim::IfFree).await.unwrap();
+    env.releases[0].notify_one();
+    env.session.wait_for_answer(&prompt).await.unwrap();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let now = Millis(u64::try_from(now.as_millis()).unwrap());
     let hurried = Prompt {
@@ -349,32 +348,32 @@ async fn a_call_whose_time_is_up_or_whose_host_dies_ends_so_again() {
         },
         ..Prompt::from("work on")
     };
-    assert_eq!(world.ask(hurried).await, TurnEnd::Limit);
-    assert_eq!(world.ask("bye").await, TurnEnd::EndTurn);
-    let archive = world.is_the_same(3).await;
+    assert_eq!(env.run_prompt(hurried).await, TurnEnd::Limit);
+    assert_eq!(env.run_prompt("bye").await, TurnEnd::EndTurn);
+    let archive = env.check_replay(3).await;
     let text = serde_json::to_string(&archive.entries).unwrap();
     assert!(text.contains("it was interrupted"), "{text}");
     assert!(text.contains("stopped: limit"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn results_come_in_the_order_in_which_they_came() {
-    let world = World::new(&[(
+async fn parallel_results_are_replayed_in_order() {
+    let env = TestEnv::new(&[(
         "a",
         "steps:\n- tool_calls: [{ name: first }, { name: second }]\n- text: Both.\n",
     )])
     .await;
-    world.let_go[1].notify_one();
+    env.releases[1].notify_one();
     let ends = |it: &EventKind| matches!(it, EventKind::ToolEnd { .. });
-    let prompt = world.until("work", ends).await;
-    world.let_go[0].notify_one();
-    world.session.wait_for_answer(&prompt).await.unwrap();
-    world.is_the_same(1).await;
+    let prompt = env.prompt_until("work", ends).await;
+    env.releases[0].notify_one();
+    env.session.wait_for_answer(&prompt).await.unwrap();
+    env.check_replay(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_approved_or_denied_is_not_asked_about_again() {
-    let world = World::new(&[(
+async fn replay_opens_no_gates() {
+    let env = TestEnv::new(&[(
         "a",
         "steps:\n\
          - tool_calls: [{ name: asked }]\n\
@@ -382,9 +381,9 @@ async fn what_was_approved_or_denied_is_not_asked_about_again() {
          - text: Bye.\n",
     )])
     .await;
-    world.let_go[0].notify_one();
-    let prompt = world.session.prompt("work").await.unwrap();
-    let mut events = world.session.subscribe(0);
+    env.releases[0].notify_one();
+    let prompt = env.session.prompt("work").await.unwrap();
+    let mut events = env.session.subscribe(0);
     for action in ["approve", "deny"] {
         let gate = loop {
             let notice = events.next().await.unwrap().unwrap();
@@ -393,15 +392,15 @@ async fn what_was_approved_or_denied_is_not_asked_about_again() {
             }
         };
         let decision = Decision::new(action, "ada", "test");
-        world.engine.decide(&gate.id, decision).await.unwrap();
+        env.engine.decide(&gate.id, decision).await.unwrap();
     }
-    world.session.wait_for_answer(&prompt).await.unwrap();
-    world.is_the_same(1).await;
+    env.session.wait_for_answer(&prompt).await.unwrap();
+    env.check_replay(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_model_answers_where_another_did() {
-    let world = World::new(&[
+async fn failover_is_replayed() {
+    let env = TestEnv::new(&[
         (
             "a",
             "steps:\n- tool_calls: [{ name: first }]\n- { error: overloaded }\n",
@@ -409,14 +408,14 @@ async fn another_model_answers_where_another_did() {
         ("b", "steps:\n- text: no\n- text: From b.\n"),
     ])
     .await;
-    world.let_go[0].notify_one();
-    assert_eq!(world.ask("work").await, TurnEnd::EndTurn);
-    let archive = world.is_the_same(1).await;
+    env.releases[0].notify_one();
+    assert_eq!(env.run_prompt("work").await, TurnEnd::EndTurn);
+    let archive = env.check_replay(1).await;
     let switched = |kind: &EventKind| matches!(kind, EventKind::ModelSwitched { .. });
     assert!(archive.events.iter().any(|event| switched(&event.kind)));
 }
 
-/// A long first answer, and then one that leaves no room.
+/// A long first answer, and a second one that fills the context.
 const FULL: &str = "context_window: 4000\nmax_output: 1000\nsteps:\n\
     - text: LONG\n\
     - { text: More., usage: { input: 3900, output: 10 } }\n\
@@ -429,19 +428,19 @@ fn full(more: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_summed_up_is_summed_up_again_or_fails_to_be() {
+async fn compactions_and_their_failures_are_replayed() {
     for (more, sums) in [("", 2), ("on_summary: I go on with the work.\n", 0)] {
-        let world = World::new(&[("a", &full(more))]).await;
+        let env = TestEnv::new(&[("a", &full(more))]).await;
         for prompt in ["hi", "more", "and more", "bye"] {
-            world.ask(prompt).await;
+            env.run_prompt(prompt).await;
         }
-        let asked = world.archive().await.prompts;
+        let asked = env.archive().await.prompts;
         let continues = |key: &str| key == "compaction_continue";
         let by_itself = asked
             .iter()
             .filter(|it| it.metadata.keys().any(|key| continues(key)));
         assert_eq!(by_itself.count(), usize::from(sums > 0));
-        let archive = world.is_the_same(4).await;
+        let archive = env.check_replay(4).await;
         let is_sum = |kind: &EntryKind| matches!(kind, EntryKind::Compaction { .. });
         let summed = archive.entries.iter().filter(|it| is_sum(&it.kind)).count();
         assert_eq!(summed, sums);
@@ -449,12 +448,12 @@ async fn what_was_summed_up_is_summed_up_again_or_fails_to_be() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_script_has_all_summaries_and_says_the_same_again() {
-    let world = World::new(&[("a", &full(""))]).await;
+async fn exported_script_reproduces_the_session() {
+    let env = TestEnv::new(&[("a", &full(""))]).await;
     for prompt in ["hi", "more", "and more", "bye"] {
-        world.ask(prompt).await;
+        env.run_prompt(prompt).await;
     }
-    let archive = world.archive().await;
+    let archive = env.archive().await;
     let text = rye_host::model_script(&archive, "default").unwrap();
     let script: Script = text.parse().unwrap();
     let summaries = archive.entries.iter().filter_map(|it| match &it.kind {
@@ -465,9 +464,9 @@ async fn a_script_has_all_summaries_and_says_the_same_again() {
     assert_eq!(summaries.len(), 2);
     assert_eq!(script.on_summary, summaries);
     assert_eq!((script.context_window, script.max_output), (4000, 1000));
-    let again = World::new(&[("a", &text)]).await;
+    let again = TestEnv::new(&[("a", &text)]).await;
     for prompt in ["hi", "more", "and more", "bye"] {
-        assert_eq!(again.ask(prompt).await, TurnEnd::EndTurn);
+        assert_eq!(again.run_prompt(prompt).await, TurnEnd::EndTurn);
     }
     let said = |archive: &Archive| {
         let all = archive.entries.iter();
@@ -481,34 +480,34 @@ async fn a_script_has_all_summaries_and_says_the_same_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_under_way_is_where_it_stops() {
-    let world = World::new(&[(
+async fn replay_stops_at_an_unfinished_prompt() {
+    let env = TestEnv::new(&[(
         "a",
         "steps:\n- text: Hello.\n- tool_calls: [{ name: never }]\n",
     )])
     .await;
-    world.ask("hi").await;
+    env.run_prompt("hi").await;
     let starts = |it: &EventKind| matches!(it, EventKind::ToolStart { .. });
-    world.until("work", starts).await;
-    let (_, replayed) = world.again().await;
+    env.prompt_until("work", starts).await;
+    let (_, replayed) = env.replay().await;
     let why = "default: stopped before `work`, which is not finished";
     assert_eq!(replayed.stopped, [why]);
     assert_eq!((replayed.prompts, replayed.differences.len()), (1, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_there_any_more_is_a_difference() {
-    let world = World::new(&[("a", "steps:\n- text: Hello.\n- text: Bye.\n")]).await;
-    world.ask("hi").await;
-    world.ask("bye").await;
-    let mut archive = world.archive().await;
-    // As if the second prompt had never been asked.
+async fn missing_entry_is_a_difference() {
+    let env = TestEnv::new(&[("a", "steps:\n- text: Hello.\n- text: Bye.\n")]).await;
+    env.run_prompt("hi").await;
+    env.run_prompt("bye").await;
+    let mut archive = env.archive().await;
+    // Removes the second prompt.
     archive.prompts.pop();
     let setup = CurrentSetup {
-        tools: tools(&world.let_go),
+        tools: tools(&env.releases),
         guides: Arc::new(NoGuides),
         compaction: settings(),
-        models: Arc::new(world.models.clone()),
+        models: Arc::new(env.models.clone()),
     };
     let replayed = replay(&archive, &setup).await.unwrap();
     let [difference] = replayed.differences.as_slice() else {

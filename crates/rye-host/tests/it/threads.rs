@@ -1,4 +1,4 @@
-//! Threads of a session, as a host sees them.
+//! Threads of a session.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn engine(file: &Path) -> Engine {
         .unwrap()
 }
 
-fn to(thread: &str) -> Prompt {
+fn prompt_to(thread: &str) -> Prompt {
     Prompt {
         thread: Some(thread.to_owned()),
         ..Prompt::from("hello")
@@ -34,12 +34,15 @@ fn to(thread: &str) -> Prompt {
 }
 
 #[tokio::test]
-async fn two_prompts_at_once_make_one_thread_and_it_is_told_first() {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = engine(&folder.path().join("sessions.db"));
+async fn concurrent_prompts_create_one_thread_and_its_event_comes_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = engine(&dir.path().join("sessions.db"));
     let session = engine.create_session(NewSession::default()).await.unwrap();
     let mut events = session.subscribe(0);
-    let (one, two) = tokio::join!(session.prompt(to("side")), session.prompt(to("side")));
+    let (one, two) = tokio::join!(
+        session.prompt(prompt_to("side")),
+        session.prompt(prompt_to("side"))
+    );
     let (one, two) = (one.unwrap(), two.unwrap());
     assert_eq!(session.threads().len(), 1);
     let (mut starts, mut ended) = (Vec::new(), Vec::new());
@@ -56,21 +59,21 @@ async fn two_prompts_at_once_make_one_thread_and_it_is_told_first() {
 }
 
 #[tokio::test]
-async fn a_prompt_that_does_not_say_is_taken_as_its_thread_does() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("sessions.db");
+async fn prompt_without_a_mode_uses_the_mode_of_its_thread() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("sessions.db");
     let store = SqliteStore::open(&file).unwrap();
     let id: SessionId = "s".parse().unwrap();
     collecting_thread(&store, &id).await;
     let engine = engine(&file);
     let session = engine.open_session(&id, Claim::IfFree).await.unwrap();
-    session.prompt(to("side")).await.unwrap();
+    session.prompt(prompt_to("side")).await.unwrap();
     let record = store.snapshot(&id).await.unwrap().unwrap();
     assert_eq!(record.prompts[0].mode, QueueMode::Collect);
     assert!(record.prompts[0].collect_until.is_some());
     let said = Prompt {
         mode: Some(QueueMode::Steer),
-        ..to("side")
+        ..prompt_to("side")
     };
     let steered = session.prompt(said).await.unwrap();
     let mut events = session.subscribe(0);
@@ -82,7 +85,7 @@ async fn a_prompt_that_does_not_say_is_taken_as_its_thread_does() {
     }
 }
 
-/// Writes a session down whose thread collects.
+/// Creates a session whose thread has the mode `collect`.
 async fn collecting_thread(store: &SqliteStore, id: &SessionId) {
     let lease = store.claim(id, Claim::IfFree).await.unwrap();
     let at = Millis(1);
@@ -108,9 +111,9 @@ async fn collecting_thread(store: &SqliteStore, id: &SessionId) {
 }
 
 #[tokio::test]
-async fn a_thread_is_changed_and_stays_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("sessions.db");
+async fn changes_of_a_thread_are_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("sessions.db");
     let store = SqliteStore::open(&file).unwrap();
     let first = engine(&file);
     let session = first.create_session(NewSession::default()).await.unwrap();
@@ -122,7 +125,7 @@ async fn a_thread_is_changed_and_stays_so() {
         ..ThreadChange::default()
     };
     session.change_thread(Some("side"), change).await.unwrap();
-    session.prompt(to("side")).await.unwrap();
+    session.prompt(prompt_to("side")).await.unwrap();
     let record = store.snapshot(&id).await.unwrap().unwrap();
     assert_eq!(record.prompts[0].mode, QueueMode::Collect);
     let thread = &record.threads[0];
@@ -137,19 +140,19 @@ async fn a_thread_is_changed_and_stays_so() {
         .change_thread(Some("side"), archive(true))
         .await
         .unwrap();
-    // Neither a pause nor its end, nor a new host, makes it take prompts.
+    // It stays archived after a pause and in another host.
     session.pause(Some("side")).await.unwrap();
     session.resume(Some("side")).await.unwrap();
     first.shutdown().await.unwrap();
     let second = engine(&file);
     let session = second.open_session(&id, Claim::IfFree).await.unwrap();
     let before = store.snapshot(&id).await.unwrap();
-    let refused = session.prompt(to("side")).await;
+    let refused = session.prompt(prompt_to("side")).await;
     assert_eq!(refused, Err(StoreError::Archived("side".to_owned())));
     assert_eq!(store.snapshot(&id).await.unwrap(), before);
     let record = before.unwrap();
     assert_eq!(record.threads[0].status, ThreadStatus::Archived);
-    // What waited when it was archived is answered once it is not.
+    // Prompts that waited are run when it is active again.
     let waits = record.prompts[0].id.clone();
     session
         .change_thread(Some("side"), archive(false))
@@ -158,10 +161,10 @@ async fn a_thread_is_changed_and_stays_so() {
     assert_eq!(session.wait_for_answer(&waits).await.unwrap().text, "hello");
 }
 
-/// Asks, and says what came of it.
-struct Asks(ToolDef);
+/// AskTool for a decision, and returns the outcome.
+struct AskTool(ToolDef);
 
-impl Tool for Asks {
+impl Tool for AskTool {
     fn def(&self) -> &ToolDef {
         &self.0
     }
@@ -176,14 +179,14 @@ impl Tool for Asks {
 }
 
 #[tokio::test]
-async fn a_gate_that_is_withdrawn_is_gone_and_where_it_was_shown_is_known() {
+async fn withdrawn_gate_is_closed_and_its_references_are_kept() {
     let script = "{ steps: [{ tool_calls: [{ name: asks }] }, { text: '${last_tool_result}' }] }";
-    let def = ToolDef::new("asks", "Asks.", json!({ "type": "object" }));
+    let def = ToolDef::new("asks", "AskTool.", json!({ "type": "object" }));
     let engine = Engine::builder()
         .store(rye_store::MemoryStore::new())
         .models(Catalogue::new(".").with("scripted:test", script.parse().unwrap()))
         .sandbox(Arc::new(Virtual::new()))
-        .tool(Asks(def))
+        .tool(AskTool(def))
         .build()
         .unwrap();
     let session = engine.create_session(NewSession::default()).await.unwrap();
@@ -212,7 +215,7 @@ async fn a_gate_that_is_withdrawn_is_gone_and_where_it_was_shown_is_known() {
     assert_eq!(other.withdraw_gate(&gate, "mine").await, Err(of_other));
 
     session
-        .withdraw_gate(&gate, "nobody is here")
+        .withdraw_gate(&gate, "no user is present")
         .await
         .unwrap();
     let answer = session.wait_for_answer(&prompt).await.unwrap();
@@ -222,7 +225,7 @@ async fn a_gate_that_is_withdrawn_is_gone_and_where_it_was_shown_is_known() {
     let late = Decision::new("approve", "ada", "test");
     let late = engine.decide(&gate, late).await.unwrap();
     assert!(
-        matches!(&late, PostOutcome::GateClosed(GateStatus::Withdrawn { reason, .. }) if reason == "nobody is here"),
+        matches!(&late, PostOutcome::GateClosed(GateStatus::Withdrawn { reason, .. }) if reason == "no user is present"),
         "{late:?}"
     );
     loop {

@@ -1,5 +1,5 @@
-//! The process that is killed: it opens the session, asks what is to be asked, and does
-//! what a person would, until all is answered.
+//! The child process: opens the session, sends the prompts and decides gates until all prompts are
+//! finished.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,30 +24,30 @@ use rye_sandbox::{Local, Virtual};
 use rye_store::SqliteStore;
 use serde_json::{Value, json};
 
-use super::killer::Killer;
+use super::killer::KillingStore;
 use super::project;
-use super::scenarios::{ALL, Person, Scenario};
+use super::scenarios::{ALL, LIMIT_GATE, Person, RERUN_GATE, Scenario};
 use super::tools::Append;
 
 pub(crate) const SCENARIO: &str = "RYE_CRASH_SCENARIO";
-pub(crate) const FOLDER: &str = "RYE_CRASH_FOLDER";
-pub(crate) const LATER: &str = "RYE_CRASH_LATER";
-/// What stands before each line of the story.
-pub(crate) const TOLD: &str = "told> ";
+pub(crate) const DIR: &str = "RYE_CRASH_DIR";
+pub(crate) const CLOCK_OFFSET: &str = "RYE_CRASH_CLOCK_OFFSET";
+/// Prefix of each line of the transcript.
+pub(crate) const REPORT_PREFIX: &str = "report> ";
 
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit for all waits.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long prompts are collected: longer than anything here takes, by the clock.
+/// Collection window, longer than the whole scenario.
 const WINDOW: Duration = Duration::from_hours(1);
 
-/// A clock that can be put on.
-struct Ahead {
+/// A clock that can be moved forward.
+struct SkippableClock {
     clock: SystemClock,
     by: Arc<AtomicU64>,
 }
 
-impl Clock for Ahead {
+impl Clock for SkippableClock {
     fn now(&self) -> Millis {
         let by = self.by.load(Ordering::Relaxed);
         self.clock.now().after(Duration::from_millis(by))
@@ -61,24 +61,23 @@ pub(crate) fn main(name: &str) {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let story = tokio::time::timeout(PATIENCE, live(scenario)).await;
-        // The harness has begun a line.
+        let story = tokio::time::timeout(TIMEOUT, run(scenario)).await;
+        // The test harness has started a line.
         println!();
         for line in story.expect("it is stuck") {
-            println!("{TOLD}{line}");
+            println!("{REPORT_PREFIX}{line}");
         }
     });
     runtime.shutdown_background();
 }
 
-/// An engine with tools that leave traces, and with what the scenario needs beside them.
-fn engine(scenario: &Scenario, folder: &Path, store: SqliteStore, clock: Ahead) -> Engine {
-    let tool =
-        |name: &str, effect, gates: &[&'static str]| Append::new(folder, name, effect, gates);
+/// An engine with the tools and settings of the scenario.
+fn engine(scenario: &Scenario, dir: &Path, store: SqliteStore, clock: SkippableClock) -> Engine {
+    let tool = |name: &str, effect, gates: &[&'static str]| Append::new(dir, name, effect, gates);
     let once = Effect::AtMostOnce;
     let mut builder = Engine::builder()
-        .store(Killer(store))
-        .models(models(folder, scenario))
+        .store(KillingStore(store))
+        .models(models(dir, scenario))
         .sandbox(Arc::new(Virtual::new()))
         .clock(clock)
         .collect_window(WINDOW)
@@ -94,29 +93,29 @@ fn engine(scenario: &Scenario, folder: &Path, store: SqliteStore, clock: Ahead) 
         .prompt_on_limit(scenario.prompt_on_limit);
     if scenario.in_project {
         let supervisor = Arc::new(Supervisor::start().unwrap());
-        // The local sandbox: commands are programs.
-        let local = Local::new(folder, Arc::clone(&supervisor)).unwrap();
+        // A local sandbox, where commands are processes.
+        let local = Local::new(dir, Arc::clone(&supervisor)).unwrap();
         builder = builder.sandbox(Arc::new(local)).tool(Bash::default());
-        builder = project::reached(builder, folder, supervisor);
+        builder = project::connect(builder, dir, supervisor);
     }
     builder.build().unwrap()
 }
 
-async fn live(scenario: &Scenario) -> Vec<String> {
-    let folder = PathBuf::from(std::env::var(FOLDER).unwrap());
-    let later: u64 = std::env::var(LATER).unwrap().parse().unwrap();
+async fn run(scenario: &Scenario) -> Vec<String> {
+    let dir = PathBuf::from(std::env::var(DIR).unwrap());
+    let later: u64 = std::env::var(CLOCK_OFFSET).unwrap().parse().unwrap();
     let ahead = Arc::new(AtomicU64::new(later));
-    let clock = || Ahead {
+    let clock = || SkippableClock {
         clock: SystemClock::default(),
         by: Arc::clone(&ahead),
     };
-    let file = folder.join("sessions.db");
+    let file = dir.join("sessions.db");
     let store = SqliteStore::open_with_clock(&file, Arc::new(clock())).unwrap();
-    let stranger = Stranger {
-        store: Killer(SqliteStore::open_with_clock(&file, Arc::new(clock())).unwrap()),
-        ordered: folder.join("ordered"),
+    let other_process = OtherProcess {
+        store: KillingStore(SqliteStore::open_with_clock(&file, Arc::new(clock())).unwrap()),
+        marker: dir.join("marker"),
     };
-    let engine = engine(scenario, &folder, store, clock());
+    let engine = engine(scenario, &dir, store, clock());
     let mut feed = engine.feed();
     let id = Some("session".parse().unwrap());
     let session = engine
@@ -127,24 +126,24 @@ async fn live(scenario: &Scenario) -> Vec<String> {
         })
         .await
         .unwrap();
-    let mut wanted = ask_all(&session, scenario).await;
-    if scenario.person == (Person::Orders { all: true }) {
-        let beside = Prompt {
-            id: Some("beside".parse().unwrap()),
+    let mut wanted = send_prompts(&session, scenario).await;
+    if scenario.person == (Person::Commands { all: true }) {
+        let parallel = Prompt {
+            id: Some("parallel".parse().unwrap()),
             thread: Some("side".to_owned()),
             model: Some("scripted:other".to_owned()),
             ..Prompt::from("hello")
         };
-        session.prompt(beside).await.unwrap();
+        session.prompt(parallel).await.unwrap();
     }
     if scenario.prompts[0].2 == QueueMode::Collect {
-        // A host that is killed after this finds the clock put back.
+        // The next process starts with the original clock.
         ahead.fetch_add(2 * WINDOW.as_secs() * 1000, Ordering::Relaxed);
         session.resume(None).await.unwrap();
     }
     let mut events = session.subscribe(0);
     for gate in engine.pending_gates(None).await.unwrap() {
-        act(scenario.person, &engine, &session, &stranger, &gate).await;
+        respond(scenario.person, &engine, &session, &other_process, &gate).await;
     }
     let mut ended = BTreeSet::new();
     while !wanted.is_empty() || ended.len() < scenario.ends {
@@ -154,8 +153,8 @@ async fn live(scenario: &Scenario) -> Vec<String> {
                 if let EventKind::TurnEnd { prompt, .. } = notice.event.kind {
                     ended.insert(prompt.clone());
                     let first = wanted.remove(&prompt) && prompt.as_str() == "p1";
-                    if first && matches!(scenario.person, Person::Orders { .. }) {
-                        ask(&session, "p2", "and now?", QueueMode::Followup).await;
+                    if first && matches!(scenario.person, Person::Commands { .. }) {
+                        send_prompt(&session, "p2", "and now?", QueueMode::Followup).await;
                         wanted.insert("p2".parse().unwrap());
                     }
                 }
@@ -163,18 +162,18 @@ async fn live(scenario: &Scenario) -> Vec<String> {
             notice = feed.next() => {
                 let notice = notice.unwrap().expect("the engine is gone");
                 if let EventKind::DecisionGate { gate } = notice.event.kind {
-                    act(scenario.person, &engine, &session, &stranger, &gate).await;
+                    respond(scenario.person, &engine, &session, &other_process, &gate).await;
                 }
             }
         }
     }
     let id = session.id().clone();
     engine.shutdown().await.unwrap();
-    // What was left to do for a child is done by whoever opens its parent.
+    // Opening the parent also continues its child sessions.
     let session = engine.open_session(&id, Claim::IfFree).await.unwrap();
-    let mut told = story(&engine, session.id()).await;
+    let mut told = transcript(&engine, session.id()).await;
     if scenario.in_project {
-        told.push(project::proven(&engine, session.id(), &folder).await);
+        told.push(project::verify(&engine, session.id(), &dir).await);
     }
     let filter = SessionFilter {
         parent: Some(id),
@@ -183,7 +182,7 @@ async fn live(scenario: &Scenario) -> Vec<String> {
     };
     for child in engine.sessions(filter).await.unwrap() {
         told.push(format!("child: {:?}", child.status));
-        told.extend(story(&engine, &child.id).await);
+        told.extend(transcript(&engine, &child.id).await);
     }
     told.push(format!(
         "waiting gates: {}",
@@ -192,12 +191,12 @@ async fn live(scenario: &Scenario) -> Vec<String> {
     told
 }
 
-/// Asks what is to be asked, and gives the prompts whose ends are to be waited for.
-async fn ask_all(session: &Session, scenario: &Scenario) -> BTreeSet<PromptId> {
+/// Sends the prompts of the scenario, and returns those to wait for.
+async fn send_prompts(session: &Session, scenario: &Scenario) -> BTreeSet<PromptId> {
     let mut wanted = BTreeSet::new();
     for (id, content, mode) in scenario.prompts {
-        ask(session, id, content, *mode).await;
-        // What is collected ends as one.
+        send_prompt(session, id, content, *mode).await;
+        // Collected prompts end together.
         if *mode != QueueMode::Collect || wanted.is_empty() {
             wanted.insert(id.parse::<PromptId>().unwrap());
         }
@@ -208,7 +207,7 @@ async fn ask_all(session: &Session, scenario: &Scenario) -> BTreeSet<PromptId> {
     wanted
 }
 
-async fn ask(session: &Session, id: &str, content: &str, mode: QueueMode) {
+async fn send_prompt(session: &Session, id: &str, content: &str, mode: QueueMode) {
     let prompt = Prompt {
         id: Some(id.parse().unwrap()),
         mode: Some(mode),
@@ -217,16 +216,16 @@ async fn ask(session: &Session, id: &str, content: &str, mode: QueueMode) {
     session.prompt(prompt).await.unwrap();
 }
 
-/// Somebody who does not hold the session.
-struct Stranger {
-    store: Killer,
-    /// There once an order was acknowledged: nobody gives it again then.
-    ordered: PathBuf,
+/// A process that does not hold the session.
+struct OtherProcess {
+    store: KillingStore,
+    /// Exists once a command was acknowledged, so that it is not repeated.
+    marker: PathBuf,
 }
 
-impl Stranger {
-    async fn order(&self, session: &SessionId, thread: Option<ThreadId>) {
-        if self.ordered.exists() {
+impl OtherProcess {
+    async fn send_command(&self, session: &SessionId, thread: Option<ThreadId>) {
+        if self.marker.exists() {
             return;
         }
         let control = SessionCommand {
@@ -239,25 +238,33 @@ impl Stranger {
             .post(session, InboxMessage::Command(control))
             .await;
         posted.unwrap();
-        std::fs::write(&self.ordered, "").unwrap();
+        std::fs::write(&self.marker, "").unwrap();
     }
 }
 
-/// A person who is asked, perhaps for the second time: a gate that has ended tells so.
-async fn act(person: Person, engine: &Engine, session: &Session, stranger: &Stranger, gate: &Gate) {
+/// Decides a gate, possibly for the second time.
+async fn respond(
+    person: Person,
+    engine: &Engine,
+    session: &Session,
+    other_process: &OtherProcess,
+    gate: &Gate,
+) {
     let action = match person {
         _ if gate.kind == GateKind::CredentialRequest => {
-            project::give(&PathBuf::from(std::env::var(FOLDER).unwrap()));
+            project::store_secret(&PathBuf::from(std::env::var(DIR).unwrap()));
             "provided"
         }
-        Person::Sleeps => return,
-        Person::Steers => return ask(session, "steer", "never mind", QueueMode::Steer).await,
-        Person::Orders { all } => {
+        Person::Ignores => return,
+        Person::Steers => {
+            return send_prompt(session, "steer", "never mind", QueueMode::Steer).await;
+        }
+        Person::Commands { all } => {
             let mut threads = session.threads();
             threads.retain(|thread| thread.key == "default");
             let thread = threads.pop().map(|thread| thread.id);
             let named = thread.filter(|_| !all);
-            return stranger.order(session.id(), named).await;
+            return other_process.send_command(session.id(), named).await;
         }
         Person::Approves | Person::Edits => "approve",
         Person::RunsAgain => "run_again",
@@ -274,16 +281,24 @@ async fn act(person: Person, engine: &Engine, session: &Session, stranger: &Stra
     engine.decide(&gate.id, decision).await.unwrap();
 }
 
-async fn story(engine: &Engine, session: &SessionId) -> Vec<String> {
+async fn transcript(engine: &Engine, session: &SessionId) -> Vec<String> {
     let (_, entries) = engine.history(session).await.unwrap().remove(0);
     let lines = entries.iter().map(|entry| match &entry.kind {
         EntryKind::Message(message) => line(message),
-        EntryKind::DecisionGate { title, .. } => format!("gate: {title}"),
+        EntryKind::DecisionGate { gate, title, .. } => {
+            // The id is `gate:SESSION:THREAD:PROMPT:KEY`.
+            let key = gate.as_str().splitn(5, ':').nth(4).unwrap_or_default();
+            match key.split(':').next() {
+                Some("limit") => LIMIT_GATE.to_owned(),
+                Some("rerun") => RERUN_GATE.to_owned(),
+                _ => format!("gate: {title}"),
+            }
+        }
         EntryKind::Compaction {
             summary, covered, ..
         } => {
             let first = summary.lines().nth(1).unwrap_or_default();
-            format!("summed up: {} entries, {first}", covered.len())
+            format!("compacted: {} entries, {first}", covered.len())
         }
         other => format!("{other:?}"),
     });
@@ -312,8 +327,8 @@ fn line(message: &Message) -> String {
     format!("{role}: {}", parts.collect::<Vec<_>>().join(" "))
 }
 
-/// The scenario's script, and one that answers in its place.
-fn models(folder: &Path, scenario: &Scenario) -> Catalogue {
+/// The scenario's script, and a second model for failover.
+fn models(dir: &Path, scenario: &Scenario) -> Catalogue {
     let file = ConfigFile {
         path: "models.yaml".into(),
         text: "failover: ['scripted:other']\nretry: { max_attempts: 2, initial_delay_ms: 1 }\n"
@@ -323,7 +338,7 @@ fn models(folder: &Path, scenario: &Scenario) -> Catalogue {
         after_last: Step::text("I do it"),
         ..Script::default()
     };
-    Catalogue::new(folder)
+    Catalogue::new(dir)
         .with_config(Config::merge(&[file]).unwrap())
         .with("scripted:test", (scenario.script)())
         .with("scripted:child", (scenario.child)())

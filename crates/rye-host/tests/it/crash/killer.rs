@@ -12,11 +12,11 @@ use rye_engine::store::{
 use rye_store::SqliteStore;
 use tokio::sync::broadcast;
 
-/// The point at which to die.
+/// The kill point of the process.
 pub(crate) const KILL_AT: &str = "RYE_CRASH_KILL_AT";
 
-/// A place at which a process may die. It does, if this is the one.
-pub(crate) fn point() {
+/// A kill point: kills the process if it is the chosen one.
+pub(crate) fn kill_point() {
     static PASSED: AtomicU32 = AtomicU32::new(0);
     let number = PASSED.fetch_add(1, Ordering::SeqCst);
     let chosen = std::env::var(KILL_AT)
@@ -31,9 +31,9 @@ pub(crate) fn point() {
     }
 }
 
-pub(crate) struct Killer(pub(crate) SqliteStore);
+pub(crate) struct KillingStore(pub(crate) SqliteStore);
 
-impl SessionStore for Killer {
+impl SessionStore for KillingStore {
     fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> StoreFuture<'a, Lease> {
         self.0.claim(session, claim)
     }
@@ -44,9 +44,9 @@ impl SessionStore for Killer {
 
     fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> StoreFuture<'a, u64> {
         Box::pin(async move {
-            point();
+            kill_point();
             let outcome = self.0.commit(lease, batch).await;
-            point();
+            kill_point();
             outcome
         })
     }
@@ -57,9 +57,9 @@ impl SessionStore for Killer {
         post: InboxMessage,
     ) -> StoreFuture<'a, PostOutcome> {
         Box::pin(async move {
-            point();
+            kill_point();
             let outcome = self.0.post(session, post).await;
-            point();
+            kill_point();
             outcome
         })
     }
@@ -71,9 +71,9 @@ impl SessionStore for Killer {
     fn pending_commands<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Vec<SessionCommand>> {
         Box::pin(async move {
             let orders = self.0.pending_commands(lease).await;
-            // Whoever dies here has read them, and has carried none out.
+            // A process killed here has read the commands, but not carried them out.
             if orders.as_ref().is_ok_and(|orders| !orders.is_empty()) {
-                point();
+                kill_point();
             }
             orders
         })

@@ -1,4 +1,4 @@
-//! A project with signed tools, an MCP server and a command, all of which leave a trace.
+//! A project with signed tools, an MCP server and a command that record their effects.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,31 +43,31 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 "#;
 
-fn user(folder: &Path) -> PathBuf {
-    folder.join("user")
+fn user(dir: &Path) -> PathBuf {
+    dir.join("user")
 }
 
-fn project(folder: &Path) -> PathBuf {
-    folder.join("project")
+fn project(dir: &Path) -> PathBuf {
+    dir.join("project")
 }
 
-fn vault(folder: &Path) -> Vault {
-    Vault::new(&user(folder), Some(&project(folder)))
+fn vault(dir: &Path) -> Vault {
+    Vault::new(&user(dir), Some(&project(dir)))
 }
 
-/// Makes it, with a key that signs.
-pub(crate) fn make(folder: &Path) {
-    let key = UserKeys::new(&user(folder))
+/// Creates the project and a signing key.
+pub(crate) fn create(dir: &Path) {
+    let key = UserKeys::new(&user(dir))
         .generate("Ada", IfExists::Fail)
         .unwrap();
-    let log = folder.join(LOG);
+    let log = dir.join(LOG);
     let log = log.display();
     let trace = format!("echo deploy >> {log}; sync {log}; echo ok");
     let deploy = format!(
         "version: \"1.0.0\"\ndescription: Ships it\nrisk_level: high\n\
          executor_id: rye/core/runtimes/bash/bash\nconfig:\n  command: '{trace}'\n"
     );
-    let server = folder.join("server.py");
+    let server = dir.join("server.py");
     let program = SERVER.replace("LOG", &log.to_string());
     fs::write(&server, program).unwrap();
     let weather = format!(
@@ -75,9 +75,9 @@ pub(crate) fn make(folder: &Path) {
          config:\n  command: python3\n  args: ['{}']\n",
         server.display()
     );
-    signed(folder, &key, "tools/deploy.yaml", &deploy);
-    signed(folder, &key, "tools/mcp/servers/weather.yaml", &weather);
-    let commands = user(folder).join(".ai/config/agent/commands.yaml");
+    write_signed(dir, &key, "tools/deploy.yaml", &deploy);
+    write_signed(dir, &key, "tools/mcp/servers/weather.yaml", &weather);
+    let commands = user(dir).join(".ai/config/agent/commands.yaml");
     fs::create_dir_all(commands.parent().unwrap()).unwrap();
     let text = format!(
         "commands:\n  open: {{ description: opens, run: 'test -n \"$WORD\" && echo open >> {log} && echo ok', \
@@ -86,11 +86,11 @@ pub(crate) fn make(folder: &Path) {
     fs::write(commands, text).unwrap();
 }
 
-fn signed(folder: &Path, key: &SigningKey, relative: &str, text: &str) {
-    let path = project(folder).join(".ai").join(relative);
+fn write_signed(dir: &Path, key: &SigningKey, relative: &str, text: &str) {
+    let path = project(dir).join(".ai").join(relative);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, text).unwrap();
-    let (project, user) = (project(folder), user(folder));
+    let (project, user) = (project(dir), user(dir));
     let library = Library::open(&Options {
         project: Some(&project),
         user: Some(&user),
@@ -98,23 +98,23 @@ fn signed(folder: &Path, key: &SigningKey, relative: &str, text: &str) {
     })
     .unwrap();
     let PathItem::Items(items) = library.items_at_path(&path).unwrap().0 else {
-        panic!("{} is no item", path.display());
+        panic!("{} is not an item", path.display());
     };
     for (_, found) in items {
         library.sign(&found, key, None).unwrap();
     }
 }
 
-/// An engine that reaches all of it, and signs.
-pub(crate) fn reached(builder: Builder, folder: &Path, supervisor: Arc<Supervisor>) -> Builder {
+/// Adds the tools of the project and the key to an engine.
+pub(crate) fn connect(builder: Builder, dir: &Path, supervisor: Arc<Supervisor>) -> Builder {
     let roots = Roots {
-        user: Some(user(folder)),
-        ..Roots::new(project(folder), folder.join("cache"))
+        user: Some(user(dir)),
+        ..Roots::new(project(dir), dir.join("cache"))
     };
-    let key = || UserKeys::new(&user(folder)).load_signing_key().unwrap();
-    let bridge = rye_host::meta_tools(roots, supervisor, Some(key()), folder).unwrap();
+    let key = || UserKeys::new(&user(dir)).load_signing_key().unwrap();
+    let bridge = rye_host::meta_tools(roots, supervisor, Some(key()), dir).unwrap();
     assert!(bridge.ignored.is_empty(), "{:?}", bridge.ignored);
-    let credentials = Credentials::new(&folder.join("sessions.db"), Some(vault(folder)));
+    let credentials = Credentials::new(&dir.join("sessions.db"), Some(vault(dir)));
     builder
         .tools(bridge.tools)
         .credentials(Arc::new(credentials))
@@ -122,16 +122,16 @@ pub(crate) fn reached(builder: Builder, folder: &Path, supervisor: Arc<Superviso
         .sign_with(key())
 }
 
-/// A person puts what is asked for where it belongs.
-pub(crate) fn give(folder: &Path) {
+/// Stores the requested secret in the vault.
+pub(crate) fn store_secret(dir: &Path) {
     let secret = Secret::new(b"open sesame".to_vec());
     let name = SECRET.parse().unwrap();
-    vault(folder).set(Space::User, &name, &secret).unwrap();
+    vault(dir).set(Space::User, &name, &secret).unwrap();
 }
 
-/// How many faults the record has, and how many receipts.
-pub(crate) async fn proven(engine: &Engine, session: &SessionId, folder: &Path) -> String {
-    let key = UserKeys::new(&user(folder)).load_signing_key().unwrap();
+/// Verifies the session, and returns the numbers of findings and receipts.
+pub(crate) async fn verify(engine: &Engine, session: &SessionId, dir: &Path) -> String {
+    let key = UserKeys::new(&user(dir)).load_signing_key().unwrap();
     let public: PublicKey = key.public().clone();
     let archive = engine.export(session).await.unwrap().remove(0);
     let verdict = audit::check(&archive, |name| {

@@ -1,4 +1,4 @@
-//! What is killed: sessions of every kind.
+//! The scenarios of the crash test.
 
 use std::time::Duration;
 
@@ -8,41 +8,40 @@ use serde_json::json;
 
 use super::tools::LOG;
 
-/// A session, what is asked of it, and what a person does at its gates.
+/// A session, its prompts, and the behaviour of a person at its gates.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) script: fn() -> Script,
-    /// What the model of its children says.
+    /// Script of child sessions.
     pub(crate) child: fn() -> Script,
     pub(crate) limits: Limits,
-    /// Ids, contents and modes of the prompts, in order.
+    /// Ids, contents and modes of the prompts.
     pub(crate) prompts: &'static [(&'static str, &'static str, QueueMode)],
-    /// How many turns end, at least.
+    /// Minimum number of turns.
     pub(crate) ends: usize,
     pub(crate) person: Person,
-    /// Whether there is a project with signed tools, an MCP server and a command.
+    /// Whether the session has a project with signed tools, an MCP server and a command.
     pub(crate) in_project: bool,
-    /// Whether a person is asked for more at a limit.
+    /// Whether a reached limit opens a gate.
     pub(crate) prompt_on_limit: bool,
-    /// How long no host is there after a kill, by the clock.
+    /// Time between the kill and the next process.
     pub(crate) down_for: Duration,
 }
 
-/// What a person does when asked.
+/// What a person does at a gate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Person {
     Approves,
-    /// Approves with other arguments than were asked about.
+    /// Approves with edited arguments.
     Edits,
-    /// Asks something else instead.
+    /// Steers with another prompt.
     Steers,
-    /// Does not answer.
-    Sleeps,
-    /// Says that what was interrupted is to be run again.
+    /// Does not decide.
+    Ignores,
+    /// Lets interrupted calls run again.
     RunsAgain,
-    /// Orders, from another process, that its thread or all of them end what they do; and
-    /// asks something else when that is done.
-    Orders {
+    /// Aborts the thread or all threads from another process, then sends another prompt.
+    Commands {
         all: bool,
     },
 }
@@ -57,7 +56,7 @@ const NONE: Limits = Limits {
     until: None,
 };
 
-fn nothing() -> Script {
+fn empty_script() -> Script {
     Script::new([])
 }
 
@@ -79,7 +78,7 @@ fn command(line: &str) -> Step {
     )
 }
 
-fn bridged(id: &str) -> Step {
+fn call_item(id: &str) -> Step {
     Step::call("call_tool", json!({ "tool_id": id, "summary": "do it" }))
 }
 
@@ -88,11 +87,11 @@ fn calls(all: &[(&str, &str)]) -> Step {
     Step::calls(all.map(|(tool, line)| ((*tool).to_owned(), json!({ "line": line }))))
 }
 
-/// One prompt, to which a person has nothing to say but yes.
+/// One prompt; the person approves everything.
 const PLAIN: Scenario = Scenario {
     name: "",
-    script: nothing,
-    child: nothing,
+    script: empty_script,
+    child: empty_script,
     limits: NONE,
     prompts: ONE,
     ends: 0,
@@ -176,13 +175,13 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "order to a thread",
         script: || Script::new([call("gated_again", "a"), Step::text("all right")]),
-        person: Person::Orders { all: false },
+        person: Person::Commands { all: false },
         ..PLAIN
     },
     Scenario {
         name: "order to all threads",
         script: || Script::new([call("gated_again", "a"), Step::text("all right")]),
-        person: Person::Orders { all: true },
+        person: Person::Commands { all: true },
         ..PLAIN
     },
     Scenario {
@@ -197,7 +196,7 @@ pub(crate) const ALL: &[Scenario] = &[
     Scenario {
         name: "expiry while down",
         script: || Script::new([call("expiring", "a"), Step::text("too late")]),
-        person: Person::Sleeps,
+        person: Person::Ignores,
         down_for: Duration::from_hours(1),
         ..PLAIN
     },
@@ -262,7 +261,7 @@ pub(crate) const ALL: &[Scenario] = &[
             max_output: 100,
             ..Script::new([
                 call("once", &"a".repeat(40_000)),
-                // It says less than it is, so nobody sees it coming.
+                // The reported usage is too low, so the overflow is unexpected.
                 Step::Answer(ScriptedAnswer {
                     text: "one".repeat(2_000),
                     usage: Some(Tokens {
@@ -289,7 +288,7 @@ pub(crate) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "an approved item, receipts",
-        script: || Script::new([bridged("rye:deploy"), Step::text("done")]),
+        script: || Script::new([call_item("rye:deploy"), Step::text("done")]),
         in_project: true,
         ..PLAIN
     },
@@ -301,20 +300,20 @@ pub(crate) const ALL: &[Scenario] = &[
     },
     Scenario {
         name: "other arguments are approved",
-        script: || Script::new([bridged("rye:deploy"), Step::text("done")]),
+        script: || Script::new([call_item("rye:deploy"), Step::text("done")]),
         in_project: true,
         person: Person::Edits,
         ..PLAIN
     },
     Scenario {
         name: "an approved MCP tool",
-        script: || Script::new([bridged("mcp:weather/rain"), Step::text("done")]),
+        script: || Script::new([call_item("mcp:weather/rain"), Step::text("done")]),
         in_project: true,
         ..PLAIN
     },
     Scenario {
         name: "a credential that is asked for",
-        script: || Script::new([bridged("command:open"), Step::text("done")]),
+        script: || Script::new([call_item("command:open"), Step::text("done")]),
         in_project: true,
         ..PLAIN
     },
@@ -325,7 +324,7 @@ const TWO: &[(&str, &str, QueueMode)] = &[
     ("p2", "second", QueueMode::Followup),
 ];
 
-/// The context is full once the second prompt is answered.
+/// The context exceeds the threshold after the second prompt.
 fn full() -> Script {
     let full = ScriptedAnswer {
         text: "two".to_owned(),
@@ -343,29 +342,32 @@ fn full() -> Script {
     ])
 }
 
-/// How a story tells that a limit was reached.
+/// Transcript line of a turn that ended at a limit.
 pub(crate) const LIMIT: &str = "model: limit";
 
-/// Whether a disturbed story is the undisturbed one, but for calls that were interrupted.
-pub(crate) fn same(expected: &[String], found: &[String]) -> Result<(), String> {
+/// Transcript lines of gates for reached limits and for interrupted calls.
+pub(crate) const LIMIT_GATE: &str = "gate: limit";
+pub(crate) const RERUN_GATE: &str = "gate: rerun";
+
+/// Compares two transcripts, apart from interrupted calls.
+pub(crate) fn compare(expected: &[String], found: &[String]) -> Result<(), String> {
     // Parallel tools end in any order.
     let (mut expected, mut found) = (expected.to_vec(), found.to_vec());
     sort_results(&mut expected);
     sort_results(&mut found);
-    // A call of the model that was made and lost counts, so a limit may be reached sooner.
+    // A lost model call counts as well, so a limit may be reached sooner.
     for at in 0..found.len().min(expected.len()) {
         if found[at] == LIMIT && expected[at] != LIMIT {
             let end = expected[at..].iter().position(|line| line == LIMIT);
-            let end = at + end.ok_or("a limit was reached that there is not")?;
+            let end = at + end.ok_or("unexpected limit")?;
             expected.drain(at..end);
         }
     }
-    // For the same reason more may be asked for once more.
-    let prompt_on_limit = |line: &String| line.starts_with("gate: limit of");
-    expected.retain(|line| !prompt_on_limit(line));
-    found.retain(|line| !prompt_on_limit(line));
-    // Whoever is to say what becomes of an interrupted call has been asked.
-    found.retain(|line| !line.ends_with("was interrupted"));
+    // For the same reason there may be more gates for limits.
+    expected.retain(|line| line != LIMIT_GATE);
+    found.retain(|line| line != LIMIT_GATE);
+    // Only a killed process has gates for interrupted calls.
+    found.retain(|line| line != RERUN_GATE);
     if expected.len() != found.len() {
         return Err(format!(
             "{} lines instead of {}",
@@ -382,8 +384,8 @@ pub(crate) fn same(expected: &[String], found: &[String]) -> Result<(), String> 
     Ok(())
 }
 
-fn sort_results(story: &mut [String]) {
-    for run in story.chunk_by_mut(|a, b| a.starts_with("tool: ") && b.starts_with("tool: ")) {
+fn sort_results(transcript: &mut [String]) {
+    for run in transcript.chunk_by_mut(|a, b| a.starts_with("tool: ") && b.starts_with("tool: ")) {
         run.sort();
     }
 }

@@ -1,4 +1,4 @@
-//! Tools with effects that can be counted, and points at which their process may die.
+//! Tools with countable effects and kill points.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -12,12 +12,12 @@ use rye_engine::tool::{
 };
 use serde_json::{Value, json};
 
-use super::killer::point;
+use super::killer::kill_point;
 
-/// What must not happen twice, a line each.
+/// Effects that must not happen twice, one per line.
 pub(crate) const LOG: &str = "effects.log";
 
-/// Appends a line to the log, perhaps after a person has let it.
+/// Appends a line to the log, possibly after an approval.
 pub(crate) struct Append {
     def: ToolDef,
     log: PathBuf,
@@ -28,7 +28,7 @@ pub(crate) struct Append {
 
 impl Append {
     pub(crate) fn new(
-        folder: &std::path::Path,
+        dir: &std::path::Path,
         name: &str,
         effect: Effect,
         gates: &[&'static str],
@@ -36,10 +36,10 @@ impl Append {
         let schema = json!({ "type": "object", "properties": { "line": { "type": "string" } } });
         Self {
             def: ToolDef::new(name, "appends a line", schema).effect(effect),
-            log: folder.join(LOG),
+            log: dir.join(LOG),
             gates: gates.to_vec(),
             expires_in: None,
-            // What may be repeated may be seen twice.
+            // Repeatable effects may occur twice.
             counted: matches!(effect, Effect::AtMostOnce),
         }
     }
@@ -77,14 +77,14 @@ impl Tool for Append {
             if !self.gates.is_empty() {
                 context.set_effect(self.def.effect).await?;
             }
-            point();
+            kill_point();
             if self.counted {
                 let log = OpenOptions::new().create(true).append(true).open(&self.log);
                 let mut log = log.map_err(|error| ToolError::failed(error.to_string()))?;
                 let written = writeln!(log, "{line}").and_then(|()| log.sync_all());
                 written.map_err(|error| ToolError::failed(error.to_string()))?;
             }
-            point();
+            kill_point();
             Ok(ToolOutput::text("ok"))
         })
     }

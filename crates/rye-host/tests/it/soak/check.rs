@@ -1,4 +1,4 @@
-//! What must hold afterwards, read with bare SQL: what is checked does not read itself.
+//! Checks the invariants with plain SQL, independently of the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,10 +12,10 @@ use rye_engine::protocol::{
 };
 use serde_json::Value;
 
-use super::host::{ACKNOWLEDGED, WRONG};
+use super::host::{ACKNOWLEDGED, UNEXPECTED};
 use super::tools::EFFECTS;
 
-/// What was found.
+/// Statistics and violations.
 #[derive(Default)]
 pub(crate) struct Findings {
     pub(crate) sessions: usize,
@@ -27,15 +27,15 @@ pub(crate) struct Findings {
     pub(crate) interrupted: usize,
     pub(crate) effects: usize,
     pub(crate) acknowledged: usize,
-    /// What does not hold.
+    /// Violated invariants.
     pub(crate) broken: Vec<String>,
 }
 
-pub(crate) fn check(folder: &Path) -> Findings {
+pub(crate) fn check(dir: &Path) -> Findings {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
-    let db = Connection::open_with_flags(folder.join("sessions.db"), flags).unwrap();
+    let db = Connection::open_with_flags(dir.join("sessions.db"), flags).unwrap();
     let mut found = Findings::default();
-    found.broken.extend(lines(&folder.join(WRONG)));
+    found.broken.extend(lines(&dir.join(UNEXPECTED)));
     let whole: String = db
         .query_row("PRAGMA integrity_check", [], |row| row.get(0))
         .unwrap();
@@ -52,9 +52,9 @@ pub(crate) fn check(folder: &Path) -> Findings {
     let calls = found.calls(&entries);
     found.gates(&gates, &events);
     found.prompts(&prompts, &entries, &events);
-    found.acknowledged(folder, &prompts, &gates);
-    found.effects(folder, &calls);
-    // A host that was killed before it had written a session down leaves its claim.
+    found.acknowledged(dir, &prompts, &gates);
+    found.effects(dir, &calls);
+    // A host that is killed before it creates a session leaves a lease.
     let leases = "engine_leases WHERE session IN (SELECT id FROM engine_sessions)";
     for table in ["engine_suspended_turns", "engine_inbox", leases] {
         let left = count(&db, table);
@@ -63,14 +63,14 @@ pub(crate) fn check(folder: &Path) -> Findings {
     found
 }
 
-/// A session's events: number and what happened.
+/// Events per session, with their sequence numbers.
 type Events = BTreeMap<String, Vec<(i64, EventKind)>>;
 
-/// How each call of a session and thread ended.
+/// Outcome of each call, by session, thread and id.
 type Calls = BTreeMap<(String, String, String), (String, ResultStatus)>;
 
 impl Findings {
-    /// What happened, in a few lines.
+    /// A short summary.
     pub(crate) fn summary(&self, killed: u32, time: Duration) -> String {
         let Self {
             sessions,
@@ -95,13 +95,13 @@ impl Findings {
         )
     }
 
-    fn expect(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {
+    fn expect(&mut self, holds: bool, message: impl FnOnce() -> String) {
         if !holds {
-            self.broken.push(otherwise());
+            self.broken.push(message());
         }
     }
 
-    /// The numbers of events have no gaps.
+    /// Sequence numbers have no gaps.
     fn numbers(&mut self, events: &Events) {
         for (session, events) in events {
             self.events += events.len();
@@ -113,7 +113,7 @@ impl Findings {
         }
     }
 
-    /// Every entry has its parent, in its own thread, and every leaf is there.
+    /// Every entry has its parent in the same thread, and every leaf exists.
     fn parents(&mut self, threads: &[(String, Thread)], entries: &[(String, Entry)]) {
         let mut known = BTreeSet::new();
         let mut last = BTreeMap::new();
@@ -139,7 +139,7 @@ impl Findings {
         }
     }
 
-    /// Every call has one end, before anybody says anything else.
+    /// Every call has one result before the next message.
     fn calls(&mut self, entries: &[(String, Entry)]) -> Calls {
         let mut ends = Calls::new();
         let mut open: BTreeMap<_, BTreeMap<String, String>> = BTreeMap::new();
@@ -183,7 +183,7 @@ impl Findings {
         ends
     }
 
-    /// A gate opens once and ends once, as it is told.
+    /// A gate opens and closes once, according to its events.
     fn gates(&mut self, gates: &[(String, Gate)], events: &Events) {
         let mut told: BTreeMap<String, (usize, Vec<&str>)> = BTreeMap::new();
         for (_, event) in events.values().flatten() {
@@ -214,7 +214,7 @@ impl Findings {
         self.expect(told.is_empty(), || format!("told of no gate: {told:?}"));
     }
 
-    /// Every prompt was answered, has ended, or went into another that was.
+    /// Every prompt has ended, or was merged with one that has.
     fn prompts(
         &mut self,
         prompts: &[(String, QueuedPrompt)],
@@ -247,7 +247,7 @@ impl Findings {
                 PromptStatus::Done if collected => ("collected", ends == 0),
                 PromptStatus::Done => (
                     "answered",
-                    ends == 1 && last.get(&key).is_some_and(|it| is_said(it)),
+                    ends == 1 && last.get(&key).is_some_and(|it| is_message(it)),
                 ),
                 PromptStatus::Failed => ("failed", ends == 1),
                 PromptStatus::Aborted => ("aborted", ends <= 1),
@@ -259,10 +259,10 @@ impl Findings {
         }
     }
 
-    /// What was acknowledged is there.
+    /// Acknowledged writes are stored.
     fn acknowledged(
         &mut self,
-        folder: &Path,
+        dir: &Path,
         prompts: &[(String, QueuedPrompt)],
         gates: &[(String, Gate)],
     ) {
@@ -274,7 +274,7 @@ impl Findings {
             .iter()
             .map(|(_, it)| (it.id.as_str(), &it.status))
             .collect();
-        for line in lines(&folder.join(ACKNOWLEDGED)) {
+        for line in lines(&dir.join(ACKNOWLEDGED)) {
             self.acknowledged += 1;
             let holds = match line.split(' ').collect::<Vec<_>>()[..] {
                 ["prompt", session, prompt] => prompts.contains(&(session, prompt)),
@@ -288,10 +288,10 @@ impl Findings {
         }
     }
 
-    /// What must not be done twice was not, and what is said to be done was.
-    fn effects(&mut self, folder: &Path, calls: &Calls) {
+    /// Effects happened at most once, and exactly once if the call succeeded.
+    fn effects(&mut self, dir: &Path, calls: &Calls) {
         let mut done = BTreeSet::new();
-        for line in lines(&folder.join(EFFECTS)) {
+        for line in lines(&dir.join(EFFECTS)) {
             self.effects += 1;
             let (key, again) = (line.clone(), !done.insert(line));
             self.expect(!again, || format!("done twice: {key}"));
@@ -306,7 +306,7 @@ impl Findings {
     }
 }
 
-fn is_said(entry: &Entry) -> bool {
+fn is_message(entry: &Entry) -> bool {
     matches!(&entry.kind, EntryKind::Message(message) if message.role == Role::Assistant)
 }
 
@@ -322,7 +322,7 @@ fn count(db: &Connection, table: &str) -> usize {
     usize::try_from(count.unwrap()).unwrap()
 }
 
-/// The documents of a table in the order of their making, with their sessions' names.
+/// The documents of a table in order of creation, with their session ids.
 fn documents<T: serde::de::DeserializeOwned>(db: &Connection, table: &str) -> Vec<(String, T)> {
     let question = format!(
         "SELECT engine_sessions.id, {table}.doc FROM {table}

@@ -1,4 +1,4 @@
-//! A host: several people who do what comes into their minds, until it is killed.
+//! A host with several users who perform random actions.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,68 +16,68 @@ use rye_sandbox::Virtual;
 use rye_store::SqliteStore;
 use serde_json::{Map, Value};
 
-use super::dice::Dice;
+use super::rng::Rng;
 use super::tools::{append, model, models, tools};
 
-/// What was acknowledged, and what should never have happened.
+/// Files with acknowledged writes and with unexpected errors.
 pub(crate) const ACKNOWLEDGED: &str = "acknowledged.log";
-pub(crate) const WRONG: &str = "wrong.log";
+pub(crate) const UNEXPECTED: &str = "unexpected.log";
 
 pub(crate) const SESSIONS: u64 = 200;
-const PEOPLE: u64 = 6;
+const USERS: u64 = 6;
 const THREADS: [&str; 2] = ["default", "side"];
 const MODES: [QueueMode; 3] = [QueueMode::Followup, QueueMode::Steer, QueueMode::Collect];
 const COLLECT: Duration = Duration::from_millis(30);
 
-/// How long the last host may take to bring all to an end.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// Time limit for the last host.
+const TIMEOUT: Duration = Duration::from_secs(40);
 
-/// What a process has at hand.
-pub(crate) struct World {
+/// State of a host process.
+pub(crate) struct TestEnv {
     engine: Engine,
-    /// The same file, as those have it who do not hold a session.
+    /// A second handle to the database, without leases.
     stranger: SqliteStore,
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
-impl World {
-    fn open(folder: &Path, seed: u64) -> Self {
-        let file = folder.join("sessions.db");
+impl TestEnv {
+    fn open(dir: &Path, seed: u64) -> Self {
+        let file = dir.join("sessions.db");
         let engine = Engine::builder()
             .store(SqliteStore::open(&file).unwrap())
-            .models(models(folder, seed))
+            .models(models(dir, seed))
             .sandbox(Arc::new(Virtual::new()))
             .collect_window(COLLECT)
-            .tools(tools(folder))
+            .tools(tools(dir))
             .build()
             .unwrap();
         Self {
             engine,
             stranger: SqliteStore::open(&file).unwrap(),
-            folder: folder.to_owned(),
+            dir: dir.to_owned(),
         }
     }
 
     fn acknowledge(&self, line: &str) {
-        append(&self.folder.join(ACKNOWLEDGED), line);
+        append(&self.dir.join(ACKNOWLEDGED), line);
     }
 
-    fn wrong(&self, line: &str) {
-        append(&self.folder.join(WRONG), line);
+    fn unexpected(&self, line: &str) {
+        append(&self.dir.join(UNEXPECTED), line);
     }
 }
 
-/// Lives for so many steps each, or until somebody kills it.
-pub(crate) async fn live(folder: &Path, seed: u64, life: u64, steps: u64) {
-    let world = Arc::new(World::open(folder, seed));
-    let people = (0..PEOPLE).map(|person| {
-        let world = Arc::clone(&world);
-        let mut dice = Dice::of(seed, 1_000 + life * PEOPLE + person);
+/// Performs a number of steps per user, or runs until it is killed.
+pub(crate) async fn run(dir: &Path, seed: u64, host: u64, steps: u64) {
+    let env = Arc::new(TestEnv::open(dir, seed));
+    let people = (0..USERS).map(|person| {
+        let env = Arc::clone(&env);
+        let mut rng = Rng::for_stream(seed, 1_000 + host * USERS + person);
         tokio::spawn(async move {
             for step in 0..steps {
-                let outcome = act(&world, &mut dice, life, person, step).await;
-                if let Err(error) = outcome.or_else(expected) {
-                    world.wrong(&format!("life {life}: {error}"));
+                let outcome = perform_action(&env, &mut rng, host, person, step).await;
+                if let Err(error) = outcome.or_else(ignore_expected) {
+                    env.unexpected(&format!("host {host}: {error}"));
                 }
             }
         })
@@ -85,89 +85,88 @@ pub(crate) async fn live(folder: &Path, seed: u64, life: u64, steps: u64) {
     for person in people.collect::<Vec<_>>() {
         person.await.unwrap();
     }
-    world.engine.shutdown().await.unwrap();
+    env.engine.shutdown().await.unwrap();
 }
 
-/// What happens when several hosts and people work on the same things.
-fn expected(error: StoreError) -> Result<(), StoreError> {
+/// Ignores errors that are expected with several hosts and users.
+fn ignore_expected(error: StoreError) -> Result<(), StoreError> {
     match error {
         StoreError::InUse { .. } | StoreError::Fenced(_) | StoreError::NotFound { .. } => Ok(()),
         other => Err(other),
     }
 }
 
-async fn act(
-    world: &Arc<World>,
-    dice: &mut Dice,
-    life: u64,
+async fn perform_action(
+    env: &Arc<TestEnv>,
+    rng: &mut Rng,
+    host: u64,
     person: u64,
     step: u64,
 ) -> Result<(), StoreError> {
-    let id: SessionId = format!("s{}", dice.below(SESSIONS)).parse().unwrap();
-    let thread = *dice.pick(&THREADS);
-    let whole = dice.below(4) == 0;
+    let id: SessionId = format!("s{}", rng.below(SESSIONS)).parse().unwrap();
+    let thread = *rng.pick(&THREADS);
+    let whole = rng.below(4) == 0;
     let place = if whole { None } else { Some(thread) };
     let prompt = Prompt {
-        id: (dice.below(2) == 0).then(|| format!("p{life}-{person}-{step}").parse().unwrap()),
-        mode: Some(*dice.pick(&MODES)),
+        id: (rng.below(2) == 0).then(|| format!("p{host}-{person}-{step}").parse().unwrap()),
+        mode: Some(*rng.pick(&MODES)),
         thread: Some(thread.to_owned()),
-        model: (dice.below(3) == 0).then(|| model(dice)),
-        ..Prompt::from(format!("prompt {life}-{person}-{step}"))
+        model: (rng.below(3) == 0).then(|| model(rng)),
+        ..Prompt::from(format!("prompt {host}-{person}-{step}"))
     };
-    match dice.below(100) {
+    match rng.below(100) {
         0..50 => {
-            let prompt = open(world, dice, &id).await?.prompt(prompt).await?;
-            world.acknowledge(&format!("prompt {id} {prompt}"));
+            let prompt = open(env, rng, &id).await?.prompt(prompt).await?;
+            env.acknowledge(&format!("prompt {id} {prompt}"));
         }
-        50..60 => post_prompt(world, &id, prompt).await?,
-        60..78 => decide(world, dice).await?,
-        78..83 => open(world, dice, &id).await?.abort(place).await?,
-        83..87 => open(world, dice, &id).await?.pause(place).await?,
-        87..93 => open(world, dice, &id).await?.resume(place).await?,
+        50..60 => post_prompt(env, &id, prompt).await?,
+        60..78 => decide(env, rng).await?,
+        78..83 => open(env, rng, &id).await?.abort(place).await?,
+        83..87 => open(env, rng, &id).await?.pause(place).await?,
+        87..93 => open(env, rng, &id).await?.resume(place).await?,
         93..95 => {
-            let order = *dice.pick(&[CommandKind::Abort, CommandKind::Pause, CommandKind::Resume]);
+            let order = *rng.pick(&[CommandKind::Abort, CommandKind::Pause, CommandKind::Resume]);
             let control = SessionCommand::new(None, order);
-            world
-                .stranger
+            env.stranger
                 .post(&id, InboxMessage::Command(control))
                 .await?;
         }
-        95..97 => drop(world.engine.open_session(&id, Claim::TakeOver).await?),
-        _ => open(world, dice, &id).await?.close().await?,
+        95..97 => drop(env.engine.open_session(&id, Claim::TakeOver).await?),
+        _ => open(env, rng, &id).await?.close().await?,
     }
     Ok(())
 }
 
-async fn open(world: &Arc<World>, dice: &mut Dice, id: &SessionId) -> Result<Session, StoreError> {
+async fn open(env: &Arc<TestEnv>, rng: &mut Rng, id: &SessionId) -> Result<Session, StoreError> {
     let new = NewSession {
         id: Some(id.clone()),
-        model: Some(model(dice)),
+        model: Some(model(rng)),
         ..NewSession::default()
     };
-    let session = world.engine.create_session(new).await?;
-    if dice.below(8) == 0 {
-        tokio::spawn(listen(Arc::clone(world), session.clone()));
+    let session = env.engine.create_session(new).await?;
+    if rng.below(8) == 0 {
+        tokio::spawn(listen(Arc::clone(env), session.clone()));
     }
     Ok(session)
 }
 
-/// Whoever listens hears every number once and in order.
-async fn listen(world: Arc<World>, session: Session) {
+/// Checks that a subscriber gets every event once and in order.
+async fn listen(env: Arc<TestEnv>, session: Session) {
     let mut events = session.subscribe(0);
     let mut last = 0;
     while let Ok(Some(notice)) = events.next().await {
         if let Some(number) = notice.event.sequence {
             if number != last + 1 {
-                world.wrong(&format!("{}: heard {number} after {last}", session.id()));
+                env.unexpected(&format!("{}: heard {number} after {last}", session.id()));
             }
             last = number;
         }
     }
 }
 
-/// A prompt from somebody who does not hold the session.
-async fn post_prompt(world: &World, id: &SessionId, prompt: Prompt) -> Result<(), StoreError> {
-    let Some(record) = world.stranger.snapshot(id).await? else {
+/// Posts a prompt without holding the session.
+async fn post_prompt(env: &TestEnv, id: &SessionId, prompt: Prompt) -> Result<(), StoreError> {
+    let Some(record) = env.stranger.snapshot(id).await? else {
         return Ok(());
     };
     let Some(thread) = record.threads.first() else {
@@ -193,74 +192,74 @@ async fn post_prompt(world: &World, id: &SessionId, prompt: Prompt) -> Result<()
     };
     let name = prompt.id.clone();
     let post = InboxMessage::Prompt(Box::new(prompt));
-    world.stranger.post(id, post).await?;
-    world.acknowledge(&format!("prompt {id} {name}"));
+    env.stranger.post(id, post).await?;
+    env.acknowledge(&format!("prompt {id} {name}"));
     Ok(())
 }
 
-/// Somebody decides at any gate, whoever has it.
-async fn decide(world: &World, dice: &mut Dice) -> Result<(), StoreError> {
-    let gates = world.stranger.pending_gates(None).await?;
+/// Decides a random gate.
+async fn decide(env: &TestEnv, rng: &mut Rng) -> Result<(), StoreError> {
+    let gates = env.stranger.pending_gates(None).await?;
     if gates.is_empty() {
         return Ok(());
     }
-    let gate = dice.pick(&gates);
+    let gate = rng.pick(&gates);
     let actions: Vec<_> = gate.actions.iter().map(|it| it.id.clone()).collect();
-    let action = dice.pick(&actions).clone();
+    let action = rng.pick(&actions).clone();
     let decision = Decision {
         action: action.clone(),
         value: Value::Null,
         by: "ada".to_owned(),
         source: "soak".to_owned(),
     };
-    match world.engine.decide(&gate.id, decision).await {
-        Ok(PostOutcome::Written) => world.acknowledge(&format!("decision {} {action}", gate.id)),
+    match env.engine.decide(&gate.id, decision).await {
+        Ok(PostOutcome::Written) => env.acknowledge(&format!("decision {} {action}", gate.id)),
         Ok(_) | Err(DecideError::GateNotFound(_)) => {}
         Err(DecideError::Store(error)) => return Err(error),
-        Err(error) => world.wrong(&error.to_string()),
+        Err(error) => env.unexpected(&error.to_string()),
     }
     Ok(())
 }
 
-/// The last host: opens all, lets them go on, and says yes until nothing waits.
-pub(crate) async fn finish(folder: &Path, seed: u64) {
-    let world = Arc::new(World::open(folder, seed));
+/// The last host: opens all sessions and approves all gates until no work is left.
+pub(crate) async fn finish(dir: &Path, seed: u64) {
+    let env = Arc::new(TestEnv::open(dir, seed));
     let filter = rye_engine::store::SessionFilter {
         limit: usize::MAX,
         ..rye_engine::store::SessionFilter::default()
     };
-    let all = world.stranger.sessions(filter).await.unwrap();
+    let all = env.stranger.sessions(filter).await.unwrap();
     let ends = all.into_iter().map(|session| {
-        let world = Arc::clone(&world);
+        let env = Arc::clone(&env);
         tokio::spawn(async move {
             let id = session.id.clone();
-            let end = tokio::time::timeout(PATIENCE, to_its_end(&world, session)).await;
+            let end = tokio::time::timeout(TIMEOUT, finish_session(&env, session)).await;
             match end {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
-                    world.wrong(&format!("{id} cannot be brought to an end: {error}"));
+                    env.unexpected(&format!("{id} cannot be brought to an end: {error}"));
                 }
-                Err(_) => world.wrong(&format!("{id} is stuck")),
+                Err(_) => env.unexpected(&format!("{id} is stuck")),
             }
         })
     });
     for end in ends.collect::<Vec<_>>() {
         end.await.unwrap();
     }
-    world.engine.shutdown().await.unwrap();
+    env.engine.shutdown().await.unwrap();
 }
 
-async fn to_its_end(world: &World, data: SessionData) -> Result<(), StoreError> {
-    // Whoever had it is dead, and known to be.
-    let session = world.engine.open_session(&data.id, Claim::IfFree).await?;
+async fn finish_session(env: &TestEnv, data: SessionData) -> Result<(), StoreError> {
+    // The previous holder is dead.
+    let session = env.engine.open_session(&data.id, Claim::IfFree).await?;
     session.resume(None).await?;
     for thread in session.threads() {
         session.resume(Some(&thread.key)).await?;
     }
-    let before = world.stranger.snapshot(&data.id).await?;
+    let before = env.stranger.snapshot(&data.id).await?;
     let mut events = session.subscribe(before.map_or(0, |record| record.sequence));
     loop {
-        let record = world.stranger.snapshot(&data.id).await?;
+        let record = env.stranger.snapshot(&data.id).await?;
         let record = record.ok_or_else(|| StoreError::NotFound {
             kind: "session",
             id: data.id.to_string(),
@@ -276,8 +275,8 @@ async fn to_its_end(world: &World, data: SessionData) -> Result<(), StoreError> 
                 by: "ada".to_owned(),
                 source: "soak".to_owned(),
             };
-            // It may have ended since.
-            let _ = world.engine.decide(&gate.id, decision).await;
+            // The gate may be closed by now.
+            let _ = env.engine.decide(&gate.id, decision).await;
         }
         while let Some(notice) = events.next().await? {
             let told = matches!(

@@ -1,4 +1,4 @@
-//! Tools and scripts: every effect, gates that are answered and gates that expire.
+//! Tools of all effect classes, with and without gates, and random scripts.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -12,16 +12,16 @@ use rye_engine::tool::{
 use rye_model::{Catalogue, Fault, Script, ScriptedAnswer, Step};
 use serde_json::{Value, json};
 
-use super::dice::Dice;
+use super::rng::Rng;
 
-/// What must not happen twice, a line each.
+/// Effects that must not happen twice, one per line.
 pub(crate) const EFFECTS: &str = "effects.log";
 
-/// How many scripts there are, and how many steps each has.
+/// Number of scripts, and of steps per script.
 const SCRIPTS: u64 = 8;
 const STEPS: u64 = 150;
 
-/// All tools: name, effect, gates, how long these are open.
+/// All tools: name, effect class, number of gates, expiry of the gates.
 const TOOLS: [(&str, Effect, u32, Option<u64>); 7] = [
     ("once", Effect::AtMostOnce, 0, None),
     ("pure", Effect::Pure, 0, None),
@@ -32,7 +32,7 @@ const TOOLS: [(&str, Effect, u32, Option<u64>); 7] = [
     ("expiring", Effect::AtMostOnce, 1, Some(40)),
 ];
 
-/// Adds a line to a file, whole or not at all.
+/// Appends a line to a file atomically.
 pub(crate) fn append(file: &Path, line: &str) {
     let mut log = OpenOptions::new()
         .create(true)
@@ -81,13 +81,13 @@ impl Tool for Work {
     }
 }
 
-/// The tools, which write to a folder.
-pub(crate) fn tools(folder: &Path) -> Vec<std::sync::Arc<dyn Tool>> {
+/// The tools; they write to a directory.
+pub(crate) fn tools(dir: &Path) -> Vec<std::sync::Arc<dyn Tool>> {
     let schema = json!({ "type": "object", "properties": { "ms": { "type": "integer" } } });
     let tool = |(name, effect, gates, open): (&str, Effect, u32, Option<u64>)| {
         let work = Work {
             def: ToolDef::new(name, "does something", schema.clone()).effect(effect),
-            log: folder.join(EFFECTS),
+            log: dir.join(EFFECTS),
             gates,
             expires_in: open.map(Duration::from_millis),
         };
@@ -96,28 +96,28 @@ pub(crate) fn tools(folder: &Path) -> Vec<std::sync::Arc<dyn Tool>> {
     TOOLS.into_iter().map(tool).collect()
 }
 
-/// The name of a model.
-pub(crate) fn model(dice: &mut Dice) -> String {
-    format!("scripted:{}", dice.below(SCRIPTS))
+/// The name of a random model.
+pub(crate) fn model(rng: &mut Rng) -> String {
+    format!("scripted:{}", rng.below(SCRIPTS))
 }
 
-/// Models whose answers come from the seed, the same ones in every process.
-pub(crate) fn models(folder: &Path, seed: u64) -> Catalogue {
-    let mut models = Catalogue::new(folder);
+/// Scripted models generated from the seed, identical in every process.
+pub(crate) fn models(dir: &Path, seed: u64) -> Catalogue {
+    let mut models = Catalogue::new(dir);
     for number in 0..SCRIPTS {
-        let mut dice = Dice::of(seed, number);
-        let script = Script::new((0..STEPS).map(|_| step(&mut dice)));
+        let mut rng = Rng::for_stream(seed, number);
+        let script = Script::new((0..STEPS).map(|_| step(&mut rng)));
         models = models.with(format!("scripted:{number}"), script);
     }
     models
 }
 
-fn step(dice: &mut Dice) -> Step {
-    let ms = dice.below(12);
+fn step(rng: &mut Rng) -> Step {
+    let ms = rng.below(12);
     let args = json!({ "ms": ms });
-    match dice.below(100) {
+    match rng.below(100) {
         0..45 => Step::text("an answer"),
-        // Slow enough to be aborted in the middle of it.
+        // Slow enough to be aborted while it runs.
         45..55 => Step::Answer(ScriptedAnswer {
             text: "an answer that takes its time".to_owned(),
             delay_ms: ms,
@@ -132,9 +132,9 @@ fn step(dice: &mut Dice) -> Step {
         58..60 => Step::call("no_such_tool", args),
         60..75 => Step::call("once", args),
         75..85 => {
-            let count = 2 + dice.below(3);
-            Step::calls((0..count).map(|_| (dice.pick(&TOOLS).0.to_owned(), args.clone())))
+            let count = 2 + rng.below(3);
+            Step::calls((0..count).map(|_| (rng.pick(&TOOLS).0.to_owned(), args.clone())))
         }
-        _ => Step::call(dice.pick(&TOOLS).0, args),
+        _ => Step::call(rng.pick(&TOOLS).0, args),
     }
 }

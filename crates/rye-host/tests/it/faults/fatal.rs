@@ -1,5 +1,4 @@
-//! What cannot be gone on from: the session stands still until it is opened again, and says
-//! so.
+//! Fatal errors: the session stops until it is opened again.
 
 use std::sync::Arc;
 
@@ -11,10 +10,10 @@ use rye_engine::{Engine, NewSession, Session};
 use rye_sandbox::Virtual;
 use rye_store::MemoryStore;
 
-use super::store::Harm;
-use super::world::{World, said, until_ended};
+use super::store::PermanentFault;
+use super::test_env::{TestEnv, last_text, wait_for_turn_end};
 
-/// Waits for the error that ends it all.
+/// Waits for a fatal error.
 async fn fatal(session: &Session) -> rye_engine::protocol::ErrorInfo {
     let mut events = session.subscribe(0);
     loop {
@@ -25,34 +24,37 @@ async fn fatal(session: &Session) -> rye_engine::protocol::ErrorInfo {
     }
 }
 
-async fn status(world: &World) -> SessionStatus {
-    let record = world.store().snapshot(&"s".parse().unwrap()).await.unwrap();
+async fn status(env: &TestEnv) -> SessionStatus {
+    let record = env.store().snapshot(&"s".parse().unwrap()).await.unwrap();
     record.unwrap().session.status
 }
 
 #[tokio::test]
-async fn a_session_that_broke_down_takes_no_prompts_until_it_is_opened_again() {
-    for (harm, code) in [
-        (Harm::Unreadable, ErrorCode::Store),
-        (Harm::Panics, ErrorCode::Internal),
+async fn failed_session_rejects_prompts_until_it_is_reopened() {
+    for (permanent, code) in [
+        (PermanentFault::Unreadable, ErrorCode::Store),
+        (PermanentFault::Panics, ErrorCode::Internal),
     ] {
-        let world = World::new("steps: [{ text: one }, { text: two }]");
-        let session = world.session(&world.engine()).await;
+        let env = TestEnv::new("steps: [{ text: one }, { text: two }]");
+        let session = env.session(&env.engine()).await;
         let prompt = session.prompt("first").await.unwrap();
-        until_ended(&session, &prompt).await;
+        wait_for_turn_end(&session, &prompt).await;
         session.close().await.unwrap();
 
-        let engine = world.engine();
-        let session = world.session(&engine).await;
-        world.trouble.harm(Some(harm));
-        // It is written before anything goes wrong.
+        let engine = env.engine();
+        let session = env.session(&engine).await;
+        env.faults.set_permanent(Some(permanent));
+        // The prompt is stored before the failure.
         let asked = session.prompt("second").await;
-        assert!(asked.is_ok() || harm == Harm::Panics, "{asked:?}");
+        assert!(
+            asked.is_ok() || permanent == PermanentFault::Panics,
+            "{asked:?}"
+        );
         let error = fatal(&session).await;
         assert_eq!((error.code, error.recoverable), (code, false), "{error:?}");
         assert_eq!(error.ids.session.as_ref(), Some(session.id()));
         assert!(error.ids.thread.is_some());
-        let record = world.store().snapshot(session.id()).await.unwrap().unwrap();
+        let record = env.store().snapshot(session.id()).await.unwrap().unwrap();
         assert_eq!(record.session.status, SessionStatus::Error);
         let prompt = record.prompts[0].id.clone();
         let refused = session.prompt("third").await;
@@ -64,30 +66,30 @@ async fn a_session_that_broke_down_takes_no_prompts_until_it_is_opened_again() {
             "{refused:?}"
         );
 
-        // Whoever opens it goes on with what was asked, and nobody asked a third time.
-        world.trouble.harm(None);
+        // The reopened session continues with the stored prompt.
+        env.faults.set_permanent(None);
         let session = engine.open_session(session.id(), Claim::IfFree).await;
         let session = session.unwrap();
-        until_ended(&session, &prompt).await;
-        assert_eq!(said(&session).await, "two");
-        assert_eq!(status(&world).await, SessionStatus::Running);
+        wait_for_turn_end(&session, &prompt).await;
+        assert_eq!(last_text(&session).await, "two");
+        assert_eq!(status(&env).await, SessionStatus::Running);
     }
 }
 
 #[tokio::test]
-async fn a_session_that_was_paused_when_it_broke_down_is_paused_when_it_is_opened() {
-    let world = World::new("steps: [{ text: one }, { text: two }]");
-    let engine = world.engine();
-    let session = world.session(&engine).await;
+async fn paused_session_is_still_paused_after_a_failure() {
+    let env = TestEnv::new("steps: [{ text: one }, { text: two }]");
+    let engine = env.engine();
+    let session = env.session(&engine).await;
     let prompt = session.prompt("first").await.unwrap();
-    until_ended(&session, &prompt).await;
+    wait_for_turn_end(&session, &prompt).await;
     session.close().await.unwrap();
-    let session = world.session(&engine).await;
-    world.trouble.harm(Some(Harm::Unreadable));
+    let session = env.session(&engine).await;
+    env.faults.set_permanent(Some(PermanentFault::Unreadable));
     session.prompt("second").await.unwrap();
     fatal(&session).await;
-    // As if it had been paused before.
-    let store = world.store();
+    // Sets the state of a paused session.
+    let store = env.store();
     let lease = store.claim(session.id(), Claim::IfFree).await.unwrap();
     let record = store.snapshot(session.id()).await.unwrap().unwrap();
     let mut data = record.session;
@@ -100,13 +102,13 @@ async fn a_session_that_was_paused_when_it_broke_down_is_paused_when_it_is_opene
 
     let opened = engine.open_session(session.id(), Claim::IfFree).await;
     assert_eq!(opened.unwrap().status(), SessionStatus::Paused);
-    assert_eq!(status(&world).await, SessionStatus::Paused);
+    assert_eq!(status(&env).await, SessionStatus::Paused);
 }
 
-/// A model that somebody else wrote.
-struct Buggy;
+/// A model that panics.
+struct PanickingModel;
 
-impl Model for Buggy {
+impl Model for PanickingModel {
     fn info(&self) -> ModelInfo {
         ModelInfo {
             context_window: 8000,
@@ -120,9 +122,9 @@ impl Model for Buggy {
     }
 }
 
-impl Models for Buggy {
+impl Models for PanickingModel {
     fn get(&self, _: &str) -> Result<Arc<dyn Model>, String> {
-        Ok(Arc::new(Buggy))
+        Ok(Arc::new(PanickingModel))
     }
 
     fn default_name(&self) -> String {
@@ -131,10 +133,10 @@ impl Models for Buggy {
 }
 
 #[tokio::test]
-async fn a_model_that_panics_ends_its_prompt_and_not_the_thread() {
+async fn panicking_model_fails_its_prompt_only() {
     let engine = Engine::builder()
         .store(MemoryStore::new())
-        .models(Buggy)
+        .models(PanickingModel)
         .sandbox(Arc::new(Virtual::new()))
         .build()
         .unwrap();

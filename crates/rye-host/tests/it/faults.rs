@@ -1,29 +1,29 @@
-//! What must not happen, happens: a typed error, and a record that is as it was.
+//! Invalid input and failing parts: the engine returns a typed error, and the session stays valid.
 
 #![expect(clippy::expect_used, reason = "tests may panic")]
 
+mod environment;
 mod fatal;
 mod store;
+mod test_env;
 mod tools;
-mod weather;
-mod world;
 
 use rye_engine::protocol::{ErrorCode, EventKind, GateStatus, QueueMode, ResultStatus};
 use rye_engine::store::{Claim, PostOutcome, SessionStore as _, StoreError};
 use rye_engine::{DecideError, NewSession, Prompt};
 
-use tools::Habit;
-use world::{World, decision, gate_of, results, said, until_ended};
+use test_env::{TestEnv, decision, first_gate, last_text, results, wait_for_turn_end};
+use tools::Behaviour;
 
 fn mib(count: usize) -> usize {
     count << 20
 }
 
 #[tokio::test]
-async fn names_of_nothing_are_told_and_leave_nothing_behind() {
-    let world = World::new("steps: [{ text: hello }]");
-    let engine = world.engine();
-    let unknown = "nobody".parse().unwrap();
+async fn unknown_ids_are_errors_and_change_nothing() {
+    let env = TestEnv::new("steps: [{ text: hello }]");
+    let engine = env.engine();
+    let unknown = "missing".parse().unwrap();
     let opened = engine.open_session(&unknown, Claim::IfFree).await;
     assert!(matches!(
         opened.err(),
@@ -40,13 +40,13 @@ async fn names_of_nothing_are_told_and_leave_nothing_behind() {
             ..
         })
     ));
-    let gate = "gate:nobody:t:i:k".to_owned().into();
+    let gate = "gate:missing:t:i:k".to_owned().into();
     let decided = engine.decide(&gate, decision("approve")).await;
     assert_eq!(decided, Err(DecideError::GateNotFound(gate)));
-    assert_eq!(world.store().snapshot(&unknown).await, Ok(None));
+    assert_eq!(env.store().snapshot(&unknown).await, Ok(None));
 
-    let session = world.session(&engine).await;
-    let before = world.everything().await;
+    let session = env.session(&engine).await;
+    let before = env.dump().await;
     for outcome in [
         session.abort(Some("no such thread")).await,
         session.pause(Some("no such thread")).await,
@@ -58,15 +58,15 @@ async fn names_of_nothing_are_told_and_leave_nothing_behind() {
         };
         assert_eq!(outcome, Err(expected));
     }
-    assert_eq!(world.everything().await, before);
+    assert_eq!(env.dump().await, before);
 }
 
-/// The store is slow, so that each is still opening while the others come.
+/// With a slow store, so that the calls overlap.
 #[tokio::test]
-async fn who_opens_a_session_at_the_same_time_gets_the_same_one() {
-    let world = World::new("steps: [{ text: hello }]");
-    world.trouble.begin(5, u32::MAX, 0);
-    let engine = world.engine();
+async fn concurrent_opens_return_the_same_session() {
+    let env = TestEnv::new("steps: [{ text: hello }]");
+    env.faults.begin(5, u32::MAX, 0);
+    let engine = env.engine();
     for _ in 0..3 {
         let openings = (0..8).map(|_| {
             let engine = engine.clone();
@@ -83,7 +83,7 @@ async fn who_opens_a_session_at_the_same_time_gets_the_same_one() {
             all.push(opening.await.unwrap().unwrap());
         }
         all[0].close().await.unwrap();
-        // Had two of them opened it, the others would still have theirs.
+        // Otherwise the other handles would still be open.
         assert!(engine.session(all[0].id()).is_none());
         for session in all {
             assert!(session.prompt("hello").await.is_err());
@@ -92,34 +92,34 @@ async fn who_opens_a_session_at_the_same_time_gets_the_same_one() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_how_things_stand_changes_nothing() {
+async fn invalid_operations_change_nothing() {
     let script = "steps: [{ tool_calls: [{ name: asks }] }, { text: done }]";
-    let world = World::new(script).with("asks", Habit::Asks(None));
-    let engine = world.engine();
-    let session = world.session(&engine).await;
+    let env = TestEnv::new(script).with("asks", Behaviour::Asks(None));
+    let engine = env.engine();
+    let session = env.session(&engine).await;
     let prompt = session.prompt("go").await.unwrap();
-    let gate = gate_of(&session).await;
-    let before = world.everything().await;
+    let gate = first_gate(&session).await;
+    let before = env.dump().await;
     let wrong = engine.decide(&gate, decision("perhaps")).await;
     assert!(
         matches!(wrong, Err(DecideError::UnknownAction { .. })),
         "{wrong:?}"
     );
-    assert_eq!(world.everything().await, before);
+    assert_eq!(env.dump().await, before);
 
     assert_eq!(
         engine.decide(&gate, decision("approve")).await,
         Ok(PostOutcome::Written)
     );
-    until_ended(&session, &prompt).await;
-    let before = world.everything().await;
+    wait_for_turn_end(&session, &prompt).await;
+    let before = env.dump().await;
     assert_eq!(
         engine.decide(&gate, decision("approve")).await,
         Ok(PostOutcome::Duplicate)
     );
     let other = engine.decide(&gate, decision("deny")).await;
     assert!(matches!(other, Ok(PostOutcome::Conflict(first)) if first.action == "approve"));
-    assert_eq!(world.everything().await, before);
+    assert_eq!(env.dump().await, before);
 
     session.close().await.unwrap();
     let closed = session.prompt("more").await;
@@ -133,35 +133,35 @@ async fn what_does_not_fit_how_things_stand_changes_nothing() {
         ),
         "{closed:?}"
     );
-    assert_eq!(world.everything().await, before);
+    assert_eq!(env.dump().await, before);
 }
 
 #[tokio::test]
-async fn an_answer_to_a_turn_that_was_superseded_is_gone_and_resumes_nothing() {
+async fn decision_for_a_steered_turn_is_rejected() {
     let script = "steps: [{ tool_calls: [{ name: asks }] }, { text: all right }]";
-    let world = World::new(script).with("asks", Habit::Asks(None));
-    let engine = world.engine();
-    let session = world.session(&engine).await;
+    let env = TestEnv::new(script).with("asks", Behaviour::Asks(None));
+    let engine = env.engine();
+    let session = env.session(&engine).await;
     session.prompt("go").await.unwrap();
-    let gate = gate_of(&session).await;
+    let gate = first_gate(&session).await;
     let steer = Prompt {
         mode: Some(QueueMode::Steer),
         ..Prompt::from("never mind")
     };
     let prompt = session.prompt(steer).await.unwrap();
-    until_ended(&session, &prompt).await;
-    let before = world.everything().await;
+    wait_for_turn_end(&session, &prompt).await;
+    let before = env.dump().await;
     let late = engine.decide(&gate, decision("approve")).await.unwrap();
     let withdrawn = |reason: &str| reason == "steer";
     assert!(
         matches!(&late, PostOutcome::GateClosed(GateStatus::Withdrawn { reason, .. }) if withdrawn(reason)),
         "{late:?}"
     );
-    assert_eq!(world.everything().await, before);
+    assert_eq!(env.dump().await, before);
 }
 
 #[tokio::test]
-async fn whatever_a_tool_does_the_model_is_told_and_goes_on() {
+async fn tool_failures_are_reported_to_the_model() {
     let script = "
 steps:
   - tool_calls: [{ name: panics }]
@@ -170,12 +170,12 @@ steps:
   - tool_calls: [{ name: panics, args: { word: 7, other: true } }]
   - text: 'I was told: ${last_tool_result}'
 ";
-    let world = World::new(script)
-        .with("panics", Habit::Panics)
-        .with("never_returns", Habit::NeverReturns);
-    let session = world.session(&world.engine()).await;
+    let env = TestEnv::new(script)
+        .with("panics", Behaviour::Panics)
+        .with("never_returns", Behaviour::NeverReturns);
+    let session = env.session(&env.engine()).await;
     let prompt = session.prompt("go").await.unwrap();
-    until_ended(&session, &prompt).await;
+    wait_for_turn_end(&session, &prompt).await;
     let results = results(&session).await;
     for (_, error) in &results {
         let ids = &error.as_ref().unwrap().ids;
@@ -195,7 +195,7 @@ steps:
         error(ErrorCode::InvalidArguments),
     ];
     assert_eq!(told, expected);
-    let last = said(&session).await;
+    let last = last_text(&session).await;
     assert!(
         last.contains("I was told") && last.contains("/word"),
         "{last}"
@@ -203,7 +203,7 @@ steps:
 }
 
 #[tokio::test]
-async fn what_is_too_long_is_cut_in_the_middle_wherever_a_tool_puts_it() {
+async fn long_output_is_truncated_in_every_field() {
     let script = "
 steps:
   - tool_calls: [{ name: gives }]
@@ -211,27 +211,27 @@ steps:
   - tool_calls: [{ name: fails_with }]
   - text: done
 ";
-    let world = World::new(script)
-        .with("gives", Habit::Gives(mib(8)))
-        .with("gives_data", Habit::GivesData(mib(8)))
-        .with("fails_with", Habit::FailsWith(mib(8)));
-    let session = world.session(&world.engine()).await;
+    let env = TestEnv::new(script)
+        .with("gives", Behaviour::Gives(mib(8)))
+        .with("gives_data", Behaviour::GivesData(mib(8)))
+        .with("fails_with", Behaviour::FailsWith(mib(8)));
+    let session = env.session(&env.engine()).await;
     let prompt = session.prompt("go").await.unwrap();
-    until_ended(&session, &prompt).await;
-    let record = world.everything().await;
+    wait_for_turn_end(&session, &prompt).await;
+    let record = env.dump().await;
     let bytes = record.len();
     assert!(bytes < mib(1), "{bytes} bytes were written down");
-    // What a tool fails with stands in two places: for the model, and for programs.
+    // An error is stored twice: for the model, and for programs.
     assert_eq!(record.matches("left out").count(), 4);
-    assert_eq!(said(&session).await, "done");
+    assert_eq!(last_text(&session).await, "done");
 }
 
 #[test]
-fn a_tool_that_gives_a_gibibyte_costs_that_and_not_much_more() {
-    // In a process of its own, so that what others use up is not counted.
-    let Ok(folder) = std::env::var(world::FOLDER) else {
-        let name = "a_tool_that_gives_a_gibibyte_costs_that_and_not_much_more";
-        let output = World::new("").in_a_scene("true", name);
+fn memory_use_of_a_huge_result_is_limited() {
+    // In a separate process, to measure its memory.
+    let Ok(dir) = std::env::var(test_env::DIR) else {
+        let name = "memory_use_of_a_huge_result_is_limited";
+        let output = TestEnv::new("").run_child("true", name);
         return assert!(output.contains("1 passed"), "{output}");
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -240,58 +240,58 @@ fn a_tool_that_gives_a_gibibyte_costs_that_and_not_much_more() {
         .unwrap();
     runtime.block_on(async {
         let script = "steps: [{ tool_calls: [{ name: gives }] }, { text: done }]";
-        let world = World::at(folder.as_ref(), script).with("gives", Habit::Gives(mib(1024)));
-        let session = world.session(&world.engine()).await;
-        let before = world::memory("VmRSS:");
+        let env = TestEnv::at(dir.as_ref(), script).with("gives", Behaviour::Gives(mib(1024)));
+        let session = env.session(&env.engine()).await;
+        let before = test_env::memory("VmRSS:");
         let prompt = session.prompt("go").await.unwrap();
-        until_ended(&session, &prompt).await;
-        let (peak, after) = (world::memory("VmHWM:"), world::memory("VmRSS:"));
-        assert!(world.everything().await.len() < mib(1));
-        // It is made once by the tool, and never copied.
+        wait_for_turn_end(&session, &prompt).await;
+        let (peak, after) = (test_env::memory("VmHWM:"), test_env::memory("VmRSS:"));
+        assert!(env.dump().await.len() < mib(1));
+        // The tool creates the output once, and the engine does not copy it.
         assert!(peak < before + mib(1024 + 64), "{peak} bytes at the most");
         assert!(after < before + mib(64), "{after} bytes are kept of it");
     });
 }
 
 #[tokio::test]
-async fn of_two_hosts_on_one_session_the_one_that_lost_it_writes_nothing() {
-    let world = World::new("steps: [{ text: hello }, { text: again }]");
-    let (one, two) = (world.engine(), world.engine());
-    let session = world.session(&one).await;
+async fn fenced_host_cannot_write() {
+    let env = TestEnv::new("steps: [{ text: hello }, { text: again }]");
+    let (one, two) = (env.engine(), env.engine());
+    let session = env.session(&one).await;
     let prompt = session.prompt("first").await.unwrap();
-    until_ended(&session, &prompt).await;
+    wait_for_turn_end(&session, &prompt).await;
     let id = session.id().clone();
     let held = two.open_session(&id, Claim::IfFree).await;
     assert!(matches!(held.err(), Some(StoreError::InUse { .. })));
     let taken = two.open_session(&id, Claim::TakeOver).await.unwrap();
-    let before = world.everything().await;
+    let before = env.dump().await;
     let lost = session.prompt("second").await;
     assert_eq!(lost, Err(StoreError::Fenced(id.clone())));
-    // And it stays so.
+    // Also later.
     assert_eq!(session.prompt("third").await, Err(StoreError::Fenced(id)));
-    assert_eq!(world.everything().await, before);
+    assert_eq!(env.dump().await, before);
     let prompt = taken.prompt("second").await.unwrap();
-    until_ended(&taken, &prompt).await;
-    assert_eq!(said(&taken).await, "again");
+    wait_for_turn_end(&taken, &prompt).await;
+    assert_eq!(last_text(&taken).await, "again");
 }
 
 #[tokio::test]
-async fn a_listener_that_sleeps_is_told_and_misses_nothing() {
+async fn slow_subscriber_gets_a_lag_event_and_misses_nothing() {
     let script = "
 steps: []
 after_last: { text: 'a long answer, said in very small pieces', chunk_chars: 1, chunk_ms: 0 }
 ";
-    let world = World::new(script);
-    let session = world.session(&world.engine()).await;
+    let env = TestEnv::new(script);
+    let session = env.session(&env.engine()).await;
     let mut sleeper = session.subscribe(0);
     let (mut heard, mut lagged) = (0, false);
-    // Awake at first, and asleep for all that comes then.
+    // Reads one event, then waits.
     for prompts in [1, 60] {
         for _ in 0..prompts {
             let prompt = session.prompt("go").await.unwrap();
-            until_ended(&session, &prompt).await;
+            wait_for_turn_end(&session, &prompt).await;
         }
-        let record = world.store().snapshot(session.id()).await.unwrap();
+        let record = env.store().snapshot(session.id()).await.unwrap();
         let last = record.unwrap().sequence;
         while heard < last {
             let event = sleeper.next().await.unwrap().unwrap().event;

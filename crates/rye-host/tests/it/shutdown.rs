@@ -1,4 +1,4 @@
-//! A host that leaves ends nothing: what waits goes on elsewhere.
+//! A host that shuts down does not end sessions that wait for a decision.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,11 +15,10 @@ use rye_sandbox::Virtual;
 use rye_store::{CloseHandle, SqliteStore};
 use serde_json::{Value, json};
 
-/// How many tasks there are, and how often a host leaves them: in which order it does is
-/// chance.
+/// Number of tasks, and of attempts, because the order of the shutdown is random.
 const TASKS: usize = 4;
-const TIMES: usize = 8;
-const LONG: Duration = Duration::from_mins(1);
+const ATTEMPTS: usize = 8;
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 const PARENT: &str = "
 steps:
@@ -37,10 +36,10 @@ steps:
   - text: done
 ";
 
-/// A tool that asks a person, and that is all.
-struct Ask(ToolDef);
+/// A tool that asks for a decision.
+struct AskTool(ToolDef);
 
-impl Tool for Ask {
+impl Tool for AskTool {
     fn def(&self) -> &ToolDef {
         &self.0
     }
@@ -54,9 +53,9 @@ impl Tool for Ask {
     }
 }
 
-/// A host, and what tells that it has left for good.
-fn engine(folder: &Path) -> (Engine, CloseHandle) {
-    let mut store = SqliteStore::open(folder.join("sessions.db")).unwrap();
+/// An engine, and the handle to wait until its store is closed.
+fn engine(dir: &Path) -> (Engine, CloseHandle) {
+    let mut store = SqliteStore::open(dir.join("sessions.db")).unwrap();
     let closing = store.close_handle();
     let models = Catalogue::new(".")
         .with("scripted:parent", PARENT.parse().unwrap())
@@ -66,13 +65,13 @@ fn engine(folder: &Path) -> (Engine, CloseHandle) {
         .models(models)
         .sandbox(Arc::new(Virtual::new()))
         .tools(rye_engine::builtin::tools())
-        .tool(Ask(ToolDef::new("ask", "Asks.", json!({}))))
+        .tool(AskTool(ToolDef::new("ask", "Asks.", json!({}))))
         .build()
         .unwrap();
     (engine, closing)
 }
 
-/// How many calls of a session have ended.
+/// Number of finished tool calls of a session.
 async fn results(session: &Session) -> usize {
     let threads = session.threads();
     let entries = session.entries(&threads[0].id, None, usize::MAX);
@@ -85,9 +84,9 @@ async fn results(session: &Session) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tasks_that_wait_for_a_person_wait_on_when_their_host_leaves() {
-    let folder = tempfile::tempdir().unwrap();
-    let (mut host, mut closing) = engine(folder.path());
+async fn waiting_tasks_survive_the_shutdown_of_their_host() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut host, mut closing) = engine(dir.path());
     let mut feed = host.feed();
     let new = NewSession {
         model: Some("scripted:parent".to_owned()),
@@ -102,13 +101,13 @@ async fn tasks_that_wait_for_a_person_wait_on_when_their_host_leaves() {
             gates.insert(gate.id, gate.origin.session);
         }
     }
-    for _ in 0..TIMES {
+    for _ in 0..ATTEMPTS {
         host.shutdown().await.unwrap();
         drop((host, session));
-        tokio::task::block_in_place(|| closing.wait(LONG));
-        (host, closing) = engine(folder.path());
+        tokio::task::block_in_place(|| closing.wait(TIMEOUT));
+        (host, closing) = engine(dir.path());
         session = host.open_session(&id, Claim::IfFree).await.unwrap();
-        // Its tasks are there again when each has its session.
+        // The tasks are restored when each has an open session.
         while gates.values().any(|task| host.session(task).is_none()) {
             assert_eq!(results(&session).await, 0, "nothing has come of any task");
             tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! An engine over a file, with odd tools and clocks, and what is written in that file.
+//! An engine with a database file, test tools and a manual clock.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,28 +18,28 @@ use rye_sandbox::Virtual;
 use rye_store::SqliteStore;
 use serde_json::Value;
 
-use super::store::{Flaky, Trouble};
-use super::tools::{Habit, odd};
+use super::store::{Faults, FaultyStore};
+use super::tools::{Behaviour, test_tool};
 
-/// Where a second process works; without it, there is none.
-pub(crate) const FOLDER: &str = "RYE_BAD_INPUT_FOLDER";
+/// Directory of a child process.
+pub(crate) const DIR: &str = "RYE_FAULTS_DIR";
 
-/// A script for as many prompts as one likes.
-pub(crate) const LONG: &str = "{ steps: [], after_last: { text: noted } }";
+/// A script for any number of prompts.
+pub(crate) const ENDLESS: &str = "{ steps: [], after_last: { text: noted } }";
 
-/// Longer than anything takes.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// Time limit for all waits.
+const TIMEOUT: Duration = Duration::from_mins(2);
 const COLLECT: Duration = Duration::from_millis(50);
 
-/// A clock that shows what it is told to, and may run from there.
+/// A clock that can be set, and can run from there.
 #[derive(Clone, Default)]
-pub(crate) struct Clockwork {
+pub(crate) struct ManualClock {
     shows: Arc<AtomicU64>,
     runs: Arc<AtomicBool>,
     since: Option<Instant>,
 }
 
-impl Clockwork {
+impl ManualClock {
     pub(crate) fn at(millis: u64) -> Self {
         let clock = Self {
             since: Some(Instant::now()),
@@ -58,7 +58,7 @@ impl Clockwork {
     }
 }
 
-impl Clock for Clockwork {
+impl Clock for ManualClock {
     fn now(&self) -> Millis {
         let shows = Millis(self.shows.load(Ordering::SeqCst));
         match self.since {
@@ -68,37 +68,37 @@ impl Clock for Clockwork {
     }
 }
 
-pub(crate) struct World {
-    /// Goes away with it, unless it is another process's.
-    folder: Option<tempfile::TempDir>,
+pub(crate) struct TestEnv {
+    /// Removed on drop, unless it belongs to another process.
+    dir: Option<tempfile::TempDir>,
     path: PathBuf,
     script: String,
-    tools: Vec<(String, Habit)>,
-    pub(crate) trouble: Trouble,
-    pub(crate) clock: Clockwork,
+    tools: Vec<(String, Behaviour)>,
+    pub(crate) faults: Faults,
+    pub(crate) clock: ManualClock,
 }
 
-impl World {
+impl TestEnv {
     pub(crate) fn new(script: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut world = Self::at(folder.path(), script);
-        world.folder = Some(folder);
-        world
+        let dir = tempfile::tempdir().unwrap();
+        let mut env = Self::at(dir.path(), script);
+        env.dir = Some(dir);
+        env
     }
 
     pub(crate) fn at(path: &Path, script: &str) -> Self {
         Self {
-            folder: None,
+            dir: None,
             path: path.to_owned(),
             script: script.to_owned(),
             tools: Vec::new(),
-            trouble: Trouble::default(),
-            clock: Clockwork::at(1),
+            faults: Faults::default(),
+            clock: ManualClock::at(1),
         }
     }
 
-    pub(crate) fn with(mut self, name: &str, habit: Habit) -> Self {
-        self.tools.push((name.to_owned(), habit));
+    pub(crate) fn with(mut self, name: &str, behaviour: Behaviour) -> Self {
+        self.tools.push((name.to_owned(), behaviour));
         self
     }
 
@@ -109,18 +109,18 @@ impl World {
 
     pub(crate) fn engine(&self) -> Engine {
         let mut builder = Engine::builder()
-            .store(Flaky::new(self.store(), self.trouble.clone()))
+            .store(FaultyStore::new(self.store(), self.faults.clone()))
             .models(Catalogue::new(".").with("scripted:test", self.script.parse().unwrap()))
             .sandbox(Arc::new(Virtual::new()))
             .clock(self.clock.clone())
             .collect_window(COLLECT);
-        for (name, habit) in &self.tools {
-            builder = builder.tool(odd(name, *habit));
+        for (name, behaviour) in &self.tools {
+            builder = builder.tool(test_tool(name, *behaviour));
         }
         builder.build().unwrap()
     }
 
-    /// The one session of an engine.
+    /// The session of the engine.
     pub(crate) async fn session(&self, engine: &Engine) -> Session {
         let id = Some("s".parse().unwrap());
         let new = NewSession {
@@ -130,8 +130,8 @@ impl World {
         engine.create_session(new).await.unwrap()
     }
 
-    /// All that is written down, in one text.
-    pub(crate) async fn everything(&self) -> String {
+    /// The complete content of the store as text.
+    pub(crate) async fn dump(&self) -> String {
         let (store, mut text) = (self.store(), String::new());
         let filter = SessionFilter {
             limit: usize::MAX,
@@ -149,8 +149,8 @@ impl World {
         text
     }
 
-    /// Who said what, and what happened, a line each.
-    pub(crate) async fn story(&self) -> String {
+    /// Messages and events, one per line.
+    pub(crate) async fn transcript(&self) -> String {
         let (store, mut text) = (self.store(), String::new());
         let id = "s".parse().unwrap();
         let record = store.snapshot(&id).await.unwrap().unwrap();
@@ -170,9 +170,9 @@ impl World {
         text
     }
 
-    /// Runs one of these tests in a process of its own, whose shell sets the scene first.
-    pub(crate) fn in_a_scene(&self, scene: &str, test: &str) -> String {
-        alone(scene, test, &self.path)
+    /// Runs a test in a child process, after a shell command.
+    pub(crate) fn run_child(&self, setup: &str, test: &str) -> String {
+        run_test_process(setup, test, &self.path)
     }
 
     pub(crate) fn acknowledge(&self) {
@@ -187,19 +187,19 @@ impl World {
     }
 }
 
-fn alone(scene: &str, test: &str, folder: &Path) -> String {
-    let script = format!("{scene} && exec \"$0\" --exact bad_input::{test} --nocapture");
+fn run_test_process(setup: &str, test: &str, dir: &Path) -> String {
+    let script = format!("{setup} && exec \"$0\" --exact faults::{test} --nocapture");
     let output = Command::new("sh")
         .args(["-c", &script])
         .arg(std::env::current_exe().unwrap())
-        .env(FOLDER, folder)
+        .env(DIR, dir)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    format!("{said}{}", String::from_utf8_lossy(&output.stderr))
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    format!("{stdout}{}", String::from_utf8_lossy(&output.stderr))
 }
 
-/// A figure of this process, in bytes.
+/// A memory figure of this process in bytes.
 pub(crate) fn memory(name: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -216,13 +216,13 @@ pub(crate) fn decision(action: &str) -> Decision {
     }
 }
 
-/// The next event that is looked for, from the first on.
+/// The first event that matches.
 async fn find<T>(session: &Session, look: impl Fn(EventKind) -> Option<T>) -> T {
     let mut events = session.subscribe(0);
     let find = async {
         loop {
             let notice = match events.next().await {
-                // Whoever listens may ask again, and misses nothing.
+                // Subscribes again after a lag.
                 Err(StoreError::Unavailable(_)) => continue,
                 notice => notice.unwrap().expect("the session is closed"),
             };
@@ -231,11 +231,11 @@ async fn find<T>(session: &Session, look: impl Fn(EventKind) -> Option<T>) -> T 
             }
         }
     };
-    tokio::time::timeout(PATIENCE, find).await.expect("stuck")
+    tokio::time::timeout(TIMEOUT, find).await.expect("stuck")
 }
 
-/// Waits until a prompt has ended.
-pub(crate) async fn until_ended(session: &Session, prompt: &PromptId) {
+/// Waits for the end of a turn.
+pub(crate) async fn wait_for_turn_end(session: &Session, prompt: &PromptId) {
     find(session, |kind| match kind {
         EventKind::TurnEnd { prompt: ended, .. } if ended == *prompt => Some(()),
         _ => None,
@@ -243,8 +243,8 @@ pub(crate) async fn until_ended(session: &Session, prompt: &PromptId) {
     .await;
 }
 
-/// The first gate that opens.
-pub(crate) async fn gate_of(session: &Session) -> GateId {
+/// Waits for the first gate.
+pub(crate) async fn first_gate(session: &Session) -> GateId {
     find(session, |kind| match kind {
         EventKind::DecisionGate { gate } => Some(gate.id),
         _ => None,
@@ -262,12 +262,12 @@ async fn messages(session: &Session) -> Vec<Message> {
     entries.into_iter().filter_map(message).collect()
 }
 
-/// What was said last.
-pub(crate) async fn said(session: &Session) -> String {
+/// Text of the last message.
+pub(crate) async fn last_text(session: &Session) -> String {
     messages(session).await.pop().unwrap().content()
 }
 
-/// How all calls of tools ended.
+/// Outcomes of all tool calls.
 pub(crate) async fn results(session: &Session) -> Vec<(ResultStatus, Option<ErrorInfo>)> {
     let parts = messages(session).await.into_iter().flat_map(|it| it.parts);
     let result = |part| match part {

@@ -1,4 +1,4 @@
-//! Tools that do what a tool should not.
+//! Tools that misbehave.
 
 use std::future::pending;
 use std::time::Duration;
@@ -9,54 +9,54 @@ use rye_engine::tool::{
 };
 use serde_json::{Value, json};
 
-/// What a tool does.
+/// How a tool behaves.
 #[derive(Clone, Copy)]
-pub(crate) enum Habit {
+pub(crate) enum Behaviour {
     Panics,
     NeverReturns,
-    /// Gives so many bytes.
+    /// Returns a text of this many bytes.
     Gives(usize),
-    /// Gives so many bytes to programs rather than to models.
+    /// Returns this many bytes as data for programs.
     GivesData(usize),
-    /// Fails with so many bytes.
+    /// Fails with an error of this many bytes.
     FailsWith(usize),
     Asks(Option<Duration>),
 }
 
-pub(crate) struct Odd {
+pub(crate) struct TestTool {
     def: ToolDef,
-    habit: Habit,
+    behaviour: Behaviour,
 }
 
-/// A tool of a habit. It takes a `word`, and nothing but words.
-pub(crate) fn odd(name: &str, habit: Habit) -> Odd {
+/// A tool with one string parameter, `word`.
+pub(crate) fn test_tool(name: &str, behaviour: Behaviour) -> TestTool {
     let schema = json!({
         "type": "object",
         "properties": { "word": { "type": "string" } },
         "additionalProperties": false,
     });
     let mut def = ToolDef::new(name, "does something odd", schema).effect(Effect::AtMostOnce);
-    def.timeout = matches!(habit, Habit::NeverReturns).then_some(Duration::from_millis(50));
-    Odd { def, habit }
+    def.timeout = matches!(behaviour, Behaviour::NeverReturns).then_some(Duration::from_millis(50));
+    TestTool { def, behaviour }
 }
 
-impl Tool for Odd {
+impl Tool for TestTool {
     fn def(&self) -> &ToolDef {
         &self.def
     }
 
     fn run(&self, _: Value, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            match self.habit {
-                Habit::Panics => panic!("this tool always does"),
-                Habit::NeverReturns => pending().await,
-                Habit::Gives(bytes) => Ok(ToolOutput::text("x".repeat(bytes))),
-                Habit::GivesData(bytes) => Ok(ToolOutput {
+            match self.behaviour {
+                Behaviour::Panics => panic!("this tool always does"),
+                Behaviour::NeverReturns => pending().await,
+                Behaviour::Gives(bytes) => Ok(ToolOutput::text("x".repeat(bytes))),
+                Behaviour::GivesData(bytes) => Ok(ToolOutput {
                     data: json!("x".repeat(bytes)),
                     ..ToolOutput::text("there is data")
                 }),
-                Habit::FailsWith(bytes) => Err(ToolError::failed("x".repeat(bytes))),
-                Habit::Asks(time) => {
+                Behaviour::FailsWith(bytes) => Err(ToolError::failed("x".repeat(bytes))),
+                Behaviour::Asks(time) => {
                     let mut request = DecisionRequest::approval("may it", "may it?");
                     request.expires_in = time;
                     let answer = context.request_decision(request).await?;

@@ -1,18 +1,18 @@
-//! Chance that can be had again: all of it comes from one seed.
+//! A deterministic random number generator.
 
-/// Numbers that look random (`splitmix64`).
-pub(crate) struct Dice(u64);
+/// The `splitmix64` generator.
+pub(crate) struct Rng(u64);
 
-impl Dice {
+impl Rng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Another one, whose numbers do not depend on how often this one is asked.
-    pub(crate) fn of(seed: u64, which: u64) -> Self {
-        let mut dice = Self(seed ^ which.wrapping_mul(0xA24B_AED4_963E_E407));
-        dice.next();
-        dice
+    /// An independent generator for a stream.
+    pub(crate) fn for_stream(seed: u64, stream: u64) -> Self {
+        let mut rng = Self(seed ^ stream.wrapping_mul(0xA24B_AED4_963E_E407));
+        rng.next();
+        rng
     }
 
     pub(crate) fn next(&mut self) -> u64 {
@@ -23,12 +23,12 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 0 up to, not including, a bound.
+    /// A number from 0 up to, but not including, a bound.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// One of several.
+    /// A random element.
     pub(crate) fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         let at = self.below(all.len() as u64);
         &all[usize::try_from(at).unwrap()]

@@ -1,4 +1,4 @@
-//! A store that is slow, and fails for a while.
+//! A store with injected delays and failures.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,87 +14,87 @@ use rye_engine::store::{
 use rye_store::SqliteStore;
 use tokio::sync::broadcast;
 
-/// What goes wrong. Whoever has a clone can change it.
+/// Faults to inject. Clones share their state.
 #[derive(Clone, Default)]
-pub(crate) struct Trouble {
-    /// How many milliseconds everything takes.
+pub(crate) struct Faults {
+    /// Delay of each call in milliseconds.
     slow: Arc<AtomicU32>,
-    /// How many calls go well before any fails.
+    /// Number of calls before the first failure.
     good: Arc<AtomicU32>,
-    /// How many fail then.
+    /// Number of failures.
     failures: Arc<AtomicU32>,
-    /// What becomes of whoever reads a history, other than reading it.
-    harm: Arc<Mutex<Option<Harm>>>,
+    /// Fault of reading a history.
+    permanent: Arc<Mutex<Option<PermanentFault>>>,
 }
 
-/// What is no matter of time.
+/// A permanent fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Harm {
-    /// Its bytes make no sense.
+pub(crate) enum PermanentFault {
+    /// The data is unreadable.
     Unreadable,
-    /// The store has a bug.
+    /// The store panics.
     Panics,
 }
 
-impl Trouble {
+impl Faults {
     pub(crate) fn begin(&self, slow: u32, good: u32, failures: u32) {
         self.slow.store(slow, Ordering::SeqCst);
         self.good.store(good, Ordering::SeqCst);
         self.failures.store(failures, Ordering::SeqCst);
     }
 
-    pub(crate) fn harm(&self, harm: Option<Harm>) {
-        *self.harm.lock().unwrap() = harm;
+    pub(crate) fn set_permanent(&self, permanent: Option<PermanentFault>) {
+        *self.permanent.lock().unwrap() = permanent;
     }
 
-    /// How many failures are still to come.
-    pub(crate) fn left(&self) -> u32 {
+    /// Number of failures still to inject.
+    pub(crate) fn remaining(&self) -> u32 {
         self.failures.load(Ordering::SeqCst)
     }
 }
 
-/// Whether there was one more.
-fn take_one(from: &AtomicU32) -> bool {
+/// Decrements a counter. Returns false if it was zero.
+fn decrement(from: &AtomicU32) -> bool {
     let less = |left: u32| left.checked_sub(1);
     from.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less)
         .is_ok()
 }
 
-/// A store between the engine and another one.
-pub(crate) struct Flaky {
+/// Injects faults into the calls of another store.
+pub(crate) struct FaultyStore {
     store: SqliteStore,
-    trouble: Trouble,
+    faults: Faults,
 }
 
-impl Flaky {
-    pub(crate) fn new(store: SqliteStore, trouble: Trouble) -> Self {
-        Self { store, trouble }
+impl FaultyStore {
+    pub(crate) fn new(store: SqliteStore, faults: Faults) -> Self {
+        Self { store, faults }
     }
 
-    /// Waits, and fails if it is to.
-    async fn trouble(&self) -> Result<(), StoreError> {
-        let slow = self.trouble.slow.load(Ordering::SeqCst);
+    /// Delays the call, and fails if a failure is due.
+    async fn inject(&self) -> Result<(), StoreError> {
+        let slow = self.faults.slow.load(Ordering::SeqCst);
         if slow > 0 {
             tokio::time::sleep(Duration::from_millis(slow.into())).await;
         }
-        if !take_one(&self.trouble.good) && take_one(&self.trouble.failures) {
+        if !decrement(&self.faults.good) && decrement(&self.faults.failures) {
             return Err(StoreError::Unavailable("no disk, for a while".to_owned()));
         }
         Ok(())
     }
 }
 
-/// Each does what the store behind it does, some time.
+/// Forwards a call after injecting faults.
 macro_rules! after_trouble {
     ($self:ident, $call:expr) => {
         Box::pin(async move {
-            $self.trouble().await?;
+            $self.inject().await?;
             $call.await
         })
     };
 }
 
-impl SessionStore for Flaky {
+impl SessionStore for FaultyStore {
     fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> StoreFuture<'a, Lease> {
         after_trouble!(self, self.store.claim(session, claim))
     }
@@ -140,13 +140,13 @@ impl SessionStore for Flaky {
         session: &'a SessionId,
         leaf: &'a EntryId,
     ) -> StoreFuture<'a, Vec<Entry>> {
-        let harm = *self.trouble.harm.lock().unwrap();
-        match harm {
+        let permanent = *self.faults.permanent.lock().unwrap();
+        match permanent {
             None => after_trouble!(self, self.store.path(session, leaf)),
-            Some(Harm::Unreadable) => {
+            Some(PermanentFault::Unreadable) => {
                 Box::pin(async { Err(StoreError::Unreadable("an entry is no entry".to_owned())) })
             }
-            Some(Harm::Panics) => Box::pin(async { panic!("a bug of the store") }),
+            Some(PermanentFault::Panics) => Box::pin(async { panic!("a bug of the store") }),
         }
     }
 
