@@ -17,7 +17,7 @@ use rye_store::{FileBlobs, MemoryStore};
 use serde_json::{Value, json};
 
 /// Runs a scripted model, and returns its last answer.
-async fn answer(dir: &Path, script: &str) -> String {
+async fn run_script(dir: &Path, script: &str) -> String {
     std::fs::write(dir.join("script.yaml"), script).unwrap();
     let options = Options {
         database: dir.join("sessions.db"),
@@ -45,12 +45,12 @@ steps:
   - tool_calls: [{ name: bash, args: { command: 'seq 1 20000' } }]
   - text: '${last_tool_result}'
 ";
-    let said = answer(dir.path(), prints).await;
+    let answer = run_script(dir.path(), prints).await;
     let numbers: Vec<_> = (1..=20_000).map(|number| number.to_string()).collect();
     let hash = Hash::digest(numbers.join("\n"));
     assert!(
-        said.contains(&format!("path blob:{hash}, offset ")),
-        "{said}"
+        answer.contains(&format!("path blob:{hash}, offset ")),
+        "{answer}"
     );
     assert!(dir.path().join("blobs").is_dir());
     let reads = format!(
@@ -60,8 +60,8 @@ steps:
   - text: '${{last_tool_result}}'
 "
     );
-    let said = answer(dir.path(), &reads).await;
-    assert!(said.starts_with("9999\t9999\n"), "{said}");
+    let answer = run_script(dir.path(), &reads).await;
+    assert!(answer.starts_with("9999\t9999\n"), "{answer}");
 }
 
 #[tokio::test]

@@ -154,23 +154,24 @@ async fn events(engine: &Engine) -> Vec<EventKind> {
 /// Waits until the session is idle.
 async fn until_idle(session: &Session) {
     let mut events = session.subscribe(0);
-    let mut told = Vec::new();
+    let mut kinds = Vec::new();
     loop {
         let notice = events.next().await.unwrap().unwrap();
-        told.push(notice.event.kind);
-        let open = told.iter().fold(0_i32, |open, kind| match kind {
+        kinds.push(notice.event.kind);
+        let open = kinds.iter().fold(0_i32, |open, kind| match kind {
             EventKind::CompactionStart => open + 1,
             EventKind::CompactionEnd { .. } => open - 1,
             _ => open,
         });
-        let waiting = told.iter().rev().find_map(|kind| match kind {
+        let waiting = kinds.iter().rev().find_map(|kind| match kind {
             EventKind::QueueState { running, waiting } => {
                 Some((running.clone(), waiting.is_empty()))
             }
             _ => None,
         });
         let ended = |prompt: &PromptId| {
-            told.iter()
+            kinds
+                .iter()
                 .any(|kind| matches!(kind, EventKind::TurnEnd { prompt: it, .. } if it == prompt))
         };
         if let Some((running, true)) = waiting
@@ -259,18 +260,18 @@ async fn full_context_is_compacted_and_the_agent_continues() {
     session.wait_for_answer(&prompt).await.unwrap();
     until_idle(&session).await;
     let asked = model.asked.lock().unwrap().clone();
-    let [.., before, summing_up, after] = asked.as_slice() else {
+    let [.., before, summary_request, after] = asked.as_slice() else {
         panic!("{} were asked", asked.len());
     };
     insta::assert_snapshot!("before", context(before));
-    insta::assert_snapshot!("summary_request", context(summing_up));
+    insta::assert_snapshot!("summary_request", context(summary_request));
     insta::assert_snapshot!("after", context(after));
     // Only once, not again in the next turn.
     let ends = |kind: &&EventKind| matches!(kind, EventKind::CompactionEnd { .. });
-    let told = events(&engine).await;
-    assert_eq!(told.iter().filter(ends).count(), 1, "{told:#?}");
-    let said = entries(&session).await;
-    let tagged = said.iter().any(|entry| match &entry.kind {
+    let kinds = events(&engine).await;
+    assert_eq!(kinds.iter().filter(ends).count(), 1, "{kinds:#?}");
+    let history = entries(&session).await;
+    let tagged = history.iter().any(|entry| match &entry.kind {
         EntryKind::Message(message) => message.metadata.contains_key("compaction_continue"),
         _ => false,
     });
@@ -476,7 +477,7 @@ async fn context_that_cannot_be_reduced_fails_the_prompt_only() {
 
 #[tokio::test]
 async fn invalid_summary_changes_nothing() {
-    for (script, why) in [(
+    for (script, reason) in [(
         "on_summary: I go on with the work.\n",
         "lacks the headings `Goal`",
     )] {
@@ -490,13 +491,13 @@ async fn invalid_summary_changes_nothing() {
             assert_eq!(answer.reason, TurnEnd::EndTurn, "{answer:?}");
         }
         until_idle(&session).await;
-        let told = events(&engine).await;
-        let failed = told.iter().find_map(|kind| match kind {
+        let kinds = events(&engine).await;
+        let failed = kinds.iter().find_map(|kind| match kind {
             EventKind::CompactionEnd { error, .. } => error.clone(),
             _ => None,
         });
         let failed = failed.unwrap();
-        assert!(failed.message.contains(why), "{}", failed.message);
+        assert!(failed.message.contains(reason), "{}", failed.message);
         assert!(failed.message.contains("as it was"), "{}", failed.message);
         // The model is asked twice; the second request names the error.
         let asked = model.asked.lock().unwrap().clone();

@@ -166,9 +166,9 @@ async fn session_precedes_user_and_user_precedes_organisation() {
         let put = env.credentials();
         put.put(&owner, "service", &credential).await.unwrap();
         let engine = env.engine();
-        let said = run_prompt(&engine, Some("acme"), no_gate_expected).await;
+        let result = run_prompt(&engine, Some("acme"), no_gate_expected).await;
         assert_eq!(env.received().await, format!("{secret},"));
-        assert_eq!(said.trim(), "it is [redacted]");
+        assert_eq!(result.trim(), "it is [redacted]");
         assert!(!env.contains_plain_text(secret));
     }
     let mut listed = env.credentials().list().await.unwrap();
@@ -190,7 +190,7 @@ async fn missing_credential_is_requested_and_then_used() {
     let mut env = TestEnv::new();
     let engine = env.engine();
     let vault = Vault::new(env.home.path(), None);
-    let said = run_prompt(&engine, None, async |nth| {
+    let result = run_prompt(&engine, None, async |nth| {
         // Confirmed before it is stored, so it is requested again.
         if nth == 1 {
             let secret = lillux::envelope::Secret::new(b"swordfish\n".to_vec());
@@ -201,15 +201,15 @@ async fn missing_credential_is_requested_and_then_used() {
     })
     .await;
     assert_eq!(env.received().await, "swordfish,");
-    assert_eq!(said.trim(), "it is [redacted]");
+    assert_eq!(result.trim(), "it is [redacted]");
 }
 
 #[tokio::test]
 async fn credential_that_is_not_provided_is_an_error_and_a_warning() {
     let mut env = TestEnv::new();
     let engine = env.engine();
-    let said = run_prompt(&engine, None, async |_| "deny").await;
-    assert_eq!(said, "service needs a credential: denied by ada");
+    let result = run_prompt(&engine, None, async |_| "deny").await;
+    assert_eq!(result, "service needs a credential: denied by ada");
     assert_eq!(env.received().await, "");
 }
 
@@ -225,11 +225,11 @@ impl TokenServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}/token", listener.local_addr().unwrap());
         let asked = Arc::<Mutex<Vec<String>>>::default();
-        let heard = Arc::clone(&asked);
+        let requests = Arc::clone(&asked);
         std::thread::spawn(move || {
             for (status, body) in answers {
                 let (stream, _) = listener.accept().unwrap();
-                heard.lock().unwrap().push(answer(stream, status, &body));
+                requests.lock().unwrap().push(answer(stream, status, &body));
             }
         });
         Self { address, asked }
@@ -290,9 +290,9 @@ async fn token_is_refreshed_before_it_expires() {
     store.put(&USER(), "service", &first).await.unwrap();
     for access in ["second-access", "third-access", "third-access"] {
         let engine = env.engine();
-        let said = run_prompt(&engine, None, no_gate_expected).await;
+        let result = run_prompt(&engine, None, no_gate_expected).await;
         assert_eq!(env.received().await, format!("{access},"));
-        assert_eq!(said.trim(), "it is [redacted]");
+        assert_eq!(result.trim(), "it is [redacted]");
     }
     let asked = tokens.asked.lock().unwrap().clone();
     let form = |refresh: &str| {
@@ -316,7 +316,7 @@ async fn revoked_token_is_requested_again() {
     let store = env.credentials();
     store.put(&USER(), "service", &old).await.unwrap();
     let engine = env.engine();
-    let said = run_prompt(&engine, None, async |_| {
+    let result = run_prompt(&engine, None, async |_| {
         let gate = engine.pending_gates(None).await.unwrap().remove(0);
         assert_eq!(
             gate.body,
@@ -327,7 +327,7 @@ async fn revoked_token_is_requested_again() {
     })
     .await;
     assert_eq!(env.received().await, "new-access,");
-    assert_eq!(said.trim(), "it is [redacted]");
+    assert_eq!(result.trim(), "it is [redacted]");
 }
 
 #[tokio::test]
@@ -345,10 +345,10 @@ async fn unreachable_token_server_does_not_open_a_gate() {
     let over = tokens.token("over-already", "a-refresh-token", Duration::ZERO);
     store.put(&USER(), "service", &over).await.unwrap();
     let engine = env.engine();
-    let said = run_prompt(&engine, None, no_gate_expected).await;
+    let result = run_prompt(&engine, None, no_gate_expected).await;
     assert!(
-        said.contains("cannot refresh the credential for service: the server responded with 503"),
-        "{said}"
+        result.contains("cannot refresh the credential for service: the server responded with 503"),
+        "{result}"
     );
     assert_eq!(env.received().await, "");
 }

@@ -183,9 +183,9 @@ async fn permanently_overloaded_model_fails_with_a_hint() {
     session.prompt("weather?").await.unwrap();
     let (all, end) = model_events(&mut events).await;
     assert_eq!((end, one.requests().len()), (TurnEnd::Error, 3));
-    let why = all.last().unwrap();
-    assert!(why.contains("slow down; tried 3 times"), "{why}");
-    assert!(why.contains("`failover` in models.yaml"), "{why}");
+    let error = all.last().unwrap();
+    assert!(error.contains("slow down; tried 3 times"), "{error}");
+    assert!(error.contains("`failover` in models.yaml"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -193,10 +193,10 @@ async fn restarted_turn_uses_the_failover_model() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("s.db");
     let one = MockProvider::with_replies([busy(529)]);
-    let said = Api::OpenAiChat.stream(&Completion::text("It is sunny."));
+    let answer = Api::OpenAiChat.stream(&Completion::text("It is sunny."));
     let two = MockProvider::with_replies([
-        Reply::stream(said.clone()).stall_after(0),
-        Reply::stream(said),
+        Reply::stream(answer.clone()).stall_after(0),
+        Reply::stream(answer),
     ]);
     let id: SessionId = "s".parse().unwrap();
     {

@@ -168,7 +168,7 @@ steps:
   - tool_calls: [{ name: never_returns }]
   - tool_calls: [{ name: no_such_tool }]
   - tool_calls: [{ name: panics, args: { word: 7, other: true } }]
-  - text: 'I was told: ${last_tool_result}'
+  - text: 'The tool returned: ${last_tool_result}'
 ";
     let env = TestEnv::new(script)
         .with("panics", Behaviour::Panics)
@@ -183,7 +183,7 @@ steps:
         assert_eq!(ids.prompt.as_ref(), Some(&prompt));
         assert!(ids.thread.is_some() && ids.call.is_some());
     }
-    let told: Vec<_> = results
+    let outcomes: Vec<_> = results
         .into_iter()
         .map(|(status, error)| (status, error.map(|error| error.code)))
         .collect();
@@ -194,10 +194,10 @@ steps:
         error(ErrorCode::UnknownTool),
         error(ErrorCode::InvalidArguments),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(outcomes, expected);
     let last = last_text(&session).await;
     assert!(
-        last.contains("I was told") && last.contains("/word"),
+        last.contains("The tool returned") && last.contains("/word"),
         "{last}"
     );
 }
@@ -284,7 +284,7 @@ after_last: { text: 'a long answer, said in very small pieces', chunk_chars: 1, 
     let env = TestEnv::new(script);
     let session = env.session(&env.engine()).await;
     let mut sleeper = session.subscribe(0);
-    let (mut heard, mut lagged) = (0, false);
+    let (mut last_number, mut lagged) = (0, false);
     // Reads one event, then waits.
     for prompts in [1, 60] {
         for _ in 0..prompts {
@@ -293,14 +293,14 @@ after_last: { text: 'a long answer, said in very small pieces', chunk_chars: 1, 
         }
         let record = env.store().snapshot(session.id()).await.unwrap();
         let last = record.unwrap().sequence;
-        while heard < last {
+        while last_number < last {
             let event = sleeper.next().await.unwrap().unwrap().event;
             lagged |= matches!(event.kind, EventKind::Lagged { .. });
             if let Some(number) = event.sequence {
-                assert_eq!(number, heard + 1);
-                heard = number;
+                assert_eq!(number, last_number + 1);
+                last_number = number;
             }
         }
     }
-    assert!(lagged, "it was not told");
+    assert!(lagged, "the subscriber did not lag");
 }

@@ -10,12 +10,12 @@ use rye_store::MemoryStore;
 
 /// The sessions and types of the next events.
 async fn next_events(feed: &mut Feed, count: usize) -> Vec<(SessionId, &'static str)> {
-    let mut heard = Vec::new();
-    while heard.len() < count {
+    let mut events = Vec::new();
+    while events.len() < count {
         let event = feed.next().await.unwrap().unwrap().event;
-        heard.push((event.session, event.kind.name()));
+        events.push((event.session, event.kind.name()));
     }
-    heard
+    events
 }
 
 #[tokio::test]

@@ -94,11 +94,11 @@ async fn thread_continues_without_a_rejected_image() {
     assert_eq!(ends, [TurnEnd::EndTurn, TurnEnd::EndTurn]);
     let had: Vec<_> = asked.iter().map(has_image).collect();
     assert_eq!(had, [true, false, true, false]);
-    let told = parts(&asked[1]).any(|part| match part {
+    let has_notice = parts(&asked[1]).any(|part| match part {
         Part::Text { text } => text.contains("a.png, which cannot be shown"),
         _ => false,
     });
-    assert!(told, "{:?}", asked[1]);
+    assert!(has_notice, "{:?}", asked[1]);
 }
 
 #[tokio::test]

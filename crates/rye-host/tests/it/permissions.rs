@@ -253,8 +253,8 @@ async fn run_with_decisions(
             }
             EventKind::TurnEnd { reason, .. } => {
                 assert_eq!(reason, TurnEnd::EndTurn);
-                let said = session.wait_for_answer(&prompt).await.unwrap().text;
-                return (asked, said);
+                let result = session.wait_for_answer(&prompt).await.unwrap().text;
+                return (asked, result);
             }
             _ => {}
         }
@@ -263,7 +263,7 @@ async fn run_with_decisions(
 
 /// Returns whether a gate was opened, and the result.
 async fn deploy(def: ToolDef, answer: &str, rules: Vec<Rule>) -> (bool, String) {
-    let (asked, said) = run_with_decisions(
+    let (asked, result) = run_with_decisions(
         def,
         rules,
         &["prod"],
@@ -274,7 +274,7 @@ async fn deploy(def: ToolDef, answer: &str, rules: Vec<Rule>) -> (bool, String) 
         assert!(gate.body.contains("\"to\": \"prod\""), "{}", gate.body);
         assert!(gate.context.contains_key("args_hash"));
     }
-    (!asked.is_empty(), said)
+    (!asked.is_empty(), result)
 }
 
 #[tokio::test]
@@ -299,11 +299,14 @@ async fn host_tool_needs_approval_by_risk_and_arguments() {
     assert_eq!(denied, (true, "denied by ada".to_owned()));
     let allowed = deploy(risky(), "deny", rule("builtin:deploy", Mode::Allow)).await;
     assert_eq!(allowed, (false, ran()));
-    let (asked, said) = deploy(risky(), "approve", rule("*", Mode::Deny)).await;
-    assert!(!asked && said.contains("denied by the policy"), "{said}");
+    let (asked, result) = deploy(risky(), "approve", rule("*", Mode::Deny)).await;
+    assert!(
+        !asked && result.contains("denied by the policy"),
+        "{result}"
+    );
     let bad = def().requires_approval(Approval::when(|_| panic!("not a word")));
-    let (asked, said) = deploy(bad, "approve", Vec::new()).await;
-    assert!(!asked && said.contains("not a word"), "{said}");
+    let (asked, result) = deploy(bad, "approve", Vec::new()).await;
+    assert!(!asked && result.contains("not a word"), "{result}");
 }
 
 #[tokio::test]
@@ -319,7 +322,7 @@ async fn arguments_of_a_host_tool_can_be_edited_at_approval() {
         instead(json!({ "to": 1 })),
         instead(json!({ "to": "test" })),
     ];
-    let (asked, said) = run_with_decisions(def, Vec::new(), &["prod"], &decisions).await;
+    let (asked, result) = run_with_decisions(def, Vec::new(), &["prod"], &decisions).await;
     assert!(asked.iter().all(|gate| is_editable(&gate.context)));
     assert_eq!(asked[1].context["params"], json!({ "to": "prod" }));
     let body = &asked[1].body;
@@ -328,7 +331,7 @@ async fn arguments_of_a_host_tool_can_be_edited_at_approval() {
         "{body}"
     );
     assert_eq!(
-        said,
+        result,
         "[ada edited the arguments: {\"to\":\"test\"}]\nto \"test\""
     );
 }
@@ -348,16 +351,16 @@ async fn approval_for_a_session_covers_the_same_arguments_only() {
     };
     let to = ["a", "a", "b", "a", "b"];
     let decisions = [yes("approve_session"), yes("approve"), yes("approve")];
-    let (asked, said) = run_with_decisions(def(), Vec::new(), &to, &decisions).await;
+    let (asked, result) = run_with_decisions(def(), Vec::new(), &to, &decisions).await;
     assert_eq!(about(&asked), ["a", "b", "b"]);
-    assert_eq!(said, "to \"b\"");
+    assert_eq!(result, "to \"b\"");
     // With edited arguments, it covers the edited ones.
     let instead = Decision {
         value: json!({ "arguments": { "to": "b" } }),
         ..yes("approve_session")
     };
-    let (asked, said) =
+    let (asked, result) =
         run_with_decisions(def(), Vec::new(), &["a", "b", "a"], &[instead, yes("deny")]).await;
     assert_eq!(about(&asked), ["a", "a"]);
-    assert_eq!(said, "denied by ada");
+    assert_eq!(result, "denied by ada");
 }

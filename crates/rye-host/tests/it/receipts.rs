@@ -28,8 +28,11 @@ impl Tool for ColourTool {
             let mut request = DecisionRequest::approval("paint", "paint the house?");
             request.body = String::from("In blue.\nrisk: high");
             request.context.insert("colour".to_owned(), json!("blue"));
-            let said = context.request_decision(request).await?;
-            Ok(ToolOutput::text(format!("{} {}", said.action, said.value)))
+            let answer = context.request_decision(request).await?;
+            Ok(ToolOutput::text(format!(
+                "{} {}",
+                answer.action, answer.value
+            )))
         })
     }
 }
@@ -120,16 +123,17 @@ fn update_events(archive: &mut Archive) {
     let gate = archive.gates[0].clone();
     for event in &mut archive.events {
         match (&mut event.kind, &gate.status) {
-            (EventKind::DecisionGate { gate: told }, _) => {
-                **told = gate.clone();
-                told.status = GateStatus::Pending;
+            (EventKind::DecisionGate { gate: event_gate }, _) => {
+                **event_gate = gate.clone();
+                event_gate.status = GateStatus::Pending;
             }
             (
                 EventKind::DecisionGateResolved {
-                    resolution: told, ..
+                    resolution: event_resolution,
+                    ..
                 },
                 GateStatus::Resolved { resolution },
-            ) => *told = resolution.clone(),
+            ) => *event_resolution = resolution.clone(),
             _ => {}
         }
     }
@@ -151,7 +155,7 @@ async fn any_change_of_a_question_or_decision_is_detected() {
 
         update_events(&mut altered);
         let found = check(&altered, key.public()).findings;
-        assert!(!found.is_empty(), "{name}, and all that was told of it");
+        assert!(!found.is_empty(), "{name}, and its events");
 
         // Without a receipt.
         resolution(&mut altered.gates[0]).receipt = None;

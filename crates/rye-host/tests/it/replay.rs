@@ -202,8 +202,12 @@ impl TestEnv {
     /// Checks that the replay has no differences.
     async fn check_replay(&self, prompts: usize) -> Archive {
         let (archive, replayed) = self.replay().await;
-        let said = |kind: &EntryKind| matches!(kind, EntryKind::Message(_));
-        let entries = archive.entries.iter().filter(|it| said(&it.kind)).count();
+        let is_message = |kind: &EntryKind| matches!(kind, EntryKind::Message(_));
+        let entries = archive
+            .entries
+            .iter()
+            .filter(|it| is_message(&it.kind))
+            .count();
         let expected = ReplayOutcome {
             prompts,
             entries,
@@ -261,11 +265,11 @@ async fn limits_and_invalid_results_are_replayed() {
         ..Prompt::from("once")
     };
     assert_eq!(env.run_prompt(limited).await, TurnEnd::Limit);
-    let wanted = Prompt {
+    let prompt = Prompt {
         schema: Some(json!({ "type": "integer" })),
         ..Prompt::from("a number")
     };
-    assert_eq!(env.run_prompt(wanted).await, TurnEnd::Error);
+    assert_eq!(env.run_prompt(prompt).await, TurnEnd::Error);
     assert_eq!(env.run_prompt("bye").await, TurnEnd::EndTurn);
     env.check_replay(3).await;
 }
@@ -468,7 +472,7 @@ async fn exported_script_reproduces_the_session() {
     for prompt in ["hi", "more", "and more", "bye"] {
         assert_eq!(again.run_prompt(prompt).await, TurnEnd::EndTurn);
     }
-    let said = |archive: &Archive| {
+    let messages = |archive: &Archive| {
         let all = archive.entries.iter();
         let words = all.filter_map(|entry| match &entry.kind {
             EntryKind::Message(message) => Some(message.content()),
@@ -476,7 +480,7 @@ async fn exported_script_reproduces_the_session() {
         });
         words.collect::<Vec<_>>()
     };
-    assert_eq!(said(&again.archive().await), said(&archive));
+    assert_eq!(messages(&again.archive().await), messages(&archive));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -490,8 +494,8 @@ async fn replay_stops_at_an_unfinished_prompt() {
     let starts = |it: &EventKind| matches!(it, EventKind::ToolStart { .. });
     env.prompt_until("work", starts).await;
     let (_, replayed) = env.replay().await;
-    let why = "default: stopped before `work`, which is not finished";
-    assert_eq!(replayed.stopped, [why]);
+    let reason = "default: stopped before `work`, which is not finished";
+    assert_eq!(replayed.stopped, [reason]);
     assert_eq!((replayed.prompts, replayed.differences.len()), (1, 0));
 }
 

@@ -76,7 +76,7 @@ async fn results(session: &Session) -> usize {
     let threads = session.threads();
     let entries = session.entries(&threads[0].id, None, usize::MAX);
     let is_result = |kind: &EntryKind| match kind {
-        EntryKind::Message(said) => said.role == Role::Tool,
+        EntryKind::Message(message) => message.role == Role::Tool,
         _ => false,
     };
     let entries = entries.await.unwrap();

@@ -79,8 +79,8 @@ fn child() {
 }
 
 fn seed() -> u64 {
-    let given = std::env::var(SEED).ok();
-    given.map_or_else(
+    let seed = std::env::var(SEED).ok();
+    seed.map_or_else(
         || {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
             Rng::new(u64::from(now.subsec_nanos()) ^ now.as_secs()).next() % 1_000_000

@@ -71,11 +71,11 @@ async fn prompt_without_a_mode_uses_the_mode_of_its_thread() {
     let record = store.snapshot(&id).await.unwrap().unwrap();
     assert_eq!(record.prompts[0].mode, QueueMode::Collect);
     assert!(record.prompts[0].collect_until.is_some());
-    let said = Prompt {
+    let prompt = Prompt {
         mode: Some(QueueMode::Steer),
         ..prompt_to("side")
     };
-    let steered = session.prompt(said).await.unwrap();
+    let steered = session.prompt(prompt).await.unwrap();
     let mut events = session.subscribe(0);
     loop {
         let event = events.next().await.unwrap().unwrap().event;
@@ -181,7 +181,7 @@ impl Tool for AskTool {
 #[tokio::test]
 async fn withdrawn_gate_is_closed_and_its_references_are_kept() {
     let script = "{ steps: [{ tool_calls: [{ name: asks }] }, { text: '${last_tool_result}' }] }";
-    let def = ToolDef::new("asks", "AskTool.", json!({ "type": "object" }));
+    let def = ToolDef::new("asks", "Asks a question.", json!({ "type": "object" }));
     let engine = Engine::builder()
         .store(rye_store::MemoryStore::new())
         .models(Catalogue::new(".").with("scripted:test", script.parse().unwrap()))

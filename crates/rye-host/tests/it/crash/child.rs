@@ -126,7 +126,7 @@ async fn run(scenario: &Scenario) -> Vec<String> {
         })
         .await
         .unwrap();
-    let mut wanted = send_prompts(&session, scenario).await;
+    let mut pending = send_prompts(&session, scenario).await;
     if scenario.person == (Person::Commands { all: true }) {
         let parallel = Prompt {
             id: Some("parallel".parse().unwrap()),
@@ -146,16 +146,16 @@ async fn run(scenario: &Scenario) -> Vec<String> {
         respond(scenario.person, &engine, &session, &other_process, &gate).await;
     }
     let mut ended = BTreeSet::new();
-    while !wanted.is_empty() || ended.len() < scenario.ends {
+    while !pending.is_empty() || ended.len() < scenario.ends {
         tokio::select! {
             notice = events.next() => {
                 let notice = notice.unwrap().expect("the session is closed");
                 if let EventKind::TurnEnd { prompt, .. } = notice.event.kind {
                     ended.insert(prompt.clone());
-                    let first = wanted.remove(&prompt) && prompt.as_str() == "p1";
+                    let first = pending.remove(&prompt) && prompt.as_str() == "p1";
                     if first && matches!(scenario.person, Person::Commands { .. }) {
                         send_prompt(&session, "p2", "and now?", QueueMode::Followup).await;
-                        wanted.insert("p2".parse().unwrap());
+                        pending.insert("p2".parse().unwrap());
                     }
                 }
             }
@@ -171,9 +171,9 @@ async fn run(scenario: &Scenario) -> Vec<String> {
     engine.shutdown().await.unwrap();
     // Opening the parent also continues its child sessions.
     let session = engine.open_session(&id, Claim::IfFree).await.unwrap();
-    let mut told = transcript(&engine, session.id()).await;
+    let mut lines = transcript(&engine, session.id()).await;
     if scenario.in_project {
-        told.push(project::verify(&engine, session.id(), &dir).await);
+        lines.push(project::verify(&engine, session.id(), &dir).await);
     }
     let filter = SessionFilter {
         parent: Some(id),
@@ -181,30 +181,30 @@ async fn run(scenario: &Scenario) -> Vec<String> {
         ..SessionFilter::default()
     };
     for child in engine.sessions(filter).await.unwrap() {
-        told.push(format!("child: {:?}", child.status));
-        told.extend(transcript(&engine, &child.id).await);
+        lines.push(format!("child: {:?}", child.status));
+        lines.extend(transcript(&engine, &child.id).await);
     }
-    told.push(format!(
+    lines.push(format!(
         "waiting gates: {}",
         engine.pending_gates(None).await.unwrap().len()
     ));
-    told
+    lines
 }
 
 /// Sends the prompts of the scenario, and returns those to wait for.
 async fn send_prompts(session: &Session, scenario: &Scenario) -> BTreeSet<PromptId> {
-    let mut wanted = BTreeSet::new();
+    let mut pending = BTreeSet::new();
     for (id, content, mode) in scenario.prompts {
         send_prompt(session, id, content, *mode).await;
         // Collected prompts end together.
-        if *mode != QueueMode::Collect || wanted.is_empty() {
-            wanted.insert(id.parse::<PromptId>().unwrap());
+        if *mode != QueueMode::Collect || pending.is_empty() {
+            pending.insert(id.parse::<PromptId>().unwrap());
         }
     }
     if scenario.person == Person::Steers {
-        wanted.insert("steer".parse().unwrap());
+        pending.insert("steer".parse().unwrap());
     }
-    wanted
+    pending
 }
 
 async fn send_prompt(session: &Session, id: &str, content: &str, mode: QueueMode) {

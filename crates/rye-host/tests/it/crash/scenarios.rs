@@ -277,7 +277,7 @@ pub(crate) const ALL: &[Scenario] = &[
         ..PLAIN
     },
     Scenario {
-        name: "a limit that asks for more",
+        name: "a gate at a limit",
         script: || Script::new([call("once", "a"), call("once", "b"), Step::text("done")]),
         limits: Limits {
             turns: Some(2),

@@ -54,13 +54,13 @@ async fn prompts_fail_and_turns_wait_while_the_store_is_unavailable() {
     let prompt = session.prompt("go").await.unwrap();
     // While the model is called.
     env.faults.begin(0, 0, u32::MAX);
-    let why = loop {
+    let error = loop {
         let notice = events.next().await.unwrap().unwrap();
         if let EventKind::Error { error } = notice.event.kind {
             break error.message;
         }
     };
-    assert!(why.contains("no disk, for a while"), "{why}");
+    assert!(error.contains("no disk, for a while"), "{error}");
     let refused =
         |error: StoreError| assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
     refused(session.prompt("never sent").await.unwrap_err());

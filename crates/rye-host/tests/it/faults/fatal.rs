@@ -17,7 +17,7 @@ use super::test_env::{TestEnv, last_text, wait_for_turn_end};
 async fn fatal(session: &Session) -> rye_engine::protocol::ErrorInfo {
     let mut events = session.subscribe(0);
     loop {
-        let notice = events.next().await.unwrap().expect("it was not told");
+        let notice = events.next().await.unwrap().expect("no fatal error");
         if let EventKind::Error { error } = notice.event.kind {
             return error;
         }

@@ -185,7 +185,7 @@ impl Findings {
 
     /// A gate opens and closes once, according to its events.
     fn gates(&mut self, gates: &[(String, Gate)], events: &Events) {
-        let mut told: BTreeMap<String, (usize, Vec<&str>)> = BTreeMap::new();
+        let mut by_gate: BTreeMap<String, (usize, Vec<&str>)> = BTreeMap::new();
         for (_, event) in events.values().flatten() {
             let (gate, end) = match event {
                 EventKind::DecisionGate { gate } => (&gate.id, None),
@@ -194,9 +194,9 @@ impl Findings {
                 EventKind::DecisionGateExpired { gate } => (gate, Some("expired")),
                 _ => continue,
             };
-            let told = told.entry(gate.to_string()).or_default();
-            told.0 += usize::from(end.is_none());
-            told.1.extend(end);
+            let seen = by_gate.entry(gate.to_string()).or_default();
+            seen.0 += usize::from(end.is_none());
+            seen.1.extend(end);
         }
         for (_, gate) in gates {
             let end = match &gate.status {
@@ -206,12 +206,14 @@ impl Findings {
                 GateStatus::Expired { .. } => "expired",
             };
             *self.gates.entry(end).or_default() += 1;
-            let told = told.remove(gate.id.as_str()).unwrap_or_default();
-            self.expect(told == (1, vec![end]), || {
-                format!("gate {} is {end}, and it was told: {told:?}", gate.id)
+            let seen = by_gate.remove(gate.id.as_str()).unwrap_or_default();
+            self.expect(seen == (1, vec![end]), || {
+                format!("gate {} is {end}, but its events are {seen:?}", gate.id)
             });
         }
-        self.expect(told.is_empty(), || format!("told of no gate: {told:?}"));
+        self.expect(events.is_empty(), || {
+            format!("events of unknown gates: {events:?}")
+        });
     }
 
     /// Every prompt has ended, or was merged with one that has.
@@ -300,7 +302,9 @@ impl Findings {
             let counted = matches!(tool.as_str(), "once" | "gated" | "gated_twice" | "expiring");
             if counted && *status == ResultStatus::Success {
                 let key = format!("{session} {thread} {call}");
-                self.expect(done.contains(&key), || format!("said to be done: {key}"));
+                self.expect(done.contains(&key), || {
+                    format!("missing effect of a successful call: {key}")
+                });
             }
         }
     }
@@ -351,10 +355,10 @@ fn events(db: &Connection) -> Events {
     let mut events = Events::new();
     for row in rows.unwrap() {
         let (session, last, doc): (String, i64, String) = row.unwrap();
-        let told: Vec<Value> = serde_json::from_str(&doc).unwrap();
-        let first = last + 1 - i64::try_from(told.len()).unwrap();
-        for (number, told) in (first..).zip(told) {
-            let kind = serde_json::from_value(told["kind"].clone()).unwrap();
+        let stored: Vec<Value> = serde_json::from_str(&doc).unwrap();
+        let first = last + 1 - i64::try_from(stored.len()).unwrap();
+        for (number, stored) in (first..).zip(stored) {
+            let kind = serde_json::from_value(stored["kind"].clone()).unwrap();
             let events = events.entry(session.clone()).or_default();
             events.push((number, kind));
         }

@@ -157,7 +157,7 @@ async fn listen(env: Arc<TestEnv>, session: Session) {
     while let Ok(Some(notice)) = events.next().await {
         if let Some(number) = notice.event.sequence {
             if number != last + 1 {
-                env.unexpected(&format!("{}: heard {number} after {last}", session.id()));
+                env.unexpected(&format!("{}: received {number} after {last}", session.id()));
             }
             last = number;
         }
@@ -279,13 +279,13 @@ async fn finish_session(env: &TestEnv, data: SessionData) -> Result<(), StoreErr
             let _ = env.engine.decide(&gate.id, decision).await;
         }
         while let Some(notice) = events.next().await? {
-            let told = matches!(
+            let is_closed = matches!(
                 notice.event.kind,
                 EventKind::TurnEnd { .. }
                     | EventKind::DecisionGate { .. }
                     | EventKind::QueueState { .. }
             );
-            if told {
+            if is_closed {
                 break;
             }
         }
