@@ -39,15 +39,15 @@ impl<'g> Walker<'g> {
             Ok(call) => call,
             Err(error) => return Ok(NodeResult::new(Err(error), Effect::Pure)),
         };
-        let known = if self.journal.is_some() || node.cache {
+        let traits = if self.journal.is_some() || node.cache {
             match self.dispatch.traits(&call.item) {
-                Ok(known) => Some(known),
+                Ok(traits) => Some(traits),
                 Err(error) => return Ok(NodeResult::new(Err(error), Effect::Pure)),
             }
         } else {
             None
         };
-        let key = self.cache_key(node, &call, known.as_ref());
+        let key = self.cache_key(node, &call, traits.as_ref());
         if let (Some(cache), Some(key)) = (&self.cache, &key)
             && let Some(result) = cache.get(key)
         {
@@ -56,7 +56,7 @@ impl<'g> Walker<'g> {
             done.outcome = NodeOutcome::Cached;
             return Ok(done);
         }
-        let effect = known.as_ref().map_or(Effect::AtMostOnce, effect);
+        let effect = traits.as_ref().map_or(Effect::AtMostOnce, effect);
         if let Some(interrupted) = interrupted.filter(|it| !is_repeatable(it.effect)) {
             match self.resolve_interrupted(node, interrupted).await? {
                 Some(done) => return Ok(done),
@@ -66,7 +66,7 @@ impl<'g> Walker<'g> {
         } else {
             self.begin(node, effect, interrupted)?;
         }
-        let result = self.call_with_retries(node, call, known.as_ref()).await?;
+        let result = self.call_with_retries(node, call, traits.as_ref()).await?;
         if let (Some(cache), Some(key), Ok(result)) = (&self.cache, &key, &result) {
             cache.insert(key, result)?;
         }
@@ -77,9 +77,9 @@ impl<'g> Walker<'g> {
         &self,
         node: &Node,
         call: &PreparedCall,
-        known: Option<&ToolTraits>,
+        traits: Option<&ToolTraits>,
     ) -> Option<String> {
-        let hash = known?.hash.filter(|_| node.cache)?;
+        let hash = traits?.hash.filter(|_| node.cache)?;
         Some(ResultCache::key(
             &self.graph.hash,
             &call.item,
@@ -93,9 +93,9 @@ impl<'g> Walker<'g> {
         &mut self,
         node: &Node,
         prepared: PreparedCall,
-        known: Option<&ToolTraits>,
+        traits: Option<&ToolTraits>,
     ) -> Result<Result<Value, NodeError>, RecordError> {
-        let run = self.nested_run(known, "");
+        let run = self.nested_run(traits, "");
         let PreparedCall {
             item,
             params,
@@ -129,11 +129,11 @@ impl<'g> Walker<'g> {
     /// Identity of the nested run if the step calls a graph; `suffix` distinguishes several.
     pub(super) fn nested_run(
         &self,
-        known: Option<&ToolTraits>,
+        traits: Option<&ToolTraits>,
         suffix: &str,
     ) -> Option<RunContext> {
         let journal = self.journal.as_ref()?;
-        known.filter(|known| known.is_graph)?;
+        traits.filter(|traits| traits.is_graph)?;
         Some(RunContext {
             id: format!("{}.{}{suffix}", journal.run(), self.steps),
             depth: self.depth + 1,
@@ -142,11 +142,11 @@ impl<'g> Walker<'g> {
 }
 
 /// Effect class of a call. A graph is idempotent, because it resumes its own run.
-pub(super) fn effect(known: &ToolTraits) -> Effect {
-    if known.is_graph {
+pub(super) fn effect(traits: &ToolTraits) -> Effect {
+    if traits.is_graph {
         Effect::Idempotent
     } else {
-        known.effect
+        traits.effect
     }
 }
 

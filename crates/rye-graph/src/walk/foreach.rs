@@ -40,7 +40,7 @@ enum ItemEvent {
 struct Items<'w> {
     all: &'w [Value],
     /// The tool, if all items call the same one.
-    known: Option<ToolTraits>,
+    traits: Option<ToolTraits>,
     /// Effect class of items without their own.
     effect: Effect,
     open: VecDeque<usize>,
@@ -54,7 +54,7 @@ struct Items<'w> {
 /// The next call of an item.
 struct NextCall {
     call: PreparedCall,
-    known: Option<ToolTraits>,
+    traits: Option<ToolTraits>,
     key: Option<String>,
 }
 
@@ -73,18 +73,18 @@ impl<'g> Walker<'g> {
             let error = collect::not_a_list(self.graph, foreach, &over);
             return Ok(NodeResult::new(Err(error), Effect::Pure));
         };
-        let known = match literal_item(&foreach.action).map(str::parse) {
+        let traits = match literal_item(&foreach.action).map(str::parse) {
             Some(Ok(item)) if self.needs_traits(node) => match self.dispatch.traits(&item) {
-                Ok(known) => Some(known),
+                Ok(traits) => Some(traits),
                 Err(error) => return Ok(NodeResult::new(Err(error), Effect::Pure)),
             },
             _ => None,
         };
-        let effect = known.as_ref().map_or(Effect::AtMostOnce, action::effect);
+        let effect = traits.as_ref().map_or(Effect::AtMostOnce, action::effect);
         self.begin(node, effect, interrupted)?;
         let mut items = Items {
             all: &all,
-            known,
+            traits,
             effect,
             open: VecDeque::new(),
             results: vec![None; all.len()],
@@ -126,9 +126,9 @@ impl<'g> Walker<'g> {
                 let Some(next) = self.next_call(node, foreach, items, index) else {
                     continue;
                 };
-                let NextCall { call, known, key } = next;
-                let known = known.as_ref().or(items.known.as_ref());
-                let run = self.nested_run(known, &format!("-{index}"));
+                let NextCall { call, traits, key } = next;
+                let traits = traits.as_ref().or(items.traits.as_ref());
+                let run = self.nested_run(traits, &format!("-{index}"));
                 let (dispatch, retry) = (self.dispatch, node.retry);
                 calls += 1;
                 running.push(Either::Right(async move {
@@ -188,7 +188,7 @@ impl<'g> Walker<'g> {
             return None;
         }
         items.unsynced += 1;
-        let effect = next.known.as_ref().map(action::effect);
+        let effect = next.traits.as_ref().map(action::effect);
         self.record(Event::ItemBegin { index, effect });
         Some(next)
     }
@@ -206,13 +206,13 @@ impl<'g> Walker<'g> {
         let missing = scope.missing.into_inner();
         self.warn(node, missing);
         let call = call?;
-        let known = if items.known.is_none() && self.needs_traits(node) {
+        let traits = if items.traits.is_none() && self.needs_traits(node) {
             Some(self.dispatch.traits(&call.item)?)
         } else {
             None
         };
-        let key = self.cache_key(node, &call, known.as_ref().or(items.known.as_ref()));
-        Ok(NextCall { call, known, key })
+        let key = self.cache_key(node, &call, traits.as_ref().or(items.traits.as_ref()));
+        Ok(NextCall { call, traits, key })
     }
 
     fn cached_result(&self, next: &NextCall) -> Option<Value> {
@@ -260,12 +260,12 @@ impl<'g> Walker<'g> {
         items: &mut Items<'_>,
         is_resumed: bool,
     ) -> Vec<(usize, u32)> {
-        let known = std::mem::take(&mut self.progress.items);
+        let journaled = std::mem::take(&mut self.progress.items);
         let may_miss_lines = self.progress.may_miss_lines && is_resumed;
         let mut uncertain = if may_miss_lines { SYNC_INTERVAL } else { 0 };
         let mut to_ask = Vec::new();
         for index in 0..items.all.len() {
-            let (effect, starts) = match known.get(&index) {
+            let (effect, starts) = match journaled.get(&index) {
                 Some(ItemState::Done(value)) => {
                     items.results[index] = Some(Ok(value.clone()));
                     continue;

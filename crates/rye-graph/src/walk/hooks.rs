@@ -41,21 +41,21 @@ impl Walker<'_> {
             if hook.event != event {
                 continue;
             }
-            let about = json!({ "event": event.as_str(), "step": self.steps, "error": error });
-            let scope = Scope::new(&self.state, &self.inputs).with_result(&about);
+            let context = json!({ "event": event.as_str(), "step": self.steps, "error": error });
+            let scope = Scope::new(&self.state, &self.inputs).with_result(&context);
             if hook.condition.as_ref().is_some_and(|it| !it.holds(&scope)) {
                 continue;
             }
-            let known = self.progress.hooks.get(&(number, self.steps)).copied();
-            let known = match known {
-                Some(known) if known.has_ended => continue,
-                known => known.filter(|known| !is_repeatable(known.effect)),
+            let previous = self.progress.hooks.get(&(number, self.steps)).copied();
+            let previous = match previous {
+                Some(previous) if previous.has_ended => continue,
+                previous => previous.filter(|previous| !is_repeatable(previous.effect)),
             };
-            let given = match known {
+            let decided = match previous {
                 None => None,
-                Some(known) if known.effect == Effect::Ask => {
+                Some(previous) if previous.effect == Effect::Ask => {
                     let name = format!("hook-{number}");
-                    match self.ask_about_interrupted(&name, known.starts).await? {
+                    match self.ask_about_interrupted(&name, previous.starts).await? {
                         InterruptedChoice::RunAgain => None,
                         InterruptedChoice::UseResult(_) => Some(Ok(())),
                         InterruptedChoice::Skip => Some(Err(interrupted_error())),
@@ -63,9 +63,9 @@ impl Walker<'_> {
                 }
                 Some(_) => Some(Err(interrupted_error())),
             };
-            let result = match given {
-                Some(given) => given,
-                None => self.run_hook(number, hook, &about).await?,
+            let result = match decided {
+                Some(decided) => decided,
+                None => self.run_hook(number, hook, &context).await?,
             };
             self.record_hook_end(number, event, result.err())?;
         }
@@ -76,15 +76,15 @@ impl Walker<'_> {
         &mut self,
         number: usize,
         hook: &Hook,
-        about: &Value,
+        context: &Value,
     ) -> Result<Result<(), NodeError>, RecordError> {
-        let scope = Scope::new(&self.state, &self.inputs).with_result(about);
-        let ready = action::prepare(self.graph, &hook.action, &scope);
-        let known = match (&ready, &self.journal) {
-            (Ok(ready), Some(_)) => self.dispatch.traits(&ready.item).ok(),
+        let scope = Scope::new(&self.state, &self.inputs).with_result(context);
+        let prepared = action::prepare(self.graph, &hook.action, &scope);
+        let traits = match (&prepared, &self.journal) {
+            (Ok(prepared), Some(_)) => self.dispatch.traits(&prepared.item).ok(),
             _ => None,
         };
-        let effect = known.as_ref().map_or(Effect::AtMostOnce, action::effect);
+        let effect = traits.as_ref().map_or(Effect::AtMostOnce, action::effect);
         self.record(Event::HookBegin {
             hook: number,
             step: self.steps,
@@ -92,13 +92,13 @@ impl Walker<'_> {
             effect,
         });
         self.commit(!is_repeatable(effect))?;
-        Ok(match ready {
+        Ok(match prepared {
             Ok(PreparedCall {
                 item,
                 params,
                 interpolated,
             }) => {
-                let run = self.nested_run(known.as_ref(), &format!("-hook{number}"));
+                let run = self.nested_run(traits.as_ref(), &format!("-hook{number}"));
                 let call = ToolCall {
                     item,
                     params,
