@@ -42,7 +42,7 @@ mod script;
 mod scripted;
 mod sse;
 mod surrogates;
-pub mod yaml_error;
+mod yaml_error;
 
 pub use api::{Api, Effort, Target, Thinking};
 pub use catalogue::{Catalogue, ModelSummary, Overrides};
