@@ -1,6 +1,6 @@
 //! Assembles an engine from configuration: stores, models, sandbox, tools and policies.
 //!
-//! [`builder`] returns the engine that `rye prompt` uses, [`meta_tools`] the tools with which an
+//! [`builder`] returns the engine that `rye prompt` uses, [`meta_tools()`] the tools with which an
 //! agent reaches signed items, MCP servers and commands. [`replay`] repeats a recorded session,
 //! and [`transfer`] reads and writes exported sessions.
 //!

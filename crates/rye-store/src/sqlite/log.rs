@@ -159,7 +159,7 @@ impl Log {
         Ok(())
     }
 
-    /// The last row that has no event after this sequence number, and no row before it has.
+    /// The last row before the first event after this sequence number.
     pub(super) fn last_row_up_to(self, db: &Connection, sequence: i64) -> DbResult<i64> {
         let [before, _] = row_range(self.session);
         if sequence >= self.sequence {
