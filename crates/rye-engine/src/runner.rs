@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use rye_protocol::{
-    Batch, CallId, EventKind, Gate, GateId, Millis, Op, ProcessRef, PromptId, QueueMode,
+    Batch, CallId, EventKind, Gate, GateId, LimitKind, Millis, Op, ProcessRef, PromptId, QueueMode,
     QueuedPrompt, SessionId, StatusKind, Usage,
 };
 use tokio::sync::{mpsc, oneshot};
@@ -76,7 +76,7 @@ pub(crate) enum ThreadCommand {
     /// Compacts the history on request, or undoes the last compaction.
     Compact(oneshot::Sender<CompactionOutcome>),
     UndoCompaction(oneshot::Sender<Result<Option<rye_protocol::EntryId>, StoreError>>),
-    LimitReached(&'static str),
+    LimitReached(LimitKind),
     /// A tool call has finished.
     ToolEnded(CallId, Result<Box<ToolOutput>, ToolError>),
     RequestDecision {

@@ -53,4 +53,4 @@ pub use thread::{
     Call, CallState, CompactionReason, Effect, Phase, ProcessRef, Thread, ThreadStatus, Turn,
 };
 pub use time::Millis;
-pub use usage::{Limits, Usage};
+pub use usage::{LimitKind, Limits, Usage};

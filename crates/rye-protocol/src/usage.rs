@@ -1,5 +1,7 @@
 //! Usage and limits.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Millis;
@@ -59,6 +61,32 @@ fn is_zero(tokens: &u64) -> bool {
     *tokens == 0
 }
 
+/// A limit that a turn can reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitKind {
+    /// [`Limits::turns`].
+    Turns,
+    /// [`Limits::tokens`].
+    Tokens,
+    /// [`Limits::micro_dollars`].
+    Spend,
+    /// [`Limits::until`].
+    Duration,
+}
+
+impl fmt::Display for LimitKind {
+    /// Writes the serialised name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Turns => "turns",
+            Self::Tokens => "tokens",
+            Self::Spend => "spend",
+            Self::Duration => "duration",
+        })
+    }
+}
+
 /// Upper bounds of usage, including child sessions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -113,16 +141,16 @@ impl Limits {
     }
 
     /// The limit that is reached, if any.
-    pub fn reached(&self, usage: &Usage, now: Millis) -> Option<&'static str> {
+    pub fn reached(&self, usage: &Usage, now: Millis) -> Option<LimitKind> {
         let over = |limit: Option<u64>, used: u64| limit.is_some_and(|limit| used >= limit);
         if over(self.turns, usage.turns) {
-            Some("turns")
+            Some(LimitKind::Turns)
         } else if over(self.tokens, usage.tokens()) {
-            Some("tokens")
+            Some(LimitKind::Tokens)
         } else if over(self.micro_dollars, usage.micro_dollars) {
-            Some("spend")
+            Some(LimitKind::Spend)
         } else if self.until.is_some_and(|until| now >= until) {
-            Some("duration")
+            Some(LimitKind::Duration)
         } else {
             None
         }
@@ -150,7 +178,10 @@ mod tests {
             (left.turns, left.tokens, left.depth),
             (Some(0), None, Some(2))
         );
-        assert_eq!(left.reached(&Usage::default(), Millis(0)), Some("turns"));
+        assert_eq!(
+            left.reached(&Usage::default(), Millis(0)),
+            Some(LimitKind::Turns)
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rye_protocol::{CallId, Limits, Millis, ThreadId, Usage};
+use rye_protocol::{CallId, LimitKind, Limits, Millis, ThreadId, Usage};
 
 /// The budget of an open session.
 pub(crate) struct Budget {
@@ -88,7 +88,7 @@ impl Budget {
         thread: &ThreadId,
         reserve: Usage,
         now: Millis,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), LimitKind> {
         let mut usage = self.usage();
         let before = usage.total();
         self.check(before, reserve, now)?;
@@ -98,14 +98,14 @@ impl Budget {
         Ok(())
     }
 
-    fn check(&self, before: Usage, more: Usage, now: Millis) -> Result<(), &'static str> {
+    fn check(&self, before: Usage, more: Usage, now: Millis) -> Result<(), LimitKind> {
         let limits = self.limits();
         if let Some(limit) = limits.reached(&before, now) {
             return Err(limit);
         }
         let after = before.plus(more).tokens();
         if limits.tokens.is_some_and(|limit| after > limit) {
-            return Err("tokens");
+            return Err(LimitKind::Tokens);
         }
         match &self.parent {
             None => Ok(()),
@@ -185,9 +185,15 @@ mod tests {
     fn threads_cannot_share_the_last_turn() {
         let budget = limited(1, None);
         assert_eq!(budget.admit(&thread("a"), turns(1), NOW), Ok(()));
-        assert_eq!(budget.admit(&thread("b"), turns(1), NOW), Err("turns"));
+        assert_eq!(
+            budget.admit(&thread("b"), turns(1), NOW),
+            Err(LimitKind::Turns)
+        );
         budget.settle(&thread("a"), turns(1));
-        assert_eq!(budget.admit(&thread("b"), turns(1), NOW), Err("turns"));
+        assert_eq!(
+            budget.admit(&thread("b"), turns(1), NOW),
+            Err(LimitKind::Turns)
+        );
     }
 
     #[test]
@@ -201,7 +207,10 @@ mod tests {
             input_tokens,
             ..turns(1)
         };
-        assert_eq!(budget.admit(&thread("a"), reserve(101), NOW), Err("tokens"));
+        assert_eq!(
+            budget.admit(&thread("a"), reserve(101), NOW),
+            Err(LimitKind::Tokens)
+        );
         assert_eq!(budget.admit(&thread("a"), reserve(100), NOW), Ok(()));
     }
 
@@ -238,6 +247,9 @@ mod tests {
         let child = limited(9, Some(call));
         assert_eq!(child.admit(&thread("x"), turns(1), NOW), Ok(()));
         child.settle(&thread("x"), turns(1));
-        assert_eq!(child.admit(&thread("x"), turns(1), NOW), Err("turns"));
+        assert_eq!(
+            child.admit(&thread("x"), turns(1), NOW),
+            Err(LimitKind::Turns)
+        );
     }
 }

@@ -12,8 +12,8 @@
 //! | all calls ended | – | call the model |
 
 use rye_protocol::{
-    Call, CallState, CompactionReason, EventKind, Phase, PromptStatus, QueuedPrompt, SessionId,
-    ThreadStatus, Turn,
+    Call, CallState, CompactionReason, EventKind, LimitKind, Phase, PromptStatus, QueuedPrompt,
+    SessionId, ThreadStatus, Turn,
 };
 
 use super::limit_gate::LimitScope;
@@ -106,18 +106,18 @@ impl Step<'_> {
     }
 
     /// The limit that is reached, and whether it is the prompt's or the session's.
-    fn limit_of_prompt(&self, turn: &Turn) -> Option<(&'static str, LimitScope)> {
+    fn limit_of_prompt(&self, turn: &Turn) -> Option<(LimitKind, LimitScope)> {
         // A running call may finish, except when time is up; a limit gate is opened only between
         // calls.
         let between = turn.phase == Phase::Model && !self.machine.live.model;
         let now = between || !self.env.prompt_on_limit;
         if now && self.env.until.is_some_and(|until| self.env.now >= until) {
-            return Some(("duration", LimitScope::Session));
+            return Some((LimitKind::Duration, LimitScope::Session));
         }
         let limits = &self.running()?.limits;
         let reached = limits.reached(&turn.usage, self.env.now);
-        let reached = reached.or(self.is_endless().then_some("turns"))?;
-        let now = between || (reached == "duration" && now);
+        let reached = reached.or(self.is_endless().then_some(LimitKind::Turns))?;
+        let now = between || (reached == LimitKind::Duration && now);
         now.then_some((reached, LimitScope::Prompt))
     }
 

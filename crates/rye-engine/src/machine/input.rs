@@ -1,7 +1,8 @@
 //! Inputs of the state machine.
 
 use rye_protocol::{
-    CallId, CommandId, EntryId, ErrorInfo, EventKind, Gate, GateId, PromptId, QueuedPrompt, Usage,
+    CallId, CommandId, EntryId, ErrorInfo, EventKind, Gate, GateId, LimitKind, PromptId,
+    QueuedPrompt, Usage,
 };
 
 use super::CompactionResult;
@@ -36,7 +37,7 @@ pub(crate) enum Input {
         tokens: u64,
     },
     /// A limit was reached before the model could be called.
-    LimitReached(&'static str),
+    LimitReached(LimitKind),
     /// A tool call has finished.
     ToolEnded(CallId, Result<Box<ToolOutput>, ToolError>),
     /// A tool requests a decision.

@@ -1,9 +1,10 @@
 //! Limit gates: if the policy allows it, ask a person to increase a limit before ending a turn.
 
 use rye_protocol::{
-    Action, CallId, Gate, GateId, GateKind, GateOrigin, GateStatus, Limits, Millis, Op, Resolution,
-    Turn,
+    Action, CallId, Gate, GateId, GateKind, GateOrigin, GateStatus, LimitKind, Limits, Millis, Op,
+    Resolution, Turn,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::Step;
@@ -12,7 +13,8 @@ use super::Step;
 const LIMIT: &str = "(limit)";
 
 /// Whose limit it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum LimitScope {
     Prompt,
     Session,
@@ -30,7 +32,7 @@ impl LimitScope {
 /// An approved increase of one limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct LimitIncrease {
-    pub(crate) limit: &'static str,
+    pub(crate) limit: LimitKind,
     pub(crate) to: u64,
 }
 
@@ -39,10 +41,10 @@ impl LimitIncrease {
     pub(crate) fn apply(self, limits: &mut Limits) {
         let higher = |limit: &mut Option<u64>| *limit = limit.map(|it| it.max(self.to));
         match self.limit {
-            "turns" => higher(&mut limits.turns),
-            "tokens" => higher(&mut limits.tokens),
-            "spend" => higher(&mut limits.micro_dollars),
-            _ => limits.until = limits.until.map(|it| it.max(Millis(self.to))),
+            LimitKind::Turns => higher(&mut limits.turns),
+            LimitKind::Tokens => higher(&mut limits.tokens),
+            LimitKind::Spend => higher(&mut limits.micro_dollars),
+            LimitKind::Duration => limits.until = limits.until.map(|it| it.max(Millis(self.to))),
         }
     }
 }
@@ -54,7 +56,7 @@ pub(super) fn is_pending(gate: &Gate) -> bool {
 
 impl Step<'_> {
     /// A limit is reached: ends the turn, or opens a limit gate.
-    pub(super) fn on_limit(&mut self, limit: &'static str, scope: LimitScope) {
+    pub(super) fn on_limit(&mut self, limit: LimitKind, scope: LimitScope) {
         if !self.env.prompt_on_limit {
             return self.end_at_limit(limit);
         }
@@ -123,7 +125,7 @@ impl Step<'_> {
         }
     }
 
-    fn build_limit_gate(&self, limit: &'static str, scope: LimitScope) -> Option<Gate> {
+    fn build_limit_gate(&self, limit: LimitKind, scope: LimitScope) -> Option<Gate> {
         let thread = &self.machine.thread;
         let turn = thread.turn.as_ref()?;
         let to = self.proposed_limit(limit, scope, turn)?;
@@ -133,22 +135,22 @@ impl Step<'_> {
             label,
         };
         let (was, more) = match limit {
-            "duration" => (
+            LimitKind::Duration => (
                 "time limit reached".to_owned(),
                 "Allow as long again".to_owned(),
             ),
-            "spend" => (
+            LimitKind::Spend => (
                 format!("spending limit of {} reached", dollars(to / 2)),
                 format!("Allow {}", dollars(to)),
             ),
-            _ => (
+            LimitKind::Turns | LimitKind::Tokens => (
                 format!("limit of {} {limit} reached", to / 2),
                 format!("Allow {to} {limit}"),
             ),
         };
         let mut context = Map::new();
         context.insert("limit".to_owned(), json!(limit));
-        context.insert("scope".to_owned(), json!(scope.word()));
+        context.insert("scope".to_owned(), json!(scope));
         context.insert("raise_to".to_owned(), json!(to));
         Some(Gate {
             id: GateId::new(&thread.session, &thread.id, &turn.prompt, &key),
@@ -180,7 +182,7 @@ impl Step<'_> {
     }
 
     /// Twice the limit.
-    fn proposed_limit(&self, limit: &str, scope: LimitScope, turn: &Turn) -> Option<u64> {
+    fn proposed_limit(&self, limit: LimitKind, scope: LimitScope, turn: &Turn) -> Option<u64> {
         let prompt = self.running()?;
         let limits = match scope {
             LimitScope::Prompt => prompt.limits,
@@ -188,12 +190,12 @@ impl Step<'_> {
         };
         let twice = |limit: Option<u64>| limit.map(|it| it.saturating_mul(2).max(2));
         match limit {
-            "turns" => twice(limits.turns),
+            LimitKind::Turns => twice(limits.turns),
             // The next call alone may need more than twice the limit.
-            "tokens" => twice(limits.tokens)
+            LimitKind::Tokens => twice(limits.tokens)
                 .map(|to| to.max(turn.usage.plus(self.env.reserve).tokens().saturating_mul(2))),
-            "spend" => twice(limits.micro_dollars),
-            _ => {
+            LimitKind::Spend => twice(limits.micro_dollars),
+            LimitKind::Duration => {
                 let until = limits.until?.0;
                 let time = until.saturating_sub(prompt.created_at.0).max(60_000);
                 Some(self.env.now.0.saturating_add(time))
@@ -208,14 +210,10 @@ fn call() -> CallId {
 
 /// The increase that a gate asks for.
 fn proposal(gate: &Gate) -> Option<(LimitScope, LimitIncrease)> {
-    let text = |key: &str| gate.context.get(key).and_then(Value::as_str);
-    let scope = match text("scope")? {
-        "session" => LimitScope::Session,
-        _ => LimitScope::Prompt,
-    };
-    let all = ["turns", "tokens", "spend", "duration"];
-    let limit = all.into_iter().find(|it| text("limit") == Some(it))?;
-    let to = gate.context.get("raise_to").and_then(Value::as_u64)?;
+    let field = |key: &str| gate.context.get(key);
+    let scope = LimitScope::deserialize(field("scope")?).ok()?;
+    let limit = LimitKind::deserialize(field("limit")?).ok()?;
+    let to = field("raise_to")?.as_u64()?;
     Some((scope, LimitIncrease { limit, to }))
 }
 

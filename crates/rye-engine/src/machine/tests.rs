@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use rye_protocol::{
     CallId, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind, Gate, GateId, GateStatus,
-    Limits, Message, Millis, Op, Part, PromptId, PromptStatus, QueueMode, QueuedPrompt, Resolution,
-    ResultStatus, Role, SessionId, SuspendedTurn, Thread, ThreadId, ThreadStatus, Usage,
+    LimitKind, Limits, Message, Millis, Op, Part, PromptId, PromptStatus, QueueMode, QueuedPrompt,
+    Resolution, ResultStatus, Role, SessionId, SuspendedTurn, Thread, ThreadId, ThreadStatus,
+    Usage,
 };
 use serde_json::{Map, Value, json};
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use rye_protocol::{
-    Call, CallState, CompactionReason, EntryKind, ErrorCode, ErrorInfo, EventKind, Message, Op,
-    Part, Phase, PromptStatus, QueuedPrompt, ResultStatus, Role, Thread, Turn, TurnEnd, Usage,
+    Call, CallState, CompactionReason, EntryKind, ErrorCode, ErrorInfo, EventKind, LimitKind,
+    Message, Op, Part, Phase, PromptStatus, QueuedPrompt, ResultStatus, Role, Thread, Turn,
+    TurnEnd, Usage,
 };
 use serde_json::{Value, json};
 
@@ -123,7 +124,7 @@ impl Step<'_> {
     }
 
     /// Ends the turn because a limit is reached.
-    pub(super) fn end_at_limit(&mut self, limit: &str) {
+    pub(super) fn end_at_limit(&mut self, limit: LimitKind) {
         let Some(turn) = &self.machine.thread.turn else {
             return;
         };
@@ -135,7 +136,7 @@ impl Step<'_> {
         }
         self.withdraw_gates("limit", |_| true);
         let mut message = format!("limit reached: {limit}");
-        if limit == "turns" && self.is_endless() {
+        if limit == LimitKind::Turns && self.is_endless() {
             let _ = write!(
                 message,
                 ": {MAX_ROUNDS} model calls for one prompt without a limit. The work so far is \

@@ -349,7 +349,7 @@ fn session_deadline_ends_calls_and_withdraws_gates() {
 fn call_refused_by_a_limit_is_not_counted() {
     let mut harness = Harness::new();
     harness.prompt(QueueMode::Followup);
-    harness.input(Input::LimitReached("turns"));
+    harness.input(Input::LimitReached(LimitKind::Turns));
     assert_eq!(harness.stored.usage, Usage::default());
     assert_eq!(harness.history(), ["user: prompt 1", "model: !Limit"]);
 }
