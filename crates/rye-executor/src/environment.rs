@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use serde::Serialize;
 use serde_json::Value;
 
 pub use dotenv_filter::{DotenvFilter, is_reserved};
@@ -40,7 +41,8 @@ pub(crate) fn is_basic(name: &str) -> bool {
 }
 
 /// Source of an environment variable.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", content = "id", rename_all = "snake_case")]
 pub enum Origin {
     /// The calling process.
     Inherited,

@@ -47,4 +47,4 @@ pub use executor::{
     check_before_signing, dependency_scopes,
 };
 pub use primitive::{OutputListener, RunContext};
-pub use trace::{Trace, TraceStep};
+pub use trace::{Trace, TraceDependencies, TraceLink, TraceStep, TraceStepKind, TraceVariable};

@@ -1,12 +1,16 @@
 //! Trace of a call: the steps that led to the process, for `rye execute --trace`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use rye_items::{Dependencies, Library};
-use serde_json::{Map, Value, json};
+use lillux::Hash;
+use lillux::keys::Fingerprint;
+use rye_items::{Dependencies, ItemId, Library, Space};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::chain::Chain;
-use crate::environment::Environment;
+use crate::environment::{Environment, Origin};
 use crate::executor::CallAnchor;
 use crate::redact::{REDACTED, is_secret_name};
 
@@ -22,15 +26,99 @@ pub struct Trace {
     steps: Vec<TraceStep>,
 }
 
-/// One step of a call and what it produced.
-#[derive(Debug, Clone)]
+/// One step of a call.
+#[derive(Debug, Clone, Serialize)]
 pub struct TraceStep {
-    /// Stable name of the step, such as `chain` or `environment`.
-    pub name: &'static str,
-    /// Result of the step; its structure depends on the step.
-    pub detail: Value,
+    /// The step and its result.
+    #[serde(flatten)]
+    pub kind: TraceStepKind,
     /// Microseconds since the call began, for steps that take time.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub elapsed_us: Option<u64>,
+}
+
+/// A step of a call and its result.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum TraceStepKind {
+    /// The chain was resolved and verified.
+    Chain {
+        /// The items of the chain, the tool first.
+        links: Vec<TraceLink>,
+    },
+    /// The anchor directory was found.
+    Anchor {
+        /// The directory.
+        path: String,
+        /// Whether it has a marker file; if not, it is the tool's directory.
+        has_marker: bool,
+        /// Id of the item that declares the anchor.
+        declared_by: Option<String>,
+    },
+    /// The dependencies were verified.
+    Dependencies {
+        /// `None` if the tool's file is the only one.
+        verified: Option<TraceDependencies>,
+    },
+    /// The environment was built.
+    Environment {
+        /// The variables by name.
+        variables: BTreeMap<String, TraceVariable>,
+    },
+    /// Variables of `.env` were ignored because no item of the chain declares them.
+    DotenvIgnored {
+        /// Names of the variables.
+        names: BTreeSet<String>,
+    },
+    /// The items' configurations were merged; placeholders are not yet replaced.
+    Template {
+        /// The merged configuration.
+        config: Map<String, Value>,
+    },
+    /// Placeholders were replaced.
+    Rendered {
+        /// The configuration with the effective timeout.
+        config: Map<String, Value>,
+    },
+    /// The call is ready to run.
+    Ready,
+    /// The call has ended.
+    Done,
+}
+
+/// An item of a chain.
+#[derive(Debug, Clone, Serialize)]
+pub struct TraceLink {
+    /// Id of the item.
+    pub id: ItemId,
+    /// Space that the item was found in.
+    pub space: Space,
+    /// File of the item.
+    pub path: String,
+    /// Hash of the file.
+    pub hash: Hash,
+    /// Fingerprint of the signer's key.
+    pub signed_by: Option<Fingerprint>,
+    /// Files of items with the same id in less specific spaces.
+    pub shadows: Vec<String>,
+}
+
+/// Verified dependencies.
+#[derive(Debug, Clone, Serialize)]
+pub struct TraceDependencies {
+    /// Number of files.
+    pub files: usize,
+    /// Hash over all paths and file hashes.
+    pub hash: Hash,
+}
+
+/// An environment variable.
+#[derive(Debug, Clone, Serialize)]
+pub struct TraceVariable {
+    /// The value; redacted if the name is that of a secret.
+    pub value: String,
+    /// Source of the value.
+    pub from: Origin,
 }
 
 impl Trace {
@@ -57,62 +145,57 @@ impl Trace {
         &self.steps
     }
 
-    fn step(
-        &mut self,
-        name: &'static str,
-        elapsed: Option<Duration>,
-        detail: impl FnOnce() -> Value,
-    ) {
+    fn step(&mut self, elapsed: Option<Duration>, kind: impl FnOnce() -> TraceStepKind) {
         if self.is_enabled {
             let elapsed_us =
                 elapsed.map(|elapsed| u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX));
             self.steps.push(TraceStep {
-                name,
-                detail: detail(),
+                kind: kind(),
                 elapsed_us,
             });
         }
     }
 
     pub(crate) fn chain(&mut self, library: &Library, chain: &Chain, elapsed: Duration) {
-        self.step("chain", Some(elapsed), || {
+        self.step(Some(elapsed), || {
             let links = chain.links.iter().chain(chain.named.values());
             let links = links.map(|link| {
                 let found = library.find(&link.item.reference).ok();
                 let shadowed = found
                     .map(|found| library.shadowed(&found))
                     .unwrap_or_default();
-                let shadowed: Vec<_> = shadowed
-                    .iter()
-                    .map(|other| other.path().display().to_string())
-                    .collect();
-                json!({
-                    "id": link.id(),
-                    "space": link.space(),
-                    "path": link.item.path.display().to_string(),
-                    "hash": link.item.hash,
-                    "signed_by": link.item.signer.as_ref().map(|key| key.key.fingerprint()),
-                    "shadows": shadowed,
-                })
+                TraceLink {
+                    id: link.id().clone(),
+                    space: link.space(),
+                    path: link.item.path.display().to_string(),
+                    hash: link.item.hash,
+                    signed_by: link.item.signer.as_ref().map(|key| key.key.fingerprint()),
+                    shadows: shadowed
+                        .iter()
+                        .map(|other| other.path().display().to_string())
+                        .collect(),
+                }
             });
-            links.collect()
+            TraceStepKind::Chain {
+                links: links.collect(),
+            }
         });
     }
 
     pub(crate) fn anchor(&mut self, anchor: &CallAnchor) {
-        self.step("anchor", None, || {
-            json!({
-                "path": anchor.path().display().to_string(),
-                "marked": anchor.location.is_marked,
-                "declared_by": anchor.declared.as_ref().map(|(_, id)| id),
-            })
+        self.step(None, || TraceStepKind::Anchor {
+            path: anchor.path().display().to_string(),
+            has_marker: anchor.location.is_marked,
+            declared_by: anchor.declared.as_ref().map(|(_, id)| id.clone()),
         });
     }
 
     pub(crate) fn dependencies(&mut self, dependencies: Option<Dependencies>, elapsed: Duration) {
-        self.step("dependencies", Some(elapsed), || match dependencies {
-            Some(all) => json!({"files": all.files, "hash": all.hash}),
-            None => json!("the tool file alone"),
+        self.step(Some(elapsed), || TraceStepKind::Dependencies {
+            verified: dependencies.map(|all| TraceDependencies {
+                files: all.files,
+                hash: all.hash,
+            }),
         });
     }
 
@@ -126,54 +209,59 @@ impl Trace {
                 .filter(|value| value.len() >= MIN_SECRET_LENGTH)
                 .collect();
         }
-        self.step("environment", None, || {
-            let all = environment.origins().map(|(name, value, origin)| {
+        self.step(None, || {
+            let variables = environment.origins().map(|(name, value, origin)| {
                 let shown = if is_secret_name(name) {
                     REDACTED
                 } else {
                     value
                 };
-                (
-                    name.to_owned(),
-                    json!({"value": shown, "from": origin.to_string()}),
-                )
+                let variable = TraceVariable {
+                    value: shown.to_owned(),
+                    from: origin.clone(),
+                };
+                (name.to_owned(), variable)
             });
-            Value::Object(all.collect())
+            TraceStepKind::Environment {
+                variables: variables.collect(),
+            }
         });
         let ignored = environment.dotenv_ignored();
         if !ignored.is_empty() {
-            self.step("dotenv_ignored", None, || json!(ignored));
+            self.step(None, || TraceStepKind::DotenvIgnored {
+                names: ignored.clone(),
+            });
         }
     }
 
     /// Records the merged configuration before placeholders are replaced.
     pub(crate) fn template(&mut self, config: &Map<String, Value>) {
-        self.config("template", || config.clone());
+        let secrets = std::mem::take(&mut self.secrets);
+        self.step(None, || TraceStepKind::Template {
+            config: redacted_fields(config, &secrets),
+        });
+        self.secrets = secrets;
     }
 
     /// Records the rendered configuration and the effective timeout in seconds.
     pub(crate) fn rendered(&mut self, config: &Map<String, Value>, timeout: Option<f64>) {
-        self.config("rendered", || {
-            let mut config = config.clone();
+        let secrets = std::mem::take(&mut self.secrets);
+        self.step(None, || {
+            let mut config = redacted_fields(config, &secrets);
             if let Some(seconds) = timeout {
                 config.insert("timeout".to_owned(), number(seconds));
             }
-            config
+            TraceStepKind::Rendered { config }
         });
-    }
-
-    fn config(&mut self, name: &'static str, config: impl FnOnce() -> Map<String, Value>) {
-        let secrets = std::mem::take(&mut self.secrets);
-        self.step(name, None, || redacted(&Value::Object(config()), &secrets));
         self.secrets = secrets;
     }
 
     pub(crate) fn ready(&mut self, elapsed: Duration) {
-        self.step("ready", Some(elapsed), || Value::Null);
+        self.step(Some(elapsed), || TraceStepKind::Ready);
     }
 
     pub(crate) fn done(&mut self, elapsed: Duration) {
-        self.step("done", Some(elapsed), || Value::Null);
+        self.step(Some(elapsed), || TraceStepKind::Done);
     }
 }
 
@@ -186,17 +274,7 @@ fn number(seconds: f64) -> Value {
 /// `secrets`.
 fn redacted(value: &Value, secrets: &[String]) -> Value {
     match value {
-        Value::Object(fields) => {
-            let fields = fields.iter().map(|(name, value)| {
-                let shown = if is_secret_name(name) && !value.is_object() {
-                    REDACTED.into()
-                } else {
-                    redacted(value, secrets)
-                };
-                (name.clone(), shown)
-            });
-            Value::Object(fields.collect())
-        }
+        Value::Object(fields) => Value::Object(redacted_fields(fields, secrets)),
         Value::Array(items) => items.iter().map(|item| redacted(item, secrets)).collect(),
         Value::String(text) => match parse_structure(text) {
             Some(inner) => redacted(&inner, secrets).to_string().into(),
@@ -209,6 +287,18 @@ fn redacted(value: &Value, secrets: &[String]) -> Value {
     }
 }
 
+fn redacted_fields(fields: &Map<String, Value>, secrets: &[String]) -> Map<String, Value> {
+    let fields = fields.iter().map(|(name, value)| {
+        let shown = if is_secret_name(name) && !value.is_object() {
+            REDACTED.into()
+        } else {
+            redacted(value, secrets)
+        };
+        (name.clone(), shown)
+    });
+    fields.collect()
+}
+
 /// Parses a string that contains a JSON object or array.
 fn parse_structure(text: &str) -> Option<Value> {
     let value: Value = serde_json::from_str(text).ok()?;
@@ -217,6 +307,8 @@ fn parse_structure(text: &str) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -8,7 +8,7 @@ use crate::support::{BASH, TestEnv};
 use lillux::Hash;
 use lillux::cas::Cas;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use rye_executor::{Envelope, Request, Status, Trace};
+use rye_executor::{Envelope, Request, Status, Trace, TraceStepKind};
 use serde_json::{Value, json};
 
 async fn with_timeout(env: &TestEnv, tool: &str, timeout: Duration) -> Envelope {
@@ -457,7 +457,10 @@ async fn trace_shows_the_effective_timeout() {
         request.timeout = given;
         let mut trace = Trace::enabled();
         env.executor.try_execute(request, &mut trace).await.unwrap();
-        let step = trace.steps().iter().find(|step| step.name == "rendered");
-        assert_eq!(step.unwrap().detail["timeout"], shown, "{tool}");
+        let config = trace.steps().iter().find_map(|step| match &step.kind {
+            TraceStepKind::Rendered { config } => Some(config),
+            _ => None,
+        });
+        assert_eq!(config.unwrap()["timeout"], shown, "{tool}");
     }
 }

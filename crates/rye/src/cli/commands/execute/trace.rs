@@ -1,8 +1,10 @@
 //! Renders the trace of a call as a tree.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use rye_executor::TraceStep;
+use rye_executor::environment::Origin;
+use rye_executor::{TraceDependencies, TraceLink, TraceStep, TraceStepKind, TraceVariable};
 use rye_items::ItemRef;
 use serde_json::{Map, Value};
 
@@ -15,49 +17,70 @@ pub(super) fn render(item: &ItemRef, steps: &[TraceStep], level: TraceChoice) ->
         text: format!("{}\n", paint(BOLD, item)),
         margin: "",
     };
-    let template = steps.iter().find(|step| step.name == "template");
+    let template = steps.iter().find_map(|step| match &step.kind {
+        TraceStepKind::Template { config } => Some(config),
+        _ => None,
+    });
+    let is_rendered = |step: &TraceStep| matches!(step.kind, TraceStepKind::Rendered { .. });
     for (index, step) in steps.iter().enumerate() {
         let last = index + 1 == steps.len();
-        match (step.name, &step.detail) {
-            ("chain", Value::Array(links)) => {
+        match &step.kind {
+            TraceStepKind::Chain { links } => {
                 tree.step(step, last, &format!("{} files, verified", links.len()));
                 for link in links {
                     tree.link(link);
                 }
             }
-            ("anchor", Value::Object(found)) => {
-                let path = display(found.get("path"));
-                let how = match found.get("marked") {
-                    Some(Value::Bool(true)) => "has a marker file",
-                    _ => "directory of the tool",
+            TraceStepKind::Anchor {
+                path, has_marker, ..
+            } => {
+                let how = if *has_marker {
+                    "has a marker file"
+                } else {
+                    "directory of the tool"
                 };
                 tree.step(step, last, &format!("{path} ({how})"));
             }
-            ("dependencies", Value::Object(found)) => {
-                let files = display(found.get("files"));
-                tree.step(step, last, &format!("{files} files, verified"));
+            TraceStepKind::Dependencies {
+                verified: Some(TraceDependencies { files, .. }),
+            } => tree.step(step, last, &format!("{files} files, verified")),
+            TraceStepKind::Dependencies { verified: None } => {
+                tree.step(step, last, "the tool file alone");
             }
-            ("environment", Value::Object(variables)) => {
+            TraceStepKind::Environment { variables } => {
                 tree.environment(step, last, variables, level);
             }
-            ("dotenv_ignored", Value::Array(names)) => {
-                let names = names.iter().filter_map(Value::as_str);
+            TraceStepKind::DotenvIgnored { names } => {
+                let names = names.iter().map(String::as_str);
                 let names = names.collect::<Vec<_>>().join(", ");
                 let why = "not declared in the tool's `requires_env`";
                 tree.step(step, last, &format!("{names} ({why})"));
             }
             // Shown together with the rendered value.
-            ("template", _) if steps.iter().any(|step| step.name == "rendered") => {}
-            ("template" | "rendered", Value::Object(rendered)) => {
-                let before = template.and_then(|step| step.detail.as_object());
+            TraceStepKind::Template { .. } if steps.iter().any(is_rendered) => {}
+            TraceStepKind::Template { config } | TraceStepKind::Rendered { config } => {
                 tree.step(step, last, "");
-                tree.config(before, rendered);
+                tree.config(template, config);
             }
-            (_, Value::Null) => tree.step(step, last, ""),
-            (_, found) => tree.step(step, last, &display(Some(found))),
+            TraceStepKind::Ready | TraceStepKind::Done => tree.step(step, last, ""),
         }
     }
     tree.text
+}
+
+/// The label of a step.
+fn label(kind: &TraceStepKind) -> &'static str {
+    match kind {
+        TraceStepKind::Chain { .. } => "chain",
+        TraceStepKind::Anchor { .. } => "anchor",
+        TraceStepKind::Dependencies { .. } => "dependencies",
+        TraceStepKind::Environment { .. } => "environment",
+        TraceStepKind::DotenvIgnored { .. } => "dotenv_ignored",
+        TraceStepKind::Template { .. } => "template",
+        TraceStepKind::Rendered { .. } => "rendered",
+        TraceStepKind::Ready => "ready",
+        TraceStepKind::Done => "done",
+    }
 }
 
 struct Tree {
@@ -80,7 +103,7 @@ impl Tree {
                 paint(DIM, format_args!("at {}.{:03} ms", at / 1000, at % 1000))
             )
         });
-        let name = paint(HELP, step.name);
+        let name = paint(HELP, label(&step.kind));
         let detail = match detail {
             "" => String::new(),
             detail => format!(" {}", one_line(detail)),
@@ -92,19 +115,16 @@ impl Tree {
         let _ = writeln!(self.text, "{}{line}", paint(DIM, self.margin));
     }
 
-    fn link(&mut self, link: &Value) {
-        let id = display(link.get("id"));
-        let space = display(link.get("space"));
-        let signer = match link.get("signed_by") {
-            Some(Value::String(key)) => format!("{} by {key}", paint(GOOD, "signed")),
-            _ => "not signed".to_owned(),
+    fn link(&mut self, link: &TraceLink) {
+        let signer = match &link.signed_by {
+            Some(key) => format!("{} by {key}", paint(GOOD, "signed")),
+            None => "not signed".to_owned(),
         };
-        self.line(&format!("{} {space}, {signer}", paint(BOLD, one_line(&id))));
-        let path = one_line(&display(link.get("path")));
-        self.line(&format!("  {}", paint(DIM, path)));
-        let shadows = link.get("shadows").and_then(Value::as_array);
-        for shadowed in shadows.into_iter().flatten() {
-            let path = one_line(&display(Some(shadowed)));
+        let id = one_line(&link.id.to_string());
+        self.line(&format!("{} {}, {signer}", paint(BOLD, id), link.space));
+        self.line(&format!("  {}", paint(DIM, one_line(&link.path))));
+        for shadowed in &link.shadows {
+            let path = one_line(shadowed);
             self.line(&format!("  {} {path}", paint(DIM, "shadows")));
         }
     }
@@ -113,12 +133,12 @@ impl Tree {
         &mut self,
         step: &TraceStep,
         last: bool,
-        variables: &Map<String, Value>,
+        variables: &BTreeMap<String, TraceVariable>,
         level: TraceChoice,
     ) {
-        let from = |variable: &Value| display(variable.get("from"));
-        let is_shown =
-            |variable: &Value| level == TraceChoice::All || from(variable) != "inherited";
+        let is_shown = |variable: &TraceVariable| {
+            level == TraceChoice::All || variable.from != Origin::Inherited
+        };
         let hidden = variables.values().filter(|it| !is_shown(it)).count();
         let note = match hidden {
             0 => String::new(),
@@ -126,8 +146,8 @@ impl Tree {
         };
         self.step(step, last, &note);
         for (name, variable) in variables.iter().filter(|(_, it)| is_shown(it)) {
-            let value = one_line(&display(variable.get("value")));
-            let from = paint(DIM, format!("({})", from(variable)));
+            let value = one_line(&variable.value);
+            let from = paint(DIM, format!("({})", variable.from));
             self.line(&format!("{name}={value} {from}"));
         }
     }
@@ -158,17 +178,13 @@ impl Tree {
 /// A value on one line of limited length.
 fn shorten(value: &Value) -> String {
     const MAX_CHARS: usize = 160;
-    let text = one_line(&display(Some(value)));
+    let text = match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => one_line(text),
+        other => one_line(&other.to_string()),
+    };
     match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
-    }
-}
-
-fn display(value: Option<&Value>) -> String {
-    match value {
-        None | Some(Value::Null) => "-".to_owned(),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
     }
 }
