@@ -95,6 +95,9 @@ pub enum ModelError {
     /// The provider rejected the request.
     #[error("the model refused the request: {0}")]
     Refused(String),
+    /// The provider rejected an image in the request.
+    #[error("the model refused the request: {0}")]
+    ImageRejected(String),
     /// The answer has no content.
     #[error("the model gave an empty answer: {0}")]
     Empty(String),

@@ -88,6 +88,7 @@ impl ProviderError {
             message,
             retry_after,
         } = self;
+        let is_about_images = is_about_images(&kind, &message);
         let overflows = status_of(&kind) == Some(413) || is_overflow(&message);
         let message = match message.as_str() {
             "" if kind.is_empty() => format!("status {status}"),
@@ -112,6 +113,7 @@ impl ProviderError {
                 message,
                 retry_after,
             },
+            400.. if is_about_images => ModelError::ImageRejected(message),
             _ => ModelError::Refused(message),
         }
     }
@@ -148,6 +150,15 @@ fn is_overflow(message: &str) -> bool {
     ]
     .iter()
     .any(|words| message.contains(words))
+}
+
+/// Whether an error is about an image in the request. Only OpenAI has codes for it, such as
+/// `invalid_image_format`; other providers report an invalid request and say so in the message.
+fn is_about_images(code: &str, message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    code.contains("image")
+        || status_of(code) != Some(404)
+            && ["image", "media"].iter().any(|word| message.contains(word))
 }
 
 /// `retryDelay` in the details of a Google error.
@@ -210,6 +221,7 @@ mod tests {
             ModelError::ContextOverflow(_) => "overflow",
             ModelError::Unauthorized(_) => "unauthorized",
             ModelError::Refused(_) => "refused",
+            ModelError::ImageRejected(_) => "image rejected",
             _ => "other",
         }
     }
@@ -276,6 +288,24 @@ mod tests {
                 r#"{"object":"error","message":"This model's maximum context length is 4096 tokens.","type":"BadRequestError","code":400}"#,
                 "overflow",
                 "4096",
+            ),
+            (
+                400,
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"messages.0.content.1: Could not process image"}}"#,
+                "image rejected",
+                "Could not process",
+            ),
+            (
+                400,
+                r#"{"error":{"message":"Unsupported file.","type":"invalid_request_error","code":"invalid_image_format"}}"#,
+                "image rejected",
+                "Unsupported file",
+            ),
+            (
+                404,
+                r#"{"error":{"message":"No such model: image-1.","type":"invalid_request_error","code":"model_not_found"}}"#,
+                "refused",
+                "image-1",
             ),
             (502, "<html>bad gateway</html>", "overloaded", "bad gateway"),
             (500, "", "overloaded", "status 500"),

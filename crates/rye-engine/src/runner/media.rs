@@ -78,7 +78,7 @@ pub(super) async fn call_model(
 ) -> Result<ModelAnswer, ModelError> {
     let original = request.clone();
     let reason = match model.call(request, Arc::clone(&deltas)).await {
-        Err(ModelError::Refused(reason)) if is_about_images(&reason) => reason,
+        Err(ModelError::ImageRejected(reason)) => reason,
         other => return other,
     };
     match without_images(&original.messages) {
@@ -93,13 +93,8 @@ pub(super) async fn call_model(
                 )
                 .await
         }
-        None => Err(ModelError::Refused(reason)),
+        None => Err(ModelError::ImageRejected(reason)),
     }
-}
-
-fn is_about_images(reason: &str) -> bool {
-    let reason = reason.to_ascii_lowercase();
-    ["image", "media"].iter().any(|word| reason.contains(word))
 }
 
 /// The messages with a text placeholder for each image; `None` if there is no image.

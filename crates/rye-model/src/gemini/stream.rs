@@ -97,7 +97,10 @@ impl Decoder for Stream {
         }
         if let Some(reason) = piece.prompt_feedback.and_then(|it| it.block_reason) {
             let message = format!("the prompt was blocked ({reason})");
-            return Err(ModelError::Refused(message));
+            return Err(match reason.as_str() {
+                "IMAGE_SAFETY" => ModelError::ImageRejected(message),
+                _ => ModelError::Refused(message),
+            });
         }
         let counts = piece.usage_metadata.is_some();
         self.counted |= counts && self.stop_reason.is_some();

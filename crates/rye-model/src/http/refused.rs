@@ -82,6 +82,7 @@ fn message_of(error: &mut ModelError) -> Option<&mut String> {
         | ModelError::Connection(message)
         | ModelError::Unauthorized(message)
         | ModelError::Refused(message)
+        | ModelError::ImageRejected(message)
         | ModelError::Empty(message)
         | ModelError::TooLong(message) => Some(message),
         _ => None,
