@@ -11,6 +11,7 @@ use rye_protocol::{ErrorCode, ErrorInfo};
 
 use crate::BoxFuture;
 
+pub use crate::text::omission_note;
 pub(crate) use instrumented::InstrumentedSandbox;
 
 /// Why a sandbox operation failed.

@@ -23,11 +23,6 @@ pub(crate) fn truncate_middle(
     };
     let (before, middle) = (&text[..head], &text[head..tail]);
     let newlines = |text: &str| text.bytes().filter(|byte| *byte == b'\n').count();
-    let lines = match newlines(middle) {
-        0 => String::new(),
-        1 => "1 line, ".to_owned(),
-        many => format!("{many} lines, "),
-    };
     let location = full_text.map(|FullText { hash, first_line }| {
         let line = first_line + newlines(before);
         let column_offset = before.len() - before.rfind('\n').map_or(0, |end| end + 1);
@@ -45,10 +40,13 @@ pub(crate) fn truncate_middle(
         }
     };
     format!(
-        "{before}{}[… {lines}{} bytes omitted{} …]\n{}",
+        "{before}{}{}\n{}",
         line_break(before),
-        middle.len(),
-        location.unwrap_or_default(),
+        note(
+            newlines(middle),
+            middle.len() as u64,
+            &location.unwrap_or_default()
+        ),
         &text[tail..],
     )
 }
@@ -59,11 +57,25 @@ pub(crate) fn quote_truncated(text: &str, max_len: usize) -> String {
         return lillux::quote_block(text);
     };
     format!(
-        "{}\n[… {} bytes omitted …]\n{}",
+        "{}\n{}\n{}",
         lillux::quote_block(&text[..head]),
-        tail - head,
+        omission_note((tail - head) as u64),
         lillux::quote_block(&text[tail..])
     )
+}
+
+/// The note that replaces the omitted middle of a text.
+pub fn omission_note(bytes: u64) -> String {
+    note(0, bytes, "")
+}
+
+fn note(lines: usize, bytes: u64, location: &str) -> String {
+    let lines = match lines {
+        0 => String::new(),
+        1 => "1 line, ".to_owned(),
+        many => format!("{many} lines, "),
+    };
+    format!("[… {lines}{bytes} bytes omitted{location} …]")
 }
 
 /// End of the head and start of the tail to keep; `None` if the text fits.

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use rye_engine::sandbox::ExecObserver;
+use rye_engine::sandbox::{ExecObserver, omission_note};
 
 /// Default capacity in bytes.
 pub(crate) const DEFAULT_CAPACITY: usize = 1024 * 1024;
@@ -76,10 +76,7 @@ impl HeadTailBuffer {
         }
         let tail: Vec<u8> = self.tail.into();
         let (head, tail) = (text(&bytes), text(&tail));
-        (
-            format!("{head}\n… {dropped} bytes are left out here …\n{tail}"),
-            true,
-        )
+        (format!("{head}\n{}\n{tail}", omission_note(dropped)), true)
     }
 }
 
@@ -125,11 +122,11 @@ mod tests {
     fn middle_of_long_output_is_dropped() {
         for chunks in [&[b"abcdefghij".as_slice()][..], &[b"abcde", b"fgh", b"ij"]] {
             let (text, truncated, _) = capture(4, chunks);
-            assert_eq!(text, "ab\n… 6 bytes are left out here …\nij");
+            assert_eq!(text, format!("ab\n{}\nij", omission_note(6)));
             assert!(truncated);
         }
         let (text, truncated, forwarded) = capture(0, &[b"abc"]);
-        assert_eq!(text, "\n… 3 bytes are left out here …\n");
+        assert_eq!(text, format!("\n{}\n", omission_note(3)));
         assert!(truncated && forwarded.is_empty());
     }
 
