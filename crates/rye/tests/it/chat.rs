@@ -29,6 +29,7 @@ macro_rules! assert_screen {
             (r"\b(?:[0-9a-f][\s┊]*){63}[0-9a-f]\b", "HASH"),
             (r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]+", "ID"),
             (r"\b[0-9a-f]{16}\b", "HASH"),
+            (r"\b[0-9a-f]{8}\b", "SHORT_ID"),
             (r"signed[\s┊]+by[\s┊]+\S+", "signed by KEY"),
             (r"in use by process \d+ on \S+", "in use by process PID on HOST"),
         ] }, { insta::assert_snapshot!($name, $screen) });

@@ -164,7 +164,7 @@ fn log_of_another_database_is_not_applied() {
     let mut prompt = other.command();
     let asked = ["prompt", "go", "--model", "scripted:agent.yaml"];
     prompt.args(asked).args(["--sandbox", "local"]);
-    kill_at_gate(&env, prompt.spawn().unwrap());
+    kill_at_gate(&other, prompt.spawn().unwrap());
     let log = env.path("state/sessions.db-wal");
     fs::copy(other.path("state/sessions.db-wal"), &log).unwrap();
     let database = env.path("state/sessions.db");

@@ -1,5 +1,7 @@
 //! Records and approvals that are refused: forged, truncated, untrusted, for another question.
 
+use std::time::{Duration, Instant};
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -158,8 +160,14 @@ fn approval_is_bound_to_its_question() {
         .spawn()
         .unwrap();
     // Until then, the first question is pending.
-    while !transcript_entry("", &env.run(&["gate", "list"])).contains("step-1:ask:2") {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+    let is_asked_again = || {
+        let output = env.run(&["gate", "list", "--json"]);
+        String::from_utf8_lossy(&output.stdout).contains("step-1:ask:2")
+    };
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while !is_asked_again() {
+        assert!(Instant::now() < deadline, "the changed question is not asked");
+        std::thread::sleep(Duration::from_millis(10));
     }
     transcript += &env.transcript(&[
         "gate list",
