@@ -8,7 +8,6 @@ mod conformance;
 mod demo_svg;
 mod docs;
 mod fuzz;
-mod link_order;
 mod output;
 mod paths;
 mod process;
@@ -33,7 +32,8 @@ Commands:
   docs  [--check]                       Build rustdoc and the generated references
   fuzz  [TARGET] [--seconds N]          Run all fuzz targets, or one [default: 30 s each]
   demo-svg                              Record `rye demo` as docs/demo.svg
-  order                                 Regenerate the linker's function order
+=======
+>>>>>>> 875a7e58 (build: use the default target and linker flags)
 
 Examples:
   cargo xtask test
@@ -69,8 +69,8 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         "bench" => bench::main(rest),
         "docs" => docs::main(rest),
         "fuzz" => fuzz::main(rest),
+<<<<<<< HEAD
         "demo-svg" => demo_svg::main(),
-        "order" => link_order::main(),
         "help" | "-h" | "--help" => {
             print_line!("{HELP}");
             Ok(())
