@@ -32,8 +32,6 @@ Commands:
   docs  [--check]                       Build rustdoc and the generated references
   fuzz  [TARGET] [--seconds N]          Run all fuzz targets, or one [default: 30 s each]
   demo-svg                              Record `rye demo` as docs/demo.svg
-=======
->>>>>>> 875a7e58 (build: use the default target and linker flags)
 
 Examples:
   cargo xtask test
@@ -69,7 +67,6 @@ fn dispatch(arguments: &[String]) -> Result<()> {
         "bench" => bench::main(rest),
         "docs" => docs::main(rest),
         "fuzz" => fuzz::main(rest),
-<<<<<<< HEAD
         "demo-svg" => demo_svg::main(),
         "help" | "-h" | "--help" => {
             print_line!("{HELP}");
