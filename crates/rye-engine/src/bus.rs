@@ -189,8 +189,8 @@ impl Subscription {
             };
             match received {
                 Ok(live) => match live.notice.event.sequence {
-                    // Read from the record already.
                     // Already read from the store.
+                    Some(number) if number <= self.last => {}
                     // Another process wrote the events before it.
                     Some(number) if number > self.last + 1 => self.behind = true,
                     Some(_) => {

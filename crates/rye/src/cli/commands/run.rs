@@ -288,7 +288,7 @@ impl Report for StartedRun {
     }
 
     fn show(&self, page: &mut Page) {
-        page.line(short_id(&self.id));
+        page.line(&self.id);
     }
 
     fn next_command(&self) -> Option<String> {
