@@ -40,7 +40,7 @@ pub enum LookupError {
         reference: ItemRef,
         /// The directories that were searched.
         searched: Vec<PathBuf>,
-        /// IfExists ids that are similar, the most similar first.
+        /// Existing ids that are similar, the most similar first.
         near: Vec<ItemRef>,
     },
     /// Two files in the same space have this id.

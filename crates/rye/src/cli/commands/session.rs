@@ -106,6 +106,20 @@ impl List {
         let own = |prompt: &&QueuedPrompt| prompt.session == *session;
         self.queue.iter().filter(own).count()
     }
+
+    fn short_id<'a>(&'a self, session: &'a Session) -> &'a str {
+        let ids = self.sessions.iter().map(|session| session.id.as_str());
+        unique_short_id(session.id.as_str(), ids)
+    }
+
+    /// Whether the session stopped with an error and can be resumed.
+    fn has_failed(&self, session: &Session) -> bool {
+        let metadata = &session.metadata;
+        session.status == SessionStatus::Error
+            && !metadata.contains_key(UNREADABLE)
+            && !metadata.contains_key(UNVERIFIED)
+            && self.pending_gates(&session.id) == 0
+    }
 }
 
 impl Report for List {
@@ -119,7 +133,6 @@ impl Report for List {
             page.line("no sessions");
             return;
         }
-        let ids = || self.sessions.iter().map(|session| session.id.as_str());
         let mut table = Table::new(["SESSION", "TURNS", "STATE", "WORKSPACE"]);
         // Tasks are shown with their parent, by `rye session show`.
         for session in self.sessions.iter().filter(|it| it.parent.is_none()) {
@@ -128,7 +141,7 @@ impl Report for List {
                 0 if session.metadata.contains_key(UNVERIFIED) => {
                     Cell::styled(BAD, "imported unverified")
                 }
-                0 if session.status == SessionStatus::Error => Cell::styled(BAD, "failed"),
+                _ if self.has_failed(session) => Cell::styled(BAD, "failed"),
                 0 => match self.unfinished_prompts(&session.id) {
                     0 => Cell::new(""),
                     1 => Cell::styled(WARN, "1 unfinished prompt"),
@@ -138,13 +151,19 @@ impl Report for List {
                 many => Cell::styled(WARN, format!("{many} pending gates")),
             };
             table.row([
-                unique_short_id(session.id.as_str(), ids()).into(),
+                self.short_id(session).into(),
                 session.usage.turns.to_string().into(),
                 state,
                 session.workspace.as_deref().unwrap_or_default().into(),
             ]);
         }
         page.table(&table);
+    }
+
+    fn next_command(&self) -> Option<String> {
+        let mut sessions = self.sessions.iter().filter(|it| it.parent.is_none());
+        let failed = sessions.find(|session| self.has_failed(session))?;
+        Some(format!("rye session resume {}", self.short_id(failed)))
     }
 }
 

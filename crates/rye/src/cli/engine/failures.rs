@@ -24,7 +24,7 @@ impl From<StoreError> for Failure {
             StoreError::SingleCall(_) => Self::usage(error),
             StoreError::Unavailable(_) => Self::failed("store", error).hint(UNWRITABLE_STATE),
             StoreError::SessionFailed(_) => {
-                Self::failed("session_failed", error).hint("rye session resume SESSION")
+                Self::failed("session_failed", error).hint("rye session list")
             }
             _ => Self::failed("unreadable", error),
         }

@@ -10,7 +10,7 @@ use lillux::durable::{AtomicFile, IfExists, WriteError};
 use lillux::keys::{PublicKey, SigningKey};
 use rye_engine::Engine;
 use rye_engine::blob::{SCHEME, referenced_blobs, required_blobs};
-use rye_engine::protocol::{Archive, EventKind};
+use rye_engine::protocol::{Archive, EventKind, SessionId};
 use rye_host::SCRIPT_HEADER;
 use rye_host::transfer::{TransferError, Writer};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ pub(crate) fn export(args: &ExportSessionArgs, context: &Context) -> Outcome {
         let id = find_session(engine, &args.session.id).await?;
         let archives = engine.export(&id).await?;
         if args.script {
-            return export_script(args, &archives);
+            return export_script(args, &id, &archives);
         }
         let content = Content {
             engine,
@@ -49,7 +49,7 @@ pub(crate) fn export(args: &ExportSessionArgs, context: &Context) -> Outcome {
             exported.warn_missing(context.printer);
             return Ok(Box::new(AlreadyPrinted));
         };
-        check_overwrite(file, SESSIONS_PREFIX, args.force)?;
+        check_overwrite(args, &id, file, SESSIONS_PREFIX)?;
         let draft = AtomicFile::new(file, 0o600).map_err(WriteError::from)?;
         let written = content.write(draft, archives).await;
         let (draft, exported) = written.map_err(|error| transfer_failure(file, &error))?;
@@ -66,18 +66,29 @@ pub(crate) fn export(args: &ExportSessionArgs, context: &Context) -> Outcome {
 const SESSIONS_PREFIX: &[u8] = b"{\"rye_sessions\":";
 
 /// Refuses to overwrite a file that is not an earlier export.
-fn check_overwrite(file: &Path, prefix: &[u8], force: bool) -> Result<(), Failure> {
+fn check_overwrite(
+    args: &ExportSessionArgs,
+    id: &SessionId,
+    file: &Path,
+    prefix: &[u8],
+) -> Result<(), Failure> {
     let mut start = Vec::new();
     let read = File::open(file).and_then(|it| it.take(100).read_to_end(&mut start));
-    if force || read.is_err() || start.is_empty() || start.starts_with(prefix) {
+    if args.force || read.is_err() || start.is_empty() || start.starts_with(prefix) {
         return Ok(());
     }
     let message = format!("{} exists and is not an export", file.display());
-    Err(Failure::usage(message).hint("rye session export SESSION --output FILE --force"))
+    let hint = format!(
+        "rye session export {} --output {}{} --force",
+        id.short(),
+        lillux::shell_word(file),
+        if args.script { " --script" } else { "" }
+    );
+    Err(Failure::usage(message).hint(hint))
 }
 
 /// Writes the model's answers as a script.
-fn export_script(args: &ExportSessionArgs, archives: &[Archive]) -> Outcome {
+fn export_script(args: &ExportSessionArgs, id: &SessionId, archives: &[Archive]) -> Outcome {
     let first = archives.first();
     let script = first.and_then(|archive| rye_host::model_script(archive, "default"));
     let script = script.ok_or_else(|| {
@@ -88,7 +99,7 @@ fn export_script(args: &ExportSessionArgs, archives: &[Archive]) -> Outcome {
         Printer::raw(script.as_bytes()).map_err(|error| Failure::failed("io", error))?;
         return Ok(Box::new(AlreadyPrinted));
     };
-    check_overwrite(file, SCRIPT_HEADER.as_bytes(), args.force)?;
+    check_overwrite(args, id, file, SCRIPT_HEADER.as_bytes())?;
     lillux::durable::write(file, script.as_bytes(), 0o600, IfExists::Replace)?;
     Ok(Box::new(ExportReport {
         file: file.clone(),
