@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 use crate::mcp_support::stdio::Client;
 use crate::mcp_support::{env, tool, wait_for_file};
 use crate::support::TestEnv;
+use rye_engine::protocol::GateId;
 use serde_json::{Value, json};
 
 const CLIENT_SCRIPT: &str = "#!/bin/bash\n# executor_id: rye/core/runtimes/bash/bash\n\
@@ -87,7 +88,7 @@ fn calling_a_runtime_needs_approval() {
     let waits = gate_id(&execute(&mut client, runtime, &parameters));
     let printed = gate_body(&env, &waits);
     assert!(
-        printed.contains("its parameters say what runs"),
+        printed.contains("reason: its parameters contain code to run"),
         "{printed}"
     );
     let arguments = json!({
@@ -110,7 +111,10 @@ fn unverified_item_in_development_mode_needs_approval() {
     let mut client = Client::connect(&env);
     let waits = gate_id(&execute(&mut client, "draft", &json!({})));
     let printed = gate_body(&env, &waits);
-    assert!(printed.contains("because of RYE_DEV_MODE"), "{printed}");
+    assert!(
+        printed.contains("unverified files, which RYE_DEV_MODE accepts"),
+        "{printed}"
+    );
     let arguments = json!({ "item_type": "tool", "item_id": "draft", "async": true });
     let refused = call(&mut client, "execute", &arguments);
     let error = &refused["structuredContent"]["error"];
@@ -144,7 +148,7 @@ fn writing_an_item_needs_approval() {
     let waits = gate_id(&write(&mut client, ".ai/tools/own.sh", CLIENT_SCRIPT));
     let printed = gate_body(&env, &waits);
     assert!(
-        printed.contains("it would change .ai/tools/own.sh"),
+        printed.contains("reason: it writes to .ai/tools/own.sh: "),
         "{printed}"
     );
     approve(&env, &waits);
@@ -179,10 +183,9 @@ fn signing_needs_approval_of_the_shown_content() {
         assert!(printed.contains(part), "{part}: {printed}");
     }
     let listed = String::from_utf8(env.run(&["gate", "list"]).stdout).unwrap();
-    assert!(
-        listed.starts_with("Sign tool:own for an MCP client?\n"),
-        "{listed}"
-    );
+    let short = GateId::from(waits.clone()).short();
+    let title = format!("{short}  Sign tool:own for an MCP client?\n");
+    assert!(listed.starts_with(&title), "{listed}");
     assert_eq!(env.read("project/.ai/tools/own.sh"), CLIENT_SCRIPT);
     approve(&env, &waits);
     // Exactly the shown content is signed.

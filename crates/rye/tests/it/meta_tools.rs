@@ -215,10 +215,10 @@ fn changed_runtime_needs_another_approval() {
     assert_eq!(run_count(&env), 0);
     let body = gates(&env).remove(0)["body"].as_str().unwrap().to_owned();
     assert!(
-        body.contains("- rye/core/runtimes/bash/bash was "),
+        body.contains("- rye/core/runtimes/bash/bash changed from "),
         "{body}"
     );
-    assert!(!body.contains("- deploy was"), "{body}");
+    assert!(!body.contains("- deploy "), "{body}");
 }
 
 #[test]
@@ -249,7 +249,10 @@ fn changed_dependency_needs_another_approval() {
     assert_eq!(run_count(&env), 0);
     let gate = gates(&env).remove(0);
     let body = gate["body"].as_str().unwrap();
-    assert!(body.contains("- 2 dependency files was "), "{body}");
+    assert!(
+        body.contains("- 2 dependency files changed from "),
+        "{body}"
+    );
     approve(&gate);
     let resumed = env.run(&["session", "resume", session]);
     assert_eq!(run_count(&env), 1, "{resumed:?}");
@@ -387,9 +390,18 @@ fn session_approval_covers_further_calls() {
 #[test]
 fn invalid_calls_are_reported_to_the_model() {
     let table = [
-        ("tool_id: 'rye:nothing', summary: x", "unknown tool"),
-        ("tool_id: nothing, summary: x", "an id is SERVICE:NAME"),
-        ("tool_id: 'web:get', summary: x", "services are rye"),
+        (
+            "tool_id: 'rye:nothing', summary: x",
+            "tool:nothing not found",
+        ),
+        (
+            "tool_id: nothing, summary: x",
+            "`nothing`: expected SERVICE:NAME",
+        ),
+        (
+            "tool_id: 'web:get', summary: x",
+            "`web:get`: expected SERVICE:NAME from list_tools; services: rye",
+        ),
         (
             "tool_id: 'rye:deploy', params: { to: 7 }, summary: x",
             "/to: 7 is not of type",

@@ -94,7 +94,7 @@ fn writing_git_and_ai_through_an_item_needs_approval() {
             let gate = run_to_gate(&env, sandbox);
             let body = gate["body"].as_str().unwrap();
             assert!(
-                body.contains(&format!("reason: it would change {path}")),
+                body.contains(&format!("reason: it writes to {path}: ")),
                 "{body}"
             );
             assert_eq!(

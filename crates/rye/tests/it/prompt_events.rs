@@ -340,7 +340,7 @@ fn signal_prints_the_command_that_resumes_the_session() {
     ] {
         let mut process = PromptProcess::start(&env, "slow", &[]);
         let session = process.until("queue_state")["session"].clone();
-        let next = format!("rye session resume {}", session.as_str().unwrap());
+        let next = format!("rye session resume {}", short_id(session.as_str().unwrap()));
         let pid = process.child.id().to_string();
         let sent = Command::new("kill").args(["-s", signal, &pid]).status();
         assert!(sent.unwrap().success());
@@ -373,7 +373,7 @@ fn empty_thread_key_is_refused() {
         let output = env.run(args);
         let reply = transcript_entry(&args.join(" "), &output);
         assert_eq!(output.status.code(), Some(2), "{reply}");
-        assert!(reply.contains("the key of a thread is not"), "{reply}");
+        assert!(reply.contains("a thread key must not be empty"), "{reply}");
     }
 }
 
