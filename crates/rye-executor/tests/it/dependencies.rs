@@ -329,8 +329,11 @@ async fn environment_is_used_only_if_signed_and_unchanged() {
 
     // Python writes bytecode there when it runs outside of Rye.
     let python = env.project().join(".venv/bin/python");
+    let elsewhere = tempfile::tempdir().unwrap();
     let wrote = Command::new(&python)
         .args(["-c", "import installed"])
+        .current_dir(elsewhere.path())
+        .env("PWD", elsewhere.path())
         .status();
     assert!(wrote.unwrap().success());
     let envelope = env.run("it", json!({})).await;
