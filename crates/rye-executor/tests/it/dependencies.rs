@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::TestEnv;
+use crate::support::{TestEnv, hint_command};
 use rye_executor::Status;
 use serde_json::json;
 
@@ -52,8 +52,7 @@ async fn refused(env: &TestEnv, code: &str, part: &str) {
         let error = env.refused(tool, json!({})).await;
         assert_eq!(error.code, code, "{error:?}");
         assert!(error.message.contains(part), "{error:?}");
-        let hint = error.hint.unwrap();
-        assert!(hint.ends_with(&format!("rye sign {tool}")), "{hint}");
+        assert_eq!(hint_command(&error), format!("rye sign {tool}"));
     }
 }
 
@@ -473,7 +472,7 @@ async fn runtime_library_is_signed_with_the_runtime() {
     env.write("tools/rt/lib/support.py", "WORD = 7\n");
     let error = env.refused("it", json!({})).await;
     assert_eq!(error.code, "unsigned", "{error:?}");
-    assert!(error.hint.unwrap().ends_with("rye sign rt/py"));
+    assert_eq!(hint_command(&error), "rye sign rt/py");
     env.sign_dependencies("rt/py");
     let envelope = env.run("it", json!({})).await;
     assert_eq!(envelope.data, json!(7), "{envelope:?}");

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use crate::support::{BASH, CREATE_MARKER, TestEnv};
+use crate::support::{BASH, CREATE_MARKER, TestEnv, hint_command};
 use rye_executor::ErrorInfo;
 use rye_items::UserKeys;
 use serde_json::{Value, json};
@@ -295,7 +295,7 @@ async fn dependencies_must_be_signed_and_unchanged() {
     env.write("tools/pack/out/made.py", "unsigned");
     let error = env.refused("pack/it", json!({})).await;
     assert_error(&error, "unsigned", &["lib/a.py", "mark", "it."]);
-    assert!(error.hint.unwrap().ends_with("rye sign pack/it"));
+    assert_eq!(hint_command(&error), "rye sign pack/it");
     env.sign_dependencies("pack/it");
 
     // All differences are reported at once.
@@ -305,7 +305,7 @@ async fn dependencies_must_be_signed_and_unchanged() {
     let error = env.refused("pack/it", json!({})).await;
     let all = ["changed lib/a.py", "added data.json", "missing mark"];
     assert_error(&error, "content_changed", &all);
-    assert!(error.hint.unwrap().ends_with("rye sign pack/it"));
+    assert_eq!(hint_command(&error), "rye sign pack/it");
     env.sign_dependencies("pack/it");
     env.run("pack/it", json!({})).await;
     assert!(env.ran());

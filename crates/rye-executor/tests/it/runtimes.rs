@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crate::support::TestEnv;
+use crate::support::{TestEnv, hint_command};
 use lillux::Hash;
 use rye_executor::{Envelope, Request, Status};
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ async fn project_python_environment_is_used_once_signed() {
     let error = env.refused_by_call("which", json!({})).await;
     assert_eq!(error.code, "content_changed", "{error:?}");
     assert!(error.message.contains("changed bin/python"), "{error:?}");
-    assert!(error.hint.unwrap().ends_with(&hint));
+    assert_eq!(hint_command(&error), hint);
     let envelope = env.run("rye/file-system/list", json!({"path": "."})).await;
     assert_eq!(envelope.status, Status::Success, "{envelope:?}");
     assert!(!env.ran());

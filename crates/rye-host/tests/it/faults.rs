@@ -8,6 +8,8 @@ mod store;
 mod test_env;
 mod tools;
 
+pub(crate) use test_env::ManualClock;
+
 use rye_engine::protocol::{ErrorCode, EventKind, GateStatus, QueueMode, ResultStatus};
 use rye_engine::store::{Claim, PostOutcome, SessionStore as _, StoreError};
 use rye_engine::{DecideError, NewSession, Prompt};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use rye_engine::BoxFuture;
 use rye_engine::compaction::Settings;
@@ -20,7 +20,9 @@ use rye_model::{Script, Scripted};
 use rye_sandbox::Virtual;
 use rye_store::MemoryStore;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::sync::SetOnce;
+
+use crate::faults::ManualClock;
 
 /// Scripted models by name; each is a failover model of `a`.
 #[derive(Clone)]
@@ -61,10 +63,10 @@ impl Models for Scripts {
     }
 }
 
-/// A tool that returns its name when it is released, or never.
+/// A tool whose calls return its name once it is released, or never.
 struct BlockingTool {
     def: ToolDef,
-    releases: Option<Arc<Notify>>,
+    releases: Option<Arc<SetOnce<()>>>,
 }
 
 impl Tool for BlockingTool {
@@ -75,7 +77,7 @@ impl Tool for BlockingTool {
     fn run(&self, _: Value, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async {
             match &self.releases {
-                Some(releases) => releases.notified().await,
+                Some(releases) => *releases.wait().await,
                 None => std::future::pending().await,
             }
             Ok(ToolOutput::text(self.def.spec.name.as_str()))
@@ -85,7 +87,7 @@ impl Tool for BlockingTool {
 
 /// `first` and `second` return when they are released, `asked` also needs approval, and `never`
 /// does not return.
-fn tools(releases: &[Arc<Notify>; 2]) -> Vec<Arc<dyn Tool>> {
+fn tools(releases: &[Arc<SetOnce<()>>; 2]) -> Vec<Arc<dyn Tool>> {
     let schema = json!({ "type": "object" });
     let def = |name: &str, effect| ToolDef::new(name, "A test.", schema.clone()).effect(effect);
     let [first, second] = releases.clone();
@@ -120,12 +122,16 @@ impl Guides for NoGuides {
     }
 }
 
+/// Time at the start of a test.
+const START: Millis = Millis(1_700_000_000_000);
+
 /// A session with its engine, models and tools.
 struct TestEnv {
     engine: Engine,
     session: Session,
     models: Scripts,
-    releases: [Arc<Notify>; 2],
+    releases: [Arc<SetOnce<()>>; 2],
+    clock: ManualClock,
 }
 
 fn settings() -> Settings {
@@ -138,9 +144,12 @@ fn settings() -> Settings {
 
 impl TestEnv {
     async fn new(scripts: &[(&str, &str)]) -> Self {
-        let (models, releases) = (Scripts::new(scripts), <[Arc<Notify>; 2]>::default());
+        let (models, releases) = (Scripts::new(scripts), <[Arc<SetOnce<()>>; 2]>::default());
+        let clock = ManualClock::at(START.0);
+        clock.run();
         let engine = Engine::builder()
             .store(MemoryStore::new())
+            .clock(clock.clone())
             .models(models.clone())
             .sandbox(Arc::new(Virtual::new()))
             .tools(tools(&releases))
@@ -154,6 +163,7 @@ impl TestEnv {
             session,
             models,
             releases,
+            clock,
         }
     }
 
@@ -256,7 +266,7 @@ async fn limits_and_invalid_results_are_replayed() {
         "steps:\n- tool_calls: [{ name: first }]\n- text: so\n- text: and so\n- text: Bye.\n",
     )])
     .await;
-    env.releases[0].notify_one();
+    env.releases[0].set(()).unwrap();
     let limited = Prompt {
         limits: Limits {
             turns: Some(1),
@@ -289,7 +299,7 @@ async fn aborts_are_replayed_at_the_same_point() {
     env.prompt_until("count", speaks).await;
     env.session.abort(None).await.unwrap();
     // While tools run, after one has ended.
-    env.releases[0].notify_one();
+    env.releases[0].set(()).unwrap();
     let ends = |it: &EventKind| matches!(it, EventKind::ToolEnd { .. });
     env.prompt_until("work", ends).await;
     env.session.abort(Some("default")).await.unwrap();
@@ -321,7 +331,7 @@ async fn steering_is_replayed() {
     assert_eq!(env.run_prompt(steer("no, stop")).await, TurnEnd::EndTurn);
     let archive = env.check_replay(3).await;
     let text = serde_json::to_string(&archive.entries).unwrap();
-    assert!(text.contains("stopped: steer"), "{text}");
+    assert!(text.contains(r#""reason":"steer""#), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -335,29 +345,34 @@ async fn time_limits_and_host_deaths_are_replayed() {
          - text: Bye.\n",
     )])
     .await;
-    env.releases[1].notify_one();
+    env.releases[1].set(()).unwrap();
     let ends = |it: &EventKind| matches!(it, EventKind::ToolEnd { .. });
     let prompt = env.prompt_until("work", ends).await;
     env.session.close().await.unwrap();
     let id = env.session.id().clone();
     env.session = env.engine.open_session(&id, Claim::IfFree).await.unwrap();
-    env.releases[0].notify_one();
+    env.releases[0].set(()).unwrap();
     env.session.wait_for_answer(&prompt).await.unwrap();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let now = Millis(u64::try_from(now.as_millis()).unwrap());
+    let deadline = START.after(Duration::from_hours(1));
     let hurried = Prompt {
         limits: Limits {
-            until: Some(now.after(Duration::from_millis(300))),
+            until: Some(deadline),
             ..Limits::default()
         },
         ..Prompt::from("work on")
     };
-    assert_eq!(env.run_prompt(hurried).await, TurnEnd::Limit);
+    let starts = |it: &EventKind| matches!(it, EventKind::ToolStart { .. });
+    let prompt = env.prompt_until(hurried, starts).await;
+    env.clock.set(deadline.0);
+    // The engine checks the deadline at the next input.
+    env.session.resume(Some("default")).await.unwrap();
+    let answer = env.session.wait_for_answer(&prompt).await.unwrap();
+    assert_eq!(answer.reason, TurnEnd::Limit);
     assert_eq!(env.run_prompt("bye").await, TurnEnd::EndTurn);
     let archive = env.check_replay(3).await;
     let text = serde_json::to_string(&archive.entries).unwrap();
-    assert!(text.contains("it was interrupted"), "{text}");
-    assert!(text.contains("stopped: limit"), "{text}");
+    assert!(text.contains(r#""status":"interrupted""#), "{text}");
+    assert!(text.contains(r#""reason":"limit""#), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -367,10 +382,10 @@ async fn parallel_results_are_replayed_in_order() {
         "steps:\n- tool_calls: [{ name: first }, { name: second }]\n- text: Both.\n",
     )])
     .await;
-    env.releases[1].notify_one();
+    env.releases[1].set(()).unwrap();
     let ends = |it: &EventKind| matches!(it, EventKind::ToolEnd { .. });
     let prompt = env.prompt_until("work", ends).await;
-    env.releases[0].notify_one();
+    env.releases[0].set(()).unwrap();
     env.session.wait_for_answer(&prompt).await.unwrap();
     env.check_replay(1).await;
 }
@@ -385,7 +400,7 @@ async fn replay_opens_no_gates() {
          - text: Bye.\n",
     )])
     .await;
-    env.releases[0].notify_one();
+    env.releases[0].set(()).unwrap();
     let prompt = env.session.prompt("work").await.unwrap();
     let mut events = env.session.subscribe(0);
     for action in ["approve", "deny"] {
@@ -412,7 +427,7 @@ async fn failover_is_replayed() {
         ("b", "steps:\n- text: no\n- text: From b.\n"),
     ])
     .await;
-    env.releases[0].notify_one();
+    env.releases[0].set(()).unwrap();
     assert_eq!(env.run_prompt("work").await, TurnEnd::EndTurn);
     let archive = env.check_replay(1).await;
     let switched = |kind: &EventKind| matches!(kind, EventKind::ModelSwitched { .. });

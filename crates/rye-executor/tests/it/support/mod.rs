@@ -269,6 +269,12 @@ pub(crate) fn warnings(envelope: &Envelope) -> Vec<String> {
     serde_json::from_value(warnings.unwrap_or(Value::Array(Vec::new()))).unwrap()
 }
 
+/// The command of a hint, without its comment.
+pub(crate) fn hint_command(error: &ErrorInfo) -> &str {
+    let hint = error.hint.as_deref().unwrap();
+    hint.split_once(" # ").map_or(hint, |(command, _)| command)
+}
+
 fn write(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, text).unwrap();
