@@ -224,7 +224,7 @@ steps:
     let bytes = record.len();
     assert!(bytes < mib(1), "{bytes} bytes were written down");
     // An error is stored twice: for the model, and for programs.
-    assert_eq!(record.matches("left out").count(), 4);
+    assert_eq!(record.matches("bytes omitted").count(), 4);
     assert_eq!(last_text(&session).await, "done");
 }
 
