@@ -156,7 +156,7 @@ fn special_files_are_not_items_and_do_not_block() {
     .unwrap();
     for id in ["folder", "pipe"] {
         let error = home.load(id).unwrap_err();
-        assert_eq!(error, format!("there is no tool:{id}"));
+        assert_eq!(error, format!("tool:{id} not found"));
     }
 }
 

@@ -159,7 +159,7 @@ async fn guard(State(oauth_state): State<Shared>, request: Request, next: Next) 
         let scope = token.and_then(|token| oauth_state.tokens.get(token).cloned());
         (oauth_state.address.clone(), scope)
     };
-    let metadata_url = format!("{address}/.well-oauth_state/oauth-protected-resource");
+    let metadata_url = format!("{address}/.well-known/oauth-protected-resource");
     let Some(scope) = scope else {
         let challenge = format!("Bearer resource_metadata=\"{metadata_url}\", scope=\"read\"");
         let challenge = [(header::WWW_AUTHENTICATE, challenge)];
@@ -191,11 +191,8 @@ async fn start(oauth_state: &Shared) -> String {
                 guard,
             ));
     let oauth_routes = Router::new()
-        .route("/.well-oauth_state/oauth-protected-resource", get(resource))
-        .route(
-            "/.well-oauth_state/oauth-authorization-server",
-            get(metadata),
-        )
+        .route("/.well-known/oauth-protected-resource", get(resource))
+        .route("/.well-known/oauth-authorization-server", get(metadata))
         .route("/register", post(register))
         .route("/authorize", get(authorize))
         .route("/token", post(token))

@@ -156,7 +156,7 @@ async fn history_is_sent_back_in_the_providers_format() {
         second.unwrap();
         let sent = server.requests().pop().unwrap();
         let path = sent.path;
-        let name = format!("{}_takes_back", api.as_str());
+        let name = format!("{}_history", api.as_str());
         insta::assert_json_snapshot!(name, json!({ "path": path, "body": sent.body }));
     }
 }
@@ -174,7 +174,7 @@ async fn reasoning_of_another_provider_becomes_text() {
         let (_, first) = ask(&model, hello_request()).await;
         let body = api.body(&request(after(from, first.unwrap().parts)), &target(api));
         let body: Value = serde_json::from_slice(&body).unwrap();
-        let name = format!("{}_takes_over", api.as_str());
+        let name = format!("{}_foreign_reasoning", api.as_str());
         insta::assert_json_snapshot!(name, body);
     }
 }

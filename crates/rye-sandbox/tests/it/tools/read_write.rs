@@ -63,7 +63,7 @@ async fn files_are_written_and_read() {
                     "read",
                     json!({ "path": "src/lib.rs", "column": 2 }),
                     false,
-                    "line 1 has 1 bytes, and no column 2",
+                    "no column 2: line 1 has 1 bytes",
                 ),
                 ("read", read("empty"), true, "[the file is empty]"),
                 (
