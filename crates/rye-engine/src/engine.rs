@@ -267,10 +267,10 @@ impl Decision {
 #[non_exhaustive]
 pub enum DecideError {
     /// The gate does not exist.
-    #[error("there is no gate {0}")]
+    #[error("there is no gate {}", .0.short())]
     GateNotFound(GateId),
     /// The gate does not offer this action.
-    #[error("gate {gate} has no action `{action}`; it has {}", .actions.join(", "))]
+    #[error("gate {} has no action `{action}`; it has {}", .gate.short(), .actions.join(", "))]
     UnknownAction {
         /// The gate that was answered.
         gate: GateId,
@@ -281,14 +281,15 @@ pub enum DecideError {
     },
     /// The answer contains a secret, which must not be stored in the session.
     #[error(
-        "gate {0} asks for a secret, which answers must not contain: store it in the vault and answer `provided`"
+        "gate {} asks for a secret, which answers must not contain: store it in the vault and answer `provided`",
+        .0.short()
     )]
     SecretInAnswer(GateId),
     /// The gate does not allow edited arguments.
-    #[error("the arguments of gate {0} cannot be edited")]
+    #[error("the arguments of gate {} cannot be edited", .0.short())]
     NotEditable(GateId),
     /// The answer to a limit gate is not a positive integer.
-    #[error("gate {0} needs an amount: a whole number above 0")]
+    #[error("gate {} needs an amount: a whole number above 0", .0.short())]
     InvalidAmount(GateId),
     /// The store refused the decision.
     #[error(transparent)]

@@ -98,7 +98,7 @@ impl CallTool {
                 Ok(resolved) => resolved,
             };
             if let Some(error) = validation_error(&resolved, &params) {
-                let message = format!("invalid parameters: {error}");
+                let message = format!("invalid parameters for {}: {error}", args.tool_id);
                 return Err(tool_error(ErrorCode::InvalidArguments, message));
             }
             let mut review = review_call(provider, &resolved, &params, context).await?;

@@ -146,7 +146,7 @@ fn read_only_tool_runs_and_invalid_arguments_are_reported() {
     );
     let printed = stdout_text(&env.run(MODEL));
     assert!(
-        printed.contains("invalid parameters for") && printed.contains("text"),
+        printed.contains("invalid parameters for mcp:weather/echo: \"text\""),
         "{printed}"
     );
     write_script(

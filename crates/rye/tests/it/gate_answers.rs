@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use crate::support::{TestEnv, json, transcript_entry};
+use crate::support::{TestEnv, json, short_gate_id, transcript_entry};
 
 const TOOL: &str = "\
 version: \"1.0.0\"
@@ -80,14 +80,20 @@ fn limit_increase_must_be_a_positive_whole_number() {
     };
     let (id, session) = (gate()["id"].clone(), gate()["origin"]["session"].clone());
     let (id, session) = (id.as_str().unwrap(), session.as_str().unwrap());
+    let short = short_gate_id(&gate());
     let answer = ["gate", "answer", id, "--action", "approve", "--value"];
     for wrong in ["abc", "", "0", "1.5", "-3", "18446744073709551616"] {
         let value = format!("--value={wrong}");
         let output = env.run(&[&answer[..5], &[&value]].concat());
         let reply = transcript_entry(wrong, &output);
         assert_eq!(output.status.code(), Some(2), "{reply}");
-        assert!(reply.contains("which is a whole number above 0"), "{reply}");
-        assert!(reply.contains("hint: rye gate approve "), "{reply}");
+        assert!(reply.contains("a whole number above 0"), "{reply}");
+        assert!(
+            reply.contains(&format!("gate {short} needs an amount")),
+            "{reply}"
+        );
+        let hint = format!("hint: rye gate approve {short}\n");
+        assert!(reply.contains(&hint), "{reply}");
         assert_eq!(gate()["id"], id, "{reply}");
     }
     let output = env.run(&[&answer[..], &["5"]].concat());
