@@ -30,7 +30,7 @@ struct Row {
     space: Option<&'static str>,
     path: String,
     /// Who vouches for the key, or why it does not count.
-    why: String,
+    reason: String,
 }
 
 fn row(fingerprint: Fingerprint, status: &KeyStatus, own: Option<Fingerprint>) -> Row {
@@ -43,7 +43,7 @@ fn row(fingerprint: Fingerprint, status: &KeyStatus, own: Option<Fingerprint>) -
             owner: key.owner.clone(),
             space: Some(key.space.as_str()),
             path: key.path.display().to_string(),
-            why: if key.vouched_by == fingerprint {
+            reason: if key.vouched_by == fingerprint {
                 "by itself".to_owned()
             } else {
                 format!("by {}", key.vouched_by)
@@ -56,7 +56,7 @@ fn row(fingerprint: Fingerprint, status: &KeyStatus, own: Option<Fingerprint>) -
             owner: None,
             space: None,
             path: revocation.path.display().to_string(),
-            why: revocation.to_string(),
+            reason: revocation.to_string(),
         },
         Err(DistrustReason::Unknown { ignored }) => Row {
             fingerprint,
@@ -68,7 +68,7 @@ fn row(fingerprint: Fingerprint, status: &KeyStatus, own: Option<Fingerprint>) -
                 .first()
                 .map(|file| file.path.display().to_string())
                 .unwrap_or_default(),
-            why: ignored
+            reason: ignored
                 .first()
                 .map(|file| file.reason.clone())
                 .unwrap_or_default(),
@@ -91,7 +91,7 @@ impl Report for Keys {
                     "owner": row.owner,
                     "space": row.space,
                     "path": row.path,
-                    "why": row.why,
+                    "reason": row.reason,
                 })
             })
             .collect();
@@ -99,7 +99,7 @@ impl Report for Keys {
     }
 
     fn show(&self, page: &mut Page) {
-        let mut table = Table::new(["FINGERPRINT", "STATE", "SPACE", "OWNER", "WHY"]);
+        let mut table = Table::new(["FINGERPRINT", "STATE", "SPACE", "OWNER", "REASON"]);
         for row in &self.0 {
             let style = match row.state {
                 "trusted" => GOOD,
@@ -117,7 +117,7 @@ impl Report for Keys {
                 Cell::styled(style, row.state),
                 row.space.unwrap_or("-").into(),
                 owner.into(),
-                Cell::styled(DIM, &row.why),
+                Cell::styled(DIM, &row.reason),
             ]);
         }
         page.table(&table);

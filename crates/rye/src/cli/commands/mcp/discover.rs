@@ -117,7 +117,7 @@ impl Report for DiscoverReport {
                         let all = differences.iter();
                         tool["differences"] = all.map(Difference::json).collect();
                     }
-                    Change::Unusable(why) => tool["why"] = json!(why),
+                    Change::Unusable(reason) => tool["reason"] = json!(reason),
                     _ => {}
                 }
                 tool
