@@ -48,13 +48,13 @@ fn incomplete_answer_causes_a_warning() {
                 limit,
                 "output_limit",
                 "the answer is truncated",
-                "'go on', or a larger `max_output`",
+                "`max_output` in models.yaml",
             ),
             (
                 refusal,
                 "refused",
                 "the model refused to continue",
-                "choose another model",
+                "hint: rye models list",
             ),
         ] {
             let reply = api.stream(&Completion::text("so far").with_stop_reason(word));

@@ -169,13 +169,18 @@ fn warn_if_incomplete(outcome: &PromptOutcome, session: &SessionId, printer: Pri
         return;
     };
     let reason = outcome.stop_reason.as_deref().unwrap_or_default();
-    let hint = match incomplete {
-        IncompleteReason::OutputLimit => {
-            format!("rye prompt --session {} 'continue'", session.short())
-        }
-        IncompleteReason::Refused => "rye models list".to_owned(),
+    let (advice, hint) = match incomplete {
+        IncompleteReason::OutputLimit => (
+            "continue, or raise `max_output` in models.yaml",
+            format!("rye prompt --session {} 'continue'", session.short()),
+        ),
+        IncompleteReason::Refused => (
+            "rephrase the prompt, or choose another model",
+            "rye models list".to_owned(),
+        ),
     };
-    printer.warn(&format!("{incomplete} ({reason})"), Some(&hint));
+    let message = format!("{incomplete} ({reason}); {advice}");
+    printer.warn(&message, Some(&hint));
 }
 
 pub(super) fn now() -> Millis {

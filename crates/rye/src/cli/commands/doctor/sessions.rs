@@ -25,7 +25,9 @@ pub(super) fn check(context: &Context, report: &mut DoctorReport) {
     match diagnose(&path, CHECK_TIMEOUT) {
         Ok(None) => report.ok(SESSIONS, format!("none yet: {}", path.display())),
         Ok(Some(condition)) => add(&path, &condition, report),
-        Err(StoreError::Unreadable(why)) => report.fail(SESSIONS, why, move_away(&path)),
+        Err(StoreError::Unreadable(why)) => {
+            report.fail(SESSIONS, with_rescue(why, &path), move_away(&path))
+        }
         Err(error) => report.fail(SESSIONS, error.to_string(), None),
     }
 }
@@ -42,7 +44,7 @@ fn add(path: &Path, condition: &FileReport, report: &mut DoctorReport) {
     let detail = format!("{file}, format {version}, {size} {unit}");
     if let Integrity::Damaged(faults) = &condition.integrity {
         let detail = format!("{file} is damaged: {}", faults.join("; "));
-        return report.fail(SESSIONS, detail, move_away(path));
+        return report.fail(SESSIONS, with_rescue(detail, path), move_away(path));
     }
     // An empty file has no format yet.
     if *version != 0 && version != newest {
@@ -62,6 +64,14 @@ fn add(path: &Path, condition: &FileReport, report: &mut DoctorReport) {
         }
         _ => report.ok(SESSIONS, detail),
     }
+}
+
+/// Adds how to rescue the sessions of a damaged database before it is moved away.
+fn with_rescue(mut detail: String, path: &Path) -> String {
+    if path.metadata().is_ok_and(|file| file.len() > 0) {
+        detail += ". First save each readable session: rye session export SESSION --output FILE";
+    }
+    detail
 }
 
 /// The command that moves a damaged database and its companion files away.
