@@ -265,7 +265,7 @@ fn link_changed_after_the_approval_is_not_followed() {
     let body = gates(&env)[0]["body"].as_str().unwrap().to_owned();
     let two = env.path("two");
     assert!(
-        body.contains(&format!("resolves to: {}", two.display())),
+        body.contains(&format!("in link (resolves to {})", two.display())),
         "{body}"
     );
 }

@@ -34,7 +34,7 @@ fn commands_print_their_output() {
         window.wait_ready();
         for (typed, shown) in [
             ("/help", "Ctrl-D"),
-            ("/tools", "Writes a text file"),
+            ("/tools", "\n  write"),
             ("/cost", "$0"),
             ("/gates", "no pending gates"),
             ("/queue", "the queue is empty"),

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use lillux::process::Handle;
 use rustix::process::{Pid, Signal, kill_process};
+use rye_engine::protocol::short_id;
 
 use crate::chat::window::{RESUME_HINT, Window};
 use crate::chat::{LOCAL, MODEL, SLOW, WIDE, env, session, wait_gate_grace};
@@ -57,7 +58,7 @@ fn signal_ends_the_chat_and_restores_the_terminal() {
             send(&env, signal);
             let screen = window.wait_for("modes isig icanon echo");
             assert!(screen.contains(&format!("ended {code}")), "{screen}");
-            let hint = format!("{RESUME_HINT} {}", session(&env));
+            let hint = format!("{RESUME_HINT} {}\n", short_id(&session(&env)));
             assert!(screen.contains(&hint), "{screen}");
             let bytes = String::from_utf8_lossy(&window.bytes()).into_owned();
             assert!(bytes.rfind("\x1b[?2004h") <= bytes.rfind("\x1b[?2004l"));

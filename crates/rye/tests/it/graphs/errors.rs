@@ -215,7 +215,7 @@ fn large_state_and_lists_work_and_too_large_state_is_refused() {
         "--quiet",
     ]);
     let document = json(&output);
-    let why = "the state would have 100 MiB, and 64 MiB is the most";
+    let why = "the state would have 100 MiB; the limit is 64 MiB";
     assert_eq!(document["data"]["b"], 1, "{document}");
     assert_eq!(document["data"]["why"], why);
     let items: Vec<_> = (0..100_000).collect();

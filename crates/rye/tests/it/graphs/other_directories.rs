@@ -4,6 +4,7 @@ use std::fs;
 use std::process::{Command, Output};
 
 use lillux::process::Handle;
+use rye_engine::protocol::short_id;
 use serde_json::Value;
 
 use super::{env_with_examples, wait_for_state};
@@ -56,13 +57,14 @@ fn run_has_the_same_state_in_every_directory() {
     kill(&env, &id);
     assert!(env.run(&["gate", "approve", &id]).status.success());
     let status = text(&env.run(&["run", "status", &id]));
-    assert!(status.contains("answered approve, by ada"), "{status}");
+    assert!(status.contains("approved by ada"), "{status}");
     assert!(!status.contains("rye gate approve"), "{status}");
     let status = text(&run_elsewhere(&env, &["run", "status", &id]));
     let project = env.path("project");
     let resume = format!(
-        "rye --project {} graph run --resume {id}",
-        project.display()
+        "rye --project {} graph run --resume {}",
+        project.display(),
+        short_id(&id)
     );
     assert!(status.contains(&resume), "{status}");
     assert!(env.run(&["graph", "run", "--resume", &id]).status.success());
@@ -86,7 +88,7 @@ fn gate_names_its_project_and_is_answered_from_anywhere() {
         .unwrap();
     let id = wait_for_state(&env, "waiting");
     let here = text(&env.run(&["gate", "list"]));
-    let origin = format!("graph workflows/release, run {id}");
+    let origin = format!("graph workflows/release, run {}", short_id(&id));
     assert!(here.contains(&format!("{origin}\n")), "{here}");
     let there = text(&run_elsewhere(&env, &["gate", "list"]));
     let project = env.path("project").canonicalize().unwrap();
@@ -102,7 +104,7 @@ fn gate_names_its_project_and_is_answered_from_anywhere() {
     let output = walker.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let none = text(&run_elsewhere(&env, &["gate", "list"]));
-    assert!(none.contains("nothing waits"), "{none}");
+    assert!(none.contains("no pending gates"), "{none}");
 }
 
 #[test]

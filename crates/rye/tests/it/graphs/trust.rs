@@ -166,7 +166,10 @@ fn approval_is_bound_to_its_question() {
     };
     let deadline = Instant::now() + Duration::from_mins(1);
     while !is_asked_again() {
-        assert!(Instant::now() < deadline, "the changed question is not asked");
+        assert!(
+            Instant::now() < deadline,
+            "the changed question is not asked"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
     transcript += &env.transcript(&[
