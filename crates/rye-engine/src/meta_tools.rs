@@ -52,7 +52,15 @@ impl Risk {
             Self::Critical => "critical",
         }
     }
+
+    /// The line of a gate's body that states a risk; `None` is unknown.
+    pub fn gate_line(risk: Option<Self>) -> String {
+        format!("risk: {}", risk.map_or("unknown", Self::as_str))
+    }
 }
+
+/// Key of a gate's context: the [`Risk`] of the call, `null` if it is unknown.
+pub const RISK: &str = "risk";
 
 /// Entry of a list of tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -2,6 +2,7 @@
 
 use lillux::{QUOTE_PREFIX, sanitize};
 use rye_engine::arguments::is_editable;
+use rye_engine::meta_tools::{RISK, Risk};
 use rye_engine::protocol::{Gate, GateKind};
 use serde_json::Value;
 
@@ -161,11 +162,19 @@ fn body(gate: &Gate, width: usize) -> Body {
     {
         parts.pop();
     }
+    let risk = gate.context.get(RISK);
+    let risk_line = risk.map(|risk| {
+        let risk: Option<Risk> = serde_json::from_value(risk.clone()).ok();
+        let style = match risk {
+            Some(Risk::Low | Risk::Medium) => GREEN,
+            Some(Risk::High | Risk::Critical) | None => RED,
+        };
+        (Risk::gate_line(risk), style)
+    });
     let (mut lines, mut first_quoted) = (Vec::new(), None);
     for part in parts {
-        let style = match part.split_once(": ") {
-            Some(("risk", "low" | "medium")) => GREEN,
-            Some(("risk", _)) => RED,
+        let style = match &risk_line {
+            Some((line, style)) if line == part => *style,
             _ => PLAIN,
         };
         let line = match quoted(part) {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::EditedArguments;
 use crate::audit;
-use crate::meta_tools::{Mode, Risk};
+use crate::meta_tools::{Mode, RISK, Risk};
 use crate::sandbox::{ResolvedPath, Sandbox, SandboxError};
 use crate::text::quote_truncated;
 use crate::tool::{
@@ -107,9 +107,10 @@ pub(super) async fn approve_write(
         None => String::new(),
     };
     request.body = format!(
-        "{target_line}reason: {why}\nrisk: {}\n{shown}",
-        risk.as_str()
+        "{target_line}reason: {why}\n{}\n{shown}",
+        Risk::gate_line(Some(risk))
     );
+    request.context.insert(RISK.to_owned(), json!(risk));
     let reason = reason.map(|reason| (REASON.to_owned(), json!(reason)));
     request.context.extend(reason);
     add_resolved_path(&mut request, link);
@@ -157,8 +158,9 @@ pub(super) async fn approve_command(
     }
     let risk = Risk::High;
     let mode = mode(tool, risk, context)?;
-    let notice = format!("Runs without a sandbox.\nrisk: {}\n", risk.as_str());
+    let notice = format!("Runs without a sandbox.\n{}\n", Risk::gate_line(Some(risk)));
     request.body.insert_str(0, &notice);
+    request.context.insert(RISK.to_owned(), json!(risk));
     resolve_approval(mode, tool, request, args, context).await
 }
 

@@ -114,8 +114,7 @@ impl ApprovalQuestion<'_> {
         for reason in self.reasons {
             let _ = writeln!(body, "reason: {}", sanitize_line(&reason.text));
         }
-        let risk = resolved.risk.map_or("unknown", super::Risk::as_str);
-        let _ = writeln!(body, "risk: {risk}");
+        let _ = writeln!(body, "{}", super::Risk::gate_line(resolved.risk));
         if let Some(line) = resolved.description.lines().next() {
             let line: String = line.chars().take(MAX_DESCRIPTION).collect();
             let _ = writeln!(body, "{}", quote_block(&line));
@@ -149,7 +148,7 @@ impl ApprovalQuestion<'_> {
         context.insert(CHAIN_HASH.to_owned(), json!(resolved.hash));
         context.insert(ARGS_HASH.to_owned(), json!(self.args_hash));
         context.insert("tool_id".to_owned(), json!(self.tool_id));
-        context.insert("risk".to_owned(), json!(resolved.risk));
+        context.insert(super::RISK.to_owned(), json!(resolved.risk));
         context.insert("space".to_owned(), json!(resolved.space));
         context.insert(COMPONENTS.to_owned(), json!(resolved.components));
         if !self.reasons.is_empty() {

@@ -1,5 +1,6 @@
 //! Typed access to the fields of a YAML mapping.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use rye_items::metadata::{Data, Entry, Node};
@@ -17,13 +18,19 @@ pub(super) struct Fields<'n> {
 
 /// Problem of a value with the wrong type.
 pub(super) fn type_error(node: &Node, name: &str, expected: &str) -> Problem {
-    let message = match &node.data {
-        // Show the number itself if its type is right.
-        Data::Number(number) if expected.contains("number") => {
-            format!("`{name}` must be {expected}, not {number}")
-        }
-        _ => format!("`{name}` must be {expected}, not {}", node.kind()),
-    };
+    wrong_type(node, name, expected, &node.kind())
+}
+
+/// Problem of a value that is not a number in the right range.
+fn number_error(node: &Node, name: &str, expected: &str) -> Problem {
+    match &node.data {
+        Data::Number(number) => wrong_type(node, name, expected, number),
+        _ => type_error(node, name, expected),
+    }
+}
+
+fn wrong_type(node: &Node, name: &str, expected: &str, found: &dyn Display) -> Problem {
+    let message = format!("`{name}` must be {expected}, not {found}");
     Problem::error(node.at, "wrong_type", message)
 }
 
@@ -133,7 +140,7 @@ impl<'n> Fields<'n> {
         };
         if number.is_none() {
             let expected = format!("an integer of at least {min}");
-            problems.push(type_error(node, name, &expected));
+            problems.push(number_error(node, name, &expected));
         }
         number
     }
@@ -147,7 +154,7 @@ impl<'n> Fields<'n> {
         };
         let time = number.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         if time.is_none() {
-            problems.push(type_error(node, name, "a number of seconds, 0 or more"));
+            problems.push(number_error(node, name, "a number of seconds, 0 or more"));
         }
         time
     }
