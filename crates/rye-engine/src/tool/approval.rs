@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{DecisionRequest, ToolContext, ToolDef, ToolError};
 use crate::arguments::{self, EditedArguments};
-use crate::meta_tools::{APPROVE, APPROVE_SESSION, Mode};
+use crate::meta_tools::{APPROVE, APPROVE_SESSION, Mode, RISK, Risk};
 use crate::text::quote_truncated;
 use crate::{audit, schema};
 
@@ -79,10 +79,11 @@ pub(crate) async fn request_approval(
         .decide_builtin(name, def.risk, def.approval.is_required(args));
     let key = format!("approve:{}:{:.32}", context.call, audit::args_hash(args));
     let mut request = DecisionRequest::approval(key, name.clone());
-    let risk = def.risk.map_or("unknown", |risk| risk.as_str());
     let shown = serde_json::to_string_pretty(args).unwrap_or_default();
     let shown = quote_truncated(&shown, MAX_SHOWN);
-    request.body = format!("{}\nrisk: {risk}\nwith:\n{shown}", def.spec.description);
+    let risk_line = Risk::gate_line(def.risk);
+    request.body = format!("{}\n{risk_line}\nwith:\n{shown}", def.spec.description);
+    request.context.insert(RISK.to_owned(), json!(def.risk));
     resolve_approval(mode, def, request, args, context).await
 }
 
