@@ -211,8 +211,8 @@ impl Findings {
                 format!("gate {} is {end}, but its events are {seen:?}", gate.id)
             });
         }
-        self.expect(events.is_empty(), || {
-            format!("events of unknown gates: {events:?}")
+        self.expect(by_gate.is_empty(), || {
+            format!("events of unknown gates: {by_gate:?}")
         });
     }
 
