@@ -190,16 +190,16 @@ impl Fixture {
 
     fn call(&self, tool: &str) -> Result<()> {
         let request = Request::new(tool.parse()?);
-        let envelope = self.runtime.block_on(self.executor.execute(request));
-        ensure!(envelope.status == Status::Success, "{envelope:?}");
+        let result = self.runtime.block_on(self.executor.execute(request));
+        ensure!(result.status == Status::Success, "{result:?}");
         Ok(())
     }
 
     fn dry_run(&self, tool: &str) -> Result<()> {
         let mut request = Request::new(tool.parse()?);
         request.dry_run = true;
-        let envelope = self.runtime.block_on(self.executor.execute(request));
-        ensure!(envelope.status == Status::ValidationPassed, "{envelope:?}");
+        let result = self.runtime.block_on(self.executor.execute(request));
+        ensure!(result.status == Status::ValidationPassed, "{result:?}");
         Ok(())
     }
 
@@ -242,8 +242,8 @@ impl Fixture {
                 let (executor, request) = (self.executor.clone(), Request::new("say".parse()?));
                 running.spawn(async move { executor.execute(request).await });
             }
-            while let Some(envelope) = running.join_next().await {
-                ensure!(envelope?.status == Status::Success);
+            while let Some(result) = running.join_next().await {
+                ensure!(result?.status == Status::Success);
             }
             Ok(())
         })

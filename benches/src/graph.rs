@@ -16,7 +16,7 @@ use rye_graph::{
     DispatchFuture, Dispatcher, Graph, JournalOptions, Limits, NodeError, StateGraph, ToolCall,
     ToolTraits, run_in_memory, run_journaled,
 };
-use rye_items::metadata::Effect;
+use rye_items::metadata::EffectClass;
 use rye_items::{ItemId, UserKeys};
 use serde_json::json;
 use tempfile::TempDir;
@@ -36,7 +36,7 @@ const ITEMS: usize = 1000;
 const CONCURRENCY: usize = 8;
 
 /// A tool that adds one. Its effect class decides how often the run waits for the disk.
-struct AddsOne(Effect);
+struct AddsOne(EffectClass);
 
 impl Dispatcher for AddsOne {
     fn traits(&self, _: &ItemId) -> Result<ToolTraits, NodeError> {
@@ -78,7 +78,13 @@ pub fn run() -> Result<Vec<Row>> {
     let directory = project(&runtime)?;
     for length in LENGTHS {
         let graph = chain(length)?;
-        let (_, commits) = journaled(&runtime, &graph, length, Effect::AtMostOnce, &directory)?;
+        let (_, commits) = journaled(
+            &runtime,
+            &graph,
+            length,
+            EffectClass::AtMostOnce,
+            &directory,
+        )?;
         rows.push(Row {
             name: format!("durable commits of {length} nodes vs. one per node"),
             ours: commits,
@@ -96,8 +102,8 @@ pub fn run() -> Result<Vec<Row>> {
         // A pure tool, so that our time counts and not the disk's.
         let on_disk = try_interleaved(
             9,
-            || journaled(&runtime, &some, less, Effect::Pure, &directory),
-            || journaled(&runtime, &many, more, Effect::Pure, &directory),
+            || journaled(&runtime, &some, less, EffectClass::Pure, &directory),
+            || journaled(&runtime, &many, more, EffectClass::Pure, &directory),
         )?;
         let on_disk = (on_disk.0 / count(less), on_disk.1 / count(more));
         rows.push(growth("journaled", less, more, on_disk));
@@ -142,7 +148,7 @@ fn chain(length: usize) -> Result<Graph> {
 
 /// Seconds per node, the best of several runs.
 fn in_memory(runtime: &Runtime, graph: &Graph, length: usize) -> Result<f64> {
-    let tool = AddsOne(Effect::Pure);
+    let tool = AddsOne(EffectClass::Pure);
     let mut best = f64::MAX;
     for _ in 0..20 {
         let start = Instant::now();
@@ -157,7 +163,7 @@ fn in_memory(runtime: &Runtime, graph: &Graph, length: usize) -> Result<f64> {
 /// warm-up.
 fn project(runtime: &Runtime) -> Result<TempDir> {
     let directory = tempfile::tempdir_in(std::env::current_dir()?)?;
-    journaled(runtime, &chain(1)?, 1, Effect::Pure, &directory)?;
+    journaled(runtime, &chain(1)?, 1, EffectClass::Pure, &directory)?;
     Ok(directory)
 }
 
@@ -166,7 +172,7 @@ fn journaled(
     runtime: &Runtime,
     graph: &Graph,
     length: usize,
-    effect: Effect,
+    effect: EffectClass,
     directory: &TempDir,
 ) -> Result<(f64, f64)> {
     let tool = AddsOne(effect);
@@ -271,9 +277,9 @@ impl Fixture {
     fn foreach(&self) -> Result<()> {
         let items: Vec<_> = (0..ITEMS).collect();
         let request = Request::new("flows/all".parse()?).with_parameters(json!({ "items": items }));
-        let envelope = self.runtime.block_on(self.executor.execute(request));
-        ensure!(envelope.status == Status::Success, "{:?}", envelope.error);
-        let done = envelope.data["all"].as_array().map_or(0, Vec::len);
+        let result = self.runtime.block_on(self.executor.execute(request));
+        ensure!(result.status == Status::Success, "{:?}", result.error);
+        let done = result.data["all"].as_array().map_or(0, Vec::len);
         ensure!(done == ITEMS, "{done} items done");
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Whatever bytes come: no panic; and where there is a canonical text, it is
-//! the same value, ASCII, and its own canonical text.
+//! Canonical JSON of arbitrary bytes: never panics; the canonical text is ASCII, has the same
+//! value, and is its own canonical form.
 
 #![no_main]
 
@@ -17,14 +17,14 @@ fuzz_target!(|text: &[u8]| {
     assert_eq!(read(&canonical), read(text), "another value");
 });
 
-/// The value as another reader sees it; none where a number is beyond it.
+/// Parses with `serde_json`; none if a number is out of its range.
 fn read(text: &[u8]) -> Option<Value> {
     let mut value = serde_json::from_slice(text).ok()?;
     unsign_zeros(&mut value);
     Some(value)
 }
 
-/// To us `-0` is the integer 0, as to Python; to `serde_json` it is a float.
+/// Replaces `-0` by 0. Canonical JSON treats `-0` as the integer 0, `serde_json` as a float.
 fn unsign_zeros(value: &mut Value) {
     match value {
         Value::Number(number) if number.as_f64() == Some(0.0) => *value = Value::from(0),

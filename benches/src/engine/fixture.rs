@@ -7,11 +7,11 @@ use rye_engine::BoxFuture;
 use rye_engine::model::{Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest, Models};
 use rye_engine::store::SessionStore;
 use rye_engine::tool::{
-    DecisionRequest, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
+    DecisionRequest, EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
 };
 use rye_engine::{Builder, Engine, NewSession, Session, Subscription};
 use rye_protocol::{CallId, EntryKind, EventKind, Part, Role, Usage};
-use rye_sandbox::Virtual;
+use rye_sandbox::VirtualSandbox;
 use serde_json::{Value, json};
 
 /// A model that calls a tool after a prompt, and answers after the result.
@@ -92,7 +92,7 @@ impl Tool for LookTool {
 
 fn look(name: &str, asks: bool) -> LookTool {
     let schema = json!({ "type": "object", "properties": { "at": { "type": "string" } } });
-    let def = ToolDef::new(name, "Looks.", schema).effect(Effect::AtMostOnce);
+    let def = ToolDef::new(name, "Looks.", schema).effect(EffectClass::AtMostOnce);
     LookTool { def, asks }
 }
 
@@ -106,7 +106,7 @@ pub(super) fn engine(store: impl SessionStore, calls: &'static str) -> Result<En
 pub(super) fn builder_calling(tool: &'static str, args: Value) -> Builder {
     Engine::builder()
         .models(SingleModel(Arc::new(ToolThenAnswer(tool, args))))
-        .sandbox(Arc::new(Virtual::new()))
+        .sandbox(Arc::new(VirtualSandbox::new()))
         .tool(look("look", false))
         .tool(look("ask", true))
 }

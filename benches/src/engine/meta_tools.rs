@@ -167,8 +167,8 @@ async fn time_turn(session: &mut BenchSession) -> Result<f64> {
 
 async fn time_execute(executor: &Executor) -> Result<f64> {
     let start = Instant::now();
-    let envelope = executor.execute(Request::new("say".parse()?)).await;
-    ensure!(envelope.status == Status::Success, "{envelope:?}");
+    let result = executor.execute(Request::new("say".parse()?)).await;
+    ensure!(result.status == Status::Success, "{result:?}");
     Ok(start.elapsed().as_secs_f64())
 }
 

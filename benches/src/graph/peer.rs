@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use rye_items::metadata::Effect;
+use rye_items::metadata::EffectClass;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -21,7 +21,7 @@ struct Mode {
     theirs: &'static str,
     what: &'static str,
     /// Effect class of our tool; `None` to run in memory.
-    effect: Option<Effect>,
+    effect: Option<EffectClass>,
     goal: f64,
 }
 
@@ -37,7 +37,7 @@ const MODES: [Mode; 3] = [
     Mode {
         theirs: "sqlite",
         what: "journaled vs. LangGraph with SQLite",
-        effect: Some(Effect::Pure),
+        effect: Some(EffectClass::Pure),
         goal: 0.1,
     },
     // The most durable modes: ours syncs before and after each node, LangGraph before the
@@ -45,7 +45,7 @@ const MODES: [Mode; 3] = [
     Mode {
         theirs: "sync",
         what: "synced before the next node vs. LangGraph with durability=sync",
-        effect: Some(Effect::AtMostOnce),
+        effect: Some(EffectClass::AtMostOnce),
         goal: NO_GOAL,
     },
 ];

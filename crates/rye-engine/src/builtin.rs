@@ -8,13 +8,13 @@
 //! ]);
 //! ```
 
+mod approval;
 mod bash;
 mod edit;
 mod glob;
 mod grep;
-mod permission;
+mod placeholder_guard;
 mod read;
-mod redacted;
 mod skill;
 mod task;
 mod threads;
@@ -81,7 +81,7 @@ fn sandbox_error(error: SandboxError) -> ToolError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool::Effect;
+    use crate::tool::EffectClass;
 
     #[test]
     fn effect_and_exclusivity_of_each_tool() {
@@ -91,15 +91,15 @@ mod tests {
         });
         let actual: Vec<_> = actual.collect();
         let expected = [
-            ("bash", Effect::AtMostOnce, false),
-            ("edit", Effect::AtMostOnce, true),
-            ("glob", Effect::Pure, false),
-            ("grep", Effect::Pure, false),
-            ("list_threads", Effect::Pure, false),
-            ("read", Effect::Pure, false),
-            ("task", Effect::Idempotent, false),
-            ("thread_read", Effect::Pure, false),
-            ("write", Effect::Idempotent, true),
+            ("bash", EffectClass::AtMostOnce, false),
+            ("edit", EffectClass::AtMostOnce, true),
+            ("glob", EffectClass::Pure, false),
+            ("grep", EffectClass::Pure, false),
+            ("list_threads", EffectClass::Pure, false),
+            ("read", EffectClass::Pure, false),
+            ("task", EffectClass::Idempotent, false),
+            ("thread_read", EffectClass::Pure, false),
+            ("write", EffectClass::Idempotent, true),
         ];
         assert_eq!(
             actual,

@@ -9,7 +9,6 @@ mod calls;
 mod compaction;
 mod continuation;
 mod cow_arc;
-mod env;
 mod failover;
 mod gates;
 mod input;
@@ -17,6 +16,7 @@ mod limit_gate;
 mod output;
 mod queue;
 mod result;
+mod step_context;
 mod turn;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,10 +38,10 @@ pub(crate) use limit_gate::{LimitIncrease, is_invalid_limit};
 
 pub(crate) use compaction::{CompactionResult, ContextWindows};
 pub(crate) use cow_arc::CowArc;
-pub use env::CallLimits;
-pub(crate) use env::{ChildUsage, Env, ToolLookup, ToolTraits};
 pub(crate) use input::{Artifact, Input, PostedCommand};
 pub(crate) use output::{Effect, Output};
+pub use step_context::CallLimits;
+pub(crate) use step_context::{ChildUsage, StepContext, ToolLookup, ToolTraits};
 
 /// The stored state of a thread, and what of it runs in this process.
 #[derive(Debug, Clone)]
@@ -88,12 +88,12 @@ impl Machine {
     }
 
     /// Applies an input and decides what to do next.
-    pub(crate) fn handle(&mut self, input: Input, env: &Env<'_>) -> Output {
+    pub(crate) fn handle(&mut self, input: Input, context: &StepContext<'_>) -> Output {
         let before = self.thread.clone();
         let gates = self.gates.clone();
         let mut step = Step {
             machine: self,
-            env,
+            context,
             out: Output::default(),
         };
         step.apply(input);
@@ -101,8 +101,8 @@ impl Machine {
         let mut out = step.out;
         audit::fold_events(&mut self.thread, &out.batch.ops);
         if !self.thread.is_same(&before) && self.thread != before {
-            self.thread.updated_at = env.now;
-            self.seal(&mut out.batch, &gates, env);
+            self.thread.updated_at = context.now;
+            self.seal(&mut out.batch, &gates, context);
             // The thread goes first, so that a reader of the batch sees the new leaf.
             out.batch.ops.insert(0, Op::PutThread(self.thread.share()));
         }
@@ -110,17 +110,22 @@ impl Machine {
     }
 
     /// Signs a batch that ends a turn or leaves the thread idle.
-    fn seal(&mut self, batch: &mut Batch, before: &BTreeMap<GateId, CowArc<Gate>>, env: &Env<'_>) {
-        let Some(key) = env.signer else {
+    fn seal(
+        &mut self,
+        batch: &mut Batch,
+        before: &BTreeMap<GateId, CowArc<Gate>>,
+        context: &StepContext<'_>,
+    ) {
+        let Some(key) = context.signer else {
             return;
         };
         let gates = before.values().map(|gate| &**gate);
         let ended = gates.filter(|gate| !gate.status.is_pending());
-        let last = env.last_seal.clone();
+        let last = context.last_seal.clone();
         let turn = self.thread.turn.as_ref();
         let mut prompts = self.prompts.iter().map(|prompt| &**prompt);
         let running = turn.and_then(|turn| prompts.find(|prompt| prompt.id == turn.prompt));
-        let seal = audit::thread_seal(&self.thread, &batch.ops, ended, running, last, env.now);
+        let seal = audit::thread_seal(&self.thread, &batch.ops, ended, running, last, context.now);
         if let Some(seal) = seal {
             let (seal, hash) = audit::sign_seal(seal, key);
             self.thread.seal = hash;
@@ -135,7 +140,7 @@ impl Machine {
             _ if self.live.compacting => StatusKind::Thinking,
             None if self.prompts.is_empty() => StatusKind::Idle,
             None => StatusKind::Queued,
-            Some(_) if self.prompt_on_limit() => StatusKind::BlockedOnDecisionGate,
+            Some(_) if self.is_waiting_at_limit() => StatusKind::BlockedOnDecisionGate,
             Some(turn) => match &turn.phase {
                 Phase::Model => StatusKind::Thinking,
                 Phase::Tools { calls, .. } => {
@@ -152,8 +157,8 @@ impl Machine {
         }
     }
 
-    /// Whether it waits at a limit gate.
-    fn prompt_on_limit(&self) -> bool {
+    /// Whether the thread waits at a limit gate.
+    fn is_waiting_at_limit(&self) -> bool {
         let mut gates = self.gates.values();
         gates.any(|gate| limit_gate::is_pending(gate))
     }
@@ -191,7 +196,7 @@ fn args_of(entry: &Entry) -> BTreeMap<CallId, Value> {
 /// One input being applied.
 struct Step<'a> {
     machine: &'a mut Machine,
-    env: &'a Env<'a>,
+    context: &'a StepContext<'a>,
     out: Output,
 }
 
@@ -293,7 +298,7 @@ impl Step<'_> {
             parent: thread.leaf.take(),
             prompt: thread.turn.as_ref().map(|turn| turn.prompt.clone()),
             kind,
-            created_at: self.env.now,
+            created_at: self.context.now,
             hash: String::new(),
         };
         thread.tokens = thread.tokens.saturating_add(tokens::estimate_entry(&entry));

@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::BoxFuture;
 use crate::sandbox::Sandbox;
-use crate::tool::{Effect, Tool, ToolContext, ToolOutput};
+use crate::tool::{EffectClass, Tool, ToolContext, ToolOutput};
 
 pub use approval_question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, DENY, DRIFT};
 pub(crate) use call::resolve_target;
@@ -107,7 +107,7 @@ pub struct ResolvedTool {
     /// The tool declares that a person must approve it.
     pub requires_approval: bool,
     /// Effect class: what happens to a call after a crash.
-    pub effect: Effect,
+    pub effect: EffectClass,
     /// Difference from the accepted definition. If set, a person must approve the call even if
     /// the policy allows it.
     pub drift: Option<String>,

@@ -48,9 +48,9 @@ pub struct ModelAnswer {
 /// A streamed part of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delta {
-    /// Text.
+    /// A piece of the answer's text.
     Text(String),
-    /// Thinking.
+    /// A piece of the model's reasoning, which is not part of the answer.
     Thinking(String),
     /// A piece of a tool call's arguments: incomplete JSON.
     ToolCall {

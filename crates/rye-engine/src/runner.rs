@@ -23,7 +23,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::engine::Shared;
-use crate::machine::{Artifact, ChildUsage, Env, Input, LimitIncrease, Machine, PostedCommand};
+use crate::machine::{
+    Artifact, ChildUsage, Input, LimitIncrease, Machine, PostedCommand, StepContext,
+};
 use crate::model::{Delta, ModelAnswer};
 use crate::store::{CommandKind, StoreError};
 use crate::tool::{DecisionRequest, ToolError, ToolOutput};
@@ -89,7 +91,7 @@ pub(crate) enum ThreadCommand {
         text: String,
     },
     ProcessStarted(CallId, ProcessRef),
-    DeclareEffect(CallId, rye_protocol::Effect, oneshot::Sender<()>),
+    DeclareEffect(CallId, rye_protocol::EffectClass, oneshot::Sender<()>),
     Artifact(CallId, Artifact, oneshot::Sender<()>),
 }
 
@@ -425,7 +427,7 @@ impl Runner {
         // Needed only if a gate known here closes concurrently.
         let again = (!self.machine.gates.is_empty()).then(|| input.clone());
         let mut next = self.machine.clone();
-        let output = next.handle(input, &self.env());
+        let output = next.handle(input, &self.step_context());
         let mut backoff = Backoff::default();
         let last = loop {
             match self
@@ -498,8 +500,8 @@ impl Runner {
         shared.store.commit(&shared.lease, batch).await
     }
 
-    fn env(&self) -> Env<'_> {
-        Env {
+    fn step_context(&self) -> StepContext<'_> {
+        StepContext {
             now: self.shared.clock.now(),
             calls: self.shared.calls,
             collect_window: self.shared.collect_window,

@@ -21,10 +21,10 @@ use crate::runner::ThreadCommand;
 use crate::sandbox::Sandbox;
 use lillux::redact::{RedactStream, Redactor};
 
-pub use approval::Approval;
+pub use approval::ApprovalRequirement;
 pub(crate) use approval::{RESOLVED_PATH, WORKING_DIR, request_approval, resolve_approval};
 pub use request::{DecisionRequest, VAULT};
-pub use rye_protocol::Effect;
+pub use rye_protocol::EffectClass;
 
 /// Definition of a tool.
 #[derive(Debug, Clone)]
@@ -32,11 +32,11 @@ pub struct ToolDef {
     /// Name, description and parameters for models.
     pub spec: ToolSpec,
     /// Effect class: what happens to a call after a crash.
-    pub effect: Effect,
+    pub effect: EffectClass,
     /// Risk level, if stated. High and critical need approval.
     pub risk: Option<Risk>,
     /// When a person must approve a call.
-    pub approval: Approval,
+    pub approval: ApprovalRequirement,
     /// Calls do not run concurrently with other tools.
     pub exclusive: bool,
     /// Output is never pruned.
@@ -57,9 +57,9 @@ impl ToolDef {
                 description: description.into(),
                 parameters,
             },
-            effect: Effect::default(),
+            effect: EffectClass::default(),
             risk: None,
-            approval: Approval::default(),
+            approval: ApprovalRequirement::default(),
             exclusive: false,
             protected_from_pruning: false,
             is_task: false,
@@ -69,7 +69,7 @@ impl ToolDef {
 
     /// Sets the effect class.
     #[must_use]
-    pub fn effect(mut self, effect: Effect) -> Self {
+    pub fn effect(mut self, effect: EffectClass) -> Self {
         self.effect = effect;
         self
     }
@@ -83,13 +83,13 @@ impl ToolDef {
 
     /// Whether a call may need approval.
     pub(crate) fn can_need_approval(&self) -> bool {
-        self.risk.is_some() || !matches!(self.approval, Approval::ByRisk)
+        self.risk.is_some() || !matches!(self.approval, ApprovalRequirement::ByRisk)
     }
 
     /// Requires approval, always or depending on the arguments. The gate records the question and
     /// the hash of the arguments.
     #[must_use]
-    pub fn requires_approval(mut self, approval: Approval) -> Self {
+    pub fn requires_approval(mut self, approval: ApprovalRequirement) -> Self {
         self.approval = approval;
         self
     }
@@ -273,7 +273,7 @@ impl ToolContext {
 
     /// Sets the effect class from here on, if it differs from that of the tool. It is stored when
     /// this returns.
-    pub async fn set_effect(&self, effect: Effect) -> Result<(), ToolError> {
+    pub async fn set_effect(&self, effect: EffectClass) -> Result<(), ToolError> {
         let (reply, written) = oneshot::channel();
         let commands = ThreadCommand::DeclareEffect(self.call.clone(), effect, reply);
         let closed = || ToolError::failed("the thread has ended");

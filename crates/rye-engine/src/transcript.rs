@@ -1,4 +1,5 @@
-//! The messages that a model sees of a history. Every call is followed directly by its result.
+//! Messages that a model sees of a history. Every call is followed directly by its result, and call
+//! ids that a provider has used twice are made unique.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -21,7 +21,7 @@ use rustix::fs::OFlags;
 /// Content of a `.env` file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dotenv {
-    /// Placeholders and values in file order; the last value of a repeated name wins.
+    /// Names and values in file order; the last value of a repeated name wins.
     pub variables: Vec<(String, String)>,
     /// Skipped lines: line number from 1, or 0 for the whole file, and the reason.
     pub problems: Vec<(usize, &'static str)>,

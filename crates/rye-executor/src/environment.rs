@@ -5,7 +5,7 @@
 //! and the `env_paths` of its anchor.
 
 mod dotenv_filter;
-mod withheld;
+mod withheld_variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,12 +15,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use dotenv_filter::{DotenvFilter, is_reserved};
-pub use withheld::{WITHHELD_PATTERNS, WITHHELD_VARIABLES};
+pub use withheld_variables::{WITHHELD_PATTERNS, WITHHELD_VARIABLES};
 
 use crate::anchor::AnchorError;
 use crate::redact::{Redactor, is_secret_variable};
 use crate::template::{self, Placeholders, Variables};
-use withheld::is_withheld;
+use withheld_variables::is_withheld;
 
 /// Variables that `inherit: minimal` passes on, besides `LC_*`.
 const BASIC_VARIABLES: [&str; 8] = [

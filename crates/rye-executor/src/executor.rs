@@ -1,10 +1,10 @@
-//! The executor: runs a call through all its steps, from the chain to the envelope.
+//! The executor: runs a call through all its steps, from the chain to the result.
 
 mod approval;
 mod chain_cache;
 mod default_args;
 mod dependencies;
-mod inherited;
+mod inherited_variables;
 mod inline_code;
 mod path_guard;
 mod prepare;
@@ -26,9 +26,9 @@ use rye_items::{
 use serde_json::{Map, Value};
 
 use crate::chain::{self, Chain, ChainError, Link};
-use crate::envelope::Envelope;
 use crate::environment::Origin;
 use crate::error::ExecuteError;
+use crate::execution_result::ExecutionResult;
 use crate::parameters::SchemaCache;
 use crate::primitive::{Execute, HttpClient, OutputListener, Primitives, RunContext, Spill};
 use crate::redact::{self, RedactingOutput};
@@ -38,7 +38,7 @@ use approval::CheckedPaths;
 pub use approval::{Approval, ApprovalReason, SensitiveWrite};
 use chain_cache::{ChainCache, ResolvedChain};
 pub use dependencies::dependency_scopes;
-use inherited::InheritedVariables;
+use inherited_variables::InheritedVariables;
 pub use inline_code::check_before_signing;
 use path_guard::PathGuard;
 pub use template_context::CallAnchor;
@@ -98,7 +98,7 @@ pub struct Request {
     pub tool: ItemRef,
     /// Parameters, a JSON object.
     pub parameters: Value,
-    /// Placeholders of the parameters into which the caller interpolated values, such as results of
+    /// Names of the parameters into which the caller interpolated values, such as results of
     /// other tools. None of them may contain code.
     pub interpolated: Vec<String>,
     /// Check the call without running it.
@@ -200,13 +200,13 @@ impl Executor {
         &mut self.primitives
     }
 
-    /// Runs a tool. Errors are reported in the envelope.
-    pub async fn execute(&self, request: Request) -> Envelope {
+    /// Runs a tool. Errors are reported in the result.
+    pub async fn execute(&self, request: Request) -> ExecutionResult {
         let start = Instant::now();
         let tool = request.tool.clone();
         match self.try_execute(request, &mut Trace::disabled()).await {
-            Ok(envelope) => envelope,
-            Err(error) => Envelope::from_error(&tool, &error, start.elapsed()),
+            Ok(result) => result,
+            Err(error) => ExecutionResult::from_error(&tool, &error, start.elapsed()),
         }
     }
 
@@ -216,7 +216,7 @@ impl Executor {
         &self,
         request: Request,
         trace: &mut Trace,
-    ) -> Result<Envelope, ExecuteError> {
+    ) -> Result<ExecutionResult, ExecuteError> {
         let start = Instant::now();
         let resolved = self.resolve_chain(&request.tool)?;
         let ResolvedChain { library, chain } = &*resolved;
@@ -261,7 +261,12 @@ impl Executor {
                 &parameters,
                 inherited_variables,
             )?;
-            return Ok(Envelope::dry_run(chain, hash, pairs, start.elapsed()));
+            return Ok(ExecutionResult::dry_run(
+                chain,
+                hash,
+                pairs,
+                start.elapsed(),
+            ));
         }
         let mut warnings = Vec::from_iter(dependencies::dev_mode_warning(dependencies));
         let parameters =
@@ -327,7 +332,7 @@ impl Executor {
             warnings.push(prepare::dotenv_warning(&dotenv_ignored, chain.tool()));
         }
         trace.done(start.elapsed());
-        Ok(Envelope::from_outcome(
+        Ok(ExecutionResult::from_outcome(
             chain,
             hash,
             outcome,

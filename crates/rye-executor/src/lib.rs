@@ -4,7 +4,7 @@
 //! another runtime or a primitive. Together they form the tool's [`chain`]. [`Executor`] finds
 //! each link, reads it once, verifies it, checks that neighbouring links are compatible, checks
 //! the parameters, and then lets the [`primitive`] carry out the call. A [`Request`] describes
-//! the call, an [`Envelope`] its result.
+//! the call, an [`ExecutionResult`] its result.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -18,8 +18,8 @@
 //! let executor = Executor::new(Roots::new(project.path(), cache.path()), Arc::new(supervisor));
 //! let request = Request::new("rye/core/runtimes/bash/bash".parse()?)
 //!     .with_parameters(serde_json::json!({ "command": "echo hello" }));
-//! let envelope = executor.execute(request).await;
-//! assert_eq!(envelope.data["stdout"], "hello\n");
+//! let result = executor.execute(request).await;
+//! assert_eq!(result.data["stdout"], "hello\n");
 //! # Ok(())
 //! # }
 //! ```
@@ -28,9 +28,9 @@ pub mod anchor;
 pub mod chain;
 pub mod config;
 pub mod dotenv;
-mod envelope;
 pub mod environment;
 mod error;
+mod execution_result;
 mod executor;
 pub mod interpreter;
 pub mod parameters;
@@ -40,8 +40,8 @@ pub mod template;
 mod trace;
 mod value_ext;
 
-pub use envelope::{Envelope, ErrorInfo, Status};
 pub use error::ExecuteError;
+pub use execution_result::{ErrorInfo, ExecutionResult, Status};
 pub use executor::{
     Approval, ApprovalReason, CallAnchor, Executor, Request, Roots, SensitiveWrite, ToolInfo,
     check_before_signing, dependency_scopes,

@@ -107,7 +107,7 @@ pub struct CallOutcome {
     pub exit_code: Option<i32>,
     /// The failure, if the call failed.
     pub failure: Option<CallFailure>,
-    /// Further data for the envelope's metadata.
+    /// Further data for the result's metadata.
     pub metadata: Map<String, Value>,
 }
 

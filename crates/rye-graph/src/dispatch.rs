@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use lillux::Hash;
 use rye_executor::{Approval, Executor, OutputListener, Request, RunContext};
-use rye_items::metadata::Effect;
+use rye_items::metadata::EffectClass;
 use rye_items::{ItemId, ItemKind, ItemRef};
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub type DispatchFuture<'a> = Pin<Box<dyn Future<Output = Result<Value, NodeErro
 #[derive(Debug, Clone)]
 pub struct ToolTraits {
     /// Effect class, which decides whether a call may be repeated after a crash.
-    pub effect: Effect,
+    pub effect: EffectClass,
     /// Whether the tool is a graph, which has its own journal and can be resumed.
     pub is_graph: bool,
     /// Hash of the chain and its configuration; part of the cache key of a result.
@@ -66,7 +66,7 @@ impl Dispatcher for ExecutorDispatcher<'_> {
         let config = lillux::canonical::to_vec(&info.config).unwrap_or_default();
         let both = [info.chain_hash.as_bytes().as_slice(), &config].concat();
         Ok(ToolTraits {
-            effect: info.metadata.effect().unwrap_or(Effect::AtMostOnce),
+            effect: info.metadata.effect().unwrap_or(EffectClass::AtMostOnce),
             is_graph: info.metadata.tool_type() == Some("graph"),
             hash: Some(Hash::digest(both)),
         })
@@ -79,8 +79,8 @@ impl Dispatcher for ExecutorDispatcher<'_> {
             request.approval = self.approval.clone();
             request.listener = self.listener.clone();
             request.run = call.run;
-            let envelope = self.executor.execute(request).await;
-            if let Some(error) = envelope.error {
+            let result = self.executor.execute(request).await;
+            if let Some(error) = result.error {
                 let mut message = error.message;
                 if let Value::Array(all) = &error.violations {
                     let all = all.iter().filter_map(|it| it["message"].as_str());
@@ -94,7 +94,7 @@ impl Dispatcher for ExecutorDispatcher<'_> {
                     None => failed,
                 });
             }
-            check_success(envelope.data)
+            check_success(result.data)
         })
     }
 }

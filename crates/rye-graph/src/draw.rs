@@ -6,8 +6,8 @@ mod svg;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::definition::{Graph, NodeKind};
 use crate::event::{Event, JournalLine, NodeOutcome, RunStatus};
-use crate::model::{Graph, NodeKind};
 
 /// Format of a drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Events of a run's journal.
 
-use rye_items::metadata::Effect;
+use rye_items::metadata::EffectClass;
 use rye_protocol::{Gate, GateId, GateStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -33,7 +33,7 @@ pub enum Event {
         /// Name of the node.
         node: String,
         /// Effect class, which decides whether the node may be repeated after a crash.
-        effect: Effect,
+        effect: EffectClass,
     },
     /// An item of a foreach starts.
     ItemBegin {
@@ -41,7 +41,7 @@ pub enum Event {
         index: usize,
         /// Effect class, if the items call different tools.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        effect: Option<Effect>,
+        effect: Option<EffectClass>,
     },
     /// An item of a foreach ended.
     ItemEnd {
@@ -110,7 +110,7 @@ pub enum Event {
         /// Name of the triggering event.
         trigger: String,
         /// Effect class, which decides whether the hook may be repeated after a crash.
-        effect: Effect,
+        effect: EffectClass,
     },
     /// A hook ended.
     HookEnd {

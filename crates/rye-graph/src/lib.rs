@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use rye_graph::{Dispatcher, Graph, ToolTraits, DispatchFuture, Limits, NodeError, ToolCall, run_in_memory};
-//! use rye_items::{ItemId, metadata::Effect};
+//! use rye_items::{ItemId, metadata::EffectClass};
 //! use serde_json::{Value, json};
 //!
 //! /// A dispatcher with a single tool, which adds two numbers.
@@ -16,7 +16,7 @@
 //!
 //! impl Dispatcher for Adder {
 //!     fn traits(&self, _: &ItemId) -> Result<ToolTraits, NodeError> {
-//!         Ok(ToolTraits { effect: Effect::Pure, is_graph: false, hash: None })
+//!         Ok(ToolTraits { effect: EffectClass::Pure, is_graph: false, hash: None })
 //!     }
 //!
 //!     fn call(&self, call: ToolCall) -> DispatchFuture<'_> {
@@ -48,11 +48,11 @@
 
 mod cache;
 mod condition;
+mod definition;
 mod dispatch;
 mod draw;
 mod event;
 mod gates;
-mod model;
 mod parse;
 mod path;
 mod permission;
@@ -63,11 +63,11 @@ mod template;
 mod validate;
 mod walk;
 
+pub use definition::Graph;
 pub use dispatch::{DispatchFuture, Dispatcher, ToolCall, ToolTraits};
 pub use draw::{DrawFormat, NodeMark, NodeMarks};
 pub use event::{Event, GraphChange, JournalLine, NodeError, NodeOutcome, RunStart, RunStatus};
 pub use gates::{GateFile, PendingIndex, ResolveOutcome};
-pub use model::Graph;
 pub use parse::ParsedGraph;
 pub use primitive::{
     JournalOptions, ResumeError, RunOptions, StateGraph, run_in_memory, run_journaled,

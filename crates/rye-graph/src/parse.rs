@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use lillux::Hash;
 use rye_items::metadata::{self, Data, MetadataError, Node};
 
-use crate::model::{ErrorPolicy, Graph, Hook, HookEvent};
+use crate::definition::{ErrorPolicy, Graph, Hook, HookEvent};
 use crate::permission::Permission;
 use crate::problem::{Problem, Severity};
 use crate::validate;

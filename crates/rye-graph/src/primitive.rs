@@ -13,10 +13,10 @@ use rye_items::UserKeys;
 use serde_json::{Map, Value, json};
 
 use crate::cache::ResultCache;
+use crate::definition::Graph;
 use crate::dispatch::ExecutorDispatcher;
 use crate::event::{RunStart, RunStatus};
 use crate::gates::PendingIndex;
-use crate::model::Graph;
 use crate::problem::Problem;
 use crate::record::{RecordError, RunStore, TrustPolicy};
 use crate::walk::{EventListener, Limits, RunResult, Walker};

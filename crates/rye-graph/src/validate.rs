@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rye_items::ItemId;
 
-use crate::model::{Action, Graph, Node, NodeKind, literal_item};
+use crate::definition::{Action, Graph, Node, NodeKind, literal_item};
 use crate::path::Path;
 use crate::permission;
 use crate::problem::{Problem, nearest};

@@ -12,15 +12,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rye_items::metadata::Effect;
+use rye_items::metadata::EffectClass;
 use rye_protocol::Gate;
 use serde_json::{Map, Value};
 
 use crate::cache::ResultCache;
+use crate::definition::{Graph, HookEvent, Node, NodeKind};
 use crate::dispatch::Dispatcher;
 use crate::event::{JournalLine, NodeError, NodeOutcome, RunStatus};
 use crate::gates::PendingIndex;
-use crate::model::{Graph, HookEvent, Node, NodeKind};
 use crate::path::Scope;
 use crate::record::{HookState, ItemState, Journal, Position, RecordError, SingleKey, TrustPolicy};
 
@@ -91,7 +91,7 @@ pub(crate) struct Progress {
 /// A node that was started before a crash and did not end.
 #[derive(Debug, Clone, Copy)]
 struct InterruptedStart {
-    effect: Effect,
+    effect: EffectClass,
     /// Number of times that the node was started.
     starts: u32,
 }
@@ -132,11 +132,11 @@ struct NodeResult {
     /// State values to set, even if the node failed.
     set: Map<String, Value>,
     output: Option<Value>,
-    effect: Effect,
+    effect: EffectClass,
 }
 
 impl NodeResult {
-    fn new(result: Result<Value, NodeError>, effect: Effect) -> Self {
+    fn new(result: Result<Value, NodeError>, effect: EffectClass) -> Self {
         let outcome = match result {
             Ok(_) => NodeOutcome::Done,
             Err(_) => NodeOutcome::Failed,
@@ -152,8 +152,8 @@ impl NodeResult {
 }
 
 /// Whether a call with this effect class may be repeated.
-fn is_repeatable(effect: Effect) -> bool {
-    matches!(effect, Effect::Pure | Effect::Idempotent)
+fn is_repeatable(effect: EffectClass) -> bool {
+    matches!(effect, EffectClass::Pure | EffectClass::Idempotent)
 }
 
 impl<'g> Walker<'g> {
@@ -276,12 +276,12 @@ impl<'g> Walker<'g> {
     ) -> Result<NodeResult, RecordError> {
         match &node.kind {
             NodeKind::Gate => {
-                self.begin(node, Effect::Pure, interrupted)?;
-                Ok(NodeResult::new(Ok(Value::Null), Effect::Pure))
+                self.begin(node, EffectClass::Pure, interrupted)?;
+                Ok(NodeResult::new(Ok(Value::Null), EffectClass::Pure))
             }
             NodeKind::Return(output) => {
-                self.begin(node, Effect::Pure, interrupted)?;
-                let mut done = NodeResult::new(Ok(Value::Null), Effect::Pure);
+                self.begin(node, EffectClass::Pure, interrupted)?;
+                let mut done = NodeResult::new(Ok(Value::Null), EffectClass::Pure);
                 done.output = Some(match output {
                     Some(output) => {
                         let scope = Scope::new(&self.state, &self.inputs);

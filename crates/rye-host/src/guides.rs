@@ -244,7 +244,7 @@ mod tests {
 
     use lillux::process::Supervisor;
     use rye_items::SYSTEM;
-    use rye_sandbox::{Local, Virtual};
+    use rye_sandbox::{LocalSandbox, VirtualSandbox};
 
     use super::*;
 
@@ -266,8 +266,8 @@ mod tests {
         }
         let spaces = Spaces::open(Some(&work), None, &[], &SYSTEM).unwrap();
         let files = FileGuides::new(spaces, &work, vec![skills]);
-        let local = Local::new(&work, Supervisor::start().unwrap()).unwrap();
-        let sandboxes: [&dyn Sandbox; 2] = [&local, &Virtual::new()];
+        let local = LocalSandbox::new(&work, Supervisor::start().unwrap()).unwrap();
+        let sandboxes: [&dyn Sandbox; 2] = [&local, &VirtualSandbox::new()];
         for sandbox in sandboxes {
             assert_eq!(files.rules(sandbox).await, None);
             let names: Vec<_> = files.all(SKILLS_DIR, sandbox).await.into_keys().collect();

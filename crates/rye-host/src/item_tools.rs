@@ -12,13 +12,13 @@ use rye_engine::meta_tools::{
 };
 use rye_engine::protocol::{ErrorCode, ErrorInfo};
 use rye_engine::sandbox::Sandbox;
-use rye_engine::tool::{Effect, ToolContext, ToolOutput};
+use rye_engine::tool::{EffectClass, ToolContext, ToolOutput};
 use rye_executor::chain::{Chain, Link};
 use rye_executor::{
-    Approval, ApprovalReason, Envelope, ExecuteError, Executor, OutputListener, Request,
+    Approval, ApprovalReason, ExecuteError, ExecutionResult, Executor, OutputListener, Request,
     SensitiveWrite, Status,
 };
-use rye_items::metadata::Effect as ItemEffect;
+use rye_items::metadata::EffectClass as ItemEffectClass;
 use rye_items::search::{Hit, Query, SearchIndex};
 use rye_items::{ItemId, ItemKind, ItemRef};
 use serde_json::Value;
@@ -97,7 +97,8 @@ impl ItemTools {
         let chain = chain.map_err(|error| execution_error(&error))?;
         let metadata = &chain.tool().metadata;
         // A pure tool without paths can run outside of any sandbox.
-        let is_pure = metadata.effect() == Some(ItemEffect::Pure) && metadata.reads().is_empty();
+        let is_pure =
+            metadata.effect() == Some(ItemEffectClass::Pure) && metadata.reads().is_empty();
         let is_remote = chain.primitive().id().as_str() == HTTP_CLIENT;
         Ok(ResolvedTool {
             // The full id, as in rules; `id` may be a short name.
@@ -107,7 +108,7 @@ impl ItemTools {
             risk: metadata.risk_level().and_then(|it| risk(it.as_str())),
             space: Some(chain.tool().space().as_str().to_owned()),
             requires_approval: metadata.requires_approval() == Some(true),
-            effect: metadata.effect().map_or(Effect::default(), effect),
+            effect: metadata.effect().map_or(EffectClass::default(), effect),
             drift: None,
             hash: chain.hash.to_hex(),
             components: components(&chain),
@@ -189,12 +190,12 @@ impl ItemTools {
             output_context.output(String::from_utf8_lossy(bytes));
         }));
         let mut trace = rye_executor::Trace::disabled();
-        let envelope = match self.executor.try_execute(request, &mut trace).await {
-            Ok(envelope) => envelope,
+        let result = match self.executor.try_execute(request, &mut trace).await {
+            Ok(result) => result,
             Err(ExecuteError::ApprovalVoid(_)) => return Err(ToolProviderError::Changed),
             Err(error) => return Err(execution_error(&error)),
         };
-        output(envelope)
+        output(result)
     }
 }
 
@@ -213,12 +214,12 @@ fn risk(word: &str) -> Option<Risk> {
     all.into_iter().find(|risk| risk.as_str() == word)
 }
 
-fn effect(effect: ItemEffect) -> Effect {
+fn effect(effect: ItemEffectClass) -> EffectClass {
     match effect {
-        ItemEffect::Pure => Effect::Pure,
-        ItemEffect::Idempotent => Effect::Idempotent,
-        ItemEffect::AtMostOnce => Effect::AtMostOnce,
-        ItemEffect::Ask => Effect::Ask,
+        ItemEffectClass::Pure => EffectClass::Pure,
+        ItemEffectClass::Idempotent => EffectClass::Idempotent,
+        ItemEffectClass::AtMostOnce => EffectClass::AtMostOnce,
+        ItemEffectClass::Ask => EffectClass::Ask,
     }
 }
 
@@ -248,10 +249,10 @@ pub(crate) fn component(link: &Link) -> Component {
     }
 }
 
-fn output(envelope: Envelope) -> Result<ToolOutput, ToolProviderError> {
-    let data = envelope.data;
+fn output(result: ExecutionResult) -> Result<ToolOutput, ToolProviderError> {
+    let data = result.data;
     let text = model_text(&data);
-    match (envelope.status, envelope.error) {
+    match (result.status, result.error) {
         (Status::Error, error) => {
             // The supervisor has ended, and the processes of the tool with it.
             let is_interrupted = error

@@ -39,7 +39,7 @@
 //! let engine = Engine::builder()
 //!     .store(rye_store::MemoryStore::new())
 //!     .models(rye_model::Catalogue::new(".").with("scripted:demo", script.parse()?))
-//!     .sandbox(Arc::new(rye_sandbox::Virtual::new()))
+//!     .sandbox(Arc::new(rye_sandbox::VirtualSandbox::new()))
 //!     .tool(Deploy(deploy))
 //!     .build()?;
 //!
@@ -68,7 +68,7 @@
 
 mod call_gates;
 mod commands;
-mod compaction;
+mod compaction_config;
 mod config;
 mod credentials;
 mod guides;
@@ -93,12 +93,12 @@ use rye_engine::sandbox::Sandbox;
 use rye_engine::store::StoreError;
 use rye_engine::{BuildError, Builder, Engine};
 use rye_items::vault::Vault;
-use rye_sandbox::{Local, Virtual};
+use rye_sandbox::{LocalSandbox, VirtualSandbox};
 use rye_store::FileBlobs;
 
 pub use call_gates::{CallGateError, CallGates};
 pub use commands::{COMMANDS_FILE, load_commands};
-pub use compaction::{COMPACTION_FILE, CompactionError, load_compaction};
+pub use compaction_config::{COMPACTION_FILE, CompactionError, load_compaction};
 pub use credentials::{Credentials, redactor};
 pub use guides::FileGuides;
 pub use item_tools::ItemTools;
@@ -196,9 +196,9 @@ pub fn builder_with_store(
     supervisor: Arc<Supervisor>,
 ) -> Result<Builder, HostError> {
     let sandbox: Arc<dyn Sandbox> = match options.sandbox {
-        SandboxKind::Virtual => Arc::new(Virtual::new()),
+        SandboxKind::Virtual => Arc::new(VirtualSandbox::new()),
         SandboxKind::Local => {
-            let local = Local::new(&options.workspace, supervisor);
+            let local = LocalSandbox::new(&options.workspace, supervisor);
             let local = local.map_err(|source| HostError::Workspace {
                 dir: options.workspace.clone(),
                 source,

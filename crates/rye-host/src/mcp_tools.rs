@@ -273,7 +273,7 @@ impl McpTools {
             risk: Some(risk(found)),
             space: Some(space),
             requires_approval: false,
-            effect: rye_engine::tool::Effect::default(),
+            effect: rye_engine::tool::EffectClass::default(),
             drift,
             components: vec![
                 component,

@@ -9,7 +9,7 @@
 mod compare;
 mod guides;
 mod harness;
-mod recorded;
+mod recording;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,14 +24,14 @@ use rye_engine::sandbox::Sandbox;
 use rye_engine::store::{Claim, StoreError};
 use rye_engine::tool::Tool;
 use rye_engine::{BuildError, Engine, NewSession, Prompt, Session};
-use rye_sandbox::Virtual;
+use rye_sandbox::VirtualSandbox;
 use rye_store::MemoryStore;
 use tokio::sync::mpsc;
 
 pub use compare::Difference;
 use harness::{ExternalAction, Harness, RecordedModels, RecordedTool};
-use recorded::{Ending, Recorded, RecordedPrompt};
-pub(crate) use recorded::{StepKind, path, steps};
+use recording::{Ending, RecordedPrompt, ThreadRecording};
+pub(crate) use recording::{StepKind, path, steps};
 
 /// The current configuration, which the replay uses.
 pub struct CurrentSetup {
@@ -74,10 +74,10 @@ pub enum ReplayError {
 pub async fn replay(archive: &Archive, setup: &CurrentSetup) -> Result<ReplayOutcome, ReplayError> {
     let mut outcome = ReplayOutcome::default();
     for thread in &archive.threads {
-        let (harness, actions) = Harness::new(Recorded::new(archive, thread));
+        let (harness, actions) = Harness::new(ThreadRecording::new(archive, thread));
         let mut replay = ThreadReplay::begin(archive, thread, setup, &harness, actions).await?;
         let mut stops = false;
-        for prompt in &harness.recorded.prompts {
+        for prompt in &harness.recording.prompts {
             if let Some(reason) = &prompt.stops {
                 outcome.stopped.push(format!("{}: {reason}", thread.key));
                 stops = true;
@@ -95,7 +95,7 @@ pub async fn replay(archive: &Archive, setup: &CurrentSetup) -> Result<ReplayOut
                 &mut outcome,
             );
         }
-        for (model, error) in harness.recorded.missing_models(&*setup.models) {
+        for (model, error) in harness.recording.missing_models(&*setup.models) {
             outcome.differences.push(Difference {
                 subject: format!("model {model}"),
                 lines: vec![
@@ -273,7 +273,7 @@ fn engine(
     clock: &Arc<SkippableClock>,
     setup: &CurrentSetup,
 ) -> Result<Engine, BuildError> {
-    let sandbox: Arc<dyn Sandbox> = Arc::new(Virtual::new());
+    let sandbox: Arc<dyn Sandbox> = Arc::new(VirtualSandbox::new());
     let mut builder = Engine::builder()
         .store(MemoryStore::new())
         .clock(SharedClock(Arc::clone(clock)))

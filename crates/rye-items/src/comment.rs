@@ -18,7 +18,7 @@ impl CommentStyle {
     pub const HASH: Self = Self::line("#");
     /// JavaScript, TypeScript, Rust, Go.
     pub const SLASHES: Self = Self::line("//");
-    /// Markdown.
+    /// HTML comments, which Markdown also uses.
     pub const MARKUP: Self = Self {
         prefix: Cow::Borrowed("<!--"),
         suffix: Some(Cow::Borrowed("-->")),

@@ -144,7 +144,7 @@ pub(crate) fn find_in<'a>(
     }))
 }
 
-/// A tool by its mere file name, wherever it is below `tools/`.
+/// Finds a tool by its file name alone, in any directory below `tools/`.
 fn find_by_name<'a>(
     root: &'a Root,
     extractors: &Extractors,

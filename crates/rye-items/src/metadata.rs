@@ -41,7 +41,7 @@ mod yaml;
 pub use error::MetadataError;
 pub use extractors::{Extractors, Parser, Rule};
 pub use node::{Data, Entry, Node};
-pub use typed::{Effect, Field, Metadata, RiskLevel};
+pub use typed::{EffectClass, Field, Metadata, RiskLevel};
 
 use crate::ItemKind;
 use error::Problem;

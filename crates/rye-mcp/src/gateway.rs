@@ -21,7 +21,7 @@ pub struct ToolReply {
     pub text: String,
 }
 
-/// CallFailure call of one of the five tools.
+/// Error of a call of one of the five tools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GatewayError {
     /// Stable error code.
@@ -245,9 +245,9 @@ pub enum ApprovalChannel {
 /// State of the decision about a gated call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallDecision {
-    /// Approved, for one run.
+    /// A person approved the call, for one run.
     Approved,
-    /// Denied.
+    /// A person denied the call, so it must not run.
     Denied,
     /// Not decided yet.
     Pending {

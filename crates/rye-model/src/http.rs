@@ -1,8 +1,8 @@
 //! Models that are called over HTTP.
 
 mod client;
-mod no_stream;
-mod refused;
+mod error_response;
+mod not_event_stream;
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::provider::{Key, Provider};
 use crate::sse::{self, Event, TooLong};
 use crate::surrogates;
 use client::{causes, client};
-use no_stream::Opening;
+use not_event_stream::ResponsePrefix;
 
 /// Limits for reading an error response: bytes and time.
 const MAX_ERROR_LEN: usize = 64 * 1024;
@@ -58,7 +58,7 @@ impl HttpModel {
         let sent = client.post(url).headers(headers).body(body).send();
         let response = self.with_idle_timeout(Instant::now(), sent).await?;
         if !response.status().is_success() {
-            return Err(self.refused(response).await);
+            return Err(self.read_error(response).await);
         }
         let answer = self.read_stream(response, deltas).await;
         answer.map_err(|error| self.sanitize_error(error))
@@ -72,14 +72,14 @@ impl HttpModel {
     ) -> Result<ModelAnswer, ModelError> {
         let mut decoder = self.provider.api.decoder();
         let mut reader = sse::Reader::default();
-        let mut opening = Opening::new(response.headers(), self.max_error_time());
+        let mut prefix = ResponsePrefix::new(response.headers(), self.max_error_time());
         let (mut failure, mut pending, mut complete_at) = (None, DeltaBuffer::default(), None);
         let mut last_event_at = Instant::now();
-        while !decoder.is_complete() && !opening.is_enough() {
+        while !decoder.is_complete() && !prefix.is_enough() {
             if decoder.is_content_complete() {
                 complete_at.get_or_insert_with(Instant::now);
             }
-            let until = complete_at.map(|at| at + USAGE_TIMEOUT).or(opening.until());
+            let until = complete_at.map(|at| at + USAGE_TIMEOUT).or(prefix.until());
             let bytes = match with_deadline(
                 until,
                 self.with_idle_timeout(last_event_at, response.chunk()),
@@ -93,9 +93,9 @@ impl HttpModel {
                     break;
                 }
             };
-            opening.push(&bytes);
+            prefix.push(&bytes);
             let pushed = reader.push(&bytes, |event| {
-                opening.end();
+                prefix.end();
                 if !event.is_keep_alive() {
                     last_event_at = Instant::now();
                 }
@@ -108,7 +108,7 @@ impl HttpModel {
             }
             pushed?;
         }
-        match opening.no_stream(&self.provider) {
+        match prefix.into_error(&self.provider) {
             Some(error) if failure.is_none() || !error.is_retriable() => Err(error),
             _ => finish(decoder, failure, self.price),
         }

@@ -50,7 +50,7 @@ pub use queue::{Author, PromptStatus, QueueMode, QueuedPrompt};
 pub use schema::schema;
 pub use session::{Parent, Purpose, SandboxRef, Session, SessionStatus};
 pub use thread::{
-    Call, CallState, CompactionReason, Effect, Phase, ProcessRef, Thread, ThreadStatus, Turn,
+    Call, CallState, CompactionReason, EffectClass, Phase, ProcessRef, Thread, ThreadStatus, Turn,
 };
 pub use time::Millis;
 pub use usage::{LimitKind, Limits, Usage};

@@ -89,11 +89,11 @@ pub enum QueueMode {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PromptStatus {
-    /// Not started.
+    /// In the queue, not started.
     Waiting,
-    /// Started.
+    /// Its turn has started and not ended.
     Running,
-    /// Answered.
+    /// Its turn ended with an answer.
     Done,
     /// Ended without an answer.
     Failed,

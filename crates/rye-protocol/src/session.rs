@@ -1,4 +1,4 @@
-//! Sessions.
+//! Sessions: purpose, status, sandbox and parent.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -48,16 +48,16 @@ pub struct Session {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
-    /// By a person.
+    /// Used by a person.
     #[default]
     Interactive,
     /// Coordinates other sessions.
     Orchestrator,
-    /// By a program.
+    /// Used by a program.
     Workflow,
-    /// As a task of another session.
+    /// Runs a task of another session.
     Child,
-    /// It records one call, which no model makes.
+    /// Records one call that no model made.
     Run,
 }
 
@@ -75,7 +75,7 @@ pub enum SessionStatus {
     Paused,
     /// The sandbox is suspended.
     Hibernated,
-    /// Ended.
+    /// Ended for good; accepts no prompts.
     Terminated,
     /// Failed; must be restored before it can continue.
     Error,

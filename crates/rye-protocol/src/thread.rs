@@ -156,14 +156,14 @@ pub struct Call {
     pub processes: Vec<ProcessRef>,
     /// Effect class of this call, if it differs from the tool's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub effect: Option<Effect>,
+    pub effect: Option<EffectClass>,
 }
 
 /// Effect class: what may happen to a call whose host died while it ran.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Effect {
+pub enum EffectClass {
     /// Run it again: it has no effects.
     Pure,
     /// Run it again: repeating it does no harm.

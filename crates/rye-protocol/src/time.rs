@@ -1,4 +1,4 @@
-//! Timestamps.
+//! Timestamps in milliseconds.
 
 use std::time::Duration;
 

@@ -65,13 +65,13 @@ fn is_zero(tokens: &u64) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitKind {
-    /// [`Limits::turns`].
+    /// The number of model calls reached [`Limits::turns`].
     Turns,
-    /// [`Limits::tokens`].
+    /// The number of tokens reached [`Limits::tokens`].
     Tokens,
-    /// [`Limits::micro_dollars`].
+    /// The cost reached [`Limits::micro_dollars`].
     Spend,
-    /// [`Limits::until`].
+    /// The deadline [`Limits::until`] passed.
     Duration,
 }
 
@@ -100,7 +100,7 @@ pub struct Limits {
     pub micro_dollars: Option<u64>,
     /// Nesting depth of child sessions.
     pub depth: Option<u32>,
-    /// Deadline.
+    /// Time at which the work must have ended.
     pub until: Option<Millis>,
 }
 

@@ -1,13 +1,13 @@
 //! Sandboxes: where an agent's tools read, write and run commands.
 //!
-//! [`Virtual`] keeps files in memory and interprets a small shell that starts no
-//! processes, so it is safe and behaves the same on every machine. [`Local`] works in a
+//! [`VirtualSandbox`] keeps files in memory and interprets a small shell that starts no
+//! processes, so it is safe and behaves the same on every machine. [`LocalSandbox`] works in a
 //! directory of this machine and **does not isolate anything**: commands run with all
 //! permissions of the user.
 //!
 //! ```
 //! use rye_engine::sandbox::{Exec, Sandbox as _, ExecObserver};
-//! use rye_sandbox::Virtual;
+//! use rye_sandbox::VirtualSandbox;
 //!
 //! struct Discard;
 //! impl ExecObserver for Discard {
@@ -17,7 +17,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), rye_engine::sandbox::SandboxError> {
-//! let sandbox = Virtual::new();
+//! let sandbox = VirtualSandbox::new();
 //! sandbox.write("notes/a.txt", b"one\ntwo\n").await?;
 //! let command = "cat notes/*.txt | grep -c o && echo done".to_owned();
 //! let exec = Exec { command, ..Exec::default() };
@@ -35,5 +35,5 @@ mod path;
 mod shell;
 
 pub use files::Limits;
-pub use local::Local;
-pub use memory::Virtual;
+pub use local::LocalSandbox;
+pub use memory::VirtualSandbox;

@@ -33,12 +33,12 @@ const GRACE: Duration = Duration::from_millis(100);
 /// the directory. It only ends commands reliably: a command and all its descendants are gone
 /// when it ends, after its timeout, when the future is dropped, and when this process dies.
 ///
-/// Its own reads and writes reject the user's [protected](Local::protected) directories;
+/// Its own reads and writes reject the user's [protected](LocalSandbox::protected) directories;
 /// commands are not restricted.
 ///
 /// Commands inherit `PATH`, `HOME` and a few more variables of this process, but no keys.
 #[derive(Clone)]
-pub struct Local {
+pub struct LocalSandbox {
     workspace: PathBuf,
     policy: Arc<PathPolicy>,
     supervisor: Arc<Supervisor>,
@@ -46,7 +46,7 @@ pub struct Local {
     shell: &'static str,
 }
 
-impl Local {
+impl LocalSandbox {
     /// Creates a sandbox in an existing directory. Start the supervisor first in `main`.
     pub fn new(
         workspace: impl AsRef<Path>,
@@ -159,7 +159,7 @@ impl Local {
     }
 }
 
-impl Sandbox for Local {
+impl Sandbox for LocalSandbox {
     fn kind(&self) -> &'static str {
         "local"
     }

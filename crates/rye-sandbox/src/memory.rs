@@ -19,17 +19,17 @@ const MAX_RUN_TIME: Duration = Duration::from_mins(10);
 /// Files in memory and a small shell that starts no processes. Nothing outside is
 /// reachable, and everything is gone when it is dropped.
 #[derive(Debug)]
-pub struct Virtual {
+pub struct VirtualSandbox {
     files: Mutex<Files>,
 }
 
-impl Default for Virtual {
+impl Default for VirtualSandbox {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Virtual {
+impl VirtualSandbox {
     /// Creates an empty sandbox with default limits.
     pub fn new() -> Self {
         Self::with_limits(Limits::default())
@@ -91,7 +91,7 @@ fn ready<'a, T: Send + 'a>(outcome: Result<T, SandboxError>) -> SandboxFuture<'a
     Box::pin(std::future::ready(outcome))
 }
 
-impl Sandbox for Virtual {
+impl Sandbox for VirtualSandbox {
     fn kind(&self) -> &'static str {
         "virtual"
     }

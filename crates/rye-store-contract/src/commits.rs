@@ -1,4 +1,4 @@
-//! Commits.
+//! Commits: atomicity, order of events, and preconditions of each operation.
 
 use std::sync::Arc;
 

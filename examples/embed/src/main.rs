@@ -34,7 +34,7 @@ async fn main() -> anyhow::Result<()> {
     let engine = Engine::builder()
         .store(rye_store::SqliteStore::open("sessions.db")?)
         .models(rye_model::Catalogue::new(".").with("scripted:demo", SCRIPT.parse()?))
-        .sandbox(Arc::new(rye_sandbox::Virtual::new()))
+        .sandbox(Arc::new(rye_sandbox::VirtualSandbox::new()))
         .tool(Deploy(deploy))
         .build()?;
     let session = engine.create_session(NewSession::default()).await?;

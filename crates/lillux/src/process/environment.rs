@@ -12,7 +12,7 @@ pub enum Environment {
     Inherit,
     /// Only `PATH`, `HOME`, `LANG`, `LC_*`, `TZ`, `TMPDIR`, `TERM`, `USER` and `SHELL`.
     Minimal,
-    /// None.
+    /// No variables of the caller, only those that are added.
     Exact,
 }
 

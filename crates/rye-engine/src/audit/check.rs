@@ -12,7 +12,7 @@ use rye_protocol::{Archive, Entry, EntryId, EventKind, Millis, Seal};
 use super::{SEAL, entry_hash, seal_hash};
 
 pub use decisions::check_receipt;
-use signatures::{Signed, par_map};
+use signatures::{SignedHash, par_map};
 
 /// Result of verifying a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -53,10 +53,10 @@ impl Verdict {
     }
 }
 
-/// One thing that does not verify.
+/// A part of a session that does not verify.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What kind of problem it is.
+    /// How it fails to verify.
     pub kind: FindingKind,
     /// Id of the entry, gate, thread or session.
     pub location: String,
@@ -69,9 +69,9 @@ pub struct Finding {
 pub enum FindingKind {
     /// The content differs from what was signed.
     Altered,
-    /// It is missing, or not in its position.
+    /// A signed part is missing or not in its position.
     Missing,
-    /// It was added later.
+    /// A duplicate or unsealed entry, or a seal of another session.
     Added,
     /// The signature is missing or invalid.
     Signature,
@@ -175,7 +175,7 @@ impl<'a> Verifier<'a> {
             _ => None,
         });
         let hashed: Vec<_> = seals.map(|seal| (seal, seal_hash(seal))).collect();
-        let signed = hashed.iter().map(|(seal, hash)| Signed {
+        let signed = hashed.iter().map(|(seal, hash)| SignedHash {
             purpose: SEAL,
             hash: *hash,
             key: &seal.key,

@@ -17,7 +17,7 @@ use crate::arguments;
 /// Hash of a gate's question: everything except its status.
 pub fn question_hash(gate: &Gate) -> String {
     #[derive(Serialize)]
-    struct Hashed<'a> {
+    struct HashInput<'a> {
         id: &'a GateId,
         kind: GateKind,
         title: &'a str,
@@ -28,7 +28,7 @@ pub fn question_hash(gate: &Gate) -> String {
         context: &'a Map<String, Value>,
         created_at: Millis,
     }
-    let hashed = Hashed {
+    let input = HashInput {
         id: &gate.id,
         kind: gate.kind,
         title: &gate.title,
@@ -39,31 +39,31 @@ pub fn question_hash(gate: &Gate) -> String {
         context: &gate.context,
         created_at: gate.created_at,
     };
-    hash("rye gate as shown 1", &hashed).to_hex()
+    hash("rye gate as shown 1", &input).to_hex()
 }
 
 fn answer_hash(resolution: &Resolution) -> String {
     #[derive(Serialize)]
-    struct Hashed<'a> {
+    struct HashInput<'a> {
         action: &'a str,
         value: &'a Value,
         by: &'a str,
         at: Millis,
         source: &'a str,
     }
-    let hashed = Hashed {
+    let input = HashInput {
         action: &resolution.action,
         value: &resolution.value,
         by: &resolution.by,
         at: resolution.at,
         source: &resolution.source,
     };
-    hash("rye answer 1", &hashed).to_hex()
+    hash("rye answer 1", &input).to_hex()
 }
 
 pub(super) fn receipt_hash(receipt: &Receipt) -> Hash {
     #[derive(Serialize)]
-    struct Hashed<'a> {
+    struct HashInput<'a> {
         session: &'a SessionId,
         gate: &'a GateId,
         call: &'a CallId,
@@ -76,7 +76,7 @@ pub(super) fn receipt_hash(receipt: &Receipt) -> Hash {
         at: Millis,
         key: &'a str,
     }
-    let hashed = Hashed {
+    let input = HashInput {
         session: &receipt.session,
         gate: &receipt.gate,
         call: &receipt.call,
@@ -89,7 +89,7 @@ pub(super) fn receipt_hash(receipt: &Receipt) -> Hash {
         at: receipt.at,
         key: &receipt.key,
     };
-    hash("rye receipt 1", &hashed)
+    hash("rye receipt 1", &input)
 }
 
 /// Signs the receipt of a decision.

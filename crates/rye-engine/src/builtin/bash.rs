@@ -7,7 +7,7 @@ use rye_protocol::ProcessRef;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{parse, permission, sandbox_error};
+use super::{approval, parse, sandbox_error};
 use crate::BoxFuture;
 use crate::blob::{FULL_OUTPUT, SCHEME};
 use crate::sandbox::{Exec, ExecObserver, ExecOutput, Sandbox};
@@ -90,7 +90,7 @@ impl Tool for Bash {
     }
 
     fn may_request_decision(&self, sandbox: &dyn Sandbox) -> bool {
-        permission::needs_approval(sandbox)
+        approval::needs_approval(sandbox)
     }
 
     fn run(
@@ -100,17 +100,17 @@ impl Tool for Bash {
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let (mut exec, mut timeout) = parse::<Args>(args.clone())?.exec();
-            let link = permission::resolved_link(exec.cwd.as_deref(), &context).await;
+            let link = approval::resolved_link(exec.cwd.as_deref(), &context).await;
             let request = approval_request(&exec, link.as_deref(), context.call.as_str());
-            let edited = permission::approve_command(&self.def, request, &args, &context).await?;
+            let edited = approval::approve_command(&self.def, request, &args, &context).await?;
             if let Some(edited) = &edited {
                 (exec, timeout) = parse::<Args>(edited.args.clone())?.exec();
-            } else if permission::resolved_link(exec.cwd.as_deref(), &context).await != link {
+            } else if approval::resolved_link(exec.cwd.as_deref(), &context).await != link {
                 let message =
                     "the working directory resolves to another path than when it was approved";
                 return Err(ToolError::failed(message));
             }
-            permission::mark_started(&self.def, &context).await?;
+            approval::mark_started(&self.def, &context).await?;
             let observer = OutputForwarder { context: &context };
             let output = context
                 .sandbox
@@ -153,7 +153,7 @@ fn approval_request(exec: &Exec, link: Option<&str>, call: &str) -> DecisionRequ
         request.body = format!("in {}{suffix}:\n", sanitize_line(dir));
     }
     request.body += &quote_block(command);
-    permission::add_resolved_path(&mut request, link);
+    approval::add_resolved_path(&mut request, link);
     request
 }
 

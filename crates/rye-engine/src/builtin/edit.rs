@@ -17,11 +17,11 @@ use tokio::sync::Mutex;
 
 use self::apply::{Change, apply};
 use self::document::Document;
-use super::{counted, parse, permission, read, redacted};
+use super::{approval, counted, parse, placeholder_guard, read};
 use crate::BoxFuture;
 use crate::sandbox::Sandbox;
 use crate::text::truncate_middle;
-use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// Maximum size of the diff in the result, in bytes.
 const MAX_DIFF: usize = 8000;
@@ -75,7 +75,7 @@ impl Edit {
             "required": ["path"],
             "additionalProperties": false,
         });
-        let mut def = ToolDef::new("edit", description, parameters).effect(Effect::AtMostOnce);
+        let mut def = ToolDef::new("edit", description, parameters).effect(EffectClass::AtMostOnce);
         def.exclusive = true;
         Self { def, write_lock }
     }
@@ -122,7 +122,7 @@ impl Tool for Edit {
     }
 
     fn may_request_decision(&self, sandbox: &dyn Sandbox) -> bool {
-        permission::needs_approval(sandbox)
+        approval::needs_approval(sandbox)
     }
 
     fn run(
@@ -135,7 +135,7 @@ impl Tool for Edit {
             let mut args: Args = parse(raw_args.clone())?;
             let mut changes = args.changes()?;
             let path = &args.path;
-            let permitted = permission::approve_write(&self.def, path, &raw_args, &context).await?;
+            let permitted = approval::approve_write(&self.def, path, &raw_args, &context).await?;
             if let Some(edited) = &permitted.edited {
                 args = parse(edited.args.clone())?;
                 changes = args.changes()?;
@@ -155,13 +155,21 @@ impl Tool for Edit {
             let fail = |why: String| ToolError::failed(format!("{path}: {why}"));
             let (new_document, replacements) = applied.map_err(|why| {
                 let placeholder_error = |change: &Change| {
-                    redacted::placeholder_error(&context.redactor, &document.text, &change.old)
+                    placeholder_guard::placeholder_error(
+                        &context.redactor,
+                        &document.text,
+                        &change.old,
+                    )
                 };
                 fail(changes.iter().find_map(placeholder_error).unwrap_or(why))
             })?;
-            redacted::check_secrets_kept(&context.redactor, &document.text, &new_document.text)
-                .map_err(fail)?;
-            permission::mark_started(&self.def, &context).await?;
+            placeholder_guard::check_secrets_kept(
+                &context.redactor,
+                &document.text,
+                &new_document.text,
+            )
+            .map_err(fail)?;
+            approval::mark_started(&self.def, &context).await?;
             permitted
                 .write(path, &new_document.bytes(), &context)
                 .await?;

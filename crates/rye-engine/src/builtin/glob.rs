@@ -9,7 +9,7 @@ use super::parse;
 use super::tree::{Pattern, join, normalize, relative_to, split, walk};
 use crate::BoxFuture;
 use crate::sandbox::Sandbox;
-use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// Default number of results.
 const DEFAULT_LIMIT: usize = 200;
@@ -43,7 +43,7 @@ impl Default for Glob {
             "additionalProperties": false,
         });
         Self {
-            def: ToolDef::new("glob", description, parameters).effect(Effect::Pure),
+            def: ToolDef::new("glob", description, parameters).effect(EffectClass::Pure),
         }
     }
 }

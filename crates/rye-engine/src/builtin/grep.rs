@@ -19,7 +19,7 @@ use super::tree::{Pattern, invalid_argument, normalize, relative_to, walk};
 use super::{parse, read};
 use crate::BoxFuture;
 use crate::sandbox::{FileInfo, Sandbox};
-use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// Default number of results.
 const DEFAULT_LIMIT: usize = 200;
@@ -66,7 +66,7 @@ impl Default for Grep {
             "additionalProperties": false,
         });
         Self {
-            def: ToolDef::new("grep", description, parameters).effect(Effect::Pure),
+            def: ToolDef::new("grep", description, parameters).effect(EffectClass::Pure),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::BoxFuture;
 use crate::attachment::{self, MAX_IMAGE_BYTES};
 use crate::blob::SCHEME;
 use crate::sandbox::FileInfo;
-use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 pub(crate) use kind::image_type;
 pub(super) use kind::is_binary;
@@ -48,7 +48,7 @@ impl Default for Read {
             "additionalProperties": false,
         });
         Self {
-            def: ToolDef::new("read", description, parameters).effect(Effect::Pure),
+            def: ToolDef::new("read", description, parameters).effect(EffectClass::Pure),
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::parse;
 use crate::BoxFuture;
 use crate::guides::Guides;
-use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// Returns the text of a skill with its variables filled in.
 pub struct Skill {
@@ -42,7 +42,7 @@ impl Skill {
         });
         let text = "Returns the instructions of one of the available skills.";
         Self {
-            def: ToolDef::new("skill", text, parameters).effect(Effect::Pure),
+            def: ToolDef::new("skill", text, parameters).effect(EffectClass::Pure),
             guides,
         }
     }

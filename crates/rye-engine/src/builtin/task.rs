@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::parse;
 use crate::BoxFuture;
 use crate::Prompt;
-use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// Delegates work to a child session and waits for its answer.
 pub struct Task(ToolDef);
@@ -39,7 +39,7 @@ impl Default for Task {
             parameters,
         )
         // A repeated call finds the child session that the first one created.
-        .effect(Effect::Idempotent);
+        .effect(EffectClass::Idempotent);
         def.is_task = true;
         Self(def)
     }

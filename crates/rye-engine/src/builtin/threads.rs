@@ -5,9 +5,9 @@ mod read;
 use serde_json::{Value, json};
 
 use crate::BoxFuture;
-use crate::history::{RelatedSession, Relation};
+use crate::related_sessions::{RelatedSession, Relation};
 use crate::store::StoreError;
-use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 pub use read::ThreadRead;
 
@@ -26,7 +26,7 @@ impl Default for ListThreads {
             parent session, of sibling tasks, and of the tasks that this session started.";
         let parameters = json!({ "type": "object", "additionalProperties": false });
         Self {
-            def: ToolDef::new("list_threads", description, parameters).effect(Effect::Pure),
+            def: ToolDef::new("list_threads", description, parameters).effect(EffectClass::Pure),
         }
     }
 }
@@ -38,9 +38,9 @@ impl Tool for ListThreads {
 
     fn run(&self, _: Value, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let history = context.history()?;
+            let sessions = context.related_sessions()?;
             // One more, to know whether there are more.
-            let mut all = history.related(MAX_TASKS + 1).await.map_err(store_error)?;
+            let mut all = sessions.list(MAX_TASKS + 1).await.map_err(store_error)?;
             let more = [Relation::Sibling, Relation::Child].map(|it| truncate(&mut all, it));
             let mut lines = Vec::new();
             for related in &all {

@@ -6,10 +6,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::{counted, parse, permission, redacted, sandbox_error};
+use super::{approval, counted, parse, placeholder_guard, sandbox_error};
 use crate::BoxFuture;
 use crate::sandbox::SandboxError;
-use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use lillux::redact::REDACTED;
 
 /// Writes a complete file. Repeating a call has no further effect.
@@ -33,7 +33,8 @@ impl Write {
             "required": ["path", "content"],
             "additionalProperties": false,
         });
-        let mut def = ToolDef::new("write", description, parameters).effect(Effect::Idempotent);
+        let mut def =
+            ToolDef::new("write", description, parameters).effect(EffectClass::Idempotent);
         def.exclusive = true;
         Self { def, write_lock }
     }
@@ -66,7 +67,7 @@ impl Tool for Write {
                 mut path,
                 mut content,
             } = parse(args.clone())?;
-            let permitted = permission::approve_write(&self.def, &path, &args, &context).await?;
+            let permitted = approval::approve_write(&self.def, &path, &args, &context).await?;
             if let Some(edited) = &permitted.edited {
                 Args { path, content } = parse(edited.args.clone())?;
             }
@@ -79,7 +80,8 @@ impl Tool for Write {
             if previous_size.is_some() && content.contains(REDACTED) {
                 let existing = context.sandbox.read(&path).await.map_err(sandbox_error)?;
                 let existing = String::from_utf8_lossy(&existing);
-                let checked = redacted::check_secrets_kept(&context.redactor, &existing, &content);
+                let checked =
+                    placeholder_guard::check_secrets_kept(&context.redactor, &existing, &content);
                 checked.map_err(|why| ToolError::failed(format!("{path}: {why}")))?;
             }
             let bytes = content.as_bytes();

@@ -114,7 +114,7 @@ impl Inner {
         lease: Lease,
         record: SessionSnapshot,
         parent: Option<ParentBudget>,
-    ) -> Result<Restored, StoreError> {
+    ) -> Result<RestoredSession, StoreError> {
         let tasks = task_ids(&record);
         let is_child = parent.is_some();
         let session = Session::new(self, lease, record.session.clone(), parent);
@@ -130,7 +130,7 @@ impl Inner {
         }
         // Commands posted while no host ran.
         session.drain_inbox().await?;
-        Ok(Restored {
+        Ok(RestoredSession {
             session,
             tasks,
             is_child,
@@ -139,7 +139,10 @@ impl Inner {
 
     /// Closes children whose calls have ended. The session's open lock must be free: creating a
     /// child takes the children lock first and the child's open lock second.
-    async fn close_orphans(self: &Arc<Self>, restored: Restored) -> Result<Session, StoreError> {
+    async fn close_orphans(
+        self: &Arc<Self>,
+        restored: RestoredSession,
+    ) -> Result<Session, StoreError> {
         let id = restored.session.id();
         // The caller that opens a child already holds the children lock.
         let _guard = if restored.is_child {
@@ -226,7 +229,7 @@ pub(super) fn children_of(parent: &SessionId) -> SessionFilter {
 }
 
 /// A restored session and the ids of children it may have.
-struct Restored {
+struct RestoredSession {
     session: Session,
     tasks: BTreeSet<SessionId>,
     is_child: bool,

@@ -19,7 +19,7 @@ use rye_protocol::{
 use super::limit_gate::LimitScope;
 use super::{Effect, Step, ToolTraits};
 use crate::child;
-use crate::tool::Effect as ToolEffect;
+use crate::tool::EffectClass;
 
 /// Maximum model calls for one prompt that sets no limit.
 pub(super) const MAX_ROUNDS: u32 = 500;
@@ -34,7 +34,7 @@ impl Step<'_> {
     }
 
     fn run_turn(&mut self) {
-        let paused = self.env.paused || self.machine.thread.status != ThreadStatus::Active;
+        let paused = self.context.paused || self.machine.thread.status != ThreadStatus::Active;
         if paused {
             return;
         }
@@ -54,7 +54,7 @@ impl Step<'_> {
                 }
                 continue;
             };
-            if self.machine.prompt_on_limit() {
+            if self.machine.is_waiting_at_limit() {
                 return;
             }
             if let Some((limit, scope)) = self.limit_of_prompt(turn) {
@@ -99,7 +99,7 @@ impl Step<'_> {
             return;
         };
         let model = turn.model.clone();
-        let lost = std::mem::replace(&mut turn.reserved, self.env.reserve);
+        let lost = std::mem::replace(&mut turn.reserved, self.context.reserve);
         // A host that died during a call had made it.
         self.add_usage(lost);
         self.out.effects.push(Effect::CallModel { model });
@@ -110,12 +110,17 @@ impl Step<'_> {
         // A running call may finish, except when time is up; a limit gate is opened only between
         // calls.
         let between = turn.phase == Phase::Model && !self.machine.live.model;
-        let now = between || !self.env.prompt_on_limit;
-        if now && self.env.until.is_some_and(|until| self.env.now >= until) {
+        let now = between || !self.context.prompt_on_limit;
+        if now
+            && self
+                .context
+                .until
+                .is_some_and(|until| self.context.now >= until)
+        {
             return Some((LimitKind::Duration, LimitScope::Session));
         }
         let limits = &self.running()?.limits;
-        let reached = limits.reached(&turn.usage, self.env.now);
+        let reached = limits.reached(&turn.usage, self.context.now);
         let reached = reached.or(self.is_endless().then_some(LimitKind::Turns))?;
         let now = between || (reached == LimitKind::Duration && now);
         now.then_some((reached, LimitScope::Prompt))
@@ -138,9 +143,9 @@ impl Step<'_> {
             .map(|prompt| &**prompt)
     }
 
-    /// Index of the first waiting prompt scope collect window is closed.
+    /// Index of the first waiting prompt whose collect window is closed.
     fn next_prompt(&self) -> Option<usize> {
-        let now = self.env.now;
+        let now = self.context.now;
         self.machine.prompts.iter().position(|prompt| {
             let open = prompt.collect_until.is_some_and(|until| until > now);
             prompt.status == PromptStatus::Waiting && !open
@@ -177,17 +182,17 @@ impl Step<'_> {
     /// Starts a call unless an exclusive call is in the way or too many calls run. Returns
     /// whether it was started.
     fn start_if_free(&mut self, call: &Call) -> bool {
-        let Some(ToolTraits { exclusive, .. }) = self.env.tools.traits(&call.tool) else {
+        let Some(ToolTraits { exclusive, .. }) = self.context.tools.traits(&call.tool) else {
             self.unknown_tool(call);
             return true;
         };
-        let tools = self.env.tools;
+        let tools = self.context.tools;
         let active = |other: &&mut Call| {
             matches!(other.state, CallState::Started | CallState::Blocked { .. })
         };
         let calls = self.machine.calls();
         let running = calls.iter().filter(|it| it.state == CallState::Started);
-        if running.count() >= self.env.calls.parallel {
+        if running.count() >= self.context.calls.parallel {
             return false;
         }
         let mut active = calls.iter_mut().filter(active);
@@ -202,7 +207,7 @@ impl Step<'_> {
     pub(super) fn start(&mut self, call: &Call) {
         let args = self.machine.args.get(&call.id).cloned().unwrap_or_default();
         let may_request_decision = self
-            .env
+            .context
             .tools
             .traits(&call.tool)
             .is_some_and(|it| it.may_request_decision);
@@ -210,7 +215,7 @@ impl Step<'_> {
             call.state = CallState::Started;
             // A tool that may request a decision declares when its effect starts; until then its
             // call may be repeated.
-            call.effect = may_request_decision.then_some(ToolEffect::Idempotent);
+            call.effect = may_request_decision.then_some(EffectClass::Idempotent);
         }
         self.machine.live.calls.insert(call.id.clone());
         self.emit(EventKind::ToolStart {
@@ -229,7 +234,7 @@ impl Step<'_> {
 
     /// The child session of a task call.
     pub(super) fn child_of(&self, call: &Call) -> Option<SessionId> {
-        let is_task = self.env.tools.traits(&call.tool)?.is_task;
+        let is_task = self.context.tools.traits(&call.tool)?.is_task;
         let thread = &self.machine.thread;
         let prompt = &thread.turn.as_ref()?.prompt;
         is_task.then(|| child::id(&thread.session, &thread.id, prompt, &call.id))
@@ -237,20 +242,20 @@ impl Step<'_> {
 
     /// Recovers a call that had started when its host died.
     fn recover_call(&mut self, call: &Call) {
-        let of_tool = self.env.tools.traits(&call.tool).map(|it| it.effect);
+        let of_tool = self.context.tools.traits(&call.tool).map(|it| it.effect);
         match of_tool.map(|of_tool| call.effect.unwrap_or(of_tool)) {
-            Some(ToolEffect::Pure | ToolEffect::Idempotent) => self.start(call),
-            Some(ToolEffect::Ask) => self.ask_to_repeat(call),
-            Some(ToolEffect::AtMostOnce) | None => self.append_interrupted(call),
+            Some(EffectClass::Pure | EffectClass::Idempotent) => self.start(call),
+            Some(EffectClass::Ask) => self.ask_to_repeat(call),
+            Some(EffectClass::AtMostOnce) | None => self.append_interrupted(call),
         }
     }
 
     /// Handles a call that was interrupted while its host lives. It is not repeated, not even
     /// an idempotent one: it might be interrupted forever.
     pub(super) fn on_interrupted(&mut self, call: &Call) {
-        let of_tool = self.env.tools.traits(&call.tool).map(|it| it.effect);
+        let of_tool = self.context.tools.traits(&call.tool).map(|it| it.effect);
         match call.effect.or(of_tool) {
-            Some(ToolEffect::Ask) => self.ask_to_repeat(call),
+            Some(EffectClass::Ask) => self.ask_to_repeat(call),
             _ => self.append_interrupted(call),
         }
     }
@@ -267,7 +272,7 @@ impl Step<'_> {
             .filter_map(|prompt| prompt.collect_until);
         let prompt = self.running().and_then(|prompt| prompt.limits.until);
         let turn = self.machine.thread.turn.as_ref();
-        let time = turn.and_then(|_| self.env.until.into_iter().chain(prompt).min());
+        let time = turn.and_then(|_| self.context.until.into_iter().chain(prompt).min());
         if let Some(at) = gates.chain(windows).chain(time).min() {
             self.out.effects.push(Effect::WakeAt(at));
         }

@@ -124,7 +124,7 @@ impl Step<'_> {
             call.processes.clear();
         }
         if let Some(session) = self.child_of(call) {
-            self.add_usage(self.env.children.used(&call.id));
+            self.add_usage(self.context.children.used(&call.id));
             self.emit(EventKind::TaskEnd { session });
         }
         let call = call.id.clone();

@@ -38,10 +38,10 @@ impl Step<'_> {
     /// Whether the context is full.
     pub(super) fn is_full(&self, model: &str) -> bool {
         let tokens = self.machine.thread.tokens;
-        self.env.compaction.auto
+        self.context.compaction.auto
             && tokens >= MIN_WINDOW
             && self
-                .env
+                .context
                 .windows
                 .usable_tokens(model)
                 .is_some_and(|usable| tokens >= usable)
@@ -70,7 +70,7 @@ impl Step<'_> {
         let model = turn.map(|turn| turn.model.clone());
         let model = model.or_else(|| Continuation::model(&self.machine.thread));
         let model = model.or_else(|| self.machine.thread.model.clone());
-        let model = model.unwrap_or_else(|| self.env.model.to_owned());
+        let model = model.unwrap_or_else(|| self.context.model.to_owned());
         self.machine.live.compacting = true;
         self.out.effects.push(Effect::Compact { reason, model });
         true
@@ -78,7 +78,7 @@ impl Step<'_> {
 
     /// The model rejected the context as too long: compacts it, once per turn.
     pub(super) fn on_context_overflow(&mut self, mut error: ErrorInfo) {
-        let auto = self.env.compaction.auto;
+        let auto = self.context.compaction.auto;
         let Some(turn) = &mut self.machine.thread.turn else {
             return;
         };
@@ -160,7 +160,7 @@ impl Step<'_> {
         }
         if is_summarised
             && reason == CompactionReason::Threshold
-            && self.env.compaction.auto_continue
+            && self.context.compaction.auto_continue
         {
             self.queue_continuation(continuation);
         }
@@ -169,11 +169,11 @@ impl Step<'_> {
     /// Queues a prompt that tells the agent to continue, unless the limits of the prompt that
     /// filled the context are exhausted.
     fn queue_continuation(&mut self, continuation: &Continuation) {
-        if continuation.is_exhausted(self.env.now) {
+        if continuation.is_exhausted(self.context.now) {
             return;
         }
-        let text = &self.env.compaction.continue_prompt;
-        let prompt = continuation.prompt(&self.machine.thread, text, self.env.now);
+        let text = &self.context.compaction.continue_prompt;
+        let prompt = continuation.prompt(&self.machine.thread, text, self.context.now);
         self.queue_first(prompt);
         self.out.accepted = None;
     }

@@ -48,7 +48,7 @@ impl Step<'_> {
             return None;
         }
         let key = request.resume_key.clone();
-        let now = self.env.now;
+        let now = self.context.now;
         Some(Gate {
             id: GateId::new(&thread.session, &thread.id, &prompt, &key),
             kind: request.kind,
@@ -179,7 +179,7 @@ impl Step<'_> {
 
     /// Withdraws the pending gates that match.
     pub(super) fn withdraw_gates(&mut self, reason: &str, matches: impl Fn(&Gate) -> bool) {
-        let at = self.env.now;
+        let at = self.context.now;
         let gates = self.machine.gates.values_mut();
         let pending = gates.filter(|gate| gate.status.is_pending() && matches(gate));
         let mut withdrawn = Vec::new();
@@ -200,7 +200,7 @@ impl Step<'_> {
 
     /// Closes gates whose deadline has passed.
     pub(super) fn expire_gates(&mut self) {
-        let now = self.env.now;
+        let now = self.context.now;
         let late = |gate: &&mut CowArc<Gate>| {
             gate.status.is_pending() && gate.expires_at.is_some_and(|at| at <= now)
         };

@@ -8,7 +8,7 @@ use rye_protocol::{
 use super::CompactionResult;
 use crate::engine::ThreadChange;
 use crate::model::ModelAnswer;
-use crate::tool::{DecisionRequest, Effect as ToolEffect, ToolError, ToolOutput};
+use crate::tool::{DecisionRequest, EffectClass, ToolError, ToolOutput};
 
 /// Something that happened to a thread.
 #[derive(Debug, Clone)]
@@ -47,7 +47,7 @@ pub(crate) enum Input {
     /// A tool has started a process.
     ProcessStarted(CallId, rye_protocol::ProcessRef),
     /// A tool declares what may happen to its call after a crash.
-    DeclareEffect(CallId, ToolEffect),
+    DeclareEffect(CallId, EffectClass),
     /// A tool has produced an artifact.
     Artifact(CallId, Artifact),
     /// A deadline may have passed.

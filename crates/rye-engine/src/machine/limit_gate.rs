@@ -57,7 +57,7 @@ pub(super) fn is_pending(gate: &Gate) -> bool {
 impl Step<'_> {
     /// A limit is reached: ends the turn, or opens a limit gate.
     pub(super) fn on_limit(&mut self, limit: LimitKind, scope: LimitScope) {
-        if !self.env.prompt_on_limit {
+        if !self.context.prompt_on_limit {
             return self.end_at_limit(limit);
         }
         self.machine.live.model = false;
@@ -99,9 +99,9 @@ impl Step<'_> {
 
     fn increase(&mut self, scope: LimitScope, increase: LimitIncrease) {
         if scope == LimitScope::Session {
-            let mut limits = self.env.limits;
+            let mut limits = self.context.limits;
             increase.apply(&mut limits);
-            if limits != self.env.limits {
+            if limits != self.context.limits {
                 self.out.increase = Some(increase);
             }
             return;
@@ -177,7 +177,7 @@ impl Step<'_> {
             },
             expires_at: None,
             context,
-            created_at: self.env.now,
+            created_at: self.context.now,
         })
     }
 
@@ -186,19 +186,25 @@ impl Step<'_> {
         let prompt = self.running()?;
         let limits = match scope {
             LimitScope::Prompt => prompt.limits,
-            LimitScope::Session => self.env.limits,
+            LimitScope::Session => self.context.limits,
         };
         let twice = |limit: Option<u64>| limit.map(|it| it.saturating_mul(2).max(2));
         match limit {
             LimitKind::Turns => twice(limits.turns),
             // The next call alone may need more than twice the limit.
-            LimitKind::Tokens => twice(limits.tokens)
-                .map(|to| to.max(turn.usage.plus(self.env.reserve).tokens().saturating_mul(2))),
+            LimitKind::Tokens => twice(limits.tokens).map(|to| {
+                to.max(
+                    turn.usage
+                        .plus(self.context.reserve)
+                        .tokens()
+                        .saturating_mul(2),
+                )
+            }),
             LimitKind::Spend => twice(limits.micro_dollars),
             LimitKind::Duration => {
                 let until = limits.until?.0;
                 let time = until.saturating_sub(prompt.created_at.0).max(60_000);
-                Some(self.env.now.0.saturating_add(time))
+                Some(self.context.now.0.saturating_add(time))
             }
         }
     }

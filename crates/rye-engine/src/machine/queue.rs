@@ -48,7 +48,7 @@ impl Step<'_> {
     }
 
     fn collect(&mut self, mut prompt: QueuedPrompt) {
-        let (now, window) = (self.env.now, self.env.collect_window);
+        let (now, window) = (self.context.now, self.context.collect_window);
         let open = |it: &&mut CowArc<QueuedPrompt>| {
             it.status == PromptStatus::Waiting && it.collect_until.is_some_and(|until| until > now)
         };
@@ -78,7 +78,7 @@ impl Step<'_> {
     /// Shortens collect windows that would end later than one opened now: the clock was set back
     /// while no host ran.
     pub(super) fn shorten_windows(&mut self) {
-        let latest = self.env.now.after(self.env.collect_window);
+        let latest = self.context.now.after(self.context.collect_window);
         let late = |prompt: &&mut CowArc<QueuedPrompt>| {
             prompt.collect_until.is_some_and(|until| until > latest)
         };
@@ -118,7 +118,7 @@ impl Step<'_> {
             prompt.role = ThreadSettings::from_thread(&self.machine.thread).role;
         }
         let prompt = prompt.clone();
-        let turn = new_turn(&prompt, &self.machine.thread, self.env.model);
+        let turn = new_turn(&prompt, &self.machine.thread, self.context.model);
         self.machine.thread.turn = Some(turn);
         let mut parts = vec![Part::Text {
             text: prompt.content.clone(),

@@ -17,10 +17,10 @@ use rye_protocol::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{CallLimits, ChildUsage, Effect, Env, Input, Machine, ToolLookup, ToolTraits};
+use super::{CallLimits, ChildUsage, Effect, Input, Machine, StepContext, ToolLookup, ToolTraits};
 use crate::compaction::Settings;
 use crate::model::ModelAnswer;
-use crate::tool::{DecisionRequest, Effect as ToolEffect, ToolError, ToolOutput};
+use crate::tool::{DecisionRequest, EffectClass, ToolError, ToolOutput};
 
 /// Tools whose names state their traits.
 struct ToolsByName;
@@ -28,10 +28,10 @@ struct ToolsByName;
 impl ToolLookup for ToolsByName {
     fn traits(&self, tool: &str) -> Option<ToolTraits> {
         let effect = match tool {
-            "pure" => ToolEffect::Pure,
-            "once" | "asks" => ToolEffect::AtMostOnce,
-            "ask" => ToolEffect::Ask,
-            "alone" | "task" => ToolEffect::Idempotent,
+            "pure" => EffectClass::Pure,
+            "once" | "asks" => EffectClass::AtMostOnce,
+            "ask" => EffectClass::Ask,
+            "alone" | "task" => EffectClass::Idempotent,
             _ => return None,
         };
         Some(ToolTraits {
@@ -52,7 +52,7 @@ impl super::ContextWindows for UnlimitedWindows {
     }
 }
 
-/// ChildUsage that have used one turn each.
+/// Children that have used one turn each.
 struct OneTurnEach;
 
 impl ChildUsage for OneTurnEach {
@@ -199,7 +199,7 @@ impl Harness {
     }
 
     fn input(&mut self, input: Input) -> Option<PromptId> {
-        let env = Env {
+        let context = StepContext {
             now: self.now,
             calls: CallLimits {
                 per_answer: 5,
@@ -220,7 +220,7 @@ impl Harness {
             tools: &ToolsByName,
             children: &OneTurnEach,
         };
-        let output = self.machine.handle(input, &env);
+        let output = self.machine.handle(input, &context);
         for op in output.batch.ops {
             self.stored.apply(op);
         }

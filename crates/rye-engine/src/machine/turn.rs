@@ -47,7 +47,7 @@ impl Step<'_> {
         let mut parts = answer.parts;
         let requested_count = drop_calls(
             &mut parts,
-            self.env.calls.per_answer.saturating_add(MAX_REFUSED),
+            self.context.calls.per_answer.saturating_add(MAX_REFUSED),
         );
         let mut message = Message::new(Role::Assistant, parts);
         message.model = Some(model);
@@ -85,7 +85,7 @@ impl Step<'_> {
     /// Gives each call beyond the limit an error result, because providers require a result for
     /// every call.
     fn refuse_excess(&mut self, requested_count: usize) {
-        let max = self.env.calls.per_answer;
+        let max = self.context.calls.per_answer;
         let excess: Vec<_> = self.machine.calls().iter().skip(max).cloned().collect();
         for call in excess {
             let message = format!(
@@ -99,7 +99,7 @@ impl Step<'_> {
     /// Commits the model context of the call if it has changed.
     pub(super) fn store_model_context(&mut self) {
         const CONTEXT_HASH: &str = "model_context_hash";
-        let Some((model_context, hash)) = self.env.model_context else {
+        let Some((model_context, hash)) = self.context.model_context else {
             return;
         };
         let metadata = &mut self.machine.thread.metadata;

@@ -19,7 +19,7 @@ use crate::arguments::{self, EditedArguments};
 use crate::audit;
 use crate::sandbox::Sandbox;
 use crate::schema;
-use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// Maximum number of approval requests per call, for a tool that keeps changing.
 const MAX_APPROVAL_REQUESTS: usize = 8;
@@ -81,7 +81,7 @@ impl CallTool {
         let mut args_hash = audit::args_hash(&params);
         let (mut request_count, mut credential_requests) = (0, 0);
         // Waiting for approval has no effect yet, so the call can be repeated.
-        let mut effect = Effect::Idempotent;
+        let mut effect = EffectClass::Idempotent;
         let working_dir = provider
             .working_dir()
             .or_else(|| context.sandbox.working_dir());

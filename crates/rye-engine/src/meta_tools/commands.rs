@@ -17,7 +17,7 @@ use super::{
 };
 use crate::BoxFuture;
 use crate::sandbox::{Exec, ExecObserver};
-use crate::tool::{Effect, ToolContext, ToolOutput};
+use crate::tool::{EffectClass, ToolContext, ToolOutput};
 
 /// Default timeout, in seconds.
 const DEFAULT_TIMEOUT: u64 = 120;
@@ -49,7 +49,7 @@ pub struct CommandSpec {
 /// A command tool with its origin and signer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommandEntry {
-    /// Configuration.
+    /// The command and its parameters, as configured.
     pub spec: CommandSpec,
     /// Space of its file.
     pub space: Option<String>,
@@ -113,7 +113,7 @@ impl CommandTools {
             space: command.space.clone(),
             requires_approval: false,
             // A call may wait for a credential; `run` sets the final effect class.
-            effect: Effect::Idempotent,
+            effect: EffectClass::Idempotent,
             drift: None,
             components: vec![Component {
                 name: format!("{id}: {}", command.spec.run),
@@ -140,7 +140,7 @@ impl CommandTools {
             let secret = secret.map_err(|error| self.note_missing(service, error.0))?;
             env.insert(variable.clone(), secret.to_string());
         }
-        let marked = context.set_effect(Effect::AtMostOnce).await;
+        let marked = context.set_effect(EffectClass::AtMostOnce).await;
         marked.map_err(|error| ToolProviderError::Failed(error.0))?;
         let exec = Exec {
             command: command_line(&tool.run, &args.args),

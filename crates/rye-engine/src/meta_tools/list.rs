@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{ToolHub, ToolSummary};
 use crate::BoxFuture;
-use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// Default number of results.
 const DEFAULT_LIMIT: usize = 20;
@@ -43,7 +43,7 @@ impl ListTools {
              Services: {}.",
             hub.services()
         );
-        let def = ToolDef::new("list_tools", description, parameters).effect(Effect::Pure);
+        let def = ToolDef::new("list_tools", description, parameters).effect(EffectClass::Pure);
         Self { def, hub }
     }
 

@@ -164,7 +164,7 @@ mod tests {
             risk,
             space: Some(space.to_owned()),
             requires_approval: false,
-            effect: crate::tool::Effect::default(),
+            effect: crate::tool::EffectClass::default(),
             drift: None,
             hash: String::new(),
             components: Vec::new(),

@@ -1,5 +1,5 @@
-//! Retries store operations with backoff. A thread keeps trying until the store is available
-//! again; callers that wait for a reply get the error after a second, and subscribers get an
+//! Backoff while the store is unavailable: `Runner::step_with` retries commits with it, reads are
+//! retried here. Callers that wait for a reply get the error after a second, and subscribers get an
 //! error event.
 
 use std::time::Duration;

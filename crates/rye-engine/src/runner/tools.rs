@@ -17,7 +17,7 @@ use crate::model::ToolSpec;
 use crate::sandbox::Sandbox;
 use crate::schema;
 use crate::text::{FullText, truncate_middle};
-use crate::tool::{Effect, Tool, ToolContext, ToolError, ToolOutput, request_approval};
+use crate::tool::{EffectClass, Tool, ToolContext, ToolError, ToolOutput, request_approval};
 
 /// Maximum length of a tool's text that a model is given, in bytes.
 const MAX_TEXT_BYTES: usize = 100_000;
@@ -79,7 +79,10 @@ impl ToolRegistry {
         let entry = entry.map(|entry| {
             let (tool, parameters) = (Arc::clone(&entry.tool), Arc::clone(&entry.parameters));
             // Once approved, an unrepeatable tool is marked as started before it runs.
-            let runs_once = matches!(tool.def().effect, Effect::AtMostOnce | Effect::Ask);
+            let runs_once = matches!(
+                tool.def().effect,
+                EffectClass::AtMostOnce | EffectClass::Ask
+            );
             let starts_once =
                 runs_once && tool.def().can_need_approval() && !entry.may_request_decision;
             (tool, parameters, starts_once)

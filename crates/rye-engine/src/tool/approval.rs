@@ -1,4 +1,5 @@
-//! Approval of built-in tools before they run.
+//! Approval of a call before the tool runs, for any registered tool. The additional rules for
+//! `bash`, `write` and `edit` are in [`crate::builtin`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ const MAX_SHOWN: usize = 4000;
 /// When a person must approve a call of a tool. Rules of the [policy](crate::meta_tools::Policy)
 /// for `builtin:NAME` override it.
 #[derive(Clone, Default)]
-pub enum Approval {
+pub enum ApprovalRequirement {
     /// If the risk is high or critical.
     #[default]
     ByRisk,
@@ -36,7 +37,7 @@ pub enum Approval {
     When(Arc<dyn Fn(&Value) -> bool + Send + Sync>),
 }
 
-impl Approval {
+impl ApprovalRequirement {
     /// Requires approval if the arguments satisfy a predicate.
     pub fn when(predicate: impl Fn(&Value) -> bool + Send + Sync + 'static) -> Self {
         Self::When(Arc::new(predicate))
@@ -51,7 +52,7 @@ impl Approval {
     }
 }
 
-impl fmt::Debug for Approval {
+impl fmt::Debug for ApprovalRequirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ByRisk => "ByRisk",

@@ -12,7 +12,7 @@ use super::is_basic;
 use crate::chain::{Chain, Link};
 use crate::template;
 
-/// Placeholders of variables that the items of a call declare.
+/// Names of the variables that the items of a call declare.
 #[derive(Debug, Default)]
 pub struct DotenvFilter(BTreeSet<String>);
 

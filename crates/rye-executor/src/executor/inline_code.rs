@@ -372,7 +372,7 @@ pub(super) fn check_statically(chain: &[&Metadata]) -> Result<(), InlineCodeErro
     classify_arguments(command, arguments, &variables, &BTreeSet::new(), &names).map(drop)
 }
 
-/// Placeholders of the interpreters that a chain declares, by environment variable.
+/// Names of the interpreters that a chain declares, by environment variable.
 fn interpreters(chain: &[&Metadata]) -> Variables {
     let configs = chain.iter().filter_map(|item| item.value("env_config"));
     let resolvers = configs.filter_map(|config| interpreter::parse_resolvers(config).ok());

@@ -37,7 +37,7 @@ pub(super) fn pieces<'t>(text: &'t str, variables: &Variables) -> Vec<Piece<'t>>
     pieces
 }
 
-/// Placeholders of the variables that a template refers to.
+/// Names of the variables that a template refers to.
 pub(super) fn names(text: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let mut rest = text;

@@ -8,10 +8,10 @@ use crate::support::{BASH, TestEnv};
 use lillux::Hash;
 use lillux::cas::Cas;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use rye_executor::{Envelope, Request, Status, Trace, TraceStepKind};
+use rye_executor::{ExecutionResult, Request, Status, Trace, TraceStepKind};
 use serde_json::{Value, json};
 
-async fn with_timeout(env: &TestEnv, tool: &str, timeout: Duration) -> Envelope {
+async fn with_timeout(env: &TestEnv, tool: &str, timeout: Duration) -> ExecutionResult {
     let mut request = Request::new(tool.parse().unwrap());
     request.timeout = Some(timeout);
     env.executor.execute(request).await
@@ -31,16 +31,16 @@ async fn output_that_is_not_json_is_returned_as_text() {
     .enumerate()
     {
         env.script(&format!("t{number}"), script);
-        let envelope = env.run(&format!("t{number}"), json!({})).await;
-        assert_eq!(envelope.status, Status::Success, "{script}");
-        assert_eq!(envelope.data["stdout"], stdout, "{script}");
-        assert_eq!(envelope.data["exit_code"], 0, "{script}");
+        let result = env.run(&format!("t{number}"), json!({})).await;
+        assert_eq!(result.status, Status::Success, "{script}");
+        assert_eq!(result.data["stdout"], stdout, "{script}");
+        assert_eq!(result.data["exit_code"], 0, "{script}");
     }
-    let envelope = env.run("t0", json!({})).await;
-    assert_eq!(envelope.data["stderr"], "aside\n");
+    let result = env.run("t0", json!({})).await;
+    assert_eq!(result.data["stderr"], "aside\n");
     env.script("bytes", "printf '\\377\\376x'");
-    let envelope = env.run("bytes", json!({})).await;
-    assert_eq!(envelope.data["stdout"], "\u{fffd}\u{fffd}x");
+    let result = env.run("bytes", json!({})).await;
+    assert_eq!(result.data["stdout"], "\u{fffd}\u{fffd}x");
 }
 
 #[tokio::test]
@@ -48,13 +48,13 @@ async fn long_output_is_truncated_and_stored_by_hash() {
     const SIZE: usize = 64 << 20;
     let env = TestEnv::new();
     env.script("it", &format!("head -c {SIZE} /dev/zero; echo end >&2"));
-    let envelope = env.run("it", json!({})).await;
-    assert_eq!(envelope.status, Status::Success);
-    assert_eq!(envelope.data["stdout"].as_str().unwrap().len(), 1 << 20);
-    assert_eq!(envelope.data["stderr"], "end\n");
-    assert_eq!(envelope.metadata["stdout_truncated"], true);
-    assert_eq!(envelope.metadata["stdout_bytes"], SIZE);
-    let hash: Hash = envelope.metadata["stdout_hash"]
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.status, Status::Success);
+    assert_eq!(result.data["stdout"].as_str().unwrap().len(), 1 << 20);
+    assert_eq!(result.data["stderr"], "end\n");
+    assert_eq!(result.metadata["stdout_truncated"], true);
+    assert_eq!(result.metadata["stdout_bytes"], SIZE);
+    let hash: Hash = result.metadata["stdout_hash"]
         .as_str()
         .unwrap()
         .parse()
@@ -68,11 +68,11 @@ async fn long_output_is_truncated_and_stored_by_hash() {
 async fn killed_tool_has_no_exit_code() {
     let env = TestEnv::new();
     env.script("it", "echo '{\"a\": 1}'; kill -9 $$\n");
-    let envelope = env.run("it", json!({})).await;
-    assert_eq!(envelope.error.unwrap().code, "signal");
-    assert_eq!(envelope.metadata["signal"], 9);
-    assert_eq!(envelope.metadata["exit_code"], Value::Null);
-    assert_eq!(envelope.data, json!({"a": 1}));
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.error.unwrap().code, "signal");
+    assert_eq!(result.metadata["signal"], 9);
+    assert_eq!(result.metadata["exit_code"], Value::Null);
+    assert_eq!(result.data, json!({"a": 1}));
 }
 
 #[tokio::test]
@@ -84,16 +84,16 @@ async fn timeout_ends_the_whole_process_tree() {
     env.signed("tools/own.sh", &format!("{BASH}# timeout: 3\n{wild}"));
     for own in [false, true] {
         let start = Instant::now();
-        let envelope = if own {
+        let result = if own {
             env.run("own", json!({})).await
         } else {
             with_timeout(&env, "it", Duration::from_secs(3)).await
         };
-        assert!(start.elapsed() < Duration::from_mins(1), "{envelope:?}");
+        assert!(start.elapsed() < Duration::from_mins(1), "{result:?}");
         assert_eq!(env.processes(), [""; 0]);
-        let error = envelope.error.unwrap();
+        let error = result.error.unwrap();
         assert_eq!(error.code, "timeout", "{}", error.message);
-        assert_eq!(envelope.data["stdout"], "begun\n");
+        assert_eq!(result.data["stdout"], "begun\n");
     }
 }
 
@@ -121,9 +121,9 @@ async fn background_processes_end_with_the_tool() {
         "it",
         "(setsid sleep 300 &)\nsleep 300 &\necho '{\"a\": 1}'\n",
     );
-    let envelope = env.run("it", json!({})).await;
-    assert_eq!(envelope.status, Status::Success, "{envelope:?}");
-    assert_eq!(envelope.data, json!({"a": 1}));
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.status, Status::Success, "{result:?}");
+    assert_eq!(result.data, json!({"a": 1}));
     assert_eq!(env.processes(), [""; 0]);
 }
 
@@ -134,11 +134,11 @@ async fn parameters_can_be_large_and_unread() {
     env.script("deaf", "exec <&-\necho '{\"heard\": false}'\n");
     let huge = json!({"x": "y".repeat(100 << 20)});
     let size = huge.to_string().len();
-    let envelope = env.run("count", huge.clone()).await;
-    assert_eq!(envelope.data, json!(size));
-    let envelope = env.run("deaf", huge).await;
-    assert_eq!(envelope.status, Status::Success);
-    assert_eq!(envelope.data, json!({"heard": false}));
+    let result = env.run("count", huge.clone()).await;
+    assert_eq!(result.data, json!(size));
+    let result = env.run("deaf", huge).await;
+    assert_eq!(result.status, Status::Success);
+    assert_eq!(result.data, json!({"heard": false}));
 }
 
 #[tokio::test]
@@ -149,10 +149,10 @@ async fn single_placeholder_keeps_its_type() {
         "version: \"1.0.0\"\nexecutor_id: subprocess\n\
          config: {command: sh, args: [-c, 'printf \"%s|\" \"$@\"; cat; printf \"|$N\"', sh, \"{count}\", \"{list}\", 7, true], input_data: \"{list}\", env: {N: 5}}\n",
     );
-    let envelope = env.run("it", json!({"count": 3, "list": ["a", 1]})).await;
+    let result = env.run("it", json!({"count": 3, "list": ["a", 1]})).await;
     assert_eq!(
-        envelope.data["stdout"], "3|[\"a\",1]|7|true|[\"a\",1]|5",
-        "{envelope:?}"
+        result.data["stdout"], "3|[\"a\",1]|7|true|[\"a\",1]|5",
+        "{result:?}"
     );
 }
 
@@ -175,10 +175,10 @@ async fn project_path_can_contain_special_characters() {
         "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/bash/bash\nconfig: {command: \"printf %s {project_path}\"}\n",
     );
     let path = json!(env.project());
-    let envelope = env.run("sh", json!({})).await;
-    assert_eq!(envelope.data["stdout"], path, "{envelope:?}");
+    let result = env.run("sh", json!({})).await;
+    assert_eq!(result.data["stdout"], path, "{result:?}");
     let cwd = format!("{}\n", path.as_str().unwrap());
-    assert_eq!(envelope.data["stderr"], cwd.as_str());
+    assert_eq!(result.data["stderr"], cwd.as_str());
     assert_eq!(env.run("said", json!({})).await.data["stdout"], path);
     assert_eq!(
         env.run("py", json!({})).await.data,
@@ -193,8 +193,8 @@ async fn variables(env: &TestEnv, tool: &str, inherited: &[(&str, &str)]) -> Vec
     let mut request = Request::new(tool.parse().unwrap());
     let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     request.environment = Some(inherited.iter().map(own).collect());
-    let envelope = env.executor.execute(request).await;
-    let printed = envelope.data["stdout"].as_str().unwrap().to_owned();
+    let result = env.executor.execute(request).await;
+    let printed = result.data["stdout"].as_str().unwrap().to_owned();
     printed.split('\0').map(str::to_owned).collect()
 }
 
@@ -246,11 +246,11 @@ async fn invalid_dotenv_lines_are_reported() {
         "# requires_env: [A]\necho \"{\\\"a\\\": \\\"$A\\\", \\\"b\\\": \\\"$B\\\"}\"\n",
     );
     let file = env.project().join(".env");
-    let warnings = |envelope: &Envelope| envelope.metadata["warnings"].to_string();
+    let warnings = |result: &ExecutionResult| result.metadata["warnings"].to_string();
     fs::write(&file, b"A=1\nnonsense\nB=\xff\n").unwrap();
-    let envelope = env.run("it", json!({})).await;
-    assert_eq!(envelope.data, json!({"a": "1", "b": ""}));
-    let told = warnings(&envelope);
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.data, json!({"a": "1", "b": ""}));
+    let told = warnings(&result);
     assert!(
         told.contains(".env:2: ") && told.contains(".env: "),
         "{told}"
@@ -263,9 +263,9 @@ async fn invalid_dotenv_lines_are_reported() {
             "pipe" => mknodat(CWD, &file, FileType::Fifo, Mode::RUSR, 0).unwrap(),
             _ => symlink("/dev/zero", &file).unwrap(),
         }
-        let envelope = env.run("plain", json!({})).await;
-        assert_eq!(envelope.status, Status::Success, "{odd}");
-        let told = warnings(&envelope);
+        let result = env.run("plain", json!({})).await;
+        assert_eq!(result.status, Status::Success, "{odd}");
+        let told = warnings(&result);
         assert!(told.contains(".env"), "{told}");
     }
 }
@@ -325,12 +325,12 @@ async fn tool_being_signed_runs_completely_or_not_at_all() {
                 let both =
                     async { tokio::join!(env.run("it", json!({})), env.run("it", json!({}))) };
                 let (one, other) = handle.block_on(both);
-                for envelope in [one, other] {
-                    match &envelope.error {
+                for result in [one, other] {
+                    match &result.error {
                         None => {
-                            let word = &envelope.data["is"];
-                            assert!(word == "a" || word == "b", "{envelope:?}");
-                            assert_eq!(&envelope.data["end"], word);
+                            let word = &result.data["is"];
+                            assert!(word == "a" || word == "b", "{result:?}");
+                            assert_eq!(&result.data["end"], word);
                             ran += 1;
                         }
                         Some(error) => {
@@ -351,8 +351,8 @@ async fn tool_being_signed_runs_completely_or_not_at_all() {
         signer.join().unwrap();
     });
     assert!(ran + refused > 0);
-    let envelope = env.run("it", json!({})).await;
-    assert_eq!(envelope.data, json!({"is": "a", "end": "a"}));
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.data, json!({"is": "a", "end": "a"}));
 }
 
 #[tokio::test]
@@ -366,8 +366,8 @@ async fn verified_bytes_are_the_bytes_that_run() {
          config: {command: \"${SH}\", args: [-c, 'cp /dev/null {tool_source}; exec sh {tool_path}']}\n",
     );
     env.signed("tools/it.sh", "# executor_id: rt\necho verified\n");
-    let envelope = env.run("it", json!({})).await;
-    assert_eq!(envelope.data["stdout"], "verified\n", "{envelope:?}");
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.data["stdout"], "verified\n", "{result:?}");
     assert_eq!(fs::read(env.project_path("tools/it.sh")).unwrap(), b"");
 }
 
@@ -375,12 +375,12 @@ async fn verified_bytes_are_the_bytes_that_run() {
 async fn modified_copy_is_replaced() {
     let env = TestEnv::new();
     env.script("it", "echo \"{\\\"at\\\": \\\"$0\\\"}\"\n");
-    let envelope = env.run("it", json!({})).await;
-    let copy = envelope.data["at"].as_str().unwrap().to_owned();
+    let result = env.run("it", json!({})).await;
+    let copy = result.data["at"].as_str().unwrap().to_owned();
     fs::remove_file(&copy).unwrap();
     fs::write(&copy, "echo '{\"at\": \"elsewhere\"}'\n").unwrap();
-    let envelope = env.run("it", json!({})).await;
-    assert_eq!(envelope.data["at"], copy);
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.data["at"], copy);
     // Also if its size and modification time are the same.
     let (bytes, about) = (fs::read(&copy).unwrap(), fs::metadata(&copy).unwrap());
     let changed = String::from_utf8(bytes).unwrap().replace("at", "no");
@@ -388,15 +388,15 @@ async fn modified_copy_is_replaced() {
     fs::write(&copy, changed).unwrap();
     let file = fs::File::options().write(true).open(&copy).unwrap();
     file.set_modified(about.modified().unwrap()).unwrap();
-    let envelope = env.run("it", json!({})).await;
-    assert_eq!(envelope.data["at"], copy);
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.data["at"], copy);
 }
 
 #[tokio::test]
 async fn changes_between_calls_are_detected() {
     let env = TestEnv::new();
     let script = |word: &str| format!("{BASH}echo '{{\"is\": \"{word}\"}}'\n");
-    let is = |envelope: Envelope| envelope.data["is"].clone();
+    let is = |result: ExecutionResult| result.data["is"].clone();
     env.signed_for_user("tools/it.sh", &script("user"));
     assert_eq!(is(env.run("it", json!({})).await), "user");
     env.signed("tools/it.sh", &script("project"));
@@ -425,8 +425,8 @@ async fn python_tool_imports_only_signed_siblings() {
          def execute(params, project_path):\n    return {\"word\": sibling.WORD}\n",
     );
     env.sign_dependencies("pack/deep/it");
-    let envelope = env.run("pack/deep/it", json!({})).await;
-    assert_eq!(envelope.data, json!({"word": "good"}), "{envelope:?}");
+    let result = env.run("pack/deep/it", json!({})).await;
+    assert_eq!(result.data, json!({"word": "good"}), "{result:?}");
     // With a warm cache, and then with a change that keeps size and time.
     for _ in 0..2 {
         assert!(env.run("pack/deep/it", json!({})).await.error.is_none());

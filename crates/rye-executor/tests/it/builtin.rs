@@ -27,9 +27,9 @@ fn project() -> TestEnv {
 }
 
 async fn run_ok(env: &TestEnv, tool: &str, parameters: Value) -> Value {
-    let envelope = env.run(tool, parameters).await;
-    assert_eq!(envelope.status, Status::Success, "{envelope:?}");
-    envelope.data
+    let result = env.run(tool, parameters).await;
+    assert_eq!(result.status, Status::Success, "{result:?}");
+    result.data
 }
 
 #[tokio::test]
@@ -337,18 +337,18 @@ async fn bash_runs_a_command_and_returns_its_output() {
     let data = run_ok(&env, bash, arguments).await;
     assert_eq!(data["stdout"], "bash|$(id)|b c|");
 
-    let envelope = env.run(bash, json!({"command": "echo out; exit 3"})).await;
-    assert_eq!(envelope.status, Status::Error);
-    assert_eq!(envelope.error.unwrap().code, "tool_failed");
-    assert_eq!(envelope.data["exit_code"], 3);
-    assert_eq!(envelope.data["stdout"], "out\n");
+    let result = env.run(bash, json!({"command": "echo out; exit 3"})).await;
+    assert_eq!(result.status, Status::Error);
+    assert_eq!(result.error.unwrap().code, "tool_failed");
+    assert_eq!(result.data["exit_code"], 3);
+    assert_eq!(result.data["stdout"], "out\n");
 
     let start = Instant::now();
     let command = json!({"command": "echo early; sleep 300 & sleep 300", "timeout": 3});
-    let envelope = env.run(bash, command).await;
+    let result = env.run(bash, command).await;
     assert!(start.elapsed() < Duration::from_mins(1));
-    assert_eq!(envelope.data["stdout"], "early\n", "{envelope:?}");
-    assert_eq!(envelope.error.unwrap().code, "tool_failed");
+    assert_eq!(result.data["stdout"], "early\n", "{result:?}");
+    assert_eq!(result.error.unwrap().code, "tool_failed");
 
     let data = run_ok(
         &env,

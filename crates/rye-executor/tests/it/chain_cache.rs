@@ -17,8 +17,8 @@ fn script(word: &str) -> String {
 /// change within the clock's resolution could go undetected.
 async fn warm(env: &TestEnv) {
     for _ in 0..8 {
-        let envelope = env.run("it", json!({})).await;
-        assert_eq!(envelope.data["is"], "first", "{envelope:?}");
+        let result = env.run("it", json!({})).await;
+        assert_eq!(result.data["is"], "first", "{result:?}");
     }
 }
 
@@ -28,10 +28,10 @@ async fn after(change: Change) -> String {
     env.signed_for_user("tools/it.sh", &script("first"));
     warm(&env).await;
     change(&env);
-    let envelope = env.run("it", json!({})).await;
-    match envelope.error {
+    let result = env.run("it", json!({})).await;
+    match result.error {
         Some(error) => error.code,
-        None => envelope.data["is"].to_string(),
+        None => result.data["is"].to_string(),
     }
 }
 
@@ -137,14 +137,11 @@ async fn new_configuration_is_detected() {
     let show = "cat\n";
     env.signed_for_user("tools/it.sh", &format!("{BASH}{resolve}{show}"));
     for _ in 0..8 {
-        let envelope = env.run("it", json!({})).await;
-        assert!(envelope.error.is_none(), "{envelope:?}");
-        assert_ne!(envelope.data["resolved_config"]["name"], "now");
+        let result = env.run("it", json!({})).await;
+        assert!(result.error.is_none(), "{result:?}");
+        assert_ne!(result.data["resolved_config"]["name"], "now");
     }
     env.signed_for_user("config/web/site.yaml", "name: now\n");
-    let envelope = env.run("it", json!({})).await;
-    assert_eq!(
-        envelope.data["resolved_config"]["name"], "now",
-        "{envelope:?}"
-    );
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.data["resolved_config"]["name"], "now", "{result:?}");
 }

@@ -41,8 +41,8 @@ fn unmarked() -> TestEnv {
 
 async fn runs(env: &TestEnv) {
     for tool in TOOLS {
-        let envelope = env.run(tool, json!({})).await;
-        assert_eq!(envelope.data, json!({"said": "signed"}), "{envelope:?}");
+        let result = env.run(tool, json!({})).await;
+        assert_eq!(result.data, json!({"said": "signed"}), "{result:?}");
     }
 }
 
@@ -59,10 +59,10 @@ async fn refused(env: &TestEnv, code: &str, part: &str) {
 /// Asserts that the import fails and standard error contains the sign command.
 async fn not_loaded(env: &TestEnv) {
     for tool in TOOLS {
-        let envelope = env.run(tool, json!({})).await;
-        assert_eq!(envelope.status, Status::Error, "{envelope:?}");
-        assert_eq!(envelope.metadata["exit_code"], 1, "{envelope:?}");
-        let text = envelope.data["stderr"].as_str().unwrap();
+        let result = env.run(tool, json!({})).await;
+        assert_eq!(result.status, Status::Error, "{result:?}");
+        assert_eq!(result.metadata["exit_code"], 1, "{result:?}");
+        let text = result.data["stderr"].as_str().unwrap();
         let hint = format!(
             "rye sign --manifest {}",
             env.project_path("tools/pack").display()
@@ -222,8 +222,8 @@ async fn excluded_directories_cannot_be_loaded() {
         );
         env.sign_dependencies("pack/function");
         env.write(&format!("tools/pack/{folder}/planted.py"), PLANTED);
-        let envelope = env.run("pack/function", json!({})).await;
-        assert_eq!(envelope.status, Status::Error, "{folder}: {envelope:?}");
+        let result = env.run("pack/function", json!({})).await;
+        assert_eq!(result.status, Status::Error, "{folder}: {result:?}");
         assert!(!env.ran(), "{folder}");
     }
 }
@@ -240,8 +240,8 @@ async fn versions_of_equal_length_run_as_signed() {
         file.set_modified(std::time::UNIX_EPOCH).unwrap();
         env.sign_dependencies("pack/function");
         for tool in TOOLS {
-            let envelope = env.run(tool, json!({})).await;
-            assert_eq!(envelope.data, json!({"said": word}), "{envelope:?}");
+            let result = env.run(tool, json!({})).await;
+            assert_eq!(result.data, json!({"said": word}), "{result:?}");
         }
     }
 }
@@ -278,11 +278,11 @@ async fn development_mode_loads_unsigned_files_with_a_warning() {
     let env = package();
     env.write("tools/pack/helper.py", "WORD = \"edited\"\n");
     let env = env.in_dev_mode();
-    let envelope = env.run("pack/function", json!({})).await;
-    assert_eq!(envelope.data, json!({"said": "edited"}), "{envelope:?}");
-    assert_eq!(crate::support::warnings(&envelope).len(), 1, "{envelope:?}");
-    let envelope = env.run("pack/function", json!({})).await;
-    assert_eq!(envelope.data, json!({"said": "edited"}), "{envelope:?}");
+    let result = env.run("pack/function", json!({})).await;
+    assert_eq!(result.data, json!({"said": "edited"}), "{result:?}");
+    assert_eq!(crate::support::warnings(&result).len(), 1, "{result:?}");
+    let result = env.run("pack/function", json!({})).await;
+    assert_eq!(result.data, json!({"said": "edited"}), "{result:?}");
 }
 
 /// Creates a real Python environment with a module in the project.
@@ -311,18 +311,18 @@ async fn environment_is_used_only_if_signed_and_unchanged() {
     let hook = "import os; open(os.environ['PWD'] + '/ran', 'w')\n";
     fs::write(packages.join("x.pth"), hook).unwrap();
     fs::write(packages.join("sitecustomize.py"), "open('ran', 'w')\n").unwrap();
-    let envelope = env.run("it", json!({})).await;
-    assert_eq!(envelope.status, Status::Error, "{envelope:?}");
-    assert_eq!(crate::support::warnings(&envelope).len(), 1, "{envelope:?}");
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.status, Status::Error, "{result:?}");
+    assert_eq!(crate::support::warnings(&result).len(), 1, "{result:?}");
 
     // Once signed, its modules are found, but its start-up hooks never run.
     env.sign_environment(&env.project().join(".venv"));
-    let envelope = env.run("it", json!({})).await;
+    let result = env.run("it", json!({})).await;
     let prefix = env.project().join(".venv");
     assert_eq!(
-        envelope.data,
+        result.data,
         json!({"said": "installed", "prefix": prefix}),
-        "{envelope:?}"
+        "{result:?}"
     );
     assert!(!env.ran());
 
@@ -335,8 +335,8 @@ async fn environment_is_used_only_if_signed_and_unchanged() {
         .env("PWD", elsewhere.path())
         .status();
     assert!(wrote.unwrap().success());
-    let envelope = env.run("it", json!({})).await;
-    assert_eq!(envelope.data["said"], "installed", "{envelope:?}");
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.data["said"], "installed", "{result:?}");
 
     fs::write(packages.join("y.pth"), hook).unwrap();
     fs::write(packages.join("installed.py"), "WORD = \"tampered!\"\n").unwrap();
@@ -353,16 +353,13 @@ async fn development_mode_uses_unsigned_environments_only_for_users() {
     with_environment(&env);
     env.signed("tools/it.py", WITH_PACKAGE);
     let env = env.in_dev_mode();
-    let envelope = env.run("it", json!({})).await;
-    assert_eq!(envelope.data["said"], "installed", "{envelope:?}");
-    assert!(
-        !crate::support::warnings(&envelope).is_empty(),
-        "{envelope:?}"
-    );
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.data["said"], "installed", "{result:?}");
+    assert!(!crate::support::warnings(&result).is_empty(), "{result:?}");
     let mut request = rye_executor::Request::new("it".parse().unwrap());
     request.approval = rye_executor::Approval::None;
-    let envelope = env.executor.execute(request).await;
-    assert_eq!(envelope.status, Status::Error, "{envelope:?}");
+    let result = env.executor.execute(request).await;
+    assert_eq!(result.status, Status::Error, "{result:?}");
 }
 
 #[tokio::test]
@@ -376,8 +373,8 @@ async fn environment_versions_of_equal_length_run_as_signed() {
         let file = fs::File::options().write(true).open(&path).unwrap();
         file.set_modified(std::time::UNIX_EPOCH).unwrap();
         env.sign_environment(&env.project().join(".venv"));
-        let envelope = env.run("it", json!({})).await;
-        assert_eq!(envelope.data["said"], word, "{envelope:?}");
+        let result = env.run("it", json!({})).await;
+        assert_eq!(result.data["said"], word, "{result:?}");
     }
 }
 
@@ -408,8 +405,8 @@ async fn change_of_an_environment_during_a_call_does_not_outlive_it() {
     env.signed("tools/it.py", SWAPS_A_PACKAGE);
     env.sign_environment(&env.project().join(".venv"));
     for (swap, said) in [(true, "evil"), (false, "good")] {
-        let envelope = env.run("it", json!({ "path": path, "swap": swap })).await;
-        assert_eq!(envelope.data["said"], said, "{envelope:?}");
+        let result = env.run("it", json!({ "path": path, "swap": swap })).await;
+        assert_eq!(result.data["said"], said, "{result:?}");
     }
 }
 
@@ -440,15 +437,12 @@ async fn env_paths_do_not_add_unsigned_project_directories() {
     );
     env.sign_dependencies("pack/function");
     let path = format!("{}:src:.", source.display());
-    let envelope = env
+    let result = env
         .run_with("pack/function", &[("PYTHONPATH", &path)])
         .await;
-    assert_eq!(envelope.status, Status::Error, "{envelope:?}");
+    assert_eq!(result.status, Status::Error, "{result:?}");
     assert!(!env.ran());
-    assert!(
-        !crate::support::warnings(&envelope).is_empty(),
-        "{envelope:?}"
-    );
+    assert!(!crate::support::warnings(&result).is_empty(), "{result:?}");
     // Once signed, it may be used.
     env.sign_environment(&source);
     env.run_with("pack/function", &[("PYTHONPATH", &path)])
@@ -474,8 +468,8 @@ async fn runtime_library_is_signed_with_the_runtime() {
     assert_eq!(error.code, "unsigned", "{error:?}");
     assert_eq!(hint_command(&error), "rye sign rt/py");
     env.sign_dependencies("rt/py");
-    let envelope = env.run("it", json!({})).await;
-    assert_eq!(envelope.data, json!(7), "{envelope:?}");
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.data, json!(7), "{result:?}");
     env.write("tools/rt/lib/support.py", PLANTED);
     let error = env.refused("it", json!({})).await;
     assert_eq!(error.code, "content_changed", "{error:?}");
@@ -502,12 +496,12 @@ async fn runtime_without_verify_deps_loads_only_signed_files() {
             "__executor_id__ = \"rt\"\nimport helper\n",
         );
         env.write("tools/pack/helper.py", PLANTED);
-        let envelope = env.run("pack/it", json!({})).await;
-        assert_eq!(envelope.status, Status::Error, "{more}: {envelope:?}");
+        let result = env.run("pack/it", json!({})).await;
+        assert_eq!(result.status, Status::Error, "{more}: {result:?}");
         assert!(!env.ran(), "{more}");
         env.write("tools/pack/mark", "");
-        let envelope = env.run("pack/it", json!({})).await;
-        assert_eq!(envelope.status, Status::Error, "{more}: {envelope:?}");
+        let result = env.run("pack/it", json!({})).await;
+        assert_eq!(result.status, Status::Error, "{more}: {result:?}");
         assert!(!env.ran(), "{more}");
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::support::TestEnv;
 use crate::support::server::{Reply, Server};
 use lillux::cas::Cas;
-use rye_executor::{Envelope, Status};
+use rye_executor::{ExecutionResult, Status};
 use serde_json::{Value, json};
 
 /// An environment with a tool `ask` that uses the primitive.
@@ -21,12 +21,12 @@ fn env_with_tool(config: &Value) -> TestEnv {
     env
 }
 
-async fn ask(config: &Value, parameters: Value) -> Envelope {
+async fn ask(config: &Value, parameters: Value) -> ExecutionResult {
     env_with_tool(config).run("ask", parameters).await
 }
 
-fn code(envelope: &Envelope) -> &str {
-    envelope.error.as_ref().map_or("", |error| &error.code)
+fn code(result: &ExecutionResult) -> &str {
+    result.error.as_ref().map_or("", |error| &error.code)
 }
 
 #[tokio::test]
@@ -43,12 +43,12 @@ async fn request_is_rendered_and_response_is_data() {
     // A parameter that looks like a placeholder is data.
     let parameters =
         json!({"base": server.address, "who": "ada", "text": "{count} & ${HOME}", "count": 3});
-    let envelope = env.run("ask", parameters).await;
-    assert_eq!(envelope.status, Status::Success, "{envelope:?}");
-    assert_eq!(envelope.data["status"], 200);
-    assert_eq!(envelope.data["body"], json!({"id": 7}));
-    assert_eq!(envelope.data["headers"]["content-type"], "application/json");
-    assert_eq!(envelope.chain, ["ask", "rye/core/primitives/http_client"]);
+    let result = env.run("ask", parameters).await;
+    assert_eq!(result.status, Status::Success, "{result:?}");
+    assert_eq!(result.data["status"], 200);
+    assert_eq!(result.data["body"], json!({"id": 7}));
+    assert_eq!(result.data["headers"]["content-type"], "application/json");
+    assert_eq!(result.chain, ["ask", "rye/core/primitives/http_client"]);
     let requests = &server.requests()[0];
     let (head, body) = requests.split_once("\r\n\r\n").unwrap();
     assert!(
@@ -70,8 +70,8 @@ async fn body_encoding_follows_the_content_type() {
         "method": "PUT", "url": server.address, "body": {"a": "1 2", "b": ["x", "&"]},
         "headers": {"content-type": "application/x-www-form-urlencoded"},
     });
-    let envelope = ask(&form, json!({})).await;
-    assert_eq!(envelope.data["body"], "fine", "{envelope:?}");
+    let result = ask(&form, json!({})).await;
+    assert_eq!(result.data["body"], "fine", "{result:?}");
     let text = json!({"method": "PUT", "url": server.address, "body": "plain"});
     ask(&text, json!({})).await;
     let requests = server.requests();
@@ -93,10 +93,10 @@ async fn error_status_is_a_failure_with_the_body() {
         Reply::new("404 Not Found", &kind, "{\"why\": \"gone\"}")
     };
     let server = Server::start(reply).await;
-    let envelope = ask(&json!({"url": server.address, "retries": 3}), json!({})).await;
-    assert_eq!(code(&envelope), "http_status", "{envelope:?}");
-    assert_eq!(envelope.data["status"], 404);
-    assert_eq!(envelope.data["body"]["why"], "gone");
+    let result = ask(&json!({"url": server.address, "retries": 3}), json!({})).await;
+    assert_eq!(code(&result), "http_status", "{result:?}");
+    assert_eq!(result.data["status"], 404);
+    assert_eq!(result.data["body"]["why"], "gone");
     assert_eq!(server.requests().len(), 1);
 }
 
@@ -110,9 +110,9 @@ async fn temporary_errors_are_retried_and_retry_after_is_honoured() {
     };
     let server = Server::start(reply).await;
     let start = Instant::now();
-    let envelope = ask(&json!({"url": server.address, "retries": 3}), json!({})).await;
-    assert_eq!(envelope.data["body"], json!([1]), "{envelope:?}");
-    assert_eq!(envelope.metadata["attempts"], 4);
+    let result = ask(&json!({"url": server.address, "retries": 3}), json!({})).await;
+    assert_eq!(result.data["body"], json!([1]), "{result:?}");
+    assert_eq!(result.metadata["attempts"], 4);
     assert!(start.elapsed() >= Duration::from_secs(1));
 }
 
@@ -120,14 +120,14 @@ async fn temporary_errors_are_retried_and_retry_after_is_honoured() {
 async fn unsafe_requests_are_not_retried() {
     let server = Server::start(|_, _| Reply::Close).await;
     let config = json!({"method": "POST", "url": server.address, "retries": 3, "body": "x"});
-    let envelope = ask(&config, json!({})).await;
-    assert_eq!(code(&envelope), "connection", "{envelope:?}");
+    let result = ask(&config, json!({})).await;
+    assert_eq!(code(&result), "connection", "{result:?}");
     assert_eq!(server.requests().len(), 1);
     let busy = Server::start(|_, _| Reply::new("503 Busy", &[], "later")).await;
     let config = json!({"method": "POST", "url": busy.address, "retries": 3});
-    let envelope = ask(&config, json!({})).await;
-    assert_eq!(code(&envelope), "http_status", "{envelope:?}");
-    assert_eq!(envelope.data["body"], "later");
+    let result = ask(&config, json!({})).await;
+    assert_eq!(code(&result), "http_status", "{result:?}");
+    assert_eq!(result.data["body"], "later");
     assert_eq!(busy.requests().len(), 1);
 }
 
@@ -139,8 +139,8 @@ async fn retry_after_beyond_the_deadline_is_not_awaited() {
     .await;
     let config = json!({"url": server.address, "retries": 3, "timeout": 20});
     let start = Instant::now();
-    let envelope = ask(&config, json!({})).await;
-    assert_eq!(code(&envelope), "http_status", "{envelope:?}");
+    let result = ask(&config, json!({})).await;
+    assert_eq!(code(&result), "http_status", "{result:?}");
     assert!(start.elapsed() < Duration::from_secs(10));
 }
 
@@ -149,8 +149,8 @@ async fn silent_server_times_out() {
     let server = Server::start(|_, _| Reply::Silence).await;
     let config = json!({"url": server.address, "timeout": 0.3, "retries": 5});
     let start = Instant::now();
-    let envelope = ask(&config, json!({})).await;
-    assert_eq!(code(&envelope), "timeout", "{envelope:?}");
+    let result = ask(&config, json!({})).await;
+    assert_eq!(code(&result), "timeout", "{result:?}");
     assert!(start.elapsed() < Duration::from_secs(5));
 }
 
@@ -160,13 +160,13 @@ async fn long_response_is_truncated_and_stored() {
     let body = long.clone();
     let server = Server::start(move |_, _| Reply::new("200 OK", &[], &body)).await;
     let env = env_with_tool(&json!({"url": server.address}));
-    let envelope = env.run("ask", json!({})).await;
-    assert_eq!(envelope.status, Status::Success, "{:?}", envelope.error);
-    let given = envelope.data["body"].as_str().unwrap();
+    let result = env.run("ask", json!({})).await;
+    assert_eq!(result.status, Status::Success, "{:?}", result.error);
+    let given = result.data["body"].as_str().unwrap();
     assert_eq!(given.len(), 1 << 20);
-    assert_eq!(envelope.metadata["body_truncated"], true);
-    assert_eq!(envelope.metadata["body_bytes"], 2_000_000);
-    let hash = envelope.metadata["body_hash"].as_str().unwrap();
+    assert_eq!(result.metadata["body_truncated"], true);
+    assert_eq!(result.metadata["body_bytes"], 2_000_000);
+    let hash = result.metadata["body_hash"].as_str().unwrap();
     let store = Cas::open(env.cache().join("output")).unwrap();
     let whole = store.get(&hash.parse().unwrap()).unwrap();
     assert_eq!(whole.as_slice(), long.as_bytes());
@@ -176,9 +176,9 @@ async fn long_response_is_truncated_and_stored() {
 async fn binary_response_is_stored() {
     let server = Server::start(|_, _| Reply::new("200 OK", &[], b"\xff\x00\xfe")).await;
     let env = env_with_tool(&json!({"url": server.address}));
-    let envelope = env.run("ask", json!({})).await;
-    assert_eq!(envelope.metadata["body_binary"], true, "{envelope:?}");
-    let hash = envelope.metadata["body_hash"].as_str().unwrap();
+    let result = env.run("ask", json!({})).await;
+    assert_eq!(result.metadata["body_binary"], true, "{result:?}");
+    let hash = result.metadata["body_hash"].as_str().unwrap();
     let store = Cas::open(env.cache().join("output")).unwrap();
     let whole = store.get(&hash.parse().unwrap()).unwrap();
     assert_eq!(whole.as_slice(), b"\xff\x00\xfe");
@@ -188,8 +188,8 @@ async fn binary_response_is_stored() {
 async fn interrupted_response_is_an_error() {
     let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nshort".to_vec();
     let server = Server::start(move |_, _| Reply::Bytes(reply.clone())).await;
-    let envelope = ask(&json!({"url": server.address}), json!({})).await;
-    assert_eq!(code(&envelope), "connection", "{envelope:?}");
+    let result = ask(&json!({"url": server.address}), json!({})).await;
+    assert_eq!(code(&result), "connection", "{result:?}");
 }
 
 #[tokio::test]
@@ -202,14 +202,14 @@ async fn redirects_are_followed_up_to_a_limit() {
     };
     let server = Server::start(reply).await;
     let at = |path: &str| json!({"method": "PUT", "body": "x", "url": format!("{}{path}", server.address)});
-    let envelope = ask(&at("/old"), json!({})).await;
-    assert_eq!(envelope.data["body"], "there", "{envelope:?}");
+    let result = ask(&at("/old"), json!({})).await;
+    assert_eq!(result.data["body"], "there", "{result:?}");
     assert!(server.requests()[1].starts_with("GET /new "));
-    let envelope = ask(&at("/loop"), json!({})).await;
-    assert_eq!(code(&envelope), "too_many_redirects", "{envelope:?}");
+    let result = ask(&at("/loop"), json!({})).await;
+    assert_eq!(code(&result), "too_many_redirects", "{result:?}");
     assert_eq!(server.requests().len(), 2 + 11);
-    let envelope = ask(&at("/file"), json!({})).await;
-    assert_eq!(code(&envelope), "invalid_request", "{envelope:?}");
+    let result = ask(&at("/file"), json!({})).await;
+    assert_eq!(code(&result), "invalid_request", "{result:?}");
 }
 
 #[tokio::test]
@@ -226,9 +226,9 @@ async fn redirect_to_another_origin_is_refused() {
         let place = format!("location: {}/x", other.address);
         let first = Server::start(move |_, _| Reply::new(status, &[&place], "")).await;
         let config = json!({"url": first.address, "method": method, "body": "private"});
-        let envelope = ask(&config, json!({})).await;
-        assert_eq!(code(&envelope), "unsafe_redirect", "{envelope:?}");
-        let message = envelope.error.unwrap().message;
+        let result = ask(&config, json!({})).await;
+        assert_eq!(code(&result), "unsafe_redirect", "{result:?}");
+        let message = result.error.unwrap().message;
         for origin in [&first.address, &other.address] {
             assert!(message.contains(origin.as_str()), "{message}");
         }
@@ -249,8 +249,8 @@ async fn tool_can_allow_redirects_without_headers() {
             "Accept": "text/plain",
         },
     });
-    let envelope = ask(&config, json!({})).await;
-    assert_eq!(envelope.status, Status::Success, "{envelope:?}");
+    let result = ask(&config, json!({})).await;
+    assert_eq!(result.status, Status::Success, "{result:?}");
     assert!(first.requests()[0].contains("x-api-key: secret"));
     let requests = &other.requests()[0];
     assert!(!requests.contains("secret"), "{requests}");
@@ -260,8 +260,8 @@ async fn tool_can_allow_redirects_without_headers() {
         let config = json!({
             "url": first.address, "redirects": "follow", "method": method, "body": "private",
         });
-        let envelope = ask(&config, json!({})).await;
-        assert_eq!(code(&envelope), "unsafe_redirect", "{envelope:?}");
+        let result = ask(&config, json!({})).await;
+        assert_eq!(code(&result), "unsafe_redirect", "{result:?}");
     }
     assert_eq!(other.requests().len(), 1);
 }
@@ -269,22 +269,22 @@ async fn tool_can_allow_redirects_without_headers() {
 #[tokio::test]
 async fn other_schemes_and_refused_connections_are_errors() {
     for url in ["file:///etc/passwd", "ftp://x/", "nonsense", ""] {
-        let envelope = ask(&json!({ "url": url }), json!({})).await;
-        assert_eq!(code(&envelope), "invalid_request", "{url}: {envelope:?}");
+        let result = ask(&json!({ "url": url }), json!({})).await;
+        assert_eq!(code(&result), "invalid_request", "{url}: {result:?}");
     }
     let port = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()
     };
     let config = json!({"url": format!("http://127.0.0.1:{port}/?key=secret"), "retries": 1});
-    let envelope = ask(&config, json!({})).await;
-    assert_eq!(code(&envelope), "connection", "{envelope:?}");
-    assert_eq!(envelope.metadata["attempts"], 2);
-    assert!(!envelope.error.unwrap().message.contains("secret"));
-    let envelope = ask(
+    let result = ask(&config, json!({})).await;
+    assert_eq!(code(&result), "connection", "{result:?}");
+    assert_eq!(result.metadata["attempts"], 2);
+    assert!(!result.error.unwrap().message.contains("secret"));
+    let result = ask(
         &json!({"url": "http://x/", "headers": {"a b": "c"}}),
         json!({}),
     )
     .await;
-    assert_eq!(code(&envelope), "invalid_request", "{envelope:?}");
+    assert_eq!(code(&result), "invalid_request", "{result:?}");
 }

@@ -13,23 +13,23 @@ async fn python_function_gets_parameters_and_returns_a_result() {
          CONFIG_SCHEMA = {\"type\": \"object\", \"properties\": {\"name\": {\"type\": \"string\", \"default\": \"world\"}}}\n\
          def execute(params, project_path):\n    return {\"hello\": params[\"name\"], \"project\": project_path}\n",
     );
-    let envelope = env.run("greet", json!({"name": "Ada"})).await;
-    assert_eq!(envelope.status, Status::Success, "{envelope:?}");
+    let result = env.run("greet", json!({"name": "Ada"})).await;
+    assert_eq!(result.status, Status::Success, "{result:?}");
     assert_eq!(
-        envelope.data,
+        result.data,
         json!({"hello": "Ada", "project": env.project()})
     );
     assert_eq!(
-        envelope.chain,
+        result.chain,
         [
             "greet",
             "rye/core/runtimes/python/function",
             "rye/core/primitives/execute"
         ]
     );
-    assert_eq!(envelope.metadata["exit_code"], 0);
-    let envelope = env.run("greet", json!({})).await;
-    assert_eq!(envelope.data["hello"], "world");
+    assert_eq!(result.metadata["exit_code"], 0);
+    let result = env.run("greet", json!({})).await;
+    assert_eq!(result.data["hello"], "world");
 }
 
 #[tokio::test]
@@ -40,12 +40,12 @@ async fn bash_tool_gets_parameters_on_standard_input() {
         "#!/bin/bash\n# executor_id: rye/core/runtimes/bash/bash\n# version: \"1.0.0\"\n\
          printf '{\"project\": \"%s\", \"given\": %s}' \"$1\" \"$(cat)\"\n",
     );
-    let envelope = env
+    let result = env
         .run("say", json!({"x": "$(touch pwned) `id` ${HOME}"}))
         .await;
-    assert_eq!(envelope.status, Status::Success, "{envelope:?}");
-    assert_eq!(envelope.data["given"]["x"], "$(touch pwned) `id` ${HOME}");
-    assert_eq!(envelope.data["project"], json!(env.project()));
+    assert_eq!(result.status, Status::Success, "{result:?}");
+    assert_eq!(result.data["given"]["x"], "$(touch pwned) `id` ${HOME}");
+    assert_eq!(result.data["project"], json!(env.project()));
 }
 
 #[tokio::test]
@@ -56,13 +56,13 @@ async fn bash_command_gets_parameters_as_variables() {
         "version: \"1.0.0\"\ntool_type: tool\nexecutor_id: rye/core/runtimes/bash/bash\n\
          config:\n  command: 'echo got \"$NAME\"'\n  env: {NAME: \"{name}\"}\n",
     );
-    let envelope = env.run("echo", json!({"name": "$(id); x"})).await;
-    assert_eq!(envelope.data["stdout"], "got $(id); x\n", "{envelope:?}");
+    let result = env.run("echo", json!({"name": "$(id); x"})).await;
+    assert_eq!(result.data["stdout"], "got $(id); x\n", "{result:?}");
     // A parameter with the name of a runtime parameter is data, never code.
-    let envelope = env
+    let result = env
         .run("echo", json!({"name": "a", "command": "touch pwned"}))
         .await;
-    assert_eq!(envelope.data["stdout"], "got a\n");
+    assert_eq!(result.data["stdout"], "got a\n");
     assert!(!env.project().join("pwned").exists());
 }
 
@@ -75,8 +75,8 @@ async fn node_tool_runs() {
          let text = \"\";\nfor await (const piece of process.stdin) text += piece;\n\
          console.log(JSON.stringify({ up: JSON.parse(text).word.toUpperCase() }));\n",
     );
-    let envelope = env.run("up", json!({"word": "hi"})).await;
-    assert_eq!(envelope.data, json!({"up": "HI"}), "{envelope:?}");
+    let result = env.run("up", json!({"word": "hi"})).await;
+    assert_eq!(result.data, json!({"up": "HI"}), "{result:?}");
 }
 
 #[tokio::test]
@@ -88,9 +88,9 @@ async fn dry_run_reports_the_chain_and_runs_nothing() {
     );
     let mut request = Request::new("touch".parse().unwrap());
     request.dry_run = true;
-    let envelope = env.executor.execute(request).await;
-    assert_eq!(envelope.status, Status::ValidationPassed);
-    let pairs = serde_json::to_value(&envelope.validated_pairs).unwrap();
+    let result = env.executor.execute(request).await;
+    assert_eq!(result.status, Status::ValidationPassed);
+    let pairs = serde_json::to_value(&result.validated_pairs).unwrap();
     assert_eq!(
         pairs,
         json!([
@@ -120,7 +120,7 @@ async fn dotenv_reaches_a_tool_but_cannot_load_code() {
     )
     .unwrap();
     std::fs::write(project.join("json.py"), "open('pwned', 'w')\n").unwrap();
-    let envelope = env.run("show", json!({})).await;
-    assert_eq!(envelope.data, json!({"mine": "a b"}), "{envelope:?}");
+    let result = env.run("show", json!({})).await;
+    assert_eq!(result.data, json!({"mine": "a b"}), "{result:?}");
     assert!(!project.join("pwned").exists());
 }

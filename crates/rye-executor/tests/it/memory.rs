@@ -20,8 +20,8 @@ async fn long_output_uses_little_memory() {
     env.script("first", "head -c $((2 << 20)) /dev/zero\n");
     env.run("first", json!({})).await;
     let before = peak();
-    let envelope = env.run("it", json!({})).await;
-    assert_eq!(envelope.metadata["stdout_bytes"], 256 << 20);
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.metadata["stdout_bytes"], 256 << 20);
     let grown = peak() - before;
     assert!(grown < 48 << 10, "{grown} KiB");
 }

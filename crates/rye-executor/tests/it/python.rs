@@ -57,9 +57,9 @@ async fn bytecode_next_to_signed_sources_does_not_run() {
     for tool in ["pack/function", "pack/script"] {
         // Twice, because the second call uses the compiled code.
         for _ in 0..2 {
-            let envelope = env.run(tool, json!({})).await;
-            assert_eq!(envelope.status, Status::Success, "{envelope:?}");
-            assert_eq!(envelope.data, json!({"said": "signed"}), "{tool}");
+            let result = env.run(tool, json!({})).await;
+            assert_eq!(result.status, Status::Success, "{result:?}");
+            assert_eq!(result.data, json!({"said": "signed"}), "{tool}");
         }
     }
 }
@@ -96,8 +96,8 @@ async fn modules_in_the_project_do_not_shadow_the_standard_library() {
         fs::write(path, "raise SystemExit('planted')\n").unwrap();
     }
     for tool in ["pack/function", "pack/script"] {
-        let envelope = env.run(tool, json!({})).await;
-        assert_eq!(envelope.data, json!({"said": "signed"}), "{envelope:?}");
+        let result = env.run(tool, json!({})).await;
+        assert_eq!(result.data, json!({"said": "signed"}), "{result:?}");
     }
 }
 
@@ -127,8 +127,8 @@ async fn files_next_to_a_tool_do_not_shadow_the_standard_library() {
         );
     }
     for tool in ["function", "script"] {
-        let envelope = env.run(tool, json!({})).await;
-        assert_eq!(envelope.data, json!({"ran": true}), "{envelope:?}");
+        let result = env.run(tool, json!({})).await;
+        assert_eq!(result.data, json!({"ran": true}), "{result:?}");
     }
 }
 
@@ -157,8 +157,8 @@ async fn script_runs_as_the_main_module() {
     let expected = json!({"names": [], "is_main": true, "file": true, "name": "__main__"});
     // Twice, because the second call uses the compiled code.
     for _ in 0..2 {
-        let envelope = env.run("main", json!({})).await;
-        assert_eq!(envelope.data, expected, "{envelope:?}");
+        let result = env.run("main", json!({})).await;
+        assert_eq!(result.data, expected, "{result:?}");
     }
 }
 
@@ -170,11 +170,11 @@ async fn script_error_names_its_line() {
         "__executor_id__ = \"rye/core/runtimes/python/script\"\n\nraise ValueError(\"so wrong\")\n",
     );
     for _ in 0..2 {
-        let envelope = env.run("wrong", json!({})).await;
-        let told = envelope.data["stderr"].as_str().unwrap();
+        let result = env.run("wrong", json!({})).await;
+        let told = result.data["stderr"].as_str().unwrap();
         // One line further down, because of the signature line.
         assert!(told.contains("wrong.py\", line 4, in <module>"), "{told}");
         assert!(told.ends_with("ValueError: so wrong\n"), "{told}");
-        assert_eq!(envelope.metadata["exit_code"], 1);
+        assert_eq!(result.metadata["exit_code"], 1);
     }
 }

@@ -70,8 +70,8 @@ async fn chain_has_at_most_ten_links() {
         "too_deep",
         &["t0 → t1 → ", "t9 → rye/core/primitives/execute"],
     );
-    let envelope = env.run("t1", json!({})).await;
-    assert_eq!(envelope.chain.len(), 10, "{envelope:?}");
+    let result = env.run("t1", json!({})).await;
+    assert_eq!(result.chain.len(), 10, "{result:?}");
     assert!(env.ran());
 }
 
@@ -342,8 +342,8 @@ async fn unknown_placeholder_in_a_command_is_refused() {
         "tools/args.yaml",
         "version: \"1.0.0\"\nexecutor_id: subprocess\nconfig: {command: echo, args: [\"{nothing}\"]}\n",
     );
-    let envelope = env.run("args", json!({})).await;
-    assert_eq!(envelope.data["stdout"], "{nothing}\n", "{envelope:?}");
+    let result = env.run("args", json!({})).await;
+    assert_eq!(result.data["stdout"], "{nothing}\n", "{result:?}");
 }
 
 #[tokio::test]
@@ -430,27 +430,27 @@ async fn config_files_of_the_project_must_be_signed() {
     fs::write(user.join("limits.yaml"), "x: 1\ndeep: {a: 1, b: 1}\n").unwrap();
     env.write("config/a/limits.yaml", "x: 2\ndeep: {b: 2}\n");
 
-    let envelope = env.run("both", json!({"p": 0})).await;
+    let result = env.run("both", json!({"p": 0})).await;
     let expected = json!({"p": 0, "resolved_config": {"x": 1, "deep": {"a": 1, "b": 1}}});
-    assert_eq!(envelope.data, expected);
-    let warning = envelope.metadata["warnings"].to_string();
+    assert_eq!(result.data, expected);
+    let warning = result.metadata["warnings"].to_string();
     assert!(
         warning.contains("config/a/limits.yaml") && warning.contains("rye sign"),
         "{warning}"
     );
-    let envelope = env.run("first", json!({})).await;
-    assert_eq!(envelope.data["resolved_config"]["x"], 1);
+    let result = env.run("first", json!({})).await;
+    assert_eq!(result.data["resolved_config"]["x"], 1);
 
     env.sign(&env.project_path("config/a/limits.yaml"));
-    let envelope = env.run("both", json!({})).await;
+    let result = env.run("both", json!({})).await;
     assert_eq!(
-        envelope.data["resolved_config"],
+        result.data["resolved_config"],
         json!({"x": 2, "deep": {"a": 1, "b": 2}})
     );
-    assert!(!envelope.metadata.contains_key("warnings"));
-    let envelope = env.run("first", json!({})).await;
+    assert!(!result.metadata.contains_key("warnings"));
+    let result = env.run("first", json!({})).await;
     assert_eq!(
-        envelope.data["resolved_config"],
+        result.data["resolved_config"],
         json!({"x": 2, "deep": {"b": 2}})
     );
 }
@@ -479,7 +479,7 @@ async fn config_resolve_checks_path_and_mode() {
     fs::remove_file(user.join("broken.yaml")).unwrap();
     fs::write(env.dir().join("outside.yaml"), "a: 1\n").unwrap();
     symlink(env.dir().join("outside.yaml"), user.join("broken.yaml")).unwrap();
-    let envelope = env.run("it", json!({})).await;
-    assert_eq!(envelope.data["resolved_config"], json!({}));
-    assert!(envelope.metadata.contains_key("warnings"));
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.data["resolved_config"], json!({}));
+    assert!(result.metadata.contains_key("warnings"));
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::support::{TestEnv, hint_command};
 use lillux::Hash;
-use rye_executor::{Envelope, Request, Status};
+use rye_executor::{ExecutionResult, Request, Status};
 use serde_json::{Value, json};
 
 fn program(path: &Path, text: &str) {
@@ -16,7 +16,12 @@ fn program(path: &Path, text: &str) {
 }
 
 /// Runs a tool with a directory first on `PATH`.
-async fn run_with_path(env: &TestEnv, tool: &str, parameters: Value, first: &Path) -> Envelope {
+async fn run_with_path(
+    env: &TestEnv,
+    tool: &str,
+    parameters: Value,
+    first: &Path,
+) -> ExecutionResult {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut request = Request::new(tool.parse().unwrap()).with_parameters(parameters);
     let path = format!("{}:{path}", first.display());
@@ -35,9 +40,9 @@ async fn python_script_gets_parameters_and_project_path() {
          parser.add_argument(\"--project-path\")\n    given = json.load(sys.stdin)\n    \
          print(json.dumps({\"sum\": sum(given[\"of\"]), \"project\": parser.parse_args().project_path}))\n",
     );
-    let envelope = env.run("sum", json!({"of": [1, 2, 3]})).await;
+    let result = env.run("sum", json!({"of": [1, 2, 3]})).await;
     let expected = json!({"sum": 6, "project": env.project()});
-    assert_eq!(envelope.data, expected, "{envelope:?}");
+    assert_eq!(result.data, expected, "{result:?}");
 }
 
 #[tokio::test]
@@ -50,34 +55,31 @@ async fn project_python_environment_is_used_once_signed() {
          async def main(**given):\n    return {\"own\": os.environ.get(\"STAND_IN\"), **given}\n";
     env.signed("tools/which.py", tool);
     env.signed_for_user("tools/mine.py", tool);
-    let envelope = env.run("which", json!({"a": 1})).await;
-    assert_eq!(envelope.data, json!({"own": null, "a": 1}), "{envelope:?}");
+    let result = env.run("which", json!({"a": 1})).await;
+    assert_eq!(result.data, json!({"own": null, "a": 1}), "{result:?}");
     let hint = format!("rye sign --manifest {}", environment.display());
     assert!(
-        crate::support::warnings(&envelope)
+        crate::support::warnings(&result)
             .iter()
             .any(|text| text.contains(&hint)),
-        "{envelope:?}"
+        "{result:?}"
     );
 
     env.sign_environment(&environment);
-    let envelope = env.run("which", json!({"a": 1})).await;
-    assert_eq!(envelope.data, json!({"own": "yes", "a": 1}), "{envelope:?}");
-    assert!(
-        crate::support::warnings(&envelope).is_empty(),
-        "{envelope:?}"
-    );
+    let result = env.run("which", json!({"a": 1})).await;
+    assert_eq!(result.data, json!({"own": "yes", "a": 1}), "{result:?}");
+    assert!(crate::support::warnings(&result).is_empty(), "{result:?}");
     // Only tools of the project use it.
-    let envelope = env.run("mine", json!({})).await;
-    assert_eq!(envelope.data, json!({"own": null}), "{envelope:?}");
+    let result = env.run("mine", json!({})).await;
+    assert_eq!(result.data, json!({"own": null}), "{result:?}");
 
     program(&environment.join("bin/python"), "#!/bin/sh\ntouch ran\n");
     let error = env.refused_by_call("which", json!({})).await;
     assert_eq!(error.code, "content_changed", "{error:?}");
     assert!(error.message.contains("changed bin/python"), "{error:?}");
     assert_eq!(hint_command(&error), hint);
-    let envelope = env.run("rye/file-system/list", json!({"path": "."})).await;
-    assert_eq!(envelope.status, Status::Success, "{envelope:?}");
+    let result = env.run("rye/file-system/list", json!({"path": "."})).await;
+    assert_eq!(result.status, Status::Success, "{result:?}");
     assert!(!env.ran());
 }
 
@@ -129,9 +131,9 @@ async fn node_tool_imports_only_signed_files() {
         let hint = format!("rye sign --manifest '{}/node_modules'", tool_dir.display());
         assert!(text.contains(&hint), "{text}");
         env.sign_environment(&tool_dir.join("node_modules"));
-        let envelope = env.run(&tool, json!({})).await;
+        let result = env.run(&tool, json!({})).await;
         let expected = json!({"word": dir, "other": "installed"});
-        assert_eq!(envelope.data, expected, "{envelope:?}");
+        assert_eq!(result.data, expected, "{result:?}");
 
         install(&env, &format!("tools/{dir}"), PLANTED);
         let error = env.refused(&tool, json!({})).await;
@@ -147,8 +149,8 @@ async fn node_tool_does_not_load_from_parent_directories() {
         install(&env, above, PLANTED);
         for dir in ["esm", "cjs"] {
             env.sign_directory(&format!("tools/{dir}"));
-            let envelope = env.run(&format!("{dir}/tool"), json!({})).await;
-            assert_eq!(envelope.status, Status::Error, "{envelope:?}");
+            let result = env.run(&format!("{dir}/tool"), json!({})).await;
+            assert_eq!(result.status, Status::Error, "{result:?}");
             // Neither from a signed package.
             let nested = format!("tools/{dir}/node_modules/other");
             env.write(&format!("{nested}/package.json"), "{}");
@@ -156,8 +158,8 @@ async fn node_tool_does_not_load_from_parent_directories() {
             let third = format!("{above}/node_modules/third");
             env.write(&format!("{third}/index.js"), PLANTED);
             env.sign_environment(&env.project_path(&format!("tools/{dir}/node_modules")));
-            let envelope = env.run(&format!("{dir}/tool"), json!({})).await;
-            assert_eq!(envelope.status, Status::Error, "{envelope:?}");
+            let result = env.run(&format!("{dir}/tool"), json!({})).await;
+            assert_eq!(result.status, Status::Error, "{result:?}");
             assert!(!env.ran(), "{above} {dir}");
         }
     }
@@ -174,8 +176,8 @@ async fn file_without_extension_does_not_shadow_a_signed_one() {
     env.write("tools/pack/helper.js", "module.exports = \"signed\";\n");
     env.write("tools/pack/package.json", "{}");
     env.sign_dependencies("pack/tool");
-    let envelope = env.run("pack/tool", json!({})).await;
-    assert_eq!(envelope.data, json!({"word": "signed"}), "{envelope:?}");
+    let result = env.run("pack/tool", json!({})).await;
+    assert_eq!(result.data, json!({"word": "signed"}), "{result:?}");
     env.write("tools/pack/helper", PLANTED);
     let error = env.refused("pack/tool", json!({})).await;
     assert!(error.message.contains("added helper"), "{error:?}");
@@ -184,8 +186,8 @@ async fn file_without_extension_does_not_shadow_a_signed_one() {
     fs::remove_file(env.project_path("tools/pack/package.json")).unwrap();
     fs::remove_file(env.project_path("tools/pack/rye.manifest")).unwrap();
     env.write("tools/pack/helper.js", PLANTED);
-    let envelope = env.run("pack/tool", json!({})).await;
-    assert_eq!(envelope.status, Status::Error, "{envelope:?}");
+    let result = env.run("pack/tool", json!({})).await;
+    assert_eq!(result.status, Status::Error, "{result:?}");
     assert!(!env.ran());
 }
 
@@ -200,8 +202,8 @@ async fn package_type_decides_whether_scripts_are_modules() {
          console.log(JSON.stringify({ given: JSON.parse(fs.readFileSync(0, \"utf8\")) }));\n",
     );
     env.sign_dependencies("pack/tool");
-    let envelope = env.run("pack/tool", json!({"a": 1})).await;
-    assert_eq!(envelope.data, json!({"given": {"a": 1}}), "{envelope:?}");
+    let result = env.run("pack/tool", json!({"a": 1})).await;
+    assert_eq!(result.data, json!({"given": {"a": 1}}), "{result:?}");
     // An unsigned helper.
     env.write("tools/pack/dist/helper.js", "");
     let error = env.fails("pack/tool", json!({})).await;
@@ -216,11 +218,11 @@ async fn typescript_runs_or_reports_what_to_install() {
         "export const __executor_id__: string = \"rye/core/runtimes/node/node\";\n\
          const answer: number = 42;\nconsole.log(JSON.stringify({ answer }));\n",
     );
-    let envelope = env.run("typed", json!({})).await;
-    match &envelope.error {
-        None => assert_eq!(envelope.data, json!({"answer": 42})),
+    let result = env.run("typed", json!({})).await;
+    match &result.error {
+        None => assert_eq!(result.data, json!({"answer": 42})),
         Some(error) => {
-            assert_eq!(error.code, "tool_failed", "{envelope:?}");
+            assert_eq!(error.code, "tool_failed", "{result:?}");
             assert!(error.message.contains("npm install tsx"), "{error:?}");
         }
     }
@@ -235,12 +237,12 @@ async fn tsx_of_the_package_is_used_once_signed() {
     );
     let tsx = env.project_path("tools/node_modules/.bin/tsx");
     program(&tsx, "#!/bin/sh\nprintf '{\"tsx\": \"%s\"}' \"$3\"\n");
-    let envelope = env.run("typed", json!({})).await;
-    assert!(envelope.data.get("tsx").is_none(), "{envelope:?}");
+    let result = env.run("typed", json!({})).await;
+    assert!(result.data.get("tsx").is_none(), "{result:?}");
     env.sign_environment(&env.project_path("tools/node_modules"));
-    let envelope = env.run("typed", json!({})).await;
-    let file = envelope.data["tsx"].as_str().unwrap_or_default();
-    assert!(file.ends_with("/typed.ts"), "{envelope:?}");
+    let result = env.run("typed", json!({})).await;
+    let file = result.data["tsx"].as_str().unwrap_or_default();
+    assert!(file.ends_with("/typed.ts"), "{result:?}");
 }
 
 /// The example of the runtime guide.
@@ -319,14 +321,14 @@ async fn project_can_add_a_ruby_runtime() {
     let helper = "module Helper\n  def self.processed(name) = \"Processed #{name}\"\nend\n";
     env.write("tools/text/lib/ruby/helper.rb", helper);
     env.sign_dependencies("text/greet");
-    let envelope = env.run("text/greet", json!({"name": "#{`id`} Ada"})).await;
+    let result = env.run("text/greet", json!({"name": "#{`id`} Ada"})).await;
     let expected = json!({
         "success": true,
         "output": "Processed #{`id`} Ada",
         "project": env.project(),
         "env": "production",
     });
-    assert_eq!(envelope.data, expected, "{envelope:?}");
+    assert_eq!(result.data, expected, "{result:?}");
     env.write("tools/text/lib/ruby/helper.rb", "exit\n");
     let error = env.fails("text/greet", json!({"name": "x"})).await;
     assert!(error.starts_with("content_changed: "), "{error}");
@@ -376,11 +378,11 @@ def main(command: str, args: list = None) -> dict:
 "#,
     );
     let given = json!({"command": "git", "args": ["status"]});
-    let envelope = env.run("git", given).await;
-    assert_eq!(envelope.status, Status::Success, "{envelope:?}");
-    assert_eq!(envelope.data["result"], json!(["git", "status"]));
+    let result = env.run("git", given).await;
+    assert_eq!(result.status, Status::Success, "{result:?}");
+    assert_eq!(result.data["result"], json!(["git", "status"]));
     assert_eq!(
-        envelope.chain,
+        result.chain,
         [
             "rye/agent/threads/capabilities/git",
             "rye/core/runtimes/python_runtime",
@@ -402,9 +404,9 @@ async fn rust_runtime_runs_lillux_by_default() {
         "version: \"1.0.0\"\nexecutor_id: rye/core/runtimes/rust/runtime\n",
     );
     let given = json!({"db_path": "/a b", "thread_id": "t", "timeout": 5});
-    let envelope = run_with_path(&env, "wait", given, &bin).await;
+    let result = run_with_path(&env, "wait", given, &bin).await;
     let words = "watch --db /a b --thread-id t --timeout 5";
-    assert_eq!(envelope.data, json!({ "words": words }), "{envelope:?}");
+    assert_eq!(result.data, json!({ "words": words }), "{result:?}");
 
     program(
         &bin.join("other"),
@@ -415,11 +417,11 @@ async fn rust_runtime_runs_lillux_by_default() {
     env.signed("tools/named.yaml", tool);
     // A parameter with the name of a configuration key is data.
     let given = json!({"binary": "sh"});
-    let envelope = run_with_path(&env, "named", given, &bin).await;
+    let result = run_with_path(&env, "named", given, &bin).await;
     assert_eq!(
-        envelope.data,
+        result.data,
         json!({"other": {"binary": "sh"}}),
-        "{envelope:?}"
+        "{result:?}"
     );
 }
 
@@ -437,8 +439,8 @@ async fn program_in_the_tool_directory_needs_a_matching_hash() {
     };
     let hash = format!("  sha256: {}\n", Hash::digest(text).to_hex());
     env.signed("tools/greet/greet.yaml", &tool("./greet-bin", &hash));
-    let envelope = env.run("greet/greet", json!({"name": "Ada"})).await;
-    assert_eq!(envelope.data, json!({"beside": "Ada"}), "{envelope:?}");
+    let result = env.run("greet/greet", json!({"name": "Ada"})).await;
+    assert_eq!(result.data, json!({"beside": "Ada"}), "{result:?}");
 
     program(&path, "#!/bin/sh\necho planted\n");
     let error = env.refused("greet/greet", json!({"name": "Ada"})).await;
@@ -466,8 +468,8 @@ async fn colon_in_the_project_path_does_not_redirect_imports() {
     let planted = env.project().join("lon/.ai/tools/pk/helper.py");
     fs::create_dir_all(planted.parent().unwrap()).unwrap();
     fs::write(&planted, "open('ran', 'w')\n").unwrap();
-    let envelope = env.run("pk/tool", json!({})).await;
-    assert_eq!(envelope.data, json!({"own": true}), "{envelope:?}");
+    let result = env.run("pk/tool", json!({})).await;
+    assert_eq!(result.data, json!({"own": true}), "{result:?}");
     assert!(!env.ran());
 }
 

@@ -147,11 +147,11 @@ async fn template_syntax_in_parameters_is_literal() {
         "b": "{project_path} $(touch ran) `touch ran`",
         "c": "{a}; touch ran",
     });
-    let envelope = env.run("echo", odd.clone()).await;
-    assert_eq!(envelope.data, odd);
-    let envelope = env.run("words", odd).await;
+    let result = env.run("echo", odd.clone()).await;
+    assert_eq!(result.data, odd);
+    let result = env.run("words", odd).await;
     assert_eq!(
-        envelope.data["stdout"],
+        result.data["stdout"],
         "${HOME} ${NONE:-x} {b} {tool_path}\n<{project_path} $(touch ran) `touch ran`>\n{a}; touch ran\n"
     );
     assert!(!env.ran());
@@ -166,9 +166,9 @@ async fn parameters_named_like_options_reach_the_tool() {
         "input_data": "other", "tool_path": "/etc/passwd", "command": "touch ran",
         "args": ["x"], "dry_run": true, "params_json": "{}", "project_path": "/",
     });
-    let envelope = env.run("echo", named.clone()).await;
-    assert_eq!(envelope.status, Status::Success, "{envelope:?}");
-    assert_eq!(envelope.data, named);
+    let result = env.run("echo", named.clone()).await;
+    assert_eq!(result.status, Status::Success, "{result:?}");
+    assert_eq!(result.data, named);
     assert!(!env.ran());
 }
 
@@ -196,14 +196,14 @@ async fn command_substitution_in_a_parameter_is_data() {
     .unwrap();
     let odd = json!({"x": value});
     assert_eq!(env.run("echo", odd.clone()).await.data, odd);
-    let envelope = env.run("said", odd.clone()).await;
-    let printed = envelope.data["stdout"].as_str().unwrap();
+    let result = env.run("said", odd.clone()).await;
+    let printed = result.data["stdout"].as_str().unwrap();
     assert!(
         printed.starts_with(&format!("{value}\n$(touch ran)")),
-        "{envelope:?}"
+        "{result:?}"
     );
-    let envelope = env.run("argument", odd.clone()).await;
-    assert_eq!(envelope.data["stdout"], format!("{value}\n"));
+    let result = env.run("argument", odd.clone()).await;
+    assert_eq!(result.data["stdout"], format!("{value}\n"));
     assert!(!env.ran());
 }
 
@@ -293,8 +293,8 @@ async fn code_parameter_rejects_interpolated_values() {
         assert_eq!(refused.code, "value_as_code", "{refused:?}");
         assert!(!env.ran());
     }
-    let envelope = run("rye/bash/bash", "args").await;
-    assert_eq!(envelope.status, Status::Success, "{envelope:?}");
+    let result = run("rye/bash/bash", "args").await;
+    assert_eq!(result.status, Status::Success, "{result:?}");
 }
 
 #[tokio::test]
@@ -315,8 +315,8 @@ async fn dotenv_value_cannot_become_code_or_choose_the_program() {
         "tools/it.yaml",
         "version: \"1.0.0\"\nexecutor_id: subprocess\nconfig: {command: '${CHOSEN:-true}'}\n",
     );
-    let envelope = env.run("it", json!({})).await;
-    assert_eq!(envelope.status, Status::Success, "{envelope:?}");
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.status, Status::Success, "{result:?}");
 }
 
 #[tokio::test]
@@ -346,8 +346,8 @@ async fn parameters_are_allowed_in_other_options() {
     ] {
         let text = "version: \"1.0.0\"\nexecutor_id: subprocess\n";
         env.signed("tools/it.yaml", &format!("{text}config: {config}\n"));
-        let envelope = env.run("it", json!({"p": "root", "q": "bash"})).await;
-        let refused = envelope.error.filter(|error| error.code == "value_as_code");
+        let result = env.run("it", json!({"p": "root", "q": "bash"})).await;
+        let refused = result.error.filter(|error| error.code == "value_as_code");
         assert_eq!(refused, None, "{config}");
     }
 }
@@ -373,8 +373,8 @@ async fn dotenv_passes_only_declared_variables() {
     let refused = env.refused_by_call("it", json!({})).await;
     assert_eq!(refused.code, "missing_variables", "{refused:?}");
     env.signed("tools/it.yaml", "version: \"1.0.0\"\nexecutor_id: rt\n");
-    let envelope = env.run("it", json!({})).await;
-    let printed = envelope.data["stdout"].as_str().unwrap();
+    let result = env.run("it", json!({})).await;
+    let printed = result.data["stdout"].as_str().unwrap();
     let found: Vec<_> = printed.split('\0').collect();
     for expected in ["A=1", "B=2", "C=3", "FROM_B=2", "FROM_C=3"] {
         assert!(found.contains(&expected), "{expected}: {found:?}");
@@ -402,9 +402,9 @@ async fn failed_tool_lists_undeclared_dotenv_variables() {
     let env = TestEnv::new();
     fs::write(env.project().join(".env"), "NEEDED=1\nPATH=/x\n").unwrap();
     env.script("it", "test -n \"$NEEDED\"\n");
-    let envelope = env.run("it", json!({})).await;
-    assert_eq!(envelope.status, Status::Error);
-    let warnings = envelope.metadata["warnings"].to_string();
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.status, Status::Error);
+    let warnings = result.metadata["warnings"].to_string();
     for part in ["NEEDED", "requires_env", "PATH"] {
         assert!(warnings.contains(part), "{part}: {warnings}");
     }
@@ -412,8 +412,8 @@ async fn failed_tool_lists_undeclared_dotenv_variables() {
         "tools/it.sh",
         &format!("{BASH}# requires_env: [NEEDED]\ntest -n \"$NEEDED\"\n"),
     );
-    let envelope = env.run("it", json!({})).await;
-    assert_eq!(envelope.status, Status::Success, "{envelope:?}");
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.status, Status::Success, "{result:?}");
 }
 
 #[tokio::test]
@@ -423,9 +423,9 @@ async fn grandchild_that_holds_the_output_ends_at_the_timeout() {
     let mut request = Request::new("it".parse().unwrap());
     request.timeout = Some(Duration::from_secs(1));
     let start = Instant::now();
-    let envelope = env.executor.execute(request).await;
+    let result = env.executor.execute(request).await;
     let took = start.elapsed();
-    assert_eq!(envelope.error.unwrap().code, "timeout");
+    assert_eq!(result.error.unwrap().code, "timeout");
     assert!(took < Duration::from_secs(6), "{took:?}");
 }
 
@@ -451,9 +451,9 @@ async fn any_json_output_is_data() {
     .enumerate()
     {
         env.script(&format!("t{number}"), &format!("echo '{value}'\n"));
-        let envelope = env.run(&format!("t{number}"), json!({})).await;
-        assert_eq!(envelope.status, Status::Success);
-        assert_eq!(envelope.data, value);
+        let result = env.run(&format!("t{number}"), json!({})).await;
+        assert_eq!(result.status, Status::Success);
+        assert_eq!(result.data, value);
     }
 }
 
@@ -464,26 +464,26 @@ async fn tool_that_reports_failure_fails() {
         "it",
         "echo '{\"success\": false, \"error\": \"no luck\"}'\n",
     );
-    let envelope = env.run("it", json!({})).await;
-    assert_eq!(envelope.status, Status::Error);
-    let error = envelope.error.unwrap();
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.status, Status::Error);
+    let error = result.error.unwrap();
     assert_eq!(
         (error.code.as_str(), error.message.as_str()),
         ("tool_failed", "no luck")
     );
-    assert_eq!(envelope.data["error"], "no luck");
+    assert_eq!(result.data["error"], "no luck");
 }
 
 #[tokio::test]
 async fn exit_code_is_reported_with_json_output() {
     let env = TestEnv::new();
     env.script("it", "echo '{\"a\": 1}'; echo why >&2; exit 3\n");
-    let envelope = env.run("it", json!({})).await;
-    assert_eq!(envelope.status, Status::Error);
-    assert_eq!(envelope.metadata["exit_code"], 3);
-    assert_eq!(envelope.metadata["stderr"], "why\n");
-    assert_eq!(envelope.data, json!({"a": 1}));
-    assert_eq!(envelope.error.unwrap().code, "exit_code");
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.status, Status::Error);
+    assert_eq!(result.metadata["exit_code"], 3);
+    assert_eq!(result.metadata["stderr"], "why\n");
+    assert_eq!(result.data, json!({"a": 1}));
+    assert_eq!(result.error.unwrap().code, "exit_code");
 }
 
 #[tokio::test]
@@ -496,14 +496,14 @@ async fn empty_parameters_are_an_empty_object() {
         )
     };
     env.signed("tools/it.py", &tool("rye/core/runtimes/python/function"));
-    let envelope = env.run("it", json!({"x": 1})).await;
-    assert_eq!(envelope.data, json!({"params": {}}), "{envelope:?}");
+    let result = env.run("it", json!({"x": 1})).await;
+    assert_eq!(result.data, json!({"params": {}}), "{result:?}");
     env.signed(
         "tools/none.yaml",
         "version: \"1.0.0\"\nexecutor_id: subprocess\nconfig: {command: cat}\n",
     );
-    let envelope = env.run("none", Value::Object(serde_json::Map::new())).await;
-    assert_eq!(envelope.data["stdout"], "");
+    let result = env.run("none", Value::Object(serde_json::Map::new())).await;
+    assert_eq!(result.data["stdout"], "");
 }
 
 /// No call ends before all have started.
@@ -520,7 +520,7 @@ async fn thirty_two_calls_run_concurrently() {
         tokio::spawn(async move { executor.execute(request).await })
     });
     for call in calls.collect::<Vec<_>>() {
-        let envelope = call.await.unwrap();
-        assert!(envelope.error.is_none(), "{envelope:?}");
+        let result = call.await.unwrap();
+        assert!(result.error.is_none(), "{result:?}");
     }
 }

@@ -11,8 +11,8 @@ use serde_json::json;
 /// Variables of a tool that inherits those of this process.
 async fn variables(env: &TestEnv, tool: &str) -> Vec<String> {
     let request = Request::new(tool.parse().unwrap());
-    let envelope = env.executor.execute(request).await;
-    let printed = envelope.data["stdout"].as_str().unwrap();
+    let result = env.executor.execute(request).await;
+    let printed = result.data["stdout"].as_str().unwrap();
     printed.split('\0').map(str::to_owned).collect()
 }
 
@@ -84,8 +84,8 @@ async fn output_store_is_created_only_when_needed() {
     );
     env.signed("tools/it.yaml", "version: \"1.0.0\"\nexecutor_id: echo\n");
     let given = json!({"text": "hello"});
-    let envelope = env.run("it", given.clone()).await;
-    assert_eq!(envelope.data, given, "{envelope:?}");
+    let result = env.run("it", given.clone()).await;
+    assert_eq!(result.data, given, "{result:?}");
     assert!(!env.cache().join("output").exists());
     env.script("sh", "echo 1\n");
     env.run("sh", json!({})).await;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::support::TestEnv;
-use rye_executor::{Envelope, Request};
+use rye_executor::{ExecutionResult, Request};
 use serde_json::{Value, json};
 
 /// A tool with type annotations only (no syntax that needs a transformation) and a helper.
@@ -47,7 +47,7 @@ fn with_tsx(env: &TestEnv) {
 }
 
 /// Runs the tool with the `node` of a directory.
-async fn run_with_node(env: &TestEnv, parameters: Value, node: &Path) -> Envelope {
+async fn run_with_node(env: &TestEnv, parameters: Value, node: &Path) -> ExecutionResult {
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", node.parent().unwrap().display());
     let mut request = Request::new("pack/say".parse().unwrap()).with_parameters(parameters);
@@ -63,18 +63,18 @@ async fn typescript_tool_runs_with_tsx() {
     let tool = TOOL.replace("interface", "enum Loud { Yes }\n\ninterface");
     env.signed("tools/pack/say.ts", &tool);
     env.sign_dependencies("pack/say");
-    let envelope = env.run("pack/say", json!({"word": "hi", "times": 2})).await;
-    assert_eq!(envelope.data["said"], json!(["HI", "HI"]), "{envelope:?}");
-    assert_eq!(envelope.metadata["exit_code"], 0);
+    let result = env.run("pack/say", json!({"word": "hi", "times": 2})).await;
+    assert_eq!(result.data["said"], json!(["HI", "HI"]), "{result:?}");
+    assert_eq!(result.metadata["exit_code"], 0);
 }
 
 #[tokio::test]
 async fn typescript_tool_runs_with_type_stripping_node() {
     let env = package();
     let node = crate::support::installed_tool("node-22", "node");
-    let envelope = run_with_node(&env, json!({"word": "hi"}), &node).await;
-    assert_eq!(envelope.data["said"], json!(["HI"]), "{envelope:?}");
-    let version = envelope.data["node"].as_str().unwrap();
+    let result = run_with_node(&env, json!({"word": "hi"}), &node).await;
+    assert_eq!(result.data["said"], json!(["HI"]), "{result:?}");
+    let version = result.data["node"].as_str().unwrap();
     assert!(version.starts_with("22."), "{version}");
 }
 
@@ -132,6 +132,6 @@ async fn hidden_and_unusual_files_are_verified_and_signable() {
         );
         env.sign_dependencies("pack/say");
     }
-    let envelope = run_with_node(&env, json!({"word": "hi"}), &node).await;
-    assert_eq!(envelope.data["said"], json!(["HI"]), "{envelope:?}");
+    let result = run_with_node(&env, json!({"word": "hi"}), &node).await;
+    assert_eq!(result.data["said"], json!(["HI"]), "{result:?}");
 }

@@ -1,6 +1,6 @@
 //! Layout of a drawing: rows of nodes by distance from the start.
 
-use crate::model::Graph;
+use crate::definition::Graph;
 use crate::validate::successors;
 
 /// Row and column of each node, and the number of nodes per row.

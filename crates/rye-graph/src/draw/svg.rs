@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::layout::layout;
 use super::{NodeMark, NodeMarks};
-use crate::model::{Graph, NodeKind};
+use crate::definition::{Graph, NodeKind};
 
 const WIDTH: usize = 160;
 const HEIGHT: usize = 44;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::NodeIndices;
 use super::fields::{Fields, type_error};
 use crate::condition::Condition;
-use crate::model::{Action, Decision, Edge, Foreach, Node, NodeKind, Retry};
+use crate::definition::{Action, Decision, Edge, Foreach, Node, NodeKind, Retry};
 use crate::problem::{Problem, nearest};
 use crate::template::Template;
 

@@ -9,8 +9,8 @@ use rye_protocol::short_id;
 use serde_json::{Map, Value, json};
 
 use super::{boot_id, failure, run_start};
+use crate::definition::Graph;
 use crate::event::{Event, GraphChange, RunStatus};
-use crate::model::Graph;
 use crate::record::{Journal, Position, Replay, RunRecord, RunStore};
 use crate::walk::{Progress, RunResult, Walker};
 

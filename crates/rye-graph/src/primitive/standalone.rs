@@ -9,9 +9,9 @@ use rye_executor::primitive::CallFailure;
 use serde_json::{Map, Value};
 
 use super::{RunOptions, failure, resume};
+use crate::definition::Graph;
 use crate::dispatch::Dispatcher;
 use crate::event::RunStatus;
-use crate::model::Graph;
 use crate::record::{Position, RunStore, SingleKey, TrustPolicy};
 use crate::walk::{EventListener, Limits, RunResult, Walker};
 

@@ -1,4 +1,4 @@
-//! JournalOptions a record: lines that are chained and signed, flushed when it matters.
+//! Writes the journal of a run: lines that are chained and signed, flushed where a crash matters.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom, Write as _};

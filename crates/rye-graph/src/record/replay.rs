@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use rye_items::metadata::Effect;
+use rye_items::metadata::EffectClass;
 use rye_protocol::Gate;
 use serde_json::{Map, Value};
 
@@ -22,7 +22,7 @@ pub(crate) enum Position {
     /// A node was started, possibly several times, and did not end.
     Within {
         node: String,
-        effect: Effect,
+        effect: EffectClass,
         starts: u32,
     },
     /// A node failed and no node handles the error.
@@ -36,7 +36,7 @@ pub(crate) enum Position {
 pub(crate) enum ItemState {
     /// Started this number of times without an end.
     Started {
-        effect: Option<Effect>,
+        effect: Option<EffectClass>,
         starts: u32,
     },
     Done(Value),
@@ -47,7 +47,7 @@ pub(crate) enum ItemState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HookState {
     pub(crate) has_ended: bool,
-    pub(crate) effect: Effect,
+    pub(crate) effect: EffectClass,
     /// Number of starts.
     pub(crate) starts: u32,
 }
@@ -82,7 +82,7 @@ pub(crate) struct Replay {
     /// Whether the last process was interrupted at an arbitrary point.
     pub(crate) was_interrupted: bool,
     /// Items that only appear in unsigned lines.
-    pub(crate) unsigned_items: Vec<(usize, Option<Effect>)>,
+    pub(crate) unsigned_items: Vec<(usize, Option<EffectClass>)>,
 }
 
 /// Whether a journal contains more than the unsigned start that a killed process may leave.
@@ -295,7 +295,7 @@ impl Replay {
         self.lines.push(line);
     }
 
-    fn node_started(&mut self, step: u64, node: &str, effect: Effect) {
+    fn node_started(&mut self, step: u64, node: &str, effect: EffectClass) {
         let starts = match &self.position {
             Position::Within { starts, .. } if self.steps == step => starts + 1,
             _ => 1,

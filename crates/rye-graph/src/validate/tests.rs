@@ -1,6 +1,6 @@
 use rye_items::Position;
 
-use crate::model::Graph;
+use crate::definition::Graph;
 use crate::problem::Severity;
 
 /// Formats the problems of a graph as `line:column severity code: message (hint)`.

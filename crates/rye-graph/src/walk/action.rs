@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use rye_executor::RunContext;
 use rye_items::ItemId;
-use rye_items::metadata::Effect;
+use rye_items::metadata::EffectClass;
 use serde_json::Value;
 
 use super::{InterruptedStart, NodeResult, Walker, display_text, is_repeatable};
 use crate::cache::ResultCache;
+use crate::definition::{Action, Graph, Node, Retry};
 use crate::dispatch::{Dispatcher, ToolCall, ToolTraits};
 use crate::event::{Event, NodeError, NodeOutcome};
-use crate::model::{Action, Graph, Node, Retry};
 use crate::path::Scope;
 use crate::permission;
 use crate::record::RecordError;
@@ -37,12 +37,12 @@ impl<'g> Walker<'g> {
         self.warn(node, missing);
         let call = match call {
             Ok(call) => call,
-            Err(error) => return Ok(NodeResult::new(Err(error), Effect::Pure)),
+            Err(error) => return Ok(NodeResult::new(Err(error), EffectClass::Pure)),
         };
         let traits = if self.journal.is_some() || node.cache {
             match self.dispatch.traits(&call.item) {
                 Ok(traits) => Some(traits),
-                Err(error) => return Ok(NodeResult::new(Err(error), Effect::Pure)),
+                Err(error) => return Ok(NodeResult::new(Err(error), EffectClass::Pure)),
             }
         } else {
             None
@@ -51,12 +51,12 @@ impl<'g> Walker<'g> {
         if let (Some(cache), Some(key)) = (&self.cache, &key)
             && let Some(result) = cache.get(key)
         {
-            self.begin(node, Effect::Pure, interrupted)?;
-            let mut done = NodeResult::new(Ok(result), Effect::Pure);
+            self.begin(node, EffectClass::Pure, interrupted)?;
+            let mut done = NodeResult::new(Ok(result), EffectClass::Pure);
             done.outcome = NodeOutcome::Cached;
             return Ok(done);
         }
-        let effect = traits.as_ref().map_or(Effect::AtMostOnce, effect);
+        let effect = traits.as_ref().map_or(EffectClass::AtMostOnce, effect);
         if let Some(interrupted) = interrupted.filter(|it| !is_repeatable(it.effect)) {
             match self.resolve_interrupted(node, interrupted).await? {
                 Some(done) => return Ok(done),
@@ -142,9 +142,9 @@ impl<'g> Walker<'g> {
 }
 
 /// Effect class of a call. A graph is idempotent, because it resumes its own run.
-pub(super) fn effect(traits: &ToolTraits) -> Effect {
+pub(super) fn effect(traits: &ToolTraits) -> EffectClass {
     if traits.is_graph {
-        Effect::Idempotent
+        EffectClass::Idempotent
     } else {
         traits.effect
     }

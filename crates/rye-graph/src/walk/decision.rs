@@ -4,7 +4,7 @@ mod reask;
 
 use std::path::Path;
 
-use rye_items::metadata::Effect;
+use rye_items::metadata::EffectClass;
 use rye_protocol::{
     Action, CallId, Gate, GateId, GateKind, GateOrigin, GateStatus, PromptId, Resolution,
     SessionId, ThreadId,
@@ -12,9 +12,9 @@ use rye_protocol::{
 use serde_json::{Map, Value, json};
 
 use super::{InterruptedStart, NodeResult, Walker};
+use crate::definition::{Decision, Node};
 use crate::event::{Event, NodeError, NodeOutcome};
 use crate::gates::{self, GateFile, QUESTION_HASH};
-use crate::model::{Decision, Node};
 use crate::path::Scope;
 use crate::record::RecordError;
 
@@ -62,7 +62,7 @@ impl<'g> Walker<'g> {
         );
         let missing = scope.missing.into_inner();
         self.warn(node, missing);
-        self.begin(node, Effect::Idempotent, interrupted)?;
+        self.begin(node, EffectClass::Idempotent, interrupted)?;
         let deadline = decision.expires_in.map(|time| {
             let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
             rye_protocol::Millis(gates::now().0.saturating_add(time))
@@ -88,7 +88,7 @@ impl<'g> Walker<'g> {
             }) => Ok(json!({ "action": action, "value": value, "by": by })),
             Err(error) => Err(error),
         };
-        Ok(NodeResult::new(result, Effect::AtMostOnce))
+        Ok(NodeResult::new(result, EffectClass::AtMostOnce))
     }
 
     /// Decides what to do with an interrupted call; `None` means to repeat it.
@@ -99,7 +99,7 @@ impl<'g> Walker<'g> {
     ) -> Result<Option<NodeResult>, RecordError> {
         let InterruptedStart { effect, starts } = interrupted;
         let choice = match effect {
-            Effect::Ask => self.ask_about_interrupted(&node.name, starts).await?,
+            EffectClass::Ask => self.ask_about_interrupted(&node.name, starts).await?,
             _ => InterruptedChoice::Skip,
         };
         Ok(match choice {

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::{RunResult, Walker};
+use crate::definition::{HookEvent, Node};
 use crate::event::{Event, NodeError, RunStatus};
-use crate::model::{HookEvent, Node};
 use crate::record::RecordError;
 
 impl Walker<'_> {

@@ -8,17 +8,17 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use futures_util::future::Either;
 use futures_util::stream::FuturesUnordered;
-use rye_items::metadata::Effect;
+use rye_items::metadata::EffectClass;
 use rye_protocol::GateStatus;
 use serde_json::Value;
 
 use super::action::{self, PreparedCall};
 use super::decision::{InterruptedChoice, interrupted_choice, interrupted_error, interrupted_gate};
 use super::{InterruptedStart, NodeResult, Walker, is_repeatable};
+use crate::definition::{Foreach, Node, literal_item};
 use crate::dispatch::ToolTraits;
 use crate::event::{Event, NodeError};
 use crate::gates::GateFile;
-use crate::model::{Foreach, Node, literal_item};
 use crate::path::Scope;
 use crate::record::{ItemState, RecordError};
 
@@ -42,7 +42,7 @@ struct Items<'w> {
     /// The tool, if all items call the same one.
     traits: Option<ToolTraits>,
     /// Effect class of items without their own.
-    effect: Effect,
+    effect: EffectClass,
     open: VecDeque<usize>,
     results: Vec<Option<ItemResult>>,
     /// Items started since the journal was last flushed.
@@ -71,16 +71,18 @@ impl<'g> Walker<'g> {
         self.warn(node, missing);
         let Value::Array(all) = over else {
             let error = collect::not_a_list(self.graph, foreach, &over);
-            return Ok(NodeResult::new(Err(error), Effect::Pure));
+            return Ok(NodeResult::new(Err(error), EffectClass::Pure));
         };
         let traits = match literal_item(&foreach.action).map(str::parse) {
             Some(Ok(item)) if self.needs_traits(node) => match self.dispatch.traits(&item) {
                 Ok(traits) => Some(traits),
-                Err(error) => return Ok(NodeResult::new(Err(error), Effect::Pure)),
+                Err(error) => return Ok(NodeResult::new(Err(error), EffectClass::Pure)),
             },
             _ => None,
         };
-        let effect = traits.as_ref().map_or(Effect::AtMostOnce, action::effect);
+        let effect = traits
+            .as_ref()
+            .map_or(EffectClass::AtMostOnce, action::effect);
         self.begin(node, effect, interrupted)?;
         let mut items = Items {
             all: &all,
@@ -281,7 +283,7 @@ impl<'g> Walker<'g> {
                     uncertain -= 1;
                     (items.effect, 1)
                 }
-                None => (Effect::Pure, 0),
+                None => (EffectClass::Pure, 0),
             };
             match effect {
                 effect if is_repeatable(effect) => items.open.push_back(index),
@@ -292,7 +294,7 @@ impl<'g> Walker<'g> {
                 {
                     self.record_item_end(items, index, Ok(cached), true);
                 }
-                Effect::Ask => to_ask.push((index, starts)),
+                EffectClass::Ask => to_ask.push((index, starts)),
                 _ => self.record_item_end(items, index, Err(interrupted_error()), false),
             }
         }

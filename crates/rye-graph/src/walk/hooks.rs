@@ -1,14 +1,14 @@
 //! Hooks: tool calls that events of a run trigger, each at most once.
 
-use rye_items::metadata::Effect;
+use rye_items::metadata::EffectClass;
 use serde_json::{Value, json};
 
 use super::action::{self, PreparedCall};
 use super::decision::{InterruptedChoice, interrupted_error};
 use super::{Walker, is_repeatable};
+use crate::definition::{Hook, HookEvent};
 use crate::dispatch::ToolCall;
 use crate::event::{Event, NodeError};
-use crate::model::{Hook, HookEvent};
 use crate::path::Scope;
 use crate::record::{Position, RecordError};
 
@@ -53,7 +53,7 @@ impl Walker<'_> {
             };
             let decided = match previous {
                 None => None,
-                Some(previous) if previous.effect == Effect::Ask => {
+                Some(previous) if previous.effect == EffectClass::Ask => {
                     let name = format!("hook-{number}");
                     match self.ask_about_interrupted(&name, previous.starts).await? {
                         InterruptedChoice::RunAgain => None,
@@ -84,7 +84,9 @@ impl Walker<'_> {
             (Ok(prepared), Some(_)) => self.dispatch.traits(&prepared.item).ok(),
             _ => None,
         };
-        let effect = traits.as_ref().map_or(Effect::AtMostOnce, action::effect);
+        let effect = traits
+            .as_ref()
+            .map_or(EffectClass::AtMostOnce, action::effect);
         self.record(Event::HookBegin {
             hook: number,
             step: self.steps,

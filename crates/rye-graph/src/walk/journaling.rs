@@ -1,10 +1,10 @@
 //! Journaling of an execution, and its listener.
 
-use rye_items::metadata::Effect;
+use rye_items::metadata::EffectClass;
 
 use super::{EventListener, InterruptedStart, Walker, is_repeatable};
+use crate::definition::Node;
 use crate::event::{Event, JournalLine};
-use crate::model::Node;
 use crate::record::RecordError;
 
 impl Walker<'_> {
@@ -12,7 +12,7 @@ impl Walker<'_> {
     pub(super) fn begin(
         &mut self,
         node: &Node,
-        effect: Effect,
+        effect: EffectClass,
         interrupted: Option<InterruptedStart>,
     ) -> Result<(), RecordError> {
         if self.journal.is_none() || interrupted.is_some() {

@@ -5,8 +5,8 @@ use std::time::Instant;
 use serde_json::{Map, Value, json};
 
 use super::{LAST_ERROR, NodeResult, Walker, is_repeatable};
+use crate::definition::{ErrorPolicy, HookEvent, Node};
 use crate::event::{Event, NodeError, NodeOutcome};
-use crate::model::{ErrorPolicy, HookEvent, Node};
 use crate::path::Scope;
 use crate::record::RecordError;
 

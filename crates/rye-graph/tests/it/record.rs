@@ -13,7 +13,7 @@ use rye_graph::{
     RunStatus, RunStore, ToolCall, ToolTraits, TrustPolicy, VerifyReport, run_journaled,
 };
 use rye_items::ItemId;
-use rye_items::metadata::Effect;
+use rye_items::metadata::EffectClass;
 use rye_protocol::{Gate, Resolution};
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ struct Echo(Mutex<Vec<Value>>);
 impl Dispatcher for Echo {
     fn traits(&self, _: &ItemId) -> Result<ToolTraits, NodeError> {
         Ok(ToolTraits {
-            effect: Effect::Pure,
+            effect: EffectClass::Pure,
             is_graph: false,
             hash: None,
         })
@@ -271,7 +271,7 @@ struct Once(Echo);
 
 impl Dispatcher for Once {
     fn traits(&self, item: &ItemId) -> Result<ToolTraits, NodeError> {
-        let effect = Effect::AtMostOnce;
+        let effect = EffectClass::AtMostOnce;
         Ok(ToolTraits {
             effect,
             ..self.0.traits(item)?

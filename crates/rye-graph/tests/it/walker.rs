@@ -7,7 +7,7 @@ use rye_graph::{
     DispatchFuture, Dispatcher, Graph, Limits, NodeError, RunResult, RunStatus, ToolCall,
     ToolTraits, run_in_memory,
 };
-use rye_items::{ItemId, metadata::Effect};
+use rye_items::{ItemId, metadata::EffectClass};
 use serde_json::{Value, json};
 
 /// Tools: `echo` returns its parameters, `fail` fails, `flaky` fails twice, `slow` yields to
@@ -23,7 +23,7 @@ struct Tools {
 impl Dispatcher for Tools {
     fn traits(&self, _: &ItemId) -> Result<ToolTraits, NodeError> {
         Ok(ToolTraits {
-            effect: Effect::Pure,
+            effect: EffectClass::Pure,
             is_graph: false,
             hash: None,
         })

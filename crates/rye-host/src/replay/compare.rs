@@ -6,7 +6,7 @@ use rye_engine::protocol::{Archive, Entry, EntryKind, ModelContext, Thread, Tool
 use serde_json::{Value, json};
 
 use super::ReplayOutcome;
-use super::recorded::path;
+use super::recording::path;
 
 /// Maximum number of lines of a difference.
 const MAX_LINES: usize = 60;

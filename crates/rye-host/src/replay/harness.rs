@@ -11,12 +11,14 @@ use rye_engine::model::{
     Delta, Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest, Models, RetryPolicy,
 };
 use rye_engine::protocol::{CallId, Event, EventKind, Part, PromptId, ResultStatus, Usage};
-use rye_engine::tool::{Approval, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::tool::{
+    ApprovalRequirement, EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
+};
 use rye_engine::{Session, store::StoreError};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
-use super::recorded::{Ending, Recorded, RecordedResult, StepKind, part_ending};
+use super::recording::{Ending, RecordedResult, StepKind, ThreadRecording, part_ending};
 
 /// An external action on a prompt that must be repeated now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +29,7 @@ pub(super) struct ExternalAction {
 
 /// Replays the recording of a thread.
 pub(super) struct Harness {
-    pub(super) recorded: Recorded,
+    pub(super) recording: ThreadRecording,
     position: Mutex<Position>,
     /// The session of the replay. Cleared at the end, because the session refers to the harness.
     session: watch::Sender<Option<Session>>,
@@ -67,10 +69,12 @@ impl CallProgress {
 
 impl Harness {
     /// Returns the harness, and the external actions to perform.
-    pub(super) fn new(recorded: Recorded) -> (Arc<Self>, mpsc::UnboundedReceiver<ExternalAction>) {
+    pub(super) fn new(
+        recording: ThreadRecording,
+    ) -> (Arc<Self>, mpsc::UnboundedReceiver<ExternalAction>) {
         let (actions, receiver) = mpsc::unbounded_channel();
         let harness = Self {
-            recorded,
+            recording,
             position: Mutex::default(),
             session: watch::Sender::new(None),
             progress: watch::Sender::new(CallProgress::default()),
@@ -104,8 +108,8 @@ impl Harness {
 
     /// Moves to the first step of a prompt.
     pub(super) fn begin(&self, prompt: &PromptId) {
-        let is_of_prompt = |step: &super::recorded::Step| step.prompt.as_ref() == Some(prompt);
-        let first = self.recorded.steps.iter().position(is_of_prompt);
+        let is_of_prompt = |step: &super::recording::Step| step.prompt.as_ref() == Some(prompt);
+        let first = self.recording.steps.iter().position(is_of_prompt);
         let mut position = self.position();
         position.step = first.unwrap_or(position.step);
         position.failed_once = false;
@@ -123,7 +127,7 @@ impl Harness {
     /// The next recorded summary; none if the compaction failed.
     fn next_summary(&self) -> Option<String> {
         let mut position = self.position();
-        let step = self.recorded.steps.get(position.step)?;
+        let step = self.recording.steps.get(position.step)?;
         match &step.kind {
             StepKind::Compacted { summary, .. } => {
                 position.step += 1;
@@ -145,7 +149,7 @@ impl Harness {
     fn next_step(&self, name: &str) -> NextStep {
         let mut position = self.position();
         loop {
-            let Some(step) = self.recorded.steps.get(position.step) else {
+            let Some(step) = self.recording.steps.get(position.step) else {
                 return NextStep::None;
             };
             match &step.kind {
@@ -169,7 +173,7 @@ impl Harness {
     /// The model of the next step.
     fn next_model(&self) -> Option<String> {
         let step = self.position().step;
-        let step = self.recorded.steps.get(step)?;
+        let step = self.recording.steps.get(step)?;
         step.kind.model().map(str::to_owned)
     }
 
@@ -220,7 +224,7 @@ impl Models for RecordedModels {
     }
 
     fn default_name(&self) -> String {
-        let mut steps = self.0.recorded.steps.iter();
+        let mut steps = self.0.recording.steps.iter();
         let first = steps.find_map(|step| step.kind.model());
         first.unwrap_or_default().to_owned()
     }
@@ -246,7 +250,7 @@ struct RecordedModel {
 
 impl Model for RecordedModel {
     fn info(&self) -> ModelInfo {
-        let contexts = self.harness.recorded.contexts.iter();
+        let contexts = self.harness.recording.contexts.iter();
         let context = contexts.rev().find(|context| context.model == self.name);
         ModelInfo {
             context_window: context.map_or(u64::MAX, |context| context.context_window),
@@ -314,12 +318,12 @@ impl RecordedTool {
         def.timeout = None;
         // The recorded results already reflect the approvals.
         def.risk = None;
-        def.approval = Approval::ByRisk;
+        def.approval = ApprovalRequirement::ByRisk;
         // Calls that were repeated after the death of a host are repeated without asking.
-        def.effect = if harness.recorded.is_interrupted(&def.spec.name) {
-            Effect::AtMostOnce
+        def.effect = if harness.recording.is_interrupted(&def.spec.name) {
+            EffectClass::AtMostOnce
         } else {
-            Effect::Idempotent
+            EffectClass::Idempotent
         };
         Self { def, harness }
     }
@@ -333,7 +337,7 @@ impl Tool for RecordedTool {
     fn run(&self, _: Value, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let none = || ToolError::failed("the recording has no result of this call");
-            let result = self.harness.recorded.results.get(&context.call);
+            let result = self.harness.recording.results.get(&context.call);
             let RecordedResult { parts, before } = result.ok_or_else(none)?;
             let failed = |error: StoreError| ToolError::failed(error.to_string());
             self.harness

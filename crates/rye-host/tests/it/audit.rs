@@ -13,7 +13,7 @@ use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, T
 use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
 use rye_host::transfer;
 use rye_model::Catalogue;
-use rye_sandbox::Virtual;
+use rye_sandbox::VirtualSandbox;
 use rye_store::MemoryStore;
 use serde_json::{Value, json};
 
@@ -58,7 +58,7 @@ fn engine(key: &SigningKey) -> Engine {
     Engine::builder()
         .store(MemoryStore::new())
         .models(Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap()))
-        .sandbox(Arc::new(Virtual::new()))
+        .sandbox(Arc::new(VirtualSandbox::new()))
         .tools(rye_engine::builtin::tools())
         .tool(ApprovedTool(def))
         .sign_with(SigningKey::from_pem(key.to_pem().as_bytes()).unwrap())

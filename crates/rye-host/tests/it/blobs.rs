@@ -12,7 +12,7 @@ use rye_engine::protocol::{Author, EventKind};
 use rye_engine::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Engine, NewSession, Prompt};
 use rye_host::{Catalogue, Options, SandboxKind, builder};
-use rye_sandbox::Virtual;
+use rye_sandbox::VirtualSandbox;
 use rye_store::{FileBlobs, MemoryStore};
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ steps:
         .store(MemoryStore::new())
         .blobs(blobs.clone())
         .models(Catalogue::new(".").with("scripted:test", script.parse().unwrap()))
-        .sandbox(Arc::new(Virtual::new()))
+        .sandbox(Arc::new(VirtualSandbox::new()))
         .tools(rye_engine::builtin::tools())
         .build()
         .unwrap();
@@ -127,7 +127,7 @@ async fn artifact_is_removed_with_its_session() {
         .store(MemoryStore::new())
         .blobs(blobs.clone())
         .models(Catalogue::new(".").with("scripted:test", script.parse().unwrap()))
-        .sandbox(Arc::new(Virtual::new()))
+        .sandbox(Arc::new(VirtualSandbox::new()))
         .tool(ReportTool(def))
         .build()
         .unwrap();

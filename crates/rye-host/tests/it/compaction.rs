@@ -13,11 +13,11 @@ use rye_engine::protocol::{
 };
 use rye_engine::store::Claim;
 use rye_engine::tool::{
-    DecisionRequest, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
+    DecisionRequest, EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
 };
 use rye_engine::{CompactionOutcome, Decision, Engine, NewSession, Prompt, Session, audit};
 use rye_model::{Script, Scripted};
-use rye_sandbox::Virtual;
+use rye_sandbox::VirtualSandbox;
 use rye_store::SqliteStore;
 use serde_json::{Value, json};
 
@@ -91,7 +91,7 @@ impl Tool for OutputTool {
     }
 }
 
-/// ApprovalTool for approval.
+/// Asks for approval.
 struct ApprovalTool(ToolDef);
 
 impl Tool for ApprovalTool {
@@ -110,11 +110,11 @@ impl Tool for ApprovalTool {
 
 fn engine(dir: &Path, model: &RecordingModel, settings: Settings) -> Engine {
     let schema = json!({ "type": "object", "properties": { "bytes": { "type": "integer" } } });
-    let much = ToolDef::new("much", "Gives much.", schema).effect(Effect::Pure);
+    let much = ToolDef::new("much", "Gives much.", schema).effect(EffectClass::Pure);
     Engine::builder()
         .store(SqliteStore::open(dir.join("sessions.db")).unwrap())
         .models(model.clone())
-        .sandbox(Arc::new(Virtual::new()))
+        .sandbox(Arc::new(VirtualSandbox::new()))
         .tool(OutputTool(much))
         .tool(ApprovalTool(ToolDef::new(
             "asks",
@@ -524,7 +524,7 @@ async fn image_in_the_blob_store_is_sent_to_the_model() {
             .store(rye_store::MemoryStore::new())
             .blobs(blobs)
             .models(model.clone())
-            .sandbox(Arc::new(Virtual::new()))
+            .sandbox(Arc::new(VirtualSandbox::new()))
             .build()
             .unwrap();
         let session = session(&engine).await;

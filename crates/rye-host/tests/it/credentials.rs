@@ -17,7 +17,7 @@ use rye_host::{Credentials, HttpRefresher};
 use rye_items::Space;
 use rye_items::vault::Vault;
 use rye_model::Catalogue;
-use rye_sandbox::Virtual;
+use rye_sandbox::VirtualSandbox;
 use rye_store::MemoryStore;
 use zeroize::Zeroizing;
 
@@ -48,14 +48,14 @@ fn commands() -> CommandTools {
 /// A home directory with credentials. Each engine has its own store and sandbox.
 struct TestEnv {
     home: tempfile::TempDir,
-    sandbox: Arc<Virtual>,
+    sandbox: Arc<VirtualSandbox>,
 }
 
 impl TestEnv {
     fn new() -> Self {
         Self {
             home: tempfile::tempdir().unwrap(),
-            sandbox: Arc::new(Virtual::new()),
+            sandbox: Arc::new(VirtualSandbox::new()),
         }
     }
 
@@ -65,8 +65,8 @@ impl TestEnv {
     }
 
     fn engine(&mut self) -> Engine {
-        self.sandbox = Arc::new(Virtual::new());
-        let sandbox: Arc<dyn Sandbox> = Arc::<Virtual>::clone(&self.sandbox);
+        self.sandbox = Arc::new(VirtualSandbox::new());
+        let sandbox: Arc<dyn Sandbox> = Arc::<VirtualSandbox>::clone(&self.sandbox);
         Engine::builder()
             .store(MemoryStore::new())
             .models(Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap()))

@@ -11,7 +11,7 @@ use rye_engine::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Engine, NewSession, Session, Subscription};
 use rye_model::{Catalogue, Config, ConfigFile};
 use rye_model_mock::{Api, Completion, MockProvider, Reply};
-use rye_sandbox::Virtual;
+use rye_sandbox::VirtualSandbox;
 use rye_store::SqliteStore;
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ fn engine(file: &Path, one: &MockProvider, two: &MockProvider, more: &str) -> En
     Engine::builder()
         .store(SqliteStore::open(file).unwrap())
         .models(Catalogue::new(".").with_config(config))
-        .sandbox(Arc::new(Virtual::new()))
+        .sandbox(Arc::new(VirtualSandbox::new()))
         .tool(WeatherTool(weather))
         .build()
         .unwrap()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rye_engine::protocol::{EventKind, SessionId};
 use rye_engine::{Engine, Feed, Filter, NewSession};
 use rye_model::Catalogue;
-use rye_sandbox::Virtual;
+use rye_sandbox::VirtualSandbox;
 use rye_store::MemoryStore;
 
 /// The sessions and types of the next events.
@@ -24,7 +24,7 @@ async fn feed_can_be_filtered_by_session_user_and_type() {
     let engine = Engine::builder()
         .store(MemoryStore::new())
         .models(Catalogue::new(".").with("scripted:demo", script.parse().unwrap()))
-        .sandbox(Arc::new(Virtual::new()))
+        .sandbox(Arc::new(VirtualSandbox::new()))
         .build()
         .unwrap();
     let make = async |user: &str| {

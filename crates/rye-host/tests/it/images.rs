@@ -8,7 +8,7 @@ use rye_engine::model::{Deltas, Model, ModelAnswer, ModelError, ModelInfo, Model
 use rye_engine::protocol::{Part, TurnEnd};
 use rye_engine::{Engine, NewSession, Prompt};
 use rye_model::{Script, Scripted};
-use rye_sandbox::Virtual;
+use rye_sandbox::VirtualSandbox;
 use rye_store::MemoryStore;
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n and nothing more";
@@ -71,7 +71,7 @@ async fn run_with_image(error: ModelError) -> (Vec<TurnEnd>, Vec<ModelRequest>) 
     let engine = Engine::builder()
         .store(MemoryStore::new())
         .models(model.clone())
-        .sandbox(Arc::new(Virtual::new()))
+        .sandbox(Arc::new(VirtualSandbox::new()))
         .build()
         .unwrap();
     let session = engine.create_session(NewSession::default()).await.unwrap();

@@ -7,7 +7,7 @@ use rye_engine::protocol::{EventKind, Gate, Limits, TurnEnd};
 use rye_engine::store::Claim;
 use rye_engine::{Answer, Decision, Engine, NewSession, Prompt, Session};
 use rye_model::Catalogue;
-use rye_sandbox::Virtual;
+use rye_sandbox::VirtualSandbox;
 use rye_store::SqliteStore;
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn engine(dir: &Path) -> Engine {
     Engine::builder()
         .store(SqliteStore::open(dir.join("sessions.db")).unwrap())
         .models(Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap()))
-        .sandbox(Arc::new(Virtual::new()))
+        .sandbox(Arc::new(VirtualSandbox::new()))
         .tools(rye_engine::builtin::tools())
         .prompt_on_limit(true)
         .build()

@@ -10,7 +10,7 @@ use rye_engine::protocol::EventKind;
 use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Decision, Engine, NewSession};
 use rye_model::{Catalogue, Config, ConfigFile, Script, Step};
-use rye_sandbox::Virtual;
+use rye_sandbox::VirtualSandbox;
 use rye_store::MemoryStore;
 use serde_json::{Value, json};
 use tracing::span::{Attributes, Id, Record};
@@ -96,7 +96,7 @@ fn engine_activity_is_counted_and_traced() {
         let engine = Engine::builder()
             .store(MemoryStore::new())
             .models(models().default_model("scripted:busy"))
-            .sandbox(Arc::new(Virtual::new()))
+            .sandbox(Arc::new(VirtualSandbox::new()))
             .tools(rye_engine::builtin::tools())
             .tool(AskTool(ToolDef::new(
                 "ask",

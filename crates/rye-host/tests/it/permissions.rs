@@ -10,10 +10,10 @@ use rye_engine::BoxFuture;
 use rye_engine::arguments::is_editable;
 use rye_engine::meta_tools::{Mode, Policy, Risk, Rule};
 use rye_engine::protocol::{EventKind, Gate, TurnEnd};
-use rye_engine::tool::{Approval, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::tool::{ApprovalRequirement, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Decision, Engine, NewSession, Session};
 use rye_model::{Catalogue, Script, Step};
-use rye_sandbox::{Local, Virtual};
+use rye_sandbox::{LocalSandbox, VirtualSandbox};
 use rye_store::MemoryStore;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -48,12 +48,12 @@ impl TestEnv {
         self.dir.path().join("user")
     }
 
-    fn sandbox(&self, supervisor: Supervisor) -> Local {
+    fn sandbox(&self, supervisor: Supervisor) -> LocalSandbox {
         let protected = ProtectedPaths {
             private: vec![self.home().join(".keys")],
             homes: vec![self.home()],
         };
-        let local = Local::new(&self.workspace, supervisor).unwrap();
+        let local = LocalSandbox::new(&self.workspace, supervisor).unwrap();
         local.protected(protected, &self.workspace)
     }
 
@@ -224,7 +224,7 @@ async fn deploy_session(def: ToolDef, rules: Vec<Rule>, to: &[&str]) -> (Engine,
     let engine = Engine::builder()
         .store(MemoryStore::new())
         .models(Catalogue::new(".").with("scripted:test", Script::new(steps)))
-        .sandbox(Arc::new(Virtual::new()))
+        .sandbox(Arc::new(VirtualSandbox::new()))
         .tool(DeployTool(def))
         .policy(policy)
         .build()
@@ -280,13 +280,13 @@ async fn deploy(def: ToolDef, answer: &str, rules: Vec<Rule>) -> (bool, String) 
 #[tokio::test]
 async fn host_tool_needs_approval_by_risk_and_arguments() {
     let def = || ToolDef::new("deploy", "Deploys.", json!({ "type": "object" }));
-    let to = |place: &'static str| Approval::when(move |args| args["to"] == place);
+    let to = |place: &'static str| ApprovalRequirement::when(move |args| args["to"] == place);
     let ran = || "to \"prod\"".to_owned();
     for (def, asks) in [
         (def(), false),
         (def().risk(Risk::Medium), false),
         (def().risk(Risk::High), true),
-        (def().requires_approval(Approval::Always), true),
+        (def().requires_approval(ApprovalRequirement::Always), true),
         (def().requires_approval(to("prod")), true),
         (def().requires_approval(to("test")), false),
     ] {
@@ -304,7 +304,7 @@ async fn host_tool_needs_approval_by_risk_and_arguments() {
         !asked && result.contains("denied by the policy"),
         "{result}"
     );
-    let bad = def().requires_approval(Approval::when(|_| panic!("not a word")));
+    let bad = def().requires_approval(ApprovalRequirement::when(|_| panic!("not a word")));
     let (asked, result) = deploy(bad, "approve", Vec::new()).await;
     assert!(!asked && result.contains("not a word"), "{result}");
 }
@@ -312,7 +312,8 @@ async fn host_tool_needs_approval_by_risk_and_arguments() {
 #[tokio::test]
 async fn arguments_of_a_host_tool_can_be_edited_at_approval() {
     let schema = json!({ "type": "object", "properties": { "to": { "type": "string" } } });
-    let def = ToolDef::new("deploy", "Deploys.", schema).requires_approval(Approval::Always);
+    let def =
+        ToolDef::new("deploy", "Deploys.", schema).requires_approval(ApprovalRequirement::Always);
     let instead = |args: Value| Decision {
         value: json!({ "arguments": args }),
         ..Decision::new("approve", "ada", "test")
@@ -340,7 +341,7 @@ async fn arguments_of_a_host_tool_can_be_edited_at_approval() {
 async fn approval_for_a_session_covers_the_same_arguments_only() {
     let def = || {
         let def = ToolDef::new("deploy", "Deploys.", json!({ "type": "object" }));
-        def.requires_approval(Approval::Always)
+        def.requires_approval(ApprovalRequirement::Always)
     };
     let yes = |action: &str| Decision::new(action, "ada", "test");
     let about = |gates: &[Gate]| -> Vec<Value> {

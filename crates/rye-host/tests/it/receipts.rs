@@ -11,11 +11,11 @@ use rye_engine::protocol::{
 use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Decision, Engine, NewSession};
 use rye_model::Catalogue;
-use rye_sandbox::Virtual;
+use rye_sandbox::VirtualSandbox;
 use rye_store::{MemoryStore, SqliteStore};
 use serde_json::{Value, json};
 
-/// ColourTool for a colour.
+/// Asks a person for a colour.
 struct ColourTool(ToolDef);
 
 impl Tool for ColourTool {
@@ -45,7 +45,7 @@ async fn recorded_session(key: &SigningKey) -> Archive {
     let engine = Engine::builder()
         .store(MemoryStore::new())
         .models(Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap()))
-        .sandbox(Arc::new(Virtual::new()))
+        .sandbox(Arc::new(VirtualSandbox::new()))
         .tool(ColourTool(def))
         .sign_with(SigningKey::from_pem(key.to_pem().as_bytes()).unwrap())
         .build()
@@ -201,7 +201,7 @@ async fn decision_without_a_trusted_signature_is_not_acted_on() {
             let builder = Engine::builder()
                 .store(store)
                 .models(models)
-                .sandbox(Arc::new(Virtual::new()))
+                .sandbox(Arc::new(VirtualSandbox::new()))
                 .tool(ColourTool(def));
             match key {
                 Some(key) => builder.sign_with(clone_key(key)),

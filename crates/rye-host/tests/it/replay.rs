@@ -13,11 +13,13 @@ use rye_engine::protocol::{
 };
 use rye_engine::sandbox::Sandbox;
 use rye_engine::store::Claim;
-use rye_engine::tool::{Approval, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::tool::{
+    ApprovalRequirement, EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
+};
 use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
 use rye_host::replay::{CurrentSetup, ReplayOutcome, replay};
 use rye_model::{Script, Scripted};
-use rye_sandbox::Virtual;
+use rye_sandbox::VirtualSandbox;
 use rye_store::MemoryStore;
 use serde_json::{Value, json};
 use tokio::sync::SetOnce;
@@ -91,13 +93,13 @@ fn tools(releases: &[Arc<SetOnce<()>>; 2]) -> Vec<Arc<dyn Tool>> {
     let schema = json!({ "type": "object" });
     let def = |name: &str, effect| ToolDef::new(name, "A test.", schema.clone()).effect(effect);
     let [first, second] = releases.clone();
-    let mut asked = def("asked", Effect::Pure);
-    asked.approval = Approval::Always;
+    let mut asked = def("asked", EffectClass::Pure);
+    asked.approval = ApprovalRequirement::Always;
     let held = |def, releases| Arc::new(BlockingTool { def, releases }) as Arc<dyn Tool>;
     vec![
-        held(def("first", Effect::Pure), Some(first)),
-        held(def("second", Effect::Pure), Some(second)),
-        held(def("never", Effect::AtMostOnce), None),
+        held(def("first", EffectClass::Pure), Some(first)),
+        held(def("second", EffectClass::Pure), Some(second)),
+        held(def("never", EffectClass::AtMostOnce), None),
         held(asked, Some(Arc::clone(&releases[0]))),
     ]
 }
@@ -151,7 +153,7 @@ impl TestEnv {
             .store(MemoryStore::new())
             .clock(clock.clone())
             .models(models.clone())
-            .sandbox(Arc::new(Virtual::new()))
+            .sandbox(Arc::new(VirtualSandbox::new()))
             .tools(tools(&releases))
             .guides(NoGuides)
             .compaction(settings())

@@ -11,7 +11,7 @@ use rye_engine::store::Claim;
 use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Decision, Engine, NewSession, Session};
 use rye_model::Catalogue;
-use rye_sandbox::Virtual;
+use rye_sandbox::VirtualSandbox;
 use rye_store::{CloseHandle, SqliteStore};
 use serde_json::{Value, json};
 
@@ -63,7 +63,7 @@ fn engine(dir: &Path) -> (Engine, CloseHandle) {
     let engine = Engine::builder()
         .store(store)
         .models(models)
-        .sandbox(Arc::new(Virtual::new()))
+        .sandbox(Arc::new(VirtualSandbox::new()))
         .tools(rye_engine::builtin::tools())
         .tool(AskTool(ToolDef::new("ask", "Asks.", json!({}))))
         .build()

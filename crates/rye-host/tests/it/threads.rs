@@ -12,7 +12,7 @@ use rye_engine::store::{Claim, PostOutcome, SessionStore as _, StoreError};
 use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Decision, Engine, NewSession, Prompt, ThreadChange};
 use rye_model::{Catalogue, Script};
-use rye_sandbox::Virtual;
+use rye_sandbox::VirtualSandbox;
 use rye_store::SqliteStore;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn engine(file: &Path) -> Engine {
     Engine::builder()
         .store(SqliteStore::open(file).unwrap())
         .models(Catalogue::new(".").with("scripted:test", script))
-        .sandbox(Arc::new(Virtual::new()))
+        .sandbox(Arc::new(VirtualSandbox::new()))
         .build()
         .unwrap()
 }
@@ -161,7 +161,7 @@ async fn changes_of_a_thread_are_stored() {
     assert_eq!(session.wait_for_answer(&waits).await.unwrap().text, "hello");
 }
 
-/// AskTool for a decision, and returns the outcome.
+/// Asks for a decision and returns the outcome.
 struct AskTool(ToolDef);
 
 impl Tool for AskTool {
@@ -185,7 +185,7 @@ async fn withdrawn_gate_is_closed_and_its_references_are_kept() {
     let engine = Engine::builder()
         .store(rye_store::MemoryStore::new())
         .models(Catalogue::new(".").with("scripted:test", script.parse().unwrap()))
-        .sandbox(Arc::new(Virtual::new()))
+        .sandbox(Arc::new(VirtualSandbox::new()))
         .tool(AskTool(def))
         .build()
         .unwrap();

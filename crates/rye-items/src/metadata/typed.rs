@@ -107,8 +107,8 @@ impl Metadata {
     }
 
     /// The effect class.
-    pub fn effect(&self) -> Option<Effect> {
-        Effect::from_name(self.text("effect")?)
+    pub fn effect(&self) -> Option<EffectClass> {
+        EffectClass::from_name(self.text("effect")?)
     }
 
     /// The sandbox configuration of the item.
@@ -247,7 +247,7 @@ named! {
 
 named! {
     /// The effect class: what may happen to a call after a crash.
-    Effect {
+    EffectClass {
         /// The call changes nothing and may be repeated.
         Pure = "pure",
         /// A second call has no further effect, so it may be repeated.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rmcp::RoleServer;
 use rmcp::model::{CallToolRequestParams, CallToolResponse};
 use rmcp::service::RequestContext;
-use rye_executor::{Approval, Envelope, ExecuteError, Executor, Request, Status, Trace};
+use rye_executor::{Approval, ExecuteError, ExecutionResult, Executor, Request, Status, Trace};
 use rye_items::{ItemId, ItemKind, ItemRef};
 use serde_json::{Value, json};
 
@@ -64,8 +64,8 @@ impl Server {
             };
             outcome = Box::pin(self.run(&executor, request.clone(), context)).await?;
         }
-        let failed = |error| Envelope::from_error(&request.tool, &error, start.elapsed());
-        Ok(envelope_response(&outcome.unwrap_or_else(failed)))
+        let failed = |error| ExecutionResult::from_error(&request.tool, &error, start.elapsed());
+        Ok(result_response(&outcome.unwrap_or_else(failed)))
     }
 
     /// Runs a request until it ends or the client cancels it, which ends all its processes.
@@ -74,7 +74,7 @@ impl Server {
         executor: &Executor,
         mut request: Request,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Result<Envelope, ExecuteError>, GatewayError> {
+    ) -> Result<Result<ExecutionResult, ExecuteError>, GatewayError> {
         let relay = OutputRelay::new(&request.tool, self.log_level(context), context);
         request.listener = relay.as_ref().map(OutputRelay::listener);
         let mut trace = Trace::disabled();
@@ -106,9 +106,9 @@ impl Server {
             dry_run: true,
             ..request.clone()
         };
-        let envelope = executor.execute(dry).await;
-        if envelope.status == Status::Error {
-            return Ok(envelope_response(&envelope));
+        let result = executor.execute(dry).await;
+        if result.status == Status::Error {
+            return Ok(result_response(&result));
         }
         if executor.needs_approval(&request).unwrap_or(true) {
             let message = "a tool that needs approval cannot run in the background";
@@ -171,16 +171,16 @@ fn to_executor_request(arguments: ExecuteRequest) -> Result<Request, GatewayErro
     Ok(request)
 }
 
-fn envelope_response(envelope: &Envelope) -> CallToolResponse {
-    let value = serde_json::to_value(envelope).unwrap_or_default();
-    let text = envelope_text(envelope);
-    tool_response(ToolReply { value, text }, envelope.status == Status::Error)
+fn result_response(result: &ExecutionResult) -> CallToolResponse {
+    let value = serde_json::to_value(result).unwrap_or_default();
+    let text = result_text(result);
+    tool_response(ToolReply { value, text }, result.status == Status::Error)
 }
 
-/// Formats an envelope for models: the error, if any, and the output of the tool.
-fn envelope_text(envelope: &Envelope) -> String {
+/// Formats a result for models: the error, if any, and the output of the tool.
+fn result_text(result: &ExecutionResult) -> String {
     let mut text = String::new();
-    if let Some(error) = &envelope.error {
+    if let Some(error) = &result.error {
         let _ = writeln!(text, "{}: {}", error.code, error.message);
         for violation in error.violations.as_array().into_iter().flatten() {
             let at = violation["pointer"].as_str().unwrap_or_default();
@@ -191,13 +191,13 @@ fn envelope_text(envelope: &Envelope) -> String {
             let _ = writeln!(text, "hint: {hint}");
         }
     }
-    if envelope.status == Status::ValidationPassed {
-        let _ = writeln!(text, "would run: {}", envelope.chain.join(" → "));
+    if result.status == Status::ValidationPassed {
+        let _ = writeln!(text, "would run: {}", result.chain.join(" → "));
     }
-    match process_output(&envelope.data) {
+    match process_output(&result.data) {
         Some(output) => text += &output,
-        None if envelope.data.is_null() => {}
-        None => text += &envelope.data.to_string(),
+        None if result.data.is_null() => {}
+        None => text += &result.data.to_string(),
     }
     text
 }

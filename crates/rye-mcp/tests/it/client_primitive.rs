@@ -8,7 +8,7 @@ use crate::support::fault_server;
 use lillux::durable::IfExists;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
-use rye_executor::{Envelope, Executor, Request, Roots, Status};
+use rye_executor::{ExecutionResult, Executor, Request, Roots, Status};
 use rye_items::vault::Vault;
 use rye_items::{Library, Options, PathItem, SYSTEM, Space, UserKeys};
 use rye_mcp::McpPrimitive;
@@ -107,7 +107,7 @@ impl SignedProject {
         self.write(&format!("mcp/s/{name}"), &item);
     }
 
-    async fn run(&self, tool: &str, parameters: Value) -> Envelope {
+    async fn run(&self, tool: &str, parameters: Value) -> ExecutionResult {
         let id = format!("mcp/s/{tool}").parse().unwrap();
         self.executor
             .execute(Request::new(id).with_parameters(parameters))
@@ -115,8 +115,8 @@ impl SignedProject {
     }
 }
 
-fn code(envelope: &Envelope) -> &str {
-    envelope.error.as_ref().map_or("", |error| &error.code)
+fn code(result: &ExecutionResult) -> &str {
+    result.error.as_ref().map_or("", |error| &error.code)
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Decodes the response stream.
+//! Decodes the response stream of Anthropic's Messages API.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Decodes the response stream.
+//! Decodes the response stream of `OpenAI`'s Chat Completions API.
 
 use std::borrow::Cow;
 

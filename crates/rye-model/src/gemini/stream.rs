@@ -1,4 +1,4 @@
-//! Decodes the response stream.
+//! Decodes the response stream of Google's `generateContent` API.
 
 use std::borrow::Cow;
 

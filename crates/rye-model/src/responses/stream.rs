@@ -1,4 +1,4 @@
-//! Decodes the response stream.
+//! Decodes the response stream of `OpenAI`'s Responses API.
 
 use std::borrow::Cow;
 

@@ -11,7 +11,7 @@ use rye_model::{Catalogue, Script, Scripted};
 use rye_protocol::{
     Entry, EntryKind, ErrorCode, EventKind, Gate, Message, Part, ResultStatus, Role, TurnEnd,
 };
-use rye_sandbox::{Local, Virtual};
+use rye_sandbox::{LocalSandbox, VirtualSandbox};
 use rye_store::MemoryStore;
 use tokio::time::timeout;
 
@@ -110,20 +110,20 @@ async fn says_hi(sandbox: Arc<dyn Sandbox>) {
 
 #[tokio::test]
 async fn agent_runs_a_command_in_memory() {
-    says_hi(Arc::new(Virtual::new())).await;
+    says_hi(Arc::new(VirtualSandbox::new())).await;
 }
 
 #[tokio::test]
 async fn agent_runs_a_command_on_this_machine() {
     let dir = tempfile::tempdir().unwrap();
-    let local = Local::new(dir.path(), Supervisor::start().unwrap()).unwrap();
+    let local = LocalSandbox::new(dir.path(), Supervisor::start().unwrap()).unwrap();
     says_hi(Arc::new(local)).await;
 }
 
 #[tokio::test]
 async fn denied_command_does_not_run() {
     let dir = tempfile::tempdir().unwrap();
-    let local = Local::new(dir.path(), Supervisor::start().unwrap()).unwrap();
+    let local = LocalSandbox::new(dir.path(), Supervisor::start().unwrap()).unwrap();
     let engine = engine(SAYS_HI, Arc::new(local));
     let session = engine.create_session(NewSession::default()).await.unwrap();
     let answer = prompt_and_wait(&session, "say hi", "");
@@ -160,7 +160,7 @@ steps:
       - { name: bash, args: { command: pwd, cwd: notes } }
   - text: done
 ";
-    let engine = engine(script, Arc::new(Virtual::new()));
+    let engine = engine(script, Arc::new(VirtualSandbox::new()));
     let session = engine.create_session(NewSession::default()).await.unwrap();
     let messages = prompt_and_wait(&session, "go", "").await;
     let mut results: Vec<_> = messages

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lillux::path_policy::{PathClass, ProtectedPaths};
 use lillux::process::{Handle, Supervisor};
 use rye_engine::sandbox::{Exec, ExecObserver, ExecOutput, Sandbox, SandboxError, WalkOptions};
-use rye_sandbox::{Local, Virtual};
+use rye_sandbox::{LocalSandbox, VirtualSandbox};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
@@ -60,13 +60,13 @@ fn sandboxes() -> [(Arc<dyn Sandbox>, Option<TempDir>); 2] {
     let dir = tempfile::tempdir().unwrap();
     let (local, dir) = (local(&dir), dir);
     [
-        (Arc::new(Virtual::new()), None),
+        (Arc::new(VirtualSandbox::new()), None),
         (Arc::new(local), Some(dir)),
     ]
 }
 
-fn local(dir: &TempDir) -> Local {
-    Local::new(dir.path(), Supervisor::start().unwrap()).unwrap()
+fn local(dir: &TempDir) -> LocalSandbox {
+    LocalSandbox::new(dir.path(), Supervisor::start().unwrap()).unwrap()
 }
 
 fn script(command: &str) -> Exec {
@@ -283,7 +283,7 @@ async fn killing_an_unknown_process_has_no_effect() {
 
 #[tokio::test]
 async fn only_local_allows_paths_outside_the_workspace() {
-    let sandbox = Virtual::new();
+    let sandbox = VirtualSandbox::new();
     for path in ["/etc/hostname", "..", "../x", "a/../../x"] {
         let outside = SandboxError::Outside(path.to_owned());
         assert_eq!(sandbox.read(path).await, Err(outside.clone()));
@@ -295,7 +295,7 @@ async fn only_local_allows_paths_outside_the_workspace() {
     std::fs::create_dir(dir.path().join("work")).unwrap();
     std::fs::write(dir.path().join("beside"), "x").unwrap();
     let work = dir.path().join("work");
-    let sandbox = Local::new(&work, Supervisor::start().unwrap()).unwrap();
+    let sandbox = LocalSandbox::new(&work, Supervisor::start().unwrap()).unwrap();
     assert_eq!(sandbox.read("../beside").await.unwrap(), b"x");
     let absolute = dir.path().join("beside");
     assert_eq!(
@@ -324,7 +324,7 @@ async fn local_rejects_private_directories_through_any_path() {
         private: vec![keys.clone()],
         homes: Vec::new(),
     };
-    let sandbox = Local::new(&work, Supervisor::start().unwrap()).unwrap();
+    let sandbox = LocalSandbox::new(&work, Supervisor::start().unwrap()).unwrap();
     let sandbox = sandbox.protected(protected, &work);
     let absolute = keys.join("key").display().to_string();
     let through_proc = format!("/proc/self/root{absolute}");

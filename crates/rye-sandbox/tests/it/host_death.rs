@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use lillux::process::{Handle, Supervisor};
 use rye_engine::sandbox::{Exec, ExecObserver, Sandbox as _};
-use rye_sandbox::Local;
+use rye_sandbox::LocalSandbox;
 
 /// Prints events for the test that started the host.
 struct PrintEvents;
@@ -36,7 +36,7 @@ async fn host() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let local = Local::new(dir.path(), Supervisor::start().unwrap()).unwrap();
+    let local = LocalSandbox::new(dir.path(), Supervisor::start().unwrap()).unwrap();
     let command = "(setsid sh -c 'trap \"\" TERM; echo $$; sleep 300; sleep 300' &); sleep 300";
     let exec = Exec {
         command: command.to_owned(),

@@ -69,8 +69,8 @@ fn background_graph_runs_nothing_that_needs_approval() {
     let runs = env.path("user/.local/state/rye/runs");
     let result = wait_for_file(&runs.join(id).join("result.json"));
     let result: Value = serde_json::from_str(&result).unwrap();
-    assert_eq!(result["envelope"]["status"], "error", "{result}");
-    let message = result["envelope"]["error"]["message"].as_str().unwrap();
+    assert_eq!(result["result"]["status"], "error", "{result}");
+    let message = result["result"]["error"]["message"].as_str().unwrap();
     assert!(message.contains("rye/bash/bash"), "{message}");
     assert!(!env.path("project/ran").exists());
     // A person's own call runs with a warning.

@@ -8,7 +8,7 @@ use rye_protocol::{
 };
 use serde_json::Value;
 
-use super::signatures::Signed;
+use super::signatures::SignedHash;
 use super::{FindingKind, Verifier};
 use crate::audit::imported_decisions::CompletedWork;
 use crate::audit::receipt::{difference, receipt_hash};
@@ -112,7 +112,7 @@ impl<'a> Verifier<'a> {
                 continue;
             };
             self.verdict.receipts += 1;
-            let wrong = self.signatures(&[Signed {
+            let wrong = self.signatures(&[SignedHash {
                 purpose: RECEIPT,
                 hash: receipt_hash(receipt),
                 key: &receipt.key,

@@ -10,8 +10,8 @@ use super::{FindingKind, Verifier};
 /// Minimum number of items per thread.
 const MIN_CHUNK: usize = 64;
 
-/// A signature with what it signs.
-pub(super) struct Signed<'a> {
+/// A hash with its signature and the key that made it.
+pub(super) struct SignedHash<'a> {
     pub(super) purpose: Purpose,
     pub(super) hash: Hash,
     /// Fingerprint of the key.
@@ -24,8 +24,8 @@ pub(super) type Problem = Option<(FindingKind, String)>;
 
 impl Verifier<'_> {
     /// Verifies signatures and collects their keys.
-    pub(super) fn signatures(&mut self, all: &[Signed<'_>]) -> Vec<Problem> {
-        for Signed { key, .. } in all {
+    pub(super) fn signatures(&mut self, all: &[SignedHash<'_>]) -> Vec<Problem> {
+        for SignedHash { key, .. } in all {
             if !self.keys.contains_key(*key) {
                 self.keys.insert((*key).to_owned(), (self.key)(key));
                 self.verdict.keys.insert((*key).to_owned());
@@ -45,7 +45,7 @@ impl Verifier<'_> {
     }
 }
 
-fn problem(signed: &Signed<'_>, key: Option<&PublicKey>) -> Problem {
+fn problem(signed: &SignedHash<'_>, key: Option<&PublicKey>) -> Problem {
     let Some(key) = key else {
         let reason = format!("signed by {}, which is not trusted", signed.key);
         return Some((FindingKind::UnknownKey, reason));

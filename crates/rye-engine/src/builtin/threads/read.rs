@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use super::{status_name, store_error};
 use crate::BoxFuture;
 use crate::builtin::parse;
-use crate::history::{History, RelatedSession, Relation, page};
+use crate::related_sessions::{RelatedSession, RelatedSessions, Relation, page};
 use crate::text::truncate_middle;
-use crate::tool::{Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// Default number of entries.
 const DEFAULT_LIMIT: usize = 20;
@@ -48,7 +48,7 @@ impl Default for ThreadRead {
             "additionalProperties": false,
         });
         Self {
-            def: ToolDef::new("thread_read", description, parameters).effect(Effect::Pure),
+            def: ToolDef::new("thread_read", description, parameters).effect(EffectClass::Pure),
         }
     }
 }
@@ -73,8 +73,8 @@ impl Tool for ThreadRead {
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let args: Args = parse(args)?;
-            let history = context.history()?;
-            let related = find_session(&history, args.session.as_deref(), &context).await?;
+            let sessions = context.related_sessions()?;
+            let related = find_session(&sessions, args.session.as_deref(), &context).await?;
             let requested = args.thread.as_deref().unwrap_or(DEFAULT_THREAD);
             let matches = |key: &str, id: &str| key == requested || id == requested;
             let mut threads = related.threads.iter();
@@ -84,7 +84,7 @@ impl Tool for ThreadRead {
                 let message = format!("no thread {requested}; threads: {}", keys.join(", "));
                 ToolError::failed(message)
             })?;
-            let path = history.path(&related, thread).await.map_err(store_error)?;
+            let path = sessions.path(&related, thread).await.map_err(store_error)?;
             let limit = args.limit.unwrap_or(DEFAULT_LIMIT);
             let found = page(&path, args.before.as_ref(), limit);
             let (entries, has_more) =
@@ -96,7 +96,7 @@ impl Tool for ThreadRead {
 
 /// The session to read. A session that may not be read gives the same error as a missing one.
 async fn find_session(
-    history: &History,
+    sessions: &RelatedSessions,
     requested: Option<&str>,
     context: &ToolContext,
 ) -> Result<RelatedSession, ToolError> {
@@ -108,14 +108,14 @@ async fn find_session(
     let id: SessionId = match requested {
         None => context.session.clone(),
         Some("parent") => {
-            let all = history.related(0).await.map_err(store_error)?;
+            let all = sessions.list(0).await.map_err(store_error)?;
             let mut all = all.into_iter();
             let parent = all.find(|it| it.relation == Relation::Parent);
             return parent.ok_or_else(|| ToolError::failed("this session has no parent"));
         }
         Some(id) => id.parse().map_err(|_| not_readable(id))?,
     };
-    let found = history.session(&id).await.map_err(store_error)?;
+    let found = sessions.session(&id).await.map_err(store_error)?;
     found.ok_or_else(|| not_readable(id.as_str()))
 }
 

@@ -185,7 +185,7 @@ fn perform(harness: &mut Harness, action: Action) {
         Action::StartEffect(at) => {
             let tools = harness.tools.iter().filter(|(_, tool)| *tool == "asks");
             if let Some(call) = nth(tools.map(|(call, _)| call.clone()), at) {
-                harness.input(Input::DeclareEffect(call, ToolEffect::AtMostOnce));
+                harness.input(Input::DeclareEffect(call, EffectClass::AtMostOnce));
             }
         }
         Action::Decide(at) => {

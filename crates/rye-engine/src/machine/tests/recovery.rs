@@ -36,7 +36,7 @@ fn declared_effect_counts_until_the_call_is_repeated() {
     let mut harness = Harness::new();
     harness.prompt(QueueMode::Followup);
     let calls = harness.request_tools(&["once", "once"]);
-    for (call, effect) in [(0, ToolEffect::Idempotent), (1, ToolEffect::Ask)] {
+    for (call, effect) in [(0, EffectClass::Idempotent), (1, EffectClass::Ask)] {
         harness.input(Input::DeclareEffect(calls[call].clone(), effect));
     }
     harness.restart();
@@ -64,7 +64,7 @@ fn call_that_asks_first_is_repeated_until_its_effect_starts() {
     assert_eq!(harness.started[&call], 3, "after it was approved");
     harness.request_decision(&call, "approval");
     assert_eq!(harness.replies.len(), 1, "it finds the decision");
-    harness.input(Input::DeclareEffect(call.clone(), ToolEffect::AtMostOnce));
+    harness.input(Input::DeclareEffect(call.clone(), EffectClass::AtMostOnce));
     harness.restart();
     assert_eq!(
         harness.started[&call], 3,

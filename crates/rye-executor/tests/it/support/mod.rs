@@ -10,7 +10,9 @@ use std::sync::{Arc, LazyLock};
 use lillux::durable::IfExists;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
-use rye_executor::{Envelope, ErrorInfo, Executor, Request, Roots, Status, dependency_scopes};
+use rye_executor::{
+    ErrorInfo, ExecutionResult, Executor, Request, Roots, Status, dependency_scopes,
+};
 use rye_items::{EXCLUDED_DIRS, Library, Options, PathItem, SYSTEM, Scope, Space, UserKeys};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -151,14 +153,14 @@ impl TestEnv {
         self
     }
 
-    pub(crate) async fn run(&self, tool: &str, parameters: Value) -> Envelope {
+    pub(crate) async fn run(&self, tool: &str, parameters: Value) -> ExecutionResult {
         let mut request = Request::new(tool.parse().unwrap()).with_parameters(parameters);
         request.environment = Some(environment());
         self.executor.execute(request).await
     }
 
     /// Runs a tool without parameters and with additional variables.
-    pub(crate) async fn run_with(&self, tool: &str, variables: &[(&str, &str)]) -> Envelope {
+    pub(crate) async fn run_with(&self, tool: &str, variables: &[(&str, &str)]) -> ExecutionResult {
         let mut request = Request::new(tool.parse().unwrap());
         let mut all = environment();
         all.extend(
@@ -220,22 +222,22 @@ impl TestEnv {
 
     /// The error with which a call is refused; its dry run may succeed.
     pub(crate) async fn refused_by_call(&self, tool: &str, parameters: Value) -> ErrorInfo {
-        let envelope = self.run(tool, parameters).await;
-        assert_eq!(envelope.status, Status::Error, "{envelope:?}");
-        assert!(!self.ran(), "{envelope:?}");
+        let result = self.run(tool, parameters).await;
+        assert_eq!(result.status, Status::Error, "{result:?}");
+        assert!(!self.ran(), "{result:?}");
         assert!(
-            !envelope.metadata.contains_key("exit_code"),
-            "the tool was started: {envelope:?}"
+            !result.metadata.contains_key("exit_code"),
+            "the tool was started: {result:?}"
         );
-        envelope.error.unwrap()
+        result.error.unwrap()
     }
 
     /// Code and message of the error of a call.
     pub(crate) async fn fails(&self, tool: &str, parameters: Value) -> String {
-        let envelope = self.run(tool, parameters).await;
-        let error = envelope
+        let result = self.run(tool, parameters).await;
+        let error = result
             .error
-            .unwrap_or_else(|| panic!("the call succeeded: {}", envelope.data));
+            .unwrap_or_else(|| panic!("the call succeeded: {}", result.data));
         format!("{}: {}", error.code, error.message)
     }
 }
@@ -264,8 +266,8 @@ fn environment() -> Vec<(String, String)> {
 }
 
 /// Warnings of a result.
-pub(crate) fn warnings(envelope: &Envelope) -> Vec<String> {
-    let warnings = envelope.metadata.get("warnings").cloned();
+pub(crate) fn warnings(result: &ExecutionResult) -> Vec<String> {
+    let warnings = result.metadata.get("warnings").cloned();
     serde_json::from_value(warnings.unwrap_or(Value::Array(Vec::new()))).unwrap()
 }
 

@@ -9,8 +9,8 @@ use rye_protocol::{Gate, GateId, GateStatus, Resolution};
 use serde_json::{Map, Value};
 
 use super::{Finding, FindingKind, VerifyReport};
+use crate::definition::{Graph, NodeKind};
 use crate::event::{Event, NodeOutcome};
-use crate::model::{Graph, NodeKind};
 use crate::record::replay::EMPTY;
 use crate::record::{JOURNAL, StoredLine, TrustPolicy, line_hash};
 

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{ItemResult, Items};
+use crate::definition::{Foreach, Graph};
 use crate::event::{NodeError, NodeOutcome};
-use crate::model::{Foreach, Graph};
 use crate::walk::{NodeResult, display_text};
 
 /// Collects the results of all items, also if some of them failed.

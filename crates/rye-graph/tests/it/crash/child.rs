@@ -15,7 +15,7 @@ use rye_graph::{
     NodeError, NodeOutcome, RunStore, ToolCall, ToolTraits, TrustPolicy, run_journaled,
 };
 use rye_items::ItemId;
-use rye_items::metadata::Effect;
+use rye_items::metadata::EffectClass;
 use rye_protocol::{Gate, Millis, Resolution};
 use serde_json::{Value, json};
 
@@ -66,10 +66,10 @@ impl Tools {
 impl Dispatcher for Tools {
     fn traits(&self, item: &ItemId) -> Result<ToolTraits, NodeError> {
         let effect = match item.as_str() {
-            "pure" | "second" => Effect::Pure,
-            "idempotent" => Effect::Idempotent,
-            "ask" | "hook-ask" => Effect::Ask,
-            _ => Effect::AtMostOnce,
+            "pure" | "second" => EffectClass::Pure,
+            "idempotent" => EffectClass::Idempotent,
+            "ask" | "hook-ask" => EffectClass::Ask,
+            _ => EffectClass::AtMostOnce,
         };
         Ok(ToolTraits {
             effect,

@@ -17,10 +17,10 @@ use rye_engine::protocol::{
 use rye_engine::store::{
     Claim, CommandKind, InboxMessage, SessionCommand, SessionFilter, SessionStore as _,
 };
-use rye_engine::tool::Effect;
+use rye_engine::tool::EffectClass;
 use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
 use rye_model::{Catalogue, Config, ConfigFile, Script, Step};
-use rye_sandbox::{Local, Virtual};
+use rye_sandbox::{LocalSandbox, VirtualSandbox};
 use rye_store::SqliteStore;
 use serde_json::{Value, json};
 
@@ -74,19 +74,19 @@ pub(crate) fn main(name: &str) {
 /// An engine with the tools and settings of the scenario.
 fn engine(scenario: &Scenario, dir: &Path, store: SqliteStore, clock: SkippableClock) -> Engine {
     let tool = |name: &str, effect, gates: &[&'static str]| Append::new(dir, name, effect, gates);
-    let once = Effect::AtMostOnce;
+    let once = EffectClass::AtMostOnce;
     let mut builder = Engine::builder()
         .store(KillingStore(store))
         .models(models(dir, scenario))
-        .sandbox(Arc::new(Virtual::new()))
+        .sandbox(Arc::new(VirtualSandbox::new()))
         .clock(clock)
         .collect_window(WINDOW)
         .tool(tool("once", once, &[]))
-        .tool(tool("pure", Effect::Pure, &[]))
-        .tool(tool("idempotent", Effect::Idempotent, &[]))
-        .tool(tool("ask", Effect::Ask, &[]))
+        .tool(tool("pure", EffectClass::Pure, &[]))
+        .tool(tool("idempotent", EffectClass::Idempotent, &[]))
+        .tool(tool("ask", EffectClass::Ask, &[]))
         .tool(tool("gated", once, &["first"]))
-        .tool(tool("gated_again", Effect::Idempotent, &["first"]))
+        .tool(tool("gated_again", EffectClass::Idempotent, &["first"]))
         .tool(tool("gated_twice", once, &["first", "second"]))
         .tool(tool("expiring", once, &["first"]).expires_in(Duration::from_millis(300)))
         .tool(Task::default())
@@ -94,7 +94,7 @@ fn engine(scenario: &Scenario, dir: &Path, store: SqliteStore, clock: SkippableC
     if scenario.in_project {
         let supervisor = Arc::new(Supervisor::start().unwrap());
         // A local sandbox, where commands are processes.
-        let local = Local::new(dir, Arc::clone(&supervisor)).unwrap();
+        let local = LocalSandbox::new(dir, Arc::clone(&supervisor)).unwrap();
         builder = builder.sandbox(Arc::new(local)).tool(Bash::default());
         builder = project::connect(builder, dir, supervisor);
     }

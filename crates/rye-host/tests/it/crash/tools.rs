@@ -8,7 +8,7 @@ use std::time::Duration;
 use rye_engine::BoxFuture;
 use rye_engine::sandbox::Sandbox;
 use rye_engine::tool::{
-    DecisionRequest, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
+    DecisionRequest, EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
 };
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ impl Append {
     pub(crate) fn new(
         dir: &std::path::Path,
         name: &str,
-        effect: Effect,
+        effect: EffectClass,
         gates: &[&'static str],
     ) -> Self {
         let schema = json!({ "type": "object", "properties": { "line": { "type": "string" } } });
@@ -40,7 +40,7 @@ impl Append {
             gates: gates.to_vec(),
             expires_in: None,
             // Repeatable effects may occur twice.
-            counted: matches!(effect, Effect::AtMostOnce),
+            counted: matches!(effect, EffectClass::AtMostOnce),
         }
     }
 

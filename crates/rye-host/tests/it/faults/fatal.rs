@@ -7,7 +7,7 @@ use rye_engine::model::{Deltas, Model, ModelAnswer, ModelError, ModelInfo, Model
 use rye_engine::protocol::{ErrorCode, EventKind, SessionStatus, TurnEnd};
 use rye_engine::store::{Claim, SessionStore as _, StoreError};
 use rye_engine::{Engine, NewSession, Session};
-use rye_sandbox::Virtual;
+use rye_sandbox::VirtualSandbox;
 use rye_store::MemoryStore;
 
 use super::store::PermanentFault;
@@ -137,7 +137,7 @@ async fn panicking_model_fails_its_prompt_only() {
     let engine = Engine::builder()
         .store(MemoryStore::new())
         .models(PanickingModel)
-        .sandbox(Arc::new(Virtual::new()))
+        .sandbox(Arc::new(VirtualSandbox::new()))
         .build()
         .unwrap();
     let session = engine.create_session(NewSession::default()).await.unwrap();

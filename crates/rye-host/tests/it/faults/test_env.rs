@@ -14,7 +14,7 @@ use rye_engine::protocol::{
 use rye_engine::store::{SessionFilter, SessionStore as _, StoreError};
 use rye_engine::{Decision, Engine, NewSession, Session};
 use rye_model::Catalogue;
-use rye_sandbox::Virtual;
+use rye_sandbox::VirtualSandbox;
 use rye_store::SqliteStore;
 use serde_json::Value;
 
@@ -111,7 +111,7 @@ impl TestEnv {
         let mut builder = Engine::builder()
             .store(FaultyStore::new(self.store(), self.faults.clone()))
             .models(Catalogue::new(".").with("scripted:test", self.script.parse().unwrap()))
-            .sandbox(Arc::new(Virtual::new()))
+            .sandbox(Arc::new(VirtualSandbox::new()))
             .clock(self.clock.clone())
             .collect_window(COLLECT);
         for (name, behaviour) in &self.tools {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rye_engine::BoxFuture;
 use rye_engine::tool::{
-    DecisionRequest, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
+    DecisionRequest, EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
 };
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ pub(crate) fn test_tool(name: &str, behaviour: Behaviour) -> TestTool {
         "properties": { "word": { "type": "string" } },
         "additionalProperties": false,
     });
-    let mut def = ToolDef::new(name, "does something odd", schema).effect(Effect::AtMostOnce);
+    let mut def = ToolDef::new(name, "does something odd", schema).effect(EffectClass::AtMostOnce);
     def.timeout = matches!(behaviour, Behaviour::NeverReturns).then_some(Duration::from_millis(50));
     TestTool { def, behaviour }
 }

@@ -12,7 +12,7 @@ use rye_engine::store::{
     Claim, CommandKind, InboxMessage, PostOutcome, SessionCommand, SessionStore as _, StoreError,
 };
 use rye_engine::{DecideError, Decision, Engine, NewSession, Prompt, Session};
-use rye_sandbox::Virtual;
+use rye_sandbox::VirtualSandbox;
 use rye_store::SqliteStore;
 use serde_json::{Map, Value};
 
@@ -46,7 +46,7 @@ impl TestEnv {
         let engine = Engine::builder()
             .store(SqliteStore::open(&file).unwrap())
             .models(models(dir, seed))
-            .sandbox(Arc::new(Virtual::new()))
+            .sandbox(Arc::new(VirtualSandbox::new()))
             .collect_window(COLLECT)
             .tools(tools(dir))
             .build()

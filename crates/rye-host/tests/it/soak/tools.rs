@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rye_engine::BoxFuture;
 use rye_engine::tool::{
-    DecisionRequest, Effect, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
+    DecisionRequest, EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
 };
 use rye_model::{Catalogue, Fault, Script, ScriptedAnswer, Step};
 use serde_json::{Value, json};
@@ -22,14 +22,14 @@ const SCRIPTS: u64 = 8;
 const STEPS: u64 = 150;
 
 /// All tools: name, effect class, number of gates, expiry of the gates.
-const TOOLS: [(&str, Effect, u32, Option<u64>); 7] = [
-    ("once", Effect::AtMostOnce, 0, None),
-    ("pure", Effect::Pure, 0, None),
-    ("idempotent", Effect::Idempotent, 0, None),
-    ("ask", Effect::Ask, 0, None),
-    ("gated", Effect::AtMostOnce, 1, None),
-    ("gated_twice", Effect::AtMostOnce, 2, None),
-    ("expiring", Effect::AtMostOnce, 1, Some(40)),
+const TOOLS: [(&str, EffectClass, u32, Option<u64>); 7] = [
+    ("once", EffectClass::AtMostOnce, 0, None),
+    ("pure", EffectClass::Pure, 0, None),
+    ("idempotent", EffectClass::Idempotent, 0, None),
+    ("ask", EffectClass::Ask, 0, None),
+    ("gated", EffectClass::AtMostOnce, 1, None),
+    ("gated_twice", EffectClass::AtMostOnce, 2, None),
+    ("expiring", EffectClass::AtMostOnce, 1, Some(40)),
 ];
 
 /// Appends a line to a file atomically.
@@ -72,7 +72,7 @@ impl Tool for Work {
             if let Some(time) = args["ms"].as_u64() {
                 tokio::time::sleep(Duration::from_millis(time)).await;
             }
-            if self.def.effect == Effect::AtMostOnce {
+            if self.def.effect == EffectClass::AtMostOnce {
                 let (session, thread) = (&context.session, &context.thread);
                 append(&self.log, &format!("{session} {thread} {}", context.call));
             }
@@ -84,7 +84,7 @@ impl Tool for Work {
 /// The tools; they write to a directory.
 pub(crate) fn tools(dir: &Path) -> Vec<std::sync::Arc<dyn Tool>> {
     let schema = json!({ "type": "object", "properties": { "ms": { "type": "integer" } } });
-    let tool = |(name, effect, gates, open): (&str, Effect, u32, Option<u64>)| {
+    let tool = |(name, effect, gates, open): (&str, EffectClass, u32, Option<u64>)| {
         let work = Work {
             def: ToolDef::new(name, "does something", schema.clone()).effect(effect),
             log: dir.join(EFFECTS),

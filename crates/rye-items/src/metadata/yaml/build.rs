@@ -14,13 +14,13 @@ const TEXT_PER_COPY: usize = 64;
 
 /// A complete value and its depth.
 #[derive(Clone)]
-struct Built {
+struct CompleteNode {
     node: Node,
     depth: usize,
 }
 
 /// A list or mapping that is still open.
-struct Open {
+struct OpenCollection {
     at: usize,
     anchor: usize,
     depth: usize,
@@ -48,8 +48,8 @@ enum Key {
 /// The state of the builder.
 pub(super) struct Builder<'t> {
     text: &'t str,
-    open: Vec<Open>,
-    anchors: HashMap<usize, Built>,
+    open: Vec<OpenCollection>,
+    anchors: HashMap<usize, CompleteNode>,
     copies: usize,
     root: Option<Node>,
 }
@@ -85,7 +85,7 @@ impl<'t> Builder<'t> {
             return Ok(());
         }
         let node = Node::new(at, data);
-        self.complete(Built { node, depth: 0 }, anchor)
+        self.complete(CompleteNode { node, depth: 0 }, anchor)
     }
 
     pub(super) fn open_list(&mut self, at: usize, anchor: usize) -> Result<(), Problem> {
@@ -106,30 +106,30 @@ impl<'t> Builder<'t> {
         };
         let node = Node::new(open.at, data);
         let depth = open.depth + 1;
-        self.complete(Built { node, depth }, open.anchor)
+        self.complete(CompleteNode { node, depth }, open.anchor)
     }
 
     pub(super) fn alias(&mut self, at: usize, anchor: usize) -> Result<(), Problem> {
-        let Some(built) = self.anchors.get(&anchor) else {
+        let Some(value) = self.anchors.get(&anchor) else {
             return Err(Problem::new(
                 at,
                 "the alias refers to a value that contains it",
             ));
         };
-        let mut built = built.clone();
-        built.node.at = at;
-        self.charge_copy(at, &built.node)?;
-        if self.open.len() + built.depth > MAX_DEPTH {
+        let mut value = value.clone();
+        value.node.at = at;
+        self.charge_copy(at, &value.node)?;
+        if self.open.len() + value.depth > MAX_DEPTH {
             return Err(too_deep(at));
         }
-        self.complete(built, 0)
+        self.complete(value, 0)
     }
 
     fn open(&mut self, at: usize, anchor: usize, collection: Collection) -> Result<(), Problem> {
         if self.open.len() >= MAX_DEPTH {
             return Err(too_deep(at));
         }
-        self.open.push(Open {
+        self.open.push(OpenCollection {
             at,
             anchor,
             depth: 0,
@@ -139,19 +139,19 @@ impl<'t> Builder<'t> {
     }
 
     /// Adds a complete value to the innermost open collection.
-    fn complete(&mut self, built: Built, anchor: usize) -> Result<(), Problem> {
+    fn complete(&mut self, value: CompleteNode, anchor: usize) -> Result<(), Problem> {
         if anchor != 0 {
-            self.charge_copy(built.node.at, &built.node)?;
-            self.anchors.insert(anchor, built.clone());
+            self.charge_copy(value.node.at, &value.node)?;
+            self.anchors.insert(anchor, value.clone());
         }
         let Some(open) = self.open.last_mut() else {
-            self.root = Some(built.node);
+            self.root = Some(value.node);
             return Ok(());
         };
-        open.depth = open.depth.max(built.depth);
+        open.depth = open.depth.max(value.depth);
         match &mut open.collection {
-            Collection::List(items) => items.push(built.node),
-            Collection::Map(mapping) => mapping.push(self.text, built.node)?,
+            Collection::List(items) => items.push(value.node),
+            Collection::Map(mapping) => mapping.push(self.text, value.node)?,
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Ranking.
+//! Ranking: the expected item comes first, and fields have the right weight.
 
 use super::corpus::fixture;
 use super::fixture::{Fixture, ids};

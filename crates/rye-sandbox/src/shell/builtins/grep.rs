@@ -1,4 +1,4 @@
-//! `grep`.
+//! The shell command `grep`.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! `printf`.
+//! The shell command `printf`.
 
 use super::CommandResult;
 use super::misc::unescape;

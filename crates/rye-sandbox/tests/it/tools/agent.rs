@@ -9,7 +9,7 @@ use rye_engine::store::SessionStore;
 use rye_engine::{Decision, Engine, NewSession, Session, builtin};
 use rye_model::Catalogue;
 use rye_protocol::{EntryKind, EventKind, Part, ResultStatus};
-use rye_sandbox::{Local, Virtual};
+use rye_sandbox::{LocalSandbox, VirtualSandbox};
 use rye_store::{MemoryBlobs, MemoryStore};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -18,9 +18,9 @@ use tokio::time::timeout;
 /// Both sandboxes, and the directory of the local one.
 pub(crate) fn sandboxes() -> [(Arc<dyn Sandbox>, Option<TempDir>); 2] {
     let dir = tempfile::tempdir().unwrap();
-    let local = Local::new(dir.path(), Supervisor::start().unwrap()).unwrap();
+    let local = LocalSandbox::new(dir.path(), Supervisor::start().unwrap()).unwrap();
     [
-        (Arc::new(Virtual::new()), None),
+        (Arc::new(VirtualSandbox::new()), None),
         (Arc::new(local), Some(dir)),
     ]
 }

@@ -1,4 +1,4 @@
-//! `edit`.
+//! The tool `edit` in each sandbox.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 

@@ -8,7 +8,7 @@ use rye_engine::BoxFuture;
 use rye_engine::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Engine, NewSession};
 use rye_model::Catalogue;
-use rye_sandbox::Virtual;
+use rye_sandbox::VirtualSandbox;
 use rye_store::{MemoryBlobs, MemoryStore};
 use serde_json::{Value, json};
 
@@ -117,7 +117,7 @@ async fn long_tool_output_can_be_read_completely() {
         let mut builder = Engine::builder()
             .store(MemoryStore::new())
             .models(Catalogue::new(".").with("scripted:test", script.parse().unwrap()))
-            .sandbox(Arc::new(Virtual::new()))
+            .sandbox(Arc::new(VirtualSandbox::new()))
             .tools(rye_engine::builtin::tools())
             .tool(LongOutputTool(def));
         if has_blobs {

@@ -8,7 +8,7 @@ use rye_engine::store::{Claim, SessionFilter};
 use rye_engine::{Engine, NewSession, Prompt, Session};
 use rye_model::Catalogue;
 use rye_protocol::{EntryKind, SessionId};
-use rye_sandbox::Virtual;
+use rye_sandbox::VirtualSandbox;
 use rye_store::{MemoryBlobs, SqliteStore};
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use super::agent::{Outcome, outcomes, run_turn, script};
 
 /// An engine with two models and an existing store.
 fn engine(store: &Path, main: &str, child: &str) -> Engine {
-    let sandbox: Arc<dyn Sandbox> = Arc::new(Virtual::new());
+    let sandbox: Arc<dyn Sandbox> = Arc::new(VirtualSandbox::new());
     let models = Catalogue::new(".")
         .with("scripted:test", main.parse().unwrap())
         .with("scripted:child", child.parse().unwrap());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lillux::process::Supervisor;
 use proptest::prelude::*;
 use rye_engine::sandbox::{Sandbox, WalkOptions};
-use rye_sandbox::{Local, Virtual};
+use rye_sandbox::{LocalSandbox, VirtualSandbox};
 
 static SUPERVISOR: LazyLock<Supervisor> = LazyLock::new(|| Supervisor::start().unwrap());
 
@@ -57,7 +57,7 @@ proptest! {
         (hidden, ignored) in any::<(bool, bool)>(),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (dir, memory) = (tempfile::tempdir().unwrap(), Virtual::new());
+        let (dir, memory) = (tempfile::tempdir().unwrap(), VirtualSandbox::new());
         let rules = ignore.into_iter().collect::<BTreeMap<_, _>>();
         let files = paths.iter().map(|path| (path.as_str(), "x"));
         for (path, text) in rules.iter().map(|(path, text)| (path.as_str(), text.as_str())).chain(files) {
@@ -68,7 +68,7 @@ proptest! {
                 std::fs::write(file, text).unwrap();
             }
         }
-        let local = Local::new(dir.path(), SUPERVISOR.clone()).unwrap();
+        let local = LocalSandbox::new(dir.path(), SUPERVISOR.clone()).unwrap();
         let walk = WalkOptions {
             path: top.to_owned(),
             hidden,

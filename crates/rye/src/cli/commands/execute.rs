@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 
 use lillux::path_policy::ProtectedPaths;
 use lillux::process::{ShutdownSignal, ShutdownSignals, Supervisor};
-use rye_executor::{Envelope, ExecuteError, Executor, OutputListener, Request, Roots, Trace};
+use rye_executor::{
+    ExecuteError, ExecutionResult, Executor, OutputListener, Request, Roots, Trace,
+};
 use rye_graph::{RunOptions, StateGraph};
 use rye_host::PENDING_INDEX;
 use rye_items::{ItemRef, SYSTEM};
@@ -130,26 +132,26 @@ pub(crate) fn run(
         printer.print_stderr(&trace::render(&reference, trace.steps(), level));
     }
     match outcome {
-        Ok(envelope) => {
+        Ok(result) => {
             // Warnings of a graph, which is not followed here.
-            let warnings = envelope.metadata.get("graph_warnings");
+            let warnings = result.metadata.get("graph_warnings");
             let warnings = warnings.and_then(Value::as_array).into_iter().flatten();
             for warning in warnings.filter_map(Value::as_str) {
                 context.printer.warn(warning, None);
             }
-            report(envelope, context)
+            report(result, context)
         }
         Err(error) => Ok(Box::new(refused(error))),
     }
 }
 
-/// Runs a tool and returns its envelope, even if the call is refused.
+/// Runs a tool and returns its result, even if the call is refused.
 pub(super) fn execute_to_end(
     context: &Context,
     mut request: Request,
     listener: OutputListener,
     going: RunOptions,
-) -> Result<Envelope, Failure> {
+) -> Result<ExecutionResult, Failure> {
     let start = Instant::now();
     request.listener = Some(listener);
     let supervisor = supervisor_or_start(&mut None)?;
@@ -159,7 +161,7 @@ pub(super) fn execute_to_end(
     let executor = rye_host::executor_with(roots, supervisor, pool.clone(), graphs)?;
     let tool = request.tool.clone();
     let outcome = run_request_to_end(&executor, &pool, request, &mut Trace::disabled())?;
-    Ok(outcome.unwrap_or_else(|error| Envelope::from_error(&tool, &error, start.elapsed())))
+    Ok(outcome.unwrap_or_else(|error| ExecutionResult::from_error(&tool, &error, start.elapsed())))
 }
 
 /// An executor, and the pool of MCP servers that its tools may call.
@@ -268,7 +270,7 @@ pub(super) fn run_request_to_end(
     pool: &Pool,
     request: Request,
     trace: &mut Trace,
-) -> Result<Result<Envelope, ExecuteError>, Failure> {
+) -> Result<Result<ExecutionResult, ExecuteError>, Failure> {
     block_on_until_signal(async {
         let outcome = executor.try_execute(request, trace).await;
         pool.shutdown().await;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use lillux::process::Supervisor;
 use rye_engine::protocol::short_id;
-use rye_executor::{Envelope, Executor, Request, Trace};
+use rye_executor::{ExecutionResult, Executor, Request, Trace};
 use rye_graph::{RecordError, RunOptions, RunStore};
 use rye_items::ItemRef;
 use rye_mcp::client::Pool;
@@ -183,9 +183,9 @@ fn execute_graph(
     let (executor, pool) = executor(context, supervisor, going)?;
     let tool = request.tool.clone();
     match execute::run_request_to_end(&executor, &pool, request, &mut Trace::disabled())? {
-        Ok(envelope) => {
-            print_outcome(&envelope, context);
-            execute::report(envelope, context)
+        Ok(result) => {
+            print_outcome(&result, context);
+            execute::report(result, context)
         }
         Err(error) => Ok(execute::refused(&tool, error)),
     }
@@ -207,12 +207,12 @@ fn executor(
 }
 
 /// Prints the state of a run that did not complete, and changes of its graph.
-fn print_outcome(envelope: &Envelope, context: &Context) {
+fn print_outcome(result: &ExecutionResult, context: &Context) {
     let printer = context.printer;
     if printer.quiet {
         return;
     }
-    let note = |name: &str| envelope.metadata.get(name).and_then(Value::as_str);
+    let note = |name: &str| result.metadata.get(name).and_then(Value::as_str);
     if let Some(difference) = note("diff") {
         print_difference(difference, context);
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use lillux::PathContext as _;
 use lillux::process::KillOutcome;
 use rye_engine::protocol::short_id;
-use rye_executor::{Envelope, OutputListener};
+use rye_executor::{ExecutionResult, OutputListener};
 use rye_graph::RunOptions;
 use serde_json::{Value, json};
 
@@ -115,16 +115,16 @@ fn execute_recorded(run: &Run, context: &Context) -> Outcome {
         execute::execute_to_end(context, request, listener, going)
     });
     // The processes of a cancelled run get the signal too, and may fail before this one.
-    let failed = |envelope: &Envelope| envelope.error.is_some();
+    let failed = |result: &ExecutionResult| result.error.is_some();
     if run.is_cancelled() && outcome.as_ref().map_or(true, failed) {
         let failure = cancelled();
         finish_without_result(run, &failure)?;
         return Err(failure);
     }
     match outcome {
-        Ok(envelope) => {
-            run.finish(&json!(envelope))?;
-            match envelope.error {
+        Ok(result) => {
+            run.finish(&json!(result))?;
+            match result.error {
                 None => Ok(Box::new(AlreadyPrinted)),
                 Some(error) => Err(Failure::failed("tool_failed", error.message)),
             }
@@ -313,7 +313,7 @@ struct Status(Run);
 
 impl Report for Status {
     fn json(&self) -> Value {
-        let result = self.0.result().map(|mut result| result["envelope"].take());
+        let result = self.0.result().map(|mut result| result["result"].take());
         json!({ "run": run_json(&self.0), "result": result })
     }
 
@@ -333,12 +333,12 @@ impl Report for Status {
         };
         field("ended", result["ended_at"].as_str().unwrap_or_default());
         field("log", &run.log().display().to_string());
-        let envelope = &result["envelope"];
-        if let Some(message) = envelope["error"]["message"].as_str() {
+        let result = &result["result"];
+        if let Some(message) = result["error"]["message"].as_str() {
             field("error", message);
         }
-        if !envelope["data"].is_null() {
-            let data = serde_json::to_string_pretty(&envelope["data"]).unwrap_or_default();
+        if !result["data"].is_null() {
+            let data = serde_json::to_string_pretty(&result["data"]).unwrap_or_default();
             page.line("");
             page.line(sanitize(&data));
         }

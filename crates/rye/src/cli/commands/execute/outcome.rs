@@ -7,7 +7,7 @@ use lillux::cas::{Cas, Kind};
 use lillux::shell_word;
 use rye_executor::chain::ChainError;
 use rye_executor::parameters::{ParameterError, Violation};
-use rye_executor::{Envelope, ErrorInfo, ExecuteError, Status};
+use rye_executor::{ErrorInfo, ExecuteError, ExecutionResult, Status};
 use rye_items::{ItemRef, LookupError};
 use serde_json::{Value, json};
 
@@ -17,9 +17,9 @@ use crate::cli::page::{DIM, GOOD, Page, paint, sanitize};
 use crate::cli::printer::{Outcome, Printer, Report};
 
 /// Reports the result of a call. Copies the tool's output to the same streams, byte for byte.
-pub(in crate::cli::commands) fn report(envelope: Envelope, context: &Context) -> Outcome {
-    let note = |name: &str| envelope.metadata.get(name).and_then(Value::as_str);
-    let warnings = envelope.metadata.get("warnings").and_then(Value::as_array);
+pub(in crate::cli::commands) fn report(result: ExecutionResult, context: &Context) -> Outcome {
+    let note = |name: &str| result.metadata.get(name).and_then(Value::as_str);
+    let warnings = result.metadata.get("warnings").and_then(Value::as_array);
     for warning in warnings.into_iter().flatten().filter_map(Value::as_str) {
         context.printer.warn(warning, None);
     }
@@ -35,7 +35,7 @@ pub(in crate::cli::commands) fn report(envelope: Envelope, context: &Context) ->
         }
     }
     if !context.printer.json {
-        let (stdout, stderr) = match process_output(&envelope.data) {
+        let (stdout, stderr) = match process_output(&result.data) {
             Some(both) => both,
             None => ("", note("stderr").unwrap_or_default()),
         };
@@ -46,7 +46,7 @@ pub(in crate::cli::commands) fn report(envelope: Envelope, context: &Context) ->
         Printer::raw(stdout.as_bytes()).map_err(unable)?;
         Printer::raw_error(stderr.as_bytes());
     }
-    Ok(Box::new(CallReport(envelope)))
+    Ok(Box::new(CallReport(result)))
 }
 
 /// Path of the complete output.
@@ -64,7 +64,7 @@ fn process_output(data: &Value) -> Option<(&str, &str)> {
 }
 
 /// A call that ran, or a dry run.
-struct CallReport(Envelope);
+struct CallReport(ExecutionResult);
 
 impl Report for CallReport {
     fn json(&self) -> Value {
@@ -76,19 +76,19 @@ impl Report for CallReport {
     }
 
     fn show(&self, page: &mut Page) {
-        let envelope = &self.0;
-        if envelope.status == Status::ValidationPassed {
-            let chain = envelope.chain.join(" → ");
-            let files = envelope.chain.len();
+        let result = &self.0;
+        if result.status == Status::ValidationPassed {
+            let chain = result.chain.join(" → ");
+            let files = result.chain.len();
             page.line(format_args!(
                 "{} {}: chain of {files} files verified",
                 paint(GOOD, "would run"),
-                envelope.item_id
+                result.item_id
             ));
             page.line(paint(DIM, chain));
             return;
         }
-        match &envelope.data {
+        match &result.data {
             Value::Null => {}
             data if process_output(data).is_some() => {}
             Value::String(text) => page.line(sanitize(text.trim_end())),
@@ -127,21 +127,21 @@ impl Report for CallReport {
 
 /// A call that was refused before anything ran.
 pub(crate) struct RefusedCall {
-    envelope: Envelope,
+    result: ExecutionResult,
     failure: Failure,
 }
 
 impl RefusedCall {
     pub(super) fn new(item: &ItemRef, error: ExecuteError, duration: Duration) -> Self {
-        let envelope = Envelope::from_error(item, &error, duration);
+        let result = ExecutionResult::from_error(item, &error, duration);
         let failure = failure(item, error);
-        Self { envelope, failure }
+        Self { result, failure }
     }
 }
 
 impl Report for RefusedCall {
     fn json(&self) -> Value {
-        json!(self.envelope)
+        json!(self.result)
     }
 
     fn is_complete_document(&self) -> bool {

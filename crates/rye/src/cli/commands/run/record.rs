@@ -257,7 +257,7 @@ impl Run {
         };
         let status = self
             .result()
-            .map(|result| result["envelope"]["status"] == "success");
+            .map(|result| result["result"]["status"] == "success");
         match status {
             Some(true) => State::Success,
             Some(false) if self.is_cancelled() => State::Cancelled,
@@ -294,9 +294,9 @@ impl Run {
     }
 
     /// Records the result.
-    pub(super) fn finish(&self, envelope: &Value) -> Result<(), Failure> {
-        let result = json!({ "ended_at": time::now().iso, "envelope": envelope });
-        self.write("result.json", &result)
+    pub(super) fn finish(&self, result: &Value) -> Result<(), Failure> {
+        let record = json!({ "ended_at": time::now().iso, "result": result });
+        self.write("result.json", &record)
     }
 
     /// Deletes the record.

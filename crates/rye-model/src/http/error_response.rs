@@ -1,4 +1,4 @@
-//! Converts error responses, with advice.
+//! Converts responses with an error status into model errors, with advice.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::surrogates;
 
 impl HttpModel {
     /// Reads an error response and converts it.
-    pub(super) async fn refused(&self, mut response: Response) -> ModelError {
+    pub(super) async fn read_error(&self, mut response: Response) -> ModelError {
         let status = response.status().as_u16();
         let delay = retry_after(response.headers());
         let redirect = redirect_host(response.url(), response.headers());

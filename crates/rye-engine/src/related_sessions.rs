@@ -44,14 +44,14 @@ impl RelatedSession {
 
 /// Reads the records of a session, its parent, children and siblings, and of no other session.
 #[derive(Debug, Clone)]
-pub struct History {
+pub struct RelatedSessions {
     store: Arc<dyn SessionStore>,
     own: SessionId,
 }
 
-impl History {
+impl RelatedSessions {
     /// This session, its parent, and at most `limit` siblings and `limit` children, newest first.
-    pub async fn related(&self, limit: usize) -> Result<Vec<RelatedSession>, StoreError> {
+    pub async fn list(&self, limit: usize) -> Result<Vec<RelatedSession>, StoreError> {
         let own = self.snapshot(&self.own).await?;
         let parent = own.session.parent.clone();
         let mut all = vec![RelatedSession::new(Relation::Own, own)];
@@ -157,10 +157,10 @@ pub(crate) fn page<'a>(
 
 impl ToolContext {
     /// Read access to related sessions.
-    pub fn history(&self) -> Result<History, ToolError> {
+    pub fn related_sessions(&self) -> Result<RelatedSessions, ToolError> {
         let closed = || ToolError::failed("the session is closed");
         let engine: Arc<Inner> = self.engine.upgrade().ok_or_else(closed)?;
-        Ok(History {
+        Ok(RelatedSessions {
             store: Arc::clone(&engine.store),
             own: self.session.clone(),
         })

@@ -75,7 +75,7 @@ fn process_variables() -> impl Iterator<Item = (String, String)> {
     all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// Placeholders of the variables that the model configurations use as `api_key_env`. Unsigned files and
+/// Names of the variables that the model configurations use as `api_key_env`. Unsigned files and
 /// basic variables such as `PATH` are ignored.
 fn find_api_key_names(library: &Library, trust: &Trust<'_>) -> Vec<String> {
     let mut names = Vec::new();

@@ -1,4 +1,4 @@
-//! What the state machine reads from outside.
+//! Read-only inputs of a step: clock, limits and lookups.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use rye_protocol::{CallId, Limits, Millis, ModelContext, Usage};
 
 use super::ContextWindows;
 use crate::compaction::Settings;
-use crate::tool::Effect as ToolEffect;
+use crate::tool::EffectClass;
 
-/// Clock, limits and lookups for one step.
-pub(crate) struct Env<'a> {
+/// Inputs of one step of the state machine.
+pub(crate) struct StepContext<'a> {
     pub(crate) now: Millis,
     /// Bounds on the tool calls of one answer.
     pub(crate) calls: CallLimits,
@@ -69,7 +69,7 @@ pub(crate) trait ToolLookup {
 /// The properties of a tool that scheduling and recovery depend on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ToolTraits {
-    pub(crate) effect: ToolEffect,
+    pub(crate) effect: EffectClass,
     /// Whether it runs alone.
     pub(crate) exclusive: bool,
     /// Whether its call is a child session.

@@ -1,4 +1,4 @@
-//! Envelopes: the result of a call, as all interfaces report it.
+//! Result of a call, in the form that all interfaces report.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::primitive::CallOutcome;
 
 /// Result of a call, as the CLI and the MCP server report it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Envelope {
+pub struct ExecutionResult {
     /// Whether the call succeeded.
     pub status: Status,
     /// Item kind; always `tool`.
@@ -64,8 +64,8 @@ pub struct ErrorInfo {
     pub violations: Value,
 }
 
-impl Envelope {
-    /// Envelope of a call that the primitive carried out.
+impl ExecutionResult {
+    /// Result of a call that the primitive carried out.
     pub(crate) fn from_outcome(
         chain: &Chain,
         hash: Hash,
@@ -111,7 +111,7 @@ impl Envelope {
         }
     }
 
-    /// Envelope of a dry run that passed all checks.
+    /// Result of a dry run that passed all checks.
     pub(crate) fn dry_run(chain: &Chain, hash: Hash, pairs: Vec<Pair>, duration: Duration) -> Self {
         let mut metadata = Map::new();
         metadata.insert("duration_ms".into(), milliseconds(duration));
@@ -128,7 +128,7 @@ impl Envelope {
         }
     }
 
-    /// Envelope of a call that was refused before anything ran.
+    /// Result of a call that was refused before anything ran.
     pub fn from_error(item: &ItemRef, error: &ExecuteError, duration: Duration) -> Self {
         let mut metadata = Map::new();
         metadata.insert("duration_ms".into(), milliseconds(duration));

@@ -25,22 +25,22 @@ pub(super) struct RecordedPrompt {
     pub(super) stops: Option<String>,
 }
 
-/// What a model did.
+/// Outcome of a model call.
 #[derive(Debug, Clone)]
 pub(crate) enum StepKind {
-    /// Answered.
+    /// A complete answer, with its usage.
     Answered(Box<Message>, Usage),
-    /// Was aborted after this partial answer.
+    /// A partial answer, because the call was aborted.
     Aborted(Box<Message>),
-    /// Failed with the error that ended the prompt.
+    /// An error, which ended the prompt.
     Failed(ErrorInfo),
-    /// Wrote a summary for a compaction.
+    /// A summary for a compaction.
     Compacted {
         summary: String,
         /// Whether the compaction followed a context overflow.
         after_overflow: bool,
     },
-    /// Failed to write a summary.
+    /// An error while summarising for a compaction.
     CompactionFailed,
 }
 
@@ -82,16 +82,16 @@ pub(super) enum Ending {
     HostDied,
 }
 
-/// The recording of a thread.
+/// Prompts, model steps and tool results of a recorded thread, in order.
 #[derive(Debug, Default)]
-pub(super) struct Recorded {
+pub(super) struct ThreadRecording {
     pub(super) prompts: Vec<RecordedPrompt>,
     pub(super) steps: Vec<Step>,
     pub(super) results: HashMap<CallId, RecordedResult>,
     pub(super) contexts: Vec<ModelContext>,
 }
 
-impl Recorded {
+impl ThreadRecording {
     pub(super) fn new(archive: &Archive, thread: &Thread) -> Self {
         let path = path(archive, thread);
         let own = archive.events.iter();

@@ -18,15 +18,15 @@ const STREAMS: [&str; 3] = [
     "application/octet-stream",
 ];
 
-/// The bytes before the first event; empty for a proper stream.
-pub(super) struct Opening {
+/// Content type of a response, and its bytes until the first event arrives.
+pub(super) struct ResponsePrefix {
     /// The declared content type.
     kind: Option<String>,
     body: Option<Vec<u8>>,
     until: Instant,
 }
 
-impl Opening {
+impl ResponsePrefix {
     pub(super) fn new(headers: &HeaderMap, longest: Duration) -> Self {
         let kind = headers.get(CONTENT_TYPE);
         let kind = kind.map(|it| String::from_utf8_lossy(it.as_bytes()).into_owned());
@@ -71,7 +71,7 @@ impl Opening {
     }
 
     /// The error for a response without events, if it has other content.
-    pub(super) fn no_stream(self, provider: &Provider) -> Option<ModelError> {
+    pub(super) fn into_error(self, provider: &Provider) -> Option<ModelError> {
         let is_other = self.is_other();
         let body = self.body.filter(|body| is_other || !body.is_empty())?;
         let body = String::from_utf8_lossy(&body);
