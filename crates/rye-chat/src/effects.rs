@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rye_engine::protocol::{GateId, PromptId, QueueMode, QueuedPrompt, ThreadId};
 use rye_engine::store::PostOutcome;
-use rye_engine::{CompactionOutcome, Decision, Engine, Prompt, Session};
+use rye_engine::{CompactionOutcome, Decision, Engine, Prompt, Session, UndoOutcome};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
@@ -204,9 +204,13 @@ impl EffectRunner {
                 let (session, thread) = (self.session.clone(), app.pane().key.clone());
                 self.spawn(async move {
                     match session.undo_compaction(Some(&thread)).await {
-                        Ok(Some(_)) => None,
-                        Ok(None) => {
+                        Ok(UndoOutcome::Undone(_)) => None,
+                        Ok(UndoOutcome::NothingToUndo) => {
                             Some(EffectResult::Block(Block::notice("no compaction to undo")))
+                        }
+                        Ok(UndoOutcome::Busy) => {
+                            let text = "cannot undo: a turn or a compaction is running";
+                            Some(EffectResult::Block(Block::notice(text)))
                         }
                         Err(error) => Some(error_result(&error)),
                     }

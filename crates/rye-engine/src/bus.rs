@@ -301,5 +301,5 @@ impl Feed {
 
 /// A subscriber was too slow and missed this many events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("missed {0} events")]
+#[error("{0} events were lost because the subscriber was too slow")]
 pub struct MissedEvents(pub u64);

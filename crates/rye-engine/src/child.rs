@@ -73,7 +73,7 @@ impl ToolContext {
         let depth = parent_data.depth + 1;
         let max_depth = parent_data.limits.depth.unwrap_or(DEFAULT_MAX_DEPTH);
         if depth > max_depth {
-            let message = format!("limit reached: depth {max_depth}");
+            let message = format!("tasks can be nested at most {max_depth} levels deep");
             return Err(ToolError(ErrorInfo::new(ErrorCode::Limit, message)));
         }
         let limits = Limits {

@@ -56,5 +56,5 @@ pub use engine::{
 pub use futures_util::future::BoxFuture;
 pub use lillux::redact;
 pub use machine::CallLimits;
-pub use runner::CompactionOutcome;
+pub use runner::{CompactionOutcome, UndoOutcome};
 pub use rye_protocol as protocol;

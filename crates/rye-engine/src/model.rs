@@ -90,13 +90,13 @@ pub enum ModelError {
     #[error("the connection to the model broke: {0}")]
     Connection(String),
     /// The API key is missing or rejected.
-    #[error("no access to the model: {0}")]
+    #[error("cannot access the model: {0}")]
     Unauthorized(String),
     /// The provider rejected the request.
-    #[error("the model refused the request: {0}")]
+    #[error("the provider rejected the request: {0}")]
     Refused(String),
     /// The provider rejected an image in the request.
-    #[error("the model refused the request: {0}")]
+    #[error("the provider rejected an image in the request: {0}")]
     ImageRejected(String),
     /// The answer has no content.
     #[error("the model gave an empty answer: {0}")]

@@ -31,7 +31,7 @@ use crate::store::{CommandKind, StoreError};
 use crate::tool::{DecisionRequest, ToolError, ToolOutput};
 use crate::transcript::Transcript;
 
-pub use compaction::CompactionOutcome;
+pub use compaction::{CompactionOutcome, UndoOutcome};
 use panic::catch_panic;
 use retry::{Backoff, retry_until_available};
 pub(crate) use system_prompt::ROLE;
@@ -77,7 +77,7 @@ pub(crate) enum ThreadCommand {
     ),
     /// Compacts the history on request, or undoes the last compaction.
     Compact(oneshot::Sender<CompactionOutcome>),
-    UndoCompaction(oneshot::Sender<Result<Option<rye_protocol::EntryId>, StoreError>>),
+    UndoCompaction(oneshot::Sender<Result<UndoOutcome, StoreError>>),
     LimitReached(LimitKind),
     /// A tool call has finished.
     ToolEnded(CallId, Result<Box<ToolOutput>, ToolError>),
@@ -178,9 +178,10 @@ impl Runner {
         let error = match outcome {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
-            Err(panic) => {
-                StoreError::SessionFailed(self.shared.redactor.redact(&panic).into_owned())
-            }
+            Err(panic) => StoreError::SessionFailed {
+                session: self.shared.lease.session.clone(),
+                reason: self.shared.redactor.redact(&panic).into_owned(),
+            },
         };
         // A closed session has no lease any more; failing to write it is no error.
         if !closed.is_cancelled() {

@@ -37,7 +37,7 @@ pub enum Claim {
 #[non_exhaustive]
 pub enum StoreError {
     /// Another host has taken over the session.
-    #[error("session {0} was taken over by another host")]
+    #[error("session {0} was taken over by another process")]
     Fenced(SessionId),
     /// A live host holds the lease.
     #[error("session {session} is in use by {holder}")]
@@ -56,7 +56,7 @@ pub enum StoreError {
         id: String,
     },
     /// An object with this id exists and differs.
-    #[error("{kind} {id} already exists and differs")]
+    #[error("{kind} {id} already exists with different content")]
     Conflict {
         /// Kind of the object, such as `session`.
         kind: &'static str,
@@ -79,8 +79,13 @@ pub enum StoreError {
     #[error("the store cannot be read: {0}")]
     Unreadable(String),
     /// A bug in the engine or in a supplied part. The session is stopped until it is opened again.
-    #[error("the session failed: {0}")]
-    SessionFailed(String),
+    #[error("session {session} failed: {reason}")]
+    SessionFailed {
+        /// The session that failed.
+        session: SessionId,
+        /// The message of the panic.
+        reason: String,
+    },
 }
 
 /// A message that any process may post, also without the lease.

@@ -67,7 +67,7 @@ pub enum RecordError {
     #[error("run {0} not found")]
     NotFound(String),
     /// Several runs match the prefix.
-    #[error("{1} runs have ids that start with {0}")]
+    #[error("run id {0} is ambiguous: {1} runs match")]
     Ambiguous(String, usize),
     /// Another process runs it.
     #[error("run {0} is in use by another process")]

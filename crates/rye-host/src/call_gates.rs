@@ -52,7 +52,7 @@ const ELICITATION: &str = "mcp:elicitation";
 #[non_exhaustive]
 pub enum CallGateError {
     /// There are too many pending calls.
-    #[error("{MAX_PENDING} calls already wait for a decision")]
+    #[error("too many calls wait for a decision (limit {MAX_PENDING}); answer some first")]
     TooMany,
     /// The store cannot be used.
     #[error(transparent)]
@@ -290,7 +290,7 @@ fn expiry(start: Millis) -> Millis {
 }
 
 fn session_id(text: String) -> Result<SessionId, StoreError> {
-    SessionId::try_from(text).map_err(|error| StoreError::SessionFailed(error.to_string()))
+    SessionId::try_from(text).map_err(|error| StoreError::Unreadable(error.to_string()))
 }
 
 /// The start of a hash, for ids.

@@ -114,7 +114,7 @@ fn rule<'e>(
     let rule = extractors.rule(extension).ok_or_else(|| {
         Problem::new(
             0,
-            format!("no extractor reads files that end in `{extension}`"),
+            format!("no parser is configured for files that end in `{extension}`"),
         )
         .hint("map the extension to a parser in `tool_extractor.yaml`")
     })?;
@@ -123,7 +123,7 @@ fn rule<'e>(
     } else {
         Err(Problem::new(
             0,
-            format!("a {kind} is not written in a file that ends in `{extension}`"),
+            format!("a {kind} cannot be a file that ends in `{extension}`"),
         ))
     }
 }

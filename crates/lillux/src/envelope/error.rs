@@ -57,7 +57,7 @@ pub enum ParseEnvelopeError {
     #[error("the envelope is damaged: {0}")]
     Damaged(Damage),
     /// The content is valid, but its encoding is not canonical.
-    #[error("the envelope was changed: it is not canonical at byte {0}")]
+    #[error("the envelope was changed: byte {0} differs from the canonical form")]
     NotCanonical(usize),
     /// The input is larger than the maximum size of an envelope.
     #[error("not an envelope: too large")]

@@ -154,8 +154,8 @@ pub enum KeyTextError {
     /// The file contains a public key that does not match its private key.
     #[error("the public key in the file does not match the private key")]
     Mismatch,
-    /// The bytes are not a valid public key, or one of low order.
-    #[error("the public key is not a safe point of its curve")]
+    /// The bytes are not a canonical point of the curve, or a point of low order.
+    #[error("the public key is invalid: it is not a point of its curve, or a weak one")]
     UnsafePoint,
 }
 

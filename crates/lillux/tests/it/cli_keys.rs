@@ -629,9 +629,9 @@ fn unopenable_envelopes_are_integrity_failures() {
     "#);
     assert_snapshot!(work_dir.run(&format!("{open} respelled"), ""), @r#"
     exit 3
-    {"success":false,"error":{"code":"bad_envelope","message":"respelled: the envelope was changed: it is not canonical at byte 12"}}
+    {"success":false,"error":{"code":"bad_envelope","message":"respelled: the envelope was changed: byte 12 differs from the canonical form"}}
     --- stderr
-    error: respelled: the envelope was changed: it is not canonical at byte 12
+    error: respelled: the envelope was changed: byte 12 differs from the canonical form
     "#);
     assert_snapshot!(work_dir.run(&format!("{open} changed"), ""), @r#"
     exit 3

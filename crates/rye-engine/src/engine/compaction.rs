@@ -1,11 +1,11 @@
 //! Compaction on request.
 
-use rye_protocol::{EntryId, SessionId, StatusKind};
+use rye_protocol::{SessionId, StatusKind};
 use tokio::sync::oneshot;
 
 use super::session::DEFAULT;
 use super::{Engine, Session};
-use crate::runner::{CompactionOutcome, ThreadCommand};
+use crate::runner::{CompactionOutcome, ThreadCommand, UndoOutcome};
 use crate::store::StoreError;
 
 impl Engine {
@@ -45,12 +45,8 @@ impl Session {
         Ok(())
     }
 
-    /// Undoes the last compaction of a thread and returns its entry. `None` if there is none, or
-    /// while a turn is running.
-    pub async fn undo_compaction(
-        &self,
-        thread: Option<&str>,
-    ) -> Result<Option<EntryId>, StoreError> {
+    /// Undoes the last compaction of a thread.
+    pub async fn undo_compaction(&self, thread: Option<&str>) -> Result<UndoOutcome, StoreError> {
         let running = self.thread_by_key(thread.unwrap_or(DEFAULT))?;
         let (reply, answer) = oneshot::channel();
         self.send(&running, ThreadCommand::UndoCompaction(reply))?;

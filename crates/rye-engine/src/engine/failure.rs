@@ -49,7 +49,7 @@ impl Shared {
         data.status = SessionStatus::Error;
         data.updated_at = self.clock.now();
         let code = match error {
-            StoreError::SessionFailed(_) => ErrorCode::Internal,
+            StoreError::SessionFailed { .. } => ErrorCode::Internal,
             _ => ErrorCode::Store,
         };
         let mut info = ErrorInfo::new(code, error.to_string()).fatal();

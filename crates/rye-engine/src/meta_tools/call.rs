@@ -116,7 +116,10 @@ impl CallTool {
             }
             if mode == Mode::Ask {
                 if request_count == MAX_APPROVAL_REQUESTS {
-                    let message = "the tool keeps changing while it waits for approval";
+                    let message = format!(
+                        "gave up after {MAX_APPROVAL_REQUESTS} approvals: each time, the tool had \
+                         changed or the edited arguments were invalid"
+                    );
                     return Err(tool_error(ErrorCode::Denied, message));
                 }
                 let mut request =

@@ -41,6 +41,17 @@ pub enum CompactionOutcome {
     Failed(ErrorInfo),
 }
 
+/// Result of undoing a compaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UndoOutcome {
+    /// The summary in this entry no longer counts.
+    Undone(EntryId),
+    /// The thread has no compaction.
+    NothingToUndo,
+    /// A turn or another compaction is running; nothing was undone.
+    Busy,
+}
+
 type Outcome = Result<Box<CompactionResult>, (ErrorInfo, Usage)>;
 
 impl Runner {
@@ -196,15 +207,15 @@ impl Runner {
         Ok(())
     }
 
-    /// Undoes the last compaction. `None` if there is none, or while a turn is running.
-    pub(super) async fn undo_compaction(&mut self) -> Result<Option<EntryId>, StoreError> {
+    /// Undoes the last compaction, unless a turn is running.
+    pub(super) async fn undo_compaction(&mut self) -> Result<UndoOutcome, StoreError> {
         let thread = &self.machine.thread;
         if thread.turn.is_some() || thread.compaction.is_some() {
-            return Ok(None);
+            return Ok(UndoOutcome::Busy);
         }
         let mut path = self.path().await?;
         let Some(id) = View::new(&path).summary().map(|entry| entry.id.clone()) else {
-            return Ok(None);
+            return Ok(UndoOutcome::NothingToUndo);
         };
         if let Some(last) = path.last().cloned() {
             let compaction = id.clone();
@@ -218,7 +229,7 @@ impl Runner {
         let compaction = id.clone();
         self.try_step(Input::UndoCompaction { compaction, tokens })
             .await?;
-        Ok(Some(id))
+        Ok(UndoOutcome::Undone(id))
     }
 }
 

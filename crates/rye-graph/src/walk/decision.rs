@@ -145,7 +145,7 @@ impl<'g> Walker<'g> {
         request: &GateRequest,
     ) -> Result<Result<GateFile, NodeError>, RecordError> {
         let Some(journal) = &self.journal else {
-            let message = "decisions need a journaled run";
+            let message = "a decision node needs a run with a record";
             return Ok(Err(NodeError::new("no_record", message)));
         };
         let run_dir = journal.run_dir().to_owned();

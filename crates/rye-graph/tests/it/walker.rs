@@ -184,7 +184,10 @@ async fn foreach_keeps_order_and_concurrency_and_isolates_failures() {
     let failed = json!({"error": "three is too many", "code": "tool_failed"});
     assert_eq!(result.output, json!([2, failed, 4]));
     let message = &result.state["_last_error"]["error"];
-    assert_eq!(message, "1 of 3 items failed; item 1: three is too many");
+    assert_eq!(
+        message,
+        "1 of 3 elements failed; element 1: three is too many"
+    );
     assert_eq!(tools.max_running.load(Ordering::SeqCst), 1);
     let (result, _) = run_graph(&nodes(true), "", json!({"l": []})).await;
     assert_eq!(result.output, json!([]));

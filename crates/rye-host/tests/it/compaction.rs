@@ -15,7 +15,9 @@ use rye_engine::store::Claim;
 use rye_engine::tool::{
     DecisionRequest, EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput,
 };
-use rye_engine::{CompactionOutcome, Decision, Engine, NewSession, Prompt, Session, audit};
+use rye_engine::{
+    CompactionOutcome, Decision, Engine, NewSession, Prompt, Session, UndoOutcome, audit,
+};
 use rye_model::{Script, Scripted};
 use rye_sandbox::VirtualSandbox;
 use rye_store::SqliteStore;
@@ -392,10 +394,14 @@ async fn requested_compaction_can_be_undone_and_the_session_verifies() {
         session.compact(None).await.unwrap(),
         CompactionOutcome::Nothing
     );
-    assert!(session.undo_compaction(None).await.unwrap().is_some());
+    let undone = session.undo_compaction(None).await.unwrap();
+    assert!(matches!(undone, UndoOutcome::Undone(_)), "{undone:?}");
     let again = rye_engine::transcript::messages(&entries(&session).await);
     assert_eq!(again, before);
-    assert_eq!(session.undo_compaction(None).await.unwrap(), None);
+    assert_eq!(
+        session.undo_compaction(None).await.unwrap(),
+        UndoOutcome::NothingToUndo
+    );
     let key = engine.public_key().unwrap().clone();
     let archive = engine.export(session.id()).await.unwrap().remove(0);
     let verdict = audit::check(&archive, |_| Some(key.clone()));

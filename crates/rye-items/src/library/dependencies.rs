@@ -271,9 +271,7 @@ impl Library {
         let is_excluded = path
             .file_name()
             .is_some_and(|name| EXCLUDED_DIRS.iter().any(|dir| name == *dir));
-        let Some(DirLocation { root, name, .. }) = self.locate_dir(path) else {
-            return Err(SignError::NotSignable(path.to_owned()));
-        };
+        let DirLocation { root, name, .. } = self.locate_dir(path)?;
         if is_excluded || !is_tools(&name) || !self.has_tools(path)? {
             return self.sign_environment(path, key);
         }
@@ -326,8 +324,7 @@ impl Library {
         path: &Path,
         key: &SigningKey,
     ) -> Result<(PathBuf, SignOutcome), SignError> {
-        let not_signable = || SignError::NotSignable(path.to_owned());
-        let DirLocation { name, boundary, .. } = self.locate_dir(path).ok_or_else(not_signable)?;
+        let DirLocation { name, boundary, .. } = self.locate_dir(path)?;
         let directory = Directory::open(path)?;
         let directory = directory.ok_or_else(|| SignError::NoDirectory(path.to_owned()))?;
         let excluded = environment_excludes(&directory);
@@ -351,7 +348,7 @@ impl Library {
         trust: &Trust<'_>,
     ) -> Result<Option<LockedEnvironment>, ItemError> {
         for path in inside.ancestors() {
-            let Some(DirLocation { name, boundary, .. }) = self.locate_dir(path) else {
+            let Ok(DirLocation { name, boundary, .. }) = self.locate_dir(path) else {
                 return Ok(None);
             };
             if !path.join(MANIFEST).is_file() {
@@ -401,36 +398,56 @@ impl Library {
         Ok(None)
     }
 
-    /// Locates a directory in a project or a space. None for a directory outside both, for one
+    /// Locates a directory in a project or a space. Fails for a directory outside both, for one
     /// that contains a space, and for `.ai` itself.
-    fn locate_dir(&self, path: &Path) -> Option<DirLocation<'_>> {
-        let path = std::path::absolute(path).ok()?;
-        let real = path.parent()?.canonicalize().ok()?.join(path.file_name()?);
+    fn locate_dir(&self, dir: &Path) -> Result<DirLocation<'_>, SignError> {
+        let outside = || SignError::OutsideProject(dir.to_owned());
+        let resolve = |path: &Path| {
+            let real = path.canonicalize().at("resolve", path);
+            real.map_err(SpaceError::from)
+        };
+        let utf8 = |inner: &Path| {
+            let name = inner.to_str().map(str::to_owned);
+            name.ok_or_else(|| SpaceError::NonUtf8Name(dir.to_owned()))
+        };
+        let path = std::path::absolute(dir).at("resolve", dir);
+        let path = path.map_err(SpaceError::from)?;
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(outside());
+        };
+        let real = resolve(parent)?.join(name);
         for root in self.spaces.roots() {
             let Some(space) = root.as_dir() else {
                 continue;
             };
-            let real_space = space.canonicalize().ok()?;
+            let real_space = resolve(space)?;
             for (path, space) in [(&path, space), (&real, real_space.as_path())] {
-                let boundary = space.parent()?;
+                let boundary = space.parent().ok_or_else(outside)?;
                 let name = match (path.strip_prefix(space), path.strip_prefix(boundary)) {
-                    (Ok(inner), _) if inner.as_os_str().is_empty() => return None,
-                    (Ok(inner), _) => inner.to_str()?.to_owned(),
-                    (Err(_), Ok(inner)) if !space.starts_with(path) => {
-                        format!("../{}", inner.to_str()?)
+                    (Ok(inner), _) if inner.as_os_str().is_empty() => {
+                        return Err(SignError::IsSpace(dir.to_owned()));
                     }
-                    (Err(_), Ok(_)) => return None,
+                    (Ok(inner), _) => utf8(inner)?,
+                    (Err(_), Ok(inner)) if !space.starts_with(path) => {
+                        format!("../{}", utf8(inner)?)
+                    }
+                    (Err(_), Ok(_)) => {
+                        return Err(SignError::ContainsSpace {
+                            directory: dir.to_owned(),
+                            space: space.to_owned(),
+                        });
+                    }
                     (Err(_), Err(_)) => continue,
                 };
-                let boundary = real_space.parent()?.to_owned();
-                return Some(DirLocation {
+                let boundary = real_space.parent().ok_or_else(outside)?.to_owned();
+                return Ok(DirLocation {
                     root,
                     name,
                     boundary,
                 });
             }
         }
-        None
+        Err(outside())
     }
 }
 

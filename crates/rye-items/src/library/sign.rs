@@ -65,9 +65,20 @@ pub enum SignError {
     /// The path is not a directory.
     #[error("{} is not a directory", .0.display())]
     NoDirectory(PathBuf),
-    /// The directory is outside the project, or contains a space.
-    #[error("{} cannot be signed: the directory is outside the project, or contains a space", .0.display())]
-    NotSignable(PathBuf),
+    /// The directory is in no project or space.
+    #[error("cannot sign {}: it is outside the project and all spaces", .0.display())]
+    OutsideProject(PathBuf),
+    /// The directory is the `.ai/` of a space.
+    #[error("cannot sign {}: it is the directory of a space", .0.display())]
+    IsSpace(PathBuf),
+    /// The directory contains the `.ai/` of a space.
+    #[error("cannot sign {}: it contains the space {}", directory.display(), space.display())]
+    ContainsSpace {
+        /// The directory to sign.
+        directory: PathBuf,
+        /// The directory of the space.
+        space: PathBuf,
+    },
     /// The directory contains files that a manifest cannot list.
     #[error("cannot sign {}: {}", directory.display(), format_deviations(refused))]
     Unlistable {

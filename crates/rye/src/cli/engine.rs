@@ -154,7 +154,7 @@ fn current_setup(context: &Context, supervisor: Arc<Supervisor>) -> Result<Curre
     })
 }
 
-/// Replays a session with today's setup.
+/// Replays a session with the current configuration.
 pub(crate) fn replay(context: &Context, archive: &Archive) -> Result<ReplayOutcome, Failure> {
     let supervisor = Arc::new(start_supervisor()?);
     let runtime = runtime()?;

@@ -318,7 +318,7 @@ async fn deadline_passed(until: Option<Millis>) {
 }
 
 fn deadline_failure() -> Failure {
-    let message = "time limit reached, and the end of the prompt could not be stored";
+    let message = "the time limit was reached, and rye could not record the end of the prompt";
     Failure::new(Exit::TimedOut, "limit", message)
 }
 

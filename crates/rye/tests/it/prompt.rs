@@ -58,7 +58,10 @@ fn prompt_that_cannot_be_stored_fails_within_its_time_limit() {
     let output = limited.envs(set).output().unwrap();
     assert_eq!(output.status.code(), Some(124), "{output:?}");
     let printed = String::from_utf8_lossy(&output.stderr);
-    for words in ["warning: the store is unavailable", "time limit reached"] {
+    for words in [
+        "warning: the store is unavailable",
+        "time limit was reached",
+    ] {
         assert!(printed.contains(words), "{printed}");
     }
 }

@@ -102,7 +102,8 @@ async fn find_session(
 ) -> Result<RelatedSession, ToolError> {
     let not_readable = |id: &str| {
         ToolError::failed(format!(
-            "no readable session {id}: `list_threads` lists the readable ones"
+            "session {id} does not exist or cannot be read from here; `list_threads` lists the \
+             sessions you can read"
         ))
     };
     let id: SessionId = match requested {

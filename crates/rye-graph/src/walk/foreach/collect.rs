@@ -10,7 +10,7 @@ use crate::walk::{NodeResult, display_text};
 /// Collects the results of all items, also if some of them failed.
 pub(super) fn collect(foreach: &Foreach, items: Items<'_>) -> NodeResult {
     let total = items.results.len();
-    let no_result = || Err(NodeError::new("no_result", "the item has no result"));
+    let no_result = || Err(NodeError::new("no_result", "the element has no result"));
     let mut failed: Vec<(usize, NodeError)> = Vec::new();
     let mut values = Vec::with_capacity(total);
     for (index, result) in items.results.into_iter().enumerate() {
@@ -30,8 +30,8 @@ pub(super) fn collect(foreach: &Foreach, items: Items<'_>) -> NodeResult {
         None => Ok(values),
         Some((index, first)) => {
             let many = failed.len();
-            let message = format!("{many} of {total} items failed; item {index}: {first}");
-            // A missing permission is a problem of the graph, not of the item.
+            let message = format!("{many} of {total} elements failed; element {index}: {first}");
+            // A missing permission is a problem of the graph, not of the element.
             let code = match first.code.as_str() {
                 "not_permitted" => "not_permitted",
                 _ => "items_failed",

@@ -61,7 +61,7 @@ async fn failed_session_rejects_prompts_until_it_is_reopened() {
         assert!(
             matches!(
                 refused,
-                Err(StoreError::Unreadable(_) | StoreError::SessionFailed(_))
+                Err(StoreError::Unreadable(_) | StoreError::SessionFailed { .. })
             ),
             "{refused:?}"
         );

@@ -114,7 +114,10 @@ fn comment(entry: &Entry) -> Result<CommentStyle, Problem> {
 fn mark(entry: &Entry) -> Result<String, Problem> {
     let mark = text(entry)?;
     if mark.is_empty() || mark.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        let message = format!("`{}` must be a mark without spaces", truncate(&entry.key));
+        let message = format!(
+            "`{}` must be a comment marker without spaces",
+            truncate(&entry.key)
+        );
         return Err(Problem::new(entry.value.at, message));
     }
     Ok(mark.to_owned())
@@ -175,7 +178,7 @@ fn source(parser: Parser, text: &str, at: usize) -> Result<FieldSource, Problem>
     {
         let message = format!("{parser} files have no `{}`", truncate(&name));
         return Err(
-            Problem::new(at, message).hint(format!("there is {}", synthetic_names.join(", ")))
+            Problem::new(at, message).hint(format!("available: {}", synthetic_names.join(", ")))
         );
     }
     Ok(FieldSource { name, path })

@@ -83,14 +83,14 @@ fn project_table_overrides_the_system_table() {
 fn file_without_a_rule_is_rejected() {
     let unknown = extract(b"x", ".xyz", ItemKind::Tool, &SHIPPED);
     assert_snapshot!(refused(unknown), @r#"
-    1:1: no extractor reads files that end in `.xyz`
+    1:1: no parser is configured for files that end in `.xyz`
       1 | x
         | ^
       hint: map the extension to a parser in `tool_extractor.yaml`
     "#);
     let elsewhere = extract(b"x", ".py", ItemKind::Directive, &SHIPPED);
     assert_snapshot!(refused(elsewhere), @r#"
-    1:1: a directive is not written in a file that ends in `.py`
+    1:1: a directive cannot be a file that ends in `.py`
       1 | x
         | ^
     "#);
@@ -161,7 +161,7 @@ fn invalid_tables_are_reported_with_their_position() {
       2 |   .x: {parser: yaml, comment: '#'}
         |   ^
 
-    2:31: `comment` must be a mark without spaces
+    2:31: `comment` must be a comment marker without spaces
       2 |   .x: {parser: yaml, comment: '', kinds: [tool]}
         |                               ^
 
@@ -209,11 +209,11 @@ fn invalid_tables_are_reported_with_their_position() {
       3 |     version: __version__
         |              ^
 
-    3:28: this source is given twice
+    3:28: this source is listed twice
       3 |     version: [__version__, __version__]
         |                            ^
 
-    3:15: `CONFIG.` is not a source
+    3:15: `CONFIG.` is not a field source
       3 |     version: [CONFIG.]
         |               ^
       hint: a source is a name, followed by keys into its value: `CONFIG.risk_level`
@@ -221,7 +221,7 @@ fn invalid_tables_are_reported_with_their_position() {
     3:15: python files have no `@paragraph`
       3 |     version: ["@paragraph"]
         |               ^
-      hint: there is @docstring
+      hint: available: @docstring
 
     1:1: metadata must be a mapping of keys to values, not a list
       1 | - a

@@ -75,7 +75,8 @@ async fn prompt_and_wait(engine: &Engine, session: &Session) {
 }
 
 /// Error message for a session that cannot be read.
-const NOT_READABLE: &str = "no readable session unrelated: `list_threads` lists the readable ones";
+const NOT_READABLE: &str = "session unrelated does not exist or cannot be read from here; \
+    `list_threads` lists the sessions you can read";
 
 /// Creates an unrelated session, and a parent with a child that lists and reads threads. Returns
 /// the id of the child and its messages.

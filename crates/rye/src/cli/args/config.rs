@@ -23,8 +23,8 @@ pub(crate) enum ConfigCommand {
     Variables,
     /// Accept the project's agent configuration for this directory
     #[command(
-        after_help = "A project's files in `.ai/config/agent/` (approval policy, models, MCP servers) take effect\n\
-        only after you accept them. Signing a file also accepts it. Accept again after a change, or\n\
+        after_help = "A project's files in `.ai/config/agent/` (approvals, commands, models, compaction) take\n\
+        effect only after you accept them. Signing a file also accepts it. Accept again after a change, or\n\
         for a copy in another directory.\n\n\
         Examples:\n  \
         rye config accept\n  \

@@ -184,7 +184,7 @@ pub(crate) enum SessionCommand {
     /// Resume a session and run it until nothing is left to do
     #[command(
         after_help = "Exit codes are those of `rye prompt`, for the first prompt that was not answered. If ID is a\n\
-        task, resumes the session at the top.\n\n\
+        task, resumes the top-level session that it belongs to.\n\n\
         Example:\n  rye session resume 4d1f83a2"
     )]
     Resume(ResumeArgs),
@@ -317,8 +317,8 @@ pub(crate) struct ExportSessionArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Calls no model and runs no tool: answers and results come from the record. Compares the\n\
-    outcome, and the requests that today's setup would send, with the record. Exits 1 if something\n\
-    differs.\n\n\
+    outcome, and the requests that the current configuration would send, with the record. Exits 1\n\
+    if something differs.\n\n\
     Examples:\n  \
     rye replay 4d1f83a2\n  \
     rye replay work.jsonl"
@@ -394,10 +394,10 @@ pub(crate) struct GateArgs {
 pub(crate) struct ApproveArgs {
     #[command(flatten)]
     pub(crate) gate: GateArgs,
-    /// How long the approval holds, for tools called through `call_tool`
+    /// How long the approval is valid, for tools called through `call_tool`
     #[arg(long = "for", value_enum, default_value = "call")]
     pub(crate) scope: ApprovalScope,
-    /// Run with these arguments (JSON) instead
+    /// Approve, but run with these arguments (a JSON object)
     #[arg(long, value_name = "JSON", value_parser = arguments)]
     pub(crate) arguments: Option<Value>,
 }

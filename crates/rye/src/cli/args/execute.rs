@@ -15,8 +15,8 @@ use super::partial_id;
     --tag a --tag b   a list, same as --tag '[\"a\",\"b\"]'\n  \
     --filter '{}'     an object, as JSON\n\
     --user-name sets `user_name`. Write --name=VALUE if the value begins with --.\n\n\
-    Options before the ID belong to rye. After it, a name that the tool's schema has belongs to the\n\
-    tool, any other name to rye; after -- all belong to the tool.\n\n\
+    Options before the ID belong to rye. After the ID, a name in the tool's schema belongs to the\n\
+    tool, and any other name to rye; after --, every name belongs to the tool.\n\n\
     Examples:\n  \
     rye execute hello --help\n  \
     rye execute hello --name Ada\n  \
@@ -68,9 +68,9 @@ pub(crate) struct CallOptions {
 /// How much detail a trace shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TraceChoice {
-    /// Decisions
+    /// How the call is resolved
     Steps,
-    /// Decisions and all variables
+    /// The same, with all inherited variables
     All,
 }
 

@@ -88,7 +88,7 @@ pub(crate) struct StepArgs {
     /// Node to run [default: the next node, or the start of the graph]
     #[arg(long, value_name = "NODE")]
     pub(crate) node: Option<String>,
-    /// State to start with, merged over the run's state
+    /// State to start with; its keys override those of the run's state
     #[arg(long, value_name = "JSON|@FILE|-")]
     pub(crate) state: Option<String>,
     /// Inputs as a JSON object

@@ -46,7 +46,7 @@ pub(crate) struct SignArgs {
     /// Space for --all and globs [default: project, or user outside a project]
     #[arg(long, value_enum)]
     pub(crate) space: Option<SpaceChoice>,
-    /// Name the signer besides the key, such as `github@ada`; not verified
+    /// Claimed identity of the signer, such as `github@ada`; rye does not check it
     #[arg(long, value_name = "PROVIDER@USER", value_parser = provenance)]
     pub(crate) provenance: Option<String>,
 }
@@ -94,8 +94,8 @@ pub(crate) struct LoadArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Lists the best matches first. Matches prefixes and tolerates one typo per word. Without a\n\
-    query, lists all items.\n\n\
+    after_help = "Lists the best matches first. Matches prefixes and tolerates one typo in words of 4 to 7\n\
+    letters, two in longer words. Without a query, lists all items.\n\n\
     Examples:\n  \
     rye search count words\n  \
     rye search --type knowledge signing\n  \
@@ -141,7 +141,7 @@ fn kind(text: &str) -> Result<ItemKind, &'static str> {
 pub(crate) enum SystemCommand {
     /// Write the built-in system space to a directory
     #[command(
-        after_help = "Use the directory instead of the built-in space with RYE_SYSTEM_SPACE=DIR.\n\n\
+        after_help = "To use the directory instead of the built-in space, set RYE_SYSTEM_SPACE=DIR.\n\n\
         Example:\n  rye system export ./system"
     )]
     Export(ExportArgs),

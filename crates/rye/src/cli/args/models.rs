@@ -6,7 +6,8 @@ use clap::{Args, Subcommand};
 pub(crate) enum ModelsCommand {
     /// List models with their prices, and whether they are ready to use
     #[command(
-        after_help = "Models are defined in `.ai/config/agent/models.yaml` (project, user, system; the first wins).\n\
+        after_help = "Models are defined in `.ai/config/agent/models.yaml`: project over user over system,\n\
+        merged field by field.\n\
         See `rye help models`.\n\n\
         Example:\n  rye models list"
     )]

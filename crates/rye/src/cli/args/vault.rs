@@ -22,7 +22,6 @@ pub(crate) enum VaultCommand {
     Set(SetArgs),
     /// Decrypt a secret and write it to a pipe or file, byte for byte
     #[command(after_help = "Examples:\n  \
-        rye vault get API_TOKEN | pbcopy\n  \
         curl -H \"Authorization: Bearer $(rye vault get API_TOKEN)\" https://api.example.org\n  \
         rye vault get API_TOKEN --show")]
     Get(GetArgs),
@@ -74,7 +73,7 @@ pub(crate) struct GetArgs {
     /// Look only in this space [default: project, then user]
     #[arg(long, value_enum)]
     pub(crate) space: Option<SpaceChoice>,
-    /// Print to a terminal, too
+    /// Also print the secret if the output is a terminal
     #[arg(long)]
     pub(crate) show: bool,
 }

@@ -29,7 +29,7 @@ macro_rules! topics {
 const TOPICS: &[Topic] = topics! {
     "concepts": "terms and principles",
     "tutorial": "from an empty directory to an agent with an approved tool",
-    "items": "what items are, where they live, which one wins",
+    "items": "what items are, where they live, and which one rye uses if several have the same id",
     "tools": "built-in tools, and how to write HTTP tools",
     "runtimes": "how tools run, and how to add a language",
     "executing": "running tools in the foreground and background",
@@ -37,7 +37,7 @@ const TOPICS: &[Topic] = topics! {
     "compaction": "how long histories fit into the context window",
     "roles": "roles, skills, rules and structured results",
     "replay": "replaying a session offline",
-    "approvals": "what agents may do without asking, and how decisions are proven",
+    "approvals": "what agents may do without asking, and how to verify decisions",
     "security": "security guarantees and their limits",
     "models": "models, API keys and failover",
     "signing": "signing, trusting and revoking keys",

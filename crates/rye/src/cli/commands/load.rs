@@ -250,7 +250,8 @@ impl NewCopy {
         let root = spaces.roots_in(space).next();
         let root = root.ok_or_else(|| {
             let message = "no project space: the project directory is the user space";
-            Failure::failed("not_found", message).hint("rye load ID --to user")
+            let hint = format!("rye load {} --to user", self.item.reference);
+            Failure::failed("not_found", message).hint(hint)
         })?;
         let (parent, name) = relative.rsplit_once('/').unwrap_or(("", relative));
         if root.real_path(parent)?.is_none() {

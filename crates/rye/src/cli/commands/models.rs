@@ -77,7 +77,7 @@ impl Report for List {
     }
 
     fn next_command(&self) -> Option<String> {
-        Some("rye models test NAME".to_owned())
+        Some("rye models test".to_owned())
     }
 }
 

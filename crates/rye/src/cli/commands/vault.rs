@@ -74,7 +74,7 @@ impl Report for StoredSecret {
 fn get(args: &GetArgs, vault: &Vault, printer: Printer) -> Outcome {
     // Check first, so that the secret is not decrypted needlessly.
     if !args.show && io::stdout().is_terminal() {
-        let message = "secrets are not printed to a terminal without --show";
+        let message = "rye prints a secret on a terminal only with --show";
         return Err(Failure::new(Exit::Permission, "permission", message)
             .hint(format!("rye vault get {} --show", args.name)));
     }

@@ -23,8 +23,9 @@ impl From<StoreError> for Failure {
             StoreError::GateClosed(_) => Self::failed("gate_closed", error),
             StoreError::SingleCall(_) => Self::usage(error),
             StoreError::Unavailable(_) => Self::failed("store", error).hint(UNWRITABLE_STATE),
-            StoreError::SessionFailed(_) => {
-                Self::failed("session_failed", error).hint("rye session list")
+            StoreError::SessionFailed { session, .. } => {
+                let hint = format!("rye session resume {}", session.short());
+                Self::failed("session_failed", error).hint(hint)
             }
             _ => Self::failed("unreadable", error),
         }

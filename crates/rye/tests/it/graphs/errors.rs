@@ -250,7 +250,7 @@ fn large_state_and_lists_work_and_too_large_state_is_refused() {
         document.to_string()
     );
     let why = document["data"]["why"].as_str().unwrap();
-    assert!(why.starts_with("100000 of 100000 items failed"), "{why}");
+    assert!(why.starts_with("100000 of 100000 elements failed"), "{why}");
 }
 
 #[test]

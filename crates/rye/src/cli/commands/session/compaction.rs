@@ -1,8 +1,8 @@
 //! `rye session compact`: compacts a history, or undoes the last compaction.
 
-use rye_engine::CompactionOutcome;
 use rye_engine::protocol::{EntryId, ErrorInfo, SessionId};
 use rye_engine::store::Claim;
+use rye_engine::{CompactionOutcome, UndoOutcome};
 use serde_json::{Value, json};
 
 use crate::cli::args::CompactArgs;
@@ -20,8 +20,9 @@ pub(crate) fn run(args: &CompactArgs, context: &Context) -> Outcome {
         let thread = Some(args.thread.as_str());
         let result = if args.undo {
             match session.undo_compaction(thread).await? {
-                Some(entry) => CompactionResult::Undone(entry),
-                None => CompactionResult::NothingToUndo,
+                UndoOutcome::Undone(entry) => CompactionResult::Undone(entry),
+                UndoOutcome::NothingToUndo => CompactionResult::NothingToUndo,
+                UndoOutcome::Busy => CompactionResult::Busy,
             }
         } else {
             match session.compact(thread).await? {
@@ -57,6 +58,8 @@ enum CompactionResult {
     Failed(ErrorInfo),
     Undone(EntryId),
     NothingToUndo,
+    /// A turn or a compaction is running, so nothing was undone.
+    Busy,
 }
 
 struct CompactionReport {
@@ -73,7 +76,9 @@ impl Report for CompactionReport {
                 after,
             } => json!({ "entry": entry, "tokens_before": before, "tokens_after": after }),
             CompactionResult::Pruned(calls) => json!({ "pruned": calls }),
-            CompactionResult::Unchanged | CompactionResult::NothingToUndo => json!(null),
+            CompactionResult::Unchanged
+            | CompactionResult::NothingToUndo
+            | CompactionResult::Busy => json!(null),
             CompactionResult::Failed(error) => json!({ "error": error }),
             CompactionResult::Undone(entry) => json!({ "undone": entry }),
         };
@@ -90,7 +95,9 @@ impl Report for CompactionReport {
             }
             CompactionResult::Unchanged => page.line("nothing to compact"),
             CompactionResult::Undone(_) => page.line("compaction undone"),
-            CompactionResult::Failed(_) | CompactionResult::NothingToUndo => {}
+            CompactionResult::Failed(_)
+            | CompactionResult::NothingToUndo
+            | CompactionResult::Busy => {}
         }
     }
 
@@ -101,8 +108,12 @@ impl Report for CompactionReport {
                 Some(Failure::failed("compaction", &error.message).hint(show()))
             }
             CompactionResult::NothingToUndo => {
-                let message = "no compaction to undo, or a turn is running";
+                let message = "no compaction to undo";
                 Some(Failure::failed("not_found", message).hint(show()))
+            }
+            CompactionResult::Busy => {
+                let message = "cannot undo: a turn or a compaction is running";
+                Some(Failure::failed("busy", message).hint(show()))
             }
             _ => None,
         }

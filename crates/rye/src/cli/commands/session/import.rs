@@ -152,7 +152,7 @@ fn ids(archives: &[Archive]) -> Vec<SessionId> {
 fn already_exists(id: &SessionId) -> Failure {
     let id = id.short();
     Failure::failed("conflict", format!("session {id} already exists"))
-        .hint(format!("rye session rm {id}"))
+        .hint(format!("rye session show {id}"))
 }
 
 struct ImportReport {

@@ -288,7 +288,8 @@ impl Report for VerifyReport {
             return None;
         }
         if findings == 0 {
-            let message = "some changes are not sealed: a turn is running, or its host died";
+            let message = "some changes are not sealed: a turn is running, or the process that ran \
+                           it was killed";
             let failure = Failure::new(Exit::Integrity, "unsealed", message);
             let id = self.sessions.first().map(|it| it.0.short().to_owned());
             return Some(failure.hint(format!("rye session show {}", id.unwrap_or_default())));
