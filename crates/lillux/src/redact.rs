@@ -25,7 +25,7 @@ use memchr::memmem;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-use normalize::{Encoded, NormalizedText};
+use normalize::{NormalizedText, PatternEncoding};
 pub use stream::RedactStream;
 
 /// Placeholder that replaces a secret.
@@ -46,7 +46,7 @@ type Patterns = Arc<[Pattern]>;
 /// One encoding of a secret, in lower case if the encoding ignores case.
 #[derive(Clone, PartialEq, Eq)]
 struct Pattern {
-    encoding: Encoded,
+    encoding: PatternEncoding,
     bytes: Zeroizing<Vec<u8>>,
 }
 
@@ -154,30 +154,36 @@ fn patterns_of(secret: &str) -> Vec<Pattern> {
     let upper = secret.to_uppercase();
     for text in [secret, &lower, &upper] {
         let json = Value::String(text.to_owned()).to_string();
-        add(Encoded::Text, text.to_ascii_lowercase());
+        add(PatternEncoding::Text, text.to_ascii_lowercase());
         let json = json.get(1..json.len() - 1).unwrap_or_default();
-        add(Encoded::Text, json.to_ascii_lowercase());
+        add(PatternEncoding::Text, json.to_ascii_lowercase());
         for encoded in percent_encoding::variants(text.as_bytes()) {
-            add(Encoded::Text, encoded.to_ascii_lowercase());
+            add(PatternEncoding::Text, encoded.to_ascii_lowercase());
         }
     }
     let bytes = secret.as_bytes();
     if bytes.len() >= MIN_ENCODED_SECRET {
         for offset in 0..3 {
             add(
-                Encoded::Base64,
+                PatternEncoding::Base64,
                 base64_core::<Base64Unpadded>(bytes, offset),
             );
             add(
-                Encoded::Base64,
+                PatternEncoding::Base64,
                 base64_core::<Base64UrlUnpadded>(bytes, offset),
             );
         }
-        add(Encoded::Base64, Base64Unpadded::encode_string(bytes));
-        add(Encoded::Base64, Base64UrlUnpadded::encode_string(bytes));
+        add(
+            PatternEncoding::Base64,
+            Base64Unpadded::encode_string(bytes),
+        );
+        add(
+            PatternEncoding::Base64,
+            Base64UrlUnpadded::encode_string(bytes),
+        );
         for text in [secret, &lower, &upper] {
             let digits = text.bytes().map(|byte| format!("{byte:02x}"));
-            add(Encoded::Hex, digits.collect());
+            add(PatternEncoding::Hex, digits.collect());
         }
     }
     patterns
@@ -202,7 +208,7 @@ fn redact_patterns(text: &[u8], patterns: &[Pattern]) -> Option<Vec<u8>> {
 /// Start and end of each match in the text, sorted; overlapping matches are merged.
 fn find_spans(text: &[u8], patterns: &[Pattern]) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
-    for encoding in Encoded::ALL {
+    for encoding in PatternEncoding::ALL {
         let mut matching = patterns
             .iter()
             .filter(|it| it.encoding == encoding)

@@ -15,7 +15,7 @@ use crate::attachments;
 use crate::block::{Block, first_line};
 use crate::command::{Command, QueueCommand};
 use crate::command_output;
-use crate::outbox::{self, Outgoing};
+use crate::outbox::{self, OutboxCommand};
 use crate::text::{DIM, Line};
 
 /// How long to wait for unsent prompts when the user quits.
@@ -53,7 +53,7 @@ pub(crate) struct EffectRunner {
     host: Arc<dyn ChatHost>,
     user: String,
     results: mpsc::UnboundedSender<EffectResult>,
-    outbox: mpsc::UnboundedSender<Outgoing>,
+    outbox: mpsc::UnboundedSender<OutboxCommand>,
     model: Option<String>,
 }
 
@@ -84,7 +84,7 @@ impl EffectRunner {
         match effect {
             Effect::Prompt { thread, text, mode } => self.prompt(thread, text, mode, app),
             Effect::Abort { thread } => {
-                let _ = self.outbox.send(Outgoing::Abort(thread));
+                let _ = self.outbox.send(OutboxCommand::Abort(thread));
             }
             Effect::Decide {
                 gate,
@@ -117,7 +117,7 @@ impl EffectRunner {
             ..Prompt::from(text)
         };
         // The outbox task lives as long as this sender.
-        let _ = self.outbox.send(Outgoing::Prompt(Box::new(prompt)));
+        let _ = self.outbox.send(OutboxCommand::Prompt(Box::new(prompt)));
     }
 
     fn decide(&self, gate: GateId, action: String, value: Value) {

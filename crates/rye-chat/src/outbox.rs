@@ -6,8 +6,8 @@ use tokio::sync::mpsc;
 
 use crate::effects::{EffectResult, error_result};
 
-/// What the outbox sends.
-pub(crate) enum Outgoing {
+/// A request to the engine that must be sent in order.
+pub(crate) enum OutboxCommand {
     Prompt(Box<Prompt>),
     /// Stops the thread with this key.
     Abort(String),
@@ -17,13 +17,13 @@ pub(crate) enum Outgoing {
 /// that was sent after it.
 pub(crate) async fn run(
     session: Session,
-    mut queue: mpsc::UnboundedReceiver<Outgoing>,
+    mut queue: mpsc::UnboundedReceiver<OutboxCommand>,
     results: mpsc::UnboundedSender<EffectResult>,
 ) {
-    while let Some(outgoing) = queue.recv().await {
-        let result = match outgoing {
-            Outgoing::Prompt(prompt) => Some(send(&session, *prompt).await),
-            Outgoing::Abort(thread) => abort(&session, &thread)
+    while let Some(command) = queue.recv().await {
+        let result = match command {
+            OutboxCommand::Prompt(prompt) => Some(send(&session, *prompt).await),
+            OutboxCommand::Abort(thread) => abort(&session, &thread)
                 .await
                 .unwrap_or_else(|error| Some(error_result(&error))),
         };

@@ -4,7 +4,7 @@
 //! A [`Catalogue`] looks models up by name. Models configured in `models.yaml`
 //! ([`Config`]) are named `provider/model`. Each [`Api`] has a module with pure
 //! functions that build requests and decode responses; [`HttpModel`] connects them to
-//! the network. A [`Script`] of answers, played by [`Scripted`], tests an agent without
+//! the network. A [`Script`] of answers, played by [`ScriptedModel`], tests an agent without
 //! an API key.
 //!
 //! ```
@@ -39,7 +39,7 @@ mod provider;
 mod provider_error;
 mod responses;
 mod script;
-mod scripted;
+mod scripted_model;
 mod sse;
 mod surrogates;
 mod yaml_error;
@@ -52,4 +52,4 @@ pub use keys::{Environment, Keys};
 pub use price::{Price, Tokens};
 pub use provider::{Key, Provider};
 pub use script::{Fault, Script, ScriptCall, ScriptError, ScriptedAnswer, Step};
-pub use scripted::Scripted;
+pub use scripted_model::ScriptedModel;

@@ -223,8 +223,8 @@ fn dropped_writer_stores_nothing() {
 
 #[test]
 fn failing_input_stores_nothing() {
-    struct Broken(usize);
-    impl Read for Broken {
+    struct FailingReader(usize);
+    impl Read for FailingReader {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             self.0 += 1;
             match self.0 {
@@ -235,7 +235,7 @@ fn failing_input_stores_nothing() {
         }
     }
     let (_dir, cas) = store();
-    let error = cas.put_reader(Broken(0)).unwrap_err().to_string();
+    let error = cas.put_reader(FailingReader(0)).unwrap_err().to_string();
     assert_eq!(error, "cannot read the content to store: connection lost");
     assert_eq!(temporary_files(&cas), 0);
     assert_eq!(cas.verify_all().unwrap().blobs, 0);

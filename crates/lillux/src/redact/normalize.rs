@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 /// The encoding of a pattern, which decides how the text is normalised before the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Encoded {
+pub(super) enum PatternEncoding {
     /// The secret as text, in any case.
     Text,
     /// Base64, possibly with line breaks and indentation.
@@ -14,7 +14,7 @@ pub(super) enum Encoded {
     Hex,
 }
 
-impl Encoded {
+impl PatternEncoding {
     pub(super) const ALL: [Self; 3] = [Self::Text, Self::Base64, Self::Hex];
 }
 
@@ -31,17 +31,17 @@ pub(super) struct NormalizedText<'t> {
 }
 
 impl<'t> NormalizedText<'t> {
-    pub(super) fn new(encoding: Encoded, text: &'t [u8]) -> Self {
+    pub(super) fn new(encoding: PatternEncoding, text: &'t [u8]) -> Self {
         let gap = |at: usize| match encoding {
-            Encoded::Text => 0,
-            Encoded::Base64 => base64_gap(&text[at..]),
-            Encoded::Hex => hex_gap(&text[at..]),
+            PatternEncoding::Text => 0,
+            PatternEncoding::Base64 => base64_gap(&text[at..]),
+            PatternEncoding::Hex => hex_gap(&text[at..]),
         };
         let mut normalized = match encoding {
-            Encoded::Text => Self::unchanged(text),
+            PatternEncoding::Text => Self::unchanged(text),
             _ => Self::without_gaps(text, gap),
         };
-        let ignores_case = matches!(encoding, Encoded::Text | Encoded::Hex);
+        let ignores_case = matches!(encoding, PatternEncoding::Text | PatternEncoding::Hex);
         if ignores_case && normalized.bytes.iter().any(u8::is_ascii_uppercase) {
             normalized.bytes.to_mut().make_ascii_lowercase();
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::normalize::{Encoded, NormalizedText};
+use super::normalize::{NormalizedText, PatternEncoding};
 use super::{Pattern, Redactor, find_spans, replace_spans};
 
 /// A prefix of an encoded secret shorter than this is emitted, not held back, if a line break
@@ -71,7 +71,7 @@ impl SecretPrefix {
             held_from: text.len(),
             remembered_from: text.len(),
         };
-        for encoding in Encoded::ALL {
+        for encoding in PatternEncoding::ALL {
             let mut matching = patterns
                 .iter()
                 .filter(|it| it.encoding == encoding)
@@ -86,7 +86,7 @@ impl SecretPrefix {
                     continue;
                 }
                 let start = normalized.offset(normalized.bytes.len() - length);
-                let is_emitted = encoding != Encoded::Text
+                let is_emitted = encoding != PatternEncoding::Text
                     && normalized.ends_with_gap
                     && length < MIN_HELD_PREFIX;
                 if is_emitted {

@@ -155,7 +155,7 @@ async fn manifest_is_valid_only_for_its_directory_and_a_trusted_key() {
 }
 
 /// Name, expected part of the message, and how to create it.
-type Plant<'a> = (&'a str, &'a str, &'a dyn Fn(&Path));
+type FileCase<'a> = (&'a str, &'a str, &'a dyn Fn(&Path));
 
 #[tokio::test]
 async fn additions_to_a_signed_directory_are_refused() {
@@ -163,7 +163,7 @@ async fn additions_to_a_signed_directory_are_refused() {
         assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
     };
     let file = |path: &Path| fs::write(path, PLANTED).unwrap();
-    let plant: [Plant; 8] = [
+    let cases: [FileCase; 8] = [
         ("helper", "added helper", &file),
         (".hidden", "added .hidden", &file),
         ("helper.so", "added helper.so", &file),
@@ -177,7 +177,7 @@ async fn additions_to_a_signed_directory_are_refused() {
             symlink("/etc/passwd", path).unwrap();
         }),
     ];
-    for (name, part, make) in plant {
+    for (name, part, make) in cases {
         let env = package();
         let path = env.project_path("tools/pack").join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

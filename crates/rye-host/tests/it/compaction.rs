@@ -18,7 +18,7 @@ use rye_engine::tool::{
 use rye_engine::{
     CompactionOutcome, Decision, Engine, NewSession, Prompt, Session, UndoOutcome, audit,
 };
-use rye_model::{Script, Scripted};
+use rye_model::{Script, ScriptedModel};
 use rye_sandbox::VirtualSandbox;
 use rye_store::SqliteStore;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 /// A scripted model that records its requests.
 #[derive(Clone)]
 struct RecordingModel {
-    model: Arc<Scripted>,
+    model: Arc<ScriptedModel>,
     asked: Arc<Mutex<Vec<ModelRequest>>>,
     sees: bool,
     /// Whether a context fits.
@@ -36,7 +36,7 @@ struct RecordingModel {
 impl RecordingModel {
     fn new(script: &str) -> Self {
         Self {
-            model: Arc::new(Scripted::from(script.parse::<Script>().unwrap())),
+            model: Arc::new(ScriptedModel::from(script.parse::<Script>().unwrap())),
             asked: Arc::default(),
             sees: false,
             room: Arc::new(|_| true),

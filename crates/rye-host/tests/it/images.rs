@@ -7,7 +7,7 @@ use rye_engine::attachment;
 use rye_engine::model::{Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest, Models};
 use rye_engine::protocol::{Part, TurnEnd};
 use rye_engine::{Engine, NewSession, Prompt};
-use rye_model::{Script, Scripted};
+use rye_model::{Script, ScriptedModel};
 use rye_sandbox::VirtualSandbox;
 use rye_store::MemoryStore;
 
@@ -16,7 +16,7 @@ const PNG: &[u8] = b"\x89PNG\r\n\x1a\n and nothing more";
 /// A model that fails requests with images, and records its requests.
 #[derive(Clone)]
 struct RejectingModel {
-    model: Arc<Scripted>,
+    model: Arc<ScriptedModel>,
     error: ModelError,
     asked: Arc<Mutex<Vec<ModelRequest>>>,
 }
@@ -64,7 +64,7 @@ impl Models for RejectingModel {
 async fn run_with_image(error: ModelError) -> (Vec<TurnEnd>, Vec<ModelRequest>) {
     let script: Script = "steps: []\nafter_last: { text: fine }".parse().unwrap();
     let model = RejectingModel {
-        model: Arc::new(Scripted::from(script)),
+        model: Arc::new(ScriptedModel::from(script)),
         error,
         asked: Arc::default(),
     };

@@ -18,7 +18,7 @@ use rye_engine::tool::{
 };
 use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
 use rye_host::replay::{CurrentSetup, ReplayOutcome, replay};
-use rye_model::{Script, Scripted};
+use rye_model::{Script, ScriptedModel};
 use rye_sandbox::VirtualSandbox;
 use rye_store::MemoryStore;
 use serde_json::{Value, json};
@@ -28,11 +28,11 @@ use crate::faults::ManualClock;
 
 /// Scripted models by name; each is a failover model of `a`.
 #[derive(Clone)]
-struct Scripts(BTreeMap<String, Arc<Scripted>>);
+struct Scripts(BTreeMap<String, Arc<ScriptedModel>>);
 
 impl Scripts {
     fn new(scripts: &[(&str, &str)]) -> Self {
-        let read = |text: &str| Arc::new(Scripted::from(text.parse::<Script>().unwrap()));
+        let read = |text: &str| Arc::new(ScriptedModel::from(text.parse::<Script>().unwrap()));
         let all = scripts.iter();
         Self(
             all.map(|(name, text)| ((*name).to_owned(), read(text)))

@@ -10,7 +10,7 @@ use rye_engine::model::Model;
 
 use crate::script::Script;
 use crate::script::ScriptError;
-use crate::scripted::Scripted;
+use crate::scripted_model::ScriptedModel;
 
 pub(super) const SCRIPTED: &str = "scripted:";
 /// Maximum size of a script file, in bytes.
@@ -20,8 +20,8 @@ const MAX_FILE_LEN: u64 = 4 * 1024 * 1024;
 #[derive(Debug)]
 pub(super) struct Scripts {
     dir: PathBuf,
-    registered: BTreeMap<String, Arc<Scripted>>,
-    cache: Mutex<HashMap<PathBuf, (String, Arc<Scripted>)>>,
+    registered: BTreeMap<String, Arc<ScriptedModel>>,
+    cache: Mutex<HashMap<PathBuf, (String, Arc<ScriptedModel>)>>,
 }
 
 /// Why a script could not be loaded.
@@ -74,7 +74,7 @@ impl Scripts {
         }
         let script = text.parse::<Script>();
         let script = script.map_err(|error| ScriptLoadError::Invalid(path.clone(), error))?;
-        let model = Arc::new(Scripted::from(script));
+        let model = Arc::new(ScriptedModel::from(script));
         cache.insert(path, (text, Arc::clone(&model)));
         Ok(model)
     }

@@ -7,13 +7,13 @@ use rye_engine::compaction::PREVIOUS_COMPACTIONS;
 use rye_engine::model::{
     Delta, Deltas, Model as _, ModelAnswer, ModelError, ModelRequest, Models as _,
 };
-use rye_model::{Catalogue, Script, Scripted};
+use rye_model::{Catalogue, Script, ScriptedModel};
 use rye_protocol::{Message, Part, ResultStatus, Role};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
-fn script(text: &str) -> Scripted {
-    Scripted::from(text.parse::<Script>().unwrap())
+fn script(text: &str) -> ScriptedModel {
+    ScriptedModel::from(text.parse::<Script>().unwrap())
 }
 
 fn history(messages: Vec<Message>) -> ModelRequest {
@@ -50,7 +50,7 @@ fn discard_deltas() -> Deltas {
     Arc::new(|_| {})
 }
 
-async fn ask(model: &Scripted, request: ModelRequest) -> Result<ModelAnswer, ModelError> {
+async fn ask(model: &ScriptedModel, request: ModelRequest) -> Result<ModelAnswer, ModelError> {
     model.call(request, discard_deltas()).await
 }
 

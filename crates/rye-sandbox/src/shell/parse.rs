@@ -17,13 +17,13 @@ pub(crate) type Script = Vec<Step>;
 /// A pipeline with its condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Step {
-    pub(crate) when: When,
+    pub(crate) condition: RunCondition,
     pub(crate) pipeline: Vec<Command>,
 }
 
 /// When a pipeline runs, depending on the status of the previous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum When {
+pub(crate) enum RunCondition {
     Always,
     OnSuccess,
     OnFailure,
@@ -55,7 +55,7 @@ pub(crate) fn parse(script: &str) -> Result<Script, String> {
         return Err(format!("the script is longer than {MAX_SCRIPT_LEN} bytes"));
     }
     let mut steps = Script::new();
-    let mut when = When::Always;
+    let mut condition = RunCondition::Always;
     let mut pipeline = Vec::new();
     let mut command = Command::default();
     // The operator that still needs a right-hand side.
@@ -88,13 +88,16 @@ pub(crate) fn parse(script: &str) -> Result<Script, String> {
             }
             Token::And | Token::Or => {
                 let (operator, next) = match token {
-                    Token::And => ("&&", When::OnSuccess),
-                    _ => ("||", When::OnFailure),
+                    Token::And => ("&&", RunCondition::OnSuccess),
+                    _ => ("||", RunCondition::OnFailure),
                 };
                 finish(&mut pipeline, &mut command, operator)?;
                 let pipeline = std::mem::take(&mut pipeline);
-                steps.push(Step { when, pipeline });
-                when = next;
+                steps.push(Step {
+                    condition,
+                    pipeline,
+                });
+                condition = next;
                 open = Some(operator);
             }
             // A line may end after an operator.
@@ -106,9 +109,12 @@ pub(crate) fn parse(script: &str) -> Result<Script, String> {
                 if !command.is_empty() {
                     finish(&mut pipeline, &mut command, ";")?;
                     let pipeline = std::mem::take(&mut pipeline);
-                    steps.push(Step { when, pipeline });
+                    steps.push(Step {
+                        condition,
+                        pipeline,
+                    });
                 }
-                when = When::Always;
+                condition = RunCondition::Always;
             }
         }
     }
@@ -117,7 +123,10 @@ pub(crate) fn parse(script: &str) -> Result<Script, String> {
     }
     if !command.is_empty() {
         finish(&mut pipeline, &mut command, ";")?;
-        steps.push(Step { when, pipeline });
+        steps.push(Step {
+            condition,
+            pipeline,
+        });
     }
     Ok(steps)
 }

@@ -11,7 +11,7 @@ use super::expand::Expander;
 use super::io::{Io, Sink};
 use super::lex::{Mode, Stream, Streams};
 use super::meter::{Halt, Meter};
-use super::parse::{Command, Redirect, When, parse};
+use super::parse::{Command, Redirect, RunCondition, parse};
 use crate::files::Files;
 use crate::head_tail_buffer::HeadTailBuffer;
 use crate::path::{WORKSPACE, resolve};
@@ -92,10 +92,10 @@ impl<'a> Shell<'a> {
     async fn script(&mut self, script: &str) -> Result<(), Halt> {
         let steps = parse(script).map_err(Halt::Fail)?;
         for step in steps {
-            let runs = match step.when {
-                When::Always => true,
-                When::OnSuccess => self.status == 0,
-                When::OnFailure => self.status != 0,
+            let runs = match step.condition {
+                RunCondition::Always => true,
+                RunCondition::OnSuccess => self.status == 0,
+                RunCondition::OnFailure => self.status != 0,
             };
             if runs {
                 self.status = self.pipeline(&step.pipeline).await?;

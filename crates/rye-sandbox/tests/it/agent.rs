@@ -7,7 +7,7 @@ use lillux::process::Supervisor;
 use rye_engine::model::Model as _;
 use rye_engine::sandbox::Sandbox;
 use rye_engine::{Decision, Engine, NewSession, Session, builtin};
-use rye_model::{Catalogue, Script, Scripted};
+use rye_model::{Catalogue, Script, ScriptedModel};
 use rye_protocol::{
     Entry, EntryKind, ErrorCode, EventKind, Gate, Message, Part, ResultStatus, Role, TurnEnd,
 };
@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 fn engine(script: &str, sandbox: Arc<dyn Sandbox>) -> Engine {
     let script: Script = script.parse().unwrap();
-    assert!(Scripted::from(script.clone()).info().context_window > 0);
+    assert!(ScriptedModel::from(script.clone()).info().context_window > 0);
     Engine::builder()
         .store(MemoryStore::new())
         .models(Catalogue::new(".").with("scripted:test", script))

@@ -24,12 +24,12 @@ use crate::script::{Fault, Script, ScriptedAnswer, Step};
 /// The exception is an `error` with `times`: failures are counted per step for the
 /// lifetime of this value, across all callers.
 #[derive(Debug)]
-pub struct Scripted {
+pub struct ScriptedModel {
     script: Script,
     failed: Mutex<HashMap<usize, u32>>,
 }
 
-impl From<Script> for Scripted {
+impl From<Script> for ScriptedModel {
     fn from(script: Script) -> Self {
         Self {
             script,
@@ -38,7 +38,7 @@ impl From<Script> for Scripted {
     }
 }
 
-impl Model for Scripted {
+impl Model for ScriptedModel {
     fn info(&self) -> ModelInfo {
         ModelInfo {
             context_window: self.script.context_window,
@@ -74,7 +74,7 @@ impl Model for Scripted {
     }
 }
 
-impl Scripted {
+impl ScriptedModel {
     async fn take(
         &self,
         number: usize,
