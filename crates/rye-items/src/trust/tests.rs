@@ -191,7 +191,7 @@ fn invalid_trust_file_reports_the_cause() {
         ),
         (as_item, "signed as item="),
         (not_its, "it contains another key"),
-        (forged, "the signature is not one of key"),
+        (forged, "not a valid signature of key"),
         (
             String::from_utf8(signed(
                 &text.replacen(

@@ -61,10 +61,11 @@ impl DiagnosticsLog {
         let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = output.stderr.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
-        let stderr = self
-            .redactor
-            .redact(&strip_controls(text.trim()))
-            .into_owned();
+        let text = strip_controls(text.trim());
+        let text = self.redactor.redact(&text);
+        // Redaction may lengthen the text.
+        let start = text.ceil_char_boundary(text.len().saturating_sub(MAX_STDERR));
+        let stderr = text[start..].to_owned();
         let invalid_lines = match output.invalid_lines {
             0 => None,
             count => Some((count, output.last_invalid_line.clone())),

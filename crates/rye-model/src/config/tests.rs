@@ -12,7 +12,7 @@ fn file(path: &str, text: &str) -> ConfigFile {
 const SYSTEM: &str = "\
 default: anthropic/large
 failover: [openai/other]
-retry: { tries: 4 }
+retry: { max_attempts: 4 }
 providers:
   anthropic:
     api: anthropic
