@@ -60,7 +60,7 @@ fn run_is_started_followed_and_shown() {
     let mut transcript = env.transcript(&["run list", "execute --async good --quiet"]);
     let id = transcript
         .lines()
-        .find(|line| line.len() == 8 && line.contains('-'))
+        .find(|line| line.len() == 20 && line.contains('-'))
         .unwrap()
         .to_owned();
     transcript += &env.transcript(&[

@@ -239,6 +239,8 @@ fn missing_directory_is_reported_with_a_hint() {
     let hint = format!("rye session resume {} --project DIR", short_id(&session));
     assert!(reply.contains(&hint), "{reply}");
     run_in(&env, "bare", &["gate", "approve", &session]);
+    // An empty directory, from which the test calls `rye gate list`.
+    std::fs::create_dir(env.path("project")).unwrap();
     let moved = env.path("moved");
     let args = ["session", "resume", &session, "--project"];
     let args = [&args[..], &[moved.to_str().unwrap()]].concat();
