@@ -154,8 +154,8 @@ impl Fixture {
             library.sign_manifest(pack.root, &scope, &key, None)?;
         }
         Ok(Self {
-            executor,
             directory,
+            executor,
             runtime,
             tool,
             trust,

@@ -225,6 +225,7 @@ impl Runner {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each command")]
     async fn handle(&mut self, command: ThreadCommand) -> Result<(), StoreError> {
         match command {
             ThreadCommand::Prompt { prompt, reply } => self.on_prompt(prompt, reply).await,

@@ -43,7 +43,7 @@ pub fn is_secret_variable(name: &str, value: &str) -> bool {
 pub fn redacting_listener(redactor: &Redactor, listener: OutputListener) -> OutputListener {
     let redactor = redactor.clone();
     OutputListener::new(move |stream, bytes| {
-        listener.on_output(stream, &redactor.redact_bytes(bytes))
+        listener.on_output(stream, &redactor.redact_bytes(bytes));
     })
 }
 

@@ -183,7 +183,7 @@ impl GateFile {
                 Ok(None) => {}
                 // Poll if watching fails, for example because there are too many watches.
                 Err(_) => {
-                    tokio::time::sleep(left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL)).await
+                    tokio::time::sleep(left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL)).await;
                 }
             }
             if let Some(status) = closed_status() {

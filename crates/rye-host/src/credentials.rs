@@ -34,7 +34,7 @@ impl Credentials {
         }
     }
 
-    fn from_vault(&self, service: &str) -> Result<Option<Credential>, CredentialError> {
+    fn load_from_vault(&self, service: &str) -> Result<Option<Credential>, CredentialError> {
         let (Some(vault), Ok(name)) = (&self.vault, service.parse::<SecretName>()) else {
             return Ok(None);
         };
@@ -59,7 +59,7 @@ impl CredentialStore for Credentials {
     ) -> CredentialFuture<'a, Option<Credential>> {
         Box::pin(async move {
             match self.sealed.get(owner, service).await? {
-                None if matches!(owner, Owner::User(_)) => self.from_vault(service),
+                None if matches!(owner, Owner::User(_)) => self.load_from_vault(service),
                 found => Ok(found),
             }
         })

@@ -89,7 +89,7 @@ pub(crate) fn turns<'a>(messages: &'a [Arc<Message>], recipient: Recipient<'_>) 
             // Results of a known call are consumed together with the call.
             Role::Tool => {}
             Role::User | Role::System => {
-                turns.user(user_blocks(&message.parts, recipient).collect())
+                turns.user(user_blocks(&message.parts, recipient).collect());
             }
             Role::Assistant => {
                 let pending = turns.assistant(message, recipient);
@@ -149,7 +149,7 @@ impl<'a> Turns<'a> {
                     blocks.push(AssistantBlock::Thought {
                         text,
                         signature: signature.as_deref(),
-                    })
+                    });
                 }
                 Part::Thinking { text, .. } if !is_blank(text) => {
                     let text = format!("<thinking>\n{}\n</thinking>", text.trim());

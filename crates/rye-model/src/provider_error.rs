@@ -152,7 +152,7 @@ fn is_overflow(message: &str) -> bool {
     .any(|words| message.contains(words))
 }
 
-/// Whether an error is about an image in the request. Only OpenAI has codes for it, such as
+/// Whether an error is about an image in the request. Only `OpenAI` has codes for it, such as
 /// `invalid_image_format`; other providers report an invalid request and say so in the message.
 fn is_about_images(code: &str, message: &str) -> bool {
     let message = message.to_ascii_lowercase();

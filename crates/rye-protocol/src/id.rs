@@ -1,6 +1,7 @@
 //! Identifiers: version 7 UUIDs, or chosen by the caller.
 
 use std::fmt;
+use std::fmt::Write as _;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -163,7 +164,10 @@ impl GateId {
     pub fn short(&self) -> String {
         let hash = Sha256::digest(self.0.as_bytes());
         let bytes = hash.iter().take(SHORT / 2);
-        bytes.map(|byte| format!("{byte:02x}")).collect()
+        bytes.fold(String::new(), |mut short, byte| {
+            let _ = write!(short, "{byte:02x}");
+            short
+        })
     }
 }
 

@@ -34,7 +34,7 @@ impl Step<'_> {
                 self.append_result(&call, ResultStatus::Success, text, data, None, attachments);
             }
             Err(ToolError(error)) if error.code == ErrorCode::Interrupted => {
-                self.on_interrupted(&call)
+                self.on_interrupted(&call);
             }
             Err(ToolError(error)) => {
                 let text = error.message.clone();

@@ -72,6 +72,7 @@ impl CallTool {
         Self { def, hub }
     }
 
+    #[expect(clippy::too_many_lines, reason = "the steps of a call, in order")]
     async fn call(&self, args: Args, context: &ToolContext) -> Result<ToolOutput, ToolError> {
         let (provider, id) = self.provider(&args.tool_id)?;
         let mut params = match args.params {

@@ -91,7 +91,7 @@ impl ThreadCommand {
             Self::Prompt { reply, .. } => drop(reply.send(Err(error.clone()))),
             Self::WithdrawPrompt { reply, .. } => drop(reply.send(Err(error.clone()))),
             Self::Command { reply, .. } | Self::Apply(_, reply) => {
-                drop(reply.send(Err(error.clone())))
+                drop(reply.send(Err(error.clone())));
             }
             Self::UndoCompaction(reply) => drop(reply.send(Err(error.clone()))),
             other => return Some(other),

@@ -158,10 +158,10 @@ impl<'g> Walker<'g> {
                             items.unsynced = SYNC_INTERVAL;
                         }
                         InterruptedChoice::UseResult(value) => {
-                            self.record_item_end(items, index, Ok(value), false)
+                            self.record_item_end(items, index, Ok(value), false);
                         }
                         InterruptedChoice::Skip => {
-                            self.record_item_end(items, index, Err(interrupted_error()), false)
+                            self.record_item_end(items, index, Err(interrupted_error()), false);
                         }
                     }
                 }

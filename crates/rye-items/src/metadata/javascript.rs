@@ -14,7 +14,7 @@ use super::extractors::FieldSources;
 use super::named_values::NamedValues;
 use super::syntax::{self, Grammar, source};
 
-/// Reads an ES module or a CommonJS module.
+/// Reads an ES module or a `CommonJS` module.
 pub(super) fn read(
     text: &str,
     grammar: Grammar,
