@@ -8,7 +8,7 @@ pub(super) const MAX_DEPTH: usize = 64;
 /// A value and its byte offset in the file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// The byte offset, for [`Excerpt::at`](crate::Excerpt::at).
+    /// The byte offset, for [`Excerpt::at_offset`](crate::Excerpt::at_offset).
     pub at: usize,
     /// The value.
     pub data: Data,

@@ -46,7 +46,7 @@ pub(super) fn forms(word: &str) -> Vec<String> {
     found
 }
 
-/// Removes a doubled final letter: `runn` becomes `run`.
+/// Removes a doubled final letter, as left by removing `ing` from `planning`.
 fn undoubled(stem: &str) -> Option<&str> {
     let mut letters = stem.chars().rev();
     let (last, before) = (letters.next()?, letters.next()?);
