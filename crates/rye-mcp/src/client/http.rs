@@ -2,6 +2,9 @@
 //!
 //! The SDK's client reads a JSON response of any length. This client stops at the server's
 //! limit and answers the call with an error, for JSON responses and for event streams.
+//!
+//! In a session it sends the first request only when the server has answered the request for
+//! the stream of notifications, so that no notification about the call is missed.
 
 mod events;
 mod headers;
@@ -9,6 +12,7 @@ mod headers;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, StatusCode};
@@ -22,6 +26,7 @@ use rmcp::transport::common::http_header::{
 use rmcp::transport::streamable_http_client::{
     HttpStatusError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
+use tokio::sync::SetOnce;
 
 use super::config::DEFAULT_MAX_MESSAGE;
 use super::diagnostics::excerpt;
@@ -32,12 +37,29 @@ use headers::{check_authorization, reject_reserved_header};
 /// How many bytes of an error response that is not JSON to read for the error message.
 const MAX_ERROR_BODY: usize = 4096;
 
+/// How long the first request waits for the server to answer the request for the stream of
+/// notifications. Some servers answer it only with the first notification.
+const MAX_NOTIFICATIONS_WAIT: Duration = Duration::from_secs(1);
+
 type Error = StreamableHttpError<reqwest::Error>;
 type Headers = HashMap<HeaderName, HeaderValue>;
 
-/// HTTP client with limited message size.
+/// HTTP client of one connection, with limited message size.
 #[derive(Debug, Clone)]
-pub(super) struct BoundedHttpClient(pub(super) reqwest::Client);
+pub(super) struct BoundedHttpClient {
+    http: reqwest::Client,
+    /// Set when the server has answered the request for the stream of notifications.
+    notifications_answered: Arc<SetOnce<()>>,
+}
+
+impl BoundedHttpClient {
+    pub(super) fn new(http: reqwest::Client) -> Self {
+        Self {
+            http,
+            notifications_answered: Arc::default(),
+        }
+    }
+}
 
 impl StreamableHttpClient for BoundedHttpClient {
     type Error = reqwest::Error;
@@ -70,9 +92,13 @@ impl StreamableHttpClient for BoundedHttpClient {
         custom_headers: Headers,
         limit: usize,
     ) -> Result<StreamableHttpPostResponse, Error> {
+        if session_id.is_some() && matches!(message, JsonRpcMessage::Request(_)) {
+            let answered = self.notifications_answered.wait();
+            let _ = tokio::time::timeout(MAX_NOTIFICATIONS_WAIT, answered).await;
+        }
         let accept = [EVENT_STREAM_MIME_TYPE, JSON_MIME_TYPE].join(", ");
         let mut request = self
-            .0
+            .http
             .post(uri.as_ref())
             .header(ACCEPT, accept)
             .header(CONTENT_TYPE, JSON_MIME_TYPE)
@@ -103,7 +129,7 @@ impl StreamableHttpClient for BoundedHttpClient {
         auth_header: Option<String>,
         custom_headers: Headers,
     ) -> Result<(), Error> {
-        let http = &self.0;
+        let http = &self.http;
         http.delete_session(uri, session_id, auth_header, custom_headers)
             .await
     }
@@ -116,9 +142,15 @@ impl StreamableHttpClient for BoundedHttpClient {
         auth_header: Option<String>,
         custom_headers: Headers,
     ) -> Result<EventStream, Error> {
-        let http = &self.0;
-        http.get_stream(uri, session_id, last_event_id, auth_header, custom_headers)
-            .await
+        self.get_stream_with_max_sse_event_size(
+            uri,
+            session_id,
+            last_event_id,
+            auth_header,
+            custom_headers,
+            DEFAULT_MAX_MESSAGE,
+        )
+        .await
     }
 
     async fn get_stream_with_max_sse_event_size(
@@ -130,16 +162,19 @@ impl StreamableHttpClient for BoundedHttpClient {
         custom_headers: Headers,
         limit: usize,
     ) -> Result<EventStream, Error> {
-        let http = &self.0;
-        http.get_stream_with_max_sse_event_size(
-            uri,
-            session_id,
-            last_event_id,
-            auth_header,
-            custom_headers,
-            limit,
-        )
-        .await
+        let http = &self.http;
+        let stream = http
+            .get_stream_with_max_sse_event_size(
+                uri,
+                session_id,
+                last_event_id,
+                auth_header,
+                custom_headers,
+                limit,
+            )
+            .await;
+        let _ = self.notifications_answered.set(());
+        stream
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::support::{Fixture, until};
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
 use axum::serve::ListenerExt as _;
@@ -330,4 +330,42 @@ async fn oversized_http_response_is_rejected() {
         let short = fixture.text(&server, "x", json!({ "mebibytes": 1 })).await;
         assert_eq!(short.len(), 1 << 20, "{variant}");
     }
+}
+
+#[tokio::test]
+async fn first_call_waits_for_the_stream_of_notifications() {
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let answer = {
+        let order = Arc::clone(&order);
+        move |method: Method, body: Bytes| async move {
+            if method == Method::GET {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                order.lock().unwrap().push("notifications");
+                return StatusCode::METHOD_NOT_ALLOWED.into_response();
+            }
+            let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let result = match request["method"].as_str() {
+                Some("initialize") => json!({
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": { "tools": {} },
+                    "serverInfo": { "name": "slow", "version": "1" },
+                }),
+                Some("tools/call") => {
+                    order.lock().unwrap().push("call");
+                    json!({ "content": [{ "type": "text", "text": "done" }] })
+                }
+                _ => return StatusCode::ACCEPTED.into_response(),
+            };
+            let answer = json!({ "jsonrpc": "2.0", "id": request["id"], "result": result });
+            let session = ("mcp-session-id", "session-1");
+            let headers = [(header::CONTENT_TYPE.as_str(), "application/json"), session];
+            (headers, answer.to_string()).into_response()
+        }
+    };
+    let url = serve(Router::new().route("/mcp", any(answer))).await;
+    let fixture = Fixture::new();
+    let config = json!({ "url": url, "protocol": "2025-11-25" });
+    let server = fixture.configured("slow", &config);
+    assert_eq!(fixture.text(&server, "x", json!({})).await, "done");
+    assert_eq!(*order.lock().unwrap(), ["notifications", "call"]);
 }

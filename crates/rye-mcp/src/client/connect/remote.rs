@@ -61,7 +61,7 @@ impl Connector {
 
     fn http_client(&self) -> Result<BoundedHttpClient, ClientErrorKind> {
         let http = self.http.get_or_init(http_client).clone();
-        http.map(BoundedHttpClient)
+        http.map(BoundedHttpClient::new)
             .map_err(ClientErrorKind::Unreachable)
     }
 
