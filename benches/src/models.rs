@@ -17,7 +17,7 @@ use anyhow::{Context, Result, ensure};
 use rye_engine::model::{Deltas, Model as _, ModelInfo, ModelRequest};
 use rye_engine::protocol::{Message, Part, ResultStatus, Role};
 use rye_model::{Api, HttpModel, Key, Price, Provider, Target};
-use rye_model_mock::{Completion, MockProvider, Reply};
+use rye_testkit::provider::{Completion, MockProvider, Reply};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -86,7 +86,7 @@ fn from_prompt_to_request() -> Result<Vec<Row>> {
     let process = Arc::new(AtomicU32::new(0));
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (client, samples) = (Arc::clone(&process), Arc::clone(&seen));
-    let events = rye_model_mock::Api::OpenAiChat.stream(&Completion::text("Hello."));
+    let events = rye_testkit::provider::Api::OpenAiChat.stream(&Completion::text("Hello."));
     let mock = MockProvider::new(move |_, request| {
         while client.load(Ordering::Acquire) == 0 {
             std::thread::yield_now();
@@ -138,7 +138,7 @@ fn peak_memory(process: u32) -> Option<f64> {
 
 /// Time to the first delta, compared with a plain socket that sends the same request.
 fn first_delta() -> Result<Row> {
-    let events = rye_model_mock::Api::OpenAiChat.stream(&Completion::text("Hello."));
+    let events = rye_testkit::provider::Api::OpenAiChat.stream(&Completion::text("Hello."));
     let mock = MockProvider::with_replies([Reply::stream(events)]);
     let (provider, target) = model(Api::OpenAiChat, &mock.url());
     let request = history(1);

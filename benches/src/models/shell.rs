@@ -6,7 +6,7 @@ use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, ensure};
-use rye_model_mock::{Completion, MockProvider, Reply};
+use rye_testkit::provider::{Completion, MockProvider, Reply};
 use serde_json::json;
 
 use super::{home, prompt, rye};
@@ -44,7 +44,7 @@ fn time_calls(rule: &str) -> Result<f64> {
             let id = format!("call_{number}");
             Completion::call(&id, "bash", json!({ "command": "echo hello" }))
         };
-        Reply::stream(rye_model_mock::Api::OpenAiChat.stream(&completion))
+        Reply::stream(rye_testkit::provider::Api::OpenAiChat.stream(&completion))
     });
     let home = home(&mock.url())?;
     let rules = home.path().join(".ai/config/agent/approvals.yaml");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use rye_engine::model::{Deltas, Model as _};
 use rye_model::{Api, HttpModel, Price};
-use rye_model_mock::{Completion, MockProvider, Reply};
+use rye_testkit::provider::{Completion, MockProvider, Reply};
 
 use super::{history, model};
 use crate::measure::median;
@@ -26,7 +26,7 @@ const GOAL: f64 = 1.0 / 5.0;
 /// Reads an answer of `TOKENS` tokens repeatedly.
 pub(super) fn run() -> Result<Row> {
     let completion = Completion::text("word ".repeat(TOKENS));
-    let stream = rye_model_mock::Api::OpenAiChat.stream(&completion);
+    let stream = rye_testkit::provider::Api::OpenAiChat.stream(&completion);
     let events = stream.matches("data: ").count();
     ensure!(events > TOKENS / 2, "too few events: {events}");
     let mock = MockProvider::new(move |_, _| Reply::stream(stream.clone()));

@@ -6,7 +6,7 @@
 //! - [`FileBlobs`] and [`MemoryBlobs`] keep data that is too long for a session's history.
 //! - [`SealedCredentials`] keeps encrypted credentials in the SQLite file.
 //!
-//! Both session stores pass the tests of `rye-store-contract`; run them against any other
+//! Both session stores pass the contract tests of `rye-testkit`; run them against any other
 //! implementation of [`SessionStore`](rye_engine::store::SessionStore).
 //!
 //! ```

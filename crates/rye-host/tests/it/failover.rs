@@ -10,9 +10,9 @@ use rye_engine::store::Claim;
 use rye_engine::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Engine, NewSession, Session, Subscription};
 use rye_model::{Catalogue, Config, ConfigFile};
-use rye_model_mock::{Api, Completion, MockProvider, Reply};
 use rye_sandbox::VirtualSandbox;
 use rye_store::SqliteStore;
+use rye_testkit::provider::{Api, Completion, MockProvider, Reply};
 use serde_json::{Value, json};
 
 struct WeatherTool(ToolDef);

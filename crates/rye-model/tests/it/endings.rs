@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::support::{ALL, ask, connected_model, hello_request, provider, target, text_of};
 use rye_engine::model::ModelError;
 use rye_model::{Api, HttpModel, Key, Price};
-use rye_model_mock::{Completion, MockProvider, Reply};
 use rye_protocol::{IncompleteReason, Part};
+use rye_testkit::provider::{Completion, MockProvider, Reply};
 
 /// The provider's stop reasons for the output limit and for a refusal.
 fn stops(api: Api) -> [&'static str; 2] {
@@ -43,13 +43,13 @@ async fn refusal_content_sets_the_stop_reason() {
     for (api, mock_api, from, to) in [
         (
             Api::OpenAiChat,
-            rye_model_mock::Api::OpenAiChat,
+            rye_testkit::provider::Api::OpenAiChat,
             "\"content\":\"No.\"",
             "\"refusal\":\"No.\"",
         ),
         (
             Api::OpenAiResponses,
-            rye_model_mock::Api::OpenAiResponses,
+            rye_testkit::provider::Api::OpenAiResponses,
             "response.output_text.delta",
             "response.refusal.delta",
         ),
@@ -185,7 +185,7 @@ async fn answer_ends_with_its_last_event_even_if_the_connection_stays_open() {
 #[tokio::test(flavor = "multi_thread")]
 async fn usage_after_the_answer_is_awaited_only_briefly() {
     let counts = "\"usageMetadata\"";
-    let events = rye_model_mock::Api::Gemini.stream(&Completion::text("well"));
+    let events = rye_testkit::provider::Api::Gemini.stream(&Completion::text("well"));
     let without = events.replace(counts, "\"other\"");
     let later = format!("{without}data: {{{}}}\n\n", {
         "\"usageMetadata\":{\"promptTokenCount\":7,\"candidatesTokenCount\":3}"

@@ -8,8 +8,8 @@ use crate::support::{
 };
 use rye_engine::model::{Deltas, Model as _, ModelError};
 use rye_model::{Api, HttpModel, Key, Price};
-use rye_model_mock::{Completion, MockProvider, Reply};
 use rye_protocol::{Message, Role};
+use rye_testkit::provider::{Completion, MockProvider, Reply};
 use serde_json::json;
 
 fn kind(error: &ModelError) -> &'static str {
@@ -81,37 +81,37 @@ async fn errors_within_a_stream_are_reported() {
     for (api, mock_api, event, means) in [
         (
             Api::Anthropic,
-            rye_model_mock::Api::Anthropic,
+            rye_testkit::provider::Api::Anthropic,
             "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n",
             "overloaded",
         ),
         (
             Api::OpenAiResponses,
-            rye_model_mock::Api::OpenAiResponses,
+            rye_testkit::provider::Api::OpenAiResponses,
             "event: response.failed\ndata: {\"type\":\"response.failed\",\"response\":{\"status\":\"failed\",\"error\":{\"code\":\"rate_limit_exceeded\",\"message\":\"later\"}}}\n\n",
             "rate limited",
         ),
         (
             Api::OpenAiResponses,
-            rye_model_mock::Api::OpenAiResponses,
+            rye_testkit::provider::Api::OpenAiResponses,
             "event: error\ndata: {\"type\":\"error\",\"code\":\"server_error\",\"message\":\"oh\",\"param\":null}\n\n",
             "overloaded",
         ),
         (
             Api::OpenAiChat,
-            rye_model_mock::Api::OpenAiChat,
+            rye_testkit::provider::Api::OpenAiChat,
             "data: {\"id\":\"x\",\"error\":{\"code\":502,\"message\":\"upstream\"},\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"},\"finish_reason\":\"error\"}]}\n\n",
             "overloaded",
         ),
         (
             Api::Gemini,
-            rye_model_mock::Api::Gemini,
+            rye_testkit::provider::Api::Gemini,
             "data: {\"error\":{\"code\":503,\"message\":\"busy\",\"status\":\"UNAVAILABLE\"}}\n\n",
             "overloaded",
         ),
         (
             Api::Gemini,
-            rye_model_mock::Api::Gemini,
+            rye_testkit::provider::Api::Gemini,
             "data: {\"promptFeedback\":{\"blockReason\":\"SAFETY\"}}\n\n",
             "refused",
         ),

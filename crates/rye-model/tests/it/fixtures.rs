@@ -1,8 +1,8 @@
 //! Recorded streams of real servers.
 
 use crate::support::{ALL, ask, connected_model, hello_request, request};
-use rye_model_mock::{Reply, fixtures};
 use rye_protocol::{Message, Part, Role};
+use rye_testkit::provider::{Reply, fixtures};
 use serde_json::json;
 
 #[tokio::test]

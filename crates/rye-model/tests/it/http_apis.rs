@@ -5,8 +5,8 @@ use crate::support::{
 };
 use rye_engine::model::Delta;
 use rye_model::Api;
-use rye_model_mock::{Completion, Reply, ToolCall};
 use rye_protocol::{Message, Part, ResultStatus, Role, Usage};
+use rye_testkit::provider::{Completion, Reply, ToolCall};
 use serde_json::{Value, json};
 
 /// The parts of an answer, grouped by kind.
@@ -182,7 +182,7 @@ async fn reasoning_of_another_provider_becomes_text() {
 #[tokio::test]
 async fn redacted_thinking_is_sent_back_redacted() {
     let completion = Completion::text("Well.").with_thinking("", "EmwKAhgBEgy3va3pzix");
-    let mock_api = rye_model_mock::Api::Anthropic;
+    let mock_api = rye_testkit::provider::Api::Anthropic;
     let (server, model) =
         connected_model(Api::Anthropic, Reply::stream(mock_api.stream(&completion)));
     let (_, first) = ask(&model, hello_request()).await;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use rye_store_contract::Subject;
+use rye_testkit::store_contract::Subject;
 
 fn empty_store() -> Subject {
     Subject::new(Arc::new(rye_store::MemoryStore::new()))
 }
 
-rye_store_contract::store_contract!(empty_store());
+rye_testkit::store_contract!(empty_store());

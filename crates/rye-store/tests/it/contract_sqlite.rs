@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rye_store::SqliteStore;
-use rye_store_contract::Subject;
+use rye_testkit::store_contract::Subject;
 
 fn empty_store() -> Subject {
     let dir = tempfile::tempdir().unwrap();
@@ -12,4 +12,4 @@ fn empty_store() -> Subject {
     Subject::new(open()).with_other(open()).with_guard(dir)
 }
 
-rye_store_contract::store_contract!(empty_store());
+rye_testkit::store_contract!(empty_store());

@@ -9,8 +9,10 @@ use rusqlite::Connection;
 use rye_engine::store::{Claim, SessionFilter, SessionStore, StoreError, UNREADABLE};
 use rye_protocol::Batch;
 use rye_store::{Integrity, SqliteStore, diagnose};
-use rye_store_contract::run;
-use rye_store_contract::sample::{append, chain, create_session, entry, sid, status_event, write};
+use rye_testkit::store_contract::run;
+use rye_testkit::store_contract::sample::{
+    append, chain, create_session, entry, sid, status_event, write,
+};
 use tempfile::TempDir;
 
 const PAGE: usize = 4096;

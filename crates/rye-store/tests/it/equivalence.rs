@@ -15,7 +15,7 @@ use rye_protocol::{
     Role, Usage,
 };
 use rye_store::{MemoryStore, SqliteStore};
-use rye_store_contract::sample;
+use rye_testkit::store_contract::sample;
 
 struct FixedClock;
 
@@ -310,6 +310,6 @@ proptest! {
 
     #[test]
     fn stores_behave_alike(actions in vec(action(), 1..24)) {
-        rye_store_contract::run(compare(&actions));
+        rye_testkit::store_contract::run(compare(&actions));
     }
 }

@@ -9,8 +9,8 @@ use std::process::Command;
 use rusqlite::Connection;
 use rye_engine::store::{Claim, SessionStore, StoreError};
 use rye_store::SqliteStore;
-use rye_store_contract::run;
-use rye_store_contract::sample::{
+use rye_testkit::store_contract::run;
+use rye_testkit::store_contract::sample::{
     append, chain, create_session, eid, entry, put_session, session, sid, status_event, write,
 };
 use tempfile::TempDir;
@@ -251,7 +251,7 @@ fn size_of_a_turn_does_not_depend_on_the_number_of_turns() {
                 ));
                 let mut now = session("s");
                 now.updated_at = rye_protocol::Millis(written);
-                let event = rye_store_contract::sample::message_event(&entry);
+                let event = rye_testkit::store_contract::sample::message_event(&entry);
                 let ops = vec![append(entry), event, put_session(now)];
                 drop(store.commit(&lease, rye_protocol::Batch { ops }));
             }

@@ -15,7 +15,7 @@ use rye_engine::store::{
 };
 use rye_protocol::Batch;
 use rye_store::SqliteStore;
-use rye_store_contract::sample::{
+use rye_testkit::store_contract::sample::{
     self, append, create_session, eid, message_event, prompt, put_prompt, sid, status_event,
 };
 
@@ -105,10 +105,10 @@ fn helper_process() {
     if let Some(session) = role.strip_prefix("turn ") {
         // All processes start when the test closes their input.
         std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
-        rye_store_contract::run(commit_turn(Path::new(&file), session));
+        rye_testkit::store_contract::run(commit_turn(Path::new(&file), session));
         return;
     }
-    rye_store_contract::run(async {
+    rye_testkit::store_contract::run(async {
         let store = Arc::new(SqliteStore::open(file).unwrap());
         match role.as_str() {
             "hold" => {
@@ -185,7 +185,7 @@ fn two_hundred_processes_write_to_a_new_database_at_once() {
         .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
         .collect();
     assert!(failed.is_empty(), "{} failed: {}", failed.len(), failed[0]);
-    rye_store_contract::run(check_all_turns(&file, COUNT));
+    rye_testkit::store_contract::run(check_all_turns(&file, COUNT));
 }
 
 #[test]
@@ -199,11 +199,11 @@ fn threads_of_one_process_open_and_write_one_database_at_once() {
             let (file, start) = (&file, &start);
             scope.spawn(move || {
                 start.wait();
-                rye_store_contract::run(commit_turn(file, &format!("s{number}")));
+                rye_testkit::store_contract::run(commit_turn(file, &format!("s{number}")));
             });
         }
     });
-    rye_store_contract::run(check_all_turns(&file, COUNT));
+    rye_testkit::store_contract::run(check_all_turns(&file, COUNT));
 }
 
 const SESSIONS: usize = 8;
@@ -257,7 +257,7 @@ fn acknowledged_commits_survive_a_kill() {
         while let Some(line) = helper.next_line() {
             note(line);
         }
-        rye_store_contract::run(check_acknowledged(&file, &acknowledged));
+        rye_testkit::store_contract::run(check_acknowledged(&file, &acknowledged));
     }
 }
 
@@ -297,7 +297,7 @@ fn session_of_a_killed_process_can_be_claimed() {
     let file = dir.path().join("s.db");
     let mut helper = Helper::start("hold", &file);
     assert_eq!(helper.next_line().unwrap(), "held");
-    rye_store_contract::run(async {
+    rye_testkit::store_contract::run(async {
         let store = SqliteStore::open(&file).unwrap();
         let refused = store.claim(&sid("s"), Claim::IfFree).await;
         let Err(StoreError::InUse { holder, .. }) = refused else {
@@ -323,7 +323,7 @@ fn process_in_another_pid_namespace_holds_its_session_until_it_is_killed() {
     let file = dir.path().join("s.db");
     let mut helper = Helper::start_in_container("hold", &file);
     assert_eq!(helper.next_line().unwrap(), "held");
-    rye_store_contract::run(async {
+    rye_testkit::store_contract::run(async {
         let store = SqliteStore::open(&file).unwrap();
         for _ in 0..3 {
             let refused = store.claim(&sid("s"), Claim::IfFree).await;
@@ -354,7 +354,7 @@ fn process_in_another_pid_namespace_holds_its_session_until_it_is_killed() {
 fn posts_are_announced_to_other_processes() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("s.db");
-    rye_store_contract::run(async {
+    rye_testkit::store_contract::run(async {
         let store = SqliteStore::open(&file).unwrap();
         create_session(&store, "s").await;
         let mut posts = store.subscribe_posts();

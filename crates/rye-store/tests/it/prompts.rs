@@ -12,7 +12,7 @@ use rye_engine::clock::Clock;
 use rye_engine::store::{Claim, InboxMessage, Lease, SessionStore};
 use rye_protocol::{Millis, Op, PromptStatus, QueuedPrompt};
 use rye_store::{MemoryStore, SqliteStore};
-use rye_store_contract::sample::{
+use rye_testkit::store_contract::sample::{
     append, create_session, entry, id, prompt, put_prompt, put_thread, sid, status_event, thread,
     write,
 };
@@ -237,6 +237,6 @@ proptest! {
 
     #[test]
     fn stores_treat_prompts_alike(actions in actions()) {
-        rye_store_contract::run(compare(&actions));
+        rye_testkit::store_contract::run(compare(&actions));
     }
 }

@@ -7,8 +7,8 @@ use rusqlite::Connection;
 use rye_engine::store::{Claim, InboxMessage, Lease, SessionStore, StoreError};
 use rye_protocol::{EntryId, Op, PromptId, PromptStatus, QueuedPrompt, Usage};
 use rye_store::SqliteStore;
-use rye_store_contract::run;
-use rye_store_contract::sample::{
+use rye_testkit::store_contract::run;
+use rye_testkit::store_contract::sample::{
     append, create_session, entry, id, message_event, prompt, put_prompt, put_thread, sid,
     status_event, thread, write,
 };

@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::process::{Child, Output};
 
 use crate::support::{TestEnv, json, outcome, wait_for_gate};
-use rye_model_mock::{Api, Completion, MockProvider, Reply};
+use rye_testkit::provider::{Api, Completion, MockProvider, Reply};
 use serde_json::Value;
 
 const SERVER: &str = r#"

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Output;
 
 use crate::support::{TestEnv, outcome};
-use rye_model_mock::{MockProvider, Reply};
+use rye_testkit::provider::{MockProvider, Reply};
 use serde_json::json as value;
 
 /// Planted secrets: in the environment, in the vault, in the credentials of a

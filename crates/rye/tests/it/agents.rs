@@ -1,7 +1,7 @@
 //! Roles, skills, rules, results, replay and compaction on the command line.
 
 use crate::support::{TestEnv, json, outcome};
-use rye_model_mock::{Api, Completion, MockProvider, Reply};
+use rye_testkit::provider::{Api, Completion, MockProvider, Reply};
 use serde_json::{Value, json as value};
 
 fn stderr(output: &std::process::Output) -> String {

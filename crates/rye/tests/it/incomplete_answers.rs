@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Output;
 
 use crate::support::{TestEnv, outcome};
-use rye_model_mock::{Api, Completion, MockProvider, Reply};
+use rye_testkit::provider::{Api, Completion, MockProvider, Reply};
 use serde_json::Value;
 
 /// An API with its stop reasons for the output limit and for a refusal.

@@ -2,7 +2,7 @@
 //! and can be continued.
 
 use crate::support::TestEnv;
-use rye_model_mock::{Api, Completion, MockProvider, Reply};
+use rye_testkit::provider::{Api, Completion, MockProvider, Reply};
 use serde_json::json as value;
 
 /// What a model does, and what the error message contains.

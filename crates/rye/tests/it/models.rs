@@ -2,7 +2,7 @@
 //! wire formats.
 
 use crate::support::{TestEnv, assert_transcript, json, outcome, transcript_entry};
-use rye_model_mock::{Api, Completion, MockProvider, Reply};
+use rye_testkit::provider::{Api, Completion, MockProvider, Reply};
 use serde_json::{Value, json as value};
 
 const APIS: [(&str, Api); 4] = [

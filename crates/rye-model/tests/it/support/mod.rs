@@ -7,16 +7,19 @@ use rye_engine::model::{
     Delta, Deltas, Model as _, ModelAnswer, ModelError, ModelInfo, ModelRequest, ToolSpec,
 };
 use rye_model::{Api, HttpModel, Key, Price, Provider, Target, Thinking};
-use rye_model_mock::{Completion, MockProvider, Reply};
 use rye_protocol::{Message, Part, ResultStatus, Role};
+use rye_testkit::provider::{Completion, MockProvider, Reply};
 use serde_json::{Value, json};
 
 /// Each API with its counterpart in the mock server.
-pub(crate) const ALL: [(Api, rye_model_mock::Api); 4] = [
-    (Api::Anthropic, rye_model_mock::Api::Anthropic),
-    (Api::OpenAiResponses, rye_model_mock::Api::OpenAiResponses),
-    (Api::OpenAiChat, rye_model_mock::Api::OpenAiChat),
-    (Api::Gemini, rye_model_mock::Api::Gemini),
+pub(crate) const ALL: [(Api, rye_testkit::provider::Api); 4] = [
+    (Api::Anthropic, rye_testkit::provider::Api::Anthropic),
+    (
+        Api::OpenAiResponses,
+        rye_testkit::provider::Api::OpenAiResponses,
+    ),
+    (Api::OpenAiChat, rye_testkit::provider::Api::OpenAiChat),
+    (Api::Gemini, rye_testkit::provider::Api::Gemini),
 ];
 
 /// The name of the test model for an API.

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::completion::{Completion, deltas};
-use crate::validate::{self, UniqueIds, ensure, list, not_blank, text};
+use super::completion::{Completion, deltas};
+use super::validate::{self, UniqueIds, ensure, list, not_blank, text};
 
 pub(crate) fn stream(completion: &Completion) -> String {
     let mut chunks = Vec::new();
@@ -49,7 +49,7 @@ pub(crate) fn stream(completion: &Completion) -> String {
         "prompt_tokens_details": { "cached_tokens": completion.cached_tokens },
     });
     chunks.push(usage);
-    let events = crate::events(chunks.into_iter().map(|data| (None, data)));
+    let events = super::events(chunks.into_iter().map(|data| (None, data)));
     format!("{events}data: [DONE]\n\n")
 }
 

@@ -3,8 +3,8 @@
 use rye_engine::store::{InboxMessage, Lease, PostOutcome, SessionStore, StoreError};
 use rye_protocol::{Op, PromptStatus, QueuedPrompt};
 
-use crate::Subject;
-use crate::sample::{
+use super::Subject;
+use super::sample::{
     append, create_session, entry, id, prompt, put_prompt, put_thread, sid, status_event, thread,
     write,
 };

@@ -2,26 +2,19 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use rye_store_contract::Subject;
+//! use rye_testkit::store_contract::Subject;
 //!
 //! fn empty_store() -> Subject {
 //!     Subject::new(Arc::new(rye_store::MemoryStore::new()))
 //! }
 //!
 //! // Expands to one `#[test]` per behaviour.
-//! rye_store_contract::store_contract!(empty_store());
-//! # rye_store_contract::run(rye_store_contract::commits::batch_is_written_completely(empty_store()));
+//! rye_testkit::store_contract!(empty_store());
+//! # rye_testkit::store_contract::run(rye_testkit::store_contract::commits::batch_is_written_completely(empty_store()));
 //! ```
 //!
 //! Each behaviour is a function that panics if the store violates it. If several processes can
 //! open a store, add a second handle with [`Subject::with_other`]; the tests then use both.
-
-#![expect(
-    clippy::unwrap_used,
-    clippy::missing_panics_doc,
-    clippy::indexing_slicing,
-    reason = "contract tests panic like other tests"
-)]
 
 pub mod commits;
 pub mod gates;
@@ -176,7 +169,7 @@ macro_rules! store_contract {
             $(
                 #[test]
                 fn $name() {
-                    $crate::run($crate::$module::$name($subject));
+                    $crate::store_contract::run($crate::store_contract::$module::$name($subject));
                 }
             )*
         }

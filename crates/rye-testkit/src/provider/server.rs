@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::Api;
-use crate::reply::{Ending, Reply};
+use super::Api;
+use super::reply::{Ending, Reply};
 
 /// A request that the server received.
 #[derive(Debug, Clone)]

@@ -11,8 +11,8 @@ use serde_json::json;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 
-use crate::Subject;
-use crate::sample::{
+use super::Subject;
+use super::sample::{
     create_session, entry, id, prompt, put_prompt, put_session, put_thread, replace, session, sid,
     thread, write,
 };

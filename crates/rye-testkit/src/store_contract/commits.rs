@@ -6,8 +6,8 @@ use rye_engine::store::{Claim, StoreError};
 use rye_protocol::{Batch, EntryKind, EventKind, Message, Millis, Op, Part, Role, Usage};
 use serde_json::{Value, json};
 
-use crate::Subject;
-use crate::sample::{
+use super::Subject;
+use super::sample::{
     append, chain, create_session, eid, entry, gate, id, ids, message_event, prompt, put_gate,
     put_prompt, put_session, put_thread, replace, session, sid, status_event, suspended_turn,
     thread, tid, write,

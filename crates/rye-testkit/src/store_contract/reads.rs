@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rye_engine::store::{Claim, SessionFilter, StoreError};
 use rye_protocol::{Entry, GateStatus, Millis, Op, Parent, PromptStatus};
 
-use crate::Subject;
-use crate::sample::{
+use super::Subject;
+use super::sample::{
     append, chain, create_session, eid, entry, gate, id, ids, prompt, prompt_id, put_gate,
     put_prompt, put_session, put_thread, session, sid, status_event, thread, tid, write,
 };

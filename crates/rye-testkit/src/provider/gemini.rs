@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::completion::{Completion, deltas};
-use crate::validate::{self, UniqueIds, ensure, list, not_blank, text};
+use super::completion::{Completion, deltas};
+use super::validate::{self, UniqueIds, ensure, list, not_blank, text};
 
 pub(crate) fn stream(completion: &Completion) -> String {
     let mut parts = Vec::new();
@@ -43,7 +43,7 @@ pub(crate) fn stream(completion: &Completion) -> String {
         });
         (None, data)
     };
-    crate::events(parts.into_iter().enumerate().map(chunk))
+    super::events(parts.into_iter().enumerate().map(chunk))
 }
 
 pub(crate) fn check(body: &Value) -> Result<(), String> {

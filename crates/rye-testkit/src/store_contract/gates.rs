@@ -5,8 +5,8 @@ use std::sync::Arc;
 use rye_engine::store::{InboxMessage, PostOutcome, SessionStore, StoreError};
 use rye_protocol::{EventKind, Gate, GateRef, GateStatus, Millis, Op, Resolution};
 
-use crate::Subject;
-use crate::sample::{
+use super::Subject;
+use super::sample::{
     create_session, decision, gate, prompt, put_gate, put_prompt, sid, status_event,
     suspended_turn, write,
 };
@@ -158,7 +158,7 @@ pub async fn closed_gate_cannot_be_changed(subject: Subject) {
     };
     for again in [withdrawn, open.clone()] {
         let ops = vec![
-            Op::RemovePrompt(crate::sample::prompt_id("q1")),
+            Op::RemovePrompt(super::sample::prompt_id("q1")),
             put_gate(again),
         ];
         let refused = write(store, &lease, ops).await;

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::completion::{Completion, deltas};
-use crate::validate::{self, UniqueIds, ensure, list, not_blank, text};
+use super::completion::{Completion, deltas};
+use super::validate::{self, UniqueIds, ensure, list, not_blank, text};
 
 pub(crate) fn stream(completion: &Completion) -> String {
     let mut events: Vec<Value> = Vec::new();
@@ -103,7 +103,7 @@ pub(crate) fn stream(completion: &Completion) -> String {
     let named = events
         .iter()
         .map(|data| (data["type"].as_str(), data.clone()));
-    crate::events(named)
+    super::events(named)
 }
 
 fn usage(completion: &Completion) -> Value {

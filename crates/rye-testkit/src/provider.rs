@@ -5,19 +5,13 @@
 //! that the real provider would refuse gets status 400: see [`Api::check`].
 //!
 //! ```
-//! use rye_model_mock::{Api, Completion, MockProvider, Reply};
+//! use rye_testkit::provider::{Api, Completion, MockProvider, Reply};
 //!
 //! let events = Api::OpenAiChat.stream(&Completion::text("Grüße!"));
 //! let provider = MockProvider::with_replies([Reply::stream(events).in_chunks_of(7)]);
 //! assert!(provider.url().starts_with("http://127.0.0.1:"));
 //! assert!(provider.requests().is_empty());
 //! ```
-
-#![expect(
-    clippy::missing_panics_doc,
-    clippy::unwrap_used,
-    reason = "used by tests only"
-)]
 
 mod anthropic;
 mod chat;

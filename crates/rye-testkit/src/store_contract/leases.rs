@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rye_engine::store::{Claim, StoreError};
 
-use crate::Subject;
-use crate::sample::{create_session, sid, status_event, write};
+use super::Subject;
+use super::sample::{create_session, sid, status_event, write};
 
 fn fenced() -> StoreError {
     StoreError::Fenced(sid("s"))
