@@ -19,7 +19,7 @@ pub const ARGUMENTS: &str = "arguments";
 pub(crate) const MAX_ATTEMPTS: usize = 8;
 
 /// Adds the arguments to a gate's context and allows editing them.
-pub(crate) fn make_editable(context: &mut Map<String, Value>, args: &Value) {
+pub fn make_editable(context: &mut Map<String, Value>, args: &Value) {
     context.insert(PARAMS.to_owned(), args.clone());
     context.insert(EDITABLE.to_owned(), json!(true));
 }
@@ -46,14 +46,16 @@ pub(crate) fn arguments_in<'a>(action: &str, value: &'a Value) -> Option<&'a Val
 
 /// Arguments that the approver wrote in place of the model's.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct EditedArguments {
-    pub(crate) args: Value,
-    pub(crate) by: String,
+pub struct EditedArguments {
+    /// The arguments.
+    pub args: Value,
+    /// The approver.
+    pub by: String,
 }
 
 impl EditedArguments {
     /// Adds the edited arguments to the output, because the model requested others.
-    pub(crate) fn annotate(&self, mut output: ToolOutput) -> ToolOutput {
+    pub fn annotate(&self, mut output: ToolOutput) -> ToolOutput {
         let Self { args, by } = self;
         output.text = format!("[{by} edited the arguments: {args}]\n{}", output.text);
         match &mut output.data {
@@ -67,7 +69,7 @@ impl EditedArguments {
     }
 
     /// The text for the approver if the edited arguments are invalid.
-    pub(crate) fn describe_error(&self, error: &str) -> String {
+    pub fn describe_error(&self, error: &str) -> String {
         format!(
             "The arguments entered by {} are invalid:\n{}\n{}\n",
             self.by,

@@ -4,7 +4,6 @@ use base64ct::{Base64, Encoding as _};
 use rye_protocol::Part;
 
 use crate::blob::SCHEME;
-use crate::builtin::image_type;
 use crate::tool::ToolContext;
 
 /// Maximum size of an image; its base64 form stays within the limits of providers.
@@ -33,8 +32,33 @@ pub fn image(name: &str, bytes: &[u8]) -> Result<Part, String> {
     }
 }
 
+/// Media type of an image that models accept, by its first bytes.
+pub fn image_type(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
+        [
+            b'R',
+            b'I',
+            b'F',
+            b'F',
+            _,
+            _,
+            _,
+            _,
+            b'W',
+            b'E',
+            b'B',
+            b'P',
+            ..,
+        ] => Some("image/webp"),
+        _ => None,
+    }
+}
+
 /// An inline image.
-pub(crate) fn inline_image(name: &str, mime_type: &str, bytes: &[u8]) -> Part {
+pub fn inline_image(name: &str, mime_type: &str, bytes: &[u8]) -> Part {
     Part::Attachment {
         name: name.to_owned(),
         mime_type: mime_type.to_owned(),

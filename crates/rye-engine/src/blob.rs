@@ -16,7 +16,7 @@ pub use references::{referenced_blobs, required_blobs};
 pub const SCHEME: &str = "blob:";
 
 /// Key of a tool result's data: address of the blob with the complete output.
-pub(crate) const FULL_OUTPUT: &str = "full_output";
+pub const FULL_OUTPUT: &str = "full_output";
 
 /// Error of the blob store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +52,7 @@ impl ToolContext {
 
     /// Stores a redacted text as a blob. Returns `None` on failure, because the truncated output is
     /// more useful than an error.
-    pub(crate) async fn store_blob(&self, text: &str) -> Option<Hash> {
+    pub async fn store_blob(&self, text: &str) -> Option<Hash> {
         // Check first, to avoid a needless copy.
         let blobs = self.blobs()?;
         let text = self.redactor.redact(text).into_owned();

@@ -35,9 +35,9 @@ use crate::compaction::Settings;
 use crate::credential::Credentials;
 use crate::guides::{Guides, Role};
 use crate::machine::{CallLimits, is_invalid_limit};
-use crate::meta_tools::Policy;
 use crate::metrics::Metrics;
 use crate::model::{Models, ToolSpec};
+use crate::policy::Policy;
 use crate::runner::{ROLE, ToolRegistry};
 use crate::sandbox::Sandbox;
 use crate::store::{

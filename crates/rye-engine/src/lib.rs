@@ -13,18 +13,17 @@
 //! ```
 //! use rye_engine::{BuildError, Engine};
 //!
-//! let incomplete = Engine::builder().tools(rye_engine::builtin::tools()).build();
+//! let incomplete = Engine::builder().tools(Vec::new()).build();
 //! assert_eq!(incomplete.err(), Some(BuildError::Missing("store")));
 //! ```
 //!
-//! `rye-host` provides stores, models and sandboxes, and its crate page has a complete program
+//! `rye-tools` has the built-in tools, `rye-host` provides stores, models and sandboxes, and its crate page has a complete program
 //! with a custom tool.
 
 pub mod arguments;
 pub mod attachment;
 pub mod audit;
 pub mod blob;
-pub mod builtin;
 mod bus;
 mod child;
 pub mod clock;
@@ -33,18 +32,19 @@ pub mod credential;
 mod engine;
 pub mod guides;
 mod machine;
-pub mod meta_tools;
 pub mod metrics;
 pub mod model;
+pub mod policy;
 pub mod related_sessions;
 pub mod result;
 mod runner;
 pub mod sandbox;
-mod schema;
+pub mod schema;
 pub mod store;
-mod text;
+pub mod text;
 mod tokens;
 pub mod tool;
+pub mod tool_provider;
 pub mod transcript;
 
 pub use bus::{Feed, Filter, MissedEvents, Notice, Subscription};

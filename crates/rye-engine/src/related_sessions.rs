@@ -142,7 +142,7 @@ impl RelatedSessions {
 
 /// The last `limit` entries, or those before `before`, and whether there are earlier ones. `None`
 /// if `before` is not in the path.
-pub(crate) fn page<'a>(
+pub fn page<'a>(
     path: &'a [Entry],
     before: Option<&EntryId>,
     limit: usize,

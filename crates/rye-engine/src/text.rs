@@ -6,18 +6,16 @@ use crate::blob::SCHEME;
 
 /// Location of the full text: a blob, and the line in it at which the text starts.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct FullText<'a> {
-    pub(crate) hash: &'a Hash,
-    pub(crate) first_line: usize,
+pub struct FullText<'a> {
+    /// Hash of the blob.
+    pub hash: &'a Hash,
+    /// Line in the blob, starting at 1.
+    pub first_line: usize,
 }
 
 /// Omits the middle of a long text, at line breaks if possible, because the start and the end are
 /// the most informative. The note names the place where the omitted part can be read.
-pub(crate) fn truncate_middle(
-    text: &str,
-    max_len: usize,
-    full_text: Option<FullText<'_>>,
-) -> String {
+pub fn truncate_middle(text: &str, max_len: usize, full_text: Option<FullText<'_>>) -> String {
     let Some((head, tail)) = kept_ends(text, max_len) else {
         return text.to_owned();
     };
@@ -52,7 +50,7 @@ pub(crate) fn truncate_middle(
 }
 
 /// Quotes untrusted text, each line after a bar, and omits the middle if it is long.
-pub(crate) fn quote_truncated(text: &str, max_len: usize) -> String {
+pub fn quote_truncated(text: &str, max_len: usize) -> String {
     let Some((head, tail)) = kept_ends(text, max_len) else {
         return lillux::quote_block(text);
     };
@@ -99,7 +97,7 @@ fn kept_ends(text: &str, max_len: usize) -> Option<(usize, usize)> {
 }
 
 /// The last character boundary at or before a byte position.
-pub(crate) fn floor_char_boundary(text: &str, mut position: usize) -> usize {
+pub fn floor_char_boundary(text: &str, mut position: usize) -> usize {
     while !text.is_char_boundary(position) {
         position -= 1;
     }

@@ -15,14 +15,17 @@ use tokio::sync::{mpsc, oneshot};
 use crate::BoxFuture;
 use crate::audit;
 use crate::engine::Inner;
-use crate::meta_tools::Risk;
 use crate::model::ToolSpec;
+use crate::policy::{Policy, Risk};
 use crate::runner::ThreadCommand;
 use crate::sandbox::Sandbox;
 use lillux::redact::{RedactStream, Redactor};
 
-pub use approval::ApprovalRequirement;
-pub(crate) use approval::{RESOLVED_PATH, WORKING_DIR, request_approval, resolve_approval};
+pub(crate) use approval::request_approval;
+pub use approval::{
+    APPROVE, APPROVE_PROJECT, APPROVE_SESSION, ApprovalRequirement, DENY, DRIFT, RESOLVED_PATH,
+    WORKING_DIR, resolve_approval,
+};
 pub use request::{DecisionRequest, VAULT};
 pub use rye_protocol::EffectClass;
 
@@ -174,7 +177,8 @@ pub struct ToolContext {
     /// Remaining budget for a child session.
     pub(crate) remaining: Limits,
     pub(crate) engine: Weak<Inner>,
-    pub(crate) redactor: Redactor,
+    /// Secrets to redact from the output of tools.
+    pub redactor: Redactor,
     /// Redacts the live output stream.
     pub(crate) live_output: Arc<Mutex<RedactStream>>,
     pub(crate) commands: mpsc::UnboundedSender<ThreadCommand>,
@@ -241,13 +245,20 @@ impl ToolContext {
     }
 
     /// Whether a gate with this key exists.
-    pub(crate) async fn has_gate(&self, resume_key: &str) -> Result<bool, ToolError> {
+    pub async fn has_gate(&self, resume_key: &str) -> Result<bool, ToolError> {
         let closed = || ToolError::failed("the session is closed");
         let engine = self.engine.upgrade().ok_or_else(closed)?;
         let gate = GateId::new(&self.session, &self.thread, &self.prompt, resume_key);
         let found = engine.store.gate(&gate).await;
         let found = found.map_err(|error| ToolError::failed(error.to_string()))?;
         Ok(found.is_some())
+    }
+
+    /// The approval policy of the engine.
+    pub fn policy(&self) -> Result<Policy, ToolError> {
+        let closed = || ToolError::failed("the session is closed");
+        let engine = self.engine.upgrade().ok_or_else(closed)?;
+        Ok(engine.policy.clone())
     }
 
     /// Gates of this session with this decision, as far as the decision is valid.

@@ -14,11 +14,11 @@ use std::time::Duration;
 use lillux::keys::SigningKey;
 use lillux::{Hash, canonical, time};
 use rye_engine::audit::{ARGS_HASH, CHAIN_HASH, args_hash, check_receipt, receipt};
-use rye_engine::meta_tools::APPROVE;
 use rye_engine::protocol::{
     Action, Gate, GateId, GateKind, GateStatus, Millis, Resolution, SessionId, SessionStatus,
 };
 use rye_engine::store::{Claim, SessionStore as _, StoreError};
+use rye_engine::tool::APPROVE;
 use rye_mcp::{CallDecision, GatedCall};
 use rye_store::SqliteStore;
 use serde_json::{Map, Value, json};

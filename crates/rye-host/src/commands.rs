@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use rye_engine::meta_tools::{CommandEntry, CommandSpec, CommandTools};
 use rye_items::Spaces;
 use rye_items::trust::IgnoredFile;
+use rye_tools::meta_tools::{CommandEntry, CommandSpec, CommandTools};
 use serde::Deserialize;
 
 use crate::config;

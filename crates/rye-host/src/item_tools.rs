@@ -6,13 +6,14 @@ use std::sync::Arc;
 use lillux::Hash;
 use lillux::keys::SigningKey;
 use rye_engine::BoxFuture;
-use rye_engine::meta_tools::{
-    Component, ResolvedTool, Review, ReviewReason, Risk, StoredApproval, ToolListing, ToolProvider,
-    ToolProviderError, ToolSummary,
-};
+use rye_engine::policy::Risk;
 use rye_engine::protocol::{ErrorCode, ErrorInfo};
 use rye_engine::sandbox::Sandbox;
 use rye_engine::tool::{EffectClass, ToolContext, ToolOutput};
+use rye_engine::tool_provider::{
+    Component, ResolvedTool, Review, ReviewReason, StoredApproval, ToolListing, ToolProvider,
+    ToolProviderError, ToolSummary,
+};
 use rye_executor::chain::{Chain, Link};
 use rye_executor::{
     Approval, ApprovalReason, ExecuteError, ExecutionResult, Executor, OutputListener, Request,

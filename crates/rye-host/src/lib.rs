@@ -219,5 +219,5 @@ pub fn builder_with_store(
         )))
         .refresher(HttpRefresher)
         .sandbox(sandbox)
-        .tools(rye_engine::builtin::tools()))
+        .tools(rye_tools::tools()))
 }

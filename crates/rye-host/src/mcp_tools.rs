@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use lillux::Hash;
 use rye_engine::BoxFuture;
-use rye_engine::meta_tools::{
-    self, Component, ResolvedTool, Review, ToolListing, ToolProvider, ToolProviderError,
-};
 use rye_engine::protocol::{ErrorCode, ErrorInfo};
 use rye_engine::tool::{ToolContext, ToolOutput};
+use rye_engine::tool_provider::{
+    Component, ResolvedTool, Review, ToolListing, ToolProvider, ToolProviderError,
+};
 use rye_executor::{Executor, dotenv, environment};
 use rye_items::vault::{Vault, VaultError};
 use rye_items::{ItemKind, ItemRef};
@@ -28,6 +28,7 @@ use rye_mcp::client::{
     ClientError, ClientErrorKind, ConfigValue, Pin, Pool, RemoteTool, ServerConfig, ServerSpec,
     ToolCall, Transport,
 };
+use rye_tools::meta_tools;
 use serde_json::{Map, Value};
 
 use crate::credentials::dotenv_secrets;

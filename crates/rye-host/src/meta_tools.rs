@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
-use rye_engine::meta_tools::{self, LimitPolicy, Policy, ToolProvider};
+use rye_engine::policy::{LimitPolicy, Policy};
 use rye_engine::tool::Tool;
+use rye_engine::tool_provider::ToolProvider;
 use rye_executor::{Executor, Roots};
 use rye_graph::StateGraph;
 use rye_items::search::SearchIndex;
@@ -16,6 +17,7 @@ use rye_items::vault::Vault;
 use rye_items::{IdError, SpaceError, Spaces};
 use rye_mcp::McpPrimitive;
 use rye_mcp::client::Pool;
+use rye_tools::meta_tools;
 
 use crate::commands::load_commands;
 use crate::item_tools::ItemTools;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use rye_engine::meta_tools::{LimitPolicy, Mode, Policy};
+use rye_engine::policy::{LimitPolicy, Mode, Policy};
 use rye_items::trust::IgnoredFile;
 use rye_items::{Space, SpaceError, Spaces};
 use rye_model::ConfigFile;

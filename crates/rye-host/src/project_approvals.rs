@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use lillux::keys::SigningKey;
 use lillux::{Hash, durable, sanitize_line};
-use rye_engine::meta_tools::{ResolvedTool, StoredApproval, ToolProviderError};
+use rye_engine::tool_provider::{ResolvedTool, StoredApproval, ToolProviderError};
 use rye_items::CommentStyle;
 use rye_items::signature::{self, APPROVAL, Binding};
 use rye_items::trust::Trust;

@@ -7,7 +7,6 @@
 //! prompt that is not finished.
 
 mod compare;
-mod guides;
 mod harness;
 mod recording;
 
@@ -280,9 +279,9 @@ fn engine(
         .models(RecordedModels(Arc::clone(harness)))
         .sandbox(sandbox)
         .compaction(setup.compaction.clone())
-        .guides(guides::SharedGuides(Arc::clone(&setup.guides)));
+        .guides(Arc::clone(&setup.guides));
     // Results of `skill` are recorded as well.
-    let skill = rye_engine::builtin::Skill::new(Arc::clone(&setup.guides));
+    let skill = rye_tools::Skill::new(Arc::clone(&setup.guides));
     let skill: Arc<dyn Tool> = Arc::new(skill);
     for tool in setup.tools.iter().chain([&skill]) {
         builder = builder.tool(RecordedTool::new(tool.def().clone(), Arc::clone(harness)));

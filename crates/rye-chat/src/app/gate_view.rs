@@ -2,7 +2,7 @@
 
 use lillux::{QUOTE_PREFIX, sanitize};
 use rye_engine::arguments::is_editable;
-use rye_engine::meta_tools::{RISK, Risk};
+use rye_engine::policy::{RISK, Risk};
 use rye_engine::protocol::{Gate, GateKind};
 use serde_json::Value;
 

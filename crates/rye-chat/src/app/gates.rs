@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use rye_engine::arguments::{ARGUMENTS, PARAMS, is_editable};
-use rye_engine::meta_tools::APPROVE;
 use rye_engine::protocol::{Gate, GateId};
+use rye_engine::tool::APPROVE;
 use serde_json::{Value, json};
 
 use super::gate_view::details;

@@ -13,7 +13,7 @@ use rye_protocol::{
 use serde_json::Value;
 
 use super::{check_receipt, rows, sealed_rows};
-use crate::meta_tools::APPROVE_SESSION;
+use crate::tool::APPROVE_SESSION;
 
 /// Metadata key of a session: gates whose decisions must not be reused.
 pub(super) const UNTRUSTED: &str = "untrusted_decisions";

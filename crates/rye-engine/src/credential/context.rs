@@ -34,7 +34,7 @@ impl ToolContext {
 
     /// Opens the n-th credential gate of this call and waits until a person provides the
     /// credential.
-    pub(crate) async fn request_credential(
+    pub async fn request_credential(
         &self,
         service: &str,
         why: &str,

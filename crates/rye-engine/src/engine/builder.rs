@@ -8,15 +8,14 @@ use lillux::keys::{PublicKey, SigningKey};
 
 use super::{DecisionKeys, Engine, Inner, process_posts};
 use crate::blob::BlobStore;
-use crate::builtin::Skill;
 use crate::clock::{Clock, SystemClock};
 use crate::compaction::Settings;
 use crate::credential::{CredentialStore, Credentials, Refresher};
 use crate::guides::Guides;
 use crate::machine::CallLimits;
-use crate::meta_tools::Policy;
 use crate::metrics::Metrics;
 use crate::model::Models;
+use crate::policy::Policy;
 use crate::runner::ToolRegistry;
 use crate::sandbox::{InstrumentedSandbox, Sandbox};
 use crate::store::SessionStore;
@@ -104,7 +103,7 @@ impl Builder {
         self
     }
 
-    /// Adds tools, such as the [built-in](crate::builtin::tools) ones.
+    /// Adds tools, such as the built-in ones of `rye-tools`.
     #[must_use]
     pub fn tools(mut self, tools: Vec<Arc<dyn Tool>>) -> Self {
         self.tools.extend(tools);
@@ -125,11 +124,9 @@ impl Builder {
         self
     }
 
-    /// Where roles, skills and rules are loaded from. Also adds the tool `skill`.
+    /// Where roles, skills and rules are loaded from.
     #[must_use]
-    pub fn guides(mut self, guides: impl Guides) -> Self {
-        let guides: Arc<dyn Guides> = Arc::new(guides);
-        self.tools.push(Arc::new(Skill::new(Arc::clone(&guides))));
+    pub fn guides(mut self, guides: Arc<dyn Guides>) -> Self {
         self.guides = Some(guides);
         self
     }

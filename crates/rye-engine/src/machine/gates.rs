@@ -14,7 +14,7 @@ use super::{Effect, Step};
 use crate::arguments::{self, PARAMS};
 use crate::text::quote_truncated;
 use crate::tool::DecisionRequest;
-use crate::{audit, meta_tools};
+use crate::{audit, tool_provider};
 
 /// Prefix of resume keys of gates that ask whether to repeat an interrupted call.
 const RERUN: &str = "rerun:";
@@ -262,7 +262,7 @@ impl Step<'_> {
     /// The tool that a call ran and its arguments, including arguments that the approver edited.
     fn call_target(&self, call: &Call) -> (String, Value) {
         let args = self.machine.args.get(&call.id).cloned().unwrap_or_default();
-        let (tool, params) = meta_tools::resolve_target(&call.tool, &args);
+        let (tool, params) = tool_provider::resolve_target(&call.tool, &args);
         let own = self.machine.gates.values();
         let own = own.filter(|gate| gate.origin.call == call.id);
         let edited = own.filter_map(|gate| match &gate.status {

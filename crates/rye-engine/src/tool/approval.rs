@@ -1,5 +1,4 @@
-//! Approval of a call before the tool runs, for any registered tool. The additional rules for
-//! `bash`, `write` and `edit` are in [`crate::builtin`].
+//! Approval of a call before the tool runs, for any registered tool.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,20 +10,32 @@ use serde_json::{Value, json};
 
 use super::{DecisionRequest, ToolContext, ToolDef, ToolError};
 use crate::arguments::{self, EditedArguments};
-use crate::meta_tools::{APPROVE, APPROVE_SESSION, Mode, RISK, Risk};
+use crate::policy::{Mode, RISK, Risk};
 use crate::text::quote_truncated;
 use crate::{audit, schema};
 
+/// Action: approve this call.
+pub const APPROVE: &str = "approve";
+/// Action: approve the unchanged tool for the session.
+pub const APPROVE_SESSION: &str = "approve_session";
+/// Action: approve the unchanged tool for the project.
+pub const APPROVE_PROJECT: &str = "approve_project";
+/// Action: deny the call.
+pub const DENY: &str = "deny";
+
+/// Key of the gate's context: the tool differs from its accepted definition.
+pub const DRIFT: &str = "drift";
+
 /// Key of the gate's context: target of a symbolic link in the arguments.
-pub(crate) const RESOLVED_PATH: &str = "resolved_path";
+pub const RESOLVED_PATH: &str = "resolved_path";
 
 /// Key of the gate's context: working directory of the call.
-pub(crate) const WORKING_DIR: &str = "working_dir";
+pub const WORKING_DIR: &str = "working_dir";
 
 /// Maximum size of the arguments in a gate, in bytes.
 const MAX_SHOWN: usize = 4000;
 
-/// When a person must approve a call of a tool. Rules of the [policy](crate::meta_tools::Policy)
+/// When a person must approve a call of a tool. Rules of the [policy](crate::policy::Policy)
 /// for `builtin:NAME` override it.
 #[derive(Clone, Default)]
 pub enum ApprovalRequirement {
@@ -72,11 +83,9 @@ pub(crate) async fn request_approval(
     if !def.can_need_approval() {
         return Ok(None);
     }
-    let closed = || ToolError::failed("the session is closed");
-    let engine = context.engine.upgrade().ok_or_else(closed)?;
     let name = &def.spec.name;
-    let mode = engine
-        .policy
+    let mode = context
+        .policy()?
         .decide_builtin(name, def.risk, def.approval.is_required(args));
     let key = format!("approve:{}:{:.32}", context.call, audit::args_hash(args));
     let mut request = DecisionRequest::approval(key, name.clone());
@@ -89,7 +98,7 @@ pub(crate) async fn request_approval(
 }
 
 /// Waits for a decision if the mode requires one. Returns the arguments if the person edited them.
-pub(crate) async fn resolve_approval(
+pub async fn resolve_approval(
     mode: Mode,
     tool: &ToolDef,
     mut request: DecisionRequest,

@@ -1,6 +1,7 @@
 //! Search and summaries of MCP tools.
 
-use rye_engine::meta_tools::{Risk, ToolSummary};
+use rye_engine::policy::Risk;
+use rye_engine::tool_provider::ToolSummary;
 use rye_mcp::client::RemoteTool;
 use serde_json::Value;
 

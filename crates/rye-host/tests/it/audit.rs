@@ -59,7 +59,7 @@ fn engine(key: &SigningKey) -> Engine {
         .store(MemoryStore::new())
         .models(Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap()))
         .sandbox(Arc::new(VirtualSandbox::new()))
-        .tools(rye_engine::builtin::tools())
+        .tools(rye_tools::tools())
         .tool(ApprovedTool(def))
         .sign_with(SigningKey::from_pem(key.to_pem().as_bytes()).unwrap())
         .build()

@@ -78,7 +78,7 @@ steps:
         .blobs(blobs.clone())
         .models(Catalogue::new(".").with("scripted:test", script.parse().unwrap()))
         .sandbox(Arc::new(VirtualSandbox::new()))
-        .tools(rye_engine::builtin::tools())
+        .tools(rye_tools::tools())
         .build()
         .unwrap();
     let numbers: Vec<_> = (1..=20_000).map(|number| number.to_string()).collect();

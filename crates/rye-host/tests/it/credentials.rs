@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rye_engine::clock::{Clock as _, SystemClock};
 use rye_engine::credential::{Credential, CredentialStore as _, OAuth, Owner};
-use rye_engine::meta_tools::{self, CommandEntry, CommandSpec, CommandTools, Policy, Risk};
+use rye_engine::policy::{Policy, Risk};
 use rye_engine::protocol::{EntryKind, EventKind, GateKind, Part};
 use rye_engine::sandbox::Sandbox;
 use rye_engine::{Decision, Engine, NewSession};
@@ -19,6 +19,7 @@ use rye_items::vault::Vault;
 use rye_model::Catalogue;
 use rye_sandbox::VirtualSandbox;
 use rye_store::MemoryStore;
+use rye_tools::meta_tools::{self, CommandEntry, CommandSpec, CommandTools};
 use zeroize::Zeroizing;
 
 const SCRIPT: &str = "

@@ -24,7 +24,7 @@ fn engine(dir: &Path) -> Engine {
         .store(SqliteStore::open(dir.join("sessions.db")).unwrap())
         .models(Catalogue::new(".").with("scripted:test", SCRIPT.parse().unwrap()))
         .sandbox(Arc::new(VirtualSandbox::new()))
-        .tools(rye_engine::builtin::tools())
+        .tools(rye_tools::tools())
         .prompt_on_limit(true)
         .build()
         .unwrap()

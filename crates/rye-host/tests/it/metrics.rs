@@ -97,7 +97,7 @@ fn engine_activity_is_counted_and_traced() {
             .store(MemoryStore::new())
             .models(models().default_model("scripted:busy"))
             .sandbox(Arc::new(VirtualSandbox::new()))
-            .tools(rye_engine::builtin::tools())
+            .tools(rye_tools::tools())
             .tool(AskTool(ToolDef::new(
                 "ask",
                 "Asks.",

@@ -8,7 +8,7 @@ use lillux::path_policy::ProtectedPaths;
 use lillux::process::Supervisor;
 use rye_engine::BoxFuture;
 use rye_engine::arguments::is_editable;
-use rye_engine::meta_tools::{Mode, Policy, Risk, Rule};
+use rye_engine::policy::{Mode, Policy, Risk, Rule};
 use rye_engine::protocol::{EventKind, Gate, TurnEnd};
 use rye_engine::tool::{ApprovalRequirement, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::{Decision, Engine, NewSession, Session};
@@ -70,7 +70,7 @@ impl TestEnv {
             .store(MemoryStore::new())
             .models(Catalogue::new(".").with("scripted:test", script))
             .sandbox(Arc::new(self.sandbox(supervisor)))
-            .tools(rye_engine::builtin::tools())
+            .tools(rye_tools::tools())
             .policy(policy)
             .build()
             .unwrap();

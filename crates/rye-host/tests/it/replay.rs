@@ -155,7 +155,8 @@ impl TestEnv {
             .models(models.clone())
             .sandbox(Arc::new(VirtualSandbox::new()))
             .tools(tools(&releases))
-            .guides(NoGuides)
+            .tool(rye_tools::Skill::new(Arc::new(NoGuides)))
+            .guides(Arc::new(NoGuides))
             .compaction(settings())
             .build()
             .unwrap();

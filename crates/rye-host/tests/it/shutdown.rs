@@ -64,7 +64,7 @@ fn engine(dir: &Path) -> (Engine, CloseHandle) {
         .store(store)
         .models(models)
         .sandbox(Arc::new(VirtualSandbox::new()))
-        .tools(rye_engine::builtin::tools())
+        .tools(rye_tools::tools())
         .tool(AskTool(ToolDef::new("ask", "Asks.", json!({}))))
         .build()
         .unwrap();

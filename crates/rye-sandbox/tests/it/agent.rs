@@ -6,7 +6,7 @@ use std::time::Duration;
 use lillux::process::Supervisor;
 use rye_engine::model::Model as _;
 use rye_engine::sandbox::Sandbox;
-use rye_engine::{Decision, Engine, NewSession, Session, builtin};
+use rye_engine::{Decision, Engine, NewSession, Session};
 use rye_model::{Catalogue, Script, ScriptedModel};
 use rye_protocol::{
     Entry, EntryKind, ErrorCode, EventKind, Gate, Message, Part, ResultStatus, Role, TurnEnd,
@@ -22,7 +22,7 @@ fn engine(script: &str, sandbox: Arc<dyn Sandbox>) -> Engine {
         .store(MemoryStore::new())
         .models(Catalogue::new(".").with("scripted:test", script))
         .sandbox(sandbox)
-        .tools(builtin::tools())
+        .tools(rye_tools::tools())
         .build()
         .unwrap()
 }

@@ -11,6 +11,7 @@ use lillux::durable;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_engine::compaction::Settings;
+use rye_engine::guides::Guides;
 use rye_engine::protocol::{Archive, Gate, GateId};
 use rye_engine::store::{PostOutcome, StoreError};
 use rye_engine::tool::VAULT;
@@ -117,7 +118,10 @@ pub(super) fn run_engine<T>(
                 .call_limits(call_limits()?);
             let guides =
                 FileGuides::new(context.spaces()?, &host_options.workspace, options.skills);
-            builder = builder.guides(guides);
+            let guides: Arc<dyn Guides> = Arc::new(guides);
+            builder = builder
+                .tool(rye_tools::Skill::new(Arc::clone(&guides)))
+                .guides(guides);
         }
         if let Some(key) = signing_key(context)? {
             let trusted = rye_host::TrustedKeys::new(&execute::roots(context)?);
@@ -144,7 +148,7 @@ pub(super) fn run_engine<T>(
 /// The current tools, guides, settings and models, for a replay. Must be called within a runtime.
 fn current_setup(context: &Context, supervisor: Arc<Supervisor>) -> Result<CurrentSetup, Failure> {
     let workspace = context.settings.project();
-    let mut tools = rye_engine::builtin::tools();
+    let mut tools = rye_tools::tools();
     tools.extend(bridge(context, supervisor)?.tools);
     Ok(CurrentSetup {
         tools,

@@ -1,7 +1,7 @@
 //! One-line descriptions of history entries and decisions.
 
-use rye_engine::meta_tools::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
 use rye_engine::protocol::{Entry, EntryKind, Gate, GateStatus, Message, Part, Resolution, Role};
+use rye_engine::tool::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
 
 /// Describes an entry in one line.
 pub(crate) fn line(entry: &Entry) -> String {

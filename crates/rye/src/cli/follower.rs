@@ -11,9 +11,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rye_engine::meta_tools::DRIFT;
 use rye_engine::protocol::{Entry, EntryId, EventKind, Gate, GateId, Millis, StatusKind, ThreadId};
 use rye_engine::store::StoreError;
+use rye_engine::tool::DRIFT;
 use rye_engine::{Engine, Notice, Prompt, Session};
 use serde_json::Value;
 

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lillux::process::Supervisor;
-use rye_engine::builtin::{Bash, Task};
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::protocol::{
     EntryKind, ErrorCode, EventKind, Gate, GateKind, Message, Millis, Part, PromptId, QueueMode,
@@ -22,6 +21,7 @@ use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
 use rye_model::{Catalogue, Config, ConfigFile, Script, Step};
 use rye_sandbox::{LocalSandbox, VirtualSandbox};
 use rye_store::SqliteStore;
+use rye_tools::{Bash, Task};
 use serde_json::{Value, json};
 
 use super::killer::KillingStore;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lillux::process::Supervisor;
 use rye_engine::sandbox::Sandbox;
 use rye_engine::store::SessionStore;
-use rye_engine::{Decision, Engine, NewSession, Session, builtin};
+use rye_engine::{Decision, Engine, NewSession, Session};
 use rye_model::Catalogue;
 use rye_protocol::{EntryKind, EventKind, Part, ResultStatus};
 use rye_sandbox::{LocalSandbox, VirtualSandbox};
@@ -49,7 +49,7 @@ pub(crate) fn engine(script: &str, sandbox: Arc<dyn Sandbox>, store: impl Sessio
         .blobs(MemoryBlobs::new())
         .models(Catalogue::new(".").with("scripted:test", script.parse().unwrap()))
         .sandbox(sandbox)
-        .tools(builtin::tools())
+        .tools(rye_tools::tools())
         .build()
         .unwrap()
 }

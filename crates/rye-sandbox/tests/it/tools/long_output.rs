@@ -118,7 +118,7 @@ async fn long_tool_output_can_be_read_completely() {
             .store(MemoryStore::new())
             .models(Catalogue::new(".").with("scripted:test", script.parse().unwrap()))
             .sandbox(Arc::new(VirtualSandbox::new()))
-            .tools(rye_engine::builtin::tools())
+            .tools(rye_tools::tools())
             .tool(LongOutputTool(def));
         if has_blobs {
             builder = builder.blobs(MemoryBlobs::new());

@@ -25,7 +25,7 @@ fn engine(store: &Path, main: &str, child: &str) -> Engine {
         .blobs(MemoryBlobs::new())
         .models(models)
         .sandbox(sandbox)
-        .tools(rye_engine::builtin::tools())
+        .tools(rye_tools::tools())
         .build()
         .unwrap()
 }

@@ -6,9 +6,9 @@ mod lookup;
 use std::path::{Path, PathBuf};
 
 use rye_engine::arguments::ARGUMENTS;
-use rye_engine::meta_tools::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
 use rye_engine::protocol::{Gate, Purpose, Session};
 use rye_engine::store::PostOutcome;
+use rye_engine::tool::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
 use serde_json::{Value, json};
 
 use crate::cli::args::{ApprovalScope, GateArgs, GateCommand};

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::search::FileMatches;
 use super::{Batch, TIMEOUT};
-use crate::builtin::counted;
-use crate::tool::ToolOutput;
+use crate::counted;
+use rye_engine::tool::ToolOutput;
 
 /// Maximum size of the result, in bytes.
 const MAX_TEXT: usize = 50_000;

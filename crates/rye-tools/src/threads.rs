@@ -4,10 +4,10 @@ mod read;
 
 use serde_json::{Value, json};
 
-use crate::BoxFuture;
-use crate::related_sessions::{RelatedSession, Relation};
-use crate::store::StoreError;
-use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::BoxFuture;
+use rye_engine::related_sessions::{RelatedSession, Relation};
+use rye_engine::store::StoreError;
+use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 pub use read::ThreadRead;
 

@@ -1,7 +1,8 @@
-//! Built-in tools of every agent, which work in any [sandbox](crate::sandbox::Sandbox).
+//! The agent's built-in tools, which work in any [sandbox](rye_engine::sandbox::Sandbox), and the
+//! [meta tools](meta_tools) `list_tools` and `call_tool`.
 //!
 //! ```
-//! let tools = rye_engine::builtin::tools();
+//! let tools = rye_tools::tools();
 //! let names: Vec<_> = tools.iter().map(|tool| tool.def().spec.name.as_str()).collect();
 //! assert_eq!(names, [
 //!     "bash", "edit", "glob", "grep", "list_threads", "read", "task", "thread_read", "write",
@@ -13,6 +14,7 @@ mod bash;
 mod edit;
 mod glob;
 mod grep;
+pub mod meta_tools;
 mod placeholder_guard;
 mod read;
 mod skill;
@@ -27,15 +29,14 @@ use rye_protocol::{ErrorCode, ErrorInfo};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::sandbox::SandboxError;
-use crate::tool::{Tool, ToolError};
+use rye_engine::sandbox::SandboxError;
+use rye_engine::tool::{Tool, ToolError};
 
 pub use bash::Bash;
 pub use edit::Edit;
 pub use glob::Glob;
 pub use grep::Grep;
 pub use read::Read;
-pub(crate) use read::image_type;
 pub use skill::Skill;
 pub use task::Task;
 pub use threads::{ListThreads, ThreadRead};
@@ -81,7 +82,7 @@ fn sandbox_error(error: SandboxError) -> ToolError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool::EffectClass;
+    use rye_engine::tool::EffectClass;
 
     #[test]
     fn effect_and_exclusivity_of_each_tool() {

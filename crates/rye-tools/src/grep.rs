@@ -17,9 +17,9 @@ use self::report::{Report, Show};
 use self::search::{FileMatches, SearchOptions, Searcher};
 use super::tree::{Pattern, invalid_argument, normalize, relative_to, walk};
 use super::{parse, read};
-use crate::BoxFuture;
-use crate::sandbox::{FileInfo, Sandbox};
-use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::BoxFuture;
+use rye_engine::sandbox::{FileInfo, Sandbox};
+use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// Default number of results.
 const DEFAULT_LIMIT: usize = 200;

@@ -5,11 +5,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{status_name, store_error};
-use crate::BoxFuture;
-use crate::builtin::parse;
-use crate::related_sessions::{RelatedSession, RelatedSessions, Relation, page};
-use crate::text::truncate_middle;
-use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use crate::parse;
+use rye_engine::BoxFuture;
+use rye_engine::related_sessions::{RelatedSession, RelatedSessions, Relation, page};
+use rye_engine::text::truncate_middle;
+use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// Default number of entries.
 const DEFAULT_LIMIT: usize = 20;

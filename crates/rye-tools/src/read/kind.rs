@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use rye_engine::attachment::image_type;
+
 /// Number of bytes to check for NUL bytes.
 const SNIFF_LEN: usize = 8 * 1024;
 
@@ -36,7 +38,7 @@ impl Kind {
 }
 
 /// Whether the content is binary: it starts with a block that contains a NUL byte.
-pub(in crate::builtin) fn is_binary(bytes: &[u8]) -> bool {
+pub(crate) fn is_binary(bytes: &[u8]) -> bool {
     bytes[..bytes.len().min(SNIFF_LEN)].contains(&0)
 }
 
@@ -76,31 +78,6 @@ fn decode_text(bytes: &[u8]) -> Option<(String, Vec<&'static str>)> {
         notes.push("CRLF line endings, which `edit` preserves");
     }
     Some((text, notes))
-}
-
-/// Media type of an image that models accept, by its first bytes.
-pub(crate) fn image_type(bytes: &[u8]) -> Option<&'static str> {
-    match bytes {
-        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
-        [
-            b'R',
-            b'I',
-            b'F',
-            b'F',
-            _,
-            _,
-            _,
-            _,
-            b'W',
-            b'E',
-            b'B',
-            b'P',
-            ..,
-        ] => Some("image/webp"),
-        _ => None,
-    }
 }
 
 /// Width and height, if they are at a fixed position.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::text::floor_char_boundary;
+use rye_engine::text::floor_char_boundary;
 
 /// Default number of lines.
 pub(super) const DEFAULT_LINES: usize = 2000;

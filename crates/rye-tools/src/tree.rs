@@ -6,8 +6,8 @@ use globset::{GlobBuilder, GlobMatcher};
 use rye_protocol::{ErrorCode, ErrorInfo};
 
 use super::read;
-use crate::sandbox::{Sandbox, WalkOptions, WalkResult};
-use crate::tool::ToolError;
+use rye_engine::sandbox::{Sandbox, WalkOptions, WalkResult};
+use rye_engine::tool::ToolError;
 
 /// Maximum number of files to walk.
 pub(super) const MAX_FILES: usize = 500_000;

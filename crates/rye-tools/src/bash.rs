@@ -8,11 +8,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{approval, parse, sandbox_error};
-use crate::BoxFuture;
-use crate::blob::{FULL_OUTPUT, SCHEME};
-use crate::sandbox::{Exec, ExecObserver, ExecOutput, Sandbox};
-use crate::text::{FullText, truncate_middle};
-use crate::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::BoxFuture;
+use rye_engine::blob::{FULL_OUTPUT, SCHEME};
+use rye_engine::sandbox::{Exec, ExecObserver, ExecOutput, Sandbox};
+use rye_engine::text::{FullText, truncate_middle};
+use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// Default timeout, in seconds.
 const DEFAULT_TIMEOUT: u64 = 120;

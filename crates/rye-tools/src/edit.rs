@@ -18,10 +18,10 @@ use tokio::sync::Mutex;
 use self::apply::{Change, apply};
 use self::document::Document;
 use super::{approval, counted, parse, placeholder_guard, read};
-use crate::BoxFuture;
-use crate::sandbox::Sandbox;
-use crate::text::truncate_middle;
-use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::BoxFuture;
+use rye_engine::sandbox::Sandbox;
+use rye_engine::text::truncate_middle;
+use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// Maximum size of the diff in the result, in bytes.
 const MAX_DIFF: usize = 8000;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::batches;
 use super::search::{SearchOptions, Searcher};
-use crate::sandbox::FileInfo;
+use rye_engine::sandbox::FileInfo;
 
 fn deadline() -> Instant {
     Instant::now() + Duration::from_mins(1)

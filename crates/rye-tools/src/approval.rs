@@ -2,19 +2,19 @@
 //!
 //! A command can do anything, so a person must approve it. A plain file of the workspace needs no
 //! approval; a write to a [sensitive](lillux::path_policy::SensitiveReason) path does.
-//! Rules of the [policy](crate::meta_tools::Policy) for `builtin:bash`, `builtin:write` and
+//! Rules of the [policy](rye_engine::policy::Policy) for `builtin:bash`, `builtin:write` and
 //! `builtin:edit` can change this if the reason permits it. Private paths are always rejected.
 
 use lillux::path_policy::PathClass;
 use lillux::sanitize_line;
 use serde_json::{Value, json};
 
-use crate::arguments::EditedArguments;
-use crate::audit;
-use crate::meta_tools::{Mode, RISK, Risk};
-use crate::sandbox::{ResolvedPath, Sandbox, SandboxError};
-use crate::text::quote_truncated;
-use crate::tool::{
+use rye_engine::arguments::EditedArguments;
+use rye_engine::audit;
+use rye_engine::policy::{Mode, RISK, Risk};
+use rye_engine::sandbox::{ResolvedPath, Sandbox, SandboxError};
+use rye_engine::text::quote_truncated;
+use rye_engine::tool::{
     DecisionRequest, RESOLVED_PATH, ToolContext, ToolDef, ToolError, resolve_approval,
 };
 
@@ -165,9 +165,7 @@ pub(super) async fn approve_command(
 }
 
 fn mode(tool: &ToolDef, risk: Risk, context: &ToolContext) -> Result<Mode, ToolError> {
-    let closed = || ToolError::failed("the session is closed");
-    let engine = context.engine.upgrade().ok_or_else(closed)?;
-    Ok(engine
-        .policy
+    Ok(context
+        .policy()?
         .decide_builtin(&tool.spec.name, Some(risk), false))
 }

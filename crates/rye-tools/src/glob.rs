@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::parse;
 use super::tree::{Pattern, join, normalize, relative_to, split, walk};
-use crate::BoxFuture;
-use crate::sandbox::Sandbox;
-use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::BoxFuture;
+use rye_engine::sandbox::Sandbox;
+use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// Default number of results.
 const DEFAULT_LIMIT: usize = 200;

@@ -7,35 +7,24 @@ use rye_schema::Schema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::approval_question::{
-    APPROVE, APPROVE_PROJECT, APPROVE_SESSION, ApprovalQuestion, gate_key,
+use super::ToolHub;
+use super::approval_question::{ApprovalQuestion, gate_key};
+use rye_engine::BoxFuture;
+use rye_engine::arguments::{self, EditedArguments};
+use rye_engine::audit;
+use rye_engine::policy::Mode;
+use rye_engine::sandbox::Sandbox;
+use rye_engine::schema;
+use rye_engine::tool::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
+use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::tool_provider::{
+    CALL_TOOL, ResolvedTool, Review, ReviewReason, StoredApproval, ToolProvider, ToolProviderError,
 };
-use super::{
-    Mode, ResolvedTool, Review, ReviewReason, StoredApproval, ToolHub, ToolProvider,
-    ToolProviderError,
-};
-use crate::BoxFuture;
-use crate::arguments::{self, EditedArguments};
-use crate::audit;
-use crate::sandbox::Sandbox;
-use crate::schema;
-use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// Maximum number of approval requests per call, for a tool that keeps changing.
 const MAX_APPROVAL_REQUESTS: usize = 8;
 /// Maximum number of credential requests per call.
 const MAX_CREDENTIAL_REQUESTS: usize = 3;
-
-/// Name of the tool.
-const NAME: &str = "call_tool";
-
-/// The effective tool id and arguments of a call: for `call_tool`, those of the called tool.
-pub(crate) fn resolve_target<'a>(tool: &'a str, args: &'a Value) -> (&'a str, &'a Value) {
-    match args.get("tool_id").and_then(Value::as_str) {
-        Some(id) if tool == NAME => (id, args.get("params").unwrap_or(&Value::Null)),
-        _ => (tool, args),
-    }
-}
 
 pub(super) struct CallTool {
     def: ToolDef,
@@ -68,7 +57,7 @@ impl CallTool {
         });
         let description = "Calls a tool found by `list_tools`. A risky tool waits for a person's \
                            approval.";
-        let def = ToolDef::new(NAME, description, parameters);
+        let def = ToolDef::new(CALL_TOOL, description, parameters);
         Self { def, hub }
     }
 
@@ -375,7 +364,7 @@ impl Tool for CallTool {
         context: ToolContext,
     ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let args = crate::builtin::parse(args)?;
+            let args = crate::parse(args)?;
             self.call(args, &context).await
         })
     }

@@ -5,9 +5,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::parse;
-use crate::BoxFuture;
-use crate::Prompt;
-use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::BoxFuture;
+use rye_engine::Prompt;
+use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// Delegates work to a child session and waits for its answer.
 pub struct Task(ToolDef);
@@ -60,7 +60,7 @@ impl Tool for Task {
             let child = context.child(model).await?;
             let id = child.session().id().clone();
             let store_error =
-                |error: crate::store::StoreError| ToolError::failed(error.to_string());
+                |error: rye_engine::store::StoreError| ToolError::failed(error.to_string());
             // A task has one prompt, whose id is that of the child session.
             let prompt_id = PromptId::from(id.clone());
             let answer = child.prompt(prompt_id, Prompt::from(prompt)).await;
@@ -88,7 +88,7 @@ impl Tool for Task {
     }
 }
 
-fn task_error(code: ErrorCode, answer: crate::Answer, default: &str) -> ToolError {
+fn task_error(code: ErrorCode, answer: rye_engine::Answer, default: &str) -> ToolError {
     let mut message = answer.error.unwrap_or_else(|| default.to_owned());
     if !answer.text.is_empty() {
         message = format!("{message}. Its last output: {}", answer.text);

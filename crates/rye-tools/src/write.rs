@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use super::{approval, counted, parse, placeholder_guard, sandbox_error};
-use crate::BoxFuture;
-use crate::sandbox::SandboxError;
-use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use lillux::redact::REDACTED;
+use rye_engine::BoxFuture;
+use rye_engine::sandbox::SandboxError;
+use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// Writes a complete file. Repeating a call has no further effect.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::sandbox::{Sandbox, SandboxError, WalkOptions};
-use crate::tool::ToolError;
+use rye_engine::sandbox::{Sandbox, SandboxError, WalkOptions};
+use rye_engine::tool::ToolError;
 
 use super::super::sandbox_error;
 
@@ -15,7 +15,7 @@ const MAX_WALKED: usize = 100_000;
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Converts an error; a missing file gets suggestions.
-pub(in crate::builtin) async fn not_found_error(
+pub(crate) async fn not_found_error(
     sandbox: &dyn Sandbox,
     path: &str,
     error: SandboxError,

@@ -10,13 +10,12 @@ use serde_json::{Value, json};
 
 use self::kind::{Kind, format_dimensions};
 use super::{parse, sandbox_error};
-use crate::BoxFuture;
-use crate::attachment::{self, MAX_IMAGE_BYTES};
-use crate::blob::SCHEME;
-use crate::sandbox::FileInfo;
-use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::BoxFuture;
+use rye_engine::attachment::{self, MAX_IMAGE_BYTES};
+use rye_engine::blob::SCHEME;
+use rye_engine::sandbox::FileInfo;
+use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
-pub(crate) use kind::image_type;
 pub(super) use kind::is_binary;
 pub(super) use missing::not_found_error;
 

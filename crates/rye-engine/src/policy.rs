@@ -2,7 +2,41 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ResolvedTool, ReviewReason, Risk};
+use crate::tool_provider::{ResolvedTool, ReviewReason};
+
+/// Risk level of a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Risk {
+    /// No significant harm.
+    Low,
+    /// Harm that can be undone.
+    Medium,
+    /// Serious harm.
+    High,
+    /// Irreversible harm.
+    Critical,
+}
+
+impl Risk {
+    /// Name of the level in configuration and output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Critical => "critical",
+        }
+    }
+
+    /// The line of a gate's body that states a risk; `None` is unknown.
+    pub fn gate_line(risk: Option<Self>) -> String {
+        format!("risk: {}", risk.map_or("unknown", Self::as_str))
+    }
+}
+
+/// Key of a gate's context: the [`Risk`] of the call, `null` if it is unknown.
+pub const RISK: &str = "risk";
 
 /// Decision of the policy about a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,7 +106,7 @@ impl Policy {
     /// Decides about a call of `tool`. If no rule matches, a call needs approval if the tool
     /// declares it, if its risk is high or not stated, or if there is a reason for it. A reason
     /// that depends on the parameters raises the risk to high.
-    pub(super) fn decide(
+    pub fn decide(
         &self,
         tool: &str,
         action: &ResolvedTool,
@@ -105,12 +139,7 @@ impl Policy {
 impl Policy {
     /// Decides about a call of a built-in tool. If no rule matches, the call needs approval if the
     /// tool requires it or its risk is high.
-    pub(crate) fn decide_builtin(
-        &self,
-        tool: &str,
-        risk: Option<Risk>,
-        requires_approval: bool,
-    ) -> Mode {
+    pub fn decide_builtin(&self, tool: &str, risk: Option<Risk>, requires_approval: bool) -> Mode {
         let name = format!("builtin:{tool}");
         let mode = self.rule_mode(&name, risk, None);
         mode.unwrap_or(if requires_approval || risk >= Some(Risk::High) {

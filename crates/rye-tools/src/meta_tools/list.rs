@@ -6,9 +6,10 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{ToolHub, ToolSummary};
-use crate::BoxFuture;
-use crate::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use super::ToolHub;
+use rye_engine::BoxFuture;
+use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use rye_engine::tool_provider::ToolSummary;
 
 /// Default number of results.
 const DEFAULT_LIMIT: usize = 20;
@@ -144,7 +145,7 @@ impl Tool for ListTools {
 
     fn run(&self, args: Value, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let args = crate::builtin::parse(args)?;
+            let args = crate::parse(args)?;
             self.list(args).await
         })
     }

@@ -11,13 +11,13 @@ use rye_protocol::{ErrorCode, ErrorInfo, ProcessRef};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{
-    Component, ResolvedTool, Review, Risk, ToolListing, ToolProvider, ToolProviderError,
-    ToolSummary,
+use rye_engine::BoxFuture;
+use rye_engine::policy::Risk;
+use rye_engine::sandbox::{Exec, ExecObserver};
+use rye_engine::tool::{EffectClass, ToolContext, ToolOutput};
+use rye_engine::tool_provider::{
+    Component, ResolvedTool, Review, ToolListing, ToolProvider, ToolProviderError, ToolSummary,
 };
-use crate::BoxFuture;
-use crate::sandbox::{Exec, ExecObserver};
-use crate::tool::{EffectClass, ToolContext, ToolOutput};
 
 /// Default timeout, in seconds.
 const DEFAULT_TIMEOUT: u64 = 120;

@@ -6,22 +6,13 @@ use lillux::{quote_block, sanitize_line};
 use rye_protocol::Action;
 use serde_json::{Map, Value, json};
 
-use super::{Component, ResolvedTool, ReviewReason};
-use crate::audit::{ARGS_HASH, CHAIN_HASH};
-use crate::tool::{DecisionRequest, WORKING_DIR};
-use crate::{arguments, text};
-
-/// Action: approve this call.
-pub const APPROVE: &str = "approve";
-/// Action: approve the unchanged tool for the session.
-pub const APPROVE_SESSION: &str = "approve_session";
-/// Action: approve the unchanged tool for the project.
-pub const APPROVE_PROJECT: &str = "approve_project";
-/// Action: deny the call.
-pub const DENY: &str = "deny";
-
-/// Key of the gate's context: the tool differs from its accepted definition.
-pub const DRIFT: &str = "drift";
+use rye_engine::audit::{ARGS_HASH, CHAIN_HASH};
+use rye_engine::policy::{RISK, Risk};
+use rye_engine::tool::{
+    APPROVE, APPROVE_PROJECT, APPROVE_SESSION, DENY, DRIFT, DecisionRequest, WORKING_DIR,
+};
+use rye_engine::tool_provider::{Component, ResolvedTool, ReviewReason};
+use rye_engine::{arguments, text};
 
 /// Key of the gate's context: reasons for the approval.
 const REASONS: &str = "reasons";
@@ -114,7 +105,7 @@ impl ApprovalQuestion<'_> {
         for reason in self.reasons {
             let _ = writeln!(body, "reason: {}", sanitize_line(&reason.text));
         }
-        let _ = writeln!(body, "{}", super::Risk::gate_line(resolved.risk));
+        let _ = writeln!(body, "{}", Risk::gate_line(resolved.risk));
         if let Some(line) = resolved.description.lines().next() {
             let line: String = line.chars().take(MAX_DESCRIPTION).collect();
             let _ = writeln!(body, "{}", quote_block(&line));
@@ -148,7 +139,7 @@ impl ApprovalQuestion<'_> {
         context.insert(CHAIN_HASH.to_owned(), json!(resolved.hash));
         context.insert(ARGS_HASH.to_owned(), json!(self.args_hash));
         context.insert("tool_id".to_owned(), json!(self.tool_id));
-        context.insert(super::RISK.to_owned(), json!(resolved.risk));
+        context.insert(RISK.to_owned(), json!(resolved.risk));
         context.insert("space".to_owned(), json!(resolved.space));
         context.insert(COMPONENTS.to_owned(), json!(resolved.components));
         if !self.reasons.is_empty() {

@@ -1,16 +1,7 @@
-//! The meta tools `list_tools` and `call_tool`, which give a model access to any number of tools.
+//! Providers: the sources of the tools that a model finds with `list_tools` and calls with
+//! `call_tool`.
 //!
-//! A model sees only these two tools in its prompt and searches for others when it needs them.
-//! Each [provider](ToolProvider) has a service name; its tools are called `SERVICE:ID`. A
-//! [policy](Policy) decides before each call whether it is allowed, needs a person's approval, or
-//! is denied. An approval covers the hash of everything that would run. If the hash has changed
-//! by the time of the call, the person is asked again and shown what changed.
-
-mod approval_question;
-mod call;
-mod commands;
-mod list;
-mod policy;
+//! Each [provider](ToolProvider) has a service name; its tools are called `SERVICE:ID`.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -20,47 +11,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::BoxFuture;
+use crate::policy::{Mode, Risk};
 use crate::sandbox::Sandbox;
-use crate::tool::{EffectClass, Tool, ToolContext, ToolOutput};
+use crate::tool::{EffectClass, ToolContext, ToolOutput};
 
-pub use approval_question::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION, DENY, DRIFT};
-pub(crate) use call::resolve_target;
-pub use commands::{CommandEntry, CommandSpec, CommandTools};
-pub use policy::{LimitPolicy, Mode, Policy, Rule};
+/// Name of the tool that calls the tools of providers.
+pub const CALL_TOOL: &str = "call_tool";
 
-/// Risk level of a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Risk {
-    /// No significant harm.
-    Low,
-    /// Harm that can be undone.
-    Medium,
-    /// Serious harm.
-    High,
-    /// Irreversible harm.
-    Critical,
-}
-
-impl Risk {
-    /// Name of the level in configuration and output.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-            Self::Critical => "critical",
-        }
-    }
-
-    /// The line of a gate's body that states a risk; `None` is unknown.
-    pub fn gate_line(risk: Option<Self>) -> String {
-        format!("risk: {}", risk.map_or("unknown", Self::as_str))
+/// The effective tool id and arguments of a call: for `call_tool`, those of the called tool.
+pub(crate) fn resolve_target<'a>(tool: &'a str, args: &'a Value) -> (&'a str, &'a Value) {
+    match args.get("tool_id").and_then(Value::as_str) {
+        Some(id) if tool == CALL_TOOL => (id, args.get("params").unwrap_or(&Value::Null)),
+        _ => (tool, args),
     }
 }
-
-/// Key of a gate's context: the [`Risk`] of the call, `null` if it is unknown.
-pub const RISK: &str = "risk";
 
 /// Entry of a list of tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -263,43 +227,5 @@ pub trait ToolProvider: Send + Sync + 'static {
         _by: &'a str,
     ) -> BoxFuture<'a, Result<(), ToolProviderError>> {
         Box::pin(std::future::ready(Ok(())))
-    }
-}
-
-/// Splits a query into lower-case words without stop words, unless it has only stop words.
-pub fn query_terms(query: &str) -> Vec<String> {
-    let all: Vec<_> = query.split_whitespace().map(str::to_lowercase).collect();
-    let is_significant = |word: &&String| !lillux::is_stop_word(word);
-    let significant: Vec<_> = all.iter().filter(is_significant).cloned().collect();
-    if significant.is_empty() {
-        all
-    } else {
-        significant
-    }
-}
-
-/// Creates the tools `list_tools` and `call_tool`.
-pub fn tools(providers: Vec<Arc<dyn ToolProvider>>, policy: Policy) -> Vec<Arc<dyn Tool>> {
-    let hub = Arc::new(ToolHub { providers, policy });
-    vec![
-        Arc::new(call::CallTool::new(Arc::clone(&hub))),
-        Arc::new(list::ListTools::new(hub)),
-    ]
-}
-
-/// The providers and the policy that the two tools share.
-struct ToolHub {
-    providers: Vec<Arc<dyn ToolProvider>>,
-    policy: Policy,
-}
-
-impl ToolHub {
-    fn services(&self) -> String {
-        let names: Vec<_> = self
-            .providers
-            .iter()
-            .map(|provider| provider.service())
-            .collect();
-        names.join(", ")
     }
 }
