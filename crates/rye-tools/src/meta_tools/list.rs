@@ -40,7 +40,7 @@ impl ListTools {
             "additionalProperties": false
         });
         let description = format!(
-            "Searches further tools. There may be thousands, so describe what you need. \
+            "Searches for more tools. There may be thousands, so describe what you need. \
              Services: {}.",
             hub.services()
         );

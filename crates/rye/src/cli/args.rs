@@ -64,10 +64,10 @@ pub(crate) struct Global {
     /// Project directory [default: RYE_PROJECT, or the nearest parent with `.ai/`]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) project: Option<PathBuf>,
-    /// Print one JSON document on standard output and nothing else
+    /// Print the result as one JSON document; `rye prompt` prints one event per line
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Print only errors on standard error
+    /// Hide warnings, hints and progress; errors and pending gates are still shown
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
     /// Colour output: auto, always, never [default: RYE_COLOR, or auto unless NO_COLOR is set]

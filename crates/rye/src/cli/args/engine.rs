@@ -394,7 +394,7 @@ pub(crate) struct GateArgs {
 pub(crate) struct ApproveArgs {
     #[command(flatten)]
     pub(crate) gate: GateArgs,
-    /// How long the approval is valid, for tools called through `call_tool`
+    /// Which calls the approval covers
     #[arg(long = "for", value_enum, default_value = "call")]
     pub(crate) scope: ApprovalScope,
     /// Approve, but run with these arguments (a JSON object)
@@ -412,9 +412,10 @@ fn arguments(text: &str) -> Result<Value, String> {
 pub(crate) enum ApprovalScope {
     /// This call only
     Call,
-    /// Until the session ends, while the tool is unchanged
+    /// All calls of the tool in this session and directory, until the tool changes; of a built-in
+    /// tool, only calls with the same arguments
     Session,
-    /// In this project, signed with your key, while the tool is unchanged
+    /// All calls of the item in this project, until the item changes; needs your key
     Project,
 }
 

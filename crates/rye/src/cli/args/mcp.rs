@@ -36,10 +36,10 @@ pub(crate) enum McpCommand {
     /// List servers and how many of their tools are items
     #[command(after_help = "Example:\n  rye mcp list")]
     List,
-    /// Write a signed, pinned item for each tool of a server
+    /// Create a signed item for each tool of a server
     #[command(
-        after_help = "Each tool is pinned by the hash of its definition. If the server changes a tool, calls are\n\
-        refused and its item stays as it is until you accept the change with --accept.\n\n\
+        after_help = "Each item contains the hash of its tool's definition. If the server changes the definition,\n\
+        calls of the item fail until you accept the change with --accept.\n\n\
         Examples:\n  \
         rye mcp discover files\n  \
         rye mcp discover files --accept"

@@ -52,10 +52,10 @@ pub(crate) struct SetArgs {
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct OwnerArgs {
-    /// Only for this session (id, or unique prefix or suffix)
+    /// Credential of this session only (id, or unique prefix or suffix)
     #[arg(long, value_name = "ID", value_parser = super::partial_id)]
     pub(crate) session: Option<String>,
-    /// For all sessions of this organisation
+    /// Credential of all sessions of this organisation
     #[arg(long, value_name = "NAME")]
     pub(crate) org: Option<String>,
 }
@@ -73,7 +73,7 @@ pub(crate) struct GetArgs {
     /// Look only in this space [default: project, then user]
     #[arg(long, value_enum)]
     pub(crate) space: Option<SpaceChoice>,
-    /// Also print the secret if the output is a terminal
+    /// Print the secret even if standard output is a terminal
     #[arg(long)]
     pub(crate) show: bool,
 }
