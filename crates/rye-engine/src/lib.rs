@@ -39,7 +39,6 @@ pub mod related_sessions;
 pub mod result;
 mod runner;
 pub mod sandbox;
-pub mod schema;
 pub mod store;
 pub mod text;
 mod tokens;

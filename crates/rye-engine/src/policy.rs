@@ -4,36 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::tool_provider::{ResolvedTool, ReviewReason};
 
-/// Risk level of a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Risk {
-    /// No significant harm.
-    Low,
-    /// Harm that can be undone.
-    Medium,
-    /// Serious harm.
-    High,
-    /// Irreversible harm.
-    Critical,
-}
-
-impl Risk {
-    /// Name of the level in configuration and output.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-            Self::Critical => "critical",
-        }
-    }
-
-    /// The line of a gate's body that states a risk; `None` is unknown.
-    pub fn gate_line(risk: Option<Self>) -> String {
-        format!("risk: {}", risk.map_or("unknown", Self::as_str))
-    }
-}
+pub use rye_protocol::Risk;
 
 /// Key of a gate's context: the [`Risk`] of the call, `null` if it is unknown.
 pub const RISK: &str = "risk";

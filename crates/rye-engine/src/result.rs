@@ -1,9 +1,7 @@
 //! Structured results: asks a model for JSON that matches a schema, and extracts it.
 
-use rye_schema::Schema;
+use rye_protocol::Schema;
 use serde_json::Value;
-
-use crate::schema;
 
 /// Metadata key of a prompt: the schema of the required result.
 pub(crate) const SCHEMA: &str = "result_schema";
@@ -35,7 +33,7 @@ pub(crate) fn extract(answer: &str, schema: &Value) -> Result<Value, String> {
     let value: Value = serde_json::from_str(strip_fence(text))
         .map_err(|error| format!("the text between the lines is not JSON: {error}"))?;
     let schema = Schema::new(schema).map_err(|e| format!("invalid schema: {e}"))?;
-    match schema::validation_error(&schema, &value) {
+    match schema.error(&value) {
         Some(error) => Err(format!("the result does not match the schema: {error}")),
         None => Ok(value),
     }

@@ -29,7 +29,7 @@ use crate::chain::{self, Chain, ChainError, Link};
 use crate::environment::Origin;
 use crate::error::ExecuteError;
 use crate::execution_result::ExecutionResult;
-use crate::parameters::SchemaCache;
+use crate::parameters;
 use crate::primitive::{Execute, HttpClient, OutputListener, Primitives, RunContext, Spill};
 use crate::redact::{self, RedactingOutput};
 use crate::trace::Trace;
@@ -158,7 +158,6 @@ pub struct Executor {
     primitives: Primitives,
     supervisor: Arc<Supervisor>,
     process_cache: Arc<ProcessCache>,
-    schemas: Arc<SchemaCache>,
     chains: Arc<ChainCache>,
     inherited: Arc<InheritedVariables>,
 }
@@ -187,7 +186,6 @@ impl Executor {
             primitives,
             supervisor,
             process_cache: Arc::default(),
-            schemas: Arc::default(),
             chains: Arc::default(),
             inherited: Arc::default(),
         }
@@ -223,9 +221,8 @@ impl Executor {
         let trust = library.trust_with_known_keys();
         trace.chain(library, chain, start.elapsed());
         let pairs = validate(chain)?;
-        let parameters = self
-            .schemas
-            .check(&chain.tool().metadata, request.parameters)?;
+        let schema = chain.tool().metadata.config_schema();
+        let parameters = parameters::check(schema, request.parameters)?;
         inline_code::check_interpolated(&chain.tool().metadata, &request.interpolated)
             .map_err(|error| error.for_chain(chain))?;
         let anchor = self.anchor(library, chain)?;
@@ -310,7 +307,6 @@ impl Executor {
             environment,
             parameters,
             prepare::CallContext {
-                schemas: &self.schemas,
                 cwd: prepare::cwd(&anchor, &placeholders, &self.roots.project),
                 timeout: request.timeout,
                 spill: self.spill(),
@@ -364,7 +360,7 @@ impl Executor {
         workspace: Option<&Path>,
     ) -> Result<Vec<ApprovalReason>, ExecuteError> {
         let tool = self.tool(tool)?;
-        let parameters = self.schemas.check(&tool.metadata, parameters.clone())?;
+        let parameters = parameters::check(tool.metadata.config_schema(), parameters.clone())?;
         let paths = CheckedPaths::new(&tool.metadata, &parameters, &self.path_policy, workspace);
         let paths = paths.map_err(|path| ExecuteError::PrivatePath {
             tool: tool.id().to_string(),

@@ -1,20 +1,9 @@
 //! Validation of parameters against the tool's JSON Schema.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use rye_items::metadata::Metadata;
-use rye_schema::Schema;
+use rye_protocol::{Schema, join_violations};
 use serde_json::{Map, Value};
 
-/// A way in which the parameters violate the schema.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Violation {
-    /// JSON pointer to the value; empty for the root.
-    pub pointer: String,
-    /// Explanation for the user.
-    pub message: String,
-}
+pub use rye_protocol::Violation;
 
 /// Why parameters were rejected.
 #[derive(Debug, thiserror::Error)]
@@ -30,100 +19,38 @@ pub enum ParameterError {
     Schema(String),
 }
 
-/// Capacity of the schema cache; the cache is cleared when it is full.
-const CACHE_CAPACITY: usize = 1000;
-
-/// Cache of compiled schemas.
-#[derive(Debug, Default)]
-pub struct SchemaCache(Mutex<HashMap<usize, CacheEntry>>);
-
-/// Metadata that contains the schema, and the compiled schema. The entry keeps the metadata
-/// alive, so that no other metadata can have the address that is the cache key.
-type CacheEntry = (Arc<Metadata>, Arc<Schema>);
-
-impl SchemaCache {
-    /// Validates parameters and returns them with the schema's defaults filled in.
-    pub fn check(&self, tool: &Arc<Metadata>, parameters: Value) -> Result<Value, ParameterError> {
-        let Value::Object(mut parameters) = parameters else {
-            return Err(ParameterError::NotAnObject(type_name(&parameters)));
-        };
-        if let Some(schema) = tool.config_schema() {
-            fill_in_defaults(schema, &mut parameters);
-        }
-        self.validate(tool, parameters).map(Value::Object)
-    }
-
-    /// Returns the object unchanged if it matches the schema of an item.
-    pub fn validate(
-        &self,
-        item: &Arc<Metadata>,
-        object: Map<String, Value>,
-    ) -> Result<Map<String, Value>, ParameterError> {
-        let Some(schema) = item.config_schema() else {
-            return Ok(object);
-        };
-        let object = Value::Object(object);
-        if rye_schema::is_surely_valid(schema, &object) {
-            return into_object(object);
-        }
-        validate(&*self.compiled(item, schema)?, object)
-    }
-
-    fn compiled(
-        &self,
-        item: &Arc<Metadata>,
-        schema: &Value,
-    ) -> Result<Arc<Schema>, ParameterError> {
-        let address = Arc::as_ptr(item).addr();
-        let entries = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, schema)) = entries().get(&address) {
-            return Ok(Arc::clone(schema));
-        }
-        let schema = Arc::new(compile(schema)?);
-        let mut entries = entries();
-        if entries.len() >= CACHE_CAPACITY {
-            entries.clear();
-        }
-        entries.insert(address, (Arc::clone(item), Arc::clone(&schema)));
-        Ok(schema)
-    }
-}
-
 /// Validates parameters and returns them with the schema's defaults filled in.
 pub fn check(schema: Option<&Value>, parameters: Value) -> Result<Value, ParameterError> {
     let Value::Object(mut parameters) = parameters else {
         return Err(ParameterError::NotAnObject(type_name(&parameters)));
     };
+    if let Some(schema) = schema {
+        fill_in_defaults(schema, &mut parameters);
+    }
+    validate(schema, parameters).map(Value::Object)
+}
+
+/// Returns an object unchanged if it matches the schema of an item.
+pub(crate) fn validate(
+    schema: Option<&Value>,
+    object: Map<String, Value>,
+) -> Result<Map<String, Value>, ParameterError> {
     let Some(schema) = schema else {
-        return Ok(Value::Object(parameters));
+        return Ok(object);
     };
-    fill_in_defaults(schema, &mut parameters);
-    validate(&compile(schema)?, Value::Object(parameters)).map(Value::Object)
-}
-
-fn compile(schema: &Value) -> Result<Schema, ParameterError> {
-    Schema::new(schema).map_err(|e| ParameterError::Schema(e.to_string()))
-}
-
-fn validate(schema: &Schema, object: Value) -> Result<Map<String, Value>, ParameterError> {
-    let violations = schema.violations(&object).into_iter();
-    let violations: Vec<_> = violations
-        .map(|violation| Violation {
-            pointer: violation.pointer,
-            message: truncate(&violation.message),
-        })
-        .collect();
+    let mut value = Value::Object(object);
+    let schema = Schema::new(schema).map_err(|e| ParameterError::Schema(e.to_string()))?;
+    let mut violations = schema.violations(&value);
+    for violation in &mut violations {
+        truncate(&mut violation.message);
+    }
     if violations.is_empty() {
-        into_object(object)
+        Ok(value
+            .as_object_mut()
+            .map(std::mem::take)
+            .unwrap_or_default())
     } else {
         Err(ParameterError::Violations(violations))
-    }
-}
-
-fn into_object(value: Value) -> Result<Map<String, Value>, ParameterError> {
-    match value {
-        Value::Object(object) => Ok(object),
-        other => Err(ParameterError::NotAnObject(type_name(&other))),
     }
 }
 
@@ -144,23 +71,12 @@ fn fill_in_defaults(schema: &Value, object: &mut Map<String, Value>) {
 }
 
 /// Truncates a message that repeats a long value.
-fn truncate(message: &str) -> String {
+fn truncate(message: &mut String) {
     const MAX_CHARS: usize = 300;
-    match message.char_indices().nth(MAX_CHARS) {
-        Some((end, _)) => format!("{}…", &message[..end]),
-        None => message.to_owned(),
+    if let Some((end, _)) = message.char_indices().nth(MAX_CHARS) {
+        message.truncate(end);
+        message.push('…');
     }
-}
-
-fn join_violations(violations: &[Violation]) -> String {
-    let lines = violations.iter().map(|Violation { pointer, message }| {
-        if pointer.is_empty() {
-            message.clone()
-        } else {
-            format!("{pointer}: {message}")
-        }
-    });
-    lines.collect::<Vec<_>>().join("; ")
 }
 
 fn type_name(value: &Value) -> &'static str {

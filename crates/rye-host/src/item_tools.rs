@@ -19,7 +19,6 @@ use rye_executor::{
     Approval, ApprovalReason, ExecuteError, ExecutionResult, Executor, OutputListener, Request,
     SensitiveWrite, Status,
 };
-use rye_items::metadata::EffectClass as ItemEffectClass;
 use rye_items::search::{Hit, Query, SearchIndex};
 use rye_items::{ItemId, ItemKind, ItemRef};
 use serde_json::Value;
@@ -98,18 +97,17 @@ impl ItemTools {
         let chain = chain.map_err(|error| execution_error(&error))?;
         let metadata = &chain.tool().metadata;
         // A pure tool without paths can run outside of any sandbox.
-        let is_pure =
-            metadata.effect() == Some(ItemEffectClass::Pure) && metadata.reads().is_empty();
+        let is_pure = metadata.effect() == Some(EffectClass::Pure) && metadata.reads().is_empty();
         let is_remote = chain.primitive().id().as_str() == HTTP_CLIENT;
         Ok(ResolvedTool {
             // The full id, as in rules; `id` may be a short name.
             id: chain.tool().id().to_string(),
             description: metadata.description().unwrap_or_default().to_owned(),
             schema: metadata.config_schema().cloned(),
-            risk: metadata.risk_level().and_then(|it| risk(it.as_str())),
+            risk: metadata.risk_level(),
             space: Some(chain.tool().space().as_str().to_owned()),
             requires_approval: metadata.requires_approval() == Some(true),
-            effect: metadata.effect().map_or(EffectClass::default(), effect),
+            effect: metadata.effect().unwrap_or_default(),
             drift: None,
             hash: chain.hash.to_hex(),
             components: components(&chain),
@@ -205,22 +203,8 @@ fn summary(hit: &Hit) -> ToolSummary {
         id: hit.reference.id.to_string(),
         description: hit.description.clone(),
         parameters: hit.parameters.clone(),
-        risk: hit.risk.as_deref().and_then(risk),
+        risk: hit.risk.as_deref().and_then(Risk::from_name),
         space: Some(hit.location.space.as_str().to_owned()),
-    }
-}
-
-fn risk(word: &str) -> Option<Risk> {
-    let all = [Risk::Low, Risk::Medium, Risk::High, Risk::Critical];
-    all.into_iter().find(|risk| risk.as_str() == word)
-}
-
-fn effect(effect: ItemEffectClass) -> EffectClass {
-    match effect {
-        ItemEffectClass::Pure => EffectClass::Pure,
-        ItemEffectClass::Idempotent => EffectClass::Idempotent,
-        ItemEffectClass::AtMostOnce => EffectClass::AtMostOnce,
-        ItemEffectClass::Ask => EffectClass::Ask,
     }
 }
 

@@ -41,7 +41,8 @@ mod yaml;
 pub use error::MetadataError;
 pub use extractors::{Extractors, Parser, Rule};
 pub use node::{Data, Entry, Node};
-pub use typed::{EffectClass, Field, Metadata, RiskLevel};
+pub use rye_protocol::{EffectClass, Risk};
+pub use typed::{Field, Metadata};
 
 use crate::ItemKind;
 use error::Problem;

@@ -27,12 +27,14 @@ mod gate;
 mod id;
 mod incomplete;
 mod queue;
+mod risk;
 #[cfg(feature = "schema")]
 mod schema;
 mod session;
 mod thread;
 mod time;
 mod usage;
+mod validation;
 
 pub use batch::{Batch, Op, SuspendedTurn};
 pub use entry::{Entry, EntryKind, Message, Part, ResultStatus, Role};
@@ -46,11 +48,13 @@ pub use id::{
 };
 pub use incomplete::IncompleteReason;
 pub use queue::{Author, PromptStatus, QueueMode, QueuedPrompt};
+pub use risk::{EffectClass, Risk};
 #[cfg(feature = "schema")]
 pub use schema::schema;
 pub use session::{Parent, Purpose, SandboxRef, Session, SessionStatus};
 pub use thread::{
-    Call, CallState, CompactionReason, EffectClass, Phase, ProcessRef, Thread, ThreadStatus, Turn,
+    Call, CallState, CompactionReason, Phase, ProcessRef, Thread, ThreadStatus, Turn,
 };
 pub use time::Millis;
 pub use usage::{LimitKind, Limits, Usage};
+pub use validation::{InvalidSchema, Schema, Violation, join as join_violations};

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    CallId, CommandId, EntryId, GateId, Millis, PromptId, QueueMode, SessionId, ThreadId, Usage,
+    CallId, CommandId, EffectClass, EntryId, GateId, Millis, PromptId, QueueMode, SessionId,
+    ThreadId, Usage,
 };
 
 /// A thread: a conversation with its own history and queue. It runs one prompt at a
@@ -157,22 +158,6 @@ pub struct Call {
     /// Effect class of this call, if it differs from the tool's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<EffectClass>,
-}
-
-/// Effect class: what may happen to a call whose host died while it ran.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum EffectClass {
-    /// Run it again: it has no effects.
-    Pure,
-    /// Run it again: repeating it does no harm.
-    Idempotent,
-    /// Never run it again: the model gets a result that says that the outcome is unknown.
-    #[default]
-    AtMostOnce,
-    /// Ask a person.
-    Ask,
 }
 
 /// Progress of a tool call.

@@ -6,8 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use lillux::Hash;
-use rye_protocol::{ErrorCode, ErrorInfo};
-use rye_schema::Schema;
+use rye_protocol::{ErrorCode, ErrorInfo, Schema};
 use serde_json::{Map, Value, json};
 
 use super::panic::catch_panic;
@@ -15,7 +14,6 @@ use crate::blob::{FULL_OUTPUT, SCHEME};
 use crate::machine::{ToolLookup, ToolTraits};
 use crate::model::ToolSpec;
 use crate::sandbox::Sandbox;
-use crate::schema;
 use crate::text::{FullText, truncate_middle};
 use crate::tool::{EffectClass, Tool, ToolContext, ToolError, ToolOutput, request_approval};
 
@@ -94,7 +92,7 @@ impl ToolRegistry {
                 let message = format!("there is no tool `{name}`");
                 return Err(fail(ErrorCode::UnknownTool, message));
             };
-            if let Some(error) = schema::validation_error(&parameters, &args) {
+            if let Some(error) = parameters.error(&args) {
                 let message = format!("invalid arguments: {error}");
                 return Err(fail(ErrorCode::InvalidArguments, message));
             }

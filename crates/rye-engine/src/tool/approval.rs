@@ -4,15 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use lillux::{Hash, sanitize_line};
-use rye_protocol::{Action, ErrorCode, ErrorInfo, GateStatus};
-use rye_schema::Schema;
+use rye_protocol::{Action, ErrorCode, ErrorInfo, GateStatus, Schema};
 use serde_json::{Value, json};
 
 use super::{DecisionRequest, ToolContext, ToolDef, ToolError};
 use crate::arguments::{self, EditedArguments};
+use crate::audit;
 use crate::policy::{Mode, RISK, Risk};
 use crate::text::quote_truncated;
-use crate::{audit, schema};
 
 /// Action: approve this call.
 pub const APPROVE: &str = "approve";
@@ -200,7 +199,7 @@ async fn is_approved_for_session(
 /// Validation errors of edited arguments; `None` if they are valid.
 fn validation_error(tool: &ToolDef, args: &Value) -> Option<String> {
     let schema = Schema::new(&tool.spec.parameters).ok()?;
-    schema::validation_error(&schema, args)
+    schema.error(args)
 }
 
 fn denied(message: String) -> ToolError {

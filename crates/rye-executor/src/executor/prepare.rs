@@ -22,14 +22,13 @@ use crate::dotenv;
 use crate::environment::{self, DotenvFilter, Environment, Origin};
 use crate::error::ExecuteError;
 use crate::interpreter::{self, InterpreterError, Resolver};
-use crate::parameters::SchemaCache;
+use crate::parameters;
 use crate::primitive::{Call, OutputListener, RunContext, Spill};
 use crate::template::{self, CodeKind, Placeholders, Variables};
 use crate::trace::Trace;
 
 /// Settings of a call that do not depend on its chain.
-pub(super) struct CallContext<'a> {
-    pub(super) schemas: &'a SchemaCache,
+pub(super) struct CallContext {
     pub(super) cwd: PathBuf,
     pub(super) timeout: Option<Duration>,
     pub(super) spill: Spill,
@@ -285,7 +284,7 @@ pub(super) fn call(
     placeholders: &Placeholders,
     environment: Environment,
     parameters: Value,
-    context: CallContext<'_>,
+    context: CallContext,
     trace: &mut Trace,
 ) -> Result<Call, ExecuteError> {
     trace.template(merged);
@@ -352,10 +351,8 @@ pub(super) fn call(
     let timeout = context.timeout.map(|timeout| timeout.as_secs_f64());
     let timeout = timeout.or_else(|| chain.tool().metadata.timeout());
     trace.rendered(&config, timeout);
-    let mut config = context
-        .schemas
-        .validate(&chain.primitive().metadata, config)
-        .map_err(ExecuteError::Config)?;
+    let config_schema = chain.primitive().metadata.config_schema();
+    let mut config = parameters::validate(config_schema, config).map_err(ExecuteError::Config)?;
     let mut all = environment.into_variables();
     if let Some(Value::Object(env)) = config.remove("env") {
         let env = env.into_iter().map(|(name, value)| (name, as_text(value)));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::error::{Problem, truncate};
 use super::node::{Data, Node};
-use super::typed::{EffectClass, RiskLevel};
+use rye_protocol::{EffectClass, Risk};
 
 /// The type of a field. Null is always allowed and means that the field is absent.
 #[derive(Debug, Clone, Copy)]
@@ -82,7 +82,7 @@ impl Shape {
             Self::Mapping => "a mapping".to_owned(),
             Self::Mappings => "a mapping or a list of mappings".to_owned(),
             Self::Declarations => "a mapping or a list".to_owned(),
-            Self::RiskLevel => one_of(RiskLevel::ALL.iter().map(|level| level.as_str())),
+            Self::RiskLevel => one_of(Risk::ALL.iter().map(|level| level.as_str())),
             Self::Effect => one_of(EffectClass::ALL.iter().map(|effect| effect.as_str())),
             Self::Anything => "any value".to_owned(),
         }
@@ -114,7 +114,7 @@ fn check_field(name: &str, shape: Shape, node: &Node) -> Result<(), Problem> {
                 format!("{label} must be more than 0 seconds"),
             )),
         },
-        (Shape::RiskLevel, Data::Text(text)) if RiskLevel::from_name(text).is_some() => Ok(()),
+        (Shape::RiskLevel, Data::Text(text)) if Risk::from_name(text).is_some() => Ok(()),
         (Shape::Effect, Data::Text(text)) if EffectClass::from_name(text).is_some() => Ok(()),
         _ => Err(mismatch(&label, shape, node)),
     }

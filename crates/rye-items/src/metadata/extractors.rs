@@ -5,7 +5,6 @@ mod field_sources;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -15,28 +14,54 @@ pub(super) use field_sources::{FieldSource, FieldSources};
 
 use super::error::MetadataError;
 use super::text;
-use super::typed::named;
 use crate::{CommentStyle, ItemKind};
 
-named! {
-    /// The built-in parsers.
-    Parser {
-        /// Literals that a Python module assigns.
-        Python = "python",
-        /// Literals that a JavaScript module exports.
-        JavaScript = "javascript",
-        /// Literals that a TypeScript module exports.
-        TypeScript = "typescript",
-        /// A YAML 1.2 mapping.
-        Yaml = "yaml",
-        /// Comment lines at the start of a file in any language.
-        Header = "header",
-        /// Front matter and prose, and the XML element of a directive.
-        Markdown = "markdown",
-    }
+/// The built-in parsers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Parser {
+    /// Literals that a Python module assigns.
+    Python,
+    /// Literals that a JavaScript module exports.
+    JavaScript,
+    /// Literals that a TypeScript module exports.
+    TypeScript,
+    /// A YAML 1.2 mapping.
+    Yaml,
+    /// Comment lines at the start of a file in any language.
+    Header,
+    /// Front matter and prose, and the XML element of a directive.
+    Markdown,
 }
 
 impl Parser {
+    /// All parsers in order.
+    pub const ALL: [Self; 6] = [
+        Self::Python,
+        Self::JavaScript,
+        Self::TypeScript,
+        Self::Yaml,
+        Self::Header,
+        Self::Markdown,
+    ];
+
+    /// The name in extractor tables.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Python => "python",
+            Self::JavaScript => "javascript",
+            Self::TypeScript => "typescript",
+            Self::Yaml => "yaml",
+            Self::Header => "header",
+            Self::Markdown => "markdown",
+        }
+    }
+
+    /// The parser with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|parser| parser.as_str() == name)
+    }
+
     /// Whether the parser builds a syntax tree of the whole file.
     pub(super) fn builds_syntax_tree(self) -> bool {
         matches!(self, Self::Python | Self::JavaScript | Self::TypeScript)

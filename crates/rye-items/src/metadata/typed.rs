@@ -1,8 +1,8 @@
 //! Typed access to the metadata of an item.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
+use rye_protocol::{EffectClass, Risk};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -97,8 +97,8 @@ impl Metadata {
     }
 
     /// How much harm a call can do; none if the item does not declare it.
-    pub fn risk_level(&self) -> Option<RiskLevel> {
-        RiskLevel::from_name(self.text("risk_level")?)
+    pub fn risk_level(&self) -> Option<Risk> {
+        Risk::from_name(self.text("risk_level")?)
     }
 
     /// Whether each call needs approval.
@@ -196,65 +196,5 @@ impl<'t> PositionCursor<'t> {
         }
         self.offset = offset;
         self.position
-    }
-}
-
-/// Defines an enum whose variants have names in files.
-macro_rules! named {
-    ($(#[$doc:meta])* $type:ident { $($(#[$member_doc:meta])* $member:ident = $name:literal),* $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        pub enum $type { $($(#[$member_doc])* #[serde(rename = $name)] $member),* }
-
-        impl $type {
-            /// All variants in order.
-            pub const ALL: &[Self] = &[$(Self::$member),*];
-
-            /// The name in files.
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$member => $name),* }
-            }
-
-            /// The variant with this name.
-            pub fn from_name(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|one| one.as_str() == name)
-            }
-        }
-
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.as_str())
-            }
-        }
-    };
-}
-
-pub(super) use named;
-
-named! {
-    /// How much harm a call can do.
-    RiskLevel {
-        /// No significant harm.
-        Low = "low",
-        /// Harm that can be undone.
-        Medium = "medium",
-        /// Serious harm.
-        High = "high",
-        /// Irreversible or far-reaching harm.
-        Critical = "critical",
-    }
-}
-
-named! {
-    /// The effect class: what may happen to a call after a crash.
-    EffectClass {
-        /// The call changes nothing and may be repeated.
-        Pure = "pure",
-        /// A second call has no further effect, so it may be repeated.
-        Idempotent = "idempotent",
-        /// The call must not be repeated.
-        AtMostOnce = "at_most_once",
-        /// The user decides.
-        Ask = "ask",
     }
 }

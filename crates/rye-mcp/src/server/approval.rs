@@ -320,7 +320,7 @@ fn run_question(chain: &Chain, request: &Request, why: Option<&str>) -> String {
         None => "no one (RYE_DEV_MODE)".to_owned(),
     };
     let risk = tool.metadata.risk_level();
-    let risk = risk.map_or("unknown", rye_items::metadata::RiskLevel::as_str);
+    let risk = risk.map_or("unknown", rye_items::metadata::Risk::as_str);
     // Sort the parameters, so that the same call always gives the same text.
     let mut parameters = request.parameters.clone();
     parameters.sort_all_objects();

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use rye_protocol::{ErrorCode, ErrorInfo};
-use rye_schema::Schema;
+use rye_protocol::{ErrorCode, ErrorInfo, Schema};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -14,7 +13,6 @@ use rye_engine::arguments::{self, EditedArguments};
 use rye_engine::audit;
 use rye_engine::policy::Mode;
 use rye_engine::sandbox::Sandbox;
-use rye_engine::schema;
 use rye_engine::tool::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
 use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 use rye_engine::tool_provider::{
@@ -332,7 +330,7 @@ fn validation_error(tool: &ResolvedTool, params: &Value) -> Option<String> {
     let schema = tool.schema.as_ref()?;
     // The provider reports an invalid schema itself.
     let schema = Schema::new(schema).ok()?;
-    schema::validation_error(&schema, params)
+    schema.error(params)
 }
 
 fn tool_error(code: ErrorCode, message: impl Into<String>) -> ToolError {

@@ -176,7 +176,7 @@ fn source(parser: Parser, text: &str, at: usize) -> Result<FieldSource, Problem>
         && !synthetic_names.is_empty()
         && !synthetic_names.contains(&name.as_str())
     {
-        let message = format!("{parser} files have no `{}`", truncate(&name));
+        let message = format!("{} files have no `{}`", parser.as_str(), truncate(&name));
         return Err(
             Problem::new(at, message).hint(format!("available: {}", synthetic_names.join(", ")))
         );

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use super::{refusals, tool, values};
-use crate::metadata::{EffectClass, RiskLevel};
+use crate::metadata::{EffectClass, Risk};
 
 #[test]
 fn every_shared_field_has_a_typed_accessor() {
@@ -38,14 +38,14 @@ inputs: [{name: unused}]
     assert_eq!(metadata.name(), Some("n"));
     assert_eq!(metadata.title(), Some("t"));
     assert_eq!(metadata.tags(), ["x", "y"]);
-    assert_eq!(metadata.risk_level(), Some(RiskLevel::Critical));
+    assert_eq!(metadata.risk_level(), Some(Risk::Critical));
     assert_eq!(metadata.requires_approval(), Some(true));
     assert_eq!(metadata.effect(), Some(EffectClass::AtMostOnce));
     assert_eq!(metadata.sandbox(), Some(&json!({"network": false})));
     assert_eq!(metadata.requires_env(), ["TOKEN"]);
     assert_eq!(metadata.timeout(), Some(1.5));
     assert_eq!(metadata.parameter_names(), ["b", "a"]);
-    assert!(RiskLevel::Low < RiskLevel::Critical);
+    assert!(Risk::Low < Risk::Critical);
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn read_all(bytes: &[u8]) {
 fn all_parsers_are_tested() {
     for parser in Parser::ALL {
         let rule = |(extension, _): &(&str, _)| SHIPPED.rule(extension).unwrap().parser;
-        assert!(EACH.iter().any(|each| rule(each) == *parser), "{parser}");
+        assert!(EACH.iter().any(|each| rule(each) == parser), "{parser:?}");
     }
 }
 
