@@ -1,12 +1,13 @@
 //! Blocks of finished output and how they are rendered.
 
+use anstyle::Style;
 use rye_engine::protocol::ResultStatus;
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
 use crate::highlight;
 use crate::markdown;
-use crate::text::{BOLD, CONTINUATION, CYAN, DIM, GREEN, Line, PLAIN, RED, Style, YELLOW};
+use crate::text::{BOLD, CONTINUATION, CYAN, DIM, GREEN, Line, PLAIN, RED, YELLOW};
 
 /// Lines of a diff that are shown with a call.
 const DIFF_LINES: usize = 24;
@@ -73,16 +74,9 @@ impl Block {
                 lines.extend(markdown::render(text, width));
             }
             Self::Thinking(text) => {
-                let style = Style {
-                    italic: true,
-                    ..DIM
-                };
-                let shown: String = if expanded {
-                    text.clone()
-                } else {
-                    first_line(text, width.saturating_mul(2))
-                };
-                lines.extend(marked("∴ ", DIM, style, &shown, width));
+                let first = || first_line(text, width.saturating_mul(2));
+                let shown = if expanded { text.clone() } else { first() };
+                lines.extend(marked("∴ ", DIM, DIM.italic(), &shown, width));
             }
             Self::Call(call) => lines.extend(call.lines(width, expanded)),
             Self::ExpandedCall(call) => lines.extend(call.lines(width, true)),

@@ -1,8 +1,12 @@
 //! Multi-line input editor with the key bindings of shells, undo and prompt history.
 
-use unicode_width::UnicodeWidthStr as _;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::text::{DIM, Line, PLAIN};
+use crate::text::{CYAN, DIM, Line, PLAIN};
+
+/// Steps that can be undone.
+const MAX_UNDO: usize = 200;
 
 /// The text of the input and its editing state.
 #[derive(Debug, Clone, Default)]
@@ -22,30 +26,6 @@ pub(crate) struct Editor {
     search: Option<(String, usize)>,
     /// Earlier texts and cursor positions.
     undo_stack: Vec<(String, usize)>,
-}
-
-/// Steps that can be undone.
-const MAX_UNDO: usize = 200;
-
-/// An editing operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Edit {
-    Left,
-    Right,
-    WordLeft,
-    WordRight,
-    Start,
-    End,
-    Up,
-    Down,
-    Backspace,
-    Delete,
-    CutWord,
-    CutWordRight,
-    CutToStart,
-    CutToEnd,
-    Paste,
-    Undo,
 }
 
 impl Editor {
@@ -92,14 +72,10 @@ impl Editor {
     }
 
     pub(crate) fn insert(&mut self, text: &str) {
-        if let Some((query, skip)) = &mut self.search {
-            query.push_str(text);
-            *skip = 0;
-            return;
+        match &mut self.search {
+            Some((query, skip)) => (*query, *skip) = (query.clone() + text, 0),
+            None => self.replace(0, text),
         }
-        self.push_undo();
-        self.text.insert_str(self.cursor, text);
-        self.cursor += text.len();
     }
 
     /// Replaces the last bytes before the cursor.
@@ -110,43 +86,61 @@ impl Editor {
         self.cursor = from + with.len();
     }
 
-    pub(crate) fn edit(&mut self, edit: Edit) {
-        if self.search.is_some() {
-            if edit == Edit::Backspace {
-                self.shorten_search();
+    /// Handles a key that moves the cursor, cuts, pastes or undoes.
+    pub(crate) fn on_key(&mut self, key: KeyEvent) {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        let alt = key.modifiers.contains(KeyModifiers::ALT);
+        let (code, by_word) = match key.code {
+            KeyCode::Char(letter) if control => match letter.to_ascii_lowercase() {
+                'a' => (KeyCode::Home, false),
+                'e' => (KeyCode::End, false),
+                'b' => (KeyCode::Left, false),
+                'f' => (KeyCode::Right, false),
+                'p' => (KeyCode::Up, false),
+                'n' => (KeyCode::Down, false),
+                'h' => (KeyCode::Backspace, false),
+                'd' => (KeyCode::Delete, false),
+                'w' => (KeyCode::Backspace, true),
+                letter => (KeyCode::Char(letter), false),
+            },
+            KeyCode::Char('b') if alt => (KeyCode::Left, true),
+            KeyCode::Char('f') if alt => (KeyCode::Right, true),
+            KeyCode::Char('d') if alt => (KeyCode::Delete, true),
+            KeyCode::Char(_) => return,
+            code => (code, control || alt),
+        };
+        if let Some((query, skip)) = &mut self.search {
+            if code == KeyCode::Backspace {
+                query.pop();
+                *skip = 0;
             }
             return;
         }
-        match edit {
-            Edit::Left => self.cursor = self.left(),
-            Edit::Right => self.cursor = self.right(),
-            Edit::WordLeft => self.cursor = self.word_left(),
-            Edit::WordRight => self.cursor = self.word_right(),
-            Edit::Start => self.cursor = self.line_start(),
-            Edit::End => self.cursor = self.line_end(),
-            Edit::Up => self.up(),
-            Edit::Down => self.down(),
-            Edit::Backspace => self.remove(self.left(), self.cursor, false),
-            Edit::Delete => self.remove(self.cursor, self.right(), false),
-            Edit::CutWord => self.remove(self.word_left(), self.cursor, true),
-            Edit::CutWordRight => self.remove(self.cursor, self.word_right(), true),
-            Edit::CutToStart => self.remove(self.line_start(), self.cursor, true),
-            Edit::CutToEnd => {
-                let end = match self.line_end() {
-                    end if end == self.cursor => self.right(),
-                    end => end,
-                };
-                self.remove(self.cursor, end, true);
-            }
-            Edit::Paste => {
-                let text = self.clipboard.clone();
-                self.insert(&text);
-            }
-            Edit::Undo => {
+        let (left, right) = match by_word {
+            true => (self.word_left(), self.word_right()),
+            false => (self.left(), self.right()),
+        };
+        match code {
+            KeyCode::Left => self.cursor = left,
+            KeyCode::Right => self.cursor = right,
+            KeyCode::Home => self.cursor = self.line_start(),
+            KeyCode::End => self.cursor = self.line_end(),
+            KeyCode::Up => self.up(),
+            KeyCode::Down => self.down(),
+            KeyCode::Backspace => self.remove(left, self.cursor, by_word),
+            KeyCode::Delete => self.remove(self.cursor, right, by_word),
+            KeyCode::Char('u') => self.remove(self.line_start(), self.cursor, true),
+            KeyCode::Char('k') => match self.line_end() {
+                end if end == self.cursor => self.remove(self.cursor, right, true),
+                end => self.remove(self.cursor, end, true),
+            },
+            KeyCode::Char('y') => self.replace(0, &self.clipboard.clone()),
+            KeyCode::Char('_' | 'z' | '7') => {
                 if let Some((text, cursor)) = self.undo_stack.pop() {
                     (self.text, self.cursor) = (text, cursor);
                 }
             }
+            _ => {}
         }
     }
 
@@ -171,20 +165,11 @@ impl Editor {
         }
     }
 
-    fn shorten_search(&mut self) {
-        if let Some((query, skip)) = &mut self.search {
-            query.pop();
-            *skip = 0;
-        }
-    }
-
     fn search_match(&self) -> Option<&str> {
         let (query, skip) = self.search.as_ref()?;
-        let prompts = self.history.iter().rev();
-        let mut matches = prompts
-            .filter(|prompt| prompt.contains(query.as_str()))
-            .skip(*skip);
-        matches.next().map(String::as_str)
+        let prompts = self.history.iter().rev().map(String::as_str);
+        let mut matches = prompts.filter(|prompt| prompt.contains(query.as_str()));
+        matches.nth(*skip)
     }
 
     fn push_undo(&mut self) {
@@ -225,17 +210,14 @@ impl Editor {
 
     fn word_left(&self) -> usize {
         let before = self.text_before_cursor().trim_end();
-        let start = before.rfind(char::is_whitespace);
-        start.map_or(0, |at| {
-            at + before[at..].chars().next().map_or(0, char::len_utf8)
-        })
+        let word = before.rsplit(char::is_whitespace).next();
+        before.len() - word.map_or(0, str::len)
     }
 
     fn word_right(&self) -> usize {
-        let after = &self.text[self.cursor..];
-        let word = after.len() - after.trim_start().len();
-        let end = after[word..].find(char::is_whitespace);
-        end.map_or(self.text.len(), |end| self.cursor + word + end)
+        let after = self.text[self.cursor..].trim_start();
+        let word = after.split(char::is_whitespace).next();
+        self.text.len() - after.len() + word.map_or(0, str::len)
     }
 
     fn line_start(&self) -> usize {
@@ -248,52 +230,44 @@ impl Editor {
     }
 
     fn up(&mut self) {
-        let start = self.line_start();
-        if start == 0 {
-            return self.history_previous();
+        match self.line_start().checked_sub(1) {
+            Some(end) => {
+                let above = self.text[..end].rfind('\n').map_or(0, |at| at + 1);
+                self.move_to_line(above);
+            }
+            None => self.walk_history(|at| at.checked_sub(1)),
         }
-        let column = self.text[start..self.cursor].chars().count();
-        let above = self.text[..start - 1].rfind('\n').map_or(0, |at| at + 1);
-        self.cursor = offset_of_column(&self.text, above, column);
     }
 
     fn down(&mut self) {
-        let end = self.line_end();
-        if end == self.text.len() {
-            return self.history_next();
+        match self.line_end() {
+            end if end < self.text.len() => self.move_to_line(end + 1),
+            _ => self.walk_history(|at| Some(at + 1)),
         }
+    }
+
+    /// Moves to the same column of the line that starts at `start`.
+    fn move_to_line(&mut self, start: usize) {
         let column = self.text[self.line_start()..self.cursor].chars().count();
-        self.cursor = offset_of_column(&self.text, end + 1, column);
+        let line = self.text[start..].split('\n').next().unwrap_or_default();
+        let at = line.char_indices().nth(column);
+        self.cursor = start + at.map_or(line.len(), |(at, _)| at);
     }
 
-    fn history_previous(&mut self) {
-        let next = match self.history_index {
-            None => self.history.len().checked_sub(1),
-            Some(index) => index.checked_sub(1),
-        };
-        let Some(next) = next else {
+    /// Shows another prompt of the history; the draft comes after the last one.
+    fn walk_history(&mut self, step: impl FnOnce(usize) -> Option<usize>) {
+        let end = self.history.len();
+        let from = self.history_index.unwrap_or(end);
+        let Some(to) = step(from).filter(|to| *to <= end) else {
             return;
         };
-        if self.history_index.is_none() {
-            self.draft.clone_from(&self.text);
+        if from == end {
+            self.draft = std::mem::take(&mut self.text);
         }
-        self.text.clone_from(&self.history[next]);
+        let prompt = self.history.get(to).cloned();
+        self.text = prompt.unwrap_or_else(|| std::mem::take(&mut self.draft));
         self.cursor = self.text.len();
-        self.history_index = Some(next);
-    }
-
-    fn history_next(&mut self) {
-        let Some(index) = self.history_index else {
-            return;
-        };
-        if let Some(prompt) = self.history.get(index + 1) {
-            self.text.clone_from(prompt);
-            self.history_index = Some(index + 1);
-        } else {
-            self.text = std::mem::take(&mut self.draft);
-            self.history_index = None;
-        }
-        self.cursor = self.text.len();
+        self.history_index = (to < end).then_some(to);
     }
 
     /// The text after `mark`, wrapped to at most `height` lines around the cursor, and the row
@@ -315,46 +289,36 @@ impl Editor {
         let (mut lines, mut cursor) = (Vec::new(), (0, 0));
         let indent = mark.width();
         let room = width.saturating_sub(indent + 1).max(1);
-        let mut from = 0;
-        for (part, number) in self.text.split('\n').zip(0..) {
-            for (piece, start) in split_at_width(part, room) {
-                let mut line = if number == 0 && lines.is_empty() {
-                    Line::new(mark, crate::text::CYAN)
-                } else {
-                    Line::plain(&" ".repeat(indent))
+        let mut start = 0;
+        for part in self.text.split('\n') {
+            for piece in split_at_width(part, room) {
+                let margin = match lines.is_empty() {
+                    true => Line::new(mark, CYAN),
+                    false => Line::plain(&" ".repeat(indent)),
                 };
-                line.push(piece, PLAIN);
-                let start = from + start;
                 if (start..=start + piece.len()).contains(&self.cursor) {
-                    let shown = crate::text::strip_control(&self.text[start..self.cursor]);
-                    cursor = (lines.len(), indent + shown.width());
+                    let before = Line::plain(&self.text[start..self.cursor]);
+                    cursor = (lines.len(), indent + before.width());
                 }
-                lines.push(line);
+                lines.push(margin.with(piece, PLAIN));
+                start += piece.len();
             }
-            from += part.len() + 1;
+            start += 1;
         }
-        let top = (cursor.0 + 1).saturating_sub(height.max(1));
-        let lines: Vec<_> = lines.into_iter().skip(top).take(height.max(1)).collect();
+        let height = height.max(1);
+        let top = (cursor.0 + 1).saturating_sub(height);
+        let lines = lines.into_iter().skip(top).take(height).collect();
         (lines, (cursor.0 - top, cursor.1))
     }
 }
 
 /// Whether a character is drawn together with the one before it.
 fn is_combining(letter: char) -> bool {
-    use unicode_width::UnicodeWidthChar as _;
-    letter.width() == Some(0) && !letter.is_control()
+    letter.width() == Some(0)
 }
 
-/// Byte offset of a column in the line that starts at `start`.
-fn offset_of_column(text: &str, start: usize, column: usize) -> usize {
-    let line = text[start..].split('\n').next().unwrap_or_default();
-    let at = line.char_indices().nth(column);
-    start + at.map_or(line.len(), |(at, _)| at)
-}
-
-/// A line in pieces no wider than `width`, each with its byte offset.
-fn split_at_width(line: &str, width: usize) -> Vec<(&str, usize)> {
-    use unicode_width::UnicodeWidthChar as _;
+/// A line in pieces no wider than `width`.
+fn split_at_width(line: &str, width: usize) -> Vec<&str> {
     let (mut pieces, mut start, mut used) = (Vec::new(), 0, 0);
     for (at, letter) in line.char_indices() {
         let wide = if letter == '\t' {
@@ -363,12 +327,12 @@ fn split_at_width(line: &str, width: usize) -> Vec<(&str, usize)> {
             letter.width().unwrap_or(0)
         };
         if used + wide > width && at > start {
-            pieces.push((&line[start..at], start));
+            pieces.push(&line[start..at]);
             (start, used) = (at, 0);
         }
         used += wide;
     }
-    pieces.push((&line[start..], start));
+    pieces.push(&line[start..]);
     pieces
 }
 
@@ -384,6 +348,25 @@ mod tests {
         editor
     }
 
+    /// Presses keys, such as `^w` (Ctrl-W), `M-b` (Alt-B) and `Up`.
+    fn press(editor: &mut Editor, keys: &str) {
+        for key in keys.split_whitespace() {
+            let letter = |text: &str| KeyCode::Char(text.chars().next().unwrap());
+            let (code, modifiers) = match key {
+                "Left" => (KeyCode::Left, KeyModifiers::NONE),
+                "Up" => (KeyCode::Up, KeyModifiers::NONE),
+                "Down" => (KeyCode::Down, KeyModifiers::NONE),
+                "Backspace" => (KeyCode::Backspace, KeyModifiers::NONE),
+                "Delete" => (KeyCode::Delete, KeyModifiers::NONE),
+                key => match key.strip_prefix('^') {
+                    Some(key) => (letter(key), KeyModifiers::CONTROL),
+                    None => (letter(key.strip_prefix("M-").unwrap()), KeyModifiers::ALT),
+                },
+            };
+            editor.on_key(KeyEvent::new(code, modifiers));
+        }
+    }
+
     /// The text with `|` at the cursor.
     fn with_cursor(editor: &Editor) -> String {
         format!(
@@ -394,36 +377,27 @@ mod tests {
     }
 
     #[test]
-    fn edits_behave_as_in_a_shell() {
-        let table: [(&str, &[Edit], &str); 12] = [
-            ("one two", &[Edit::CutWord], "one |"),
-            ("one two", &[Edit::Start, Edit::WordRight], "one| two"),
-            ("one two", &[Edit::WordLeft, Edit::CutToStart], "|two"),
-            (
-                "one two",
-                &[Edit::Start, Edit::CutToEnd, Edit::Paste, Edit::Paste],
-                "one twoone two|",
-            ),
-            ("a\nb", &[Edit::Up, Edit::End, Edit::CutToEnd], "a|b"),
-            ("long\nb", &[Edit::Up], "l|ong\nb"),
-            ("ab\ncd", &[Edit::Start, Edit::Left, Edit::Left], "a|b\ncd"),
-            ("e\u{301}x", &[Edit::Left, Edit::Backspace], "|x"),
-            ("漢字", &[Edit::Backspace], "漢|"),
-            ("one", &[Edit::CutWord, Edit::Undo], "one|"),
-            ("ab", &[Edit::Start, Edit::Delete], "|b"),
-            (
-                "",
-                &[Edit::Backspace, Edit::Left, Edit::Delete, Edit::CutWord],
-                "|",
-            ),
+    fn keys_edit_as_in_a_shell() {
+        let table = [
+            ("one two", "^w", "one |"),
+            ("one two", "^a M-f", "one| two"),
+            ("one two", "M-b ^u", "|two"),
+            ("one two", "^a ^k ^y ^y", "one twoone two|"),
+            ("a\nb", "^p ^e ^k", "a|b"),
+            ("long\nb", "Up", "l|ong\nb"),
+            ("ab\ncd", "^a Left ^b", "a|b\ncd"),
+            ("e\u{301}x", "Left Backspace", "|x"),
+            ("漢字", "^h", "漢|"),
+            ("one", "^w ^z", "one|"),
+            ("ab", "^a Delete", "|b"),
+            ("one two", "^a M-d", "| two"),
+            ("", "Backspace Left ^d ^w", "|"),
         ];
-        for (text, edits, expected) in table {
+        for (text, keys, expected) in table {
             let mut editor = Editor::default();
             editor.insert(text);
-            for edit in edits {
-                editor.edit(*edit);
-            }
-            assert_eq!(with_cursor(&editor), expected, "{text:?} {edits:?}");
+            press(&mut editor, keys);
+            assert_eq!(with_cursor(&editor), expected, "{text:?} {keys:?}");
         }
     }
 
@@ -432,15 +406,8 @@ mod tests {
         let mut editor = with_history(&["first", "second"]);
         editor.insert("draft");
         let mut walk = Vec::new();
-        for edit in [
-            Edit::Up,
-            Edit::Up,
-            Edit::Up,
-            Edit::Down,
-            Edit::Down,
-            Edit::Down,
-        ] {
-            editor.edit(edit);
+        for key in ["Up", "Up", "Up", "Down", "Down", "Down"] {
+            press(&mut editor, key);
             walk.push(editor.text().to_owned());
         }
         assert_eq!(
@@ -461,28 +428,29 @@ mod tests {
         editor.end_search(false);
         assert_eq!(editor.text(), "kept");
         editor.start_search();
-        editor.insert("test");
+        editor.insert("testx");
+        press(&mut editor, "Backspace");
         editor.end_search(true);
         assert_eq!(editor.text(), "cargo test");
     }
 
-    const EDITS: [Edit; 16] = [
-        Edit::Left,
-        Edit::Right,
-        Edit::WordLeft,
-        Edit::WordRight,
-        Edit::Start,
-        Edit::End,
-        Edit::Up,
-        Edit::Down,
-        Edit::Backspace,
-        Edit::Delete,
-        Edit::CutWord,
-        Edit::CutWordRight,
-        Edit::CutToStart,
-        Edit::CutToEnd,
-        Edit::Paste,
-        Edit::Undo,
+    const KEYS: [&str; 16] = [
+        "^b",
+        "^f",
+        "M-b",
+        "M-f",
+        "^a",
+        "^e",
+        "Up",
+        "Down",
+        "Backspace",
+        "Delete",
+        "^w",
+        "M-d",
+        "^u",
+        "^k",
+        "^y",
+        "^z",
     ];
 
     proptest! {
@@ -494,8 +462,8 @@ mod tests {
         ) {
             let mut editor = with_history(&["past", "a\nb"]);
             for (which, text) in steps {
-                match EDITS.get(which) {
-                    Some(edit) => editor.edit(*edit),
+                match KEYS.get(which) {
+                    Some(key) => press(&mut editor, key),
                     None => editor.insert(&text),
                 }
                 prop_assert!(editor.text.is_char_boundary(editor.cursor));

@@ -2,10 +2,12 @@
 
 mod table;
 
+use anstyle::{AnsiColor, Style};
+use lillux::strip_control;
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
 use crate::highlight;
-use crate::text::{BOLD, CYAN, Colour, DIM, Line, PLAIN, Style, strip_control};
+use crate::text::{BOLD, CYAN, DIM, Line, PLAIN};
 use table::Table;
 
 /// Renders Markdown at the given width.
@@ -13,8 +15,7 @@ pub(crate) fn render(source: &str, width: usize) -> Vec<Line> {
     let options =
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     // Before parsing, which could split an escape sequence.
-    let lines: Vec<_> = source.split('\n').map(strip_control).collect();
-    let source = lines.join("\n");
+    let source = strip_control(source);
     let mut renderer = Renderer::new(width.max(8));
     for event in Parser::new_ext(&source, options) {
         renderer.on_event(event);
@@ -98,9 +99,10 @@ impl Renderer {
             Event::Text(text) | Event::InlineMath(text) | Event::DisplayMath(text) => {
                 self.push_text(&text);
             }
-            Event::Code(code) => self
-                .inline
-                .push(&code, self.style(|it| it.colour = Colour::Cyan)),
+            Event::Code(code) => {
+                let cyan = Some(AnsiColor::Cyan.into());
+                self.inline.push(&code, self.current_style().fg_color(cyan));
+            }
             Event::SoftBreak => self.push_text(" "),
             Event::HardBreak => self.flush(),
             Event::Rule => {
@@ -125,11 +127,9 @@ impl Renderer {
             Tag::Paragraph | Tag::HtmlBlock => self.start_block(),
             Tag::Heading { level, .. } => {
                 self.start_block();
-                let style = Style {
-                    underline: level == HeadingLevel::H1,
-                    ..BOLD
-                };
-                self.styles.push(style);
+                let is_title = level == HeadingLevel::H1;
+                self.styles
+                    .push(if is_title { BOLD.underline() } else { BOLD });
             }
             Tag::BlockQuote(_) => {
                 self.start_block();
@@ -166,12 +166,12 @@ impl Renderer {
                 self.start_block();
                 self.table = Some(Table::new(alignments));
             }
-            Tag::Emphasis => self.styles.push(self.style(|it| it.italic = true)),
-            Tag::Strong => self.styles.push(self.style(|it| it.bold = true)),
-            Tag::Strikethrough => self.styles.push(self.style(|it| it.strikethrough = true)),
+            Tag::Emphasis => self.styles.push(self.current_style().italic()),
+            Tag::Strong => self.styles.push(self.current_style().bold()),
+            Tag::Strikethrough => self.styles.push(self.current_style().strikethrough()),
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
                 self.link = Some((dest_url.into_string(), self.inline.text().len()));
-                self.styles.push(self.style(|it| it.underline = true));
+                self.styles.push(self.current_style().underline());
             }
             _ => {}
         }
@@ -242,13 +242,6 @@ impl Renderer {
 
     fn current_style(&self) -> Style {
         self.styles.last().copied().unwrap_or(PLAIN)
-    }
-
-    /// The current style with a change.
-    fn style(&self, change: impl FnOnce(&mut Style)) -> Style {
-        let mut style = self.current_style();
-        change(&mut style);
-        style
     }
 
     fn item(&mut self) {

@@ -75,7 +75,7 @@ impl App {
     }
 
     /// Removes a gate that was closed here or elsewhere, and shows the outcome.
-    pub(crate) fn close_gate(&mut self, id: &GateId, outcome: &str, style: crate::text::Style) {
+    pub(crate) fn close_gate(&mut self, id: &GateId, outcome: &str, style: anstyle::Style) {
         let at = self.gates.iter().position(|pending| pending.gate.id == *id);
         let Some(PendingGate { gate, .. }) = at.map(|at| self.gates.remove(at)) else {
             return;

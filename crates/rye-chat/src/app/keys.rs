@@ -7,7 +7,6 @@ use rye_engine::protocol::QueueMode;
 
 use super::{App, DRAFT_SAVED, Effect, InputMode};
 use crate::block::Block;
-use crate::editor::Edit;
 
 impl App {
     /// Handles a key.
@@ -22,27 +21,22 @@ impl App {
         let shift = key.modifiers.contains(KeyModifiers::SHIFT);
         let effects = match key.code {
             KeyCode::Enter if alt || shift || control => self.new_line(),
+            KeyCode::Char('\r' | '\n') if alt => self.new_line(),
             KeyCode::Enter => self.enter(now),
             KeyCode::Esc => self.escape(),
             KeyCode::Tab => self.tab(),
             KeyCode::BackTab => self.select_completion(false),
-            KeyCode::Char(letter) if control => self.control(letter, quit_pending, now),
-            KeyCode::Char(letter) if alt => self.alt(letter),
-            KeyCode::Char(letter) => {
+            KeyCode::Up if self.menu.is_some() => return self.select_completion(false),
+            KeyCode::Down if self.menu.is_some() => return self.select_completion(true),
+            KeyCode::Char(letter) if control => self.control(letter, key, quit_pending, now),
+            KeyCode::Char(letter) if !alt => {
                 if let Some(effects) = self.on_gate_key(letter, now) {
                     return effects;
                 }
                 self.editor.insert(letter.encode_utf8(&mut [0; 4]));
                 Vec::new()
             }
-            KeyCode::Up if self.menu.is_some() => return self.select_completion(false),
-            KeyCode::Down if self.menu.is_some() => return self.select_completion(true),
-            code => {
-                if let Some(edit) = movement(code, control || alt) {
-                    self.editor.edit(edit);
-                }
-                Vec::new()
-            }
+            _ => self.edit(key),
         };
         if !matches!(key.code, KeyCode::Esc | KeyCode::Tab | KeyCode::BackTab) {
             self.update_menu();
@@ -133,47 +127,36 @@ impl App {
         Vec::new()
     }
 
-    fn control(&mut self, letter: char, quit_pending: bool, now: Instant) -> Vec<Effect> {
+    fn control(
+        &mut self,
+        letter: char,
+        key: KeyEvent,
+        quit_pending: bool,
+        now: Instant,
+    ) -> Vec<Effect> {
         match letter.to_ascii_lowercase() {
-            'c' => return self.interrupt(quit_pending, now),
-            'd' if self.editor.is_empty() => return vec![Effect::Quit],
-            's' => return self.send(Some(QueueMode::Steer), now),
-            'j' => return self.new_line(),
-            'g' => return vec![Effect::OpenEditor],
-            'l' => return vec![Effect::Redraw],
-            'o' => return self.toggle_expanded(),
-            'r' => self.editor.start_search(),
+            'c' => self.interrupt(quit_pending, now),
+            'd' if self.editor.is_empty() => vec![Effect::Quit],
+            's' => self.send(Some(QueueMode::Steer), now),
+            'j' => self.new_line(),
+            'g' => vec![Effect::OpenEditor],
+            'l' => vec![Effect::Redraw],
+            'o' => self.toggle_expanded(),
+            'r' => {
+                self.editor.start_search();
+                Vec::new()
+            }
             't' => {
                 let next = (self.current + 1) % self.panes.len();
                 let key = self.panes[next].key.clone();
-                return self.switch_thread(&key);
+                self.switch_thread(&key)
             }
-            'a' => self.editor.edit(Edit::Start),
-            'e' => self.editor.edit(Edit::End),
-            'b' => self.editor.edit(Edit::Left),
-            'f' => self.editor.edit(Edit::Right),
-            'p' => self.editor.edit(Edit::Up),
-            'n' => self.editor.edit(Edit::Down),
-            'h' => self.editor.edit(Edit::Backspace),
-            'd' => self.editor.edit(Edit::Delete),
-            'w' => self.editor.edit(Edit::CutWord),
-            'u' => self.editor.edit(Edit::CutToStart),
-            'k' => self.editor.edit(Edit::CutToEnd),
-            'y' => self.editor.edit(Edit::Paste),
-            '_' | 'z' | '7' => self.editor.edit(Edit::Undo),
-            _ => {}
+            _ => self.edit(key),
         }
-        Vec::new()
     }
 
-    fn alt(&mut self, letter: char) -> Vec<Effect> {
-        match letter {
-            'b' => self.editor.edit(Edit::WordLeft),
-            'f' => self.editor.edit(Edit::WordRight),
-            'd' => self.editor.edit(Edit::CutWordRight),
-            '\r' | '\n' => return self.new_line(),
-            _ => {}
-        }
+    fn edit(&mut self, key: KeyEvent) -> Vec<Effect> {
+        self.editor.on_key(key);
         Vec::new()
     }
 
@@ -227,21 +210,4 @@ impl App {
         }
         Vec::new()
     }
-}
-
-fn movement(code: KeyCode, by_word: bool) -> Option<Edit> {
-    Some(match code {
-        KeyCode::Left if by_word => Edit::WordLeft,
-        KeyCode::Right if by_word => Edit::WordRight,
-        KeyCode::Left => Edit::Left,
-        KeyCode::Right => Edit::Right,
-        KeyCode::Up => Edit::Up,
-        KeyCode::Down => Edit::Down,
-        KeyCode::Home => Edit::Start,
-        KeyCode::End => Edit::End,
-        KeyCode::Backspace if by_word => Edit::CutWord,
-        KeyCode::Backspace => Edit::Backspace,
-        KeyCode::Delete => Edit::Delete,
-        _ => return None,
-    })
 }

@@ -8,7 +8,7 @@ use crate::block::{Block, call_summary, diff_lines, output_lines};
 use crate::markdown;
 use crate::pane::{self, Pane};
 use crate::screen::LiveRegion;
-use crate::text::{BOLD, CYAN, DIM, GREEN, Line, PLAIN, Style, YELLOW};
+use crate::text::{BOLD, CYAN, DIM, GREEN, Line, PLAIN, YELLOW};
 
 const SPINNER: [&str; 8] = ["⠋", "⠙", "⠸", "⠴", "⠦", "⠇", "⠏", "⠹"];
 /// Lines of a running tool's output that are shown when it is expanded.
@@ -230,10 +230,14 @@ impl App {
         if self.panes.len() > 1 {
             let mut threads = Line::default();
             for (other, number) in self.panes.iter().zip(0..) {
-                let bold = number == self.current;
+                let style = if number == self.current {
+                    DIM.bold()
+                } else {
+                    DIM
+                };
                 let before = if number == 0 { "" } else { " " };
                 let text = format!("{before}{}{}", self.mark(other), other.key);
-                threads.push(&text, Style { bold, ..DIM });
+                threads.push(&text, style);
             }
             parts.push(threads);
         }

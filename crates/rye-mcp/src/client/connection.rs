@@ -280,7 +280,7 @@ impl ClientHandler for Client {
 /// Formats a progress notification as one line.
 fn progress_line(progress: &ProgressNotificationParam) -> String {
     let message = progress.message.as_deref().unwrap_or_default();
-    let message = super::diagnostics::strip_controls(message).replace('\n', " ");
+    let message = lillux::strip_control(message).replace('\n', " ");
     let total = progress
         .total
         .map_or_else(String::new, |total| format!("/{total}"));

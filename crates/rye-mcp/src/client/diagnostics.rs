@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use lillux::strip_control;
 use rye_executor::redact::Redactor;
 
 /// How many bytes of the end of standard error to keep.
@@ -61,7 +62,7 @@ impl DiagnosticsLog {
         let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = output.stderr.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
-        let text = strip_controls(text.trim());
+        let text = strip_control(text.trim());
         let text = self.redactor.redact(&text);
         // Redaction may lengthen the text.
         let start = text.ceil_char_boundary(text.len().saturating_sub(MAX_STDERR));
@@ -106,18 +107,12 @@ impl fmt::Display for Diagnostics {
 /// The beginning of a line without control characters.
 pub(super) fn excerpt(line: &[u8]) -> String {
     let shown = String::from_utf8_lossy(&line[..line.len().min(MAX_EXCERPT)]);
-    let shown = strip_controls(&shown).replace('\n', " ");
+    let shown = strip_control(&shown).replace('\n', " ");
     if line.len() > MAX_EXCERPT {
         format!("{shown}…")
     } else {
         shown
     }
-}
-
-/// Removes control characters except newline and tab, so that the text cannot steer a terminal.
-pub(super) fn strip_controls(text: &str) -> String {
-    let is_allowed = |c: &char| *c == '\n' || *c == '\t' || !c.is_control();
-    text.chars().filter(is_allowed).collect()
 }
 
 #[cfg(test)]
@@ -137,7 +132,7 @@ mod tests {
         assert!(
             diagnostics
                 .stderr
-                .ends_with("the token [31m[redacted] was refused"),
+                .ends_with("the token [redacted] was refused"),
             "{diagnostics}"
         );
         let shown = diagnostics.to_string();

@@ -6,12 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use lillux::Hash;
+use lillux::{Hash, strip_control};
 use rye_items::metadata::Metadata;
 use serde_json::{Map, Value, json};
 
 use super::config::Transport;
-use super::diagnostics::strip_controls;
 use super::tools::{Pin, RemoteTool};
 use super::yaml::item_yaml;
 
@@ -179,7 +178,7 @@ pub fn item_id(server: &str, tool: &str) -> String {
 
 /// A tool name, sanitized for display.
 fn display_name(name: &str) -> String {
-    strip_controls(name).chars().take(MAX_NAME_BYTES).collect()
+    strip_control(name).chars().take(MAX_NAME_BYTES).collect()
 }
 
 /// Why a tool cannot become an item; `None` if it can.
@@ -226,10 +225,10 @@ fn tool_item(server: &DiscoveredServer<'_>, tool: &RemoteTool) -> String {
 
 /// Removes control characters and truncates to the maximum length of a description.
 fn sanitize(text: &str) -> String {
-    let text = strip_controls(text);
+    let text = strip_control(text);
     match text.char_indices().nth(MAX_DESCRIPTION_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
+        None => text.into_owned(),
     }
 }
 

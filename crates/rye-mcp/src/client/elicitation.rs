@@ -177,7 +177,7 @@ impl ElicitationRouter {
             server: self.server.clone(),
             message: self
                 .redactor
-                .redact(&super::diagnostics::strip_controls(&message))
+                .redact(&lillux::strip_control(&message))
                 .into_owned(),
             schema: schema.clone(),
         };

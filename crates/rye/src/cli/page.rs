@@ -1,11 +1,12 @@
 //! Human-readable output: lines and tables, with styles that the printer removes if colour is off.
 
-use std::borrow::Cow;
 use std::fmt::{self, Display, Write as _};
 
 use anstyle::{AnsiColor, Style};
 
 use super::table::Table;
+
+pub(crate) use lillux::sanitize;
 
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default().bold();
@@ -60,41 +61,7 @@ pub(crate) fn paint<T: Display>(style: Style, text: T) -> impl Display {
     Painted(style, text)
 }
 
-/// Escapes control characters and bidirectional overrides in untrusted text, except newlines and
-/// tabs, so that it cannot manipulate the terminal.
-pub(crate) fn sanitize(text: &str) -> Cow<'_, str> {
-    let is_unsafe = |c: char| c.is_control() && !matches!(c, '\n' | '\t') || is_bidi_control(c);
-    if !text.contains(is_unsafe) {
-        return Cow::Borrowed(text);
-    }
-    let mut escaped = String::new();
-    for c in text.chars() {
-        if is_unsafe(c) {
-            escaped.extend(c.escape_default());
-        } else {
-            escaped.push(c);
-        }
-    }
-    Cow::Owned(escaped)
-}
-
 /// Sanitizes text and puts it on one line.
 pub(crate) fn one_line(text: &str) -> String {
     sanitize(text).replace(['\n', '\t'], " ")
-}
-
-/// Whether a character changes the direction of the text around it.
-fn is_bidi_control(c: char) -> bool {
-    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn control_characters_are_escaped() {
-        assert_eq!(sanitize("two\n\tlines, ä"), "two\n\tlines, ä");
-        assert_eq!(sanitize("a\x1b[2Jb\r\u{202e}"), r"a\u{1b}[2Jb\r\u{202e}");
-    }
 }
