@@ -1,6 +1,5 @@
 //! Serves one client over standard input and output.
 
-mod fast_call;
 mod lines;
 
 use std::io;

@@ -290,7 +290,7 @@ async fn serve_long_responses(sent: Arc<AtomicUsize>) -> String {
                         let whole: Vec<u8> = chunks.flatten().collect();
                         return (content_type, whole).into_response();
                     }
-                    let chunks = tokio_stream::iter(chunks.map(Ok::<_, std::io::Error>));
+                    let chunks = futures_util::stream::iter(chunks.map(Ok::<_, std::io::Error>));
                     return (content_type, Body::from_stream(chunks)).into_response();
                 }
                 _ => return StatusCode::ACCEPTED.into_response(),

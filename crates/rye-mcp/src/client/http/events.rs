@@ -5,16 +5,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use axum::body::Bytes;
+use futures_util::StreamExt as _;
 use reqwest::Response;
 use rmcp::model::RequestId;
 use sse_stream::{Error, Sse, SseStream};
-use tokio_stream::StreamExt as _;
 
 use super::too_long_error;
 
 /// Event stream type of the SDK.
 pub(super) type EventStream =
-    Pin<Box<dyn tokio_stream::Stream<Item = Result<Sse, Error>> + Send + 'static>>;
+    Pin<Box<dyn futures_util::Stream<Item = Result<Sse, Error>> + Send + 'static>>;
 
 /// The events of a response. An event that exceeds the limit ends the stream, with an error as
 /// the answer to the request.
@@ -43,9 +43,9 @@ struct Events<S> {
     request: Option<RequestId>,
 }
 
-impl<S> tokio_stream::Stream for Events<S>
+impl<S> futures_util::Stream for Events<S>
 where
-    S: tokio_stream::Stream<Item = Result<Sse, Error>>,
+    S: futures_util::Stream<Item = Result<Sse, Error>>,
 {
     type Item = Result<Sse, Error>;
 

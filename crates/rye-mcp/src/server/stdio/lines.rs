@@ -3,18 +3,14 @@
 //! Every request is answered, even a malformed one, because the client would wait for ever.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
-use tokio::sync::{Mutex, OwnedMutexGuard};
-
-use super::fast_call;
+use tokio::sync::Mutex;
 
 /// Maximum size of a message, in bytes.
 const MAX_MESSAGE: usize = 64 * 1024 * 1024;
@@ -92,14 +88,14 @@ where
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        // Write at once if possible, so that the client reads the response while this side
-        // finishes the call.
-        let sent = to_line(&message).and_then(|line| PendingWrite::start(&self.output, line));
+        let line = to_line(&message);
+        let output = Arc::clone(&self.output);
         async move {
-            match sent? {
-                Some(write) => write.finish().await,
-                None => Ok(()),
-            }
+            let line = line?;
+            let mut output = output.lock().await;
+            let output = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+            output.write_all(&line).await?;
+            output.flush().await
         }
     }
 
@@ -129,53 +125,6 @@ fn to_line(message: &ServerJsonRpcMessage) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     Ok(line)
-}
-
-/// A line that was not written completely yet.
-struct PendingWrite<W> {
-    output: Arc<Mutex<Option<W>>>,
-    /// Held from the first byte of a line, so that lines do not mix.
-    guard: Option<OwnedMutexGuard<Option<W>>>,
-    line: Vec<u8>,
-    written: usize,
-}
-
-impl<W: AsyncWrite + Unpin> PendingWrite<W> {
-    /// Writes as much as possible without waiting; `None` if the line is complete.
-    fn start(output: &Arc<Mutex<Option<W>>>, line: Vec<u8>) -> io::Result<Option<Self>> {
-        let mut write = Self {
-            output: Arc::clone(output),
-            guard: None,
-            line,
-            written: 0,
-        };
-        let Ok(mut output) = Arc::clone(output).try_lock_owned() else {
-            return Ok(Some(write));
-        };
-        let writer = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        // `finish` registers the real waker.
-        let mut context = Context::from_waker(Waker::noop());
-        if let Poll::Ready(written) = Pin::new(&mut *writer).poll_write(&mut context, &write.line) {
-            write.written = written?;
-        }
-        if write.written == write.line.len()
-            && let Poll::Ready(flushed) = Pin::new(writer).poll_flush(&mut context)
-        {
-            return flushed.map(|()| None);
-        }
-        write.guard = Some(output);
-        Ok(Some(write))
-    }
-
-    async fn finish(self) -> io::Result<()> {
-        let mut output = match self.guard {
-            Some(output) => output,
-            None => self.output.lock_owned().await,
-        };
-        let output = output.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        output.write_all(&self.line[self.written..]).await?;
-        output.flush().await
-    }
 }
 
 /// Error response to a line that is not a valid message.
@@ -215,9 +164,6 @@ enum ParsedLine {
 impl ParsedLine {
     fn parse(line: &[u8]) -> Self {
         let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
-        if let Some(call) = fast_call::parse_call(line) {
-            return Self::Message(call);
-        }
         let error = match serde_json::from_slice(line) {
             Ok(message) => return Self::Message(message),
             Err(error) => error,
@@ -300,20 +246,6 @@ mod tests {
 
     fn pong(id: i64) -> ServerJsonRpcMessage {
         ServerJsonRpcMessage::response(ServerResult::empty(()), RequestId::Number(id))
-    }
-
-    #[tokio::test]
-    async fn response_is_written_before_the_future_is_polled() {
-        let (output, mut answers) = tokio::io::duplex(4096);
-        let mut lines = LineTransport::new(tokio::io::empty(), output);
-        let sent = lines.send(pong(1));
-        let mut answer = [0; 512];
-        let length = answers.read(&mut answer).await.unwrap();
-        assert!(answer[..length].ends_with(b"\n"));
-        sent.await.unwrap();
-        lines.close().await.unwrap();
-        let error = lines.send(pong(2)).await.unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::NotConnected);
     }
 
     #[tokio::test]
