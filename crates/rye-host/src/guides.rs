@@ -5,6 +5,7 @@ mod page;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lillux::path_policy::{PathClass, PathPolicy, ProtectedPaths, SensitiveReason};
 use rye_engine::BoxFuture;
@@ -28,7 +29,7 @@ const MAX_NAMES: usize = 20;
 /// Roles, skills and rules from files.
 #[derive(Debug)]
 pub struct FileGuides {
-    spaces: Spaces,
+    spaces: Arc<Spaces>,
     workspace: PathBuf,
     /// Additional directories with skills.
     skill_dirs: Vec<PathBuf>,
@@ -39,7 +40,11 @@ type GuideTexts = BTreeMap<String, String>;
 
 impl FileGuides {
     /// The guides of the spaces and a workspace, with additional directories of skills.
-    pub fn new(spaces: Spaces, workspace: impl Into<PathBuf>, skill_dirs: Vec<PathBuf>) -> Self {
+    pub fn new(
+        spaces: Arc<Spaces>,
+        workspace: impl Into<PathBuf>,
+        skill_dirs: Vec<PathBuf>,
+    ) -> Self {
         Self {
             spaces,
             workspace: workspace.into(),
@@ -264,7 +269,7 @@ mod tests {
         ] {
             symlink(&secret, link).unwrap();
         }
-        let spaces = Spaces::open(Some(&work), None, &[], &SYSTEM).unwrap();
+        let spaces = Arc::new(Spaces::open(Some(&work), None, &[], &SYSTEM).unwrap());
         let files = FileGuides::new(spaces, &work, vec![skills]);
         let local = LocalSandbox::new(&work, Supervisor::start().unwrap()).unwrap();
         let sandboxes: [&dyn Sandbox; 2] = [&local, &VirtualSandbox::new()];

@@ -57,7 +57,7 @@ impl ItemTools {
         executor: Arc<Executor>,
         search_index: SearchIndex,
         project: &Path,
-        key: Option<SigningKey>,
+        key: Option<Arc<SigningKey>>,
     ) -> Self {
         Self {
             executor,

@@ -67,12 +67,19 @@
 //! ```
 
 mod call_gates;
+pub mod catalogue;
 mod commands;
 mod compaction_config;
 mod config;
+mod context;
 mod credentials;
+pub mod engine;
+pub mod failure;
+mod failure_from;
+pub mod follower;
 mod guides;
 mod item_tools;
+pub mod lookup;
 mod mcp_tools;
 mod meta_tools;
 mod model_script;
@@ -81,6 +88,8 @@ mod oauth;
 mod policy_file;
 mod project_approvals;
 pub mod replay;
+pub mod session_engine;
+pub mod settings;
 pub mod transfer;
 mod trusted_keys;
 
@@ -99,7 +108,10 @@ use rye_store::FileBlobs;
 pub use call_gates::{CallGateError, CallGates};
 pub use commands::{COMMANDS_FILE, load_commands};
 pub use compaction_config::{COMPACTION_FILE, CompactionError, load_compaction};
+pub use context::{Context, Reporter, accept_hint};
 pub use credentials::{Credentials, redactor};
+pub use failure::{Failure, FailureKind};
+pub use follower::{Approval, Follower, SessionObserver, event_json};
 pub use guides::FileGuides;
 pub use item_tools::ItemTools;
 pub use mcp_tools::{McpTools, server_environment};

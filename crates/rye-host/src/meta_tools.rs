@@ -64,7 +64,7 @@ pub struct MetaTools {
 pub fn meta_tools(
     mut roots: Roots,
     supervisor: Arc<Supervisor>,
-    key: Option<SigningKey>,
+    key: Option<Arc<SigningKey>>,
     state: &Path,
 ) -> Result<MetaTools, MetaToolsError> {
     roots.dev_mode = false;

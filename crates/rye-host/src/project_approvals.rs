@@ -6,6 +6,7 @@
 //! that apply to all copies of a project belong in `approvals.yaml`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lillux::keys::SigningKey;
 use lillux::{Hash, durable, sanitize_line};
@@ -37,11 +38,11 @@ pub(crate) struct ProjectApprovals {
     /// Directory of the project, without symbolic links.
     project: String,
     /// Signs new approvals.
-    key: Option<SigningKey>,
+    key: Option<Arc<SigningKey>>,
 }
 
 impl ProjectApprovals {
-    pub(crate) fn new(project: &Path, key: Option<SigningKey>) -> Self {
+    pub(crate) fn new(project: &Path, key: Option<Arc<SigningKey>>) -> Self {
         let real = std::fs::canonicalize(project);
         let real = real.unwrap_or_else(|_| project.to_owned());
         Self {

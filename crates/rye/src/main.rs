@@ -1,7 +1,6 @@
 //! The `rye` command-line program.
 
 mod cli;
-mod settings;
 
 use std::process::ExitCode;
 

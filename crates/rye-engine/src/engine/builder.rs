@@ -50,7 +50,7 @@ pub struct Builder {
     compaction: Settings,
     guides: Option<Arc<dyn Guides>>,
     system: String,
-    key: Option<SigningKey>,
+    key: Option<Arc<SigningKey>>,
     decision_keys: Option<DecisionKeys>,
     credentials: Option<Arc<dyn CredentialStore>>,
     refresher: Option<Arc<dyn Refresher>>,
@@ -140,8 +140,8 @@ impl Builder {
 
     /// The key that signs histories and decisions.
     #[must_use]
-    pub fn sign_with(mut self, key: SigningKey) -> Self {
-        self.key = Some(key);
+    pub fn sign_with(mut self, key: impl Into<Arc<SigningKey>>) -> Self {
+        self.key = Some(key.into());
         self
     }
 
@@ -232,7 +232,7 @@ impl Builder {
             compaction: Arc::new(compaction),
             guides: self.guides,
             system: self.system,
-            key: self.key.map(Arc::new),
+            key: self.key,
             decision_keys: self.decision_keys,
             open: Mutex::new(HashMap::new()),
             events_tx: crate::bus::feed_channel(),

@@ -13,9 +13,9 @@ mod vault;
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
-
-use crate::settings::Color;
+use rye_host::settings::Color;
 
 pub(crate) use config::{AcceptArgs, ConfigCommand};
 pub(crate) use deferred::Deferred;
@@ -75,10 +75,16 @@ pub(crate) struct Global {
         long,
         global = true,
         value_name = "WHEN",
-        value_enum,
+        value_parser = color_parser(),
         hide_possible_values = true
     )]
     pub(crate) color: Option<Color>,
+}
+
+/// Parses a colour setting.
+fn color_parser() -> impl TypedValueParser<Value = Color> {
+    let names = Color::ALL.map(Color::as_str);
+    PossibleValuesParser::new(names).map(|name| name.parse().unwrap_or_default())
 }
 
 #[derive(Debug, Subcommand)]

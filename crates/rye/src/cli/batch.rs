@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::failure::{Exit, Failure};
+use super::failure::{self, Exit, Failure};
 use super::page::{BOLD, DIM, GOOD, Page, paint};
 use super::printer::Report;
 use super::table::{Cell, Table};
@@ -94,7 +94,7 @@ impl Report for Batch {
             return;
         }
         for failure in self.failed() {
-            page.text(&failure.render());
+            page.text(&failure::render(failure));
         }
         let states = self.success_states.iter().chain(&["failed"]);
         let counts: Vec<_> = states
@@ -109,17 +109,17 @@ impl Report for Batch {
     }
 
     fn failure(&self) -> Option<Failure> {
-        let worst = self.failed().max_by_key(|failure| severity(failure.exit))?;
+        let worst = self.failed().max_by_key(|failure| severity(failure.kind))?;
         if self.rows.len() == 1 {
             return Some(worst.clone());
         }
         let failed = self.failed().count();
         let message = format!("{failed} of {} {}", self.rows.len(), self.not_done);
-        let code = match worst.exit {
+        let code = match worst.kind {
             Exit::Integrity => "integrity",
             _ => worst.code,
         };
-        Some(Failure::new(worst.exit, code, message))
+        Some(Failure::new(worst.kind, code, message))
     }
 }
 

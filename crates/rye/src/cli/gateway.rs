@@ -10,6 +10,8 @@ use clap::builder::PossibleValue;
 use lillux::Hash;
 use lillux::process::Supervisor;
 use rye_executor::{Executor, Request};
+use rye_host::engine::{current_user, database};
+use rye_host::settings::{Options, Origin};
 use rye_host::{CallGates, TrustedKeys};
 use rye_items::metadata::Metadata;
 use rye_items::search::SearchIndex;
@@ -24,13 +26,11 @@ use tokio::runtime::Handle;
 
 use super::args::{LoadArgs, SearchArgs, SignArgs, SpaceChoice};
 use super::commands::run::record::{RunRequest, Runs};
-use super::commands::{execute, help, load, search, sign};
+use super::commands::{help, load, search, sign};
 use super::context::Context;
-use super::engine::{current_user, database, signing_key};
 use super::failure::Failure;
 use super::page::Page;
 use super::printer::{Outcome, Printer, Report};
-use crate::settings::{Options, Origin};
 
 /// Number of projects to cache. When it is exceeded, the cache is cleared.
 const MAX_PROJECTS: usize = 64;
@@ -73,7 +73,7 @@ impl ItemGateway {
             bounds: ProjectBounds {
                 default_project: project.value.clone(),
                 is_fixed: matches!(project.origin, Origin::Option(_) | Origin::Variable(_)),
-                private_dirs: execute::protected(context).private,
+                private_dirs: context.protected().private,
             },
             approvals,
             gates: Mutex::default(),
@@ -101,8 +101,8 @@ impl ItemGateway {
         }
         let context = self.context(dir)?;
         let supervisor = Arc::clone(&self.supervisor);
-        let roots = execute::roots(&context)?;
-        let graphs = execute::graphs(&roots, &context);
+        let roots = context.roots()?;
+        let graphs = context.graphs(&roots);
         let executor = rye_host::executor_with(roots, supervisor, self.pool.clone(), graphs)?;
         let project = Arc::new(Project {
             executor: Arc::new(executor),
@@ -138,8 +138,12 @@ impl ItemGateway {
             return Ok(Arc::clone(gates));
         }
         let store = rye_host::store(&database(context)?)?;
-        let trust = TrustedKeys::new(&execute::roots(context)?);
-        let opened = Arc::new(CallGates::new(store, trust, signing_key(context)?));
+        let trust = TrustedKeys::new(&context.roots()?);
+        let opened = Arc::new(CallGates::new(
+            store,
+            trust,
+            context.own_keys()?.load_signing_key().ok(),
+        ));
         Ok(Arc::clone(gates.insert(opened)))
     }
 
@@ -236,7 +240,7 @@ impl Gateway for ItemGateway {
                 let message = "the item has changed since it was approved";
                 return Err(Failure::failed("approval_void", message));
             }
-            copy.write(&context.library()?, &context)
+            copy.write(context.library()?, &context)
         };
         answer(copy())
     }

@@ -4,20 +4,15 @@ mod args;
 mod batch;
 mod commands;
 mod context;
-mod engine;
 mod entry_line;
-mod errors;
 mod failure;
-mod follower;
 mod gate_render;
 mod gateway;
-mod lookup;
-mod models;
+mod observer;
 mod page;
 mod printer;
 mod progress;
 mod secret_input;
-mod session_context;
 mod signal_notice;
 mod table;
 mod targets;
@@ -31,8 +26,8 @@ use std::sync::Arc;
 use anstream::ColorChoice;
 use clap::Parser as _;
 use clap::error::ErrorKind;
+use rye_host::settings::{self, Color, Options};
 
-use crate::settings::{self, Color, Options};
 use args::{Cli, Command, Deferred};
 use commands::execute::EarlySupervisor;
 use context::Context;
@@ -173,7 +168,7 @@ fn refuse_usage(error: &clap::Error, arguments: &[OsString]) -> ExitCode {
         && let Some(message) = message_without_arguments(error)
     {
         let failure = Failure::usage(message).hint("printf %s \"$VALUE\" | rye vault set NAME");
-        return printer.refuse(&failure, &failure.render());
+        return printer.refuse(&failure, &failure::render(&failure));
     }
     let rendered = error.render().ansi().to_string();
     let text = error.render().to_string();

@@ -11,7 +11,7 @@ use anstream::{AutoStream, ColorChoice};
 use rustix::termios::{QueueSelector, tcflush};
 use serde_json::{Map, Value};
 
-use super::failure::{Exit, Failure};
+use super::failure::{self, Exit, Failure};
 use super::page::{self, Page, one_line, sanitize};
 
 /// Serialises raw writes to standard output, so that lines stay whole.
@@ -77,12 +77,12 @@ impl Printer {
     /// Prints the outcome of the call and returns the exit code.
     pub(crate) fn finish(self, outcome: Outcome) -> ExitCode {
         let (fields, page, failure) = match outcome {
-            Ok(report) if report.is_already_printed() => return Exit::Success.into(),
+            Ok(report) if report.is_already_printed() => return ExitCode::SUCCESS,
             Ok(report) => {
                 let failure = report.failure();
                 if self.json && report.is_complete_document() {
-                    let text = failure.as_ref().map(Failure::render).unwrap_or_default();
-                    let exit = failure.map_or(Exit::Success, |failure| failure.exit);
+                    let text = failure.as_ref().map(failure::render).unwrap_or_default();
+                    let exit = failure.map(|failure| failure.kind);
                     return self.emit(&format!("{}\n", report.json()), &text, exit);
                 }
                 if let Some(next) = report.next_command().filter(|_| !self.quiet) {
@@ -101,13 +101,13 @@ impl Printer {
             }
             Err(failure) => (Value::Null, Page::new(None), Some(failure)),
         };
-        let error = failure.as_ref().map(Failure::render).unwrap_or_default();
+        let error = failure.as_ref().map(failure::render).unwrap_or_default();
         let text = if self.json {
             document(fields, failure.as_ref())
         } else {
             page.text
         };
-        let exit = failure.map_or(Exit::Success, |failure| failure.exit);
+        let exit = failure.map(|failure| failure.kind);
         self.emit(&text, &error, exit)
     }
 
@@ -118,12 +118,12 @@ impl Printer {
         } else {
             String::new()
         };
-        self.emit(&text, message, failure.exit)
+        self.emit(&text, message, Some(failure.kind))
     }
 
     /// Prints text as the result: help, version, completions.
     pub(crate) fn text(self, text: &str) -> ExitCode {
-        self.emit(text, "", Exit::Success)
+        self.emit(text, "", None)
     }
 
     /// Prints a warning, unless `--quiet` is set.
@@ -224,7 +224,7 @@ impl Printer {
     }
 
     /// Writes both streams. A broken pipe (`rye … | head -1`) is not an error.
-    fn emit(self, text: &str, error_text: &str, exit: Exit) -> ExitCode {
+    fn emit(self, text: &str, error_text: &str, exit: Option<Exit>) -> ExitCode {
         let mut output = AutoStream::new(io::stdout(), self.color);
         let written = output
             .write_all(text.as_bytes())
@@ -236,10 +236,10 @@ impl Printer {
                     "io",
                     format_args!("cannot write to standard output: {error}"),
                 );
-                self.print_stderr(&failure.render());
-                Exit::Failed.into()
+                self.print_stderr(&failure::render(&failure));
+                ExitCode::FAILURE
             }
-            _ => exit.into(),
+            _ => exit.map_or(ExitCode::SUCCESS, failure::exit_code),
         }
     }
 }

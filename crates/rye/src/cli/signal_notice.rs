@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rye_engine::protocol::SessionId;
+use rye_host::engine::start_failure;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::{emulate_default_handler, signal_name};
 
-use super::engine::start_failure;
 use super::failure::{Exit, Failure};
 use super::printer::{Printer, document};
 

@@ -112,7 +112,7 @@ pub(crate) fn connect(builder: Builder, dir: &Path, supervisor: Arc<Supervisor>)
         ..Roots::new(project(dir), dir.join("cache"))
     };
     let key = || UserKeys::new(&user(dir)).load_signing_key().unwrap();
-    let bridge = rye_host::meta_tools(roots, supervisor, Some(key()), dir).unwrap();
+    let bridge = rye_host::meta_tools(roots, supervisor, Some(Arc::new(key())), dir).unwrap();
     assert!(bridge.ignored.is_empty(), "{:?}", bridge.ignored);
     let credentials = Credentials::new(&dir.join("sessions.db"), Some(vault(dir)));
     builder

@@ -12,16 +12,16 @@ use rye_engine::model::Models as _;
 use rye_engine::store::Claim;
 use rye_engine::{Engine, NewSession};
 use rye_host::Catalogue;
+use rye_host::catalogue::{DEMO_MODEL, catalogue};
+use rye_host::engine::{EngineOptions, current_user, start_supervisor, with_supervisor};
+use rye_host::session_engine::{project_metadata, with_session};
 use serde_json::{Value, json};
 
 use crate::cli::args::ChatArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::{EngineOptions, current_user, start_supervisor, with_supervisor};
 use crate::cli::failure::Failure;
-use crate::cli::models::{DEMO_MODEL, catalogue};
 use crate::cli::page::Page;
 use crate::cli::printer::{Outcome, Report};
-use crate::cli::session_context::{project_metadata, with_session};
 
 pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
     let engine_options = EngineOptions {
@@ -33,7 +33,8 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
     };
     if let Some(part) = &args.session {
         return with_session(context, part, engine_options, async |it| {
-            let chat = Chat::start(chat_options(args, context, it.workspace))?;
+            let chat =
+                Chat::start(chat_options(args, context, it.workspace)).map_err(chat_failure)?;
             let host = CliHost::new(it.context, it.workspace)?;
             let session = it.engine.open_session(it.session, Claim::IfFree).await?;
             run_chat(args, chat, it.engine, session, host).await
@@ -44,7 +45,7 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
     // The supervisor forks, so it starts before the chat's thread. The chat starts before the
     // engine, so that the user can type immediately.
     let supervisor = start_supervisor()?;
-    let chat = Chat::start(chat_options(args, context, workspace))?;
+    let chat = Chat::start(chat_options(args, context, workspace)).map_err(chat_failure)?;
     let host = CliHost::new(context, workspace)?;
     with_supervisor(context, engine_options, supervisor, async |engine| {
         let new = NewSession {
@@ -70,7 +71,8 @@ async fn run_chat(
     let model = args.model.clone().or(data.and_then(|data| data.model));
     let model = model.unwrap_or_else(|| host.models.default_name());
     chat.set_greeting(greeting(&model, &host.models));
-    chat.run(engine, session, host).await?;
+    let ran = chat.run(engine, session, host).await;
+    ran.map_err(chat_failure)?;
     Ok(Box::new(ChatReport { session: id }))
 }
 
@@ -139,7 +141,7 @@ struct CliHost {
 }
 
 impl CliHost {
-    fn new(context: &Context, workspace: &Path) -> Result<Arc<Self>, Failure> {
+    fn new(context: &rye_host::Context, workspace: &Path) -> Result<Arc<Self>, Failure> {
         Ok(Arc::new(Self {
             models: catalogue(context, workspace)?,
             project: context.settings.project().to_owned(),
@@ -200,12 +202,10 @@ impl Report for ChatReport {
     fn show(&self, _page: &mut Page) {}
 }
 
-impl From<ChatError> for Failure {
-    fn from(error: ChatError) -> Self {
-        match error {
-            ChatError::Store(error) => error.into(),
-            error @ ChatError::InvalidUtf8(_) => Self::usage(error),
-            other => Self::failed("terminal", other).hint("rye chat --plain"),
-        }
+fn chat_failure(error: ChatError) -> Failure {
+    match error {
+        ChatError::Store(error) => error.into(),
+        error @ ChatError::InvalidUtf8(_) => Failure::usage(error),
+        other => Failure::failed("terminal", other).hint("rye chat --plain"),
     }
 }

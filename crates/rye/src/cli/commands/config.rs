@@ -5,6 +5,7 @@ mod variables;
 
 use std::path::Path;
 
+use rye_host::settings::{Setting, Settings};
 use serde_json::{Map, Value, json};
 
 use crate::cli::args::ConfigCommand;
@@ -12,7 +13,6 @@ use crate::cli::context::Context;
 use crate::cli::page::{DIM, Page, WARN, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::table::{Cell, Table};
-use crate::settings::{Setting, Settings};
 
 pub(crate) fn run(command: &ConfigCommand, context: &Context) -> Outcome {
     Ok(match command {

@@ -22,8 +22,8 @@ pub(crate) fn run(context: &Context) -> Box<dyn Report> {
             None
         }
     };
-    keys::check(context, library.as_ref(), &mut report);
-    if let Some(library) = &library {
+    keys::check(context, library, &mut report);
+    if let Some(library) = library {
         items::check(context, library, &mut report);
         agent::check(library, &mut report);
     }

@@ -9,18 +9,13 @@ mod schema;
 mod trace;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lillux::path_policy::ProtectedPaths;
 use lillux::process::{ShutdownSignal, ShutdownSignals, Supervisor};
-use rye_executor::{
-    ExecuteError, ExecutionResult, Executor, OutputListener, Request, Roots, Trace,
-};
-use rye_graph::{RunOptions, StateGraph};
-use rye_host::PENDING_INDEX;
-use rye_items::{ItemRef, SYSTEM};
+use rye_executor::{ExecuteError, ExecutionResult, Executor, OutputListener, Request, Trace};
+use rye_graph::RunOptions;
+use rye_items::ItemRef;
 use rye_mcp::client::Pool;
 use serde_json::{Map, Value};
 
@@ -31,7 +26,6 @@ use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::printer::{Outcome, Printer, Report};
 use crate::cli::terminal_asker;
-use crate::settings;
 pub(super) use options::TypedOptions;
 use outcome::RefusedCall;
 pub(super) use outcome::report;
@@ -156,8 +150,8 @@ pub(super) fn execute_to_end(
     request.listener = Some(listener);
     let supervisor = supervisor_or_start(&mut None)?;
     let pool = terminal_asker::pool(&supervisor, context.printer);
-    let roots = roots(context)?;
-    let graphs = graphs(&roots, context).with_options(going);
+    let roots = context.roots()?;
+    let graphs = context.graphs(&roots).with_options(going);
     let executor = rye_host::executor_with(roots, supervisor, pool.clone(), graphs)?;
     let tool = request.tool.clone();
     let outcome = run_request_to_end(&executor, &pool, request, &mut Trace::disabled())?;
@@ -171,19 +165,10 @@ fn executor(
 ) -> Result<(Executor, Pool), Failure> {
     let supervisor = supervisor_or_start(supervisor)?;
     let pool = terminal_asker::pool(&supervisor, context.printer);
-    let roots = roots(context)?;
-    let graphs = graphs(&roots, context);
+    let roots = context.roots()?;
+    let graphs = context.graphs(&roots);
     let executor = rye_host::executor_with(roots, supervisor, pool.clone(), graphs)?;
     Ok((executor, pool))
-}
-
-/// The graph primitive, which records pending gates in the state directory.
-pub(crate) fn graphs(roots: &Roots, context: &Context) -> StateGraph {
-    let graphs = StateGraph::new(&roots.project, roots.user.clone());
-    match &context.settings.state_dir {
-        Some(state) => graphs.with_pending_index(state.value.join(PENDING_INDEX)),
-        None => graphs,
-    }
 }
 
 /// The early supervisor, or a new one.
@@ -196,42 +181,6 @@ pub(super) fn supervisor_or_start(early: &mut EarlySupervisor) -> Result<Arc<Sup
         Failure::failed("supervisor", message)
     })?;
     Ok(Arc::clone(early.insert(Arc::new(supervisor))))
-}
-
-/// The directories that an executor works with.
-pub(crate) fn roots(context: &Context) -> Result<Roots, Failure> {
-    let cache = context.cache().ok_or_else(|| {
-        let message = "no cache directory: HOME is not set";
-        Failure::usage(message).hint("export RYE_CACHE_DIR=/path/to/cache")
-    })?;
-    let dirs = &context.settings.dirs;
-    Ok(Roots {
-        project: dirs.project.value.clone(),
-        user: context.user().map(Into::into),
-        bundles: dirs.system_space.value.clone(),
-        embedded: &SYSTEM,
-        cache: cache.to_owned(),
-        dev_mode: context.settings.dev_mode.value,
-        protected: protected(context),
-    })
-}
-
-/// The user's private directories, which no tool, client or agent may use, and the home directories.
-pub(crate) fn protected(context: &Context) -> ProtectedPaths {
-    let settings = &context.settings;
-    let home = settings::variable("HOME").map(PathBuf::from);
-    let home = home.filter(|home| home.is_absolute());
-    let user = context.user().map(Path::to_owned);
-    let homes: Vec<_> = home.into_iter().chain(user).collect();
-    let configured = [&settings.state_dir, &settings.cache_dir];
-    let configured = configured.into_iter().flatten().map(|it| it.value.clone());
-    // The defaults stay protected even if a variable names other directories.
-    let keys = homes
-        .iter()
-        .flat_map(|it| rye_items::private_directories(it));
-    let defaults = homes.iter().flat_map(|it| settings::default_dirs(it));
-    let private = keys.chain(configured).chain(defaults).collect();
-    ProtectedPaths { private, homes }
 }
 
 /// The help of a tool.
@@ -261,7 +210,7 @@ pub(super) fn apply(
     if let Some(color) = options.color {
         printer.color = color_choice(color);
     }
-    context.printer = *printer;
+    context.set_printer(*printer);
 }
 
 /// Executes a request. SIGINT and SIGTERM end the whole process tree.

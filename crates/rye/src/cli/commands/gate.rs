@@ -9,18 +9,19 @@ use rye_engine::arguments::ARGUMENTS;
 use rye_engine::protocol::{Gate, Purpose, Session};
 use rye_engine::store::PostOutcome;
 use rye_engine::tool::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
+use rye_host::engine::{EngineOptions, answer_command, decide, with_engine};
+use rye_host::session_engine::PROJECT;
 use serde_json::{Value, json};
 
 use crate::cli::args::{ApprovalScope, GateArgs, GateCommand};
 use crate::cli::context::Context;
-use crate::cli::engine::{EngineOptions, answer_command, decide, with_engine};
 use crate::cli::entry_line::describe_action;
 use crate::cli::failure::Failure;
 use crate::cli::gate_render;
+use crate::cli::observer::SOURCE;
 use crate::cli::page::{DIM, GOOD, Page, one_line, paint};
 
 use crate::cli::printer::{Outcome, Report};
-use crate::cli::session_context::PROJECT;
 use graphs::GraphGate;
 use lookup::FoundGate;
 
@@ -165,7 +166,7 @@ fn answer_agent(gate: Gate, action: &str, value: Value, context: &Context) -> Ou
         if is_call && engine.public_key().is_none() {
             return Err(no_key("a decision about an MCP call"));
         }
-        let repeated = is_repeated(decide(engine, &gate.id, action, value).await?)?;
+        let repeated = is_repeated(decide(engine, &gate.id, action, value, SOURCE).await?)?;
         let next = format!("rye session resume {}", session.short());
         let next = (!repeated && !is_call).then_some(next);
         let gate = engine.gate(&gate.id).await?.unwrap_or(gate);

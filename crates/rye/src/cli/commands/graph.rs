@@ -21,7 +21,6 @@ use super::gate::graphs::trust;
 use super::run::record::{self, RunRequest};
 use crate::cli::args::{GraphCommand, GraphRunArgs, StepArgs};
 use crate::cli::context::Context;
-use crate::cli::engine::signing_key;
 use crate::cli::failure::Failure;
 use crate::cli::page::{BAD, DIM, GOOD, paint, sanitize};
 use crate::cli::printer::{Outcome, Printer};
@@ -119,7 +118,7 @@ fn start_in_background(
         return Err(RecordError::InUse(id.clone()).into());
     }
     let trust = trust(context.settings.project(), context)?;
-    let has_key = signing_key(context)?.is_some();
+    let has_key = context.signing_key()?.is_some();
     found.check_resumable(&runs, &trust, has_key)?;
     let link = executor.tool(&tool);
     let link = link.map_err(|error| Failure::failed(error.code(), &error))?;
@@ -197,8 +196,9 @@ fn executor(
     supervisor: Arc<Supervisor>,
     going: RunOptions,
 ) -> Result<(Executor, Pool), Failure> {
-    let roots = execute::roots(context)?;
-    let graphs = execute::graphs(&roots, context)
+    let roots = context.roots()?;
+    let graphs = context
+        .graphs(&roots)
         .with_listener(progress::watcher(context.printer))
         .with_options(going);
     let pool = Pool::new(&supervisor);

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use lillux::keys::{Fingerprint, IfExists, PublicKey};
 use lillux::shell_word;
+use rye_host::settings;
 use rye_items::read_key_file;
 use rye_items::trust::DistrustReason;
 use serde_json::{Value, json};
@@ -16,7 +17,6 @@ use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::page::{BOLD, DIM, Page, WARN, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
-use crate::settings;
 
 pub(crate) fn run(command: &KeysCommand, context: &Context) -> Outcome {
     match command {

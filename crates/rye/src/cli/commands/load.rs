@@ -41,7 +41,7 @@ pub(crate) fn run(args: &LoadArgs, context: &Context) -> Outcome {
             let hint = format!("rye load {} --to {} --yes", copy.item.reference, copy.space);
             confirm(context, &question, "copying configuration", &hint)?;
         }
-        return copy.write(&library, context);
+        return copy.write(library, context);
     }
     let metadata = library.metadata(&item)?;
     let shadowed = library.shadowed(&found);

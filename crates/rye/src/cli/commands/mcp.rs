@@ -12,11 +12,12 @@ mod login;
 mod remove;
 mod serve;
 
+use rye_host::settings::Options;
+
 use super::execute::EarlySupervisor;
 use crate::cli::args::McpCommand;
 use crate::cli::context::Context;
 use crate::cli::printer::Outcome;
-use crate::settings::Options;
 
 pub(crate) fn run(
     command: McpCommand,

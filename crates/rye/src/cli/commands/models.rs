@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use rye_engine::model::{Deltas, Model, ModelAnswer, ModelRequest, Models as _};
 use rye_engine::protocol::{Message, Role};
 use rye_host::ModelSummary;
+use rye_host::catalogue::catalogue;
 use serde_json::{Value, json};
 
 use crate::cli::args::{ModelsCommand, TestArgs};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
-use crate::cli::models::catalogue;
 use crate::cli::page::{BOLD, DIM, Page, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::table::{Cell, Table};

@@ -9,16 +9,17 @@ use rye_engine::protocol::{IncompleteReason, Millis, SessionId, TurnEnd};
 use rye_engine::result::schema_error;
 use rye_engine::store::Claim;
 use rye_engine::{Engine, NewSession, Prompt, Session};
+use rye_host::engine::{EngineOptions, with_engine};
+use rye_host::follower::{Follower, PromptOutcome};
+use rye_host::session_engine::{project_metadata, with_session};
 use serde_json::{Value, json};
 
 use crate::cli::args::PromptArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::{EngineOptions, with_engine};
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::follower::{Follower, PromptOutcome};
+use crate::cli::observer::{SOURCE, TerminalObserver};
 use crate::cli::page::{Page, sanitize};
 use crate::cli::printer::{Outcome, Printer, Report};
-use crate::cli::session_context::{project_metadata, with_session};
 use crate::cli::signal_notice::SignalNotice;
 
 pub(crate) fn run(args: &PromptArgs, context: &Context) -> Outcome {
@@ -139,15 +140,18 @@ async fn follow(
     let follower = Follower {
         engine,
         session,
-        printer: context.printer,
+        observer: &TerminalObserver {
+            printer: context.printer,
+            events: context.printer.json,
+        },
+        source: SOURCE,
         yes: args.yes,
         wait: !args.no_wait,
-        events: context.printer.json,
     };
     let session = session.id().clone();
     let outcome = match follower.prompt(prompt, after).await {
         Ok(outcome) => outcome,
-        Err(failure) if failure.exit == Exit::GatePending => {
+        Err(failure) if failure.kind == Exit::GatePending => {
             return Ok(Box::new(PendingGate { session, failure }));
         }
         Err(failure) => return Err(failure),

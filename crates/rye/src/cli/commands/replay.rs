@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
+use rye_host::engine::{EngineOptions, replay, with_engine};
+use rye_host::lookup::find_session;
 use rye_host::replay::{Difference, ReplayOutcome};
 use rye_host::transfer::{self, TransferError};
 use serde_json::{Value, json};
@@ -11,9 +13,7 @@ use serde_json::{Value, json};
 use super::session::transfer_failure;
 use crate::cli::args::ReplayArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::{EngineOptions, replay, with_engine};
 use crate::cli::failure::Failure;
-use crate::cli::lookup::find_session;
 use crate::cli::page::{BAD, BOLD, DIM, GOOD, Page, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
 

@@ -15,13 +15,13 @@ use lillux::process::KillOutcome;
 use rye_engine::protocol::short_id;
 use rye_executor::{ExecutionResult, OutputListener};
 use rye_graph::RunOptions;
+use rye_host::lookup::not_found;
 use serde_json::{Value, json};
 
 use super::execute;
 use crate::cli::args::{RunCommand, TailArgs};
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::lookup::not_found;
 use crate::cli::page::{BAD, BOLD, DIM, GOOD, HELP, Page, WARN, paint, sanitize};
 use crate::cli::printer::{AlreadyPrinted, Outcome, Printer, Report};
 use crate::cli::table::Cell;
@@ -130,7 +130,7 @@ fn execute_recorded(run: &Run, context: &Context) -> Outcome {
             }
         }
         Err(failure) => {
-            if !matches!(failure.exit, Exit::Interrupted | Exit::Terminated) {
+            if !matches!(failure.kind, Exit::Interrupted | Exit::Terminated) {
                 finish_without_result(run, &failure)?;
             }
             Err(failure)

@@ -42,7 +42,7 @@ pub(crate) fn search_with(args: &SearchArgs, context: &Context, index: &SearchIn
         ..Query::new(args.words.join(" "))
     };
     let spinner = Spinner::new(context.printer, "reading items");
-    let results = index.search(library.spaces(), &library, &query);
+    let results = index.search(library.spaces(), library, &query);
     drop(spinner);
     for unread in &results.errors {
         context
@@ -50,7 +50,7 @@ pub(crate) fn search_with(args: &SearchArgs, context: &Context, index: &SearchIn
             .warn(&unread.message, unread.hint.as_deref());
     }
     let trust = library.trust();
-    let verdicts = results.hits.iter().map(|hit| verify(hit, &library, &trust));
+    let verdicts = results.hits.iter().map(|hit| verify(hit, library, &trust));
     Ok(Box::new(SearchReport {
         verdicts: verdicts.collect(),
         results,

@@ -18,19 +18,20 @@ use rye_engine::protocol::{
     Thread,
 };
 use rye_engine::store::{Claim, SessionFilter, UNREADABLE};
+use rye_host::engine::{EngineOptions, answer_command, with_engine};
+use rye_host::follower::Follower;
+use rye_host::lookup::{find_session, find_session_to_remove, unique_short_id};
+use rye_host::session_engine::with_session_or_root;
 use serde_json::{Value, json};
 
 use super::prompt::now;
 use crate::cli::args::{ResumeArgs, SessionArgs, SessionCommand};
 use crate::cli::context::Context;
-use crate::cli::engine::{EngineOptions, answer_command, with_engine};
 use crate::cli::entry_line::{describe_decision, first_line, line};
 use crate::cli::failure::Failure;
-use crate::cli::follower::Follower;
-use crate::cli::lookup::{find_session, find_session_to_remove, unique_short_id};
+use crate::cli::observer::{SOURCE, TerminalObserver};
 use crate::cli::page::{BAD, BOLD, DIM, Page, WARN, one_line, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
-use crate::cli::session_context::with_session_or_root;
 use crate::cli::signal_notice::SignalNotice;
 use crate::cli::table::{Cell, Table};
 
@@ -320,10 +321,13 @@ fn resume(args: &ResumeArgs, context: &Context) -> Outcome {
         let follower = Follower {
             engine,
             session: &session,
-            printer: context.printer,
+            observer: &TerminalObserver {
+                printer: context.printer,
+                events: false,
+            },
+            source: SOURCE,
             yes: args.yes,
             wait: true,
-            events: false,
         };
         let signal_notice = SignalNotice::install(context.printer, id, None)?;
         let finished = follower.until_idle(before).await?;

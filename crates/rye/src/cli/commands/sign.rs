@@ -44,10 +44,10 @@ pub(crate) fn unsigned_files(
     context: &Context,
 ) -> Result<Vec<UnsignedFile>, Failure> {
     let library = context.library()?;
-    let key = context.own_keys()?.load_signing_key()?;
-    let targets = Targets::named(&library, &args.targets, within(args, &library));
+    let key = context.require_signing_key()?;
+    let targets = Targets::named(library, &args.targets, within(args, library));
     let items = targets.items.into_iter().filter_map(|(_, found)| {
-        let content = library.unsigned_content(&found, &key).ok()??;
+        let content = library.unsigned_content(&found, key).ok()??;
         Some(UnsignedFile {
             item: found.reference.to_string(),
             path: found.path(),
@@ -64,17 +64,17 @@ fn within(args: &SignArgs, library: &Library) -> impl Fn(Space) -> bool {
 
 fn sign(args: &SignArgs, context: &Context, approved: Option<&BTreeMap<PathBuf, Hash>>) -> Outcome {
     let library = context.library()?;
-    let key = context.own_keys()?.load_signing_key()?;
+    let key = context.require_signing_key()?;
     let fingerprint = key.public().fingerprint();
     if library.trust().key_status(fingerprint).is_err() {
         let text = format!("your key {fingerprint} is not trusted: items it signs will not verify");
         context.printer.warn(&text, Some("rye doctor"));
     }
-    let within = within(args, &library);
+    let within = within(args, library);
     let targets = if args.all {
-        Targets::all(&library, within)
+        Targets::all(library, within)
     } else {
-        Targets::named(&library, &args.targets, within)
+        Targets::named(library, &args.targets, within)
     };
 
     let failures = targets.failures.into_iter();
@@ -90,7 +90,7 @@ fn sign(args: &SignArgs, context: &Context, approved: Option<&BTreeMap<PathBuf, 
     rows.extend(
         args.manifest
             .iter()
-            .map(|path| match library.sign_directory(path, &key) {
+            .map(|path| match library.sign_directory(path, key) {
                 Ok((manifest, outcome)) => {
                     manifest_row(path.display().to_string(), &manifest, outcome)
                 }
@@ -100,7 +100,7 @@ fn sign(args: &SignArgs, context: &Context, approved: Option<&BTreeMap<PathBuf, 
     let items = targets.items.into_iter().map(|(_, found)| found);
     let (items, refused): (Vec<_>, Vec<_>) = items
         .map(|found| {
-            let checked = check(&library, &found, &key);
+            let checked = check(library, &found, key);
             (found, checked)
         })
         .partition(|(_, checked)| checked.is_ok());
@@ -114,14 +114,14 @@ fn sign(args: &SignArgs, context: &Context, approved: Option<&BTreeMap<PathBuf, 
     let progress = Progress::new(context.printer, "signing", items.len());
     let provenance = args.provenance.as_deref();
     let outcomes = match approved {
-        None => library.sign_batch(&items, &key, provenance, &|done| progress.set(done)),
+        None => library.sign_batch(&items, key, provenance, &|done| progress.set(done)),
         Some(approved) => {
             let items = items.iter();
             items
                 .map(|found| match approved.get(&found.path()) {
-                    Some(hash) => library.sign_approved(found, &key, *hash),
+                    Some(hash) => library.sign_approved(found, key, *hash),
                     // The file was already signed when the user was asked.
-                    None if library.unsigned_content(found, &key)?.is_none() => {
+                    None if library.unsigned_content(found, key)?.is_none() => {
                         Ok(SignOutcome::Unchanged)
                     }
                     None => Err(SignError::ChangedSinceApproval(found.path())),
@@ -136,7 +136,7 @@ fn sign(args: &SignArgs, context: &Context, approved: Option<&BTreeMap<PathBuf, 
             let signed = items.iter().zip(&outcomes);
             let signed = signed.filter(|(_, outcome)| outcome.is_ok());
             let signed: Vec<_> = signed.map(|(found, _)| found).collect();
-            sign_manifests(&library, &signed, &key, context)
+            sign_manifests(library, &signed, key, context)
         }
         Some(_) => Vec::new(),
     };

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use lillux::durable::{self, IfExists};
 use lillux::{PathContext as _, shell_word};
+use rye_host::settings;
 use rye_items::SYSTEM;
 use serde_json::{Value, json};
 
@@ -11,7 +12,6 @@ use crate::cli::args::{ExportArgs, SystemCommand};
 use crate::cli::failure::Failure;
 use crate::cli::page::{DIM, Page, paint};
 use crate::cli::printer::{Outcome, Report};
-use crate::settings;
 
 pub(crate) fn run(command: &SystemCommand) -> Outcome {
     match command {

@@ -197,12 +197,12 @@ impl Report for List {
     }
 
     fn failure(&self) -> Option<Failure> {
-        let worst = self.faulty.iter().max_by_key(|fault| fault.exit as u8)?;
+        let worst = self.faulty.iter().max_by_key(|fault| fault.kind as u8)?;
         let message = match self.faulty.len() {
             1 => "1 invalid file in the vault".to_owned(),
             n => format!("{n} invalid files in the vault"),
         };
-        Some(Failure::new(worst.exit, worst.code, message).maybe_hint(worst.hint.clone()))
+        Some(Failure::new(worst.kind, worst.code, message).maybe_hint(worst.hint.clone()))
     }
 }
 

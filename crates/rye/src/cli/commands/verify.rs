@@ -21,9 +21,9 @@ pub(crate) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
     let library = context.library()?;
     let within = |space: Space| args.space.is_none_or(|only| Space::from(only) == space);
     let targets = if args.all {
-        all(&library, within)
+        all(library, within)
     } else {
-        Targets::named(&library, &args.targets, within)
+        Targets::named(library, &args.targets, within)
     };
 
     let failures = targets.failures.into_iter();
@@ -32,13 +32,13 @@ pub(crate) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
         .collect();
     let trust = library.trust();
     let outside = targets.outside.iter();
-    rows.extend(outside.map(|path| verify_external_file(&library, path, &trust)));
+    rows.extend(outside.map(|path| verify_external_file(library, path, &trust)));
     let progress = Progress::new(context.printer, "verifying", targets.items.len());
     let tools = targets.items.iter().map(|(_, found)| found.clone());
     let tools: Vec<_> = tools.collect();
     let checked = library.verify_batch(targets.items, &|done| progress.set(done));
     drop(progress);
-    rows.extend(failed_manifests(&library, &tools, &trust, context));
+    rows.extend(failed_manifests(library, &tools, &trust, context));
     rows.extend(
         checked
             .into_iter()

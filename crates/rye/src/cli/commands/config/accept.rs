@@ -23,7 +23,7 @@ pub(super) fn run(args: &AcceptArgs, context: &Context) -> Outcome {
         for entry in root.walk(AGENT_CONFIG_DIR) {
             let relative = entry?.path;
             if Acceptance::is_needed(root, &relative) {
-                rows.push(accept(&library, &relative, args, context)?);
+                rows.push(accept(library, &relative, args, context)?);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! `rye config variables`: lists the environment variables that rye reads and passes to tools.
 
 use rye_executor::environment::{WITHHELD_PATTERNS, WITHHELD_VARIABLES};
+use rye_host::settings::{ReadTime, VARIABLES};
 use rye_items::metadata::Metadata;
 use rye_items::{ItemKind, Library, SYSTEM};
 use serde::Serialize;
@@ -10,7 +11,6 @@ use crate::cli::failure::Failure;
 use crate::cli::page::{BOLD, DIM, Page, paint};
 use crate::cli::printer::Report;
 use crate::cli::table::{Cell, Table};
-use crate::settings::{ReadTime, VARIABLES};
 
 /// Id prefix of the built-in runtimes.
 const RUNTIMES: &str = "rye/core/runtimes/";

@@ -1,11 +1,11 @@
 //! Checks the approval policy and the allowed commands of agents.
 
 use rye_host::PolicyError;
+use rye_host::accept_hint;
 use rye_items::Library;
 use rye_items::trust::IgnoredFile;
 
 use super::DoctorReport;
-use crate::cli::context::accept_hint;
 use crate::cli::failure::Failure;
 
 pub(super) fn check(library: &Library, report: &mut DoctorReport) {

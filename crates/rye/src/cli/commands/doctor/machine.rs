@@ -4,10 +4,10 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use lillux::{PathContext as _, shell_word};
+use rye_host::settings;
 
 use super::DoctorReport;
 use crate::cli::context::Context;
-use crate::settings;
 
 /// Interpreters of the built-in runtimes.
 const INTERPRETERS: [(&str, &str); 4] = [

@@ -1,11 +1,11 @@
 //! Options of rye that were typed after the tool's id.
 
 use clap::ValueEnum as _;
+use rye_host::settings::Color;
 
 use super::param_args::usage_error;
 use crate::cli::args::{CallOptions, TraceChoice, seconds};
 use crate::cli::failure::Failure;
-use crate::settings::Color;
 
 /// Options before or after the tool's id.
 #[derive(Debug, Default)]

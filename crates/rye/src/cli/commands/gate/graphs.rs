@@ -7,13 +7,12 @@ use rye_engine::audit;
 use rye_engine::protocol::{Gate, Millis, Resolution, short_id};
 use rye_engine::store::PostOutcome;
 use rye_graph::{GateFile, PendingIndex, ResolveOutcome, RunStore};
+use rye_host::engine::{answer_command, current_user};
 use rye_host::{PENDING_INDEX, TrustedKeys};
 use serde_json::{Value, json};
 
 use super::{Answer, fixed_arguments, is_repeated, no_key};
-use crate::cli::commands::execute;
 use crate::cli::context::Context;
-use crate::cli::engine::{answer_command, current_user, signing_key};
 use crate::cli::failure::Failure;
 use crate::cli::printer::Outcome;
 
@@ -94,7 +93,7 @@ pub(in crate::cli::commands) fn trust(
     project: &Path,
     context: &Context,
 ) -> Result<TrustedKeys, Failure> {
-    let mut roots = execute::roots(context)?;
+    let mut roots = context.roots()?;
     project.clone_into(&mut roots.project);
     Ok(TrustedKeys::new(&roots))
 }
@@ -118,7 +117,7 @@ pub(super) fn answer(
         );
         return Err(Failure::usage(message).hint(answer_command(gate)));
     }
-    let Some(key) = signing_key(context)? else {
+    let Some(key) = context.signing_key()? else {
         return Err(no_key("a decision about a graph"));
     };
     let millis = u64::try_from(lillux::time::now().epoch_ms).unwrap_or_default();
@@ -130,7 +129,7 @@ pub(super) fn answer(
         source: "cli".to_owned(),
         receipt: None,
     };
-    let receipt = audit::receipt(gate, &resolution, &key);
+    let receipt = audit::receipt(gate, &resolution, key);
     resolution.receipt = Some(Box::new(receipt));
     let posted = match graph_gate
         .question

@@ -5,12 +5,12 @@
 //! another gate, which the user has not seen.
 
 use rye_engine::protocol::Gate;
+use rye_host::lookup::{is_expired, matches_gate, matching_gates, not_found};
 
 use super::graphs::{self, GraphGate};
 use crate::cli::context::Context;
 use crate::cli::entry_line::describe_decision;
 use crate::cli::failure::Failure;
-use crate::cli::lookup::{is_expired, matches_gate, matching_gates, not_found};
 
 /// A gate of an agent or MCP call, or of a graph run.
 pub(super) enum FoundGate {

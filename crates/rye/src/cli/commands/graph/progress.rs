@@ -7,12 +7,12 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rye_engine::protocol::short_id;
 use rye_graph::{Event, EventListener, JournalLine, NodeOutcome, RunStatus};
+use rye_host::engine::answer_command;
+use rye_host::settings;
 
-use crate::cli::engine::answer_command;
 use crate::cli::gate_render;
 use crate::cli::page::{BAD, BOLD, DIM, GOOD, HELP, WARN, one_line, paint};
 use crate::cli::printer::Printer;
-use crate::settings;
 
 /// Variable that turns the progress off.
 const QUIET: &str = "RYE_GRAPH_QUIET";

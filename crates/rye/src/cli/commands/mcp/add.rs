@@ -22,7 +22,7 @@ pub(crate) fn run(args: &AddArgs, context: &Context, supervisor: &mut EarlySuper
     let name = args.name.as_str();
     let library = context.library()?;
     let key = items::key(context)?;
-    let root = items::root(&library, args.space.into())?;
+    let root = items::root(library, args.space.into())?;
     let file = items::server_file(name);
     if !args.force && root.stat(&file)?.is_some() {
         return Err(exists(name, root.path_to(&file)));
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &AddArgs, context: &Context, supervisor: &mut EarlySuper
         IfExists::Fail
     };
     let text = items::server_text(name, &config);
-    let path = items::write(&library, root, &file, &text, existing, &key)?;
+    let path = items::write(library, root, &file, &text, existing, key)?;
     let mut report = AddReport {
         name: name.to_owned(),
         path,
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &AddArgs, context: &Context, supervisor: &mut EarlySuper
         failure: None,
     };
     if !args.no_check {
-        let item = items::ServerItem::load(&context.library()?, &args.name)?;
+        let item = items::ServerItem::load(library, &args.name)?;
         let server = item.server(context);
         match items::with_pool(supervisor, context, async |pool| pool.tools(&server).await)? {
             Ok(tools) => report.tools = Some(tools.iter().map(|t| t.name().to_owned()).collect()),

@@ -18,8 +18,8 @@ pub(crate) fn run(
     supervisor: &mut EarlySupervisor,
 ) -> Outcome {
     let library = context.library()?;
-    let item = items::ServerItem::load(&library, &args.name)?;
-    let accepted = items::tools(&library, item.item.space, args.name.as_str());
+    let item = items::ServerItem::load(library, &args.name)?;
+    let accepted = items::tools(library, item.item.space, args.name.as_str());
     let accepted = accepted.into_iter().find(|item| item.tool == args.tool);
     let given = parameters::merged(args.params.as_deref(), Map::new())?;
     let Value::Object(arguments) = given else {

@@ -26,12 +26,12 @@ pub(crate) fn run(
     let name = args.name.as_str();
     let library = context.library()?;
     let key = items::key(context)?;
-    let item = items::ServerItem::load(&library, &args.name)?;
+    let item = items::ServerItem::load(library, &args.name)?;
     let space = item.item.space;
-    let root = items::root(&library, space)?;
+    let root = items::root(library, space)?;
     let server = item.server(context);
     let listed = items::with_pool(supervisor, context, async |pool| pool.tools(&server).await)??;
-    let existing = items::tools(&library, space, name);
+    let existing = items::tools(library, space, name);
     let accepted: BTreeMap<_, _> = existing
         .iter()
         .map(|item| (item.tool.clone(), item.pin.clone()))
@@ -49,12 +49,12 @@ pub(crate) fn run(
             (Change::Added, Some(text)) => {
                 let file = format!("tools/{}.yaml", finding.id);
                 // An existing file that does not verify is not overwritten.
-                items::write(&library, root, &file, text, IfExists::Fail, &key)
+                items::write(library, root, &file, text, IfExists::Fail, key)
                     .map_err(|failure| failure.or_hint(format!("rye verify {}", finding.id)))?;
             }
             (Change::Changed(_), Some(text)) if args.accept => {
                 let file = format!("tools/{}.yaml", finding.id);
-                items::write(&library, root, &file, text, IfExists::Replace, &key)?;
+                items::write(library, root, &file, text, IfExists::Replace, key)?;
             }
             (Change::Removed, _) if args.accept => {
                 let removed = existing.iter().filter(|item| item.tool == finding.tool);

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &ImportArgs, context: &Context) -> Outcome {
         .map_err(|why| Failure::failed("bad_file", why).at(&args.file))?;
     let library = context.library()?;
     let key = items::key(context)?;
-    let root = items::root(&library, args.space.into())?;
+    let root = items::root(library, args.space.into())?;
     let user = context.settings.user_space()?;
     let vault = Vault::new(user, Some(context.settings.project()));
     let existing = if args.force {
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &ImportArgs, context: &Context) -> Outcome {
                     vault.set(args.space.into(), name, &Secret::new(value.clone().into()))?;
                 }
                 let text = items::server_text(name.as_str(), &config);
-                items::write(&library, root, &file, &text, existing, &key)?;
+                items::write(library, root, &file, &text, existing, key)?;
                 Ok(())
             });
         let stored = match &added {

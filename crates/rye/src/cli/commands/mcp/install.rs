@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::PossibleValuesParser;
 use lillux::PathContext as _;
 use lillux::durable::{self, IfExists};
+use rye_host::settings::{Options, Origin, variable};
 use serde_json::{Map, Value, json};
 
 use crate::cli::args::InstallArgs;
@@ -16,7 +17,6 @@ use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::page::{DIM, GOOD, Page, paint};
 use crate::cli::printer::{Outcome, Report};
-use crate::settings::{Options, Origin, variable};
 use clients::{CLIENTS, Client, Form};
 
 /// Name of the server in the client's configuration.

@@ -80,8 +80,8 @@ pub(super) fn with_pool<T>(
 }
 
 /// The user's signing key.
-pub(super) fn key(context: &Context) -> Result<SigningKey, Failure> {
-    Ok(context.own_keys()?.load_signing_key()?)
+pub(super) fn key(context: &Context) -> Result<&SigningKey, Failure> {
+    context.require_signing_key()
 }
 
 /// The root of a writable space. If the project directory is the user's, its space is the user

@@ -28,8 +28,8 @@ pub(crate) fn run(context: &Context) -> Outcome {
         let read = library
             .verify(&found, &trust)
             .map_err(Failure::from)
-            .and_then(|item| items::read_config(&library, &item));
-        rows.push(row(&library, name, space, read));
+            .and_then(|item| items::read_config(library, &item));
+        rows.push(row(library, name, space, read));
     }
     Ok(Box::new(List(rows)))
 }

@@ -16,7 +16,7 @@ pub(crate) fn log_in(
     supervisor: &mut EarlySupervisor,
 ) -> Outcome {
     let library = context.library()?;
-    let item = items::ServerItem::load(&library, &args.name)?;
+    let item = items::ServerItem::load(library, &args.name)?;
     let server = item.server(context);
     let words = args.scope.iter().flat_map(|scope| scope.split_whitespace());
     let ask = LoginRequest {
@@ -63,7 +63,7 @@ impl Report for LoginReport {
 
 pub(crate) fn log_out(args: &LogoutArgs, context: &Context) -> Outcome {
     let library = context.library()?;
-    let item = items::ServerItem::load(&library, &args.name)?;
+    let item = items::ServerItem::load(library, &args.name)?;
     let was_logged_in = Pool::log_out(&item.server(context))?;
     Ok(Box::new(LogoutReport {
         server: args.name.to_string(),

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &RemoveArgs, context: &Context) -> Outcome {
         let Some(path) = root.real_path(&file)? else {
             continue;
         };
-        let tools = items::tools(&library, space, name);
+        let tools = items::tools(library, space, name);
         let mut paths = vec![path];
         paths.extend(tools.iter().map(|item| item.found.path()));
         for path in &paths {

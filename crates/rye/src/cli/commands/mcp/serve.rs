@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use lillux::PathContext as _;
 use lillux::process::{ShutdownSignals, Supervisor};
+use rye_host::settings::{Options, variable};
 use rye_mcp::server::http::{self, BearerTokens};
 use rye_mcp::server::{Server, serve_stdio};
 use tokio::net::TcpListener;
@@ -16,7 +17,6 @@ use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::gateway::ItemGateway;
 use crate::cli::printer::{AlreadyPrinted, Outcome};
-use crate::settings::{Options, variable};
 
 /// Default number of requests per second and address, except on loopback.
 const RATE: u32 = 100;

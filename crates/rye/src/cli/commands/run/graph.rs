@@ -6,6 +6,7 @@ use std::time::Duration;
 use lillux::process::KillOutcome;
 use rye_engine::protocol::{Gate, GateStatus, Resolution, short_id};
 use rye_graph::{JournalLine, RecordError, RunHandle, RunRecord, RunState, RunStatus, RunStore};
+use rye_host::engine::answer_command;
 use serde_json::{Value, json};
 
 use super::{GRACE, POLL_INTERVAL};
@@ -13,7 +14,6 @@ use crate::cli::args::TailArgs;
 use crate::cli::commands::gate::graphs::{resume_command, trust};
 use crate::cli::commands::graph::progress::describe;
 use crate::cli::context::Context;
-use crate::cli::engine::answer_command;
 use crate::cli::entry_line::describe_action;
 use crate::cli::failure::Failure;
 use crate::cli::page::{BAD, BOLD, DIM, GOOD, HELP, Page, WARN, paint, sanitize};

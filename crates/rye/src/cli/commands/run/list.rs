@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
+use rye_host::lookup::unique_short_id;
 use serde_json::{Value, json};
 
 use super::record::Run;
 use super::{graph, run_json, state_cell};
-use crate::cli::lookup::unique_short_id;
 use crate::cli::page::{DIM, Page, paint};
 use crate::cli::printer::Report;
 use crate::cli::table::{Cell, Table};

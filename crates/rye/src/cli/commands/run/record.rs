@@ -14,6 +14,7 @@ use lillux::durable::{self, IfExists};
 use lillux::process::{Command, Handle, spawn};
 use lillux::{PathContext as _, time};
 use rye_executor::{Approval, Request};
+use rye_host::lookup::{find_id, not_found};
 use rye_items::ItemRef;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -22,7 +23,6 @@ use super::StartedRun;
 use crate::cli::commands::graph::is_graph;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
-use crate::cli::lookup::{find_id, not_found};
 use crate::cli::printer::Outcome;
 
 /// How long a run may be without a process before it counts as lost.

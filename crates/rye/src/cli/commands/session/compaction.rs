@@ -3,15 +3,15 @@
 use rye_engine::protocol::{EntryId, ErrorInfo, SessionId};
 use rye_engine::store::Claim;
 use rye_engine::{CompactionOutcome, UndoOutcome};
+use rye_host::engine::EngineOptions;
+use rye_host::session_engine::with_session;
 use serde_json::{Value, json};
 
 use crate::cli::args::CompactArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::EngineOptions;
 use crate::cli::failure::Failure;
 use crate::cli::page::Page;
 use crate::cli::printer::{Outcome, Report};
-use crate::cli::session_context::with_session;
 
 pub(crate) fn run(args: &CompactArgs, context: &Context) -> Outcome {
     let part = &args.session.id;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lillux::Hash;
 use lillux::durable::{AtomicFile, IfExists, WriteError};
@@ -12,15 +13,15 @@ use rye_engine::Engine;
 use rye_engine::blob::{SCHEME, referenced_blobs, required_blobs};
 use rye_engine::protocol::{Archive, EventKind, SessionId};
 use rye_host::SCRIPT_HEADER;
+use rye_host::engine::{EngineOptions, with_engine};
+use rye_host::lookup::find_session;
 use rye_host::transfer::{TransferError, Writer};
 use serde_json::{Value, json};
 
 use super::verify::{count, transfer_failure, trusted_key};
 use crate::cli::args::ExportSessionArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::{EngineOptions, signing_key, with_engine};
 use crate::cli::failure::Failure;
-use crate::cli::lookup::find_session;
 use crate::cli::page::Page;
 use crate::cli::printer::{AlreadyPrinted, Outcome, Printer, Report};
 
@@ -34,7 +35,7 @@ pub(crate) fn export(args: &ExportSessionArgs, context: &Context) -> Outcome {
         let content = Content {
             engine,
             keys: public_keys(&archives, context)?,
-            signer: signing_key(context)?,
+            signer: context.signing_key()?.cloned(),
             sessions: archives.len(),
         };
         let Some(file) = &args.output else {
@@ -114,7 +115,7 @@ fn export_script(args: &ExportSessionArgs, id: &SessionId, archives: &[Archive])
 struct Content<'a> {
     engine: &'a Engine,
     keys: Vec<PublicKey>,
-    signer: Option<SigningKey>,
+    signer: Option<Arc<SigningKey>>,
     sessions: usize,
 }
 
@@ -150,7 +151,7 @@ impl Content<'_> {
                 Err(error) => exported.missing.push((hash, error.to_string())),
             }
         }
-        Ok((out.finish(self.signer.as_ref())?, exported))
+        Ok((out.finish(self.signer.as_deref())?, exported))
     }
 }
 

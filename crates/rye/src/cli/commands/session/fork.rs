@@ -1,13 +1,13 @@
 //! `rye session fork`: creates a session that shares the history of another.
 
 use rye_engine::protocol::{EntryId, SessionId};
+use rye_host::engine::{EngineOptions, with_engine};
+use rye_host::lookup::{find_id, find_session};
 use serde_json::{Value, json};
 
 use crate::cli::args::ForkArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::{EngineOptions, with_engine};
 use crate::cli::failure::Failure;
-use crate::cli::lookup::{find_id, find_session};
 use crate::cli::page::Page;
 use crate::cli::printer::{Outcome, Report};
 

@@ -11,13 +11,13 @@ use lillux::keys::PublicKey;
 use rye_engine::Engine;
 use rye_engine::audit::{BlobStatus, UntrustedDecision};
 use rye_engine::protocol::{Archive, SessionId};
+use rye_host::engine::{EngineOptions, with_engine};
 use rye_host::transfer::{self, ExportFile, Reader, TransferError};
 use serde_json::{Value, json};
 
 use super::verify::{VerifyReport, count, transfer_failure, trusted_key, verify_file};
 use crate::cli::args::ImportSessionArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::{EngineOptions, with_engine};
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::page::{BAD, Page, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};

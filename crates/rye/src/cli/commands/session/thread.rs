@@ -2,15 +2,15 @@
 
 use rye_engine::store::Claim;
 use rye_engine::{ThreadChange, ThreadSettings};
+use rye_host::engine::EngineOptions;
+use rye_host::session_engine::with_session;
 use serde_json::{Value, json};
 
 use crate::cli::args::ThreadArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::EngineOptions;
 use crate::cli::failure::Failure;
 use crate::cli::page::{Page, sanitize};
 use crate::cli::printer::{Outcome, Report};
-use crate::cli::session_context::with_session;
 
 /// Argument that removes a setting.
 const NONE: &str = "none";

@@ -11,15 +11,15 @@ use rye_engine::audit::{self, BlobStatus, Finding, FindingKind, Verdict};
 use rye_engine::blob::{SCHEME, required_blobs};
 use rye_engine::protocol::{Archive, Millis, SessionId};
 use rye_engine::store::StoreError;
+use rye_host::engine::{EngineOptions, with_engine};
+use rye_host::lookup::find_session;
 use rye_host::transfer::{self, ExportFile, TransferError};
 use rye_items::trust::Trust;
 use serde_json::{Value, json};
 
 use crate::cli::args::VerifySessionArgs;
 use crate::cli::context::Context;
-use crate::cli::engine::{EngineOptions, with_engine};
 use crate::cli::failure::{Exit, Failure};
-use crate::cli::lookup::find_session;
 use crate::cli::page::{BAD, GOOD, Page, WARN, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
 

@@ -3,9 +3,11 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lillux::envelope::Secret;
-use rye_engine::credential::{Credential, CredentialError, CredentialStore as _, OAuth, Owner};
+use rye_engine::credential::{Credential, CredentialStore as _, OAuth, Owner};
 use rye_engine::protocol::Millis;
 use rye_host::Credentials;
+use rye_host::engine;
+use rye_host::lookup::find_session_in_store;
 use rye_items::vault::Vault;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -14,9 +16,7 @@ use zeroize::Zeroizing;
 use super::read_value;
 use crate::cli::args::{OwnerArgs, RmArgs, SetArgs};
 use crate::cli::context::Context;
-use crate::cli::engine;
 use crate::cli::failure::Failure;
-use crate::cli::lookup::find_session_in_store;
 use crate::cli::page::{BOLD, Page, paint, sanitize};
 use crate::cli::printer::{Outcome, Report};
 
@@ -144,11 +144,5 @@ impl Report for CredentialReport {
             paint(BOLD, sanitize(&self.name)),
             sanitize(owner)
         ));
-    }
-}
-
-impl From<CredentialError> for Failure {
-    fn from(error: CredentialError) -> Self {
-        Self::failed("credentials", error)
     }
 }

@@ -6,17 +6,18 @@ use super::{Environment, Options, Origin, Setting};
 
 /// The directories that a call works with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Directories {
-    pub(crate) project: Setting<PathBuf>,
+pub struct Directories {
+    /// The project directory.
+    pub project: Setting<PathBuf>,
     /// The directory that contains the user's `.ai/`.
-    pub(crate) user_space: Option<Setting<PathBuf>>,
+    pub user_space: Option<Setting<PathBuf>>,
     /// Bundles in addition to the built-in one.
-    pub(crate) system_space: Setting<Vec<PathBuf>>,
+    pub system_space: Setting<Vec<PathBuf>>,
 }
 
 impl Directories {
     /// Locates them from the current directory. `is_space` tells whether a directory has `.ai/`.
-    pub(crate) fn locate(
+    pub fn locate(
         options: &Options,
         environment: Environment<'_>,
         current: &Path,

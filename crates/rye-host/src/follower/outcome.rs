@@ -7,39 +7,42 @@ use rye_engine::protocol::{
 };
 use serde_json::Value;
 
-use crate::cli::failure::{Exit, Failure};
+use crate::failure::{Failure, FailureKind};
 
 /// The outcome of a prompt that was followed.
-pub(crate) struct PromptOutcome {
-    pub(crate) reason: TurnEnd,
+pub struct PromptOutcome {
+    /// How the last turn ended.
+    pub reason: TurnEnd,
     /// The model's answer, including those of automatic continuation turns.
-    pub(crate) text: String,
+    pub text: String,
     /// The model's stop reason, as the provider reported it.
-    pub(crate) stop_reason: Option<String>,
+    pub stop_reason: Option<String>,
     /// Why the answer is incomplete, if it is.
-    pub(crate) incomplete: Option<IncompleteReason>,
+    pub incomplete: Option<IncompleteReason>,
     /// The structured result, if one was requested.
-    pub(crate) result: Option<Value>,
-    pub(crate) error: Option<ErrorInfo>,
+    pub result: Option<Value>,
+    /// The error, if the prompt failed.
+    pub error: Option<ErrorInfo>,
 }
 
 impl PromptOutcome {
     /// The failure, unless the prompt was answered.
-    pub(crate) fn failure(&self, session: &SessionId, is_late: bool) -> Option<Failure> {
+    pub fn failure(&self, session: &SessionId, is_late: bool) -> Option<Failure> {
         failure(self.reason, self.error.as_ref(), session, is_late)
     }
 }
 
 /// A prompt that finished, without its answer.
-pub(crate) struct FinishedPrompt {
-    pub(crate) prompt: PromptId,
+pub struct FinishedPrompt {
+    /// The prompt.
+    pub prompt: PromptId,
     reason: TurnEnd,
     error: Option<ErrorInfo>,
 }
 
 impl FinishedPrompt {
     /// The failure, unless the prompt was answered.
-    pub(crate) fn failure(&self, session: &SessionId, is_late: bool) -> Option<Failure> {
+    pub fn failure(&self, session: &SessionId, is_late: bool) -> Option<Failure> {
         failure(self.reason, self.error.as_ref(), session, is_late)
     }
 }
@@ -52,16 +55,16 @@ fn failure(
 ) -> Option<Failure> {
     let (exit, code, message) = match reason {
         TurnEnd::EndTurn => return None,
-        TurnEnd::Abort => (Exit::Aborted, "aborted", "the prompt was aborted"),
-        TurnEnd::Limit if is_late => (Exit::TimedOut, "limit", "time limit reached"),
-        TurnEnd::Limit => (Exit::Limit, "limit", "limit reached"),
+        TurnEnd::Abort => (FailureKind::Aborted, "aborted", "the prompt was aborted"),
+        TurnEnd::Limit if is_late => (FailureKind::TimedOut, "limit", "time limit reached"),
+        TurnEnd::Limit => (FailureKind::Limit, "limit", "limit reached"),
         TurnEnd::Error => match error.map(|error| error.code) {
             Some(ErrorCode::InvalidResult) => (
-                Exit::SchemaMismatch,
+                FailureKind::SchemaMismatch,
                 "invalid_result",
                 "the result does not match the schema",
             ),
-            _ => (Exit::Failed, "error", "the prompt failed"),
+            _ => (FailureKind::Failed, "error", "the prompt failed"),
         },
     };
     let message = match error {

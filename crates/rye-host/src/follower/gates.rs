@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use rye_engine::protocol::{EventKind, Gate, GateId, SessionId};
 use rye_engine::{Engine, Feed, MissedEvents};
 
-use crate::cli::failure::Failure;
+use crate::failure::Failure;
 
 /// The pending gates of a session and its tasks, each once.
 pub(super) struct GateStream<'a> {

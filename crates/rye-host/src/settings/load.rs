@@ -10,15 +10,15 @@ use super::file::ConfigFile;
 use super::{Directories, IgnoredConfig, Options, SettingsError};
 
 /// Path of the settings file, relative to a space's `.ai/`.
-pub(crate) const CONFIG: &str = "config/rye.yaml";
+pub const CONFIG: &str = "config/rye.yaml";
 
 /// Reads an environment variable; an empty one counts as unset.
-pub(crate) fn variable(name: &str) -> Option<OsString> {
+pub fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 /// Locates the directories from the current directory.
-pub(crate) fn current_dirs(options: &Options) -> Result<Directories, SettingsError> {
+pub fn current_dirs(options: &Options) -> Result<Directories, SettingsError> {
     let current = std::env::current_dir().at("find", Path::new("the current directory"))?;
     let user = ["USER_SPACE", "HOME"].into_iter().find_map(variable);
     let user = user.and_then(|user| std::fs::canonicalize(user).ok());
@@ -30,7 +30,7 @@ pub(crate) fn current_dirs(options: &Options) -> Result<Directories, SettingsErr
 }
 
 /// Resolves links and `..` as far as the path exists.
-pub(crate) fn canonicalize_existing(path: PathBuf) -> PathBuf {
+pub fn canonicalize_existing(path: PathBuf) -> PathBuf {
     let whole = std::fs::canonicalize(&path);
     whole
         .ok()
@@ -42,18 +42,20 @@ pub(crate) fn canonicalize_existing(path: PathBuf) -> PathBuf {
 }
 
 /// Whether a configuration file takes effect.
-pub(crate) enum ConfigVerdict {
+pub enum ConfigVerdict {
     /// The verified bytes take effect.
     Effective(Vec<u8>),
-    /// The file has no effect, for this reason; the hint is the command that changes that.
+    /// The file has no effect.
     Ignored {
+        /// Why.
         reason: String,
+        /// The command that makes it effective.
         hint: Option<String>,
     },
 }
 
 /// The user's own configuration file, which needs no signature.
-pub(crate) fn user_config_file(spaces: &Spaces) -> Result<Option<ConfigFile>, SettingsError> {
+pub fn user_config_file(spaces: &Spaces) -> Result<Option<ConfigFile>, SettingsError> {
     let home = variable("HOME").map(PathBuf::from);
     let Some(root) = spaces.roots().find(|root| root.space() == Space::User) else {
         return Ok(None);
@@ -68,7 +70,7 @@ pub(crate) fn user_config_file(spaces: &Spaces) -> Result<Option<ConfigFile>, Se
 
 /// Returns the effective configuration files, most specific first, and the ignored ones.
 /// `judge` verifies the bytes of a file that is not the user's own.
-pub(crate) fn config_files(
+pub fn config_files(
     spaces: &Spaces,
     mut judge: impl FnMut(Space, &Path, Vec<u8>) -> ConfigVerdict,
 ) -> Result<(Vec<ConfigFile>, Vec<IgnoredConfig>), SettingsError> {

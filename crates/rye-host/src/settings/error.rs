@@ -7,12 +7,15 @@ use super::file::FileError;
 
 /// The settings could not be loaded.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SettingsError {
+pub enum SettingsError {
     /// An environment variable has an invalid value.
     #[error("invalid {name}={value:?}: expected {expected}")]
     Variable {
+        /// The variable.
         name: &'static str,
+        /// Its value.
         value: String,
+        /// What it may be.
         expected: &'static str,
     },
     /// No directory for keys and trust.

@@ -1,6 +1,4 @@
-//! Builds an engine for a command, from its context.
-
-mod failures;
+//! Runs an engine for a command, from its context.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lillux::durable;
-use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_engine::compaction::Settings;
 use rye_engine::guides::Guides;
@@ -16,41 +13,41 @@ use rye_engine::protocol::{Archive, Gate, GateId};
 use rye_engine::store::{PostOutcome, StoreError};
 use rye_engine::tool::VAULT;
 use rye_engine::{Decision, Engine};
-use rye_host::replay::{CurrentSetup, ReplayOutcome};
-use rye_host::{Catalogue, FileGuides, HostError, MetaTools, SandboxKind, SqliteStore};
-use rye_items::UserKeyError;
-use rye_items::vault::Vault;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use super::commands::execute;
-use super::context::Context;
-use super::failure::Failure;
-use super::models::{call_limits, catalogue};
+use crate::catalogue::{call_limits, catalogue};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::failure_from::UNWRITABLE_STATE;
+use crate::replay::{self, CurrentSetup, ReplayOutcome};
 use crate::settings;
-
-pub(super) use failures::UNWRITABLE_STATE;
+use crate::{
+    Catalogue, FileGuides, HostError, MetaTools, SandboxKind, SqliteStore, TrustedKeys,
+    builder_with_store, load_compaction, meta_tools, store,
+};
 
 /// How long to wait for the store to close. Takes a moment unless the disk hangs.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How to build an engine.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct EngineOptions {
+pub struct EngineOptions {
     /// Whether sessions run in it. An engine that only reads and writes records does not load
     /// models, policy and tools, so it works even if their configuration is broken.
-    pub(crate) runs_sessions: bool,
+    pub runs_sessions: bool,
     /// Where tools run [default: as before, or virtual in a new session].
-    pub(crate) sandbox: Option<SandboxKind>,
+    pub sandbox: Option<SandboxKind>,
     /// Working directory of tools; defaults to the project.
-    pub(crate) workspace: Option<PathBuf>,
-    pub(crate) model: Option<String>,
+    pub workspace: Option<PathBuf>,
+    /// The default model.
+    pub model: Option<String>,
     /// Additional directories with skills.
-    pub(crate) skills: Vec<PathBuf>,
+    pub skills: Vec<PathBuf>,
 }
 
 /// Runs `work` on an engine and shuts the engine down afterwards.
-pub(crate) fn with_engine<T>(
+pub fn with_engine<T>(
     context: &Context,
     options: EngineOptions,
     work: impl AsyncFnOnce(&Engine) -> Result<T, Failure>,
@@ -59,12 +56,12 @@ pub(crate) fn with_engine<T>(
 }
 
 /// Starts the supervisor of tool processes. It forks, so call this before starting threads.
-pub(crate) fn start_supervisor() -> Result<Supervisor, Failure> {
+pub fn start_supervisor() -> Result<Supervisor, Failure> {
     Supervisor::start().map_err(start_failure)
 }
 
 /// Like [`with_engine`], with a supervisor that was started before.
-pub(crate) fn with_supervisor<T>(
+pub fn with_supervisor<T>(
     context: &Context,
     options: EngineOptions,
     supervisor: Supervisor,
@@ -76,7 +73,7 @@ pub(crate) fn with_supervisor<T>(
 }
 
 /// Builds an engine on the store, runs `work` and shuts everything down.
-pub(super) fn run_engine<T>(
+pub(crate) fn run_engine<T>(
     runtime: Runtime,
     mut store: SqliteStore,
     context: &Context,
@@ -84,7 +81,7 @@ pub(super) fn run_engine<T>(
     supervisor: Arc<Supervisor>,
     work: impl AsyncFnOnce(&Engine) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let host_options = rye_host::Options {
+    let host_options = crate::Options {
         database: database(context)?,
         project: context.settings.project().to_owned(),
         workspace: match options.workspace {
@@ -92,8 +89,8 @@ pub(super) fn run_engine<T>(
             None => context.settings.project().to_owned(),
         },
         sandbox: options.sandbox.unwrap_or_default(),
-        vault: vault(context),
-        protected: execute::protected(context),
+        vault: context.vault(),
+        protected: context.protected(),
     };
     let mut models = if options.runs_sessions {
         catalogue(context, &host_options.workspace)?
@@ -106,7 +103,7 @@ pub(super) fn run_engine<T>(
     let closing = store.close_handle();
     let outcome = runtime.block_on(async {
         let supervised = Arc::clone(&supervisor);
-        let mut builder = rye_host::builder_with_store(store, &host_options, models, supervised)?;
+        let mut builder = builder_with_store(store, &host_options, models, supervised)?;
         if options.runs_sessions {
             let bridge = bridge(context, supervisor)?;
             builder = builder
@@ -116,15 +113,15 @@ pub(super) fn run_engine<T>(
             builder = builder
                 .compaction(compaction(context)?)
                 .call_limits(call_limits()?);
-            let guides =
-                FileGuides::new(context.spaces()?, &host_options.workspace, options.skills);
+            let spaces = Arc::clone(context.spaces());
+            let guides = FileGuides::new(spaces, &host_options.workspace, options.skills);
             let guides: Arc<dyn Guides> = Arc::new(guides);
             builder = builder
                 .tool(rye_tools::Skill::new(Arc::clone(&guides)))
                 .guides(guides);
         }
-        if let Some(key) = signing_key(context)? {
-            let trusted = rye_host::TrustedKeys::new(&execute::roots(context)?);
+        if let Some(key) = context.signing_key()?.cloned() {
+            let trusted = TrustedKeys::new(&context.roots()?);
             builder = builder
                 .sign_with(key)
                 .require_signed_decisions(move |name| trusted.user_key(name));
@@ -152,19 +149,23 @@ fn current_setup(context: &Context, supervisor: Arc<Supervisor>) -> Result<Curre
     tools.extend(bridge(context, supervisor)?.tools);
     Ok(CurrentSetup {
         tools,
-        guides: Arc::new(FileGuides::new(context.spaces()?, workspace, Vec::new())),
+        guides: Arc::new(FileGuides::new(
+            Arc::clone(context.spaces()),
+            workspace,
+            Vec::new(),
+        )),
         compaction: compaction(context)?,
         models: Arc::new(catalogue(context, workspace)?),
     })
 }
 
 /// Replays a session with the current configuration.
-pub(crate) fn replay(context: &Context, archive: &Archive) -> Result<ReplayOutcome, Failure> {
+pub fn replay(context: &Context, archive: &Archive) -> Result<ReplayOutcome, Failure> {
     let supervisor = Arc::new(start_supervisor()?);
     let runtime = runtime()?;
     let outcome = runtime.block_on(async {
         let setup = current_setup(context, supervisor)?;
-        let replayed = rye_host::replay::replay(archive, &setup).await;
+        let replayed = replay::replay(archive, &setup).await;
         replayed.map_err(|error| Failure::failed("replay", error))
     });
     runtime.shutdown_background();
@@ -187,18 +188,18 @@ fn write_metrics(engine: &Engine) -> Result<(), Failure> {
 }
 
 /// Opens the session store. A damaged store is opened read-only, with a warning.
-pub(super) fn open_store(context: &Context) -> Result<SqliteStore, Failure> {
-    let store = rye_host::store(&database(context)?)?;
+pub(crate) fn open_store(context: &Context) -> Result<SqliteStore, Failure> {
+    let store = store(&database(context)?)?;
     if let Some(damage @ StoreError::Unreadable(_)) = store.read_only_reason() {
         context
-            .printer
+            .reporter()
             .warn(&damage.to_string(), Some("rye doctor"));
     }
     Ok(store)
 }
 
 /// Path of the session database; creates its directory.
-pub(crate) fn database(context: &Context) -> Result<PathBuf, Failure> {
+pub fn database(context: &Context) -> Result<PathBuf, Failure> {
     let state = context.settings.state_dir.as_ref().ok_or_else(|| {
         let message = "no state directory: HOME is not set";
         Failure::usage(message).hint("export RYE_STATE_DIR=/path/to/state")
@@ -210,77 +211,61 @@ pub(crate) fn database(context: &Context) -> Result<PathBuf, Failure> {
 
 /// The compaction settings.
 fn compaction(context: &Context) -> Result<Settings, Failure> {
-    let spaces = context.spaces()?;
-    let (settings, ignored) = rye_host::load_compaction(&spaces)?;
+    let (settings, ignored) = load_compaction(context.spaces())?;
     context.warn_ignored(&ignored);
     Ok(settings)
 }
 
-/// The user's vault, if there is a user space.
-fn vault(context: &Context) -> Option<Vault> {
-    let project = context.settings.project();
-    context.user().map(|user| Vault::new(user, Some(project)))
-}
-
 /// The two tools with which an agent reaches all items.
 fn bridge(context: &Context, supervisor: Arc<Supervisor>) -> Result<MetaTools, Failure> {
-    let roots = execute::roots(context)?;
+    let roots = context.roots()?;
     let state = database(context)?;
     let state = state.parent().unwrap_or(&state);
-    let bridge = rye_host::meta_tools(roots, supervisor, signing_key(context)?, state)?;
+    let bridge = meta_tools(roots, supervisor, context.signing_key()?.cloned(), state)?;
     for ignored in &bridge.ignored {
         let text = format!("{} is ignored: {}", ignored.path.display(), ignored.reason);
-        context.printer.warn(&text, None);
+        context.reporter().warn(&text, None);
     }
     Ok(bridge)
 }
 
-/// The key that signs histories and decisions, if the user has one.
-pub(crate) fn signing_key(context: &Context) -> Result<Option<SigningKey>, Failure> {
-    if context.user().is_none() {
-        return Ok(None);
-    }
-    match context.own_keys()?.load_signing_key() {
-        Ok(key) => Ok(Some(key)),
-        Err(UserKeyError::Missing(_)) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-pub(crate) fn runtime() -> Result<Runtime, Failure> {
+/// The runtime of an engine.
+pub fn runtime() -> Result<Runtime, Failure> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(2).enable_io().enable_time();
     builder.build().map_err(start_failure)
 }
 
+/// The failure to start an engine.
 #[expect(clippy::needless_pass_by_value, reason = "as `map_err` gives it")]
-pub(super) fn start_failure(error: io::Error) -> Failure {
+pub fn start_failure(error: io::Error) -> Failure {
     Failure::failed("runtime", format_args!("cannot start the engine: {error}"))
 }
 
 /// Posts a decision in the name of the current user.
-pub(crate) async fn decide(
+pub async fn decide(
     engine: &Engine,
     gate: &GateId,
     action: &str,
     value: Value,
+    source: &str,
 ) -> Result<PostOutcome, Failure> {
     let decision = Decision {
         action: action.to_owned(),
         value,
         by: current_user(),
-        source: "cli".to_owned(),
+        source: source.to_owned(),
     };
     Ok(engine.decide(gate, decision).await?)
 }
 
 /// Name of the user, for the record of a decision.
-pub(crate) fn current_user() -> String {
+pub fn current_user() -> String {
     std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned())
 }
 
 /// The command that answers a gate.
-pub(crate) fn answer_command(gate: &Gate) -> String {
+pub fn answer_command(gate: &Gate) -> String {
     let id = gate.id.short();
     let actions: Vec<_> = gate.actions.iter().map(|it| it.id.as_str()).collect();
     let secret = gate.context.get(VAULT).and_then(Value::as_str);
@@ -290,10 +275,6 @@ pub(crate) fn answer_command(gate: &Gate) -> String {
         }
         ([], _) => format!("rye gate answer {id} --value 'your answer'"),
         (all, _) if all.contains(&"approve") => format!("rye gate approve {id}"),
-        ([one], _) => format!("rye gate answer {id} --action {one}"),
-        ([first, others @ ..], _) => {
-            let others = others.join(", ");
-            format!("rye gate answer {id} --action {first}  # or: {others}")
-        }
+        ([first, ..], _) => format!("rye gate answer {id} --action {first}"),
     }
 }

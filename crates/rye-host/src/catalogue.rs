@@ -2,27 +2,22 @@
 
 use std::path::Path;
 
-use lillux::shell_word;
 use rye_engine::CallLimits;
 use rye_engine::model::Models as _;
-use rye_host::{Catalogue, ModelsError, Overrides, Script, ScriptCall, ScriptedAnswer, Step};
-use rye_items::vault::Vault;
-
 use serde_json::json;
 
-use super::context::Context;
-use super::failure::{Exit, Failure};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::models::load_models;
 use crate::settings::{self, SettingsError};
+use crate::{Catalogue, Overrides, Script, ScriptCall, ScriptedAnswer, Step};
 
 /// Name of the built-in scripted model.
-pub(crate) const DEMO_MODEL: &str = "scripted:demo";
+pub const DEMO_MODEL: &str = "scripted:demo";
 
 /// The models of all spaces. Warns about ignored files.
-pub(crate) fn catalogue(context: &Context, workspace: &Path) -> Result<Catalogue, Failure> {
-    let project = context.settings.project();
-    let spaces = context.spaces()?;
-    let vault = context.user().map(|user| Vault::new(user, Some(project)));
-    let (models, ignored) = rye_host::load_models(workspace, &spaces, vault)?;
+pub fn catalogue(context: &Context, workspace: &Path) -> Result<Catalogue, Failure> {
+    let (models, ignored) = load_models(workspace, context.spaces(), context.vault())?;
     context.warn_ignored(&ignored);
     let default = models.default_name();
     let models = models
@@ -35,7 +30,7 @@ pub(crate) fn catalogue(context: &Context, workspace: &Path) -> Result<Catalogue
 }
 
 /// A script that shows what a chat can do, for users without an API key.
-fn demo_script() -> rye_host::Script {
+fn demo_script() -> Script {
     let hello = "Hello! I am **not** a model. I follow a script, so that you can look around.\n\n\
         - Type while I talk: your message is queued, and `/queue` shows it.\n\
         - Ctrl-S sends a message at once, Esc interrupts me.\n\
@@ -68,7 +63,7 @@ fn tokens(name: &'static str) -> Result<Option<u64>, SettingsError> {
 }
 
 /// Limits of tool calls per model answer.
-pub(super) fn call_limits() -> Result<CallLimits, SettingsError> {
+pub(crate) fn call_limits() -> Result<CallLimits, SettingsError> {
     let max = number("RYE_MAX_TOOL_CALLS", "a number of tool calls above 0")?;
     let mut limits = CallLimits::default();
     if let Some(max) = max {
@@ -89,29 +84,5 @@ fn number(name: &'static str, expected: &'static str) -> Result<Option<u64>, Set
             value,
             expected,
         }),
-    }
-}
-
-impl From<ModelsError> for Failure {
-    fn from(error: ModelsError) -> Self {
-        match error {
-            ModelsError::Space(error) => error.into(),
-            ModelsError::Config(error) => {
-                let line = error.position.map(|(line, _)| format!("+{line} "));
-                let hint = format!(
-                    "${{EDITOR:-vi}} {}{}",
-                    line.unwrap_or_default(),
-                    shell_word(&error.path)
-                );
-                let place = error
-                    .position
-                    .map(|(line, column)| format!("{line}:{column}: "));
-                let message = format!("{}{}", place.unwrap_or_default(), error.message);
-                Self::new(Exit::Usage, "bad_config", message)
-                    .at(&error.path)
-                    .hint(hint)
-            }
-            other => Self::failed("models", other),
-        }
     }
 }

@@ -6,38 +6,39 @@ use std::sync::Arc;
 
 use rye_engine::Engine;
 use rye_engine::protocol::{Session, SessionId};
-use rye_host::SandboxKind;
 use serde_json::{Map, Value};
 
-use super::context::Context;
-use super::engine::{EngineOptions, open_store, run_engine, runtime, start_supervisor};
-use super::failure::Failure;
-use super::lookup::find_session_and_root;
-use super::page::{DIM, paint};
+use crate::SandboxKind;
+use crate::context::Context;
+use crate::engine::{EngineOptions, open_store, run_engine, runtime, start_supervisor};
+use crate::failure::Failure;
+use crate::lookup::find_session_and_root;
 use crate::settings::{Origin, Setting};
 
 /// Key of the project path in a session's metadata.
-pub(crate) const PROJECT: &str = "project";
+pub const PROJECT: &str = "project";
 
 /// Metadata of a new session: the project it is created in.
-pub(crate) fn project_metadata(context: &Context) -> Map<String, Value> {
+pub fn project_metadata(context: &Context) -> Map<String, Value> {
     let project = context.settings.project().display().to_string();
     Map::from_iter([(PROJECT.to_owned(), Value::String(project))])
 }
 
 /// A session to run, with its engine and project.
-pub(crate) struct SessionContext<'a> {
-    pub(crate) engine: &'a Engine,
-    pub(crate) session: &'a SessionId,
+pub struct SessionContext<'a> {
+    /// The engine.
+    pub engine: &'a Engine,
+    /// The id of the session.
+    pub session: &'a SessionId,
     /// The context of the session's project.
-    pub(crate) context: &'a Context,
+    pub context: &'a Context,
     /// Working directory of the session's tools.
-    pub(crate) workspace: &'a Path,
+    pub workspace: &'a Path,
 }
 
 /// Runs `work` on an engine for a session, in the session's own project unless `options` say
 /// otherwise. Refuses tasks, because only their parent may prompt them.
-pub(crate) fn with_session<T>(
+pub fn with_session<T>(
     context: &Context,
     part: &str,
     options: EngineOptions,
@@ -53,7 +54,7 @@ pub(crate) fn with_session<T>(
 }
 
 /// Like [`with_session`], but for a task it runs the session at the top, with a warning.
-pub(crate) fn with_session_or_root<T>(
+pub fn with_session_or_root<T>(
     context: &Context,
     part: &str,
     options: EngineOptions,
@@ -62,7 +63,7 @@ pub(crate) fn with_session_or_root<T>(
     let warn = |task: &SessionId, root: &Session| {
         let (task, root) = (task.short(), root.id.short());
         let text = format!("session {task} is a task; resuming its parent session {root}");
-        context.printer.warn(&text, None);
+        context.reporter().warn(&text, None);
         Ok(())
     };
     with_root_session(context, part, options, warn, work)
@@ -184,12 +185,10 @@ impl Location {
     }
 
     fn print_notice(&self, context: &Context) {
-        let printer = context.printer;
         match &self.notice {
             Notice::None => {}
-            Notice::Info(_) if printer.quiet => {}
-            Notice::Info(text) => printer.print_stderr(&format!("{}\n", paint(DIM, text))),
-            Notice::Warning(text) => printer.warn(text, None),
+            Notice::Info(text) => context.reporter().info(text),
+            Notice::Warning(text) => context.reporter().warn(text, None),
         }
     }
 }

@@ -14,33 +14,37 @@ use std::str::FromStr;
 
 use rye_items::Space;
 
-pub(crate) use dirs::Directories;
-pub(crate) use error::SettingsError;
-pub(crate) use file::ConfigFile;
-pub(crate) use load::{
+pub use dirs::Directories;
+pub use error::SettingsError;
+pub use file::ConfigFile;
+pub use load::{
     CONFIG, ConfigVerdict, canonicalize_existing, config_files, current_dirs, user_config_file,
     variable,
 };
-pub(crate) use variables::{ReadTime, VARIABLES};
+pub use variables::{ReadTime, VARIABLES};
 
 /// Default number of search results.
 const SEARCH_LIMIT: u32 = 20;
 
 /// Command-line options that override settings.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Options {
-    pub(crate) project: Option<PathBuf>,
-    pub(crate) color: Option<Color>,
+pub struct Options {
+    /// The project directory.
+    pub project: Option<PathBuf>,
+    /// When to colour output.
+    pub color: Option<Color>,
 }
 
 /// Reads an environment variable; an empty one counts as unset.
-pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// A value and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Setting<T> {
-    pub(crate) value: T,
-    pub(crate) origin: Origin,
+pub struct Setting<T> {
+    /// The value.
+    pub value: T,
+    /// Its origin.
+    pub origin: Origin,
 }
 
 impl<T> Setting<T> {
@@ -51,13 +55,18 @@ impl<T> Setting<T> {
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub enum Origin {
     /// A command-line option.
     Option(&'static str),
     /// An environment variable.
     Variable(&'static str),
     /// A line of a configuration file.
-    File { path: PathBuf, line: u32 },
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The line.
+        line: u32,
+    },
     /// The nearest parent of the current directory that has `.ai/`.
     Discovered,
     /// The built-in default.
@@ -77,8 +86,8 @@ impl fmt::Display for Origin {
 }
 
 /// When to colour output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
-pub(crate) enum Color {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Color {
     /// If the output is a terminal
     #[default]
     Auto,
@@ -89,7 +98,11 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    pub(crate) fn as_str(self) -> &'static str {
+    /// All settings.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Always, Self::Never];
+
+    /// The name of the setting.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "auto",
             Self::Always => "always",
@@ -102,7 +115,7 @@ impl FromStr for Color {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        [Self::Auto, Self::Always, Self::Never]
+        Self::ALL
             .into_iter()
             .find(|color| color.as_str() == text)
             .ok_or("auto, always or never")
@@ -111,34 +124,43 @@ impl FromStr for Color {
 
 /// The settings of a call.
 #[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) dirs: Directories,
-    pub(crate) cache_dir: Option<Setting<PathBuf>>,
+pub struct Settings {
+    /// The project and the spaces.
+    pub dirs: Directories,
+    /// Directory of caches.
+    pub cache_dir: Option<Setting<PathBuf>>,
     /// Directory of sessions and runs.
-    pub(crate) state_dir: Option<Setting<PathBuf>>,
-    pub(crate) color: Setting<Color>,
-    pub(crate) search_limit: Setting<u32>,
-    pub(crate) dev_mode: Setting<bool>,
-    pub(crate) debug: Setting<bool>,
+    pub state_dir: Option<Setting<PathBuf>>,
+    /// When to colour output.
+    pub color: Setting<Color>,
+    /// Number of search results.
+    pub search_limit: Setting<u32>,
+    /// Whether unverified items of the project and user run, with a warning.
+    pub dev_mode: Setting<bool>,
+    /// Whether every execution is traced.
+    pub debug: Setting<bool>,
     /// Whether signatures that are not bound to a file are refused.
-    pub(crate) bound_signatures: Setting<bool>,
+    pub bound_signatures: Setting<bool>,
     /// Configuration files without effect.
-    pub(crate) ignored: Vec<IgnoredConfig>,
+    pub ignored: Vec<IgnoredConfig>,
 }
 
 /// A configuration file without effect, because no trusted key signed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct IgnoredConfig {
-    pub(crate) space: Space,
-    pub(crate) path: PathBuf,
-    pub(crate) reason: String,
+pub struct IgnoredConfig {
+    /// The space of the file.
+    pub space: Space,
+    /// The file.
+    pub path: PathBuf,
+    /// Why it has no effect.
+    pub reason: String,
     /// The command that makes it effective.
-    pub(crate) hint: Option<String>,
+    pub hint: Option<String>,
 }
 
 impl Settings {
     /// Merges all sources. `files` are the verified files in order of precedence.
-    pub(crate) fn resolve(
+    pub fn resolve(
         options: &Options,
         environment: Environment<'_>,
         dirs: Directories,
@@ -166,12 +188,12 @@ impl Settings {
     }
 
     /// The project directory.
-    pub(crate) fn project(&self) -> &Path {
+    pub fn project(&self) -> &Path {
         &self.dirs.project.value
     }
 
     /// The directory that contains the user's `.ai/`.
-    pub(crate) fn user_space(&self) -> Result<&Path, SettingsError> {
+    pub fn user_space(&self) -> Result<&Path, SettingsError> {
         let dir = self.dirs.user_space.as_ref();
         dir.map(|setting| setting.value.as_path())
             .ok_or(SettingsError::NoUserSpace)
@@ -180,7 +202,7 @@ impl Settings {
 
 /// Whether unbound signatures are refused. Either the environment or the user's configuration
 /// file can require it; neither can revoke what the other requires.
-pub(crate) fn bound_signatures(
+pub fn bound_signatures(
     environment: Environment<'_>,
     files: &[ConfigFile],
 ) -> Result<Setting<bool>, SettingsError> {
@@ -205,7 +227,7 @@ fn color(
 }
 
 /// The colour setting from options and environment, before any file is read.
-pub(crate) fn early_color(
+pub fn early_color(
     options: &Options,
     environment: Environment<'_>,
 ) -> Result<Option<Setting<Color>>, SettingsError> {
@@ -269,7 +291,7 @@ const STATE: BaseDir = BaseDir {
 };
 
 /// The default state and cache directories of a user.
-pub(crate) fn default_dirs(home: &Path) -> [PathBuf; 2] {
+pub fn default_dirs(home: &Path) -> [PathBuf; 2] {
     [STATE.default, CACHE.default].map(|dir| home.join(dir))
 }
 

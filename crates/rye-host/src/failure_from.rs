@@ -5,16 +5,23 @@ use std::path::Path;
 use lillux::durable::WriteError;
 use lillux::keys::KeyError;
 use lillux::shell_word;
+use rye_engine::DecideError;
+use rye_engine::credential::CredentialError;
+use rye_engine::store::StoreError;
 use rye_items::vault::VaultError;
 use rye_items::{
-    IdError, IntegrityError, IntegrityProblem, ItemError, LookupError, SignError, SpaceError,
-    UserKeyError,
+    IdError, IntegrityError, IntegrityProblem, ItemError, LookupError, SignError, Space,
+    SpaceError, UserKeyError,
 };
 use rye_mcp::client::ClientError;
 use serde_json::json;
 
-use super::failure::{Exit, Failure};
+use crate::failure::{Failure, FailureKind};
 use crate::settings::SettingsError;
+use crate::{CallGateError, CompactionError, HostError, MetaToolsError, ModelsError, PolicyError};
+
+/// Hint for a state directory that cannot be written.
+pub(crate) const UNWRITABLE_STATE: &str = "export RYE_STATE_DIR=/path/to/writable/directory";
 
 impl From<SettingsError> for Failure {
     fn from(error: SettingsError) -> Self {
@@ -27,7 +34,7 @@ impl From<SettingsError> for Failure {
             }
             SettingsError::File(error) => {
                 let line = error.excerpt.as_ref().map(|excerpt| excerpt.position.line);
-                Self::new(Exit::Usage, "bad_config", &error.message)
+                Self::new(FailureKind::Usage, "bad_config", &error.message)
                     .at(&error.path)
                     .excerpt(error.excerpt.as_ref())
                     .hint(edit(&error.path, line))
@@ -44,7 +51,7 @@ impl From<SpaceError> for Failure {
         let path = error.path().to_string_lossy().into_owned();
         let failure = match error {
             SpaceError::Path(error) => error.into(),
-            SpaceError::LeavesSpace(_) => Self::new(Exit::Integrity, "leaves_space", error),
+            SpaceError::LeavesSpace(_) => Self::new(FailureKind::Integrity, "leaves_space", error),
             SpaceError::NoBundle(_) => Self::usage(error),
             SpaceError::TooLarge { .. } => Self::failed("too_large", error),
             SpaceError::ChangedWhileReading(_) => Self::failed("changing", error),
@@ -61,7 +68,7 @@ impl From<KeyError> for Failure {
             KeyError::Path(error) => error.into(),
             KeyError::Missing(_) => Self::failed("not_found", error),
             KeyError::InsecureFile { .. } | KeyError::InsecureDirectory { .. } => {
-                Self::new(Exit::Permission, "permission", error)
+                Self::new(FailureKind::Permission, "permission", error)
             }
             KeyError::Exists(_) => Self::failed("exists", error),
             KeyError::Randomness(_) => Self::failed("no_randomness", error),
@@ -85,7 +92,7 @@ impl From<VaultError> for Failure {
             }
             VaultError::InBothSpaces(_) | VaultError::Empty(_) => Self::usage(error),
             VaultError::TooLarge(_) => Self::failed("too_large", error),
-            _ if integrity => Self::new(Exit::Integrity, "bad_envelope", error),
+            _ if integrity => Self::new(FailureKind::Integrity, "bad_envelope", error),
             VaultError::Envelope { .. } => Self::failed("unsupported", error),
             _ => Self::failed("vault", error),
         };
@@ -96,9 +103,9 @@ impl From<VaultError> for Failure {
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         let exit = match error.code() {
-            "timeout" => Exit::TimedOut,
-            "mcp_drift" => Exit::Integrity,
-            _ => Exit::Failed,
+            "timeout" => FailureKind::TimedOut,
+            "mcp_drift" => FailureKind::Integrity,
+            _ => FailureKind::Failed,
         };
         let failure = Self::new(exit, error.code(), &error).maybe_hint(error.hint());
         match error.diagnostics.stderr {
@@ -111,7 +118,7 @@ impl From<ClientError> for Failure {
 impl From<IdError> for Failure {
     fn from(error: IdError) -> Self {
         let hint = error.hint();
-        Self::new(Exit::Usage, "bad_id", error).hint(hint)
+        Self::new(FailureKind::Usage, "bad_id", error).hint(hint)
     }
 }
 
@@ -145,7 +152,7 @@ impl From<LookupError> for Failure {
 
 impl From<IntegrityError> for Failure {
     fn from(error: IntegrityError) -> Self {
-        let failure = Self::new(Exit::Integrity, error.problem.code(), &error)
+        let failure = Self::new(FailureKind::Integrity, error.problem.code(), &error)
             .at(&error.path)
             .excerpt(error.excerpt.as_ref())
             .hint(error.hint())
@@ -224,7 +231,7 @@ impl From<SignError> for Failure {
             SignError::Item(error) => error.into(),
             SignError::SystemSpace(ref item) => {
                 let hint = format!("rye load {item} --to project");
-                Self::new(Exit::Permission, "read_only", error).hint(hint)
+                Self::new(FailureKind::Permission, "read_only", error).hint(hint)
             }
             SignError::ChangedSinceApproval(ref path) => {
                 Self::failed("approval_void", &error).at(path)
@@ -232,7 +239,7 @@ impl From<SignError> for Failure {
             SignError::KeyFile { ref path, .. } => {
                 let path = path.clone();
                 let hint = format!("rye keys trust {}", path.display());
-                Self::new(Exit::Permission, "about_keys", error)
+                Self::new(FailureKind::Permission, "about_keys", error)
                     .at(path)
                     .hint(hint)
             }
@@ -291,9 +298,130 @@ impl From<rye_graph::RecordError> for Failure {
                     RecordError::Symlink(_) => "leaves_project",
                     _ => "integrity",
                 };
-                Self::new(Exit::Integrity, code, error).maybe_hint(hint)
+                Self::new(FailureKind::Integrity, code, error).maybe_hint(hint)
             }
             _ => Self::failed(error.code(), error).maybe_hint(hint),
         }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match &error {
+            StoreError::NotFound { .. } => Self::failed("not_found", error),
+            StoreError::InUse { .. } => {
+                Self::new(FailureKind::Permission, "in_use", error).hint("rye gate list")
+            }
+            StoreError::Fenced(_) => Self::failed("fenced", error),
+            StoreError::Conflict { .. } => Self::failed("conflict", error),
+            StoreError::Archived(_) => Self::failed("archived", error),
+            StoreError::GateClosed(_) => Self::failed("gate_closed", error),
+            StoreError::SingleCall(_) => Self::usage(error),
+            StoreError::Unavailable(_) => Self::failed("store", error).hint(UNWRITABLE_STATE),
+            StoreError::SessionFailed { session, .. } => {
+                let hint = format!("rye session resume {}", session.short());
+                Self::failed("session_failed", error).hint(hint)
+            }
+            _ => Self::failed("unreadable", error),
+        }
+    }
+}
+
+impl From<PolicyError> for Failure {
+    fn from(error: PolicyError) -> Self {
+        match error {
+            PolicyError::Space(error) => error.into(),
+            PolicyError::Config {
+                ref path, space, ..
+            } => {
+                let path = lillux::shell_word(path);
+                let next = match space {
+                    Space::User => "rye doctor".to_owned(),
+                    _ => format!("rye sign {path}"),
+                };
+                let hint = format!("${{EDITOR:-vi}} {path} && {next}");
+                Self::failed("approvals", error).hint(hint)
+            }
+        }
+    }
+}
+
+impl From<CompactionError> for Failure {
+    fn from(error: CompactionError) -> Self {
+        match error {
+            CompactionError::Space(error) => error.into(),
+            other => Self::new(FailureKind::Usage, "bad_config", other),
+        }
+    }
+}
+
+impl From<MetaToolsError> for Failure {
+    fn from(error: MetaToolsError) -> Self {
+        match error {
+            MetaToolsError::Space(error) => error.into(),
+            MetaToolsError::Policy(error) => error.into(),
+            MetaToolsError::Id(error) => error.into(),
+        }
+    }
+}
+
+impl From<HostError> for Failure {
+    fn from(error: HostError) -> Self {
+        match error {
+            HostError::Store(error) => error.into(),
+            other => Self::failed("host", other),
+        }
+    }
+}
+
+impl From<CallGateError> for Failure {
+    fn from(error: CallGateError) -> Self {
+        match error {
+            CallGateError::Store(error) => error.into(),
+            CallGateError::TooMany => Self::failed("too_many_gates", error).hint("rye gate list"),
+        }
+    }
+}
+
+impl From<DecideError> for Failure {
+    fn from(error: DecideError) -> Self {
+        match error {
+            DecideError::Store(error) => error.into(),
+            DecideError::InvalidAmount(ref gate) => {
+                let hint = format!("rye gate approve {}", gate.short());
+                Self::usage(error).hint(hint)
+            }
+            DecideError::GateNotFound(_) => Self::failed("not_found", error).hint("rye gate list"),
+            other => Self::usage(other),
+        }
+    }
+}
+
+impl From<ModelsError> for Failure {
+    fn from(error: ModelsError) -> Self {
+        match error {
+            ModelsError::Space(error) => error.into(),
+            ModelsError::Config(error) => {
+                let line = error.position.map(|(line, _)| format!("+{line} "));
+                let hint = format!(
+                    "${{EDITOR:-vi}} {}{}",
+                    line.unwrap_or_default(),
+                    shell_word(&error.path)
+                );
+                let place = error
+                    .position
+                    .map(|(line, column)| format!("{line}:{column}: "));
+                let message = format!("{}{}", place.unwrap_or_default(), error.message);
+                Self::new(FailureKind::Usage, "bad_config", message)
+                    .at(&error.path)
+                    .hint(hint)
+            }
+        }
+    }
+}
+
+impl From<CredentialError> for Failure {
+    fn from(error: CredentialError) -> Self {
+        Self::failed("credentials", error)
     }
 }

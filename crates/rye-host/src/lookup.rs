@@ -5,11 +5,11 @@ use rye_engine::protocol::{
     Gate, GateId, Millis, Session as SessionData, SessionId, matches_id, short_id,
 };
 use rye_engine::store::{SessionFilter, SessionStore as _};
-use rye_host::SqliteStore;
 
-use super::context::Context;
-use super::engine::{database, runtime};
-use super::failure::Failure;
+use crate::context::Context;
+use crate::engine::{database, runtime};
+use crate::failure::Failure;
+use crate::{SqliteStore, store};
 
 /// How many sessions to search.
 const MAX_SESSIONS: usize = 10_000;
@@ -19,7 +19,7 @@ const MIN_LENGTH_TO_REMOVE: usize = 4;
 
 /// Returns the id that `part` identifies: the whole id, or a unique prefix or suffix of it.
 /// `kind` names the object in the error message.
-pub(crate) fn find_id<'a>(
+pub fn find_id<'a>(
     ids: impl Iterator<Item = &'a str>,
     part: &str,
     kind: &str,
@@ -43,12 +43,12 @@ pub(crate) fn find_id<'a>(
 }
 
 /// The failure to find an object.
-pub(crate) fn not_found(kind: &str, part: &str, hint: &str) -> Failure {
+pub fn not_found(kind: &str, part: &str, hint: &str) -> Failure {
     Failure::failed("not_found", format!("{kind} {part} not found")).hint(hint)
 }
 
 /// The short form of an id, extended as far as necessary to differ from all others.
-pub(crate) fn unique_short_id<'a>(id: &'a str, all: impl Iterator<Item = &'a str>) -> &'a str {
+pub fn unique_short_id<'a>(id: &'a str, all: impl Iterator<Item = &'a str>) -> &'a str {
     let mut short = short_id(id);
     for other in all.filter(|other| *other != id) {
         while matches_id(other, short) && short.len() < id.len() {
@@ -66,16 +66,13 @@ fn all_sessions() -> SessionFilter {
 }
 
 /// Finds the id of a session.
-pub(crate) async fn find_session(engine: &Engine, part: &str) -> Result<SessionId, Failure> {
+pub async fn find_session(engine: &Engine, part: &str) -> Result<SessionId, Failure> {
     let all = engine.sessions(all_sessions()).await?;
     session_by_id(&all, part).map(|session| session.id.clone())
 }
 
 /// Finds the id of a session to delete; rejects very short parts.
-pub(crate) async fn find_session_to_remove(
-    engine: &Engine,
-    part: &str,
-) -> Result<SessionId, Failure> {
+pub async fn find_session_to_remove(engine: &Engine, part: &str) -> Result<SessionId, Failure> {
     let id = find_session(engine, part).await?;
     if id.as_str() != part && part.chars().count() < MIN_LENGTH_TO_REMOVE {
         let message = format!(
@@ -104,7 +101,7 @@ pub(crate) async fn find_session_and_root(
 }
 
 /// Finds the id of a session without an engine.
-pub(crate) fn find_session_in_store(context: &Context, part: &str) -> Result<SessionId, Failure> {
+pub fn find_session_in_store(context: &Context, part: &str) -> Result<SessionId, Failure> {
     let store = SqliteStore::open(database(context)?)?;
     let all = runtime()?.block_on(store.sessions(all_sessions()))?;
     session_by_id(&all, part).map(|session| session.id.clone())
@@ -131,13 +128,13 @@ fn root<'a>(all: &'a [SessionData], session: &'a SessionData) -> &'a SessionData
 
 /// Whether a user who types `part` may mean this gate: it is a part of the id, or the beginning
 /// of its short form.
-pub(crate) fn matches_gate(gate: &GateId, part: &str) -> bool {
+pub fn matches_gate(gate: &GateId, part: &str) -> bool {
     !part.is_empty() && (gate.as_str().contains(part) || gate.short().starts_with(part))
 }
 
 /// The gates of agents and MCP calls that `part` may mean, open or closed.
-pub(crate) fn matching_gates(context: &Context, part: &str) -> Result<Vec<Gate>, Failure> {
-    let store = rye_host::store(&database(context)?)?;
+pub fn matching_gates(context: &Context, part: &str) -> Result<Vec<Gate>, Failure> {
+    let store = store(&database(context)?)?;
     let matches = async {
         let mut gates = Vec::new();
         for id in store.gate_ids().await? {
@@ -151,7 +148,7 @@ pub(crate) fn matching_gates(context: &Context, part: &str) -> Result<Vec<Gate>,
 }
 
 /// Whether a gate has expired, although that is not stored yet.
-pub(crate) fn is_expired(gate: &Gate) -> bool {
+pub fn is_expired(gate: &Gate) -> bool {
     let now = Millis(u64::try_from(lillux::time::now().epoch_ms).unwrap_or_default());
     gate.status.is_pending() && gate.expires_at.is_some_and(|until| until <= now)
 }

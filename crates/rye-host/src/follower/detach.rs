@@ -3,7 +3,7 @@
 use rye_engine::protocol::GateId;
 use rye_engine::{Engine, Feed, Session};
 
-use crate::cli::failure::Failure;
+use crate::failure::Failure;
 
 /// Gates that the user does not wait for. The follower detaches because of them once nothing
 /// else runs in the session, because detaching ends what runs.

@@ -1,50 +1,79 @@
-//! Follows a session while it runs: prints progress, asks the user at gates, and detects the end
-//! of a prompt.
+//! Follows a session while it runs: reports progress, asks for approval at gates, and detects the
+//! end of a prompt.
 
 mod detach;
-mod events;
 mod gates;
 mod outcome;
 mod prompt_tracker;
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rye_engine::protocol::{Entry, EntryId, EventKind, Gate, GateId, Millis, StatusKind, ThreadId};
+use rye_engine::protocol::{
+    Entry, EntryId, Event, EventKind, Gate, GateId, Millis, StatusKind, ThreadId,
+};
 use rye_engine::store::StoreError;
 use rye_engine::tool::DRIFT;
-use rye_engine::{Engine, Notice, Prompt, Session};
-use serde_json::Value;
+use rye_engine::{BoxFuture, Engine, Notice, Prompt, Session};
+use serde_json::{Value, json};
 
-use super::engine::{answer_command, decide};
-use super::entry_line::line;
-use super::failure::{Exit, Failure};
-use super::gate_render;
-use super::page::{DIM, one_line, paint};
-use super::printer::Printer;
+use crate::engine::{answer_command, decide};
+use crate::failure::{Failure, FailureKind};
 use detach::Detach;
-use events::{gate_event, print_event};
 use gates::GateStream;
 use outcome::FinishedPrompts;
 use prompt_tracker::{EntryRole, PromptTracker};
 
-pub(crate) use outcome::{FinishedPrompt, PromptOutcome};
+pub use outcome::{FinishedPrompt, PromptOutcome};
 
 /// How long after its deadline the end of a prompt may take.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// The user on whose behalf a session is followed.
+pub trait SessionObserver: Sync {
+    /// Receives an event, with the entry that it refers to.
+    fn event(&self, event: &Event, entry: Option<&Entry>) -> Result<(), Failure>;
+
+    /// Receives a new entry that is not a part of the answer.
+    fn entry(&self, entry: &Entry);
+
+    /// Receives other progress.
+    fn progress(&self, text: &str);
+
+    /// Receives a warning. An important one must reach the user even if warnings are unwanted.
+    fn warn(&self, text: &str, hint: Option<&str>, is_important: bool);
+
+    /// Asks for approval.
+    fn ask<'a>(&'a self, gate: &'a Gate) -> BoxFuture<'a, Result<Approval, Failure>>;
+}
+
+/// How a user answers the request for an approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Approval {
+    /// Approved.
+    Approve,
+    /// Denied.
+    Deny,
+    /// The user left without an answer.
+    Left,
+    /// There is nobody to ask.
+    Unavailable,
+}
+
 /// Follows a session on behalf of a user.
-pub(crate) struct Follower<'a> {
-    pub(crate) engine: &'a Engine,
-    pub(crate) session: &'a Session,
-    pub(crate) printer: Printer,
+pub struct Follower<'a> {
+    /// The engine that runs the session.
+    pub engine: &'a Engine,
+    /// The session.
+    pub session: &'a Session,
+    /// The user.
+    pub observer: &'a dyn SessionObserver,
+    /// Name of the interface, for the record of decisions.
+    pub source: &'static str,
     /// Approve without asking: the gates of the prompt, or of the whole session when resuming.
-    pub(crate) yes: bool,
-    /// Wait at a gate if there is no terminal to ask on.
-    pub(crate) wait: bool,
-    /// Print each event as a JSON line.
-    pub(crate) events: bool,
+    pub yes: bool,
+    /// Wait at a gate if there is nobody to ask.
+    pub wait: bool,
 }
 
 /// Relation of a gate to the prompt that is followed.
@@ -61,11 +90,7 @@ enum GateOwner {
 impl Follower<'_> {
     /// Sends a prompt and follows it to its end, including a compaction and the continuation after
     /// it. Events after number `after` are printed.
-    pub(crate) async fn prompt(
-        &self,
-        prompt: Prompt,
-        after: u64,
-    ) -> Result<PromptOutcome, Failure> {
+    pub async fn prompt(&self, prompt: Prompt, after: u64) -> Result<PromptOutcome, Failure> {
         // Subscribe first, because live events are not stored.
         let mut printed = after;
         let mut events = self.session.subscribe(after);
@@ -106,11 +131,11 @@ impl Follower<'_> {
                 () = detach.changed() => continue,
                 () = deadline_passed(until) => return Err(deadline_failure()),
             };
-            let notice = self.print_notice(notice).await?;
+            let notice = self.report(notice).await?;
             printed = notice.event.sequence.unwrap_or(printed);
             if let Some(entry) = &notice.entry {
                 match tracker.on_entry(entry) {
-                    EntryRole::Progress => self.print_progress(&line(entry)),
+                    EntryRole::Progress => self.observer.entry(entry),
                     EntryRole::Ignored => {}
                     EntryRole::NextPrompt(reason) => return Ok(tracker.finish(reason)),
                 }
@@ -127,13 +152,9 @@ impl Follower<'_> {
                     }
                 }
                 (EventKind::Error { error }, _) => {
-                    if notice.event.sequence.is_none() && !self.events {
-                        // The engine is waiting, for example for the store.
-                        self.printer.warn_always(&error.message, None);
-                    }
                     tracker.on_error(error);
                 }
-                (other, _) => self.print_model_change(&other),
+                (other, _) => self.report_model_change(&other),
             }
         }
     }
@@ -157,7 +178,7 @@ impl Follower<'_> {
 
     /// Follows the session until it is idle and all events are printed. Returns the finished
     /// prompts in order.
-    pub(crate) async fn until_idle(&self, after: u64) -> Result<Vec<FinishedPrompt>, Failure> {
+    pub async fn until_idle(&self, after: u64) -> Result<Vec<FinishedPrompt>, Failure> {
         let mut finished = FinishedPrompts::default();
         let mut gates = GateStream::open(self.engine, self.session.id()).await?;
         let mut events = self.session.subscribe(after);
@@ -182,18 +203,18 @@ impl Follower<'_> {
                 }
                 () = detach.changed() => continue,
             };
-            let notice = self.print_notice(notice).await?;
+            let notice = self.report(notice).await?;
             printed = notice.event.sequence.unwrap_or(printed);
-            self.print_model_change(&notice.event.kind);
+            self.report_model_change(&notice.event.kind);
             finished.on_event(&notice.event.kind);
             if let Some(entry) = notice.entry {
-                self.print_progress(&line(&entry));
+                self.observer.entry(&entry);
             }
         }
     }
 
-    /// Prints that a model call is retried or another model takes over.
-    fn print_model_change(&self, kind: &EventKind) {
+    /// Reports that a model call is retried or another model takes over.
+    fn report_model_change(&self, kind: &EventKind) {
         match kind {
             EventKind::ModelRetry {
                 model,
@@ -202,23 +223,24 @@ impl Follower<'_> {
                 ..
             } => {
                 let wait = Duration::from_millis(*wait_ms).as_secs_f64();
-                self.print_progress(&format!("retrying {model} in {wait} s: {reason}"));
+                self.observer
+                    .progress(&format!("retrying {model} in {wait} s: {reason}"));
             }
             EventKind::ModelSwitched { from, to, reason } => {
-                self.print_progress(&format!("switched from {from} to {to}: {reason}"));
+                self.observer
+                    .progress(&format!("switched from {from} to {to}: {reason}"));
             }
             _ => {}
         }
     }
 
-    /// Adds the entry to an event that refers to one, and prints the event if events are wanted.
-    async fn print_notice(&self, mut notice: Notice) -> Result<Notice, Failure> {
+    /// Adds the entry to an event that refers to one, and reports the event.
+    async fn report(&self, mut notice: Notice) -> Result<Notice, Failure> {
         if let (EventKind::MessageEnd { entry }, None) = (&notice.event.kind, &notice.entry) {
             notice.entry = self.load_entry(notice.event.thread.as_ref(), entry).await?;
         }
-        if self.events {
-            print_event(&notice.event, notice.entry.as_deref())?;
-        }
+        self.observer
+            .event(&notice.event, notice.entry.as_deref())?;
         Ok(notice)
     }
 
@@ -235,13 +257,6 @@ impl Follower<'_> {
         Ok(entry.map(Arc::new))
     }
 
-    fn print_progress(&self, line: &str) {
-        if !self.printer.quiet && !self.events {
-            self.printer
-                .print_stderr(&format!("{}\n", paint(DIM, one_line(line))));
-        }
-    }
-
     async fn handle_gate(
         &self,
         gate: Gate,
@@ -249,13 +264,14 @@ impl Follower<'_> {
         detach: &mut Detach,
     ) -> Result<(), Failure> {
         let id = &gate.id;
-        if self.events && gate.origin.session != *self.session.id() {
+        if gate.origin.session != *self.session.id() {
             // Gates of the session itself are among its events.
-            print_event(&gate_event(&gate), None)?;
+            self.observer.event(&gate_event(&gate), None)?;
         }
         if owner == GateOwner::OtherThread {
             let text = format!("another thread is waiting for a decision: {}", gate.title);
-            self.printer.warn(&text, Some(&answer_command(&gate)));
+            let hint = answer_command(&gate);
+            self.observer.warn(&text, Some(&hint), false);
             return Ok(());
         }
         let has = |action: &str| gate.actions.iter().any(|it| it.id == action);
@@ -267,18 +283,13 @@ impl Follower<'_> {
             return self.decide(id, "approve").await;
         }
         let mut wait = self.wait;
-        if has("approve") && Printer::can_prompt() {
-            let width = Printer::stderr_width();
-            let question = gate_render::lines(&gate.title, &gate.body, width).join("\n");
-            let printer = self.printer;
-            printer.print_stderr(&format!("{question}\n"));
-            let answer = tokio::task::spawn_blocking(move || printer.confirm("Approve?"));
-            let answer = answer.await.map_err(io::Error::other).flatten();
-            match answer.map_err(|error| Failure::failed("io", error))? {
-                Some(true) => return self.decide(id, "approve").await,
-                Some(false) => return self.decide(id, "deny").await,
+        if has("approve") {
+            match self.observer.ask(&gate).await? {
+                Approval::Approve => return self.decide(id, "approve").await,
+                Approval::Deny => return self.decide(id, "deny").await,
                 // End of input is not a decision.
-                None => wait = false,
+                Approval::Left => wait = false,
+                Approval::Unavailable => {}
             }
         }
         let state = match owner {
@@ -286,22 +297,28 @@ impl Follower<'_> {
             _ if has("approve") => "waiting for approval",
             _ => "waiting for an answer",
         };
-        let (text, hint) = (format!("{state}: {}", gate.title), answer_command(&gate));
+        let choices: Vec<_> = gate.actions.iter().map(|it| it.id.as_str()).collect();
+        let choices = match choices.as_slice() {
+            _ if has("approve") => String::new(),
+            [] | [_] => String::new(),
+            all => format!(" (actions: {})", all.join(", ")),
+        };
+        let text = format!("{state}: {}{choices}", gate.title);
+        let hint = answer_command(&gate);
         if !wait {
-            let failure = Failure::new(Exit::GatePending, "gate_pending", text);
+            let failure = Failure::new(FailureKind::GatePending, "gate_pending", text);
             let failure = failure.hint(hint).detail("gate", id.as_str());
             detach.at_gate(gate.id, failure);
             return Ok(());
         }
-        // Even with --quiet: otherwise it would seem to hang.
-        self.printer.warn_always(&text, Some(&hint));
+        // Otherwise it would seem to hang.
+        self.observer.warn(&text, Some(&hint), true);
         Ok(())
     }
 
     async fn decide(&self, gate: &GateId, action: &str) -> Result<(), Failure> {
-        decide(self.engine, gate, action, Value::Null)
-            .await
-            .map(drop)
+        let decided = decide(self.engine, gate, action, Value::Null, self.source);
+        decided.await.map(drop)
     }
 }
 
@@ -319,7 +336,7 @@ async fn deadline_passed(until: Option<Millis>) {
 
 fn deadline_failure() -> Failure {
     let message = "the time limit was reached, and rye could not record the end of the prompt";
-    Failure::new(Exit::TimedOut, "limit", message)
+    Failure::new(FailureKind::TimedOut, "limit", message)
 }
 
 /// Why the session closed unexpectedly.
@@ -330,4 +347,39 @@ fn close_failure(session: &Session) -> Failure {
         }
         why => why.into(),
     }
+}
+
+/// The event for a gate that a task opened.
+fn gate_event(gate: &Gate) -> Event {
+    Event {
+        sequence: None,
+        session: gate.origin.session.clone(),
+        thread: Some(gate.origin.thread.clone()),
+        at: gate.created_at,
+        kind: EventKind::DecisionGate {
+            gate: Box::new(gate.clone()),
+        },
+    }
+}
+
+/// An event as JSON, with the content of the entry it refers to.
+pub fn event_json(event: &Event, entry: Option<&Entry>) -> serde_json::Result<Value> {
+    let mut data = serde_json::to_value(&event.kind)?;
+    if let Some(data) = data.as_object_mut() {
+        data.remove("type");
+        if let Some(entry) = entry {
+            data.insert("content".to_owned(), serde_json::to_value(&entry.kind)?);
+        }
+    }
+    let mut json = json!({
+        "type": event.kind.name(),
+        "session": event.session,
+        "thread": event.thread,
+        "at": event.at,
+        "data": data,
+    });
+    if let Some(number) = event.sequence {
+        json["sequence"] = number.into();
+    }
+    Ok(json)
 }

@@ -55,7 +55,7 @@ const MAX_SEARCH_LIMIT: i64 = 200;
 
 /// The settings in one file.
 #[derive(Debug, Default)]
-pub(crate) struct ConfigFile {
+pub struct ConfigFile {
     pub(super) cache_dir: Option<Setting<PathBuf>>,
     pub(super) color: Option<Setting<Color>>,
     pub(super) debug: Option<Setting<bool>>,
@@ -67,16 +67,16 @@ pub(crate) struct ConfigFile {
 /// An invalid configuration file.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
-pub(crate) struct FileError {
+pub struct FileError {
     /// The problem, without its position.
-    pub(crate) message: String,
-    pub(crate) path: PathBuf,
-    pub(crate) excerpt: Option<Excerpt>,
+    pub message: String,
+    pub path: PathBuf,
+    pub excerpt: Option<Excerpt>,
 }
 
 impl ConfigFile {
     /// Parses a verified file.
-    pub(crate) fn parse(
+    pub fn parse(
         space: Space,
         path: &Path,
         bytes: &[u8],
