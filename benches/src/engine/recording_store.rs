@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 use rye_engine::store::{
-    Claim, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter, SessionSnapshot,
-    SessionStore, StoreFuture,
+    Claim, Holder, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter,
+    SessionSnapshot, SessionStore, StoreFuture,
 };
 use rye_protocol::{
     Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Op, Session, SessionId, ThreadId,
@@ -50,6 +50,10 @@ impl SessionStore for RecordingStore {
 
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
         self.store.release(lease)
+    }
+
+    fn holders<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Holder>> {
+        self.store.holders(session)
     }
 
     fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> StoreFuture<'a, u64> {

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use rye_engine::compaction::is_continuation;
 use rye_engine::protocol::{
     CallId, Entry, EntryId, EntryKind, ErrorInfo, Message, Part, PromptId, QueuedPrompt,
-    ResultStatus, Role, SessionId, StatusKind, ThreadId, TurnEnd, Usage,
+    ResultStatus, Role, RunEvent, SessionId, StatusKind, ThreadId, TurnEnd, Usage,
 };
 use serde_json::Value;
 
@@ -243,6 +243,7 @@ impl Pane {
                 self.add(Block::notice("compaction undone"));
             }
             EntryKind::BranchSummary { .. } => self.add(Block::notice("left a branch")),
+            EntryKind::Run { events } => self.add(Block::notice(&RunEvent::summary(events))),
         }
     }
 

@@ -187,25 +187,32 @@ pub(crate) fn seal_rows(
 }
 
 /// Completes a commit to a session that no runner drives: adds the thread, with the events of
-/// the commit in its rolling hash, and seals the rows if there is a key.
-pub fn seal_commit(batch: &mut Batch, mut thread: Thread, at: Millis, key: Option<&SigningKey>) {
-    let session = thread.session.clone();
+/// the commit in its rolling hash, and seals the commit if there is a key.
+pub(crate) fn complete_commit(
+    batch: &mut Batch,
+    thread: &mut Thread,
+    at: Millis,
+    key: Option<&SigningKey>,
+) {
     for op in &batch.ops {
-        if let Op::Event(Some(of), kind) = op
-            && *of == thread.id
+        if let Op::Event(_, kind) = op
             && let Some(hash) = rows::fold(&thread.events_hash, kind)
         {
             thread.events_hash = hash;
         }
     }
-    let is_event = |op: &Op| matches!(op, Op::Event(..));
-    let first_event = batch.ops.iter().position(is_event);
-    let index = first_event.unwrap_or(batch.ops.len());
-    batch.ops.insert(index, Op::PutThread(Arc::new(thread)));
-    if let Some(key) = key {
-        let kind = seal_rows(&session, &batch.ops, at, key);
-        batch.push(Op::Event(None, Arc::new(kind)));
+    let seal = thread_seal(thread, &batch.ops, [].into_iter(), None, None, at);
+    if let (Some(key), Some(seal)) = (key, seal) {
+        let (seal, hash) = sign_seal(seal, key);
+        thread.seal = hash;
+        let seal = Box::new(seal);
+        batch.push_event(&thread.id, EventKind::Sealed { seal });
     }
+    // The session exists before its thread, and the thread before its entries and events.
+    let index = usize::from(matches!(batch.ops.first(), Some(Op::PutSession(_))));
+    batch
+        .ops
+        .insert(index, Op::PutThread(Arc::new(thread.clone())));
 }
 
 /// A seal event for all rows of a session that has no seal yet.

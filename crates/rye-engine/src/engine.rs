@@ -50,6 +50,7 @@ pub use builder::{BuildError, Builder};
 pub(crate) use failure::STATUS_BEFORE;
 pub use prompt::{Answer, Prompt, ThreadView};
 pub use session::Session;
+pub(crate) use session::new_thread;
 pub use threads::{ThreadChange, ThreadSettings};
 
 /// Delay before an unavailable store is tried again.
@@ -580,6 +581,7 @@ fn session_data(id: SessionId, new: NewSession, sandbox: &str, now: Millis) -> S
         model: new.model,
         limits: new.limits,
         usage: Usage::default(),
+        run: None,
         metadata,
         created_at: now,
         updated_at: now,

@@ -35,6 +35,7 @@ mod machine;
 pub mod metrics;
 pub mod model;
 pub mod policy;
+pub mod record;
 pub mod related_sessions;
 pub mod result;
 mod runner;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use rye_protocol::{
     Archive, Batch, CommandId, Entry, EntryId, Event, Gate, GateId, GateRef, GateStatus,
-    QueuedPrompt, Resolution, Session, SessionId, SuspendedTurn, Thread, ThreadId,
+    ProcessRef, QueuedPrompt, Resolution, Session, SessionId, SuspendedTurn, Thread, ThreadId,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
@@ -168,6 +168,17 @@ pub struct SessionSnapshot {
     pub sequence: u64,
 }
 
+/// A process that holds the lease of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// The session it holds.
+    pub session: SessionId,
+    /// Name of its host.
+    pub host: String,
+    /// The process, unless the store is in memory.
+    pub process: Option<ProcessRef>,
+}
+
 /// Metadata key under which a listed but unreadable session states the reason.
 pub const UNREADABLE: &str = "unreadable";
 
@@ -196,6 +207,9 @@ pub trait SessionStore: Send + Sync + 'static {
 
     /// Releases a lease. Releasing a lost lease is no error.
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()>;
+
+    /// The live holder of a session's lease, or of all leases.
+    fn holders<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Holder>>;
 
     /// Commits a batch and returns the sequence number of the session's last event.
     fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> StoreFuture<'a, u64>;

@@ -44,7 +44,8 @@ pub(crate) fn estimate_entry(entry: &Entry) -> u64 {
         EntryKind::BranchSummary { summary, .. } => estimate_bytes(summary.len()),
         EntryKind::Compaction { .. }
         | EntryKind::CompactionUndone { .. }
-        | EntryKind::DecisionGate { .. } => 0,
+        | EntryKind::DecisionGate { .. }
+        | EntryKind::Run { .. } => 0,
     }
 }
 

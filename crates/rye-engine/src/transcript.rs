@@ -105,7 +105,8 @@ impl Transcript {
             }
             EntryKind::Compaction { .. }
             | EntryKind::CompactionUndone { .. }
-            | EntryKind::DecisionGate { .. } => {}
+            | EntryKind::DecisionGate { .. }
+            | EntryKind::Run { .. } => {}
         }
     }
 

@@ -6,18 +6,21 @@
 //! call. A decision is used once: the session is terminated before the call runs.
 
 mod changes;
-mod records;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lillux::keys::SigningKey;
-use lillux::{Hash, canonical, time};
+use lillux::{Hash, canonical};
 use rye_engine::audit::{ARGS_HASH, CHAIN_HASH, args_hash, check_receipt, receipt};
 use rye_engine::protocol::{
-    Action, Gate, GateId, GateKind, GateStatus, Millis, Resolution, SessionId, SessionStatus,
+    Action, CallId, EntryKind, EventKind, Gate, GateId, GateKind, GateOrigin, GateStatus, Message,
+    Millis, Part, PromptId, Purpose, Resolution, Role, Run, RunStatus, SessionId, SessionStatus,
+    ThreadId,
 };
-use rye_engine::store::{Claim, SessionStore as _, StoreError};
+use rye_engine::record::{NewRecord, Recorder, now};
+use rye_engine::store::{Claim, SessionStore, StoreError};
 use rye_engine::tool::APPROVE;
 use rye_mcp::{CallDecision, GatedCall};
 use rye_store::SqliteStore;
@@ -36,6 +39,9 @@ const MAX_PENDING: usize = 256;
 /// form of the client.
 const CALL_PREFIX: &str = "call-";
 const FORM_PREFIX: &str = "form-";
+
+/// Id and key of a call's thread.
+const THREAD: &str = "mcp";
 
 /// The action that denies a call.
 const DENY: &str = "deny";
@@ -62,10 +68,10 @@ pub enum CallGateError {
 /// Gates of the calls of MCP clients.
 #[derive(Debug)]
 pub struct CallGates {
-    store: SqliteStore,
+    store: Arc<SqliteStore>,
     trust: TrustedKeys,
     /// Seals the records, and signs decisions in forms of clients.
-    key: Option<SigningKey>,
+    key: Option<Arc<SigningKey>>,
     /// Serialises the calls of this process.
     lock: Mutex<()>,
 }
@@ -74,9 +80,9 @@ impl CallGates {
     /// The gates in a store. A decision requires a receipt of a key that `trust` accepts.
     pub fn new(store: SqliteStore, trust: TrustedKeys, key: Option<SigningKey>) -> Self {
         Self {
-            store,
+            store: Arc::new(store),
             trust,
-            key,
+            key: key.map(Arc::new),
             lock: Mutex::default(),
         }
     }
@@ -123,7 +129,7 @@ impl CallGates {
         let body = self.body(similar, call).await?;
         let session = session_id(format!("{CALL_PREFIX}{}-{}", short_hash(&hash), number + 1))?;
         let gate = gate(&session, project, call, &hash, body);
-        match self.write(&gate, project).await {
+        match self.write(&gate, project, call, None).await {
             // Another server has just opened the same gate.
             Ok(()) | Err(StoreError::InUse { .. } | StoreError::Conflict { .. }) => {
                 Ok(pending(&gate))
@@ -132,17 +138,47 @@ impl CallGates {
         }
     }
 
-    async fn write(&self, gate: &Gate, project: &Path) -> Result<(), StoreError> {
-        let lease = self
-            .store
-            .claim(&gate.origin.session, Claim::IfFree)
-            .await?;
-        let written = self
-            .store
-            .commit(&lease, records::create(gate, project, self.key.as_ref()));
-        let written = written.await;
-        self.store.release(&lease).await?;
-        written.map(drop)
+    /// Writes the session of a call: the call, its gate, and the decision if there is one.
+    async fn write(
+        &self,
+        gate: &Gate,
+        project: &Path,
+        call: &GatedCall,
+        decision: Option<Resolution>,
+    ) -> Result<(), StoreError> {
+        let recorder = Recorder::create(
+            self.session_store(),
+            NewRecord {
+                id: gate.origin.session.clone(),
+                purpose: Purpose::Run,
+                run: Run::new(&call.tool),
+                project: project.to_string_lossy().into_owned(),
+                parent: None,
+                depth: 0,
+                thread: THREAD,
+            },
+            self.key.clone(),
+        );
+        let mut recorder = recorder.await?;
+        let request = Part::ToolCall {
+            call_id: gate.origin.call.clone(),
+            tool: call.tool.clone(),
+            args: call.parameters.clone(),
+        };
+        recorder.append(EntryKind::Message(Message::new(Role::User, vec![request])));
+        recorder.open_gate(gate);
+        if let Some(resolution) = decision {
+            let status = run_status(&resolution);
+            recorder.close_gate(gate.clone(), GateStatus::Resolved { resolution });
+            recorder.set_run(|run| run.status = status);
+        }
+        let written = recorder.commit().await;
+        recorder.release().await?;
+        written
+    }
+
+    fn session_store(&self) -> Arc<dyn SessionStore> {
+        Arc::clone(&self.store) as Arc<dyn SessionStore>
     }
 
     /// Records a decision in a form of the client. It applies to this call only.
@@ -155,7 +191,7 @@ impl CallGates {
     ) -> Result<(), CallGateError> {
         let session = session_id(format!("{FORM_PREFIX}{}", SessionId::new()))?;
         let hash = call_hash(project, call);
-        let mut gate = gate(&session, project, call, &hash, call.question.clone());
+        let gate = gate(&session, project, call, &hash, call.question.clone());
         let mut resolution = Resolution {
             action: if is_approved { APPROVE } else { DENY }.to_owned(),
             value: Value::Null,
@@ -166,8 +202,7 @@ impl CallGates {
         };
         let key = self.key.as_ref();
         resolution.receipt = key.map(|key| Box::new(receipt(&gate, &resolution, key)));
-        gate.status = GateStatus::Resolved { resolution };
-        Ok(self.write(&gate, project).await?)
+        Ok(self.write(&gate, project, call, Some(resolution)).await?)
     }
 
     /// The gates of all calls, oldest first.
@@ -209,24 +244,27 @@ impl CallGates {
         }
     }
 
-    /// Terminates the session of a call. Returns false if it was terminated before.
+    /// Terminates the session of a call, because the decision about it is consumed. Returns false
+    /// if it was terminated before.
     async fn terminate(&self, gate: &Gate) -> Result<bool, StoreError> {
-        let session = &gate.origin.session;
-        let lease = self.store.claim(session, Claim::IfFree).await?;
-        let result = async {
-            let Some(snapshot) = self.store.snapshot(session).await? else {
-                return Ok(false);
-            };
-            if snapshot.session.status == SessionStatus::Terminated {
-                return Ok(false);
-            }
-            let batch = records::terminate(gate, snapshot, self.key.as_ref());
-            self.store.commit(&lease, batch).await?;
-            Ok(true)
+        let recorder = Recorder::open(self.session_store(), &gate.origin.session, self.key.clone());
+        let Some(mut recorder) = recorder.await? else {
+            return Ok(false);
         };
-        let result = result.await;
-        self.store.release(&lease).await?;
-        result
+        if recorder.session().status == SessionStatus::Terminated {
+            recorder.release().await?;
+            return Ok(false);
+        }
+        let status = match &gate.status {
+            GateStatus::Resolved { resolution } => run_status(resolution),
+            _ => RunStatus::Cancelled,
+        };
+        recorder.set_run(|run| run.status = status);
+        let (call, tool) = (gate.origin.call.clone(), gate.origin.tool.clone());
+        recorder.event(EventKind::ToolStart { call, tool });
+        let written = recorder.commit().await;
+        recorder.release().await?;
+        written.map(|()| true)
     }
 
     /// Removes a pending call.
@@ -280,8 +318,13 @@ fn pending(gate: &Gate) -> CallDecision {
     }
 }
 
-fn now() -> Millis {
-    Millis(u64::try_from(time::now().epoch_ms).unwrap_or_default())
+/// How the session of a call ends with a decision.
+fn run_status(resolution: &Resolution) -> RunStatus {
+    if resolution.action == APPROVE {
+        RunStatus::Completed
+    } else {
+        RunStatus::Cancelled
+    }
 }
 
 fn expiry(start: Millis) -> Millis {
@@ -314,6 +357,20 @@ fn is_in_project(gate: &Gate, project: &Path) -> bool {
     gate.context.get(PROJECT) == Some(&json!(project.to_string_lossy()))
 }
 
+/// The origin of a gate: its session has one thread, one prompt and one call.
+fn origin(session: &SessionId, call: &GatedCall) -> GateOrigin {
+    // A session id is also valid as the id of its call.
+    let id = session.as_str().to_owned();
+    GateOrigin {
+        session: session.clone(),
+        thread: ThreadId::try_from(THREAD.to_owned()).unwrap_or_else(|_| ThreadId::new()),
+        call: CallId::try_from(id).unwrap_or_else(|_| CallId::new()),
+        prompt: PromptId::from(session.clone()),
+        tool: call.tool.clone(),
+        resume_key: String::from("call"),
+    }
+}
+
 /// A new gate for a call.
 fn gate(session: &SessionId, project: &Path, call: &GatedCall, hash: &Hash, body: String) -> Gate {
     let created_at = now();
@@ -324,7 +381,7 @@ fn gate(session: &SessionId, project: &Path, call: &GatedCall, hash: &Hash, body
         body,
         actions: actions(),
         status: GateStatus::Pending,
-        origin: records::origin(session, call),
+        origin: origin(session, call),
         expires_at: Some(expiry(created_at)),
         context: context(project, call, hash),
         created_at,
@@ -363,7 +420,7 @@ fn is_genuine(gate: &Gate, project: &Path, call: &GatedCall, hash: &Hash) -> boo
         && gate.title == call.title
         && gate.body.ends_with(&call.question)
         && gate.actions == actions()
-        && gate.origin == records::origin(session, call)
+        && gate.origin == origin(session, call)
         && gate.created_at <= now()
         && gate.expires_at == Some(expiry(gate.created_at))
         && found == expected

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{CallId, EntryId, ErrorInfo, GateId, Millis, PromptId, SessionId, ThreadId};
+use crate::{CallId, EntryId, ErrorInfo, GateId, Millis, PromptId, RunEvent, SessionId, ThreadId};
 
 /// One record of a history. Entries form a tree through `parent`; the path from the
 /// leaf to the root is the active path.
@@ -79,6 +79,11 @@ pub enum EntryKind {
         leaf: EntryId,
         /// The summary.
         summary: String,
+    },
+    /// Progress of a graph run: everything that one commit records.
+    Run {
+        /// The steps, in order.
+        events: Vec<RunEvent>,
     },
 }
 

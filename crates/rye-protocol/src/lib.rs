@@ -28,6 +28,7 @@ mod id;
 mod incomplete;
 mod queue;
 mod risk;
+mod run;
 #[cfg(feature = "schema")]
 mod schema;
 mod session;
@@ -49,6 +50,7 @@ pub use id::{
 pub use incomplete::IncompleteReason;
 pub use queue::{Author, PromptStatus, QueueMode, QueuedPrompt};
 pub use risk::{EffectClass, Risk};
+pub use run::{GraphChange, NodeError, NodeOutcome, Run, RunEvent, RunStart, RunStatus};
 #[cfg(feature = "schema")]
 pub use schema::schema;
 pub use session::{Parent, Purpose, SandboxRef, Session, SessionStatus};

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Limits, Millis, SandboxId, SessionId, ThreadId, Usage};
+use crate::{Limits, Millis, Run, SandboxId, SessionId, ThreadId, Usage};
 
 /// A session: threads that share a sandbox and tools.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,6 +35,9 @@ pub struct Session {
     pub limits: Limits,
     /// Usage so far.
     pub usage: Usage,
+    /// Progress, if a graph or a single call drives the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Run>,
     /// Additional data of the host.
     pub metadata: Map<String, Value>,
     /// Creation time.
@@ -53,7 +56,7 @@ pub enum Purpose {
     Interactive,
     /// Coordinates other sessions.
     Orchestrator,
-    /// Used by a program.
+    /// Runs a graph.
     Workflow,
     /// Runs a task of another session.
     Child,

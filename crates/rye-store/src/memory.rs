@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::store::{
-    Claim, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter, SessionSnapshot,
-    SessionStore, StoreError, StoreFuture,
+    Claim, Holder, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter,
+    SessionSnapshot, SessionStore, StoreError, StoreFuture,
 };
 use rye_protocol::{
     Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
@@ -85,6 +85,10 @@ impl SessionStore for MemoryStore {
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
         self.lock().release(lease);
         ready(Ok(()))
+    }
+
+    fn holders<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Holder>> {
+        ready(Ok(self.lock().holders(session)))
     }
 
     fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> StoreFuture<'a, u64> {

@@ -34,8 +34,8 @@ use std::time::Duration;
 
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::store::{
-    Claim, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter, SessionSnapshot,
-    SessionStore, StoreError, StoreFuture,
+    Claim, Holder, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter,
+    SessionSnapshot, SessionStore, StoreError, StoreFuture,
 };
 use rye_protocol::{
     Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
@@ -302,6 +302,19 @@ impl SessionStore for SqliteStore {
         writer.write(&lease.session, move |db| {
             Ok(lease::release(db, &own)?.into())
         })
+    }
+
+    fn holders<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Holder>> {
+        let holder = match &self.access {
+            Access::ReadWrite(handle) => Arc::clone(&handle.holder),
+            Access::ReadOnly { .. } => match LeaseHolder::new(&self.path) {
+                Ok(holder) => Arc::new(holder),
+                Err(error) => return refused(error),
+            },
+        };
+        let session = session.cloned();
+        self.reads
+            .read(move |db| holder.live_holders(db, session.as_ref()))
     }
 
     fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> StoreFuture<'a, u64> {

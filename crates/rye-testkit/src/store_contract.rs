@@ -108,6 +108,7 @@ macro_rules! store_contract {
                 taking_over_a_session_fences_the_previous_holder
                 session_in_use_cannot_be_claimed
                 released_session_can_be_claimed
+                holder_of_a_session_is_listed
                 released_lease_cannot_write
                 releasing_a_lost_lease_does_not_affect_the_new_holder
                 epochs_are_never_reused

@@ -43,6 +43,7 @@ pub(super) fn of_fixed_session(session: &Session) -> String {
         snapshot_id: None,
         limits: Limits::default(),
         usage: Usage::default(),
+        run: None,
         updated_at: session.created_at,
         ..session.clone()
     };

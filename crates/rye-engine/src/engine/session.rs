@@ -613,7 +613,7 @@ impl Session {
 }
 
 /// A thread without history.
-pub(super) fn new_thread(session: &SessionId, key: &str, now: Millis) -> Thread {
+pub(crate) fn new_thread(session: &SessionId, key: &str, now: Millis) -> Thread {
     Thread {
         id: ThreadId::new(),
         session: session.clone(),

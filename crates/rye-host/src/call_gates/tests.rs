@@ -284,7 +284,7 @@ async fn calls_and_decisions_expire_after_a_day() {
         }
     };
     let (decided, pending) = (call("x", json!({ "n": 1 })), call("x", json!({ "n": 2 })));
-    let mut approved = old(&decided);
+    let approved = old(&decided);
     let mut resolution = Resolution {
         action: APPROVE.to_owned(),
         value: Value::Null,
@@ -294,10 +294,13 @@ async fn calls_and_decisions_expire_after_a_day() {
         receipt: None,
     };
     resolution.receipt = Some(Box::new(receipt(&approved, &resolution, &env.key)));
-    approved.status = GateStatus::Resolved { resolution };
-    env.gates.write(&approved, project).await.unwrap();
+    let written = env
+        .gates
+        .write(&approved, project, &decided, Some(resolution));
+    written.await.unwrap();
     let expired = old(&pending);
-    env.gates.write(&expired, project).await.unwrap();
+    let written = env.gates.write(&expired, project, &pending, None);
+    written.await.unwrap();
     assert_ne!(env.pending_gate(&decided).await, approved.id.to_string());
     let found = env.gates.store.gate(&expired.id).await.unwrap();
     assert_eq!(found, None);

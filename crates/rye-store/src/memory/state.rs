@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use lillux::Hash;
-use rye_engine::store::{Claim, InboxMessage, Lease, PostOutcome, SessionCommand, StoreError};
+use rye_engine::store::{
+    Claim, Holder, InboxMessage, Lease, PostOutcome, SessionCommand, StoreError,
+};
 use rye_protocol::{
     Batch, CommandId, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, Millis, Op,
     PromptId, QueuedPrompt, Session, SessionId, SuspendedTurn, Thread, ThreadId, Usage,
@@ -127,6 +129,17 @@ impl State {
         if self.check_lease(lease).is_ok() {
             self.leases.remove(&lease.session);
         }
+    }
+
+    pub(super) fn holders(&self, session: Option<&SessionId>) -> Vec<Holder> {
+        let held = self.leases.keys();
+        let held = held.filter(|held| session.is_none_or(|session| session == *held));
+        let holders = held.map(|held| Holder {
+            session: held.clone(),
+            host: String::new(),
+            process: None,
+        });
+        holders.collect()
     }
 
     fn check_lease(&self, lease: &Lease) -> Result<(), StoreError> {

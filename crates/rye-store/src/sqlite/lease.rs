@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use lillux::process::Handle;
 use rusqlite::{Connection, OptionalExtension, params};
-use rye_engine::store::{Claim, Lease, StoreError};
-use rye_protocol::SessionId;
+use rye_engine::store::{Claim, Holder, Lease, StoreError};
+use rye_protocol::{ProcessRef, SessionId};
 use uuid::Uuid;
 
 use super::error::DbResult;
@@ -181,6 +181,36 @@ impl LeaseHolder {
             session: session.clone(),
             epoch: epoch.cast_unsigned(),
         })
+    }
+
+    /// The processes that hold one session or any session, and are alive.
+    pub(super) fn live_holders(
+        &self,
+        db: &Connection,
+        session: Option<&SessionId>,
+    ) -> DbResult<Vec<Holder>> {
+        let mut query = db.prepare_cached(
+            "SELECT session, host, process FROM engine_leases WHERE ?1 IS NULL OR session = ?1",
+        )?;
+        let rows = query.query_map([session.map(SessionId::as_str)], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get::<_, String>(2)?))
+        })?;
+        let mut holders = Vec::new();
+        for row in rows {
+            let (session, host, stored): (String, String, String) = row?;
+            let process = Process::parse(&stored);
+            if let (Ok(session), Some(process)) = (session.parse(), process)
+                && self.is_alive(&process)
+            {
+                let process = Some(ProcessRef(process.handle));
+                holders.push(Holder {
+                    session,
+                    host,
+                    process,
+                });
+            }
+        }
+        Ok(holders)
     }
 
     /// Releases all leases of this holder.

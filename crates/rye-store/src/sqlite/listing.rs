@@ -69,6 +69,7 @@ fn unreadable(id: &str, reason: String) -> Result<Session, StoreError> {
         model: None,
         limits: Limits::default(),
         usage: Usage::default(),
+        run: None,
         metadata: Map::from_iter([(UNREADABLE.to_owned(), reason.into())]),
         created_at: Millis(0),
         updated_at: Millis(0),

@@ -51,6 +51,19 @@ pub async fn released_session_can_be_claimed(subject: Subject) {
     assert!(new.epoch > old.epoch);
 }
 
+/// Listed for one session and for all, until it is released.
+pub async fn holder_of_a_session_is_listed(subject: Subject) {
+    let lease = create_session(&*subject.store, "s").await;
+    let of = async |session: &str| subject.other.holders(Some(&sid(session))).await.unwrap();
+    let holders = of("s").await;
+    assert_eq!(holders.len(), 1);
+    assert_eq!(holders, subject.other.holders(None).await.unwrap());
+    assert_eq!(holders[0].session, sid("s"));
+    assert_eq!(of("other").await, []);
+    subject.store.release(&lease).await.unwrap();
+    assert_eq!(of("s").await, []);
+}
+
 /// A released lease is invalid.
 pub async fn released_lease_cannot_write(subject: Subject) {
     let store = &*subject.store;

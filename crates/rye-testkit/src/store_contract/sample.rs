@@ -35,6 +35,7 @@ pub fn session(name: &str) -> Session {
         model: None,
         limits: Limits::default(),
         usage: Usage::default(),
+        run: None,
         metadata: Map::new(),
         created_at: Millis(1_000),
         updated_at: Millis(1_000),

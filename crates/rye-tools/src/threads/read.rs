@@ -1,6 +1,6 @@
 //! The tool `thread_read`: reads a thread in pages.
 
-use rye_protocol::{Entry, EntryId, EntryKind, Message, Part, Role, SessionId};
+use rye_protocol::{Entry, EntryId, EntryKind, Message, Part, Role, RunEvent, SessionId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -159,6 +159,7 @@ fn describe(kind: &EntryKind) -> String {
         EntryKind::Compaction { summary, .. } => format!("summary of earlier entries: {summary}"),
         EntryKind::CompactionUndone { .. } => "the summary was undone".to_owned(),
         EntryKind::BranchSummary { summary, .. } => format!("summary of a branch: {summary}"),
+        EntryKind::Run { events } => format!("graph: {}", RunEvent::summary(events)),
     }
 }
 

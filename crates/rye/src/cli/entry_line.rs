@@ -1,6 +1,8 @@
 //! One-line descriptions of history entries and decisions.
 
-use rye_engine::protocol::{Entry, EntryKind, Gate, GateStatus, Message, Part, Resolution, Role};
+use rye_engine::protocol::{
+    Entry, EntryKind, Gate, GateStatus, Message, Part, Resolution, Role, RunEvent,
+};
 use rye_engine::tool::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
 
 /// Describes an entry in one line.
@@ -19,6 +21,7 @@ pub(crate) fn line(entry: &Entry) -> String {
         ),
         EntryKind::CompactionUndone { .. } => "compaction undone".to_owned(),
         EntryKind::BranchSummary { .. } => "branch abandoned".to_owned(),
+        EntryKind::Run { events } => format!("graph      {}", RunEvent::summary(events)),
     }
 }
 

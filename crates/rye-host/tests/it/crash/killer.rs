@@ -6,8 +6,8 @@ use rye_engine::protocol::{
     Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
 };
 use rye_engine::store::{
-    Claim, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter, SessionSnapshot,
-    SessionStore, StoreFuture,
+    Claim, Holder, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter,
+    SessionSnapshot, SessionStore, StoreFuture,
 };
 use rye_store::SqliteStore;
 use tokio::sync::broadcast;
@@ -40,6 +40,10 @@ impl SessionStore for KillingStore {
 
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
         self.0.release(lease)
+    }
+
+    fn holders<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Holder>> {
+        self.0.holders(session)
     }
 
     fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> StoreFuture<'a, u64> {

@@ -8,8 +8,8 @@ use rye_engine::protocol::{
     Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
 };
 use rye_engine::store::{
-    Claim, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter, SessionSnapshot,
-    SessionStore, StoreError, StoreFuture,
+    Claim, Holder, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter,
+    SessionSnapshot, SessionStore, StoreError, StoreFuture,
 };
 use rye_store::SqliteStore;
 use tokio::sync::broadcast;
@@ -101,6 +101,10 @@ impl SessionStore for FaultyStore {
 
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
         after_trouble!(self, self.store.release(lease))
+    }
+
+    fn holders<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Holder>> {
+        after_trouble!(self, self.store.holders(session))
     }
 
     fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> StoreFuture<'a, u64> {
