@@ -1,7 +1,6 @@
 //! The executor: runs a call through all its steps, from the chain to the result.
 
 mod approval;
-mod chain_cache;
 mod default_args;
 mod dependencies;
 mod inherited_variables;
@@ -36,7 +35,6 @@ use crate::trace::Trace;
 
 use approval::CheckedPaths;
 pub use approval::{Approval, ApprovalReason, SensitiveWrite};
-use chain_cache::{ChainCache, ResolvedChain};
 pub use dependencies::dependency_scopes;
 use inherited_variables::InheritedVariables;
 pub use inline_code::check_before_signing;
@@ -158,7 +156,6 @@ pub struct Executor {
     primitives: Primitives,
     supervisor: Arc<Supervisor>,
     process_cache: Arc<ProcessCache>,
-    chains: Arc<ChainCache>,
     inherited: Arc<InheritedVariables>,
 }
 
@@ -186,15 +183,12 @@ impl Executor {
             primitives,
             supervisor,
             process_cache: Arc::default(),
-            chains: Arc::default(),
             inherited: Arc::default(),
         }
     }
 
     /// The registry of primitives, to register further ones.
     pub fn primitives_mut(&mut self) -> &mut Primitives {
-        // Cached chains may refer to primitives that change now.
-        self.chains = Arc::default();
         &mut self.primitives
     }
 
@@ -216,9 +210,9 @@ impl Executor {
         trace: &mut Trace,
     ) -> Result<ExecutionResult, ExecuteError> {
         let start = Instant::now();
-        let resolved = self.resolve_chain(&request.tool)?;
-        let ResolvedChain { library, chain } = &*resolved;
-        let trust = library.trust_with_known_keys();
+        let library = &self.library()?;
+        let trust = library.trust();
+        let chain = &chain::build(library, &trust, &request.tool, &self.primitives)?;
         trace.chain(library, chain, start.elapsed());
         let pairs = validate(chain)?;
         let schema = chain.tool().metadata.config_schema();
@@ -381,10 +375,10 @@ impl Executor {
 
     /// Verifies and validates the current chain of a tool and resolves its configuration.
     pub fn inspect(&self, tool: &ItemRef) -> Result<ToolInfo, ExecuteError> {
-        let resolved = self.resolve_chain(tool)?;
-        let ResolvedChain { library, chain } = &*resolved;
+        let library = &self.library()?;
+        let trust = library.trust();
+        let chain = &chain::build(library, &trust, tool, &self.primitives)?;
         validate(chain)?;
-        let trust = library.trust_with_known_keys();
         let anchor = self.anchor(library, chain)?;
         let dependencies = dependencies::verify(library, &trust, chain, &anchor)?.dependencies();
         let no_parameters = Value::Object(Map::new());

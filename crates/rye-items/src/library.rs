@@ -20,13 +20,11 @@ mod reader;
 mod sign;
 mod verify_batch;
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lillux::Hash;
 use lillux::hash::Hasher;
-use lillux::keys::Fingerprint;
 
 use crate::comment::CommentStyle;
 use crate::id::{ItemKind, ItemRef};
@@ -37,8 +35,8 @@ use crate::metadata::{self, Extractors, Metadata, MetadataError};
 use crate::parse_cache::ParseCache;
 use crate::process_cache::ProcessCache;
 use crate::signature::{self, Binding, ITEM};
-use crate::space::{EmbeddedBundle, Entry, RawFile, Root, Space, SpaceError, Spaces};
-use crate::trust::{IgnoredFile, KeyStatus, Trust};
+use crate::space::{EmbeddedBundle, RawFile, Root, Space, SpaceError, Spaces};
+use crate::trust::{IgnoredFile, Trust};
 use crate::verify::{self, SignatureFormat, VerifiedLine};
 
 pub(crate) use dependencies::compare;
@@ -107,11 +105,16 @@ pub enum ItemError {
     },
 }
 
+impl From<IntegrityError> for ItemError {
+    fn from(error: IntegrityError) -> Self {
+        Self::Integrity(Box::new(error))
+    }
+}
+
 /// The items of all spaces.
 ///
 /// A library is cheap to open and is meant for one call, so that the next call sees changes on
-/// disk. A library that [recorded](Self::open_recording) its file accesses can be reused while it
-/// [is fresh](Self::is_fresh).
+/// disk.
 #[derive(Debug)]
 pub struct Library {
     spaces: Spaces,
@@ -119,8 +122,6 @@ pub struct Library {
     /// The hash of all extractor tables; part of every metadata cache key.
     extractors_hash: Hash,
     ignored: Vec<IgnoredFile>,
-    /// The keys that were resolved while the library was opened.
-    key_statuses: HashMap<Fingerprint, KeyStatus>,
     process_cache: Arc<ProcessCache>,
     parse_cache: ParseCache,
     dev_mode: bool,
@@ -129,16 +130,6 @@ pub struct Library {
 impl Library {
     /// Opens the spaces and reads the extractor tables.
     pub fn open(options: &Options<'_>) -> Result<Self, ItemError> {
-        Self::open_with(options, false)
-    }
-
-    /// Opens a library that records its file accesses until
-    /// [`finish_recording`](Self::finish_recording), so that a later call can reuse it.
-    pub fn open_recording(options: &Options<'_>) -> Result<Self, ItemError> {
-        Self::open_with(options, true)
-    }
-
-    fn open_with(options: &Options<'_>, recording: bool) -> Result<Self, ItemError> {
         let Options {
             project,
             user,
@@ -149,40 +140,22 @@ impl Library {
             dev_mode,
         } = *options;
         let spaces = Spaces::open(project, user, bundles, embedded)?;
-        if recording {
-            spaces.start_recording();
-        }
         let mut ignored = Vec::new();
         let process_cache = process_cache.cloned().unwrap_or_default();
         let parse_cache = ParseCache::new(cache);
         let trust = Trust::with_cache(&spaces, Arc::clone(&process_cache));
         let (extractors, extractors_hash) =
             read_extractors(&spaces, &trust, &parse_cache, &mut ignored)?;
-        let key_statuses = trust.into_key_statuses();
+        drop(trust);
         Ok(Self {
             spaces,
             extractors,
             extractors_hash,
             ignored,
-            key_statuses,
             process_cache,
             parse_cache,
             dev_mode,
         })
-    }
-
-    /// Stops recording file accesses, and stores the keys that were resolved meanwhile.
-    #[must_use]
-    pub fn finish_recording(mut self, key_statuses: HashMap<Fingerprint, KeyStatus>) -> Self {
-        self.spaces.finish_recording();
-        self.key_statuses = key_statuses;
-        self
-    }
-
-    /// Whether all recorded file accesses would give the same results now, so that this library
-    /// is as good as a newly opened one.
-    pub fn is_fresh(&self) -> bool {
-        self.spaces.is_unchanged()
     }
 
     /// The spaces.
@@ -205,12 +178,6 @@ impl Library {
         Trust::with_cache(&self.spaces, Arc::clone(&self.process_cache))
     }
 
-    /// The trust store with the keys that were resolved when this library was opened. Use it only
-    /// in the call that opened the library.
-    pub fn trust_with_known_keys(&self) -> Trust<'_> {
-        self.trust().with_known_keys(self.key_statuses.clone())
-    }
-
     /// Finds an item's file in the project, user and system space, in this order.
     pub fn find(&self, reference: &ItemRef) -> Result<ItemFile<'_>, LookupError> {
         lookup::find(&self.spaces, &self.extractors, reference)
@@ -231,7 +198,7 @@ impl Library {
     }
 
     /// All items of a kind, space by space, including shadowed ones.
-    pub fn list(&self, kind: ItemKind) -> Vec<Result<(Entry, ItemFile<'_>), SpaceError>> {
+    pub fn list(&self, kind: ItemKind) -> Vec<Result<ItemFile<'_>, SpaceError>> {
         self.list_within(kind, |_| true)
     }
 
@@ -241,7 +208,7 @@ impl Library {
         &self,
         kind: ItemKind,
         within: impl Fn(Space) -> bool,
-    ) -> Vec<Result<(Entry, ItemFile<'_>), SpaceError>> {
+    ) -> Vec<Result<ItemFile<'_>, SpaceError>> {
         let roots = self.spaces.roots().filter(|root| within(root.space()));
         roots
             .flat_map(|root| lookup::list(root, kind, &self.extractors))
@@ -261,44 +228,20 @@ impl Library {
         trust: &Trust<'_>,
     ) -> Result<Verified<Item>, ItemError> {
         let format = self.format_of(item_file);
-        if let Some(item) = self.verify_embedded(item_file, &format, trust) {
-            return Ok(item);
-        }
         let raw = read(item_file)?;
         let checked = verify::check(&raw.bytes, &format, trust);
         let space = item_file.root.space();
         match checked {
             Ok(signed) => Ok(verified(item_file, raw, signed)),
-            Err(problem) if self.dev_mode && space != Space::System => {
-                let error = integrity_error(item_file, problem, &raw.bytes);
-                Ok(waived(item_file, raw, error))
-            }
             Err(problem) => {
                 let error = integrity_error(item_file, problem, &raw.bytes);
-                Err(ItemError::Integrity(Box::new(error)))
+                if self.dev_mode && space != Space::System {
+                    Ok(waived(item_file, raw, error))
+                } else {
+                    Err(error.into())
+                }
             }
         }
-    }
-
-    /// Verifies an embedded item with the cached hash of its bytes. None if the item is not
-    /// embedded, or does not verify.
-    fn verify_embedded(
-        &self,
-        item_file: &ItemFile<'_>,
-        format: &SignatureFormat,
-        trust: &Trust<'_>,
-    ) -> Option<Verified<Item>> {
-        let file = item_file.root.as_embedded()?.get(&item_file.relative)?;
-        let known = self.process_cache.embedded.get(file, format).ok()?;
-        let signer = known.verify(trust).ok()?;
-        let (bytes, content) = (Arc::clone(&known.bytes), Arc::clone(&known.content));
-        let hash = known.claim.line.hash;
-        Some(Verified::new(Item {
-            coverage: known.claim.coverage,
-            signature: Some(known.claim.line.clone()),
-            signer: Some(signer),
-            ..unverified(item_file, None, hash, bytes, content)
-        }))
     }
 
     /// The metadata of an item, from the caches if its content was parsed before.
@@ -412,19 +355,6 @@ fn read_extractors(
     let mut roots: Vec<_> = spaces.roots().collect();
     roots.reverse();
     for root in roots {
-        if let Some(embedded) = root.as_embedded()
-            && let Some(file) = embedded.get(EXTRACTORS)
-            && let Ok(known) = trust
-                .cache()
-                .embedded
-                .get(file, &SignatureFormat::config(ITEM, EXTRACTORS))
-            && known.verify(trust).is_ok()
-            && let Ok(table) = table_of(file.bytes, known.claim.line.hash, trust, parse_cache)
-        {
-            tables.push(table);
-            hasher.update(known.claim.line.hash.as_bytes());
-            continue;
-        }
         let path = || root.path_to(EXTRACTORS);
         let raw = match root.read(EXTRACTORS) {
             Ok(Some(raw)) => raw,
@@ -471,9 +401,7 @@ fn table_of(
     parse_cache: &ParseCache,
 ) -> Result<Arc<Extractors>, String> {
     let make = || Extractors::from_yaml(bytes).map_err(|e| e.to_string());
-    let (read, write) = (Extractors::decode, Extractors::encode);
-    let load = || parse_cache.get_as("extractors", &hash, read, write, make);
-    let cached = || load().map(Arc::new);
+    let cached = || parse_cache.get("extractors", &hash, make).map(Arc::new);
     trust.cache().extractors.get(hash, cached)
 }
 

@@ -7,7 +7,7 @@ use lillux::shell_word;
 
 use crate::id::{ItemId, ItemKind, ItemRef};
 use crate::metadata::Extractors;
-use crate::space::{Entry, Root, SpaceError, Spaces};
+use crate::space::{Root, SpaceError, Spaces};
 
 /// The file of an item. It has not been read yet.
 #[derive(Debug, Clone)]
@@ -153,8 +153,7 @@ fn find_by_name<'a>(
     let mut hits: Vec<_> = list(root, ItemKind::Tool, extractors)
         .into_iter()
         .filter_map(Result::ok)
-        .filter(|(_, item_file)| item_file.reference.id.name() == name)
-        .map(|(_, item_file)| item_file)
+        .filter(|item_file| item_file.reference.id.name() == name)
         .collect();
     if hits.len() > 1 {
         return Err(LookupError::Ambiguous {
@@ -173,14 +172,11 @@ pub(crate) fn list<'a>(
     root: &'a Root,
     kind: ItemKind,
     extractors: &Extractors,
-) -> Vec<Result<(Entry, ItemFile<'a>), SpaceError>> {
+) -> Vec<Result<ItemFile<'a>, SpaceError>> {
     root.walk(kind.dir())
         .into_iter()
         .filter_map(|entry| match entry {
-            Ok(entry) => {
-                let item_file = item_at(root, kind, &entry.path, extractors)?;
-                Some(Ok((entry, item_file)))
-            }
+            Ok(entry) => item_at(root, kind, &entry.path, extractors).map(Ok),
             Err(error) => Some(Err(error)),
         })
         .collect()
@@ -221,7 +217,7 @@ fn not_found(spaces: &Spaces, extractors: &Extractors, reference: &ItemRef) -> L
     let mut near: Vec<(usize, ItemRef)> = spaces
         .roots()
         .flat_map(|root| list(root, kind, extractors))
-        .filter_map(|entry| Some(entry.ok()?.1.reference))
+        .filter_map(|entry| Some(entry.ok()?.reference))
         .filter_map(|other| Some((distance(&reference.id, &other.id)?, other)))
         .collect();
     near.sort();

@@ -21,7 +21,8 @@ use lillux::Hash;
 use lillux::keys::{Fingerprint, Purpose, Signature, SigningKey};
 
 use crate::integrity::IntegrityProblem;
-use crate::trust::{DistrustReason, Trust, TrustedKey};
+use crate::trust::{Trust, TrustedKey};
+use crate::verify::trusted_key;
 
 /// The file name of a manifest.
 pub const MANIFEST: &str = "rye.manifest";
@@ -127,16 +128,7 @@ impl<'b> Manifest<'b> {
         trust: &Trust<'_>,
     ) -> Result<Arc<TrustedKey>, IntegrityProblem> {
         let fingerprint = self.fingerprint;
-        let key = trust
-            .key_status(fingerprint)
-            .map_err(|distrust| match distrust {
-                DistrustReason::Revoked(revocation) => IntegrityProblem::Revoked(revocation),
-                DistrustReason::Unknown { ignored } => IntegrityProblem::Untrusted {
-                    fingerprint,
-                    trusted: trust.trusted(),
-                    ignored,
-                },
-            })?;
+        let key = trusted_key(fingerprint, trust)?;
         let hash = Hash::digest(self.payload);
         if !self.is_for(purpose) || key.key.verify_for(purpose, &hash, &self.signature).is_err() {
             return Err(IntegrityProblem::BadSignature { fingerprint });

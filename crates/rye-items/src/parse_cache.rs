@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::owner_only_dir::{create_owner_only_dir, is_owner_only_dir};
 
 /// Increase the number when the same content parses to another value.
-const VERSION: &str = concat!("parsed ", env!("CARGO_PKG_VERSION"), " 2");
+const VERSION: &str = concat!("parsed ", env!("CARGO_PKG_VERSION"), " 3");
 /// A directory with more entries is cleaned of old ones.
 const MAX_DIR_ENTRIES: usize = 256;
 /// The age at which cleaning removes an entry.
@@ -54,29 +54,15 @@ impl ParseCache {
         content: &Hash,
         compute: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        let decode = |bytes: &[u8]| serde_json::from_slice(bytes).ok();
-        let encode = |value: &T| serde_json::to_vec(value).ok();
-        self.get_as(kind, content, decode, encode, compute)
-    }
-
-    /// Like [`get`](Self::get), with a custom encoding.
-    pub(crate) fn get_as<T, E>(
-        &self,
-        kind: &str,
-        content: &Hash,
-        decode: impl FnOnce(&[u8]) -> Option<T>,
-        encode: impl FnOnce(&T) -> Option<Vec<u8>>,
-        compute: impl FnOnce() -> Result<T, E>,
-    ) -> Result<T, E> {
         let Some(path) = self.path(kind, content) else {
             return compute();
         };
         let cached = fs::read(&path).ok();
-        if let Some(value) = cached.and_then(|bytes| decode(&bytes)) {
+        if let Some(value) = cached.and_then(|bytes| serde_json::from_slice(&bytes).ok()) {
             return Ok(value);
         }
         let value = compute()?;
-        if let Some(bytes) = encode(&value) {
+        if let Ok(bytes) = serde_json::to_vec(&value) {
             let _ = store(&path, &bytes);
         }
         Ok(value)

@@ -2,23 +2,18 @@
 //!
 //! Every entry is a pure function of bytes and is keyed by their hash: valid signatures, parsed
 //! trust files, extractor tables and metadata. Whether a key is trusted, and which file an id
-//! resolves to, is not cached here: each call determines it again, or checks that the recorded
-//! file accesses still hold ([`Library::is_fresh`](crate::Library::is_fresh)). Embedded files
-//! cannot change while the process runs.
+//! resolves to, is not cached: each call determines it again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use lillux::Hash;
 use lillux::keys::{BadSignature, PublicKey};
 
-use crate::integrity::IntegrityProblem;
 use crate::metadata::{Extractors, Metadata};
 use crate::signature::{self, SignatureLine};
-use crate::space::EmbeddedFile;
 use crate::system;
-use crate::trust::{Trust, TrustFile, TrustedKey};
-use crate::verify::{self, Claim, SignatureFormat};
+use crate::trust::TrustFile;
 
 /// The maximum number of entries per cache. A full cache is cleared.
 const MAX_ENTRIES: usize = 20_000;
@@ -30,7 +25,6 @@ pub struct ProcessCache {
     pub(crate) trust_files: HashCache<Arc<TrustFile>>,
     pub(crate) extractors: HashCache<Arc<Extractors>>,
     pub(crate) metadata: HashCache<Arc<Metadata>>,
-    pub(crate) embedded: EmbeddedFiles,
 }
 
 impl ProcessCache {
@@ -76,74 +70,6 @@ impl<T: Clone> HashCache<T> {
         }
         entries.insert(hash, value.clone());
         Ok(value)
-    }
-}
-
-/// An embedded file whose content matches the hash in its signature line.
-#[derive(Debug)]
-pub(crate) struct CachedEmbeddedFile {
-    format: SignatureFormat,
-    pub(crate) claim: Claim,
-    pub(crate) bytes: Arc<[u8]>,
-    /// The bytes without the signature line.
-    pub(crate) content: Arc<[u8]>,
-    /// The key for which the signature was found valid.
-    signed_by: OnceLock<[u8; 32]>,
-}
-
-impl CachedEmbeddedFile {
-    /// Checks that the signer's key is trusted now, and that the signature is valid.
-    pub(crate) fn verify(&self, trust: &Trust<'_>) -> Result<Arc<TrustedKey>, IntegrityProblem> {
-        let line = &self.claim.line;
-        let key = verify::trusted_key(line, trust)?;
-        if self.signed_by.get() != Some(key.key.as_bytes()) {
-            verify::verify_line(line, trust)?;
-            let _ = self.signed_by.set(*key.key.as_bytes());
-        }
-        Ok(key)
-    }
-}
-
-/// Embedded files by their address in the binary.
-#[derive(Debug, Default)]
-pub(crate) struct EmbeddedFiles(Mutex<HashMap<usize, Arc<CachedEmbeddedFile>>>);
-
-impl EmbeddedFiles {
-    /// Checks hash and binding of a file. Does not check whether the key is trusted.
-    pub(crate) fn get(
-        &self,
-        file: &'static EmbeddedFile,
-        format: &SignatureFormat,
-    ) -> Result<Arc<CachedEmbeddedFile>, IntegrityProblem> {
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let address = std::ptr::from_ref(file).addr();
-        if let Some(cached) = lock()
-            .get(&address)
-            .filter(|cached| cached.format == *format)
-        {
-            return Ok(Arc::clone(cached));
-        }
-        let claim = verify::claim(file.bytes, format)?;
-        verify::check_binding(&claim.line, format.binding.as_ref())?;
-        let (bytes, content): (Arc<[u8]>, Arc<[u8]>) = match claim.element.clone() {
-            None => (
-                file.bytes.into(),
-                signature::strip_signature(file.bytes).into(),
-            ),
-            Some(range) => {
-                let element: Arc<[u8]> = file.bytes[range].into();
-                (Arc::clone(&element), element)
-            }
-        };
-        let cached = Arc::new(CachedEmbeddedFile {
-            format: format.clone(),
-            claim,
-            bytes,
-            content,
-            signed_by: OnceLock::new(),
-        });
-        lock().insert(address, Arc::clone(&cached));
-        Ok(cached)
     }
 }
 

@@ -51,7 +51,6 @@ mod evaluate;
 mod expand;
 mod fuzzy;
 mod index;
-mod mtime;
 mod query;
 mod rank;
 mod results;

@@ -1,10 +1,8 @@
 //! The three spaces (project, user, system), and access to their files.
 //!
 //! A lookup searches project, user, system; the first match wins, so a project can shadow a
-//! system item. Files are read only on demand, and each call sees changes on disk. A reused
-//! [`Library`](crate::Library) checks its recorded file accesses first.
+//! system item. Files are read only on demand, and each call sees changes on disk.
 
-mod access_log;
 mod confined_dir;
 mod directory;
 mod embedded;
@@ -18,6 +16,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use confined_dir::FileClock;
 pub use confined_dir::{FileIdentity, LARGEST_FILE, RawFile};
 pub use directory::Deviation;
 pub(crate) use directory::{DirEntry, Directory, Filter, Links, Scan};
@@ -93,10 +92,6 @@ pub struct UnknownSpace;
 #[derive(Debug)]
 pub struct Spaces {
     roots: Vec<Root>,
-    /// Paths of `.ai` directories that do not exist.
-    missing: Vec<PathBuf>,
-    /// Whether all file accesses of the call were recorded.
-    is_recorded: bool,
 }
 
 impl Spaces {
@@ -111,23 +106,13 @@ impl Spaces {
         bundles: &[PathBuf],
         embedded: &'static EmbeddedBundle,
     ) -> Result<Self, SpaceError> {
-        let mut roots = Vec::new();
-        let mut missing = Vec::new();
-        let mut root = |space, dir: &Path| {
-            let root = Root::open(space, dir)?;
-            if root.is_none() {
-                missing.push(dir.join(".ai"));
-            }
-            Ok::<_, SpaceError>(root)
+        let root = |space, dir: Option<&Path>| match dir {
+            Some(dir) => Root::open(space, dir),
+            None => Ok(None),
         };
-        let user = user
-            .map(|dir| root(Space::User, dir))
-            .transpose()?
-            .flatten();
-        let project = project
-            .map(|dir| root(Space::Project, dir))
-            .transpose()?
-            .flatten();
+        let mut roots = Vec::new();
+        let user = root(Space::User, user)?;
+        let project = root(Space::Project, project)?;
         let is_user = |project: &Root| user.as_ref().is_some_and(|user| user.is_same(project));
         roots.extend(project.filter(|project| !is_user(project)));
         roots.extend(user);
@@ -141,38 +126,7 @@ impl Spaces {
         if !replaced {
             roots.push(Root::embedded(embedded));
         }
-        Ok(Self {
-            roots,
-            missing,
-            is_recorded: false,
-        })
-    }
-
-    /// Starts recording file accesses. With bundles on disk nothing is recorded, because the
-    /// accesses that opened them are already missing.
-    pub(crate) fn start_recording(&self) {
-        let is_on_disk = |root: &&Root| root.as_dir().is_some();
-        let is_bundle = |root: &Root| root.space() == Space::System;
-        if !self.roots().filter(is_on_disk).any(is_bundle) {
-            self.roots().for_each(Root::start_recording);
-        }
-    }
-
-    /// Stops recording. [`is_unchanged`](Self::is_unchanged) works only if the record is complete.
-    pub(crate) fn finish_recording(&mut self) {
-        let incomplete = self.roots().filter(|root| !root.finish_recording());
-        self.is_recorded = incomplete.count() == 0;
-    }
-
-    /// Whether all recorded file accesses would have the same result now.
-    pub(crate) fn is_unchanged(&self) -> bool {
-        let is_missing = |path: &PathBuf| {
-            let found = path.symlink_metadata();
-            found.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
-        };
-        self.is_recorded
-            && self.missing.iter().all(is_missing)
-            && self.roots().all(Root::is_unchanged)
+        Ok(Self { roots })
     }
 
     /// All roots in lookup order.

@@ -113,20 +113,6 @@ impl<'a> Trust<'a> {
         }
     }
 
-    /// Sets the status of keys that were resolved before.
-    pub(crate) fn with_known_keys(self, statuses: HashMap<Fingerprint, KeyStatus>) -> Self {
-        Self {
-            statuses: Mutex::new(statuses),
-            ..self
-        }
-    }
-
-    /// The status of all keys that were looked up.
-    pub fn into_key_statuses(self) -> HashMap<Fingerprint, KeyStatus> {
-        let statuses = self.statuses.into_inner();
-        statuses.unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn cache(&self) -> &ProcessCache {
         &self.cache
     }

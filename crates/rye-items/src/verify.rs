@@ -1,22 +1,18 @@
 //! Signature verification: checks the signature line, the hash, the binding, the key and the
 //! signature of a file.
 
-mod cache;
-
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lillux::Hash;
-use lillux::keys::Purpose;
+use lillux::keys::{Fingerprint, Purpose};
 
 use crate::comment::CommentStyle;
 use crate::integrity::IntegrityProblem;
 use crate::item::Coverage;
 use crate::signature::{self, Binding, SignatureLine, SignedFile};
 use crate::trust::{DistrustReason, Trust, TrustedKey};
-
-pub use cache::{CachedVerification, CoarseInstant, VerificationCache};
 
 /// How a file must be signed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -100,7 +96,7 @@ pub(crate) fn verify_line(
     line: &SignatureLine,
     trust: &Trust<'_>,
 ) -> Result<Arc<TrustedKey>, IntegrityProblem> {
-    let key = trusted_key(line, trust)?;
+    let key = trusted_key(line.fingerprint, trust)?;
     trust
         .cache()
         .verify(&key.key, line)
@@ -155,12 +151,11 @@ fn covered_element(file: &[u8], split: &SignedFile<'_>) -> Option<Range<usize>> 
     covered.then(|| start + range.start..start + range.end)
 }
 
-/// The signer's key of a line, if it is trusted.
+/// The key with this fingerprint, if it is trusted.
 pub(crate) fn trusted_key(
-    line: &SignatureLine,
+    fingerprint: Fingerprint,
     trust: &Trust<'_>,
 ) -> Result<Arc<TrustedKey>, IntegrityProblem> {
-    let fingerprint = line.fingerprint;
     trust
         .key_status(fingerprint)
         .map_err(|distrust| match distrust {

@@ -289,7 +289,7 @@ impl Library {
         let (PathItem::Items(items), _) = self.items_at_path(path)? else {
             return Ok(false);
         };
-        Ok(items.into_iter().any(|(_, found)| {
+        Ok(items.into_iter().any(|found| {
             let bytes = found.root.read(&found.relative).ok().flatten();
             let bytes = bytes.map(|raw| raw.bytes).unwrap_or_default();
             let kind = found.reference.kind;

@@ -11,7 +11,7 @@ use crate::integrity::{IntegrityError, IntegrityProblem};
 use crate::lookup::{self, ItemFile};
 use crate::metadata::Extractors;
 use crate::signature::SignatureError;
-use crate::space::{Entry, LARGEST_FILE, SpaceError};
+use crate::space::{LARGEST_FILE, SpaceError};
 use crate::trust::Trust;
 use crate::verify::{self, SignatureFormat, VerifiedLine};
 
@@ -19,7 +19,7 @@ use crate::verify::{self, SignatureFormat, VerifiedLine};
 #[derive(Debug)]
 pub enum PathItem<'a> {
     /// Items of a space: one file, or all files below a directory.
-    Items(Vec<(Entry, ItemFile<'a>)>),
+    Items(Vec<ItemFile<'a>>),
     /// A regular file outside all spaces.
     External(PathBuf),
 }
@@ -51,8 +51,8 @@ impl Library {
             for kind in ItemKind::ALL {
                 for listed in lookup::list(root, kind, &self.extractors) {
                     match listed {
-                        Ok((entry, item_file)) if is_at_or_below(&entry.path, inner) => {
-                            items.push((entry, item_file));
+                        Ok(item_file) if is_at_or_below(&item_file.relative, inner) => {
+                            items.push(item_file);
                         }
                         Err(error) if error.path().starts_with(root.path_to(inner)) => {
                             errors.push(error);

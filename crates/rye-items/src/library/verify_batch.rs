@@ -1,4 +1,4 @@
-//! Verifies many files in parallel, and caches the results by file state.
+//! Verifies many files in parallel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,14 +7,12 @@ use std::thread;
 use lillux::Hash;
 
 use super::{ItemError, Library, integrity_error, read};
-use crate::integrity::IntegrityProblem;
 use crate::item::Coverage;
 use crate::lookup::ItemFile;
-use crate::space::Entry;
-use crate::trust::{Trust, TrustedKey};
-use crate::verify::{self, CachedVerification, CoarseInstant, VerificationCache};
+use crate::trust::TrustedKey;
+use crate::verify;
 
-/// A valid signature of a file, possibly from the verification cache.
+/// A valid signature of a file.
 #[derive(Debug, Clone)]
 pub struct VerifiedSignature {
     /// The hash of the covered bytes.
@@ -28,77 +26,29 @@ pub struct VerifiedSignature {
 /// A file and the result of its verification.
 pub type FileVerification<'a> = (ItemFile<'a>, Result<VerifiedSignature, ItemError>);
 
-/// With fewer files, opening the cache costs more than it saves.
-const MIN_FILES_FOR_CACHE: usize = 32;
 /// The number of files a worker thread claims at a time.
 const BATCH: usize = 64;
 
 impl Library {
-    /// Verifies files in parallel. A file whose state is unchanged since an earlier verification
-    /// is not read again; only the trust in its key is checked. `progress` is called after each
-    /// batch with the number of files done.
+    /// Verifies files in parallel. `progress` is called after each batch with the number of files
+    /// done.
     pub fn verify_batch<'a>(
         &'a self,
-        files: Vec<(Entry, ItemFile<'a>)>,
+        files: Vec<ItemFile<'a>>,
         progress: &(dyn Fn(usize) + Sync),
     ) -> Vec<FileVerification<'a>> {
         let trust = &self.trust();
-        let use_cache = files.len() >= MIN_FILES_FOR_CACHE;
-        let cache = VerificationCache::open(self.parse_cache.dir().filter(|_| use_cache));
-        let outcomes = parallel(&files, progress, |(entry, item_file)| {
-            self.verify_one(entry, item_file, trust, &cache)
-        });
-        cache.save();
-        files
-            .into_iter()
-            .map(|(_, item_file)| item_file)
-            .zip(outcomes)
-            .collect()
-    }
-
-    fn verify_one(
-        &self,
-        entry: &Entry,
-        item_file: &ItemFile<'_>,
-        trust: &Trust<'_>,
-        cache: &VerificationCache,
-    ) -> Result<VerifiedSignature, ItemError> {
-        let format = self.format_of(item_file);
-        let started = CoarseInstant::now();
-        if let Some(state) = entry.identity
-            && let Some(cached) = cache.get(&state, &format)
-            && let Ok(signer) = trust.key_status(cached.fingerprint())
-            && CachedVerification::key_hash(&signer.key) == cached.key
-        {
-            return Ok(VerifiedSignature {
-                hash: cached.hash,
-                signer,
-                coverage: cached.coverage,
-            });
-        }
-        let stable = cache
-            .is_open()
-            .then(|| item_file.root.stable_identity(&item_file.relative));
-        let raw = read(item_file)?;
-        let signed =
-            verify::check(&raw.bytes, &format, trust).map_err(|problem: IntegrityProblem| {
-                ItemError::Integrity(Box::new(integrity_error(item_file, problem, &raw.bytes)))
-            })?;
-        if let Some(identity) = raw.identity
-            && stable.flatten() == Some(identity)
-        {
-            let cached = CachedVerification {
+        let outcomes = parallel(&files, progress, |item_file| {
+            let raw = read(item_file)?;
+            let signed = verify::check(&raw.bytes, &self.format_of(item_file), trust)
+                .map_err(|problem| integrity_error(item_file, problem, &raw.bytes))?;
+            Ok(VerifiedSignature {
                 hash: signed.line.hash,
-                key: CachedVerification::key_hash(&signed.key.key),
+                signer: signed.key,
                 coverage: signed.coverage,
-            };
-            cache.put(&identity, &format, started, &cached);
-        }
-        Ok(VerifiedSignature {
-            hash: signed.line.hash,
-            signer: signed.key,
-            coverage: signed.coverage,
-        })
+            })
+        });
+        files.into_iter().zip(outcomes).collect()
     }
 }
 

@@ -1,15 +1,12 @@
 //! Extractor tables: which parser reads files of an extension, and where each field comes from.
 
-mod codec;
 mod field_sources;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use field_sources::LazyFieldSources;
 pub(super) use field_sources::{FieldSource, FieldSources};
 
 use super::error::MetadataError;
@@ -80,11 +77,10 @@ pub struct Rule {
 }
 
 /// The rules for all extensions, and the field sources for each parser.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extractors {
-    /// Shared, because most extensions have the same rule as others.
-    rules: BTreeMap<String, Arc<Rule>>,
-    sources: LazyFieldSources,
+    rules: BTreeMap<String, Rule>,
+    sources: BTreeMap<Parser, FieldSources>,
 }
 
 impl Extractors {
@@ -98,12 +94,14 @@ impl Extractors {
     /// Merges another table, which overrides the same extensions and fields.
     pub fn merge(&mut self, over: Self) {
         self.rules.extend(over.rules);
-        self.sources.merge(&over.sources);
+        for (parser, sources) in over.sources {
+            self.sources.entry(parser).or_default().merge(sources);
+        }
     }
 
     /// The rule for an extension with its dot: `.py`. Case matters.
     pub fn rule(&self, extension: &str) -> Option<&Rule> {
-        self.rules.get(extension).map(Arc::as_ref)
+        self.rules.get(extension)
     }
 
     /// The extensions that items of a kind can have, sorted.
@@ -127,6 +125,7 @@ impl Extractors {
 
     /// The field sources of a parser.
     pub(super) fn sources(&self, parser: Parser) -> &FieldSources {
-        self.sources.for_parser(parser)
+        static EMPTY: FieldSources = FieldSources::EMPTY;
+        self.sources.get(&parser).unwrap_or(&EMPTY)
     }
 }

@@ -7,12 +7,11 @@ use lillux::Hash;
 
 use super::bytes::to_usize;
 use super::document::{Candidate, Document, Reader};
-use super::mtime::{tick, timestamps};
 use super::scan::ScannedItem;
 use super::segment::{
     AnalysedDocument, Lexicon, Segment, Source, Timestamps, build, identity_bytes,
 };
-use crate::space::Root;
+use crate::space::{FileClock, Root};
 
 /// Files per thread that justify starting another one.
 const FILES_PER_THREAD: usize = 32;
@@ -163,7 +162,7 @@ fn read(
     file: &ScannedItem,
     lexicon: &mut Lexicon,
 ) -> Option<AnalysedDocument> {
-    let before = tick();
+    let before = FileClock::now();
     let (document, identity, timestamps) = match root.read(&file.path) {
         Ok(None) => return None,
         Ok(Some(raw)) => {
@@ -175,8 +174,8 @@ fn read(
             };
             let document = reader.read(&candidate, &raw.bytes);
             let timestamps = match &raw.identity {
-                Some(identity) => timestamps(identity, before),
-                None => Timestamps::Reliable,
+                Some(identity) if !identity.has_reliable_times(before) => Timestamps::Racy,
+                _ => Timestamps::Reliable,
             };
             (document, raw.identity, timestamps)
         }

@@ -5,19 +5,16 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lillux::PathContext as _;
-use lillux::file_times::updates_times;
-use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use super::access_log::{Access, AccessLog};
 use super::error::SpaceError;
-use crate::verify::CoarseInstant;
 
 /// The maximum size of an item in bytes.
 pub const LARGEST_FILE: u64 = 16 << 20;
@@ -76,9 +73,21 @@ impl FileIdentity {
     /// The kernel takes timestamps from a clock that advances in ticks, and some file systems
     /// store only whole seconds. A file that changed in the current tick can change again in the
     /// same tick, with the same size, and keep the same state.
-    pub(crate) fn has_reliable_times(&self, tick: i128) -> bool {
+    pub(crate) fn has_reliable_times(&self, tick: FileClock) -> bool {
         let latest = self.changed.max(self.modified);
-        latest + granularity(latest) < tick
+        latest + granularity(latest) < tick.0
+    }
+}
+
+/// The kernel's clock for file timestamps, in nanoseconds since 1970. Sample it before you read a
+/// file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FileClock(pub(crate) i128);
+
+impl FileClock {
+    pub(crate) fn now() -> Self {
+        let now = clock_gettime(ClockId::RealtimeCoarse);
+        Self(i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec))
     }
 }
 
@@ -104,42 +113,18 @@ pub struct RawFile {
     pub identity: Option<FileIdentity>,
 }
 
-/// An open directory. It lives for one call, and caches which subdirectories do not exist.
+/// An open directory.
 #[derive(Debug)]
 pub(super) struct ConfinedDir {
     pub(super) path: PathBuf,
     pub(super) fd: OwnedFd,
-    /// Device and inode, which stay unique while the directory is open.
-    identity: OnceLock<(u64, u64)>,
-    /// Whether directories of the second level, such as `config/keys`, exist. Most do not, which
-    /// saves lookups inside them.
-    subdirs: Mutex<Vec<(Box<str>, bool)>>,
-    pub(super) access_log: AccessLog,
 }
 
 impl ConfinedDir {
-    fn new(path: PathBuf, fd: OwnedFd) -> Self {
-        Self {
-            path,
-            fd,
-            identity: OnceLock::new(),
-            subdirs: Mutex::default(),
-            access_log: AccessLog::default(),
-        }
-    }
-
     /// Device and inode of the open directory, even if its path now refers to another one.
     pub(super) fn identity(&self) -> Option<(u64, u64)> {
-        if let Some(known) = self.identity.get() {
-            return Some(*known);
-        }
         let stat = fstat(&self.fd).ok()?;
-        Some(*self.identity.get_or_init(|| (stat.st_dev, stat.st_ino)))
-    }
-
-    /// Forgets which subdirectories do not exist, because another call begins.
-    pub(super) fn clear_missing_cache(&self) {
-        self.subdirs().clear();
+        Some((stat.st_dev, stat.st_ino))
     }
 
     /// Opens a directory; none if it does not exist.
@@ -147,12 +132,12 @@ impl ConfinedDir {
         let path = std::path::absolute(path).at("open", path)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match open(&path, flags, Mode::empty()) {
-            Ok(fd) => Ok(Some(Self::new(path, fd))),
+            Ok(fd) => Ok(Some(Self { path, fd })),
             Err(Errno::NOENT | Errno::NOTDIR) => match path.symlink_metadata() {
                 Err(_) => Ok(None),
                 // It was created in between.
                 Ok(_) if path.is_dir() => match open(&path, flags, Mode::empty()) {
-                    Ok(fd) => Ok(Some(Self::new(path, fd))),
+                    Ok(fd) => Ok(Some(Self { path, fd })),
                     Err(error) => Err(error).at("open the directory", path)?,
                 },
                 Ok(_) => Err(SpaceError::NotADirectory(path)),
@@ -167,7 +152,7 @@ impl ConfinedDir {
         let path = std::path::absolute(parent).at("open", parent)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let parent = match open(&path, flags, Mode::empty()) {
-            Ok(fd) => Self::new(path, fd),
+            Ok(fd) => Self { path, fd },
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
             Err(Errno::LOOP) => return Err(SpaceError::LinkLoop(path)),
             Err(error) => return Err(error).at("open the directory", path)?,
@@ -175,14 +160,14 @@ impl ConfinedDir {
         let path = parent.join(name);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         if let Some(fd) = parent.open_below(name, flags)? {
-            return Ok(Some(Self::new(path, fd)));
+            return Ok(Some(Self { path, fd }));
         }
         if path.symlink_metadata().is_err() {
             return Ok(None);
         }
         // It may have been created in between.
         match parent.open_below(name, flags)? {
-            Some(fd) => Ok(Some(Self::new(path, fd))),
+            Some(fd) => Ok(Some(Self { path, fd })),
             None => Err(SpaceError::NotADirectory(path)),
         }
     }
@@ -190,7 +175,10 @@ impl ConfinedDir {
     /// Opens a subdirectory that is confined to itself; none if it does not exist.
     pub(super) fn subdir(&self, relative: &str) -> Result<Option<Self>, SpaceError> {
         let fd = self.open_below(relative, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        Ok(fd.map(|fd| Self::new(self.join(relative), fd)))
+        Ok(fd.map(|fd| Self {
+            path: self.join(relative),
+            fd,
+        }))
     }
 
     /// The path of a file in this directory, to display.
@@ -200,49 +188,12 @@ impl ConfinedDir {
 
     /// The state of a regular file; none if the path does not exist or is not a regular file.
     pub(super) fn stat(&self, relative: &str) -> Result<Option<FileIdentity>, SpaceError> {
-        let started = CoarseInstant::now();
-        let Some(fd) = self.open_to_read(relative, OFlags::PATH)? else {
+        let Some(fd) = self.open_below(relative, OFlags::PATH)? else {
             return Ok(None);
         };
         let stat = fstat(&fd).at("read the metadata of", self.join(relative))?;
-        self.access_log
-            .record_state(relative, FileIdentity::from_stat(&stat), started);
         let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         Ok(regular.then(|| FileIdentity::from_stat(&stat)))
-    }
-
-    /// The entries of a subdirectory whose names start with a prefix. None if the subdirectory has
-    /// too many entries; empty if it does not exist.
-    pub(super) fn list_if_small(
-        &self,
-        relative: &str,
-        prefix: &str,
-    ) -> Result<Option<Vec<(String, FileType)>>, SpaceError> {
-        const MAX_ENTRIES: usize = 200;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let Some(fd) = self.open_to_read(relative, flags)? else {
-            return Ok(Some(Vec::new()));
-        };
-        if self.access_log.is_active() {
-            let started = CoarseInstant::now();
-            let stat = fstat(&fd).at("read the metadata of", self.join(relative))?;
-            self.access_log
-                .record_state(relative, FileIdentity::from_stat(&stat), started);
-        }
-        let mut names = Vec::new();
-        let entries = Dir::new(fd).at("read the directory", self.join(relative))?;
-        for (number, entry) in entries.enumerate() {
-            let entry = entry.at("read the directory", self.join(relative))?;
-            if number == MAX_ENTRIES {
-                return Ok(None);
-            }
-            if let Ok(name) = entry.file_name().to_str()
-                && name.starts_with(prefix)
-            {
-                names.push((name.to_owned(), entry.file_type()));
-            }
-        }
-        Ok(Some(names))
     }
 
     /// Reads a whole file in a consistent state; none if it does not exist.
@@ -251,7 +202,7 @@ impl ConfinedDir {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let path = || self.join(relative);
         for _ in 0..ATTEMPTS {
-            let Some(fd) = self.open_to_read(relative, flags)? else {
+            let Some(fd) = self.open_below(relative, flags)? else {
                 return Ok(None);
             };
             let before = fstat(&fd).at("read the metadata of", path())?;
@@ -268,67 +219,21 @@ impl ConfinedDir {
             let after = FileIdentity::from_stat(&fstat(&file).at("read the metadata of", path())?);
             if before == after && bytes.len() as u64 == before.size {
                 let identity = Some(before);
-                self.access_log
-                    .record(relative, || Access::Content(bytes.as_slice().into()));
                 return Ok(Some(RawFile { bytes, identity }));
             }
         }
         Err(SpaceError::ChangedWhileReading(path()))
     }
 
-    /// The state of a file, if every later change will give it another state. None while a process
-    /// has it open for writing, or if that cannot be determined.
-    pub(super) fn stable_identity(&self, relative: &str) -> Option<FileIdentity> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let fd = self.open_below(relative, flags).ok()??;
-        let state = FileIdentity::from_stat(&fstat(&fd).ok()?);
-        updates_times(fd.as_fd()).then_some(state)
-    }
-
-    /// The path of a file with all links resolved. Clears the cache of missing subdirectories,
-    /// because the caller may create one.
+    /// The path of a file with all links resolved.
     pub(super) fn real_path(&self, relative: &str) -> Result<Option<PathBuf>, SpaceError> {
         use std::os::fd::AsRawFd as _;
-        self.subdirs().clear();
         let Some(fd) = self.open_below(relative, OFlags::PATH)? else {
             return Ok(None);
         };
         let name = format!("/proc/self/fd/{}", fd.as_raw_fd());
         let real = std::fs::read_link(name).at("read the metadata of", self.join(relative))?;
         Ok(Some(real))
-    }
-
-    fn subdirs(&self) -> MutexGuard<'_, Vec<(Box<str>, bool)>> {
-        self.subdirs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn open_to_read(&self, relative: &str, flags: OFlags) -> Result<Option<OwnedFd>, SpaceError> {
-        if self.is_in_missing_dir(relative) {
-            return Ok(None);
-        }
-        let opened = self.open_below(relative, flags)?;
-        if opened.is_none() {
-            self.access_log.record(relative, || Access::NotFound);
-        }
-        Ok(opened)
-    }
-
-    /// Whether the second-level directory of a path does not exist.
-    fn is_in_missing_dir(&self, relative: &str) -> bool {
-        let Some(dir) = second_level_dir(relative) else {
-            return false;
-        };
-        let mut subdirs = self.subdirs();
-        if let Some((_, exists)) = subdirs.iter().find(|(known, _)| **known == *dir) {
-            return !exists;
-        }
-        let opened = self.open_once(dir, OFlags::PATH);
-        let exists = !matches!(opened, Err(Errno::NOENT | Errno::NOTDIR));
-        subdirs.push((dir.into(), exists));
-        if !exists {
-            self.access_log.record(dir, || Access::NotFound);
-        }
-        !exists
     }
 
     pub(super) fn open_once(&self, relative: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -360,12 +265,6 @@ impl ConfinedDir {
     }
 }
 
-/// The first two components of a path that has more.
-fn second_level_dir(relative: &str) -> Option<&str> {
-    let (end, _) = relative.match_indices('/').nth(1)?;
-    Some(&relative[..end])
-}
-
 /// Reads up to one byte more than the expected size. The caller compares the file's state
 /// afterwards to detect a concurrent write.
 fn read_all(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
@@ -386,21 +285,56 @@ fn read_all(file: &mut File, size: u64) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]
-    fn missing_directory_is_found_by_the_next_call_and_by_the_writer() {
+    fn only_changes_before_the_tick_are_reliable() {
+        const SECOND: i128 = 1_000_000_000;
+        let tick = 1_000 * SECOND + 500_000_002;
+        let file = |changed| FileIdentity {
+            device: 1,
+            inode: 1,
+            size: 1,
+            modified: 0,
+            changed,
+        };
+        for (changed, expected) in [
+            (tick - 1, true),
+            (tick, false),
+            (tick + 1, false),
+            // Whole seconds: the file system may have no finer resolution.
+            (1_000 * SECOND, false),
+            (999 * SECOND, false),
+            (998 * SECOND, true),
+            (1_000 * SECOND + 490_000_000, true),
+            (1_000 * SECOND + 500_000_000, false),
+        ] {
+            let is_reliable = file(changed).has_reliable_times(FileClock(tick));
+            assert_eq!(is_reliable, expected, "{changed}");
+        }
+        let future = FileIdentity {
+            modified: tick + SECOND,
+            ..file(1)
+        };
+        assert!(!future.has_reliable_times(FileClock(tick)));
+    }
+
+    #[test]
+    fn freshly_written_file_is_racy_until_the_next_tick() {
         let dir = tempfile::tempdir().unwrap();
-        let open = || ConfinedDir::open(dir.path()).unwrap().unwrap();
-        let (writer, file) = (open(), "config/keys/a.toml");
-        assert!(writer.read(file).unwrap().is_none());
-        fs::create_dir_all(dir.path().join("config/keys")).unwrap();
-        fs::write(dir.path().join(file), "a").unwrap();
-        assert_eq!(open().read(file).unwrap().unwrap().bytes, b"a");
-        assert!(writer.real_path(file).unwrap().is_some());
-        assert_eq!(writer.read(file).unwrap().unwrap().bytes, b"a");
-        assert!(writer.stat("config/keys/b.toml").unwrap().is_none());
+        let path = dir.path().join("file");
+        let before = FileClock::now();
+        std::fs::write(&path, "x").unwrap();
+        let stat = rustix::fs::stat(&path).unwrap();
+        let identity = FileIdentity::from_stat(&stat);
+        assert!(!identity.has_reliable_times(before));
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while !identity.has_reliable_times(FileClock::now()) {
+            assert!(
+                std::time::Instant::now() < end,
+                "the clock does not advance"
+            );
+            std::thread::yield_now();
+        }
     }
 }

@@ -16,11 +16,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::confined_dir::{ConfinedDir, FileIdentity};
+use super::confined_dir::{ConfinedDir, FileClock, FileIdentity};
 use super::error::SpaceError;
 use super::root::Root;
 use crate::manifest::{MANIFEST, is_listable};
-use crate::verify::CoarseInstant;
 
 /// The maximum nesting depth.
 const MAX_DEPTH: usize = 64;
@@ -232,14 +231,14 @@ impl Directory {
         state: &FileIdentity,
         check_stable: bool,
     ) -> io::Result<(Hash, bool)> {
-        let started = CoarseInstant::now();
+        let started = FileClock::now();
         let file = File::from(self.open_file(path)?);
         let is_stable = check_stable && updates_times(file.as_fd());
         let (hash, _) = Hash::digest_reader(&file)?;
         let after = FileIdentity::from_stat(&fstat(&file)?);
         Ok((
             hash,
-            is_stable && after == *state && started.is_after(state),
+            is_stable && after == *state && state.has_reliable_times(started),
         ))
     }
 

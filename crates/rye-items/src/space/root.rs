@@ -3,8 +3,6 @@
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FileType;
-
 use super::Space;
 use super::confined_dir::{ConfinedDir, FileIdentity, RawFile};
 use super::embedded::EmbeddedBundle;
@@ -108,54 +106,19 @@ impl Root {
         }
     }
 
-    /// The state of a file, if every later change will give it another state.
-    pub(crate) fn stable_identity(&self, relative: &str) -> Option<FileIdentity> {
-        match &self.tree {
-            Tree::Dir(dir) => dir.stable_identity(relative),
-            Tree::Embedded(_) => None,
-        }
-    }
-
     /// The regular files whose path is the stem plus one of the extensions.
     pub fn files_with_stem<'e>(
         &self,
         stem: &str,
         extensions: impl Iterator<Item = &'e str>,
     ) -> Result<Vec<String>, SpaceError> {
-        let extensions: Vec<_> = extensions.collect();
-        let path = |extension: &str| format!("{stem}{extension}");
-        let dir = match &self.tree {
-            Tree::Embedded(embedded) => {
-                let endings = embedded.with_prefix(stem).iter();
-                let endings = endings.filter_map(|file| file.path.strip_prefix(stem));
-                let known = endings.filter(|ending| extensions.contains(ending));
-                return Ok(known.map(path).collect());
-            }
-            Tree::Dir(dir) => dir,
-        };
-        let (parent, name) = stem.rsplit_once('/').unwrap_or((".", stem));
         let mut found = Vec::new();
-        // Listing a small directory is cheaper than one system call per extension.
-        let Some(names) = dir.list_if_small(parent, name)? else {
-            for extension in extensions {
-                if self.stat(&path(extension))?.is_some() {
-                    found.push(path(extension));
-                }
-            }
-            return Ok(found);
-        };
-        for (entry, kind) in names {
-            let Some(extension) = entry.strip_prefix(name) else {
-                continue;
-            };
-            let is_known = extensions.contains(&extension);
-            // A link may resolve to a file, or leave the space.
-            if is_known && (kind == FileType::RegularFile || self.stat(&path(extension))?.is_some())
-            {
-                found.push(path(extension));
+        for extension in extensions {
+            let path = format!("{stem}{extension}");
+            if self.stat(&path)?.is_some() {
+                found.push(path);
             }
         }
-        found.sort_unstable();
         Ok(found)
     }
 
@@ -199,41 +162,12 @@ impl Root {
         observer: &mut dyn Observer,
     ) -> Vec<Result<Entry, SpaceError>> {
         match &self.tree {
-            Tree::Dir(dir) => {
-                dir.access_log.discard();
-                walk::walk_dir(dir, below, observer)
-            }
+            Tree::Dir(dir) => walk::walk_dir(dir, below, observer),
             Tree::Embedded(embedded) => embedded
                 .with_prefix(&format!("{below}/"))
                 .iter()
                 .map(|file| Ok(Entry::embedded(file.path)))
                 .collect(),
-        }
-    }
-
-    /// Starts recording file accesses.
-    pub(super) fn start_recording(&self) {
-        if let Tree::Dir(dir) = &self.tree {
-            dir.access_log.start();
-        }
-    }
-
-    /// Stops recording. Returns whether the record is complete.
-    pub(super) fn finish_recording(&self) -> bool {
-        match &self.tree {
-            Tree::Dir(dir) => dir.access_log.finish(),
-            Tree::Embedded(_) => true,
-        }
-    }
-
-    /// Whether all recorded file accesses would have the same result now.
-    pub(super) fn is_unchanged(&self) -> bool {
-        match &self.tree {
-            Tree::Dir(dir) => {
-                dir.clear_missing_cache();
-                dir.is_unchanged()
-            }
-            Tree::Embedded(_) => true,
         }
     }
 

@@ -166,7 +166,7 @@ fn signed_file_does_not_verify_under_another_path() {
 }
 
 #[test]
-fn moved_file_does_not_verify_from_a_warm_cache() {
+fn moved_file_does_not_verify_in_a_batch() {
     let home = Home::new();
     for number in 0..40 {
         home.signed(&format!("tools/many/t{number}.py"), TOOL);
@@ -174,7 +174,7 @@ fn moved_file_does_not_verify_from_a_warm_cache() {
     let verify = || {
         let library = home.open();
         let listed = library.list(ItemKind::Tool).into_iter().map(Result::unwrap);
-        let files = listed.filter(|(_, found)| found.root.space() == Space::Project);
+        let files = listed.filter(|found| found.root.space() == Space::Project);
         let checked = library.verify_batch(files.collect(), &|_| ());
         checked.iter().filter(|(_, it)| it.is_ok()).count()
     };
@@ -312,7 +312,7 @@ fn all_system_items_verify_and_parse() {
     let mut count = 0;
     for kind in ItemKind::ALL {
         for listed in library.list(kind) {
-            let (_, found) = listed.unwrap();
+            let found = listed.unwrap();
             if found.root.space() != Space::System {
                 continue;
             }
@@ -417,7 +417,7 @@ fn item_with_invalid_metadata_is_not_signed() {
 }
 
 #[test]
-fn batch_verification_detects_every_change_with_a_warm_cache() {
+fn batch_verification_detects_every_change() {
     let home = Home::new();
     for number in 0..300 {
         write(
@@ -430,14 +430,13 @@ fn batch_verification_detects_every_change_with_a_warm_cache() {
     let rye_items::PathItem::Items(items) = items else {
         panic!()
     };
-    let found: Vec<_> = items.into_iter().map(|(_, found)| found).collect();
-    let outcomes = library.sign_batch(&found, &home.key, None, &|_| ());
+    let outcomes = library.sign_batch(&items, &home.key, None, &|_| ());
     assert!(outcomes.iter().all(Result::is_ok) && outcomes.len() == 300);
 
     let bad = |library: &rye_items::Library| {
         let listed = library.list(ItemKind::Tool).into_iter().map(Result::unwrap);
         let own = listed
-            .filter(|(_, f)| f.root.space() == Space::Project)
+            .filter(|f| f.root.space() == Space::Project)
             .collect();
         let checked = library.verify_batch(own, &|_| ());
         let failed = checked.iter().filter(|(_, outcome)| outcome.is_err());
@@ -575,6 +574,6 @@ fn acceptance_holds_for_one_content_in_one_directory() {
     let rye_items::PathItem::Items(items) = items else {
         panic!("a record is a file of the space");
     };
-    let refused = library.sign(&items[0].1, &home.key, None).unwrap_err();
+    let refused = library.sign(&items[0], &home.key, None).unwrap_err();
     assert!(matches!(refused, SignError::Decision(_)), "{refused}");
 }

@@ -132,7 +132,7 @@ fn directory_loop_is_walked_once() {
     let own = good
         .iter()
         .flatten()
-        .filter(|(_, f)| f.root.space() == Space::Project);
+        .filter(|f| f.root.space() == Space::Project);
     assert_eq!(own.count(), 1);
     assert!(bad.iter().any(|e| {
         e.as_ref()

@@ -31,7 +31,7 @@ impl SystemGateway {
         let library = Self::library()?;
         let all = library.list(kind).into_iter().filter_map(Result::ok);
         let mut all: Vec<_> = all
-            .filter_map(|(_, found)| {
+            .filter_map(|found| {
                 let item = library.load(&found.reference).ok()?;
                 let metadata = library.metadata(&item).ok()?;
                 let names = metadata.parameter_names().into_iter();

@@ -92,7 +92,7 @@ impl SignedProject {
         let (PathItem::Items(items), _) = library.items_at_path(path).unwrap() else {
             panic!("{} is not an item", path.display());
         };
-        for (_, found) in items {
+        for found in items {
             library.sign(&found, &self.key, None).unwrap();
         }
     }

@@ -186,7 +186,7 @@ impl ItemGateway {
         let trust = library.trust();
         // Unreadable items cannot be offered; `rye verify --all` reports them.
         let all = library.list(kind).into_iter().filter_map(Result::ok);
-        let mut all: Vec<ItemFile<'_>> = all.map(|(_, found)| found).collect();
+        let mut all: Vec<ItemFile<'_>> = all.collect();
         all.sort_by(|a, b| a.reference.id.as_str().cmp(b.reference.id.as_str()));
         all.dedup_by(|later, first| later.reference == first.reference);
         let all = all.into_iter();

@@ -5,7 +5,6 @@ mod glob;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use rye_items::space::Entry;
 use rye_items::{ItemFile, ItemKind, ItemRef, Library, LookupError, PathItem, Space, SpaceError};
 
 use super::failure::Failure;
@@ -13,7 +12,7 @@ use super::failure::Failure;
 /// The items that a command works on, each file once.
 #[derive(Default)]
 pub(crate) struct Targets<'a> {
-    pub(crate) items: Vec<(Entry, ItemFile<'a>)>,
+    pub(crate) items: Vec<ItemFile<'a>>,
     /// Files outside all spaces.
     pub(crate) outside: Vec<PathBuf>,
     /// Arguments or listed files that could not be resolved.
@@ -66,13 +65,7 @@ impl<'a> Targets<'a> {
         };
         match library.find(&reference) {
             Ok(found) => {
-                let identity = found.root.stat(&found.relative)?.flatten();
-                let entry = Entry {
-                    path: found.relative.clone(),
-                    identity,
-                    linked: false,
-                };
-                self.items.push((entry, found));
+                self.items.push(found);
                 Ok(())
             }
             Err(LookupError::NotFound { .. }) if Path::new(word).exists() => {
@@ -91,7 +84,7 @@ impl<'a> Targets<'a> {
             PathItem::Items(items) if path.is_dir() => {
                 let items = items.into_iter();
                 self.items
-                    .extend(items.filter(|(_, found)| !found.reference.is_key_file()));
+                    .extend(items.filter(|found| !found.reference.is_key_file()));
             }
             PathItem::Items(items) => self.items.extend(items),
             PathItem::External(path) => self.outside.push(path),
@@ -129,7 +122,7 @@ impl<'a> Targets<'a> {
     ) {
         for listed in library.list_within(kind, within) {
             match listed {
-                Ok((entry, found)) if filter(&found) => self.items.push((entry, found)),
+                Ok(found) if filter(&found) => self.items.push(found),
                 Ok(_) => {}
                 Err(error) => self.fail(error),
             }
@@ -144,7 +137,7 @@ impl<'a> Targets<'a> {
 
     fn deduplicate(mut self) -> Self {
         let mut seen = HashSet::new();
-        self.items.retain(|(_, found)| seen.insert(found.path()));
+        self.items.retain(|found| seen.insert(found.path()));
         self.outside.retain(|path| seen.insert(path.clone()));
         self
     }

@@ -97,7 +97,7 @@ impl TestEnv {
         .unwrap();
         match library.items_at_path(path).unwrap().0 {
             PathItem::Items(items) => {
-                for (_, found) in items {
+                for found in items {
                     library.sign(&found, &self.key, None).unwrap();
                 }
             }

@@ -100,7 +100,7 @@ fn write_signed(dir: &Path, key: &SigningKey, relative: &str, text: &str) {
     let PathItem::Items(items) = library.items_at_path(&path).unwrap().0 else {
         panic!("{} is not an item", path.display());
     };
-    for (_, found) in items {
+    for found in items {
         library.sign(&found, key, None).unwrap();
     }
 }

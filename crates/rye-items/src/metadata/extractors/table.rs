@@ -1,7 +1,6 @@
 //! Parses `tool_extractor.yaml`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use super::field_sources::{FieldSource, FieldSources};
 use super::{Extractors, Parser, Rule};
@@ -18,9 +17,7 @@ pub(super) fn read(text: &str) -> Result<Extractors, Problem> {
         match entry.key.as_str() {
             "extensions" => {
                 for row in rows(&entry)? {
-                    extractors
-                        .rules
-                        .insert(extension(row)?, Arc::new(rule(row)?));
+                    extractors.rules.insert(extension(row)?, rule(row)?);
                 }
             }
             "fields" => {

@@ -9,13 +9,11 @@ use tempfile::TempDir;
 
 use crate::comment::CommentStyle;
 use crate::id::{ItemId, ItemKind};
-use crate::search::mtime::{tick, timestamps};
-use crate::search::segment::Timestamps;
 use crate::search::{
     Candidate, Document, Query, Reader, SearchIndex, SearchResults, SignatureClaim,
 };
 use crate::signature::split;
-use crate::space::{EmbeddedBundle, FileIdentity, Spaces};
+use crate::space::{EmbeddedBundle, FileClock, FileIdentity, Spaces};
 
 /// A project, a user space and a cache in a temporary directory.
 pub(super) struct Fixture {
@@ -90,7 +88,7 @@ pub(super) fn wait_until_reliable(dir: &Path) {
             wait_until_reliable(&path);
         }
         let identity = FileIdentity::from_stat(&rustix::fs::lstat(&path).unwrap());
-        while timestamps(&identity, tick()) == Timestamps::Racy {
+        while !identity.has_reliable_times(FileClock::now()) {
             std::thread::yield_now();
         }
     }

@@ -77,7 +77,7 @@ impl Home {
         let rye_items::PathItem::Items(items) = items else {
             panic!("{relative} is not an item");
         };
-        for (_, found) in items {
+        for found in items {
             library.sign(&found, &self.key, None).unwrap();
         }
     }

@@ -46,7 +46,7 @@ pub(crate) fn unsigned_files(
     let library = context.library()?;
     let key = context.require_signing_key()?;
     let targets = Targets::named(library, &args.targets, within(args, library));
-    let items = targets.items.into_iter().filter_map(|(_, found)| {
+    let items = targets.items.into_iter().filter_map(|found| {
         let content = library.unsigned_content(&found, key).ok()??;
         Some(UnsignedFile {
             item: found.reference.to_string(),
@@ -97,7 +97,7 @@ fn sign(args: &SignArgs, context: &Context, approved: Option<&BTreeMap<PathBuf, 
                 Err(error) => Row::failed(path.display().to_string(), error.into()),
             }),
     );
-    let items = targets.items.into_iter().map(|(_, found)| found);
+    let items = targets.items.into_iter();
     let (items, refused): (Vec<_>, Vec<_>) = items
         .map(|found| {
             let checked = check(library, &found, key);

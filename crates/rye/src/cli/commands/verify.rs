@@ -34,7 +34,7 @@ pub(crate) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
     let outside = targets.outside.iter();
     rows.extend(outside.map(|path| verify_external_file(library, path, &trust)));
     let progress = Progress::new(context.printer, "verifying", targets.items.len());
-    let tools = targets.items.iter().map(|(_, found)| found.clone());
+    let tools = targets.items.iter().cloned();
     let tools: Vec<_> = tools.collect();
     let checked = library.verify_batch(targets.items, &|done| progress.set(done));
     drop(progress);
@@ -94,7 +94,7 @@ fn failed_manifests(
 /// All items that must verify. The user's own configuration needs no signature.
 pub(super) fn all(library: &Library, within: impl Fn(Space) -> bool) -> Targets<'_> {
     let mut targets = Targets::all(library, within);
-    targets.items.retain(|(_, found)| {
+    targets.items.retain(|found| {
         found.root.space() != Space::User || found.reference.kind != ItemKind::Config
     });
     targets

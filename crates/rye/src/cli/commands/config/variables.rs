@@ -32,7 +32,7 @@ pub(super) fn list() -> Result<Variables, Failure> {
     let library = Library::open(&rye_items::Options::new(&SYSTEM))?;
     let mut passed = Vec::new();
     for listed in library.list(ItemKind::Tool) {
-        let (_, found) = listed?;
+        let found = listed?;
         let id = found.reference.id.to_string();
         if let Some(runtime) = id.strip_prefix(RUNTIMES) {
             let item = library.verify(&found, &library.trust())?;

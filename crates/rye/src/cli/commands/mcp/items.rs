@@ -140,7 +140,7 @@ pub(super) fn write(
 
 fn items_at<'l>(library: &'l Library, path: &Path) -> Result<Vec<ItemFile<'l>>, Failure> {
     Ok(match library.items_at_path(path)?.0 {
-        PathItem::Items(items) => items.into_iter().map(|(_, found)| found).collect(),
+        PathItem::Items(items) => items,
         PathItem::External(_) => Vec::new(),
     })
 }
@@ -161,7 +161,7 @@ pub(super) fn tools<'l>(library: &'l Library, space: Space, name: &str) -> Vec<T
     let server = server_id(name);
     let trust = library.trust();
     let listed = library.list_within(ItemKind::Tool, |other| other == space);
-    let found = listed.into_iter().flatten().map(|(_, found)| found);
+    let found = listed.into_iter().flatten();
     let own = found.filter(|found| found.reference.id.as_str().starts_with(&prefix));
     own.filter_map(|found| {
         let item = library.verify(&found, &trust).ok()?;

@@ -18,7 +18,7 @@ pub(crate) fn run(context: &Context) -> Outcome {
     let trust = library.trust();
     let mut rows = Vec::new();
     for listed in library.list(ItemKind::Tool) {
-        let Ok((_, found)) = listed else {
+        let Ok(found) = listed else {
             continue;
         };
         let Some(name) = found.reference.id.as_str().strip_prefix(SERVERS) else {
