@@ -73,14 +73,16 @@ pub(crate) struct PendingGate {
 }
 
 /// What the input line edits.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 enum InputMode {
+    #[default]
     Prompt,
     /// The arguments of the call that a gate asks about, with the draft to restore afterwards.
     Arguments(GateId, String),
 }
 
 /// State of the chat.
+#[derive(Default)]
 pub(crate) struct App {
     pub(crate) info: SessionInfo,
     pub(crate) editor: Editor,
@@ -94,6 +96,8 @@ pub(crate) struct App {
     pub(crate) ready: bool,
     /// The chat prints line by line, and Enter is the only key.
     pub(crate) plain: bool,
+    /// Number of decisions that are being stored.
+    pub(crate) deciding: usize,
     menu: Option<Menu>,
     mode: InputMode,
     /// Shown in place of the status line until the next key.
@@ -107,19 +111,8 @@ impl App {
     pub(crate) fn new(info: SessionInfo, thread: &str) -> Self {
         Self {
             info,
-            editor: Editor::default(),
             panes: vec![Pane::new(thread, None)],
-            current: 0,
-            gates: Vec::new(),
-            completions: Completions::default(),
-            expanded: false,
-            ready: false,
-            plain: false,
-            menu: None,
-            mode: InputMode::Prompt,
-            hint: None,
-            quit_pending: false,
-            spinner_frame: 0,
+            ..Self::default()
         }
     }
 
@@ -156,15 +149,20 @@ impl App {
         vec![Effect::Redraw]
     }
 
-    /// A prompt of a thread was queued as `prompt`, or could not be sent.
-    pub(crate) fn on_prompt_sent(&mut self, thread: &str, prompt: Option<PromptId>) {
-        let Some(pane) = self.panes.iter_mut().find(|pane| pane.key == thread) else {
-            return;
-        };
-        match prompt {
-            Some(prompt) => pane.on_prompt_queued(prompt),
-            None => pane.unconfirmed = pane.unconfirmed.saturating_sub(1),
+    /// A prompt of the thread with this key was queued.
+    pub(crate) fn on_prompt_sent(&mut self, thread: &str, prompt: PromptId) {
+        if let Some(pane) = self.panes.iter_mut().find(|pane| pane.key == thread) {
+            pane.on_prompt_queued(prompt);
         }
+    }
+
+    /// A prompt could not be sent; its text returns to the input.
+    pub(crate) fn on_prompt_failed(&mut self, thread: &str, text: &str, error: &str) {
+        if let Some(pane) = self.panes.iter_mut().find(|pane| pane.key == thread) {
+            pane.unconfirmed = pane.unconfirmed.saturating_sub(1);
+        }
+        self.add_block(Block::Error(format!("not sent: {error}")));
+        self.restore_draft(text);
     }
 
     /// Returns an unsent text to the input, or to the history if the input is in use.

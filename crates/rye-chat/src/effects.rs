@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rye_engine::protocol::{GateId, PromptId, QueueMode, QueuedPrompt, ThreadId};
-use rye_engine::store::PostOutcome;
+use rye_engine::protocol::{GateId, QueueMode};
+use rye_engine::store::{PostOutcome, StoreError};
 use rye_engine::{CompactionOutcome, Decision, Engine, Prompt, Session, UndoOutcome};
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::ChatHost;
 use crate::app::{App, Effect};
@@ -15,8 +15,7 @@ use crate::attachments;
 use crate::block::{Block, first_line};
 use crate::command::{Command, QueueCommand};
 use crate::command_output;
-use crate::outbox::{self, OutboxCommand};
-use crate::text::{DIM, Line};
+use crate::text::Line;
 
 /// How long to wait for unsent prompts when the user quits.
 pub(crate) const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,27 +23,8 @@ pub(crate) const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Shown where a command needs a message and the thread has none.
 const EMPTY_THREAD: &str = "the thread has no messages yet";
 
-/// Result of an effect, to be applied with [`apply`].
-#[derive(Debug)]
-pub(crate) enum EffectResult {
-    Block(Block),
-    /// The prompt of the thread with this key is in the queue.
-    PromptQueued(String, PromptId),
-    PromptFailed {
-        thread: String,
-        text: String,
-        error: String,
-    },
-    /// The decision is stored.
-    Decided(GateId),
-    /// The decision was not stored, for example because another one came first.
-    DecisionFailed(Block),
-    /// Text that returns to the input.
-    Draft(String),
-    Queue(ThreadId, Vec<QueuedPrompt>),
-    Files(Vec<String>),
-    History(Vec<String>),
-}
+/// How the result of an effect changes the app.
+pub(crate) type Update = Box<dyn FnOnce(&mut App) + Send>;
 
 /// Performs effects and sends their results to a channel.
 pub(crate) struct EffectRunner {
@@ -52,8 +32,8 @@ pub(crate) struct EffectRunner {
     session: Session,
     host: Arc<dyn ChatHost>,
     user: String,
-    results: mpsc::UnboundedSender<EffectResult>,
-    outbox: mpsc::UnboundedSender<OutboxCommand>,
+    updates: UnboundedSender<Update>,
+    outbox: UnboundedSender<OutboxCommand>,
     model: Option<String>,
 }
 
@@ -63,16 +43,16 @@ impl EffectRunner {
         session: &Session,
         host: Arc<dyn ChatHost>,
         options: &crate::Options,
-    ) -> (Self, mpsc::UnboundedReceiver<EffectResult>) {
-        let (results, receiver) = mpsc::unbounded_channel();
-        let (outbox, queue) = mpsc::unbounded_channel();
-        tokio::spawn(outbox::run(session.clone(), queue, results.clone()));
+    ) -> (Self, UnboundedReceiver<Update>) {
+        let (updates, receiver) = unbounded_channel();
+        let (outbox, queue) = unbounded_channel();
+        tokio::spawn(send_all(session.clone(), queue, updates.clone()));
         let runner = Self {
             engine: engine.clone(),
             session: session.clone(),
             host,
             user: options.user.clone(),
-            results,
+            updates,
             outbox,
             model: options.model.clone(),
         };
@@ -90,141 +70,130 @@ impl EffectRunner {
                 gate,
                 action,
                 value,
-            } => self.decide(gate, action, value),
+            } => self.decide(gate, action, value, app),
             Effect::Command(command) => self.command(command, app),
             // The event loop performs these.
             Effect::OpenEditor | Effect::Redraw | Effect::Quit => {}
         }
     }
 
-    fn prompt(&mut self, thread: String, text: String, mode: Option<QueueMode>, app: &App) {
-        let attachments = match attachments::images(&text, &app.info.workspace) {
-            Ok(attachments) => attachments,
-            Err(error) => {
-                let _ = self.results.send(EffectResult::PromptFailed {
-                    thread,
-                    text,
-                    error,
-                });
-                return;
+    fn prompt(&mut self, thread: String, text: String, mode: Option<QueueMode>, app: &mut App) {
+        match attachments::images(&text, &app.info.workspace) {
+            Ok(attachments) => {
+                let prompt = Prompt {
+                    thread: Some(thread),
+                    mode,
+                    model: self.model.clone(),
+                    attachments,
+                    ..Prompt::from(text)
+                };
+                // The outbox task lives as long as this sender.
+                let _ = self.outbox.send(OutboxCommand::Prompt(Box::new(prompt)));
             }
-        };
-        let prompt = Prompt {
-            thread: Some(thread),
-            mode,
-            model: self.model.clone(),
-            attachments,
-            ..Prompt::from(text)
-        };
-        // The outbox task lives as long as this sender.
-        let _ = self.outbox.send(OutboxCommand::Prompt(Box::new(prompt)));
+            Err(error) => app.on_prompt_failed(&thread, &text, &error),
+        }
     }
 
-    fn decide(&self, gate: GateId, action: String, value: Value) {
+    fn decide(&self, gate: GateId, action: String, value: Value, app: &mut App) {
+        app.deciding += 1;
         let engine = self.engine.clone();
         let decision = Decision {
             value,
             ..Decision::new(action, &self.user, "chat")
         };
         self.spawn(async move {
-            match engine.decide(&gate, decision).await {
-                Ok(PostOutcome::Conflict(first)) => {
-                    let text = format!("already decided by {}: {}", first.by, first.action);
-                    Some(EffectResult::DecisionFailed(Block::notice(&text)))
+            let decided = engine.decide(&gate, decision).await;
+            Box::new(move |app: &mut App| {
+                app.deciding -= 1;
+                match decided {
+                    // Another decision came first.
+                    Ok(PostOutcome::Conflict(first)) => {
+                        let text = format!("already decided by {}: {}", first.by, first.action);
+                        app.add_block(Block::notice(&text));
+                    }
+                    Ok(_) => app.mark_answered(&gate),
+                    Err(error) => app.add_block(Block::Error(error.to_string())),
                 }
-                Ok(_) => Some(EffectResult::Decided(gate)),
-                Err(error) => Some(EffectResult::DecisionFailed(Block::Error(
-                    error.to_string(),
-                ))),
-            }
+            })
         });
     }
 
     fn command(&mut self, command: Command, app: &mut App) {
+        let (engine, session) = (self.engine.clone(), self.session.clone());
+        let (key, thread) = (app.pane().key.clone(), app.pane().id.clone());
         match command {
             Command::Help => command_output::help(app),
             Command::Model(Some(name)) => self.choose_model(&name, app),
             Command::Model(None) => app.add_block(command_output::models(app)),
             Command::Threads => app.add_block(command_output::threads(app)),
             Command::Cost => app.add_block(command_output::costs(app)),
-            Command::Tools => app.add_block(command_output::tools(&self.engine)),
+            Command::Tools => app.add_block(command_output::tools(&engine)),
             Command::Queue(QueueCommand::Show) => {
                 let queue = crate::pane::queue_lines(&app.pane().waiting, usize::MAX);
-                let empty = vec![Line::new("the queue is empty", DIM)];
-                let lines = if queue.is_empty() { empty } else { queue };
-                app.add_block(Block::Notice(lines));
+                app.add_block(match queue.is_empty() {
+                    true => Block::notice("the queue is empty"),
+                    false => Block::Notice(queue),
+                });
             }
             Command::Queue(QueueCommand::Remove(number)) => self.withdraw(number, false, app),
             Command::Queue(QueueCommand::Edit(number)) => self.withdraw(number, true, app),
-            Command::Gates => {
-                let (engine, session) = (self.engine.clone(), self.session.id().clone());
-                self.spawn(async move {
-                    Some(match engine.pending_gates_in_tree(&session).await {
-                        Ok(gates) => EffectResult::Block(command_output::gates(&gates)),
-                        Err(error) => error_result(&error),
-                    })
-                });
-            }
-            Command::Fork => self.fork(app),
+            Command::Gates => self.show(async move {
+                let gates = engine.pending_gates_in_tree(session.id()).await?;
+                Ok(Some(command_output::gates(&gates)))
+            }),
             Command::Export(file) => {
-                let file = file.unwrap_or_else(|| format!("{}.jsonl", self.session.id()));
+                let file = file.unwrap_or_else(|| format!("{}.jsonl", session.id()));
                 let file = app.info.workspace.join(file).display().to_string();
-                self.run_host_command([
-                    "session",
-                    "export",
-                    self.session.id().as_str(),
-                    "--output",
-                    &file,
-                ]);
+                self.run_host(&["export", session.id().as_str(), "--output", &file]);
             }
-            Command::Verify => {
-                self.run_host_command(["session", "verify", self.session.id().as_str()]);
-            }
-            Command::Compact | Command::Undo if app.pane().id.is_none() => {
+            Command::Verify => self.run_host(&["verify", session.id().as_str()]),
+            Command::Fork | Command::Compact | Command::Undo if thread.is_none() => {
                 app.add_block(Block::notice(EMPTY_THREAD));
             }
-            Command::Compact => {
-                let (session, thread) = (self.session.clone(), app.pane().key.clone());
-                self.spawn(async move {
-                    match session.compact(Some(&thread)).await {
-                        Ok(CompactionOutcome::Nothing) => {
-                            Some(EffectResult::Block(Block::notice("nothing to compact")))
-                        }
-                        Ok(CompactionOutcome::Pruned(calls)) => {
-                            let text = format!("pruned the output of {calls} old calls");
-                            Some(EffectResult::Block(Block::notice(&text)))
-                        }
-                        // The history shows the summary.
-                        Ok(_) => None,
-                        Err(error) => Some(error_result(&error)),
+            Command::Fork => self.show(async move {
+                let entries = match &thread {
+                    Some(thread) => session.entries(thread, None, usize::MAX).await?,
+                    None => Vec::new(),
+                };
+                let Some(last) = entries.last() else {
+                    return Ok(Some(Block::notice(EMPTY_THREAD)));
+                };
+                let fork = engine.fork(session.id(), Some(&last.id)).await?;
+                let text = format!("forked: rye chat --session {}", fork.short());
+                Ok(Some(Block::notice(&text)))
+            }),
+            Command::Compact => self.show(async move {
+                Ok(match session.compact(Some(&key)).await? {
+                    CompactionOutcome::Nothing => Some(Block::notice("nothing to compact")),
+                    CompactionOutcome::Pruned(calls) => {
+                        let text = format!("pruned the output of {calls} old calls");
+                        Some(Block::notice(&text))
                     }
-                });
-            }
-            Command::Undo => {
-                let (session, thread) = (self.session.clone(), app.pane().key.clone());
-                self.spawn(async move {
-                    match session.undo_compaction(Some(&thread)).await {
-                        Ok(UndoOutcome::Undone(_)) => None,
-                        Ok(UndoOutcome::NothingToUndo) => {
-                            Some(EffectResult::Block(Block::notice("no compaction to undo")))
-                        }
-                        Ok(UndoOutcome::Busy) => {
-                            let text = "cannot undo: a turn or a compaction is running";
-                            Some(EffectResult::Block(Block::notice(text)))
-                        }
-                        Err(error) => Some(error_result(&error)),
+                    // The history shows the summary.
+                    _ => None,
+                })
+            }),
+            Command::Undo => self.show(async move {
+                Ok(match session.undo_compaction(Some(&key)).await? {
+                    UndoOutcome::Undone(_) => None,
+                    UndoOutcome::NothingToUndo => Some(Block::notice("no compaction to undo")),
+                    UndoOutcome::Busy => {
+                        let text = "cannot undo: a turn or a compaction is running";
+                        Some(Block::notice(text))
                     }
-                });
-            }
+                })
+            }),
             // The app performs these itself.
             Command::Quit | Command::Thread(_) | Command::Steer(_) => {}
         }
     }
 
-    fn run_host_command<const N: usize>(&self, args: [&str; N]) {
-        let command = self.host.run_command(args.map(str::to_owned).to_vec());
-        self.spawn(async move {
-            Some(EffectResult::Block(match command.await {
+    /// Runs `rye session` with arguments and shows what it prints.
+    fn run_host(&self, args: &[&str]) {
+        let args = ["session"].iter().chain(args).map(|it| (*it).to_owned());
+        let command = self.host.run_command(args.collect());
+        self.show(async move {
+            Ok(Some(match command.await {
                 Ok(output) => Block::Notice(output.lines().map(Line::plain).collect()),
                 Err(error) => Block::Error(error),
             }))
@@ -233,22 +202,18 @@ impl EffectRunner {
 
     fn choose_model(&mut self, name: &str, app: &mut App) {
         let models = self.host.models();
-        let known = name.starts_with("scripted:") || models.iter().any(|known| known == name);
-        if !known {
-            let nearest = models
-                .iter()
-                .min_by_key(|known| strsim::damerau_levenshtein(known, name));
-            let suggestion = nearest
-                .map(|nearest| format!("; did you mean {nearest}?"))
-                .unwrap_or_default();
+        if !name.starts_with("scripted:") && !models.iter().any(|known| known == name) {
+            let distance = |known: &&String| strsim::damerau_levenshtein(known, name);
+            let nearest = models.iter().min_by_key(distance);
+            let suggestion = nearest.map(|nearest| format!("; did you mean {nearest}?"));
+            let suggestion = suggestion.unwrap_or_default();
             return app.set_hint(&format!("unknown model {name}{suggestion}"));
         }
         self.model = Some(name.to_owned());
         name.clone_into(&mut app.info.model);
         app.info.context_window = self.host.context_window(name);
-        app.add_block(Block::notice(&format!(
-            "using {name} from the next prompt on"
-        )));
+        let text = format!("using {name} from the next prompt on");
+        app.add_block(Block::notice(&text));
     }
 
     /// Removes a prompt from the queue, and with `edit` returns it to the input.
@@ -260,51 +225,15 @@ impl EffectRunner {
         };
         let session = self.session.clone();
         self.spawn(async move {
-            Some(match session.withdraw_prompt(&thread, &prompt).await {
-                Ok(Some(prompt)) if edit => EffectResult::Draft(prompt.content),
+            let withdrawn = session.withdraw_prompt(&thread, &prompt).await;
+            Box::new(move |app: &mut App| match withdrawn {
+                Ok(Some(prompt)) if edit => app.restore_draft(&prompt.content),
                 Ok(Some(prompt)) => {
                     let text = format!("removed: {}", first_line(&prompt.content, 100));
-                    EffectResult::Block(Block::notice(&text))
+                    app.add_block(Block::notice(&text));
                 }
-                Ok(None) => EffectResult::Block(Block::notice("the prompt has already started")),
-                Err(error) => error_result(&error),
-            })
-        });
-    }
-
-    fn fork(&self, app: &App) {
-        let engine = self.engine.clone();
-        let (session, thread) = (self.session.clone(), app.pane().id.clone());
-        self.spawn(async move {
-            let Some(thread) = thread else {
-                return Some(EffectResult::Block(Block::notice(EMPTY_THREAD)));
-            };
-            let entries = session.entries(&thread, None, usize::MAX).await;
-            let last = match entries {
-                Ok(entries) => entries.last().map(|entry| entry.id.clone()),
-                Err(error) => return Some(error_result(&error)),
-            };
-            let Some(last) = last else {
-                return Some(EffectResult::Block(Block::notice(EMPTY_THREAD)));
-            };
-            Some(match engine.fork(session.id(), Some(&last)).await {
-                Ok(fork) => {
-                    let text = format!("forked: rye chat --session {}", fork.short());
-                    EffectResult::Block(Block::notice(&text))
-                }
-                Err(error) => error_result(&error),
-            })
-        });
-    }
-
-    /// Loads the queued prompts of a thread.
-    pub(crate) fn load_queue(&self, thread: ThreadId) {
-        let session = self.session.clone();
-        self.spawn(async move {
-            let waiting = session.waiting_prompts(&thread).await;
-            Some(match waiting {
-                Ok(waiting) => EffectResult::Queue(thread, waiting),
-                Err(error) => error_result(&error),
+                Ok(None) => app.add_block(Block::notice("the prompt has already started")),
+                Err(error) => app.add_block(Block::Error(error.to_string())),
             })
         });
     }
@@ -312,49 +241,88 @@ impl EffectRunner {
     /// Loads the prompt history and the file names for completion.
     pub(crate) fn load_completions(&self, options: &crate::Options) {
         let (workspace, history) = (options.workspace.clone(), options.history.clone());
-        let results = self.results.clone();
+        let updates = self.updates.clone();
         tokio::task::spawn_blocking(move || {
             if let Some(path) = history {
                 let prompts = crate::history::History::new(&path).load();
-                let _ = results.send(EffectResult::History(prompts));
+                let _ = updates.send(Box::new(|app| app.editor.prepend_history(prompts)));
             }
             let files = crate::completion::list_files(&workspace);
-            let _ = results.send(EffectResult::Files(files));
+            let _ = updates.send(Box::new(|app| app.completions.files = files));
         });
     }
 
-    fn spawn(&self, effect: impl Future<Output = Option<EffectResult>> + Send + 'static) {
-        let results = self.results.clone();
+    /// Shows the block that an effect results in, or its error.
+    fn show(
+        &self,
+        effect: impl Future<Output = Result<Option<Block>, StoreError>> + Send + 'static,
+    ) {
+        self.spawn(async move {
+            let block = effect.await;
+            let block = block.unwrap_or_else(|error| Some(Block::Error(error.to_string())));
+            Box::new(move |app: &mut App| block.into_iter().for_each(|block| app.add_block(block)))
+        });
+    }
+
+    fn spawn<U>(&self, effect: impl Future<Output = Box<U>> + Send + 'static)
+    where
+        U: FnOnce(&mut App) + Send + 'static,
+    {
+        let updates = self.updates.clone();
         tokio::spawn(async move {
-            if let Some(result) = effect.await {
-                let _ = results.send(result);
-            }
+            let _ = updates.send(effect.await);
         });
     }
 }
 
-/// Applies the result of an effect to the app.
-pub(crate) fn apply(result: EffectResult, app: &mut App) {
-    match result {
-        EffectResult::Block(block) | EffectResult::DecisionFailed(block) => app.add_block(block),
-        EffectResult::PromptQueued(thread, prompt) => app.on_prompt_sent(&thread, Some(prompt)),
-        EffectResult::PromptFailed {
-            thread,
-            text,
-            error,
-        } => {
-            app.on_prompt_sent(&thread, None);
-            app.add_block(Block::Error(format!("not sent: {error}")));
-            app.restore_draft(&text);
-        }
-        EffectResult::Decided(gate) => app.mark_answered(&gate),
-        EffectResult::Draft(text) => app.restore_draft(&text),
-        EffectResult::Queue(thread, waiting) => app.set_queue(&thread, &waiting),
-        EffectResult::Files(files) => app.completions.files = files,
-        EffectResult::History(prompts) => app.editor.prepend_history(prompts),
+/// A request to the engine that must be sent in the order in which the user issued it.
+enum OutboxCommand {
+    Prompt(Box<Prompt>),
+    /// Stops the thread with this key.
+    Abort(String),
+}
+
+/// Sends everything in the queue, one after the other, so that an abort never stops a prompt
+/// that was sent after it.
+async fn send_all(
+    session: Session,
+    mut queue: UnboundedReceiver<OutboxCommand>,
+    updates: UnboundedSender<Update>,
+) {
+    while let Some(command) = queue.recv().await {
+        let update: Update = match command {
+            OutboxCommand::Prompt(prompt) => {
+                let (thread, text) = (prompt.thread.clone(), prompt.content.clone());
+                let thread = thread.unwrap_or_default();
+                let sent = session.prompt(*prompt).await;
+                Box::new(move |app| match sent {
+                    Ok(prompt) => app.on_prompt_sent(&thread, prompt),
+                    Err(error) => app.on_prompt_failed(&thread, &text, &error.to_string()),
+                })
+            }
+            OutboxCommand::Abort(thread) => {
+                let drafts = abort(&session, &thread).await;
+                Box::new(move |app| match drafts {
+                    Ok(drafts) if drafts.is_empty() => {}
+                    Ok(drafts) => app.restore_draft(&drafts.join("\n\n")),
+                    Err(error) => app.add_block(Block::Error(error.to_string())),
+                })
+            }
+        };
+        let _ = updates.send(update);
     }
 }
 
-pub(crate) fn error_result(error: &dyn std::fmt::Display) -> EffectResult {
-    EffectResult::Block(Block::Error(error.to_string()))
+/// Aborts a thread. The abort would drop its queued prompts, so they are returned.
+async fn abort(session: &Session, key: &str) -> Result<Vec<String>, StoreError> {
+    let mut drafts = Vec::new();
+    let threads = session.threads();
+    if let Some(thread) = threads.iter().find(|view| view.key == key) {
+        for prompt in session.waiting_prompts(&thread.id).await? {
+            let prompt = session.withdraw_prompt(&thread.id, &prompt.id).await?;
+            drafts.extend(prompt.map(|prompt| prompt.content));
+        }
+    }
+    session.abort(Some(key)).await?;
+    Ok(drafts)
 }

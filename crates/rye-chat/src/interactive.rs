@@ -1,25 +1,22 @@
 //! Event loop on a terminal that can be painted on.
 
 use std::process::Command as Process;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{Event as Input, EventStream};
 use rye_engine::protocol::short_id;
-use rye_engine::store::StoreError;
-use rye_engine::{Engine, Session};
 use tokio_stream::StreamExt as _;
 
 use crate::app::{App, Effect};
 use crate::attachments;
 use crate::block::Block;
-use crate::effects::{self, EffectRunner, FLUSH_TIMEOUT};
+use crate::effects::{EffectRunner, FLUSH_TIMEOUT};
 use crate::history::History;
 use crate::screen::{LiveRegion, Screen};
 use crate::session_events::SessionEvents;
 use crate::signals::SignalHandler;
 use crate::terminal::Terminal;
-use crate::{Chat, ChatError, ChatHost, Options};
+use crate::{Chat, ChatError};
 
 /// Shortest time between two paints.
 const FRAME: Duration = Duration::from_millis(33);
@@ -30,30 +27,18 @@ const SPINNER_FRAME: Duration = Duration::from_millis(120);
 
 pub(crate) async fn run(
     chat: Chat,
-    engine: &Engine,
-    session: Session,
-    host: Arc<dyn ChatHost>,
+    terminal: Terminal,
+    runner: EffectRunner,
+    mut events: SessionEvents,
 ) -> Result<(), ChatError> {
-    let Chat {
-        options,
-        mut app,
-        screen,
-        terminal,
-        signals,
-        ..
-    } = chat;
-    load_session_info(&mut app, engine, &session, &*host, &options).await?;
-    let (runner, mut results) = EffectRunner::new(engine, &session, host, &options);
-    runner.load_completions(&options);
-    let mut events = SessionEvents::subscribe(engine, &session).await?;
-    events.load_descendant_gates(&mut app).await?;
+    runner.load_completions(&chat.options);
     let mut ui = InteractiveUi {
-        app,
-        screen,
+        app: chat.app,
+        screen: chat.screen,
         terminal,
-        signals,
+        signals: chat.signals,
         runner,
-        history: options.history.as_deref().map(History::new),
+        history: chat.options.history.as_deref().map(History::new),
         keys: Some(EventStream::new()),
         dirty: true,
         typed: false,
@@ -71,9 +56,7 @@ pub(crate) async fn run(
             }
             event = events.next() => match event {
                 Ok(Some(event)) => {
-                    if let Some(thread) = events.apply(event, &mut ui.app).await? {
-                        ui.runner.load_queue(thread);
-                    }
+                    events.apply(event, &mut ui.app).await?;
                     ui.dirty = true;
                 }
                 Ok(None) => break,
@@ -82,18 +65,13 @@ pub(crate) async fn run(
                     return Err(error.into());
                 }
             },
-            Some(result) = results.recv() => {
-                effects::apply(result, &mut ui.app);
-                ui.dirty = true;
-            }
             () = frame => ui.paint()?,
         }
     }
     ui.close()?;
     // Dropping the runner closes the outbox; wait until it has sent the last prompt.
     drop(ui);
-    let flush = async { while results.recv().await.is_some() {} };
-    let _ = tokio::time::timeout(FLUSH_TIMEOUT, flush).await;
+    let _ = tokio::time::timeout(FLUSH_TIMEOUT, events.wait_for_effects()).await;
     Ok(())
 }
 
@@ -104,40 +82,11 @@ async fn next_key(keys: &mut Option<EventStream>) -> Option<std::io::Result<Inpu
     }
 }
 
-/// Completes what the app knows about the session, and shows the greeting.
-pub(crate) async fn load_session_info(
-    app: &mut App,
-    engine: &Engine,
-    session: &Session,
-    host: &dyn ChatHost,
-    options: &Options,
-) -> Result<(), StoreError> {
-    app.ready = true;
-    app.info.session = session.id().to_string();
-    if let Some(data) = engine.session_data(session.id()).await? {
-        if let (true, Some(sandbox)) = (app.info.sandbox.is_empty(), data.sandbox) {
-            app.info.sandbox = sandbox.kind;
-        }
-        if let (true, Some(model)) = (app.info.model.is_empty(), data.model) {
-            app.info.model = model;
-        }
-    }
-    if app.info.model.is_empty() {
-        app.info.model = host.default_model();
-    }
-    app.info.context_window = host.context_window(&app.info.model);
-    app.completions.models = host.models();
-    for line in &options.greeting {
-        app.add_block(Block::notice(line));
-    }
-    Ok(())
-}
-
 /// The app and the terminal that shows it.
 struct InteractiveUi {
     app: App,
     screen: Screen,
-    terminal: Option<Terminal>,
+    terminal: Terminal,
     signals: SignalHandler,
     runner: EffectRunner,
     history: Option<History>,
@@ -246,10 +195,7 @@ impl InteractiveUi {
         self.keys = None;
         Terminal::send(&self.screen.finish())?;
         let text = self.app.editor.text();
-        let edited = match &mut self.terminal {
-            Some(terminal) => terminal.suspend_while(|| edit_in(&editor, text))?,
-            None => edit_in(&editor, text),
-        };
+        let edited = self.terminal.suspend_while(|| edit_in(&editor, text))?;
         self.keys = Some(EventStream::new());
         match edited {
             Ok(text) => self.app.editor.set_text(text.trim_end()),
@@ -264,9 +210,7 @@ impl InteractiveUi {
         let out = self.screen.finish() + &self.resume_hint();
         // Before the terminal is restored: from then on Ctrl-C ends the process.
         Terminal::send(&out)?;
-        if let Some(terminal) = &mut self.terminal {
-            terminal.release();
-        }
+        self.terminal.release();
         Ok(())
     }
 

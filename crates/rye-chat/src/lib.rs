@@ -41,7 +41,6 @@ mod history;
 mod input;
 mod interactive;
 mod markdown;
-mod outbox;
 mod pane;
 mod plain;
 mod screen;
@@ -60,7 +59,10 @@ use rye_engine::store::StoreError;
 use rye_engine::{Engine, Session};
 
 use app::{App, SessionInfo};
+use block::Block;
+use effects::EffectRunner;
 use screen::Screen;
+use session_events::SessionEvents;
 use signals::SignalHandler;
 use terminal::Terminal;
 
@@ -174,14 +176,48 @@ impl Chat {
 
     /// Runs the chat until the user quits. The session stays open.
     pub async fn run(
-        self,
+        mut self,
         engine: &Engine,
         session: Session,
         host: Arc<dyn ChatHost>,
     ) -> Result<(), ChatError> {
-        match self.terminal {
-            Some(_) => interactive::run(self, engine, session, host).await,
-            None => plain::run(self, engine, session, host).await,
+        self.load_session_info(engine, &session, &*host).await?;
+        let (runner, updates) = EffectRunner::new(engine, &session, host, &self.options);
+        let mut events = SessionEvents::subscribe(engine, &session, updates).await?;
+        events.load_descendant_gates(&mut self.app).await?;
+        match self.terminal.take() {
+            Some(terminal) => interactive::run(self, terminal, runner, events).await,
+            None => plain::run(self, runner, events).await,
         }
+    }
+
+    /// Completes what the app knows about the session, and shows the greeting.
+    async fn load_session_info(
+        &mut self,
+        engine: &Engine,
+        session: &Session,
+        host: &dyn ChatHost,
+    ) -> Result<(), StoreError> {
+        let app = &mut self.app;
+        app.ready = true;
+        app.plain = self.terminal.is_none();
+        app.info.session = session.id().to_string();
+        if let Some(data) = engine.session_data(session.id()).await? {
+            if let (true, Some(sandbox)) = (app.info.sandbox.is_empty(), data.sandbox) {
+                app.info.sandbox = sandbox.kind;
+            }
+            if let (true, Some(model)) = (app.info.model.is_empty(), data.model) {
+                app.info.model = model;
+            }
+        }
+        if app.info.model.is_empty() {
+            app.info.model = host.default_model();
+        }
+        app.info.context_window = host.context_window(&app.info.model);
+        app.completions.models = host.models();
+        for line in &self.options.greeting {
+            app.add_block(Block::notice(line));
+        }
+        Ok(())
     }
 }

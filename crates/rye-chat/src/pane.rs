@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use rye_engine::compaction::is_continuation;
 use rye_engine::protocol::{
-    CallId, Entry, EntryId, EntryKind, ErrorInfo, Message, Part, PromptId, QueuedPrompt,
+    CallId, Entry, EntryId, EntryKind, ErrorInfo, EventKind, Message, Part, PromptId, QueuedPrompt,
     ResultStatus, Role, RunEvent, SessionId, StatusKind, ThreadId, TurnEnd, Usage,
 };
 use serde_json::Value;
@@ -55,6 +55,7 @@ pub(crate) struct RunningTool {
 }
 
 /// State of one thread.
+#[derive(Default)]
 pub(crate) struct Pane {
     pub(crate) key: String,
     pub(crate) id: Option<ThreadId>,
@@ -92,23 +93,7 @@ impl Pane {
         Self {
             key: key.to_owned(),
             id,
-            status: StatusKind::Idle,
-            blocks: VecDeque::new(),
-            unpainted: 0,
-            stream: StreamingMessage::default(),
-            running: Vec::new(),
-            waiting: Vec::new(),
-            queue_order: Vec::new(),
-            queued: 0,
-            unconfirmed: 0,
-            confirmed: HashSet::new(),
-            stored: HashSet::new(),
-            usage: Usage::default(),
-            context_tokens: 0,
-            compactions: HashMap::new(),
-            recorded_error: None,
-            calls: HashMap::new(),
-            tasks: HashSet::new(),
+            ..Self::default()
         }
     }
 
@@ -117,7 +102,7 @@ impl Pane {
     }
 
     /// Marks an idle thread as working: no status event follows if the status is unchanged.
-    pub(crate) fn mark_working(&mut self) {
+    fn mark_working(&mut self) {
         if self.status == StatusKind::Idle {
             self.status = StatusKind::Thinking;
         }
@@ -138,11 +123,78 @@ impl Pane {
         self.blocks.range(from..)
     }
 
-    pub(crate) fn start_message(&mut self) {
-        self.stream = StreamingMessage::default();
+    /// Applies an event of the thread, with the entry that it refers to.
+    pub(crate) fn on_event(&mut self, kind: &EventKind, entry: Option<&Entry>) {
+        match kind {
+            EventKind::MessageStart => self.stream = StreamingMessage::default(),
+            EventKind::TextDelta { text } => self.on_text_delta(text),
+            EventKind::ThinkingDelta { text } => self.stream.thinking += text,
+            EventKind::ToolCallDelta { tool, text, .. } => self.on_call_delta(tool, text),
+            EventKind::MessageEnd { .. } => {
+                if let Some(entry) = entry {
+                    self.on_entry(entry);
+                }
+            }
+            EventKind::ToolStart { call, tool } => self.start_tool(call, tool),
+            EventKind::ToolOutput { call, text } => self.on_tool_output(call, text),
+            EventKind::TurnEnd { reason, .. } => {
+                self.end_turn(*reason);
+                self.status = StatusKind::Idle;
+                self.queued = self.queued.saturating_sub(1);
+            }
+            EventKind::Status { status } => self.status = *status,
+            EventKind::QueueState { running, waiting } => {
+                self.set_queue_state(running.as_ref(), waiting);
+                if running.is_some() {
+                    self.mark_working();
+                }
+            }
+            EventKind::Error { error } => self.on_error(error),
+            EventKind::Usage { usage } => {
+                self.usage = self.usage.plus(*usage);
+                self.context_tokens = usage.input_tokens + usage.output_tokens;
+            }
+            EventKind::ModelRetry {
+                model,
+                attempts,
+                reason,
+                ..
+            } => {
+                self.stream = StreamingMessage::default();
+                self.add(Block::notice(&format!(
+                    "retrying {model} (attempt {attempts}): {reason}"
+                )));
+            }
+            EventKind::ModelSwitched { from, to, reason } => {
+                self.add(Block::notice(&format!(
+                    "switched from {from} to {to}: {reason}"
+                )));
+            }
+            EventKind::CompactionStart => {
+                self.mark_working();
+                self.add(Block::notice("compacting …"));
+            }
+            EventKind::CompactionEnd {
+                error: Some(error), ..
+            } => {
+                self.add(Block::Error(format!(
+                    "compaction failed: {}",
+                    error.message
+                )));
+            }
+            // An interrupted task starts again with its call; it is announced once.
+            EventKind::TaskStart { session } if self.tasks.insert(session.clone()) => {
+                self.add(Block::notice(&format!("task started: {session}")));
+            }
+            EventKind::TaskEnd { session } => {
+                self.add(Block::notice(&format!("task ended: {session}")));
+            }
+            EventKind::Artifact { name, .. } => self.add(Block::notice(&format!("created {name}"))),
+            _ => {}
+        }
     }
 
-    pub(crate) fn on_text_delta(&mut self, text: &str) {
+    fn on_text_delta(&mut self, text: &str) {
         self.finish_thinking();
         self.stream.text += text;
         if self.stream.lagged {
@@ -159,10 +211,6 @@ impl Pane {
         self.add(Block::Text { text, continued });
     }
 
-    pub(crate) fn on_thinking_delta(&mut self, text: &str) {
-        self.stream.thinking += text;
-    }
-
     fn finish_thinking(&mut self) {
         let thinking = std::mem::take(&mut self.stream.thinking);
         if !thinking.trim().is_empty() {
@@ -170,7 +218,7 @@ impl Pane {
         }
     }
 
-    pub(crate) fn on_call_delta(&mut self, tool: &str, text: &str) {
+    fn on_call_delta(&mut self, tool: &str, text: &str) {
         self.finish_thinking();
         match &mut self.stream.call {
             Some((known, size)) if known == tool => *size += text.len(),
@@ -183,23 +231,21 @@ impl Pane {
         self.stream.lagged = true;
     }
 
-    pub(crate) fn start_tool(&mut self, call: CallId, tool: String) {
-        let args = self
-            .calls
-            .get(&call)
-            .map_or(Value::Null, |(_, args)| args.clone());
-        if self.running.iter().all(|running| running.call != call) {
-            self.running.push(RunningTool {
-                call,
-                tool,
-                args,
-                output: String::new(),
-                lines: 0,
-            });
+    fn start_tool(&mut self, call: &CallId, tool: &str) {
+        if self.running.iter().any(|running| running.call == *call) {
+            return;
         }
+        let known = self.calls.get(call);
+        self.running.push(RunningTool {
+            call: call.clone(),
+            tool: tool.to_owned(),
+            args: known.map_or(Value::Null, |(_, args)| args.clone()),
+            output: String::new(),
+            lines: 0,
+        });
     }
 
-    pub(crate) fn on_tool_output(&mut self, call: &CallId, text: &str) {
+    fn on_tool_output(&mut self, call: &CallId, text: &str) {
         let running = self.running.iter_mut().find(|it| it.call == *call);
         if let Some(running) = running {
             running.output += text;
@@ -291,7 +337,7 @@ impl Pane {
     }
 
     /// Shows an error, unless the history has shown it already.
-    pub(crate) fn on_error(&mut self, error: &ErrorInfo) {
+    fn on_error(&mut self, error: &ErrorInfo) {
         if self.recorded_error.take().as_ref() != Some(error) {
             self.add(Block::Error(error.message.clone()));
         }
@@ -319,7 +365,7 @@ impl Pane {
         }
     }
 
-    pub(crate) fn end_turn(&mut self, reason: TurnEnd) {
+    fn end_turn(&mut self, reason: TurnEnd) {
         self.finish_thinking();
         let rest = self.stream.unfinished().trim().to_owned();
         if !rest.is_empty() {

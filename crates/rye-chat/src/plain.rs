@@ -2,29 +2,26 @@
 //! readers and for pipes.
 
 use std::io::{self, Write as _};
-use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use rye_engine::protocol::GateId;
-use rye_engine::{Engine, Session};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::app::{App, Effect, GATE_GRACE};
-use crate::block::{Block, first_line};
-use crate::effects::{self, EffectResult, EffectRunner};
+use crate::block::Block;
+use crate::effects::EffectRunner;
 use crate::input::{Input, InputLine};
-use crate::interactive::{load_session_info, resume_hint};
+use crate::interactive::resume_hint;
 use crate::pane::Pane;
 use crate::session_events::SessionEvents;
 use crate::terminal::Terminal;
 use crate::text::Line;
-use crate::{Chat, ChatError, ChatHost, Options};
+use crate::{Chat, ChatError, Options};
 
 pub(crate) async fn run(
     chat: Chat,
-    engine: &Engine,
-    session: Session,
-    host: Arc<dyn ChatHost>,
+    mut runner: EffectRunner,
+    mut events: SessionEvents,
 ) -> Result<(), ChatError> {
     let Chat {
         options,
@@ -33,19 +30,15 @@ pub(crate) async fn run(
         started,
         ..
     } = chat;
-    app.plain = true;
-    load_session_info(&mut app, engine, &session, &*host, &options).await?;
-    let (mut runner, mut results) = EffectRunner::new(engine, &session, host, &options);
-    let mut events = SessionEvents::subscribe(engine, &session).await?;
-    events.load_descendant_gates(&mut app).await?;
     let mut ui = PlainUi::new(&options, started);
     signals.set_exit_message(ui.exit_message(&app));
     // With piped input, Ctrl-C ends the process as usual.
     let is_terminal = ui.input.is_terminal();
     let mut interrupts = is_terminal.then(|| signals.subscribe_interrupts());
-    let (mut open, mut deciding, mut invalid) = (true, 0, None);
+    let (mut open, mut invalid) = (true, None);
     loop {
-        let settled = deciding == 0 && events.is_caught_up();
+        let settled = app.deciding == 0 && events.is_caught_up();
+        ui.print_draft(&mut app);
         ui.show(&mut app, open && settled)?;
         if !open && settled && is_done(&app) && (app.gate().is_some() || events.is_idle().await?) {
             break;
@@ -55,18 +48,7 @@ pub(crate) async fn run(
             Some(()) = next_interrupt(&mut interrupts) => app.on_interrupt(Instant::now()),
             event = events.next() => {
                 let Some(event) = event? else { break };
-                if let Some(thread) = events.apply(event, &mut app).await? {
-                    runner.load_queue(thread);
-                }
-                Vec::new()
-            }
-            Some(result) = results.recv() => {
-                let decided =
-                    matches!(result, EffectResult::Decided(_) | EffectResult::DecisionFailed(_));
-                deciding -= usize::from(decided && deciding > 0);
-                announce_queued(&result, &mut app);
-                effects::apply(result, &mut app);
-                ui.print_draft(&mut app);
+                events.apply(event, &mut app).await?;
                 Vec::new()
             }
             line = ui.input.next(), if open && events.is_caught_up() => match line {
@@ -97,10 +79,7 @@ pub(crate) async fn run(
                     let text = format!("thread {}", app.pane().key);
                     app.add_block(Block::notice(&text));
                 }
-                other => {
-                    deciding += usize::from(matches!(other, Effect::Decide { .. }));
-                    runner.start(other, &mut app);
-                }
+                other => runner.start(other, &mut app),
             }
         }
     }
@@ -123,27 +102,6 @@ fn is_done(app: &App) -> bool {
 
 fn is_quiet(pane: &Pane) -> bool {
     !pane.is_busy() && pane.unconfirmed == 0
-}
-
-/// Prints newly queued prompts, because there is no live region that shows the queue.
-fn announce_queued(result: &EffectResult, app: &mut App) {
-    let EffectResult::Queue(thread, prompts) = result else {
-        return;
-    };
-    let pane = app.panes.iter_mut();
-    let mut pane = pane.filter(|pane| pane.id.as_ref() == Some(thread));
-    let Some(pane) = pane.next() else {
-        return;
-    };
-    let known: Vec<_> = pane
-        .waiting
-        .iter()
-        .map(|prompt| prompt.id.clone())
-        .collect();
-    for prompt in prompts.iter().filter(|prompt| !known.contains(&prompt.id)) {
-        let text = first_line(&prompt.content, 200);
-        pane.add(Block::notice(&format!("queued: {text}")));
-    }
 }
 
 /// Standard input and the printed output.

@@ -3,13 +3,13 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use rye_engine::protocol::{Entry, EntryId, EventKind, SessionId, StatusKind, ThreadId};
+use rye_engine::protocol::{Entry, EntryId, EventKind, SessionId, StatusKind};
 use rye_engine::store::StoreError;
 use rye_engine::{Engine, Feed, MissedEvents, Notice, Session, Subscription};
-
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::app::App;
+use crate::effects::Update;
 
 /// Subscription to a session and to the gates of the sessions below it.
 pub(crate) struct SessionEvents {
@@ -27,8 +27,10 @@ pub(crate) struct SessionEvents {
     followed: HashSet<SessionId>,
     /// Event to start from when following a descendant whose open gates are known.
     follow_from: HashMap<SessionId, u64>,
-    gates_tx: mpsc::UnboundedSender<EventKind>,
-    gates: mpsc::UnboundedReceiver<EventKind>,
+    gates_tx: UnboundedSender<EventKind>,
+    gates: UnboundedReceiver<EventKind>,
+    /// Results of effects.
+    updates: UnboundedReceiver<Update>,
 }
 
 /// What arrived, to be applied with [`SessionEvents::apply`].
@@ -41,14 +43,20 @@ pub(crate) enum SessionEvent {
     NewDescendant(SessionId),
     /// The feed lagged, so events of descendants may be lost.
     Lagged,
+    /// An effect has ended.
+    Update(Update),
 }
 
 impl SessionEvents {
-    pub(crate) async fn subscribe(engine: &Engine, session: &Session) -> Result<Self, StoreError> {
+    pub(crate) async fn subscribe(
+        engine: &Engine,
+        session: &Session,
+        updates: UnboundedReceiver<Update>,
+    ) -> Result<Self, StoreError> {
         let backlog_end = session.last_event().await?;
         let threads = engine.history(session.id()).await?;
         let entries = threads.into_iter().flat_map(|(_, entries)| entries);
-        let (gates_tx, gates) = mpsc::unbounded_channel();
+        let (gates_tx, gates) = unbounded_channel();
         Ok(Self {
             engine: engine.clone(),
             session: session.clone(),
@@ -61,6 +69,7 @@ impl SessionEvents {
             follow_from: HashMap::new(),
             gates_tx,
             gates,
+            updates,
         })
     }
 
@@ -97,33 +106,43 @@ impl SessionEvents {
                     Ok(None) => return Ok(None),
                     Err(MissedEvents(_)) => return Ok(Some(SessionEvent::Lagged)),
                 },
+                Some(update) = self.updates.recv() => {
+                    return Ok(Some(SessionEvent::Update(update)));
+                }
             }
         }
     }
 
-    /// Applies an event to the app. Returns the thread whose queue has to be loaded, if any.
+    /// Waits until all effects have ended. Call it once nothing starts new ones.
+    pub(crate) async fn wait_for_effects(&mut self) {
+        while self.updates.recv().await.is_some() {}
+    }
+
+    /// Applies an event to the app.
     pub(crate) async fn apply(
         &mut self,
         event: SessionEvent,
         app: &mut App,
-    ) -> Result<Option<ThreadId>, StoreError> {
+    ) -> Result<(), StoreError> {
         let notice = match event {
             SessionEvent::Own(notice) => notice,
             SessionEvent::Descendant(kind) => {
                 app.on_gate_event(&kind);
-                return Ok(None);
+                return Ok(());
             }
             SessionEvent::NewDescendant(session) => {
                 self.follow(session).await?;
-                self.load_descendant_gates(app).await?;
-                return Ok(None);
+                return self.load_descendant_gates(app).await;
             }
             SessionEvent::Lagged => {
                 let own = self.session.id();
                 let subscribed = |it: &SessionId| it == own || self.followed.contains(it);
                 app.gates.retain(|it| subscribed(&it.gate.origin.session));
-                self.load_descendant_gates(app).await?;
-                return Ok(None);
+                return self.load_descendant_gates(app).await;
+            }
+            SessionEvent::Update(update) => {
+                update(app);
+                return Ok(());
             }
         };
         let entry = self.entry(&notice).await?;
@@ -134,12 +153,13 @@ impl SessionEvents {
             // Status events are not stored, so the backlog has none.
             app.set_statuses(&self.session.threads());
         }
-        Ok(match (notice.event.kind, notice.event.thread) {
-            (EventKind::QueueState { waiting, .. }, thread) => {
-                thread.filter(|_| !waiting.is_empty())
-            }
-            _ => None,
-        })
+        if let (EventKind::QueueState { waiting, .. }, Some(thread)) =
+            (&notice.event.kind, &notice.event.thread)
+            && !waiting.is_empty()
+        {
+            app.set_queue(thread, &self.session.waiting_prompts(thread).await?);
+        }
+        Ok(())
     }
 
     /// Forwards the events of a descendant: only its own record says that a gate was answered.

@@ -285,11 +285,12 @@ pub enum TurnEnd {
 }
 
 /// The activity of a thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StatusKind {
     /// No work.
+    #[default]
     Idle,
     /// A prompt is waiting to start.
     Queued,

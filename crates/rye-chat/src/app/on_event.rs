@@ -2,11 +2,11 @@
 
 use rye_engine::ThreadView;
 use rye_engine::arguments::ARGUMENTS;
-use rye_engine::protocol::{Entry, Event, EventKind, GateId, QueuedPrompt, StatusKind, ThreadId};
+use rye_engine::protocol::{Entry, Event, EventKind, GateId, QueuedPrompt, ThreadId};
 use serde_json::Value;
 
 use super::App;
-use crate::block::Block;
+use crate::block::{Block, first_line};
 use crate::pane::Pane;
 use crate::text::{DIM, GREEN, RED};
 
@@ -24,7 +24,7 @@ impl App {
         }
         let of_event = |pane: &&mut Pane| pane.id == event.thread;
         if let Some(pane) = self.panes.iter_mut().find(of_event) {
-            on_thread_event(pane, &event.kind, entry);
+            pane.on_event(&event.kind, entry);
         }
     }
 
@@ -96,78 +96,18 @@ impl App {
     /// Sets the queued prompts of a thread, as loaded from the store.
     pub(crate) fn set_queue(&mut self, thread: &ThreadId, prompts: &[QueuedPrompt]) {
         let of_thread = |pane: &&mut Pane| pane.id.as_ref() == Some(thread);
-        if let Some(pane) = self.panes.iter_mut().find(of_thread) {
-            pane.set_queue_prompts(prompts);
-        }
-    }
-}
-
-fn on_thread_event(pane: &mut Pane, kind: &EventKind, entry: Option<&Entry>) {
-    match kind {
-        EventKind::MessageStart => pane.start_message(),
-        EventKind::TextDelta { text } => pane.on_text_delta(text),
-        EventKind::ThinkingDelta { text } => pane.on_thinking_delta(text),
-        EventKind::ToolCallDelta { tool, text, .. } => pane.on_call_delta(tool, text),
-        EventKind::MessageEnd { .. } => {
-            if let Some(entry) = entry {
-                pane.on_entry(entry);
+        let Some(pane) = self.panes.iter_mut().find(of_thread) else {
+            return;
+        };
+        if self.plain {
+            // There is no live region that shows the queue.
+            let waiting = pane.waiting.clone();
+            let is_new = |prompt: &&QueuedPrompt| waiting.iter().all(|it| it.id != prompt.id);
+            for prompt in prompts.iter().filter(is_new) {
+                let text = first_line(&prompt.content, 200);
+                pane.add(Block::notice(&format!("queued: {text}")));
             }
         }
-        EventKind::ToolStart { call, tool } => pane.start_tool(call.clone(), tool.clone()),
-        EventKind::ToolOutput { call, text } => pane.on_tool_output(call, text),
-        EventKind::TurnEnd { reason, .. } => {
-            pane.end_turn(*reason);
-            pane.status = StatusKind::Idle;
-            pane.queued = pane.queued.saturating_sub(1);
-        }
-        EventKind::Status { status } => pane.status = *status,
-        EventKind::QueueState { running, waiting } => {
-            pane.set_queue_state(running.as_ref(), waiting);
-            if running.is_some() {
-                pane.mark_working();
-            }
-        }
-        EventKind::Error { error } => pane.on_error(error),
-        EventKind::Usage { usage } => {
-            pane.usage = pane.usage.plus(*usage);
-            pane.context_tokens = usage.input_tokens + usage.output_tokens;
-        }
-        EventKind::ModelRetry {
-            model,
-            attempts,
-            reason,
-            ..
-        } => {
-            pane.start_message();
-            pane.add(Block::notice(&format!(
-                "retrying {model} (attempt {attempts}): {reason}"
-            )));
-        }
-        EventKind::ModelSwitched { from, to, reason } => {
-            pane.add(Block::notice(&format!(
-                "switched from {from} to {to}: {reason}"
-            )));
-        }
-        EventKind::CompactionStart => {
-            pane.mark_working();
-            pane.add(Block::notice("compacting …"));
-        }
-        EventKind::CompactionEnd {
-            error: Some(error), ..
-        } => {
-            pane.add(Block::Error(format!(
-                "compaction failed: {}",
-                error.message
-            )));
-        }
-        // An interrupted task starts again with its call; it is announced once.
-        EventKind::TaskStart { session } if pane.tasks.insert(session.clone()) => {
-            pane.add(Block::notice(&format!("task started: {session}")));
-        }
-        EventKind::TaskEnd { session } => {
-            pane.add(Block::notice(&format!("task ended: {session}")));
-        }
-        EventKind::Artifact { name, .. } => pane.add(Block::notice(&format!("created {name}"))),
-        _ => {}
+        pane.set_queue_prompts(prompts);
     }
 }
