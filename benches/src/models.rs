@@ -243,6 +243,8 @@ fn history(turns: usize) -> ModelRequest {
         tools: Arc::default(),
         max_output: None,
         for_summary: false,
+        previous_compactions: 0,
+        compacted_answers: 0,
     }
 }
 

@@ -45,6 +45,7 @@ impl Model for ToolThenAnswer {
         let answer = ModelAnswer {
             parts: vec![part],
             stop_reason: None,
+            incomplete: None,
             usage: Usage {
                 input_tokens: 100,
                 output_tokens: 10,

@@ -35,7 +35,6 @@ pub(super) fn payload_bytes(batch: &Batch) -> Result<usize> {
         Op::AppendEntry(it) | Op::ReplaceEntry(it) => size(it),
         Op::PutPrompt(it) => size(it),
         Op::PutGate(it) => size(it),
-        Op::PutSuspendedTurn(it) => size(it),
         Op::AddUsage(it) => size(it),
         Op::Event(thread, kind) => size(&(thread, kind)),
         _ => Ok(0),

@@ -204,7 +204,7 @@ impl Chat {
         app.info.session = session.id().to_string();
         if let Some(data) = engine.session_data(session.id()).await? {
             if let (true, Some(sandbox)) = (app.info.sandbox.is_empty(), data.sandbox) {
-                app.info.sandbox = sandbox.kind;
+                app.info.sandbox = sandbox.kind.to_string();
             }
             if let (true, Some(model)) = (app.info.model.is_empty(), data.model) {
                 app.info.model = model;

@@ -6,10 +6,9 @@ mod queue;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Write as _;
 
-use rye_engine::compaction::is_continuation;
 use rye_engine::protocol::{
     CallId, Entry, EntryId, EntryKind, ErrorInfo, EventKind, Message, Part, PromptId, QueuedPrompt,
-    ResultStatus, Role, RunEvent, SessionId, StatusKind, ThreadId, TurnEnd, Usage,
+    ResultStatus, Role, RunEvent, SessionId, StatusKind, Synthetic, ThreadId, TurnEnd, Usage,
 };
 use serde_json::Value;
 
@@ -262,7 +261,7 @@ impl Pane {
     pub(crate) fn on_entry(&mut self, entry: &Entry) {
         match &entry.kind {
             EntryKind::Message(message) => match message.role {
-                Role::User if is_continuation(message) => {
+                Role::User if message.synthetic == Some(Synthetic::CompactionContinue) => {
                     self.add(Block::notice(&format!("continuing: {}", message.content())));
                 }
                 Role::User => self.add(Block::Prompt(prompt_text(message))),
@@ -329,9 +328,7 @@ impl Pane {
                 continued,
             });
         }
-        if let (Some(incomplete), Some(reason)) =
-            (message.incomplete_reason(), &message.stop_reason)
-        {
+        if let (Some(incomplete), Some(reason)) = (message.incomplete, &message.stop_reason) {
             self.add(Block::notice(&format!("{incomplete} ({reason})")));
         }
     }

@@ -41,9 +41,6 @@ pub use tasks::check_all;
 const SEAL: Purpose = Purpose::new("seal");
 /// Purpose of the signature under a receipt.
 const RECEIPT: Purpose = Purpose::new("receipt");
-
-/// Metadata key of a session that was imported unverified, with the reason.
-pub const UNVERIFIED: &str = "unverified_import";
 /// Context key of a gate: hash of the chain that would run.
 pub const CHAIN_HASH: &str = "chain_hash";
 /// Context key of a gate: hash of the arguments.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use lillux::Hash;
 use rye_protocol::{
-    CallId, ErrorCode, ErrorInfo, Limits, Parent, PromptId, SessionId, SessionStatus, ThreadId,
+    CallId, ErrorCode, ErrorInfo, Limits, Parent, PromptId, Purpose, SessionId, SessionStatus,
+    ThreadId,
 };
 use serde_json::json;
 
@@ -80,10 +81,12 @@ impl ToolContext {
             depth: Some(max_depth),
             ..self.remaining
         };
+        let now = engine.clock.now();
         let data = rye_protocol::Session {
-            id: self.child_id(),
-            purpose: rye_protocol::Purpose::Child,
-            status: SessionStatus::Running,
+            user_id: parent_data.user_id.clone(),
+            org_id: parent_data.org_id.clone(),
+            workspace: parent_data.workspace.clone(),
+            sandbox: parent_data.sandbox.clone(),
             parent: Some(Parent {
                 session: self.session.clone(),
                 thread: self.thread.clone(),
@@ -91,10 +94,7 @@ impl ToolContext {
             depth,
             model: model.or_else(|| parent_data.model.clone()),
             limits,
-            usage: rye_protocol::Usage::default(),
-            metadata: serde_json::Map::new(),
-            snapshot_id: None,
-            ..Arc::unwrap_or_clone(parent_data)
+            ..rye_protocol::Session::new(self.child_id(), Purpose::Child, now)
         };
         let parent_budget = ParentBudget {
             budget: Arc::clone(&parent.shared().budget),

@@ -8,25 +8,10 @@ pub mod plan;
 pub(crate) mod summary;
 pub mod view;
 
-use rye_protocol::Message;
 use serde::Deserialize;
 
 pub use plan::{Head, Plan};
 pub use view::View;
-
-/// Metadata key of a prompt that the engine generates after a compaction.
-pub(crate) const CONTINUE: &str = "compaction_continue";
-
-/// Whether the engine generated the message to continue after a compaction.
-pub fn is_continuation(message: &Message) -> bool {
-    message.metadata.contains_key(CONTINUE)
-}
-
-/// Metadata key of a summary message: number of assistant messages that it replaces.
-pub const COMPACTED_ANSWERS: &str = "compacted_answers";
-
-/// Metadata key of a summary request: number of earlier compactions.
-pub const PREVIOUS_COMPACTIONS: &str = "previous_compactions";
 
 /// Compaction settings.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

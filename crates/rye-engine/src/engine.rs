@@ -21,7 +21,7 @@ use std::time::Duration;
 use lillux::keys::{PublicKey, SigningKey};
 use rye_protocol::{
     Batch, Entry, Gate, GateId, GateKind, Limits, Millis, Op, Purpose, Resolution, SandboxId,
-    SandboxRef, Session as SessionData, SessionId, SessionStatus, Thread, Usage,
+    SandboxKind, SandboxRef, Session as SessionData, SessionId, Thread,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +38,7 @@ use crate::machine::{CallLimits, is_invalid_limit};
 use crate::metrics::Metrics;
 use crate::model::{Models, ToolSpec};
 use crate::policy::Policy;
-use crate::runner::{ROLE, ToolRegistry};
+use crate::runner::ToolRegistry;
 use crate::sandbox::Sandbox;
 use crate::store::{
     Claim, InboxMessage, Lease, PostOutcome, SessionFilter, SessionStore, StoreError,
@@ -47,10 +47,8 @@ use lillux::redact::Redactor;
 
 pub(crate) use budget::{Budget, ParentBudget};
 pub use builder::{BuildError, Builder};
-pub(crate) use failure::STATUS_BEFORE;
 pub use prompt::{Answer, Prompt, ThreadView};
 pub use session::Session;
-pub(crate) use session::new_thread;
 pub use threads::{ThreadChange, ThreadSettings};
 
 /// Delay before an unavailable store is tried again.
@@ -222,6 +220,8 @@ pub struct NewSession {
     pub org_id: Option<String>,
     /// Directory that the session is about.
     pub workspace: Option<String>,
+    /// Project that the session belongs to.
+    pub project: Option<String>,
     /// What the session is for.
     pub purpose: Purpose,
     /// Default model of its threads.
@@ -559,31 +559,20 @@ async fn process_posts(inner: Weak<Inner>, mut posts: tokio::sync::broadcast::Re
     }
 }
 
-fn session_data(id: SessionId, new: NewSession, sandbox: &str, now: Millis) -> SessionData {
-    let mut metadata = new.metadata;
-    if let Some(role) = new.role {
-        metadata.insert(ROLE.to_owned(), role.into());
-    }
+fn session_data(id: SessionId, new: NewSession, sandbox: SandboxKind, now: Millis) -> SessionData {
     SessionData {
-        id,
         user_id: new.user_id,
         org_id: new.org_id,
         workspace: new.workspace,
-        purpose: new.purpose,
-        status: SessionStatus::Running,
         sandbox: Some(SandboxRef {
-            kind: sandbox.to_owned(),
+            kind: sandbox,
             id: SandboxId::new(),
         }),
-        snapshot_id: None,
-        parent: None,
-        depth: 0,
         model: new.model,
+        role: new.role,
+        project: new.project,
         limits: new.limits,
-        usage: Usage::default(),
-        run: None,
-        metadata,
-        created_at: now,
-        updated_at: now,
+        metadata: new.metadata,
+        ..SessionData::new(id, new.purpose, now)
     }
 }

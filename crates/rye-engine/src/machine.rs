@@ -7,7 +7,6 @@
 mod advance;
 mod calls;
 mod compaction;
-mod continuation;
 mod cow_arc;
 mod failover;
 mod gates;
@@ -31,7 +30,6 @@ use serde_json::Value;
 
 use crate::audit;
 use crate::tokens;
-use continuation::Continuation;
 use limit_gate::LimitScope;
 
 pub(crate) use limit_gate::{LimitIncrease, is_invalid_limit};
@@ -204,7 +202,6 @@ impl Step<'_> {
     fn apply(&mut self, input: Input) {
         match input {
             Input::Restored => {
-                self.forget_ended_gates();
                 self.shorten_windows();
                 self.expire_gates();
             }

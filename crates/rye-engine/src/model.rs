@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rye_protocol::{CallId, Message, Part, Usage};
+use rye_protocol::{CallId, IncompleteReason, Message, Part, Usage};
 use serde_json::Value;
 
 use crate::BoxFuture;
@@ -21,6 +21,10 @@ pub struct ModelRequest {
     pub max_output: Option<u64>,
     /// Whether the model is asked for a summary of the history.
     pub for_summary: bool,
+    /// Number of earlier compactions, if the model is asked for a summary.
+    pub previous_compactions: usize,
+    /// Number of answers that a summary in the history replaces.
+    pub compacted_answers: usize,
 }
 
 /// A tool as the model sees it.
@@ -39,8 +43,10 @@ pub struct ToolSpec {
 pub struct ModelAnswer {
     /// Text, thinking and tool calls, in order.
     pub parts: Vec<Part>,
-    /// The provider's stop reason.
+    /// The provider's stop reason, verbatim.
     pub stop_reason: Option<String>,
+    /// Why the answer is incomplete, if it is.
+    pub incomplete: Option<IncompleteReason>,
     /// Tokens and cost.
     pub usage: Usage,
 }

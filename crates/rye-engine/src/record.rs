@@ -9,15 +9,13 @@ use std::time::Duration;
 
 use lillux::keys::SigningKey;
 use rye_protocol::{
-    Batch, CommandId, Entry, EntryId, EntryKind, EventKind, Gate, GateStatus, Limits, Millis, Op,
-    Parent, Purpose, Run, RunStatus, Session, SessionId, SessionStatus, Thread, ThreadId, Usage,
+    Batch, CommandId, Entry, EntryId, EntryKind, EventKind, Gate, GateStatus, Millis, Op, Parent,
+    Purpose, Run, RunStatus, Session, SessionId, SessionStatus, Thread, ThreadId,
 };
-use serde_json::Map;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::audit;
 use crate::clock::{Clock as _, SystemClock};
-use crate::engine::new_thread;
 use crate::store::{Claim, CommandKind, Lease, SessionStore, StoreError};
 
 /// Interval at which deadlines are checked, because the machine may be suspended.
@@ -70,27 +68,15 @@ impl Recorder {
         }
         let now = now();
         let session = Session {
-            id: new.id,
-            user_id: None,
-            org_id: None,
             workspace: Some(new.project),
-            purpose: new.purpose,
-            status: SessionStatus::Running,
-            sandbox: None,
-            snapshot_id: None,
             parent: new.parent,
             depth: new.depth,
-            model: None,
-            limits: Limits::default(),
-            usage: Usage::default(),
             run: Some(new.run),
-            metadata: Map::new(),
-            created_at: now,
-            updated_at: now,
+            ..Session::new(new.id, new.purpose, now)
         };
         let thread = Thread {
             id: ThreadId::try_from(new.thread.to_owned()).unwrap_or_else(|_| ThreadId::new()),
-            ..new_thread(&session.id, new.thread, now)
+            ..Thread::new(session.id.clone(), new.thread, now)
         };
         let key_name = new.thread.to_owned();
         Ok(Self {

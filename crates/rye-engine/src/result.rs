@@ -3,13 +3,6 @@
 use rye_protocol::Schema;
 use serde_json::Value;
 
-/// Metadata key of a prompt: the schema of the required result.
-pub(crate) const SCHEMA: &str = "result_schema";
-/// Metadata key of an answer: the extracted result.
-pub const RESULT: &str = "result";
-/// Metadata key of a generated message that asks the model to correct its result.
-pub(crate) const RETRY: &str = "result_retry";
-
 const START: &str = "---RESULT_START---";
 const END: &str = "---RESULT_END---";
 

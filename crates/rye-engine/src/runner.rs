@@ -34,7 +34,6 @@ use crate::transcript::Transcript;
 pub use compaction::{CompactionOutcome, UndoOutcome};
 use panic::catch_panic;
 use retry::{Backoff, retry_until_available};
-pub(crate) use system_prompt::ROLE;
 pub(crate) use tools::ToolRegistry;
 
 /// A command to a thread's runner.

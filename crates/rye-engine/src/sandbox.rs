@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lillux::path_policy::PathClass;
-use rye_protocol::{ErrorCode, ErrorInfo};
+use rye_protocol::{ErrorCode, ErrorInfo, SandboxKind};
 
 use crate::BoxFuture;
 
@@ -154,7 +154,7 @@ pub struct ResolvedPath {
 /// refuses every use of a private directory with [`SandboxError::Private`].
 pub trait Sandbox: Send + Sync + 'static {
     /// The kind of sandbox, such as `virtual` or `local`.
-    fn kind(&self) -> &'static str;
+    fn kind(&self) -> SandboxKind;
     /// The canonical directory on the host that it works in, if there is one. Approvals are valid
     /// only in the directory they were given for.
     fn working_dir(&self) -> Option<String> {

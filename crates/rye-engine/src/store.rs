@@ -4,7 +4,7 @@ use std::fmt;
 
 use rye_protocol::{
     Archive, Batch, CommandId, Entry, EntryId, Event, Gate, GateId, GateRef, GateStatus,
-    ProcessRef, QueuedPrompt, Resolution, Session, SessionId, SuspendedTurn, Thread, ThreadId,
+    ProcessRef, QueuedPrompt, Resolution, Session, SessionId, Thread, ThreadId,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
@@ -75,7 +75,10 @@ pub enum StoreError {
     /// The disk is full or the database does not respond; a later attempt may succeed.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
-    /// The stored data is damaged, or was written by a newer version.
+    /// The database file is damaged, or another program or version wrote it.
+    #[error("the store cannot be read: {0}")]
+    Damaged(String),
+    /// A record cannot be read or written; others can.
     #[error("the store cannot be read: {0}")]
     Unreadable(String),
     /// A bug in the engine or in a supplied part. The session is stopped until it is opened again.
@@ -162,8 +165,6 @@ pub struct SessionSnapshot {
     pub prompts: Vec<QueuedPrompt>,
     /// Gates of those prompts, closed ones included.
     pub gates: Vec<Gate>,
-    /// Turns that wait at gates.
-    pub suspended: Vec<SuspendedTurn>,
     /// Sequence number of the last event.
     pub sequence: u64,
 }
@@ -178,9 +179,6 @@ pub struct Holder {
     /// The process, unless the store is in memory.
     pub process: Option<ProcessRef>,
 }
-
-/// Metadata key under which a listed but unreadable session states the reason.
-pub const UNREADABLE: &str = "unreadable";
 
 /// Selects sessions, newest first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -235,7 +233,7 @@ pub trait SessionStore: Send + Sync + 'static {
     fn archive<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Archive>>;
 
     /// Lists sessions, newest first. An unreadable session is listed with status `error` and the
-    /// reason under [`UNREADABLE`] in its metadata.
+    /// [reason](Session::unreadable).
     fn sessions(&self, filter: SessionFilter) -> StoreFuture<'_, Vec<Session>>;
 
     /// The entries from the first one to `leaf`.

@@ -25,6 +25,8 @@ pub(crate) struct Transcript {
     open: Vec<(CallId, String)>,
     /// Estimated number of tokens.
     tokens: u64,
+    /// Number of answers that a summary replaces.
+    compacted_answers: usize,
     /// Ids of all calls of the path, including those covered by compactions.
     ids: HashSet<CallId>,
 }
@@ -36,7 +38,9 @@ impl Transcript {
         for entry in path {
             transcript.note_calls(entry);
         }
-        for visible in View::new(path).visible() {
+        let view = View::new(path);
+        transcript.compacted_answers = view.covered_answers();
+        for visible in view.visible() {
             match visible {
                 VisibleEntry::Summary(message) => transcript.add(message),
                 VisibleEntry::Entry {
@@ -108,6 +112,11 @@ impl Transcript {
             | EntryKind::DecisionGate { .. }
             | EntryKind::Run { .. } => {}
         }
+    }
+
+    /// Number of answers that a summary replaces.
+    pub(crate) fn compacted_answers(&self) -> usize {
+        self.compacted_answers
     }
 
     /// Estimated number of tokens.

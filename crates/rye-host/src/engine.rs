@@ -190,7 +190,7 @@ fn write_metrics(engine: &Engine) -> Result<(), Failure> {
 /// Opens the session store. A damaged store is opened read-only, with a warning.
 pub(crate) fn open_store(context: &Context) -> Result<SqliteStore, Failure> {
     let store = store(&database(context)?)?;
-    if let Some(damage @ StoreError::Unreadable(_)) = store.read_only_reason() {
+    if let Some(damage @ StoreError::Damaged(_)) = store.read_only_reason() {
         context
             .reporter()
             .warn(&damage.to_string(), Some("rye doctor"));

@@ -133,7 +133,7 @@ impl<'a> ThreadReplay<'a> {
         let new = NewSession {
             user_id: archive.session.user_id.clone(),
             model: archive.session.model.clone(),
-            role: role(archive),
+            role: archive.session.role.clone(),
             ..NewSession::default()
         };
         let session = engine.create_session(new).await?;
@@ -260,11 +260,6 @@ impl Clock for SharedClock {
     fn now(&self) -> Millis {
         self.0.now()
     }
-}
-
-fn role(archive: &Archive) -> Option<String> {
-    let role = archive.session.metadata.get("role")?.as_str()?;
-    Some(role.to_owned())
 }
 
 fn engine(

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rye_engine::Engine;
-use rye_engine::protocol::{Session, SessionId};
-use serde_json::{Map, Value};
+use rye_engine::protocol::{self, Session, SessionId};
 
 use crate::SandboxKind;
 use crate::context::Context;
@@ -14,15 +13,6 @@ use crate::engine::{EngineOptions, open_store, run_engine, runtime, start_superv
 use crate::failure::Failure;
 use crate::lookup::find_session_and_root;
 use crate::settings::{Origin, Setting};
-
-/// Key of the project path in a session's metadata.
-pub const PROJECT: &str = "project";
-
-/// Metadata of a new session: the project it is created in.
-pub fn project_metadata(context: &Context) -> Map<String, Value> {
-    let project = context.settings.project().display().to_string();
-    Map::from_iter([(PROJECT.to_owned(), Value::String(project))])
-}
 
 /// A session to run, with its engine and project.
 pub struct SessionContext<'a> {
@@ -85,7 +75,7 @@ fn with_root_session<T>(
         on_task(&id, &session)?;
     }
     let previous_sandbox = match &session.sandbox {
-        Some(sandbox) if sandbox.kind == "local" => SandboxKind::Local,
+        Some(sandbox) if sandbox.kind == protocol::SandboxKind::Local => SandboxKind::Local,
         _ => SandboxKind::Virtual,
     };
     let here = &context.settings.dirs.project;
@@ -139,8 +129,8 @@ impl Location {
         requested_workspace: Option<PathBuf>,
     ) -> Result<Self, Failure> {
         let workspace = session.workspace.as_ref().map(PathBuf::from);
-        let created_in = session.metadata.get(PROJECT).and_then(Value::as_str);
-        let created_in = created_in.map(PathBuf::from).or_else(|| workspace.clone());
+        let created_in = session.project.as_ref().map(PathBuf::from);
+        let created_in = created_in.or_else(|| workspace.clone());
         let Some(created_in) = created_in else {
             // Created without a project.
             return Ok(Self {

@@ -14,9 +14,7 @@ use std::io;
 use lillux::Hash;
 use lillux::keys::{PublicKey, Purpose, Signature};
 use rye_engine::audit::BlobStatus;
-use rye_engine::protocol::{
-    Archive, Entry, Event, Gate, GateRef, QueuedPrompt, Session, SuspendedTurn, Thread,
-};
+use rye_engine::protocol::{Archive, Entry, Event, Gate, GateRef, QueuedPrompt, Session, Thread};
 use serde::{Deserialize, Serialize};
 
 pub use read::{Reader, read};
@@ -121,7 +119,6 @@ enum Line {
     Prompt(Box<QueuedPrompt>),
     Gate(Box<Gate>),
     GateRef(GateRef),
-    SuspendedTurn(Box<SuspendedTurn>),
     Event(Box<Event>),
     Blob(BlobChunk),
     End(Trailer),

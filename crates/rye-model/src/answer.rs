@@ -81,6 +81,7 @@ impl DeltaBuffer {
 pub(crate) struct DecodedAnswer {
     pub(crate) parts: Vec<Part>,
     pub(crate) stop_reason: Option<String>,
+    pub(crate) incomplete: Option<IncompleteReason>,
     pub(crate) tokens: Tokens,
 }
 
@@ -231,34 +232,48 @@ impl Assembly {
         tokens: Tokens,
     ) -> Result<DecodedAnswer, ModelError> {
         let parts: Vec<_> = self.blocks.into_values().filter_map(part).collect();
+        let incomplete = stop_reason.as_deref().and_then(incomplete_reason);
         let has_content = |part: &Part| !matches!(part, Part::Thinking { .. });
         if !parts.iter().any(has_content) {
-            return Err(empty_answer(stop_reason.as_deref()));
+            return Err(empty_answer(stop_reason.as_deref(), incomplete));
         }
         Ok(DecodedAnswer {
             parts,
             stop_reason,
+            incomplete,
             tokens,
         })
     }
 }
 
-fn empty_answer(stop_reason: Option<&str>) -> ModelError {
+/// Why an answer with this stop reason of any provider is incomplete, if it is.
+fn incomplete_reason(stop_reason: &str) -> Option<IncompleteReason> {
+    Some(match stop_reason.to_ascii_lowercase().as_str() {
+        "max_tokens"
+        | "max_output_tokens"
+        | "length"
+        | "model_length"
+        | "model_context_window_exceeded" => IncompleteReason::OutputLimit,
+        "refusal" | "content_filter" | "safety" | "image_safety" | "recitation" | "blocklist"
+        | "prohibited_content" | "spii" | "language" => IncompleteReason::Refused,
+        _ => return None,
+    })
+}
+
+fn empty_answer(stop_reason: Option<&str>, incomplete: Option<IncompleteReason>) -> ModelError {
     let why = stop_reason.unwrap_or("no reason given");
-    ModelError::Empty(
-        match stop_reason.and_then(IncompleteReason::from_stop_reason) {
-            Some(IncompleteReason::OutputLimit) => format!(
-                "it reached its output limit ({why}) before it produced any text; raise `max_output` \
+    ModelError::Empty(match incomplete {
+        Some(IncompleteReason::OutputLimit) => format!(
+            "it reached its output limit ({why}) before it produced any text; raise `max_output` \
              in models.yaml, or lower `effort`"
-            ),
-            Some(IncompleteReason::Refused) => {
-                format!("it refused ({why}); rephrase the prompt, or choose another model")
-            }
-            None => format!(
-                "it stopped immediately ({why}); add detail to the prompt, or choose another model"
-            ),
-        },
-    )
+        ),
+        Some(IncompleteReason::Refused) => {
+            format!("it refused ({why}); rephrase the prompt, or choose another model")
+        }
+        None => format!(
+            "it stopped immediately ({why}); add detail to the prompt, or choose another model"
+        ),
+    })
 }
 
 fn part(block: Block) -> Option<Part> {

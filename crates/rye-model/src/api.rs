@@ -247,6 +247,8 @@ mod tests {
                 tools: Arc::default(),
                 max_output: requested,
                 for_summary: false,
+                previous_compactions: 0,
+                compacted_answers: 0,
             };
             assert_eq!(
                 target.max_output(&request),

@@ -211,6 +211,7 @@ fn finish(
         (Ok(answer), _) => Ok(ModelAnswer {
             parts: answer.parts,
             stop_reason: answer.stop_reason,
+            incomplete: answer.incomplete,
             usage: price.usage(answer.tokens),
         }),
     }

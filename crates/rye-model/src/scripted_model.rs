@@ -5,10 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rye_engine::BoxFuture;
-use rye_engine::compaction::{COMPACTED_ANSWERS, PREVIOUS_COMPACTIONS};
 use rye_engine::model::{Delta, Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest};
 use rye_protocol::{CallId, Message, Part, Role};
-use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::placeholder;
@@ -66,7 +64,9 @@ impl Model for ScriptedModel {
                 let message = format!("{tokens} tokens exceed the context window of {window}");
                 return Err(ModelError::ContextOverflow(message));
             }
-            let number = request.messages.iter().map(|it| answers(it)).sum();
+            let answers = request.messages.iter();
+            let answers = answers.filter(|it| it.role == Role::Assistant).count();
+            let number = request.compacted_answers + answers;
             let step = self.script.steps.get(number);
             let step = step.unwrap_or(&self.script.after_last);
             self.take(number, step, &request, &deltas).await
@@ -137,17 +137,16 @@ impl ScriptedModel {
         ModelAnswer {
             parts,
             stop_reason: Some(stop_reason.to_owned()),
+            incomplete: None,
             usage: self.script.price.usage(usage),
         }
     }
 
     /// The scripted summary, or a generated one with all headings.
     fn summary(&self, request: &ModelRequest) -> String {
-        let before = request.messages.last();
-        let before = before.and_then(|it| it.metadata.get(PREVIOUS_COMPACTIONS)?.as_u64());
-        let before = usize::try_from(before.unwrap_or_default()).unwrap_or(usize::MAX);
         let summaries = &self.script.on_summary;
-        if let Some(summary) = summaries.get(before).or(summaries.last()) {
+        let scripted = summaries.get(request.previous_compactions);
+        if let Some(summary) = scripted.or(summaries.last()) {
             return summary.clone();
         }
         let of = |role: Role| request.messages.iter().filter(move |it| it.role == role);
@@ -179,16 +178,6 @@ impl ScriptedModel {
              ## Relevant Files\n(none)\n"
         )
     }
-}
-
-/// Number of answers that a message stands for, including summarised ones.
-fn answers(message: &Message) -> usize {
-    let summed_up = message
-        .metadata
-        .get(COMPACTED_ANSWERS)
-        .and_then(Value::as_u64);
-    let summed_up = usize::try_from(summed_up.unwrap_or_default()).unwrap_or_default();
-    summed_up + usize::from(message.role == Role::Assistant)
 }
 
 async fn fail(number: usize, fault: &Fault, request: &ModelRequest, deltas: &Deltas) -> ModelError {

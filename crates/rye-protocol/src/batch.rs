@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
 use crate::{
-    CallId, CommandId, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, PromptId,
-    QueuedPrompt, Session, SessionId, Thread, ThreadId, Usage,
+    CommandId, Entry, Event, EventKind, Gate, GateRef, PromptId, QueuedPrompt, Session, Thread,
+    ThreadId, Usage,
 };
 
 /// Changes of one session that a store commits atomically.
@@ -36,10 +33,6 @@ pub enum Op {
     PutGate(Arc<Gate>),
     /// Records where a gate was displayed.
     PutGateRef(GateRef),
-    /// Records a turn that waits at a gate.
-    PutSuspendedTurn(Arc<SuspendedTurn>),
-    /// Deletes the record of a turn that waits at a gate.
-    RemoveSuspendedTurn(GateId),
     /// Marks a command as carried out. An unknown command is not an error.
     CompleteCommand(CommandId),
     /// Adds to the session's usage.
@@ -66,34 +59,4 @@ impl Batch {
         let thread = Some(thread.clone());
         self.ops.push(Op::Event(thread, Arc::new(kind)));
     }
-}
-
-/// A turn that waits at a gate, with everything a host needs to resume it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct SuspendedTurn {
-    /// The gate it waits at.
-    pub gate: GateId,
-    /// The session of the turn.
-    pub session: SessionId,
-    /// The thread of the turn.
-    pub thread: ThreadId,
-    /// The prompt being worked on.
-    pub prompt: PromptId,
-    /// The model of the turn.
-    pub model: String,
-    /// The last entry of the thread.
-    pub leaf: Option<EntryId>,
-    /// The tool call that waits.
-    pub call: CallId,
-    /// Name of the tool.
-    pub tool: String,
-    /// Arguments of the call.
-    pub args: Value,
-    /// The tool's name for the gate.
-    pub resume_key: String,
-    /// How often the tool was started.
-    pub attempt: u32,
-    /// The chain hash, if the tool is an item.
-    pub chain_hash: Option<String>,
 }

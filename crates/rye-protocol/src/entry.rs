@@ -1,9 +1,13 @@
 //! Entries: the records of a thread's history.
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use std::fmt;
 
-use crate::{CallId, EntryId, ErrorInfo, GateId, Millis, PromptId, RunEvent, SessionId, ThreadId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    Author, CallId, EntryId, ErrorInfo, GateId, Millis, PromptId, RunEvent, SessionId, ThreadId,
+};
 
 /// One record of a history. Entries form a tree through `parent`; the path from the
 /// leaf to the root is the active path.
@@ -98,12 +102,24 @@ pub struct Message {
     /// The model that wrote the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The provider's stop reason.
+    /// The provider's stop reason, verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
-    /// Additional data of the host and the provider.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub metadata: Map<String, Value>,
+    /// Why the model's answer is incomplete, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<IncompleteReason>,
+    /// Why the model was stopped while it wrote the message: `abort` or `steer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aborted: Option<String>,
+    /// The extracted result, if the prompt requires one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    /// The sender of a prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<Author>,
+    /// Why the engine generated the message, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub synthetic: Option<Synthetic>,
 }
 
 impl Message {
@@ -119,7 +135,11 @@ impl Message {
             parts,
             model: None,
             stop_reason: None,
-            metadata: Map::new(),
+            incomplete: None,
+            aborted: None,
+            result: None,
+            author: None,
+            synthetic: None,
         }
     }
 
@@ -130,6 +150,37 @@ impl Message {
             _ => None,
         });
         texts.collect()
+    }
+}
+
+/// Why the engine generated a user message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Synthetic {
+    /// To continue after a compaction.
+    CompactionContinue,
+    /// To ask the model to correct its result.
+    ResultRetry,
+}
+
+/// Why an answer is incomplete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum IncompleteReason {
+    /// The model reached its output limit.
+    OutputLimit,
+    /// The model or its provider refused to continue.
+    Refused,
+}
+
+impl fmt::Display for IncompleteReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OutputLimit => "the answer is truncated: the model reached its output limit",
+            Self::Refused => "the answer is incomplete: the model refused to continue",
+        })
     }
 }
 

@@ -26,9 +26,10 @@ pub struct Event {
 }
 
 /// What happened.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum EventKind {
     /// A model message starts; live deltas follow.
     MessageStart,
@@ -207,37 +208,7 @@ pub enum EventKind {
 impl EventKind {
     /// The serialised type name.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::MessageStart => "message_start",
-            Self::TextDelta { .. } => "text_delta",
-            Self::ThinkingDelta { .. } => "thinking_delta",
-            Self::ToolCallDelta { .. } => "tool_call_delta",
-            Self::MessageUpdate { .. } => "message_update",
-            Self::MessageEnd { .. } => "message_end",
-            Self::ToolStart { .. } => "tool_start",
-            Self::ToolOutput { .. } => "tool_output",
-            Self::ToolEnd { .. } => "tool_end",
-            Self::TurnEnd { .. } => "turn_end",
-            Self::Sealed { .. } => "sealed",
-            Self::ThreadStart { .. } => "thread_start",
-            Self::QueueState { .. } => "queue_state",
-            Self::CompactionStart => "compaction_start",
-            Self::CompactionEnd { .. } => "compaction_end",
-            Self::TaskStart { .. } => "task_start",
-            Self::TaskEnd { .. } => "task_end",
-            Self::Status { .. } => "status",
-            Self::Error { .. } => "error",
-            Self::DecisionGate { .. } => "decision_gate",
-            Self::DecisionGateResolved { .. } => "decision_gate_resolved",
-            Self::DecisionGateExpired { .. } => "decision_gate_expired",
-            Self::DecisionGateWithdrawn { .. } => "decision_gate_withdrawn",
-            Self::ModelRetry { .. } => "model_retry",
-            Self::ModelSwitched { .. } => "model_switched",
-            Self::ContextChanged { .. } => "context_changed",
-            Self::Usage { .. } => "usage",
-            Self::Artifact { .. } => "artifact",
-            Self::Lagged { .. } => "lagged",
-        }
+        self.into()
     }
 }
 

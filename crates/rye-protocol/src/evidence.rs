@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     CallId, Entry, EntryId, Event, Gate, GateId, GateRef, Millis, QueuedPrompt, Session, SessionId,
-    SuspendedTurn, Thread, ThreadId,
+    Thread, ThreadId,
 };
 
 /// A signature under a part of a session, written in the commit that changes it. It covers the
@@ -91,8 +91,6 @@ pub struct Archive {
     pub gates: Vec<Gate>,
     /// Where gates were displayed.
     pub gate_refs: Vec<GateRef>,
-    /// Turns that wait at gates.
-    pub suspended_turns: Vec<SuspendedTurn>,
     /// All events, in order.
     pub events: Vec<Event>,
 }

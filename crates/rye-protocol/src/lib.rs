@@ -25,7 +25,6 @@ mod event;
 mod evidence;
 mod gate;
 mod id;
-mod incomplete;
 mod queue;
 mod risk;
 mod run;
@@ -37,8 +36,8 @@ mod time;
 mod usage;
 mod validation;
 
-pub use batch::{Batch, Op, SuspendedTurn};
-pub use entry::{Entry, EntryKind, Message, Part, ResultStatus, Role};
+pub use batch::{Batch, Op};
+pub use entry::{Entry, EntryKind, IncompleteReason, Message, Part, ResultStatus, Role, Synthetic};
 pub use error::{ErrorCode, ErrorIds, ErrorInfo};
 pub use event::{Event, EventKind, ModelContext, StatusKind, ToolDefinition, TurnEnd};
 pub use evidence::{Archive, Receipt, Seal};
@@ -47,15 +46,14 @@ pub use id::{
     CallId, CommandId, EntryId, GateId, IdError, PromptId, SandboxId, SessionId, ThreadId,
     matches_id, short_id,
 };
-pub use incomplete::IncompleteReason;
-pub use queue::{Author, PromptStatus, QueueMode, QueuedPrompt};
+pub use queue::{Author, CollectedPrompt, PromptStatus, QueueMode, QueuedPrompt};
 pub use risk::{EffectClass, Risk};
 pub use run::{GraphChange, NodeError, NodeOutcome, Run, RunEvent, RunStart, RunStatus};
 #[cfg(feature = "schema")]
 pub use schema::schema;
-pub use session::{Parent, Purpose, SandboxRef, Session, SessionStatus};
+pub use session::{ForkPoint, Parent, Purpose, SandboxKind, SandboxRef, Session, SessionStatus};
 pub use thread::{
-    Call, CallState, CompactionReason, Phase, ProcessRef, Thread, ThreadStatus, Turn,
+    Call, CallState, CompactionReason, Continuation, Phase, ProcessRef, Thread, ThreadStatus, Turn,
 };
 pub use time::Millis;
 pub use usage::{LimitKind, Limits, Usage};

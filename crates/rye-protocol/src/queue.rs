@@ -1,7 +1,7 @@
 //! The prompt queue of a thread.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::{Limits, Millis, Part, PromptId, SessionId, ThreadId};
 
@@ -45,18 +45,67 @@ pub struct QueuedPrompt {
     /// End of the collection window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collect_until: Option<Millis>,
-    /// Additional data of the host.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub metadata: Map<String, Value>,
+    /// JSON Schema of the required result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_schema: Option<Value>,
+    /// The prompts that are handled together as this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub collected: Vec<CollectedPrompt>,
+    /// The prompt that this one was merged into.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collected_in: Option<PromptId>,
+    /// Whether the engine generated the prompt to continue after a compaction.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub compaction_continue: bool,
     /// When it was posted.
     pub created_at: Millis,
 }
 
 impl QueuedPrompt {
+    /// A waiting prompt with default settings.
+    pub fn new(
+        session: SessionId,
+        thread: ThreadId,
+        content: impl Into<String>,
+        now: Millis,
+    ) -> Self {
+        Self {
+            id: PromptId::new(),
+            session,
+            thread,
+            order: 0,
+            content: content.into(),
+            attachments: Vec::new(),
+            author: None,
+            reply_to: None,
+            model: None,
+            role: None,
+            limits: Limits::default(),
+            mode: QueueMode::default(),
+            status: PromptStatus::Waiting,
+            collect_until: None,
+            result_schema: None,
+            collected: Vec::new(),
+            collected_in: None,
+            compaction_continue: false,
+            created_at: now,
+        }
+    }
+
     /// Whether the prompt waits and the host has not assigned a position yet.
     pub fn needs_position(&self) -> bool {
         self.status == PromptStatus::Waiting && self.order == 0
     }
+}
+
+/// A prompt as a part of a collected one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CollectedPrompt {
+    /// Who sent the prompt.
+    pub author: Option<Author>,
+    /// The text of the prompt.
+    pub content: String,
 }
 
 /// The sender of a prompt.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Limits, Millis, Run, SandboxId, SessionId, ThreadId, Usage};
+use crate::{EntryId, GateId, Limits, Millis, Run, SandboxId, SessionId, ThreadId, Usage};
 
 /// A session: threads that share a sandbox and tools.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,8 +23,6 @@ pub struct Session {
     pub status: SessionStatus,
     /// The sandbox of the tools.
     pub sandbox: Option<SandboxRef>,
-    /// The sandbox's last snapshot.
-    pub snapshot_id: Option<String>,
     /// The parent, if this is a task.
     pub parent: Option<Parent>,
     /// Number of ancestors.
@@ -38,12 +36,65 @@ pub struct Session {
     /// Progress, if a graph or a single call drives the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<Run>,
-    /// Additional data of the host.
+    /// Default role of the threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// The project that the session was created in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    /// The entry of another session that this one was forked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkPoint>,
+    /// The status before the failure, while the status is `error`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status_before_error: Option<SessionStatus>,
+    /// Why the session could not be verified when it was imported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unverified_import: Option<String>,
+    /// Gates of an imported session whose decisions must not be reused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub untrusted_decisions: Vec<GateId>,
+    /// Why the stored session cannot be read, in a list of sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
+    /// Data of the embedding application.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
     /// Creation time.
     pub created_at: Millis,
     /// Time of the last change.
     pub updated_at: Millis,
+}
+
+impl Session {
+    /// A running session with default settings.
+    pub fn new(id: SessionId, purpose: Purpose, now: Millis) -> Self {
+        Self {
+            id,
+            user_id: None,
+            org_id: None,
+            workspace: None,
+            purpose,
+            status: SessionStatus::Running,
+            sandbox: None,
+            parent: None,
+            depth: 0,
+            model: None,
+            limits: Limits::default(),
+            usage: Usage::default(),
+            run: None,
+            role: None,
+            project: None,
+            forked_from: None,
+            status_before_error: None,
+            unverified_import: None,
+            untrusted_decisions: Vec::new(),
+            unreadable: None,
+            metadata: Map::new(),
+            created_at: now,
+            updated_at: now,
+        }
+    }
 }
 
 /// How a session is used.
@@ -54,8 +105,6 @@ pub enum Purpose {
     /// Used by a person.
     #[default]
     Interactive,
-    /// Coordinates other sessions.
-    Orchestrator,
     /// Runs a graph.
     Workflow,
     /// Runs a task of another session.
@@ -69,15 +118,11 @@ pub enum Purpose {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SessionStatus {
-    /// The sandbox is being created.
-    #[default]
-    Initializing,
     /// Accepts and runs prompts.
+    #[default]
     Running,
     /// Accepts prompts, but does not start them.
     Paused,
-    /// The sandbox is suspended.
-    Hibernated,
     /// Ended for good; accepts no prompts.
     Terminated,
     /// Failed; must be restored before it can continue.
@@ -88,10 +133,38 @@ pub enum SessionStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SandboxRef {
-    /// The kind: `virtual`, `local` or `confined`.
-    pub kind: String,
+    /// The kind of sandbox.
+    pub kind: SandboxKind,
     /// The sandbox's id.
     pub id: SandboxId,
+}
+
+/// Where tools run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum SandboxKind {
+    /// Files in memory and a small shell; no processes.
+    Virtual,
+    /// The workspace, unconfined.
+    Local,
+    /// The workspace, confined by the kernel.
+    Confined,
+    /// A container with the workspace.
+    Docker,
+    /// Another machine.
+    Remote,
+}
+
+/// An entry of a session, as the origin of a fork.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ForkPoint {
+    /// The session that was forked.
+    pub session: SessionId,
+    /// The last entry that both have in common.
+    pub entry: EntryId,
 }
 
 /// The parent of a task.

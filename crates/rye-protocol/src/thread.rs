@@ -1,11 +1,10 @@
 //! Threads and turns.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use crate::{
-    CallId, CommandId, EffectClass, EntryId, GateId, Millis, PromptId, QueueMode, SessionId,
-    ThreadId, Usage,
+    CallId, CommandId, EffectClass, EntryId, GateId, Limits, Millis, PromptId, QueueMode,
+    SessionId, ThreadId, Usage,
 };
 
 /// A thread: a conversation with its own history and queue. It runs one prompt at a
@@ -39,6 +38,9 @@ pub struct Thread {
     pub mode: QueueMode,
     /// The model, if it differs from the session's.
     pub model: Option<String>,
+    /// The role, if it differs from the session's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
     /// What the thread is about.
     pub summary: Option<String>,
     /// Estimated context size in tokens: the last reported value plus later additions.
@@ -47,18 +49,64 @@ pub struct Thread {
     /// The reason of the compaction in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compaction: Option<CompactionReason>,
+    /// How to continue after the compaction in progress.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continuation: Option<Continuation>,
+    /// Hash of the last recorded [`ModelContext`](crate::ModelContext).
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub model_context_hash: String,
     /// The turn in progress, with its complete state.
     pub turn: Option<Turn>,
     /// The last command that it carried out. A command to several threads stays in the
     /// inbox until all have carried it out, and no thread may do so twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_command: Option<CommandId>,
-    /// Additional data of the host.
-    pub metadata: Map<String, Value>,
     /// Creation time.
     pub created_at: Millis,
     /// Time of the last change.
     pub updated_at: Millis,
+}
+
+impl Thread {
+    /// A thread without history.
+    pub fn new(session: SessionId, key: impl Into<String>, now: Millis) -> Self {
+        Self {
+            id: ThreadId::new(),
+            session,
+            key: key.into(),
+            status: ThreadStatus::Active,
+            leaf: None,
+            leaf_hash: String::new(),
+            seal: String::new(),
+            events_hash: String::new(),
+            usage: Usage::default(),
+            mode: QueueMode::default(),
+            model: None,
+            role: None,
+            summary: None,
+            tokens: 0,
+            compaction: None,
+            continuation: None,
+            model_context_hash: String::new(),
+            turn: None,
+            last_command: None,
+            created_at: now,
+            updated_at: now,
+        }
+    }
+}
+
+/// What the prompt that continues after a compaction inherits from the prompt that filled the
+/// context.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Continuation {
+    /// The model whose context is full.
+    pub model: Option<String>,
+    /// The role.
+    pub role: Option<String>,
+    /// What is left of the limits.
+    pub limits: Limits,
 }
 
 /// Whether a thread accepts and runs prompts.

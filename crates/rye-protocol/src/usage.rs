@@ -1,7 +1,5 @@
 //! Usage and limits.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::Millis;
@@ -62,8 +60,9 @@ fn is_zero(tokens: &u64) -> bool {
 }
 
 /// A limit that a turn can reach.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum LimitKind {
     /// The number of model calls reached [`Limits::turns`].
     Turns,
@@ -73,18 +72,6 @@ pub enum LimitKind {
     Spend,
     /// The deadline [`Limits::until`] passed.
     Duration,
-}
-
-impl fmt::Display for LimitKind {
-    /// Writes the serialised name.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Turns => "turns",
-            Self::Tokens => "tokens",
-            Self::Spend => "spend",
-            Self::Duration => "duration",
-        })
-    }
 }
 
 /// Upper bounds of usage, including child sessions.

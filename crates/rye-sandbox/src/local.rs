@@ -15,6 +15,7 @@ use lillux::path_policy::{
 };
 use lillux::process::{Command, Environment, ExecError, Exit, Handle, Stream, Supervisor};
 use rye_engine::BoxFuture;
+use rye_engine::protocol::SandboxKind;
 use rye_engine::sandbox::{
     Exec, ExecObserver, ExecOutput, FileInfo, ResolvedPath, Sandbox, SandboxError, SandboxFuture,
     WalkOptions, WalkResult,
@@ -160,8 +161,8 @@ impl LocalSandbox {
 }
 
 impl Sandbox for LocalSandbox {
-    fn kind(&self) -> &'static str {
-        "local"
+    fn kind(&self) -> SandboxKind {
+        SandboxKind::Local
     }
 
     fn working_dir(&self) -> Option<String> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lillux::path_policy::PathClass;
 use rye_engine::BoxFuture;
+use rye_engine::protocol::SandboxKind;
 use rye_engine::sandbox::{
     Exec, ExecObserver, FileInfo, ResolvedPath, Sandbox, SandboxError, SandboxFuture,
 };
@@ -92,8 +93,8 @@ fn ready<'a, T: Send + 'a>(outcome: Result<T, SandboxError>) -> SandboxFuture<'a
 }
 
 impl Sandbox for VirtualSandbox {
-    fn kind(&self) -> &'static str {
-        "virtual"
+    fn kind(&self) -> SandboxKind {
+        SandboxKind::Virtual
     }
 
     fn read<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<u8>> {

@@ -83,17 +83,8 @@ pub(crate) fn content_hash(prompt: &QueuedPrompt) -> Hash {
         &prompt.model,
         &prompt.role,
         &prompt.mode,
-        &prompt.metadata,
+        &prompt.result_schema,
     );
-    // The canonical form of plain text is what `serde_json` writes.
-    let is_plain =
-        prompt.attachments.is_empty() && prompt.author.is_none() && prompt.metadata.is_empty();
-    if is_plain
-        && let Ok(text) = serde_json::to_vec(&fields)
-        && text.iter().all(|byte| matches!(byte, b' '..=b'~'))
-    {
-        return Hash::digest(text);
-    }
     // Values that nest too deep have no canonical form; their plain JSON is a sufficient substitute.
     let text =
         canonical::to_vec(&fields).unwrap_or_else(|_| json!(fields).to_string().into_bytes());
@@ -144,44 +135,6 @@ pub(crate) fn resolve_gate(gate: &Gate, resolution: &Resolution) -> GateOutcome 
         }
         status @ (GateStatus::Withdrawn { .. } | GateStatus::Expired { .. }) => {
             GateOutcome::Unchanged(PostOutcome::GateClosed(status.clone()))
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rye_protocol::{PromptId, QueueMode};
-
-    use super::*;
-
-    #[test]
-    fn shortcut_for_plain_text_matches_the_canonical_hash() {
-        for content in [
-            "look at it",
-            "a \"b\" \\ 1.0 {x:1}",
-            "tab\there",
-            "né",
-            "\u{7f}",
-        ] {
-            let prompt: QueuedPrompt = serde_json::from_value(json!({
-                "id": PromptId::new(), "session": "s", "thread": "t", "order": 1,
-                "content": content, "mode": QueueMode::Steer, "status": "waiting",
-                "created_at": 0,
-            }))
-            .unwrap();
-            let fields = json!([
-                "t",
-                content,
-                [],
-                null,
-                null,
-                null,
-                null,
-                QueueMode::Steer,
-                {}
-            ]);
-            let text = canonical::to_vec(&fields).unwrap();
-            assert_eq!(content_hash(&prompt), Hash::digest(text), "{content:?}");
         }
     }
 }

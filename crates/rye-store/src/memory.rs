@@ -262,7 +262,6 @@ fn archive(state: &State, session_state: &SessionState) -> Archive {
         prompts: clone_all(session_state.prompts.values().map(|stored| &stored.prompt)),
         gates,
         gate_refs,
-        suspended_turns: clone_all(session_state.suspended_turns.values()),
         events: session_state.events_after(0).collect(),
     }
 }
@@ -279,7 +278,6 @@ fn snapshot(state: &State, session_state: &SessionState) -> SessionSnapshot {
         session: session_state.session.clone(),
         threads: clone_all(session_state.threads.values()),
         gates: clone_all(gates),
-        suspended: clone_all(session_state.suspended_turns.values()),
         sequence: session_state.events.len() as u64,
         prompts,
     }

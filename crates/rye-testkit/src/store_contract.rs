@@ -144,7 +144,6 @@ macro_rules! store_contract {
                 decision_on_an_unknown_gate_fails
                 pending_gates_are_listed_oldest_first
                 gate_refs_are_stored_once_per_channel
-                suspended_turn_is_in_the_snapshot_until_it_is_removed
             }
             reads {
                 snapshot_contains_open_prompts_only

@@ -7,6 +7,7 @@
 
 use lillux::path_policy::PathClass;
 use lillux::sanitize_line;
+use rye_protocol::SandboxKind;
 use serde_json::{Value, json};
 
 use rye_engine::arguments::EditedArguments;
@@ -18,8 +19,6 @@ use rye_engine::tool::{
     DecisionRequest, RESOLVED_PATH, ToolContext, ToolDef, ToolError, resolve_approval,
 };
 
-/// Kind of the sandbox without isolation.
-const UNCONFINED: &str = "local";
 /// Key of the gate's context: why the path is sensitive.
 const REASON: &str = "reason";
 /// Maximum size of the arguments in a gate, in bytes.
@@ -27,7 +26,7 @@ const MAX_SHOWN: usize = 4000;
 
 /// Whether calls in this sandbox may need approval.
 pub(super) fn needs_approval(sandbox: &dyn Sandbox) -> bool {
-    sandbox.kind() == UNCONFINED
+    sandbox.kind() == SandboxKind::Local
 }
 
 /// Records that a call which could wait for approval now takes effect.

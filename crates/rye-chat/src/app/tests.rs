@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use rye_engine::protocol::{
-    Entry, EntryKind, Event, EventKind, Message, Millis, QueueMode, Role, StatusKind,
+    Entry, EntryKind, Event, EventKind, IncompleteReason, Message, Millis, QueueMode, Role,
+    StatusKind,
 };
 
 use super::*;
@@ -114,7 +115,8 @@ fn incomplete_answer_is_marked() {
     let mut app = app();
     let mut message = Message::text(Role::Assistant, "one, two");
     message.stop_reason = Some("max_tokens".to_owned());
-    let incomplete = message.incomplete_reason().unwrap();
+    let incomplete = IncompleteReason::OutputLimit;
+    message.incomplete = Some(incomplete);
     app.pane_mut().on_entry(&entry(message));
     let lines: Vec<_> = app.finished_lines(90).iter().map(Line::text).collect();
     let notice = format!("{incomplete} (max_tokens)");

@@ -63,29 +63,15 @@ pub(crate) fn queue_lines(prompts: &[QueuedPrompt], most: usize) -> Vec<Line> {
 
 #[cfg(test)]
 mod tests {
-    use rye_engine::protocol::{Limits, Millis, PromptStatus, QueueMode};
-    use serde_json::Map;
+    use rye_engine::protocol::Millis;
 
     use super::*;
 
     fn prompt(id: char) -> QueuedPrompt {
+        let (session, thread) = ("s".parse().unwrap(), "t".parse().unwrap());
         QueuedPrompt {
             id: id.to_string().parse().unwrap(),
-            session: "s".parse().unwrap(),
-            thread: "t".parse().unwrap(),
-            order: 0,
-            content: id.to_string(),
-            attachments: Vec::new(),
-            author: None,
-            reply_to: None,
-            model: None,
-            role: None,
-            limits: Limits::default(),
-            mode: QueueMode::Followup,
-            status: PromptStatus::Waiting,
-            collect_until: None,
-            metadata: Map::new(),
-            created_at: Millis(1),
+            ..QueuedPrompt::new(session, thread, id, Millis(1))
         }
     }
 

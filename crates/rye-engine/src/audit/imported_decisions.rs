@@ -10,13 +10,9 @@ use rye_protocol::{
     Archive, CallId, EntryKind, Event, EventKind, Gate, GateId, GateStatus, Millis, Part, PromptId,
     ThreadId,
 };
-use serde_json::Value;
 
 use super::{check_receipt, rows, sealed_rows};
 use crate::tool::APPROVE_SESSION;
-
-/// Metadata key of a session: gates whose decisions must not be reused.
-pub(super) const UNTRUSTED: &str = "untrusted_decisions";
 
 /// A decision that is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,13 +57,8 @@ pub(crate) fn reject_untrusted(
         }
     }
     let past = untrusted.iter().filter(|it| !it.is_reopened);
-    let past: Vec<Value> = past.map(|it| it.gate.as_str().into()).collect();
     // Marks from another machine are replaced by our own.
-    archive.session.metadata.remove(UNTRUSTED);
-    if !past.is_empty() {
-        let metadata = &mut archive.session.metadata;
-        metadata.insert(UNTRUSTED.to_owned(), Value::Array(past));
-    }
+    archive.session.untrusted_decisions = past.map(|it| it.gate.clone()).collect();
     untrusted
 }
 
@@ -122,9 +113,7 @@ fn untrusted_decisions(
 
 /// Whether a decision must not be reused in its session.
 pub(crate) fn is_untrusted(archive: &Archive, gate: &GateId) -> bool {
-    let untrusted = archive.session.metadata.get(UNTRUSTED);
-    let untrusted = untrusted.and_then(Value::as_array);
-    untrusted.is_some_and(|all| all.iter().any(|it| it.as_str() == Some(gate.as_str())))
+    archive.session.untrusted_decisions.contains(gate)
 }
 
 /// Prompts and calls of a session that have ended.

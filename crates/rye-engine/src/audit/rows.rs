@@ -7,14 +7,12 @@
 use std::collections::BTreeMap;
 
 use rye_protocol::{
-    Archive, Call, CallState, Entry, EntryKind, EventKind, Gate, GateRef, GateStatus, Limits, Op,
-    Part, Phase, QueuedPrompt, Session, SessionStatus, SuspendedTurn, Thread, ThreadId, Usage,
+    Archive, Call, CallState, Entry, EntryKind, EventKind, Gate, GateRef, Limits, Op, Part, Phase,
+    QueuedPrompt, Session, SessionStatus, Thread, ThreadId, Usage,
 };
 use serde::Serialize;
 
 use super::hash;
-use super::imported_decisions::UNTRUSTED;
-use crate::engine::STATUS_BEFORE;
 
 /// Hashes by row name.
 pub(super) type Rows = BTreeMap<String, String>;
@@ -38,19 +36,17 @@ pub(super) fn of_session(session: &Session) -> String {
 
 /// Hash of the fields that never change during a session.
 pub(super) fn of_fixed_session(session: &Session) -> String {
-    let mut fixed = Session {
+    row(&Session {
         status: SessionStatus::default(),
-        snapshot_id: None,
         limits: Limits::default(),
         usage: Usage::default(),
         run: None,
+        status_before_error: None,
+        untrusted_decisions: Vec::new(),
+        unverified_import: None,
         updated_at: session.created_at,
         ..session.clone()
-    };
-    for key in [STATUS_BEFORE, UNTRUSTED, super::UNVERIFIED] {
-        fixed.metadata.remove(key);
-    }
-    row(&fixed)
+    })
 }
 
 /// Hash of a thread without the hash of the seal that covers it.
@@ -67,10 +63,6 @@ pub(super) fn of_prompt(prompt: &QueuedPrompt) -> String {
 
 pub(super) fn of_gate(gate: &Gate) -> String {
     row(gate)
-}
-
-pub(super) fn of_suspended(turn: &SuspendedTurn) -> String {
-    row(turn)
 }
 
 pub(super) fn of_ref(gate_ref: &GateRef) -> String {
@@ -107,7 +99,6 @@ pub(super) fn add(rows: &mut Rows, op: &Op) {
         Op::PutThread(thread) => (format!("thread:{}", thread.id), of_thread(thread)),
         Op::PutPrompt(prompt) => (format!("prompt:{}", prompt.id), of_prompt(prompt)),
         Op::PutGate(gate) => (format!("gate:{}", gate.id), of_gate(gate)),
-        Op::PutSuspendedTurn(turn) => (format!("suspended:{}", turn.gate), of_suspended(turn)),
         Op::PutGateRef(gate_ref) => {
             let hash = of_ref(gate_ref);
             (format!("ref:{hash}"), hash)
@@ -139,9 +130,6 @@ pub(super) fn of_archive(archive: &Archive) -> Rows {
     }
     for gate in &archive.gates {
         put(format!("gate:{}", gate.id), of_gate(gate));
-    }
-    for turn in &archive.suspended_turns {
-        put(format!("suspended:{}", turn.gate), of_suspended(turn));
     }
     for gate_ref in &archive.gate_refs {
         let hash = of_ref(gate_ref);
@@ -187,8 +175,7 @@ pub(super) fn needs_seal(thread: &Thread, ops: &[Op]) -> bool {
     is_waiting
         || ops.any(|op| match op {
             Op::PutPrompt(prompt) => prompt.status.is_finished(),
-            Op::PutGate(gate) => !matches!(gate.status, GateStatus::Pending),
-            Op::PutSuspendedTurn(_) | Op::ReplaceEntry(_) => true,
+            Op::PutGate(_) | Op::ReplaceEntry(_) => true,
             _ => false,
         })
 }

@@ -4,9 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use rye_protocol::{Entry, EntryKind, Message, Part, Role};
-use serde_json::json;
 
-use super::{Head, PREVIOUS_COMPACTIONS, Settings};
+use super::{Head, Settings};
 use crate::model::ModelRequest;
 use crate::text::truncate_middle;
 
@@ -82,17 +81,15 @@ pub(crate) fn request(
     }
     let is_compaction = |entry: &&Entry| matches!(entry.kind, EntryKind::Compaction { .. });
     let compactions = path.iter().filter(is_compaction).count();
-    let mut instruction = Message::text(Role::User, instruction);
-    instruction
-        .metadata
-        .insert(PREVIOUS_COMPACTIONS.to_owned(), json!(compactions));
-    messages.push(instruction);
+    messages.push(Message::text(Role::User, instruction));
     ModelRequest {
         system: SYSTEM.to_owned(),
         messages: Arc::new(messages.into_iter().map(Arc::new).collect()),
         tools: Arc::new([]),
         max_output: None,
         for_summary: true,
+        previous_compactions: compactions,
+        compacted_answers: 0,
     }
 }
 

@@ -4,9 +4,6 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use rye_protocol::{Entry, EntryId, EntryKind, Message, Part, Role};
-use serde_json::json;
-
-use super::COMPACTED_ANSWERS;
 
 /// A path with its active compactions.
 #[derive(Debug)]
@@ -79,7 +76,7 @@ impl<'a> View<'a> {
         let (path, compaction) = (self.path, self.compaction);
         let first = self
             .summary()
-            .map(|compaction| VisibleEntry::Summary(self.summary_message(compaction)));
+            .map(|compaction| VisibleEntry::Summary(Self::summary_message(compaction)));
         let rest = self.uncovered().map(move |index| VisibleEntry::Entry {
             entry: &path[index],
             without_media: omit_media && compaction.is_some_and(|compaction| index < compaction),
@@ -88,7 +85,7 @@ impl<'a> View<'a> {
     }
 
     /// The message of a summary.
-    fn summary_message(&self, compaction: &Entry) -> Message {
+    fn summary_message(compaction: &Entry) -> Message {
         let text = match &compaction.kind {
             EntryKind::Compaction {
                 summary,
@@ -99,13 +96,13 @@ impl<'a> View<'a> {
             } => format_summary(summary, preserved, files_read, files_modified),
             _ => String::new(),
         };
-        let mut message = Message::text(Role::User, text);
-        let is_answer = |entry: &&Entry| is_answer(entry) && self.is_covered(entry);
-        let answers = self.path.iter().filter(is_answer).count();
-        message
-            .metadata
-            .insert(COMPACTED_ANSWERS.to_owned(), json!(answers));
-        message
+        Message::text(Role::User, text)
+    }
+
+    /// Number of assistant messages that the summary replaces.
+    pub(crate) fn covered_answers(&self) -> usize {
+        let is_covered = |entry: &&Entry| is_answer(entry) && self.is_covered(entry);
+        self.path.iter().filter(is_covered).count()
     }
 }
 

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use lillux::keys::PublicKey;
 use rye_protocol::{
-    Archive, Batch, Entry, EntryId, EventKind, Op, Session as SessionData, SessionId, Thread,
-    ThreadId, Usage,
+    Archive, Batch, Entry, EntryId, EventKind, ForkPoint, Op, Purpose, Session as SessionData,
+    SessionId, SessionStatus, Thread, ThreadId, Usage,
 };
-use serde_json::json;
 
-use super::session::{DEFAULT, new_thread};
+use super::session::DEFAULT;
 use super::{Engine, lifecycle};
 use crate::audit::{self, UntrustedDecision};
 use crate::store::{Claim, StoreError};
@@ -65,8 +64,7 @@ impl Engine {
         }
         let (before, now) = (archive.clone(), self.inner.clock.now());
         if let Some(reason) = unverified {
-            let metadata = &mut archive.session.metadata;
-            metadata.insert(audit::UNVERIFIED.to_owned(), reason.into());
+            archive.session.unverified_import = Some(reason.to_owned());
         }
         let untrusted = audit::reject_untrusted(&mut archive, key, now);
         if let Some(key) = &self.inner.key {
@@ -95,22 +93,24 @@ impl Engine {
         })?;
         let path = store.path(id, leaf).await?;
         let now = self.inner.clock.now();
-        let mut data = SessionData {
-            id: SessionId::new(),
+        let fork = SessionId::new();
+        let data = SessionData {
+            id: fork.clone(),
             parent: None,
             depth: 0,
-            purpose: rye_protocol::Purpose::Interactive,
-            status: rye_protocol::SessionStatus::Running,
+            purpose: Purpose::Interactive,
+            status: SessionStatus::Running,
             usage: Usage::default(),
+            forked_from: Some(ForkPoint {
+                session: id.clone(),
+                entry: leaf.clone(),
+            }),
             created_at: now,
             updated_at: now,
             ..record.session
         };
-        let from = json!({ "session": id, "entry": leaf });
-        data.metadata.insert("forked_from".to_owned(), from);
-        let fork = data.id.clone();
         let lease = store.claim(&fork, Claim::IfFree).await?;
-        let thread = new_thread(&fork, DEFAULT, now);
+        let thread = Thread::new(fork.clone(), DEFAULT, now);
         let written = store
             .commit(&lease, self.fork_batch(data, thread, path))
             .await;
@@ -180,10 +180,6 @@ fn archive_batch(archive: Archive) -> Batch {
     batch
         .ops
         .extend(archive.gate_refs.into_iter().map(Op::PutGateRef));
-    let suspended = archive.suspended_turns.into_iter();
-    batch
-        .ops
-        .extend(suspended.map(|it| Op::PutSuspendedTurn(Arc::new(it))));
     let events = archive.events.into_iter();
     batch
         .ops

@@ -6,14 +6,10 @@ use std::sync::atomic::Ordering;
 use rye_protocol::{
     Batch, ErrorCode, ErrorIds, ErrorInfo, Event, EventKind, Op, SessionStatus, ThreadId,
 };
-use serde_json::json;
 
 use super::{Session, Shared};
 use crate::bus::Notice;
 use crate::store::StoreError;
-
-/// Metadata key of a failed session: its status before the failure.
-pub(crate) const STATUS_BEFORE: &str = "status_before_error";
 
 impl Shared {
     /// Stops all threads and stores the failure if the session can still be written.
@@ -44,8 +40,7 @@ impl Shared {
         error: &StoreError,
     ) -> Result<Event, StoreError> {
         let mut data = Arc::unwrap_or_clone(self.data());
-        let before = json!(data.status);
-        data.metadata.insert(STATUS_BEFORE.to_owned(), before);
+        data.status_before_error = Some(data.status);
         data.status = SessionStatus::Error;
         data.updated_at = self.clock.now();
         let code = match error {
@@ -89,9 +84,7 @@ impl Session {
         if data.status != SessionStatus::Error {
             return Ok(());
         }
-        let before = data.metadata.remove(STATUS_BEFORE);
-        let before = before.and_then(|it| serde_json::from_value(it).ok());
-        data.status = before.unwrap_or(SessionStatus::Running);
+        data.status = data.status_before_error.take().unwrap_or_default();
         data.updated_at = shared.clock.now();
         let data = Arc::new(data);
         let mut batch = Batch::default();

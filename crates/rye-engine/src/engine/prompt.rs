@@ -8,7 +8,6 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::Session;
-use crate::result::RESULT;
 use crate::runner::ThreadCommand;
 use crate::store::StoreError;
 
@@ -149,7 +148,7 @@ impl Session {
         let own = own.filter(|entry| entry.prompt.as_ref() == Some(prompt));
         let mut texts = own.filter_map(|entry| match &entry.kind {
             EntryKind::Message(message) if message.role == Role::Assistant => {
-                Some((message.content(), message.metadata.get(RESULT).cloned()))
+                Some((message.content(), message.result.clone()))
             }
             _ => None,
         });

@@ -5,11 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rye_protocol::{
-    Batch, Entry, EntryId, Event, EventKind, Gate, Millis, Op, Phase, PromptId, PromptStatus,
-    QueueMode, QueuedPrompt, Session as SessionData, SessionId, SessionStatus, StatusKind, Thread,
-    ThreadId, ThreadStatus, Usage,
+    Batch, Entry, EntryId, Event, EventKind, Gate, Op, Phase, PromptId, QueueMode, QueuedPrompt,
+    Session as SessionData, SessionId, SessionStatus, StatusKind, Thread, ThreadId, ThreadStatus,
 };
-use serde_json::Map;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -17,8 +15,7 @@ use super::{Budget, Inner, ParentBudget, Prompt, Shared, ThreadChange, ThreadVie
 use crate::audit;
 use crate::bus::{Bus, Notice, Subscription};
 use crate::machine::{Machine, PostedCommand};
-use crate::result::SCHEMA;
-use crate::runner::{ROLE, Runner, ThreadCommand};
+use crate::runner::{Runner, ThreadCommand};
 use crate::store::{CommandKind, InboxMessage, Lease, SessionCommand, SessionSnapshot, StoreError};
 
 /// Key of the thread for prompts that name none.
@@ -160,11 +157,7 @@ impl Session {
             compaction: Arc::clone(&inner.compaction),
             guides: inner.guides.clone(),
             system: inner.system.clone(),
-            role: data
-                .metadata
-                .get(ROLE)
-                .and_then(|role| role.as_str())
-                .map(str::to_owned),
+            role: data.role.clone(),
             model: model.unwrap_or_else(|| inner.models.default_name()),
             bus: Bus::new(inner.events_tx.clone(), data.user_id.as_deref()),
             closed: CancellationToken::new(),
@@ -309,7 +302,7 @@ impl Session {
     ) -> Result<Vec<Entry>, StoreError> {
         let shared = &self.inner.shared;
         let read = shared.store.entries(self.id(), thread, after, limit).await;
-        if let Err(error @ StoreError::Unreadable(_)) = &read {
+        if let Err(error @ (StoreError::Unreadable(_) | StoreError::Damaged(_))) = &read {
             shared.fail(Some(thread), error).await;
         }
         read
@@ -467,7 +460,7 @@ impl Session {
         }
         let shared = &self.inner.shared;
         let now = shared.clock.now();
-        let thread = new_thread(self.id(), key, now);
+        let thread = Thread::new(self.id().clone(), key, now);
         let mut batch = Batch::default();
         batch.push(Op::PutThread(Arc::new(thread.clone())));
         let key = key.to_owned();
@@ -526,16 +519,11 @@ impl Session {
     }
 
     fn queued_prompt(&self, prompt: Prompt, running: &ThreadHandle) -> QueuedPrompt {
-        let mut metadata = Map::new();
-        if let Some(schema) = prompt.schema {
-            metadata.insert(SCHEMA.to_owned(), schema);
-        }
+        let (session, thread) = (self.id().clone(), running.id.clone());
+        let now = self.inner.shared.clock.now();
+        let new = QueuedPrompt::new(session, thread, prompt.content, now);
         QueuedPrompt {
-            id: prompt.id.unwrap_or_else(PromptId::new),
-            session: self.id().clone(),
-            thread: running.id.clone(),
-            order: 0,
-            content: prompt.content,
+            id: prompt.id.unwrap_or_else(|| new.id.clone()),
             attachments: prompt.attachments,
             author: prompt.author,
             reply_to: prompt.reply_to,
@@ -543,10 +531,8 @@ impl Session {
             role: prompt.role,
             limits: prompt.limits,
             mode: prompt.mode.unwrap_or(running.mode),
-            status: PromptStatus::Waiting,
-            collect_until: None,
-            metadata,
-            created_at: self.inner.shared.clock.now(),
+            result_schema: prompt.schema,
+            ..new
         }
     }
 
@@ -609,30 +595,5 @@ impl Session {
                 id: self.id().to_string(),
             },
         }
-    }
-}
-
-/// A thread without history.
-pub(crate) fn new_thread(session: &SessionId, key: &str, now: Millis) -> Thread {
-    Thread {
-        id: ThreadId::new(),
-        session: session.clone(),
-        key: key.to_owned(),
-        status: ThreadStatus::Active,
-        leaf: None,
-        leaf_hash: String::new(),
-        events_hash: String::new(),
-        usage: Usage::default(),
-        seal: String::new(),
-        mode: QueueMode::default(),
-        model: None,
-        summary: None,
-        tokens: 0,
-        compaction: None,
-        turn: None,
-        last_command: None,
-        metadata: Map::new(),
-        created_at: now,
-        updated_at: now,
     }
 }

@@ -1,13 +1,12 @@
 //! Thread settings and gate operations.
 
 use rye_protocol::{Batch, Gate, GateId, GateRef, Op, QueueMode, Thread, ThreadId, ThreadStatus};
-use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::session::{DEFAULT, ThreadHandle};
 use super::{Engine, Session};
 use crate::machine::Input;
-use crate::runner::{ROLE, ThreadCommand};
+use crate::runner::ThreadCommand;
 use crate::store::StoreError;
 
 /// Changes to a thread; an unset field stays unchanged.
@@ -35,10 +34,7 @@ impl ThreadChange {
             thread.summary = self.summary;
         }
         if let Some(role) = self.role {
-            thread.metadata.remove(ROLE);
-            if !role.is_empty() {
-                thread.metadata.insert(ROLE.to_owned(), Value::String(role));
-            }
+            thread.role = Some(role).filter(|role| !role.is_empty());
         }
         match (self.archived, thread.status) {
             (Some(true), _) => thread.status = ThreadStatus::Archived,
@@ -62,9 +58,8 @@ pub struct ThreadSettings {
 impl ThreadSettings {
     /// The settings of a thread.
     pub fn from_thread(thread: &Thread) -> Self {
-        let role = thread.metadata.get(ROLE).and_then(Value::as_str);
         Self {
-            role: role.map(str::to_owned),
+            role: thread.role.clone(),
             model: thread.model.clone(),
             mode: thread.mode,
         }

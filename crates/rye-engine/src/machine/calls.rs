@@ -64,7 +64,7 @@ impl Step<'_> {
         self.append_error(
             call,
             ResultStatus::Interrupted,
-            ErrorCode::Internal,
+            ErrorCode::Interrupted,
             message.to_owned(),
         );
     }

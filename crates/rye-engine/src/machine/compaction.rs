@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use rye_protocol::{
-    CompactionReason, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind, Op, Phase,
-    TurnEnd, Usage,
+    CompactionReason, Continuation, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind, Op,
+    Phase, QueuedPrompt, TurnEnd, Usage,
 };
 
-use super::{Continuation, Effect, Step};
+use super::{Effect, Step};
 
 /// Every context window is larger than this, so smaller contexts need no lookup.
 const MIN_WINDOW: u64 = 256;
@@ -68,7 +68,8 @@ impl Step<'_> {
             return false;
         }
         let model = turn.map(|turn| turn.model.clone());
-        let model = model.or_else(|| Continuation::model(&self.machine.thread));
+        let continuation = self.machine.thread.continuation.as_ref();
+        let model = model.or_else(|| continuation?.model.clone());
         let model = model.or_else(|| self.machine.thread.model.clone());
         let model = model.unwrap_or_else(|| self.context.model.to_owned());
         self.machine.live.compacting = true;
@@ -108,9 +109,9 @@ impl Step<'_> {
         let Some(reason) = self.machine.thread.compaction.take() else {
             return;
         };
-        let continuation = Continuation::take_from(&mut self.machine.thread);
+        let continuation = self.machine.thread.continuation.take().unwrap_or_default();
         match outcome {
-            Ok(done) => self.apply_compaction(*done, reason, &continuation),
+            Ok(done) => self.apply_compaction(*done, reason, continuation),
             Err((error, usage)) => {
                 self.add_usage(usage);
                 let error = self.with_ids(error);
@@ -137,7 +138,7 @@ impl Step<'_> {
         &mut self,
         done: CompactionResult,
         reason: CompactionReason,
-        continuation: &Continuation,
+        continuation: Continuation,
     ) {
         for entry in done.pruned {
             let id = entry.id.clone();
@@ -168,13 +169,22 @@ impl Step<'_> {
 
     /// Queues a prompt that tells the agent to continue, unless the limits of the prompt that
     /// filled the context are exhausted.
-    fn queue_continuation(&mut self, continuation: &Continuation) {
-        if continuation.is_exhausted(self.context.now) {
+    fn queue_continuation(&mut self, continuation: Continuation) {
+        let now = self.context.now;
+        let limits = continuation.limits;
+        if limits.reached(&Usage::default(), now).is_some() {
             return;
         }
-        let text = &self.context.compaction.continue_prompt;
-        let prompt = continuation.prompt(&self.machine.thread, text, self.context.now);
-        self.queue_first(prompt);
+        let thread = &self.machine.thread;
+        let (session, thread) = (thread.session.clone(), thread.id.clone());
+        let text = self.context.compaction.continue_prompt.as_str();
+        self.queue_first(QueuedPrompt {
+            model: continuation.model,
+            role: continuation.role,
+            limits,
+            compaction_continue: true,
+            ..QueuedPrompt::new(session, thread, text, now)
+        });
         self.out.accepted = None;
     }
 
@@ -183,7 +193,7 @@ impl Step<'_> {
         if self.machine.thread.compaction.take().is_none() {
             return;
         }
-        Continuation::take_from(&mut self.machine.thread);
+        self.machine.thread.continuation = None;
         if std::mem::take(&mut self.machine.live.compacting) {
             self.out.effects.push(Effect::StopModel);
         }

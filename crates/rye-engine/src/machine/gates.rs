@@ -1,11 +1,9 @@
 //! Decision gates: open, resolve, withdraw and expire.
 
-use std::sync::Arc;
-
 use lillux::{sanitize, sanitize_line};
 use rye_protocol::{
     Action, Call, CallId, CallState, EntryKind, ErrorCode, EventKind, Gate, GateId, GateKind,
-    GateOrigin, GateStatus, Op, ResultStatus, SuspendedTurn,
+    GateOrigin, GateStatus, Op, ResultStatus,
 };
 use serde_json::{Map, Value};
 
@@ -70,7 +68,7 @@ impl Step<'_> {
         })
     }
 
-    /// Commits the gate, its entry, the suspended turn and the event in one batch.
+    /// Commits the gate, its entry and the event in one batch.
     pub(super) fn open(&mut self, call: &CallId, gate: Gate) {
         self.append(EntryKind::DecisionGate {
             gate: gate.id.clone(),
@@ -87,58 +85,15 @@ impl Step<'_> {
     }
 
     fn block(&mut self, id: &CallId, gate: GateId) {
-        let args = self.machine.args.get(id).cloned().unwrap_or_default();
         if let Some(call) = self.machine.call(id) {
-            call.state = CallState::Blocked { gate: gate.clone() };
+            call.state = CallState::Blocked { gate };
         }
-        let (Some(turn), Some(open)) = (&self.machine.thread.turn, self.machine.gates.get(&gate))
-        else {
-            return;
-        };
-        let suspended = SuspendedTurn {
-            gate,
-            session: self.machine.thread.session.clone(),
-            thread: self.machine.thread.id.clone(),
-            prompt: turn.prompt.clone(),
-            model: turn.model.clone(),
-            leaf: self.machine.thread.leaf.clone(),
-            call: id.clone(),
-            tool: open.origin.tool.clone(),
-            args,
-            resume_key: open.origin.resume_key.clone(),
-            attempt: turn.round,
-            chain_hash: open
-                .context
-                .get("chain_hash")
-                .and_then(Value::as_str)
-                .map(str::to_owned),
-        };
-        self.out
-            .batch
-            .push(Op::PutSuspendedTurn(Arc::new(suspended)));
     }
 
     /// Applies a gate that was closed in the store.
     pub(super) fn on_gate_closed(&mut self, gate: Gate) {
-        let ended = !gate.status.is_pending();
-        if let Some(there) = self.machine.gates.get_mut(&gate.id) {
-            if ended && there.status.is_pending() {
-                self.out
-                    .batch
-                    .push(Op::RemoveSuspendedTurn(gate.id.clone()));
-            }
-            *there = CowArc::new(gate);
-        }
-    }
-
-    /// Removes suspended turns of gates that closed while no host ran.
-    pub(super) fn forget_ended_gates(&mut self) {
-        let gates = self.machine.gates.values();
-        let ended = gates.filter(|gate| !gate.status.is_pending());
-        for gate in ended {
-            self.out
-                .batch
-                .push(Op::RemoveSuspendedTurn(gate.id.clone()));
+        if let Some(known) = self.machine.gates.get_mut(&gate.id) {
+            *known = CowArc::new(gate);
         }
     }
 
@@ -192,7 +147,6 @@ impl Step<'_> {
         }
         for gate in withdrawn {
             let (id, reason) = (gate.id.clone(), reason.to_owned());
-            self.out.batch.push(Op::RemoveSuspendedTurn(id.clone()));
             self.out.batch.push(Op::PutGate(gate.share()));
             self.emit(EventKind::DecisionGateWithdrawn { gate: id, reason });
         }
@@ -211,7 +165,6 @@ impl Step<'_> {
         }
         for gate in expired {
             let id = gate.id.clone();
-            self.out.batch.push(Op::RemoveSuspendedTurn(id.clone()));
             self.out.batch.push(Op::PutGate(gate.share()));
             self.emit(EventKind::DecisionGateExpired { gate: id });
         }

@@ -3,22 +3,16 @@
 use std::sync::Arc;
 
 use rye_protocol::{
-    Author, EntryKind, EventKind, Message, Op, Part, PromptId, PromptStatus, QueueMode,
-    QueuedPrompt, Role,
+    Author, CollectedPrompt, EntryKind, EventKind, Message, Op, Part, PromptId, PromptStatus,
+    QueueMode, QueuedPrompt, Role, Synthetic,
 };
-use serde_json::{Value, json};
 
 use super::Step;
 use super::cow_arc::CowArc;
 use super::turn::new_turn;
-use crate::compaction::CONTINUE;
-use crate::engine::ThreadSettings;
 
 /// Order of the first prompt; leaves room for steering prompts before it.
 const MIDDLE: u64 = 1 << 40;
-
-/// Metadata key of the prompts merged into a collected one.
-const COLLECTED: &str = "collected";
 
 impl Step<'_> {
     /// Appends a prompt to the queue, or merges it into the collected one.
@@ -54,22 +48,17 @@ impl Step<'_> {
         };
         let Some(open) = self.machine.prompts.iter_mut().find(open) else {
             prompt.collect_until = Some(now.after(window));
-            let first = json!([collected_part(&prompt)]);
-            prompt.metadata.insert(COLLECTED.into(), first);
+            prompt.collected = vec![collected_part(&prompt)];
             return self.push(prompt);
         };
-        if let Some(Value::Array(all)) = open.metadata.get_mut(COLLECTED) {
-            all.push(collected_part(&prompt));
-            open.content = join_collected(all);
-        }
+        open.collected.push(collected_part(&prompt));
+        open.content = join_collected(&open.collected);
         open.attachments.append(&mut prompt.attachments);
         let open = open.clone();
         self.out.accepted = Some(open.id.clone());
         // A posted prompt is stored already and must not wait as well.
         prompt.status = PromptStatus::Done;
-        prompt
-            .metadata
-            .insert("collected_in".into(), json!(open.id));
+        prompt.collected_in = Some(open.id.clone());
         self.out.batch.push(Op::PutPrompt(Arc::new(prompt)));
         self.out.batch.push(Op::PutPrompt(open.share()));
         self.emit_queue_state();
@@ -115,7 +104,7 @@ impl Step<'_> {
         prompt.collect_until = None;
         // Store the role with the prompt: the thread's role may change during the turn.
         if prompt.role.is_none() {
-            prompt.role = ThreadSettings::from_thread(&self.machine.thread).role;
+            prompt.role.clone_from(&self.machine.thread.role);
         }
         let prompt = prompt.clone();
         let turn = new_turn(&prompt, &self.machine.thread, self.context.model);
@@ -125,11 +114,9 @@ impl Step<'_> {
         }];
         parts.extend(prompt.attachments.iter().cloned());
         let mut message = Message::new(Role::User, parts);
-        if let Some(author) = &prompt.author {
-            message.metadata.insert("author".into(), json!(author));
-        }
-        if prompt.metadata.contains_key(CONTINUE) {
-            message.metadata.insert(CONTINUE.into(), json!(true));
+        message.author.clone_from(&prompt.author);
+        if prompt.compaction_continue {
+            message.synthetic = Some(Synthetic::CompactionContinue);
         }
         self.append(EntryKind::Message(message));
         // Only the last version of the prompt is committed.
@@ -159,25 +146,22 @@ impl Step<'_> {
 }
 
 /// A prompt as an element of a collected one.
-fn collected_part(prompt: &QueuedPrompt) -> Value {
-    json!({ "author": prompt.author, "content": prompt.content })
+fn collected_part(prompt: &QueuedPrompt) -> CollectedPrompt {
+    CollectedPrompt {
+        author: prompt.author.clone(),
+        content: prompt.content.clone(),
+    }
 }
 
 /// The text of a collected prompt, with the author and channel of each part.
-fn join_collected(all: &[Value]) -> String {
-    let one = |part: &Value| {
-        let content = part["content"].as_str().unwrap_or_default();
-        let author: Option<Author> = serde_json::from_value(part["author"].clone()).ok();
-        match author {
-            Some(Author {
-                name,
-                channel: Some(channel),
-            }) => {
-                format!("[{name} in {channel}]\n{content}")
-            }
-            Some(Author { name, .. }) => format!("[{name}]\n{content}"),
-            None => content.to_owned(),
-        }
+fn join_collected(all: &[CollectedPrompt]) -> String {
+    let one = |CollectedPrompt { author, content }: &CollectedPrompt| match author {
+        Some(Author {
+            name,
+            channel: Some(channel),
+        }) => format!("[{name} in {channel}]\n{content}"),
+        Some(Author { name, .. }) => format!("[{name}]\n{content}"),
+        None => content.clone(),
     };
     all.iter().map(one).collect::<Vec<_>>().join("\n\n")
 }

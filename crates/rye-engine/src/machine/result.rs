@@ -1,18 +1,17 @@
 //! Structured results: a prompt that requires one asks the model once to correct its answer.
 
-use rye_protocol::{EntryKind, ErrorCode, ErrorInfo, Message, Role, TurnEnd};
-use serde_json::json;
+use rye_protocol::{EntryKind, ErrorCode, ErrorInfo, Message, Role, Synthetic, TurnEnd};
 
 use super::Step;
-use crate::result::{self, RESULT, RETRY, SCHEMA};
+use crate::result;
 
 impl Step<'_> {
     /// Stores the required result with the answer. Returns what is wrong if it is missing.
     pub(super) fn extract_result(&self, message: &mut Message) -> Option<String> {
-        let schema = self.running()?.metadata.get(SCHEMA)?;
+        let schema = self.running()?.result_schema.as_ref()?;
         match result::extract(&message.content(), schema) {
             Ok(value) => {
-                message.metadata.insert(RESULT.to_owned(), value);
+                message.result = Some(value);
                 None
             }
             Err(problem) => Some(problem),
@@ -35,7 +34,7 @@ impl Step<'_> {
              that matches the schema."
         );
         let mut message = Message::text(Role::User, text);
-        message.metadata.insert(RETRY.to_owned(), json!(true));
+        message.synthetic = Some(Synthetic::ResultRetry);
         self.append(EntryKind::Message(message));
     }
 }

@@ -12,10 +12,9 @@ use std::time::Duration;
 use rye_protocol::{
     CallId, Entry, EntryId, EntryKind, ErrorCode, ErrorInfo, EventKind, Gate, GateId, GateStatus,
     LimitKind, Limits, Message, Millis, Op, Part, PromptId, PromptStatus, QueueMode, QueuedPrompt,
-    Resolution, ResultStatus, Role, SessionId, SuspendedTurn, Thread, ThreadId, ThreadStatus,
-    Usage,
+    Resolution, ResultStatus, Role, SessionId, Thread, ThreadId, Usage,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{CallLimits, ChildUsage, Effect, Input, Machine, StepContext, ToolLookup, ToolTraits};
 use crate::compaction::Settings;
@@ -77,7 +76,6 @@ struct StoredState {
     entries: Vec<Entry>,
     prompts: BTreeMap<PromptId, QueuedPrompt>,
     gates: BTreeMap<GateId, Gate>,
-    suspended: BTreeMap<GateId, SuspendedTurn>,
     events: Vec<EventKind>,
     usage: Usage,
 }
@@ -98,11 +96,6 @@ impl StoredState {
                 let ended = before.is_some_and(|gate| !gate.status.is_pending());
                 assert!(!ended, "a gate that had ended was changed");
             }
-            Op::PutSuspendedTurn(suspended) => {
-                let suspended = Arc::unwrap_or_clone(suspended);
-                self.suspended.insert(suspended.gate.clone(), suspended);
-            }
-            Op::RemoveSuspendedTurn(gate) => drop(self.suspended.remove(&gate)),
             Op::Event(_, kind) => self.events.push(Arc::unwrap_or_clone(kind)),
             Op::AddUsage(usage) => self.usage = self.usage.plus(usage),
             other => panic!("a thread does not write {other:?}"),
@@ -154,33 +147,16 @@ struct Harness {
 
 impl Harness {
     fn new() -> Self {
+        let session = "session".parse::<SessionId>().unwrap();
         let thread = Thread {
             id: "thread".parse::<ThreadId>().unwrap(),
-            session: "session".parse::<SessionId>().unwrap(),
-            key: "default".to_owned(),
-            status: ThreadStatus::Active,
-            leaf: None,
-            leaf_hash: String::new(),
-            events_hash: String::new(),
-            usage: Usage::default(),
-            seal: String::new(),
-            mode: QueueMode::Followup,
-            model: None,
-            summary: None,
-            tokens: 0,
-            compaction: None,
-            turn: None,
-            last_command: None,
-            metadata: Map::new(),
-            created_at: Millis(0),
-            updated_at: Millis(0),
+            ..Thread::new(session, "default", Millis(0))
         };
         let stored = StoredState {
             thread,
             entries: Vec::new(),
             prompts: BTreeMap::new(),
             gates: BTreeMap::new(),
-            suspended: BTreeMap::new(),
             events: Vec::new(),
             usage: Usage::default(),
         };
@@ -253,23 +229,13 @@ impl Harness {
 
     fn queued_prompt(&mut self, mode: QueueMode) -> Box<QueuedPrompt> {
         self.prompts += 1;
+        let thread = &self.stored.thread;
+        let (session, thread) = (thread.session.clone(), thread.id.clone());
+        let content = format!("prompt {}", self.prompts);
         Box::new(QueuedPrompt {
             id: format!("prompt-{}", self.prompts).parse().unwrap(),
-            session: self.stored.thread.session.clone(),
-            thread: self.stored.thread.id.clone(),
-            order: 0,
-            content: format!("prompt {}", self.prompts),
-            attachments: Vec::new(),
-            author: None,
-            reply_to: None,
-            model: None,
-            role: None,
-            limits: Limits::default(),
             mode,
-            status: PromptStatus::Waiting,
-            collect_until: None,
-            metadata: Map::new(),
-            created_at: self.now,
+            ..QueuedPrompt::new(session, thread, content, self.now)
         })
     }
 
@@ -314,6 +280,7 @@ impl Harness {
         self.input(Input::ModelAnswered(Ok(Box::new(ModelAnswer {
             parts,
             stop_reason: None,
+            incomplete: None,
             usage: TURN,
         }))));
     }

@@ -4,17 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use rye_protocol::{
-    Call, CallState, CompactionReason, EntryKind, ErrorCode, ErrorInfo, EventKind, LimitKind,
-    Message, Op, Part, Phase, PromptStatus, QueuedPrompt, ResultStatus, Role, Thread, Turn,
-    TurnEnd, Usage,
+    Call, CallState, CompactionReason, Continuation, EntryKind, ErrorCode, ErrorInfo, EventKind,
+    LimitKind, Message, Op, Part, Phase, PromptStatus, QueuedPrompt, ResultStatus, Role, Thread,
+    Turn, TurnEnd, Usage,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::advance::MAX_ROUNDS;
-use super::continuation::Continuation;
 use super::cow_arc::CowArc;
 use super::{Effect, Live, Step};
-use crate::compaction::CONTINUE;
 use crate::model::ModelAnswer;
 
 /// How many calls of one answer beyond the limit get an error result. Further calls are dropped.
@@ -52,6 +50,7 @@ impl Step<'_> {
         let mut message = Message::new(Role::Assistant, parts);
         message.model = Some(model);
         message.stop_reason = answer.stop_reason;
+        message.incomplete = answer.incomplete;
         let calls: Vec<_> = message.parts.iter().filter_map(requested).collect();
         let problem = if calls.is_empty() {
             self.extract_result(&mut message)
@@ -98,13 +97,11 @@ impl Step<'_> {
 
     /// Commits the model context of the call if it has changed.
     pub(super) fn store_model_context(&mut self) {
-        const CONTEXT_HASH: &str = "model_context_hash";
         let Some((model_context, hash)) = self.context.model_context else {
             return;
         };
-        let metadata = &mut self.machine.thread.metadata;
-        if metadata.get(CONTEXT_HASH).and_then(Value::as_str) != Some(hash) {
-            metadata.insert(CONTEXT_HASH.to_owned(), json!(hash));
+        if self.machine.thread.model_context_hash != *hash {
+            self.machine.thread.model_context_hash.clone_from(hash);
             let context = Box::new(model_context.clone());
             self.emit(EventKind::ContextChanged { context });
         }
@@ -193,7 +190,7 @@ impl Step<'_> {
                 if !partial.is_empty() {
                     let mut message = Message::text(Role::Assistant, partial);
                     message.model = Some(turn.model);
-                    message.metadata.insert("aborted".into(), json!(reason));
+                    message.aborted = Some(reason.to_owned());
                     self.append(EntryKind::Message(message));
                 }
                 self.stop_model();
@@ -227,14 +224,18 @@ impl Step<'_> {
             let mut prompt = self.machine.prompts.remove(at);
             prompt.status = status;
             if status == PromptStatus::Done && !turn.skip_size_check && self.is_full(&turn.model) {
-                continuation = Some(Continuation::from_turn(&prompt, &turn));
+                continuation = Some(Continuation {
+                    model: Some(turn.model.clone()),
+                    role: prompt.role.clone(),
+                    limits: prompt.limits.remaining(&turn.usage),
+                });
             }
             self.out.batch.push(Op::PutPrompt(prompt.share()));
         }
         let prompt = turn.prompt;
         self.emit(EventKind::TurnEnd { prompt, reason });
-        if let Some(continuation) = continuation {
-            continuation.store_in(&mut self.machine.thread);
+        if continuation.is_some() {
+            self.machine.thread.continuation = continuation;
             self.begin_compaction(CompactionReason::Threshold);
         }
     }
@@ -281,7 +282,7 @@ pub(super) fn new_turn(prompt: &QueuedPrompt, thread: &Thread, default: &str) ->
         phase: Phase::Model,
         reserved: Usage::default(),
         usage: Usage::default(),
-        skip_size_check: prompt.metadata.contains_key(CONTINUE),
+        skip_size_check: prompt.compaction_continue,
         overflowed: false,
         correction_requested: false,
     }

@@ -77,7 +77,9 @@ impl Runner {
             }
         };
         self.record_model_context(name, model.info(), &prompt);
-        let mut messages = self.transcript().await?.messages();
+        let transcript = self.transcript().await?;
+        let compacted_answers = transcript.compacted_answers();
+        let mut messages = transcript.messages();
         if model.info().images {
             messages = self.with_images(messages).await;
         }
@@ -88,6 +90,8 @@ impl Runner {
             // The answer may use what is left of the limits.
             max_output: self.remaining_limits().tokens.map(|tokens| tokens.max(1)),
             for_summary: false,
+            previous_compactions: 0,
+            compacted_answers,
         };
         let delta_tx = command_tx.clone();
         let deltas: Deltas = Arc::new(move |delta| {

@@ -8,10 +8,7 @@ use rye_protocol::{ErrorCode, ErrorInfo, ModelContext, PromptId, QueuedPrompt, T
 use super::Runner;
 use crate::guides::{self, Role};
 use crate::model::ModelInfo;
-use crate::result::{self, SCHEMA};
-
-/// Metadata key under which a thread or session stores its role.
-pub(crate) const ROLE: &str = "role";
+use crate::result;
 
 /// The system prompt of one user prompt.
 #[derive(Debug, Clone)]
@@ -45,7 +42,7 @@ impl Runner {
         }
         let schema = prompt
             .as_ref()
-            .and_then(|prompt| prompt.metadata.get(SCHEMA));
+            .and_then(|prompt| prompt.result_schema.as_ref());
         let instruction = schema.map(result::instruction);
         let (rules, schema) = (rules.as_deref(), instruction.as_deref());
         let system = guides::system_prompt(&shared.system, role.as_ref(), rules, &skills, schema);

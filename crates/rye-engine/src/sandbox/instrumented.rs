@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use rye_protocol::SandboxKind;
 use tracing::{field, info_span};
 
 use super::{
@@ -19,7 +20,7 @@ pub(crate) struct InstrumentedSandbox {
 }
 
 impl Sandbox for InstrumentedSandbox {
-    fn kind(&self) -> &'static str {
+    fn kind(&self) -> SandboxKind {
         self.inner.kind()
     }
 
@@ -86,7 +87,7 @@ impl Sandbox for InstrumentedSandbox {
         observer: &'a dyn ExecObserver,
     ) -> SandboxFuture<'a, ExecOutput> {
         // Not the command itself, which may contain secrets.
-        let span = info_span!("sandbox_exec", kind = self.kind(), outcome = field::Empty);
+        let span = info_span!("sandbox_exec", kind = %self.kind(), outcome = field::Empty);
         Box::pin(async move {
             let start = Instant::now();
             let result = self.inner.exec(exec, observer).await;

@@ -1,10 +1,9 @@
 //! Tracks one prompt through the events of its session.
 
-use rye_engine::compaction::is_continuation;
 use rye_engine::protocol::{
-    Entry, EntryKind, ErrorInfo, IncompleteReason, Part, PromptId, Role, ThreadId, TurnEnd,
+    Entry, EntryKind, ErrorInfo, IncompleteReason, Part, PromptId, Role, Synthetic, ThreadId,
+    TurnEnd,
 };
-use rye_engine::result::RESULT;
 use serde_json::Value;
 
 use super::PromptOutcome;
@@ -94,7 +93,9 @@ impl PromptTracker {
             EntryKind::Compaction { .. } if own || ended.is_some() => EntryRole::Progress,
             EntryKind::Message(message) if message.role == Role::User => {
                 match (ended, &entry.prompt) {
-                    (Some(_), Some(prompt)) if is_continuation(message) => {
+                    (Some(_), Some(prompt))
+                        if message.synthetic == Some(Synthetic::CompactionContinue) =>
+                    {
                         self.continue_with(prompt.clone());
                         EntryRole::Progress
                     }
@@ -109,9 +110,9 @@ impl PromptTracker {
                 }
                 self.text = message.content();
                 self.stop_reason.clone_from(&message.stop_reason);
-                self.incomplete = message.incomplete_reason();
-                if let Some(result) = message.metadata.get(RESULT) {
-                    self.result = Some(result.clone());
+                self.incomplete = message.incomplete;
+                if message.result.is_some() {
+                    self.result.clone_from(&message.result);
                 }
                 EntryRole::Ignored
             }

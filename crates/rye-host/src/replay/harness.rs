@@ -271,6 +271,7 @@ impl Model for RecordedModel {
                 return Ok(ModelAnswer {
                     parts: vec![Part::Text { text }],
                     stop_reason: None,
+                    incomplete: None,
                     usage: Usage::default(),
                 });
             }
@@ -278,14 +279,14 @@ impl Model for RecordedModel {
                 NextStep::Perform(StepKind::Answered(message, usage)) => Ok(ModelAnswer {
                     parts: message.parts,
                     stop_reason: message.stop_reason,
+                    incomplete: message.incomplete,
                     usage,
                 }),
                 NextStep::Perform(StepKind::Failed(error)) => Err(ModelError::Recorded(error)),
                 NextStep::Perform(StepKind::Aborted(message)) => {
                     deltas(Delta::Text(message.content()));
-                    let reason = message.metadata.get("aborted").and_then(Value::as_str);
                     self.harness
-                        .wait_for_action(match reason {
+                        .wait_for_action(match message.aborted.as_deref() {
                             Some("steer") => Ending::Steer,
                             _ => Ending::Abort,
                         })

@@ -194,7 +194,7 @@ fn step_kind(message: &Message, usage: Option<Usage>) -> StepKind {
         return StepKind::Failed(error);
     }
     let message = Box::new(message.clone());
-    if message.metadata.contains_key("aborted") {
+    if message.aborted.is_some() {
         StepKind::Aborted(message)
     } else {
         StepKind::Answered(message, usage.unwrap_or_default())
@@ -309,7 +309,7 @@ fn prompts(archive: &Archive, path: &[Entry]) -> Vec<RecordedPrompt> {
     let order = order.filter(|id| seen.insert(id.clone()));
     let prompts = order.filter_map(|id| archive.prompts.iter().find(|prompt| prompt.id == id));
     // The engine repeats its own continuation prompts.
-    let posted = prompts.filter(|prompt| !prompt.metadata.contains_key("compaction_continue"));
+    let posted = prompts.filter(|prompt| !prompt.compaction_continue);
     posted.map(|prompt| self::prompt(prompt, path)).collect()
 }
 
@@ -336,7 +336,7 @@ fn prompt(prompt: &QueuedPrompt, path: &[Entry]) -> RecordedPrompt {
         // The model that answered may differ from the requested one.
         model: first.or_else(|| prompt.model.clone()),
         role: prompt.role.clone(),
-        schema: prompt.metadata.get("result_schema").cloned(),
+        schema: prompt.result_schema.clone(),
         reaches_time_limit,
         stops,
     }

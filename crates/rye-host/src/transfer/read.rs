@@ -179,7 +179,6 @@ fn add_line(archives: &mut Vec<Archive>, line: Line) -> Result<(), &'static str>
             prompts: Vec::new(),
             gates: Vec::new(),
             gate_refs: Vec::new(),
-            suspended_turns: Vec::new(),
             events: Vec::new(),
         });
         return Ok(());
@@ -191,7 +190,6 @@ fn add_line(archives: &mut Vec<Archive>, line: Line) -> Result<(), &'static str>
         Line::Prompt(it) => archive.prompts.push(*it),
         Line::Gate(it) => archive.gates.push(*it),
         Line::GateRef(it) => archive.gate_refs.push(it),
-        Line::SuspendedTurn(it) => archive.suspended_turns.push(*it),
         Line::Event(it) => archive.events.push(*it),
         Line::RyeSessions { .. } | Line::Session(_) | Line::Blob(_) | Line::End(_) => {
             return Err("unexpected at this position");

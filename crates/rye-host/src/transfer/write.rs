@@ -45,9 +45,6 @@ impl<W: Write> Writer<W> {
         self.write_all(archive.prompts, |it| Line::Prompt(Box::new(it)))?;
         self.write_all(archive.gates, |it| Line::Gate(Box::new(it)))?;
         self.write_all(archive.gate_refs, Line::GateRef)?;
-        self.write_all(archive.suspended_turns, |it| {
-            Line::SuspendedTurn(Box::new(it))
-        })?;
         self.write_all(archive.events, |it| Line::Event(Box::new(it)))
     }
 

@@ -9,7 +9,7 @@ use rye_engine::BoxFuture;
 use rye_engine::compaction::Settings;
 use rye_engine::model::{Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest, Models};
 use rye_engine::protocol::{
-    Entry, EntryKind, EventKind, Message, Part, PromptId, ResultStatus, Role, TurnEnd,
+    Entry, EntryKind, EventKind, Message, Part, PromptId, ResultStatus, Role, Synthetic, TurnEnd,
 };
 use rye_engine::store::Claim;
 use rye_engine::tool::{
@@ -274,7 +274,7 @@ async fn full_context_is_compacted_and_the_agent_continues() {
     assert_eq!(kinds.iter().filter(ends).count(), 1, "{kinds:#?}");
     let history = entries(&session).await;
     let tagged = history.iter().any(|entry| match &entry.kind {
-        EntryKind::Message(message) => message.metadata.contains_key("compaction_continue"),
+        EntryKind::Message(message) => message.synthetic == Some(Synthetic::CompactionContinue),
         _ => false,
     });
     assert!(tagged, "the continuation prompt is tagged");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rye_engine::BoxFuture;
 use rye_engine::protocol::{
-    Batch, EventKind, GateRef, GateStatus, Millis, Op, QueueMode, ResultStatus,
+    Batch, EventKind, GateRef, GateStatus, Millis, Op, Purpose, QueueMode, ResultStatus,
     Session as SessionData, SessionId, Thread, ThreadStatus,
 };
 use rye_engine::store::{Claim, PostOutcome, SessionStore as _, StoreError};
@@ -89,19 +89,12 @@ async fn prompt_without_a_mode_uses_the_mode_of_its_thread() {
 async fn collecting_thread(store: &SqliteStore, id: &SessionId) {
     let lease = store.claim(id, Claim::IfFree).await.unwrap();
     let at = Millis(1);
-    let session: SessionData = serde_json::from_value(json!({
-        "id": id, "user_id": null, "org_id": null, "workspace": null, "purpose": "interactive",
-        "status": "running", "sandbox": null, "snapshot_id": null, "parent": null, "depth": 0,
-        "model": null, "limits": {}, "usage": rye_engine::protocol::Usage::default(),
-        "metadata": {}, "created_at": at, "updated_at": at,
-    }))
-    .unwrap();
-    let thread: Thread = serde_json::from_value(json!({
-        "id": "t", "session": id, "key": "side", "status": "active", "leaf": null,
-        "mode": "collect", "model": null, "summary": null, "turn": null, "metadata": {},
-        "created_at": at, "updated_at": at,
-    }))
-    .unwrap();
+    let session = SessionData::new(id.clone(), Purpose::Interactive, at);
+    let thread = Thread {
+        id: "t".parse().unwrap(),
+        mode: QueueMode::Collect,
+        ..Thread::new(id.clone(), "side", at)
+    };
     let ops = vec![
         Op::PutSession(Arc::new(session)),
         Op::PutThread(Arc::new(thread)),

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rye_engine::compaction::PREVIOUS_COMPACTIONS;
 use rye_engine::model::{
     Delta, Deltas, Model as _, ModelAnswer, ModelError, ModelRequest, Models as _,
 };
@@ -23,6 +22,8 @@ fn history(messages: Vec<Message>) -> ModelRequest {
         tools: Arc::default(),
         max_output: None,
         for_summary: false,
+        previous_compactions: 0,
+        compacted_answers: 0,
     }
 }
 
@@ -200,11 +201,7 @@ async fn summary_is_scripted_or_has_all_headings() {
     let several = script("steps: []\non_summary: [first, second]");
     for (before, completion) in [(0, "first"), (1, "second"), (2, "second")] {
         let mut request = summary(after(3));
-        let mut connected_model = Message::text(Role::User, "Sum up.");
-        connected_model
-            .metadata
-            .insert(PREVIOUS_COMPACTIONS.to_owned(), json!(before));
-        Arc::make_mut(&mut request.messages).push(Arc::new(connected_model));
+        request.previous_compactions = before;
         assert_eq!(text(&ask(&several, request).await.unwrap()), completion);
     }
     let answer = ask(&script("steps: []"), summary(after(1))).await.unwrap();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lillux::process::Supervisor;
 use rye_engine::model::Model as _;
+use rye_engine::protocol::SandboxKind;
 use rye_engine::sandbox::Sandbox;
 use rye_engine::{Decision, Engine, NewSession, Session};
 use rye_model::{Catalogue, Script, ScriptedModel};
@@ -85,7 +86,7 @@ async fn decide(engine: &Engine, session: &Session, action: &str) -> Gate {
 async fn says_hi(sandbox: Arc<dyn Sandbox>) {
     let engine = engine(SAYS_HI, Arc::clone(&sandbox));
     let session = engine.create_session(NewSession::default()).await.unwrap();
-    let messages = if sandbox.kind() == "local" {
+    let messages = if sandbox.kind() == SandboxKind::Local {
         let answer = prompt_and_wait(&session, "say hi", "hi\n");
         let (messages, gate) = tokio::join!(answer, decide(&engine, &session, "approve"));
         assert_eq!(gate.title, "run: echo hi > out.txt; cat out.txt");

@@ -9,7 +9,7 @@ use rye_engine::store::{
 };
 use rye_protocol::{
     Batch, CommandId, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, Millis, Op,
-    PromptId, QueuedPrompt, Session, SessionId, SuspendedTurn, Thread, ThreadId, Usage,
+    PromptId, QueuedPrompt, Session, SessionId, Thread, ThreadId, Usage,
 };
 
 use super::undo_map::{Previous, UndoMap};
@@ -35,7 +35,6 @@ pub(super) struct SessionState {
     pub(super) entries: UndoMap<EntryId, Arc<Entry>>,
     pub(super) prompts: UndoMap<PromptId, StoredPrompt>,
     pub(super) gate_refs: Vec<GateRef>,
-    pub(super) suspended_turns: UndoMap<GateId, Arc<SuspendedTurn>>,
     pub(super) events: Vec<StoredEvent>,
     commands: UndoMap<CommandId, SessionCommand>,
 }
@@ -64,7 +63,6 @@ enum Undo {
     Prompt(Previous<PromptId, StoredPrompt>),
     Gate(Previous<GateId, Arc<Gate>>),
     GateRef,
-    SuspendedTurn(Previous<GateId, Arc<SuspendedTurn>>),
     Command(Previous<CommandId, SessionCommand>),
     Usage(Usage),
     Event,
@@ -78,7 +76,6 @@ impl SessionState {
             entries: UndoMap::default(),
             prompts: UndoMap::default(),
             gate_refs: Vec::new(),
-            suspended_turns: UndoMap::default(),
             events: Vec::new(),
             commands: UndoMap::default(),
         }
@@ -197,10 +194,6 @@ impl State {
             }
             Op::PutGate(gate) => self.put_gate(session, gate)?,
             Op::PutGateRef(gate_ref) => return self.put_gate_ref(session, gate_ref),
-            Op::PutSuspendedTurn(turn) => self.put_suspended_turn(session, turn)?,
-            Op::RemoveSuspendedTurn(gate) => {
-                Undo::SuspendedTurn(self.session_mut(session)?.suspended_turns.remove(gate))
-            }
             Op::CompleteCommand(command) => {
                 Undo::Command(self.session_mut(session)?.commands.remove(command))
             }
@@ -344,19 +337,6 @@ impl State {
         Ok(Some(Undo::GateRef))
     }
 
-    fn put_suspended_turn(
-        &mut self,
-        session: &SessionId,
-        turn: Arc<SuspendedTurn>,
-    ) -> Result<Undo, StoreError> {
-        invariants::check_session(session, &turn.session)?;
-        self.session(session)?;
-        self.check_gate(session, &turn.gate)?;
-        let state = self.session_mut(session)?;
-        let before = state.suspended_turns.insert(turn.gate.clone(), turn);
-        Ok(Undo::SuspendedTurn(before))
-    }
-
     fn undo(&mut self, session: &SessionId, applied: Vec<Undo>) {
         for undo in applied.into_iter().rev() {
             match undo {
@@ -469,7 +449,6 @@ impl SessionState {
             Undo::GateRef => {
                 self.gate_refs.pop();
             }
-            Undo::SuspendedTurn(before) => self.suspended_turns.undo(before),
             Undo::Command(before) => self.commands.undo(before),
             Undo::Usage(was) => self.session.usage = was,
             Undo::Event => {

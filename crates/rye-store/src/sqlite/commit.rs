@@ -4,8 +4,8 @@ use lillux::Hash;
 use rusqlite::{Connection, OptionalExtension, params};
 use rye_engine::store::{Lease, StoreError};
 use rye_protocol::{
-    CommandId, Entry, EntryId, Gate, GateId, GateRef, PromptId, QueuedPrompt, Session,
-    SuspendedTurn, Thread, ThreadId, Usage,
+    CommandId, Entry, EntryId, Gate, GateId, GateRef, PromptId, QueuedPrompt, Session, Thread,
+    ThreadId, Usage,
 };
 
 use super::commit_cache::{CommitState, WriteConnection};
@@ -73,8 +73,6 @@ impl Commit<'_> {
             PreparedOp::RemovePrompt(prompt) => self.remove_prompt(&prompt),
             PreparedOp::PutGate(gate, doc) => self.put_gate(&gate, &doc),
             PreparedOp::PutGateRef(gate_ref) => self.put_gate_ref(&gate_ref),
-            PreparedOp::PutSuspendedTurn(turn, doc) => self.put_suspended_turn(&turn, &doc),
-            PreparedOp::RemoveSuspendedTurn(gate) => self.remove_suspended_turn(&gate),
             PreparedOp::CompleteCommand(command) => self.complete_command(&command),
             PreparedOp::Merged => Ok(self.session_number().map(drop)?),
         }
@@ -302,25 +300,6 @@ impl Commit<'_> {
              VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
         )?;
         put.execute(params![gate, gate_ref.channel, gate_ref.message])?;
-        Ok(())
-    }
-
-    fn put_suspended_turn(&self, turn: &SuspendedTurn, doc: &JsonText) -> DbResult<()> {
-        invariants::check_session(&self.state.lease.session, &turn.session)?;
-        self.gate_number(&turn.gate)?;
-        let mut put = self.db.prepare_cached(
-            "INSERT INTO engine_suspended_turns (gate, session, doc) VALUES (?1, ?2, ?3)
-             ON CONFLICT (gate) DO UPDATE SET doc = excluded.doc",
-        )?;
-        put.execute(params![turn.gate.as_str(), self.session_number()?, doc])?;
-        Ok(())
-    }
-
-    fn remove_suspended_turn(&self, gate: &GateId) -> DbResult<()> {
-        let mut clear = self.db.prepare_cached(
-            "DELETE FROM engine_suspended_turns WHERE gate = ?1 AND session = ?2",
-        )?;
-        clear.execute(params![gate.as_str(), self.session_number()?])?;
         Ok(())
     }
 

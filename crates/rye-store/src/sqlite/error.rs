@@ -51,7 +51,7 @@ impl DbError {
                 writer_queue::stalled_error(path)
             }
             // SQLite rejects a statement if another program has changed the tables.
-            Some(ErrorCode::Unknown) | None => StoreError::Unreadable(format!("{file}: {error}")),
+            Some(ErrorCode::Unknown) | None => StoreError::Damaged(format!("{file}: {error}")),
             Some(_) => StoreError::Unavailable(format!("{file}: {error}")),
         }
     }
@@ -65,7 +65,7 @@ impl DbError {
         };
         let file = path.display();
         if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
-            return StoreError::Unreadable(format!("{file} is not a database: {error}"));
+            return StoreError::Damaged(format!("{file} is not a database: {error}"));
         }
         let changed = if written {
             "Rye no longer writes to it."
@@ -73,7 +73,7 @@ impl DbError {
             "Nothing was changed."
         };
         let findings = integrity::describe_damage(path);
-        StoreError::Unreadable(format!(
+        StoreError::Damaged(format!(
             "{file} is damaged: {error}. {findings} {changed} Copy the file and the ones \
              next to it, then try `sqlite3 {file} .recover`"
         ))

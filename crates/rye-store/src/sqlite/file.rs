@@ -110,12 +110,12 @@ pub(super) fn check_format(db: &Connection, path: &Path) -> DbResult<()> {
     let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if application != APPLICATION_ID && tables > 0 {
-        return Err(DbError::Store(StoreError::Unreadable(format!(
+        return Err(DbError::Store(StoreError::Damaged(format!(
             "{file} is the database of another program"
         ))));
     }
     if version != VERSION && tables > 0 {
-        return Err(DbError::Store(StoreError::Unreadable(format!(
+        return Err(DbError::Store(StoreError::Damaged(format!(
             "{file} has format {version}, but this version of Rye uses format {VERSION}"
         ))));
     }

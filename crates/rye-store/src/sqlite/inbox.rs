@@ -150,7 +150,6 @@ pub(super) fn remove_session(db: &Connection, lease: &Lease) -> DbResult<()> {
             "engine_threads",
             "engine_ids",
             "engine_decision_gates",
-            "engine_suspended_turns",
             "engine_inbox",
         ] {
             db.execute(

@@ -87,7 +87,7 @@ pub(super) fn check_not_missing(path: &Path) -> DbResult<()> {
              Restore the file from a backup; or, to start with an empty database, remove it"
         )
     };
-    Err(StoreError::Unreadable(message).into())
+    Err(StoreError::Damaged(message).into())
 }
 
 /// The result of an integrity check.
@@ -165,7 +165,7 @@ pub(super) fn check_before_writing(path: &Path) -> DbResult<()> {
     let wal_damage = wal_damage.and_then(|damage| damage.ok().flatten());
     drop(db);
     if let Some(damage) = wal_damage.filter(|_| has_wal) {
-        return Err(StoreError::Unreadable(format!(
+        return Err(StoreError::Damaged(format!(
             "{wal} is damaged: {damage}. Nothing was changed. Copy it together with {file}, then \
              move it away; what it contains is then lost",
             wal = wal_path(path).display(),
@@ -198,7 +198,7 @@ pub(super) fn check_before_writing(path: &Path) -> DbResult<()> {
             );
         }
     }
-    Err(StoreError::Unreadable(format!(
+    Err(StoreError::Damaged(format!(
         "{file} is damaged{with_wal}. A check found: {faults}. Nothing was changed. {hint}"
     ))
     .into())

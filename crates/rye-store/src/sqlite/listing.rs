@@ -1,9 +1,8 @@
 //! Lists sessions. An unreadable session is listed with its error and does not hide the others.
 
 use rusqlite::{Connection, params};
-use rye_engine::store::{SessionFilter, StoreError, UNREADABLE};
-use rye_protocol::{Limits, Millis, Purpose, Session, SessionId, SessionStatus, Usage};
-use serde_json::Map;
+use rye_engine::store::{SessionFilter, StoreError};
+use rye_protocol::{Millis, Purpose, Session, SessionId, SessionStatus};
 
 use super::error::{DbError, DbResult};
 use super::queries::{session, sql_limit, thread_usage};
@@ -56,22 +55,8 @@ fn unreadable(id: &str, reason: String) -> Result<Session, StoreError> {
     let id =
         id.map_err(|_| StoreError::Unreadable(format!("a session has an invalid id: {reason}")))?;
     Ok(Session {
-        id,
-        user_id: None,
-        org_id: None,
-        workspace: None,
-        purpose: Purpose::default(),
         status: SessionStatus::Error,
-        sandbox: None,
-        snapshot_id: None,
-        parent: None,
-        depth: 0,
-        model: None,
-        limits: Limits::default(),
-        usage: Usage::default(),
-        run: None,
-        metadata: Map::from_iter([(UNREADABLE.to_owned(), reason.into())]),
-        created_at: Millis(0),
-        updated_at: Millis(0),
+        unreadable: Some(reason),
+        ..Session::new(id, Purpose::default(), Millis(0))
     })
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use lillux::Hash;
 use rye_engine::store::StoreError;
 use rye_protocol::{
-    Batch, CommandId, Entry, Gate, GateId, GateRef, Millis, Op, PromptId, QueuedPrompt, Session,
-    SuspendedTurn, Thread, Usage,
+    Batch, CommandId, Entry, Gate, GateRef, Millis, Op, PromptId, QueuedPrompt, Session, Thread,
+    Usage,
 };
 
 use super::document::{JsonText, encode};
@@ -37,8 +37,6 @@ pub(super) enum PreparedOp {
     RemovePrompt(PromptId),
     PutGate(Arc<Gate>, JsonText),
     PutGateRef(GateRef),
-    PutSuspendedTurn(Arc<SuspendedTurn>, JsonText),
-    RemoveSuspendedTurn(GateId),
     CompleteCommand(CommandId),
     /// Usage or an event, which [`PreparedBatch`] has merged with the others.
     Merged,
@@ -103,11 +101,6 @@ fn prepare(op: Op) -> Result<PreparedOp, StoreError> {
             PreparedOp::PutGate(gate, doc)
         }
         Op::PutGateRef(gate_ref) => PreparedOp::PutGateRef(gate_ref),
-        Op::PutSuspendedTurn(turn) => {
-            let doc = encode(&*turn)?;
-            PreparedOp::PutSuspendedTurn(turn, doc)
-        }
-        Op::RemoveSuspendedTurn(gate) => PreparedOp::RemoveSuspendedTurn(gate),
         Op::CompleteCommand(command) => PreparedOp::CompleteCommand(command),
         Op::AddUsage(_) | Op::ImportedEvent(_) | Op::Event(..) => PreparedOp::Merged,
     })

@@ -109,12 +109,6 @@ pub(super) fn snapshot(db: &Connection, id: &SessionId) -> DbResult<Option<Sessi
         threads,
         gates: gates(db, number, &prompts)?,
         prompts,
-        suspended: decode_all(
-            db.prepare_cached(
-                "SELECT doc FROM engine_suspended_turns WHERE session = ?1 ORDER BY number",
-            )?,
-            [number],
-        )?,
         sequence: Log::load(db, number)?.sequence.cast_unsigned(),
     }))
 }
@@ -157,7 +151,6 @@ pub(super) fn archive(db: &Connection, id: &SessionId) -> DbResult<Option<Archiv
         )?,
         gates,
         gate_refs: all_refs,
-        suspended_turns: snapshot.suspended,
         events: events(db, id, 0, usize::MAX)?,
     }))
 }

@@ -77,14 +77,6 @@ CREATE TABLE engine_decision_gate_refs (
     UNIQUE (gate, channel, message)
 ) STRICT;
 
-CREATE TABLE engine_suspended_turns (
-    number  INTEGER PRIMARY KEY,
-    gate    TEXT NOT NULL UNIQUE,
-    session INTEGER NOT NULL,
-    doc     TEXT NOT NULL
-) STRICT;
-CREATE INDEX engine_suspended_turns_session ON engine_suspended_turns (session);
-
 -- One row per session that a process holds. AUTOINCREMENT never reuses an epoch.
 CREATE TABLE engine_leases (
     epoch    INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -363,7 +363,7 @@ impl WriterState {
              it from a backup, with the files next to it, and start again",
             self.path.display()
         );
-        Err(StoreError::Unreadable(message).into())
+        Err(StoreError::Damaged(message).into())
     }
 
     fn explain(&self, failure: DbError) -> StoreError {

@@ -146,12 +146,6 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
             channel: "web".into(),
             message: gate.origin.tool,
         })]),
-        1 => gate().prop_map(|gate| {
-            let mut turn = sample::suspended_turn(&gate);
-            turn.call = sample::id("call-1");
-            vec![Op::PutSuspendedTurn(Arc::new(turn))]
-        }),
-        1 => gate().prop_map(|gate| vec![Op::RemoveSuspendedTurn(gate.id)]),
         1 => Just(vec![Op::AddUsage(usage)]),
         1 => command_id().prop_map(|id| vec![Op::CompleteCommand(id)]),
         2 => event().prop_map(|op| vec![op]),

@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 use super::Subject;
 use super::sample::{
     append, chain, create_session, eid, entry, gate, id, ids, message_event, prompt, put_gate,
-    put_prompt, put_session, put_thread, replace, session, sid, status_event, suspended_turn,
-    thread, tid, write,
+    put_prompt, put_session, put_thread, replace, session, sid, status_event, thread, tid, write,
 };
 
 fn not_found(kind: &'static str, id: &str) -> StoreError {
@@ -30,13 +29,11 @@ pub async fn batch_is_written_completely(subject: Subject) {
     main.leaf = Some(eid("e0"));
     let first = entry("s", "e0", None);
     let open = gate("s", "q1", "deploy");
-    let turn = suspended_turn(&open);
     let ops = vec![
         append(first.clone()),
         put_thread(main.clone()),
         put_prompt(prompt("s", "q1", 1)),
         put_gate(open.clone()),
-        Op::PutSuspendedTurn(Arc::new(turn.clone())),
         status_event(),
         message_event(&first),
     ];
@@ -48,7 +45,6 @@ pub async fn batch_is_written_completely(subject: Subject) {
         assert_eq!(snapshot.threads, std::slice::from_ref(&main));
         assert_eq!(snapshot.prompts, [prompt("s", "q1", 1)]);
         assert_eq!(snapshot.gates, std::slice::from_ref(&open));
-        assert_eq!(snapshot.suspended, std::slice::from_ref(&turn));
         assert_eq!(snapshot.sequence, 2);
         let path = store.path(&sid("s"), &eid("e0")).await.unwrap();
         assert_eq!(path, std::slice::from_ref(&first));
@@ -79,7 +75,6 @@ pub async fn batch_with_an_invalid_op_writes_nothing(subject: Subject) {
         replace(elided),
         put_prompt(prompt("s", "q1", 1)),
         put_gate(open.clone()),
-        Op::PutSuspendedTurn(Arc::new(suspended_turn(&open))),
         Op::AddUsage(Usage {
             turns: 1,
             ..Usage::default()
@@ -215,10 +210,9 @@ pub async fn appending_the_same_entry_twice_is_idempotent(subject: Subject) {
     let lease = create_session(store, "s").await;
     let mut first = entry("s", "e0", None);
     let (one, two) = (json!({ "a": 1, "b": 2 }), json!({ "b": 2, "a": 1 }));
-    let metadata = |value: &Value| value.as_object().cloned().unwrap();
     let with = |value: &Value| {
         let mut message = Message::text(Role::User, "hello");
-        message.metadata = metadata(value);
+        message.result = Some(value.clone());
         EntryKind::Message(message)
     };
     first.kind = with(&one);
@@ -324,7 +318,6 @@ pub async fn objects_of_another_session_are_refused(subject: Subject) {
         replace(entry("t", "e0", None)),
         put_prompt(prompt("t", "q1", 1)),
         put_gate(gate("t", "q1", "deploy")),
-        Op::PutSuspendedTurn(Arc::new(suspended_turn(&gate("t", "q1", "deploy")))),
     ];
     for op in foreign {
         let refused = write(store, &lease, vec![status_event(), op.clone()]).await;
@@ -487,7 +480,6 @@ pub async fn removed_session_leaves_nothing_behind(subject: Subject) {
             append(entry(name, "e0", None)),
             put_prompt(prompt(name, "q1", 1)),
             put_gate(open.clone()),
-            Op::PutSuspendedTurn(Arc::new(suspended_turn(&open))),
             status_event(),
         ];
         write(store, &lease, ops).await.unwrap();

@@ -7,8 +7,7 @@ use rye_protocol::{EventKind, Gate, GateRef, GateStatus, Millis, Op, Resolution}
 
 use super::Subject;
 use super::sample::{
-    create_session, decision, gate, prompt, put_gate, put_prompt, sid, status_event,
-    suspended_turn, write,
+    create_session, decision, gate, prompt, put_gate, put_prompt, sid, status_event, write,
 };
 
 fn decide(gate: &Gate, resolution: Resolution) -> InboxMessage {
@@ -260,25 +259,4 @@ pub async fn gate_refs_are_stored_once_per_channel(subject: Subject) {
     assert_eq!(store.gate_refs(&unknown.gate).await.unwrap(), []);
     let refused = write(store, &lease, vec![Op::PutGateRef(unknown)]).await;
     assert_eq!(refused, Err(expected));
-}
-
-/// Removing an unknown turn is not an error.
-pub async fn suspended_turn_is_in_the_snapshot_until_it_is_removed(subject: Subject) {
-    let store = &*subject.store;
-    let open = gate("s", "q1", "deploy");
-    let lease = open_gate(store, &open).await;
-    let mut turn = suspended_turn(&open);
-    for attempt in 1..3 {
-        turn.attempt = attempt;
-        let put = Op::PutSuspendedTurn(Arc::new(turn.clone()));
-        write(store, &lease, vec![put]).await.unwrap();
-        let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
-        assert_eq!(snapshot.suspended, std::slice::from_ref(&turn));
-    }
-    for _ in 0..2 {
-        let clear = Op::RemoveSuspendedTurn(open.id.clone());
-        write(store, &lease, vec![clear]).await.unwrap();
-        let snapshot = store.snapshot(&sid("s")).await.unwrap().unwrap();
-        assert_eq!(snapshot.suspended, []);
-    }
 }

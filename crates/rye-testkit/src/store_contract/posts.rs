@@ -49,7 +49,7 @@ pub async fn posting_the_same_prompt_twice_is_idempotent(subject: Subject) {
     let store = &*subject.store;
     create_session(store, "s").await;
     let mut first = prompt("s", "q1", 1);
-    first.metadata = json!({ "a": 1, "b": 2 }).as_object().cloned().unwrap();
+    first.result_schema = Some(json!({ "a": 1, "b": 2 }));
     let posted = store
         .post(&sid("s"), InboxMessage::Prompt(Box::new(first.clone())))
         .await;
@@ -57,7 +57,7 @@ pub async fn posting_the_same_prompt_twice_is_idempotent(subject: Subject) {
     let mut again = first.clone();
     again.order = 7;
     again.created_at = Millis(9_000);
-    again.metadata = json!({ "b": 2, "a": 1 }).as_object().cloned().unwrap();
+    again.result_schema = Some(json!({ "b": 2, "a": 1 }));
     let posted = store
         .post(&sid("s"), InboxMessage::Prompt(Box::new(again)))
         .await;

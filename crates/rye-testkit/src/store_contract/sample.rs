@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use rye_engine::store::{Claim, Lease, SessionStore, StoreError};
 use rye_protocol::{
-    Action, Batch, CallId, Entry, EntryId, EntryKind, EventKind, Gate, GateId, GateKind,
-    GateOrigin, GateStatus, Limits, Message, Millis, Op, PromptId, PromptStatus, Purpose,
-    QueueMode, QueuedPrompt, Resolution, Role, Session, SessionId, SessionStatus, StatusKind,
-    SuspendedTurn, Thread, ThreadId, ThreadStatus, Usage,
+    Action, Batch, Entry, EntryId, EntryKind, EventKind, Gate, GateId, GateKind, GateOrigin,
+    GateStatus, Message, Millis, Op, PromptId, Purpose, QueuedPrompt, Resolution, Role, Session,
+    SessionId, StatusKind, Thread, ThreadId,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Parses an id of any kind.
 pub fn id<T: TryFrom<String>>(text: &str) -> T {
@@ -22,23 +21,9 @@ pub fn id<T: TryFrom<String>>(text: &str) -> T {
 /// A session of the user `ada`.
 pub fn session(name: &str) -> Session {
     Session {
-        id: id(name),
         user_id: Some("ada".to_owned()),
-        org_id: None,
         workspace: Some("/work".to_owned()),
-        purpose: Purpose::Interactive,
-        status: SessionStatus::Running,
-        sandbox: None,
-        snapshot_id: None,
-        parent: None,
-        depth: 0,
-        model: None,
-        limits: Limits::default(),
-        usage: Usage::default(),
-        run: None,
-        metadata: Map::new(),
-        created_at: Millis(1_000),
-        updated_at: Millis(1_000),
+        ..Session::new(id(name), Purpose::Interactive, Millis(1_000))
     }
 }
 
@@ -46,24 +31,7 @@ pub fn session(name: &str) -> Session {
 pub fn thread(session: &str, name: &str) -> Thread {
     Thread {
         id: id(name),
-        session: id(session),
-        key: format!("web:{name}"),
-        status: ThreadStatus::Active,
-        leaf: None,
-        leaf_hash: String::new(),
-        events_hash: String::new(),
-        usage: Usage::default(),
-        seal: String::new(),
-        mode: QueueMode::Followup,
-        model: None,
-        summary: None,
-        tokens: 0,
-        compaction: None,
-        turn: None,
-        last_command: None,
-        metadata: Map::new(),
-        created_at: Millis(1_000),
-        updated_at: Millis(1_000),
+        ..Thread::new(id(session), format!("web:{name}"), Millis(1_000))
     }
 }
 
@@ -83,23 +51,11 @@ pub fn entry(session: &str, name: &str, parent: Option<&str>) -> Entry {
 
 /// A prompt for the thread `main`.
 pub fn prompt(session: &str, name: &str, order: u64) -> QueuedPrompt {
+    let content = format!("please do {name}");
     QueuedPrompt {
         id: id(name),
-        session: id(session),
-        thread: id("main"),
         order,
-        content: format!("please do {name}"),
-        attachments: Vec::new(),
-        author: None,
-        reply_to: None,
-        model: None,
-        role: None,
-        limits: Limits::default(),
-        mode: QueueMode::Followup,
-        status: PromptStatus::Waiting,
-        collect_until: None,
-        metadata: Map::new(),
-        created_at: Millis(3_000),
+        ..QueuedPrompt::new(id(session), id("main"), content, Millis(3_000))
     }
 }
 
@@ -127,24 +83,6 @@ pub fn gate(session: &str, prompt: &str, key: &str) -> Gate {
         expires_at: None,
         context: Map::new(),
         created_at: Millis(4_000),
-    }
-}
-
-/// A turn that waits at a gate.
-pub fn suspended_turn(gate: &Gate) -> SuspendedTurn {
-    SuspendedTurn {
-        gate: gate.id.clone(),
-        session: gate.origin.session.clone(),
-        thread: gate.origin.thread.clone(),
-        prompt: gate.origin.prompt.clone(),
-        model: "scripted/one".to_owned(),
-        leaf: None,
-        call: CallId::new(),
-        tool: gate.origin.tool.clone(),
-        args: json!({ "to": "production" }),
-        resume_key: gate.origin.resume_key.clone(),
-        attempt: 1,
-        chain_hash: None,
     }
 }
 

@@ -75,7 +75,7 @@ fn message_line(message: &Message) -> String {
         Part::Attachment { name, .. } => format!("[{name}]"),
     });
     let parts: Vec<_> = parts.filter(|part| !part.is_empty()).collect();
-    let incomplete = match (message.incomplete_reason(), &message.stop_reason) {
+    let incomplete = match (message.incomplete, &message.stop_reason) {
         (Some(_), Some(reason)) => format!(" [incomplete: {reason}]"),
         _ => String::new(),
     };

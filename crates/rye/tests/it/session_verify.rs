@@ -119,11 +119,11 @@ fn altered_rows_are_detected() {
         (sessions, "'$.workspace', '/elsewhere')"),
         (sessions, "'$.sandbox.kind', 'local')"),
         (sessions, "'$.model', 'other')"),
-        (sessions, "'$.metadata.role', 'other')"),
+        (sessions, "'$.role', 'other')"),
         (sessions, "'$.limits.turns', 1000)"),
         (sessions, "'$.status', 'paused')"),
         (threads, "'$.model', 'other')"),
-        (threads, "'$.metadata.role', 'other')"),
+        (threads, "'$.role', 'other')"),
         (threads, "'$.status', 'archived')"),
         (threads, "'$.usage.micro_dollars', 7)"),
         (

@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use rye_protocol::{
-    Call, CallState, EntryId, EventKind, Gate, GateId, GateStatus, Phase, Seal, Thread, Usage,
-};
+use rye_protocol::{EntryId, EventKind, Gate, GateId, GateStatus, Seal, Thread, Usage};
 
 use super::{EntryMap, FindingKind, Verifier};
-use crate::audit::{UNVERIFIED, rows};
+use crate::audit::rows;
 
 /// Row hashes from the seals; the last seal that names a row counts.
 type SealedRows<'a> = HashMap<&'a str, &'a str>;
@@ -69,10 +67,6 @@ impl<'a> Verifier<'a> {
                 self.row(&sealed, &name, &rows::of_gate(gate), is_over);
             }
         }
-        for turn in &archive.suspended_turns {
-            let name = format!("suspended:{}", turn.gate);
-            self.row(&sealed, &name, &rows::of_suspended(turn), false);
-        }
         for gate_ref in &archive.gate_refs {
             let hash = rows::of_ref(gate_ref);
             self.row(&sealed, &format!("ref:{hash}"), &hash, true);
@@ -90,8 +84,7 @@ impl<'a> Verifier<'a> {
     /// A session that was imported unverified stays unverified, whatever is signed later.
     pub(super) fn origin(&mut self) {
         let session = &self.archive.session;
-        if let Some(reason) = session.metadata.get(UNVERIFIED) {
-            let reason = reason.as_str().unwrap_or_default();
+        if let Some(reason) = &session.unverified_import {
             let reason = format!("imported although it could not be verified: {reason}");
             self.report(FindingKind::Signature, &session.id, reason);
         }
@@ -133,8 +126,6 @@ impl<'a> Verifier<'a> {
                 continue;
             };
             let exists = match kind {
-                // The row of a suspended turn is removed when the turn continues.
-                "suspended" => stored.contains_key(*name) || !self.is_blocked_at(id),
                 "entry" => id
                     .parse()
                     .is_ok_and(|id: EntryId| entries.contains_key(&id)),
@@ -145,23 +136,6 @@ impl<'a> Verifier<'a> {
                 self.report(FindingKind::Missing, &id, reason);
             }
         }
-    }
-
-    /// Whether a call is blocked at a pending gate.
-    fn is_blocked_at(&self, gate: &str) -> bool {
-        let turns = self
-            .archive
-            .threads
-            .iter()
-            .filter_map(|it| it.turn.as_ref());
-        let mut calls = turns.flat_map(|turn| match &turn.phase {
-            Phase::Tools { calls, .. } => &calls[..],
-            Phase::Model => &[],
-        });
-        let mut gates = self.archive.gates.iter();
-        let is_pending = gates.any(|it| it.id.as_str() == gate && it.status.is_pending());
-        let at = |call: &Call| matches!(&call.state, CallState::Blocked { gate: id } if id.as_str() == gate);
-        is_pending && calls.any(at)
     }
 
     /// Fatal errors must be sealed by the host that wrote them.

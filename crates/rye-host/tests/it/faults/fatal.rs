@@ -93,8 +93,7 @@ async fn paused_session_is_still_paused_after_a_failure() {
     let lease = store.claim(session.id(), Claim::IfFree).await.unwrap();
     let record = store.snapshot(session.id()).await.unwrap().unwrap();
     let mut data = record.session;
-    data.metadata
-        .insert("status_before_error".to_owned(), "paused".into());
+    data.status_before_error = Some(SessionStatus::Paused);
     let op = rye_engine::protocol::Op::PutSession(Arc::new(data));
     let batch = rye_engine::protocol::Batch { ops: vec![op] };
     store.commit(&lease, batch).await.unwrap();

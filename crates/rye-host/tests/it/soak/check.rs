@@ -56,7 +56,7 @@ pub(crate) fn check(dir: &Path) -> Findings {
     found.effects(dir, &calls);
     // A host that is killed before it creates a session leaves a lease.
     let leases = "engine_leases WHERE session IN (SELECT id FROM engine_sessions)";
-    for table in ["engine_suspended_turns", "engine_inbox", leases] {
+    for table in ["engine_inbox", leases] {
         let left = count(&db, table);
         found.expect(left == 0, || format!("{left} rows are left in {table}"));
     }
@@ -242,7 +242,7 @@ impl Findings {
         for (session, prompt) in prompts {
             let key = (session.clone(), prompt.id.to_string());
             let ends = ends.get(&key).copied().unwrap_or(0);
-            let collected = prompt.metadata.contains_key("collected_in");
+            let collected = prompt.collected_in.is_some();
             let (name, fits) = match prompt.status {
                 PromptStatus::Waiting => ("waiting", false),
                 PromptStatus::Running => ("running", false),

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rye_engine::protocol::{
-    EventKind, Millis, PromptId, PromptStatus, QueueMode, QueuedPrompt, Session as SessionData,
-    SessionId,
+    EventKind, Millis, QueueMode, QueuedPrompt, Session as SessionData, SessionId,
 };
 use rye_engine::store::{
     Claim, CommandKind, InboxMessage, PostOutcome, SessionCommand, SessionStore as _, StoreError,
@@ -14,7 +13,7 @@ use rye_engine::store::{
 use rye_engine::{DecideError, Decision, Engine, NewSession, Prompt, Session};
 use rye_sandbox::VirtualSandbox;
 use rye_store::SqliteStore;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::rng::Rng;
 use super::tools::{append, model, models, tools};
@@ -172,23 +171,12 @@ async fn post_prompt(env: &TestEnv, id: &SessionId, prompt: Prompt) -> Result<()
     let Some(thread) = record.threads.first() else {
         return Ok(());
     };
+    let new = QueuedPrompt::new(id.clone(), thread.id.clone(), prompt.content, Millis(1));
     let prompt = QueuedPrompt {
-        id: prompt.id.unwrap_or_else(PromptId::new),
-        session: id.clone(),
-        thread: thread.id.clone(),
-        order: 0,
-        content: prompt.content,
-        attachments: Vec::new(),
-        author: None,
-        reply_to: None,
+        id: prompt.id.unwrap_or_else(|| new.id.clone()),
         model: prompt.model,
-        role: None,
-        limits: rye_engine::protocol::Limits::default(),
         mode: prompt.mode.unwrap_or_default(),
-        status: PromptStatus::Waiting,
-        collect_until: None,
-        metadata: Map::new(),
-        created_at: Millis(1),
+        ..new
     };
     let name = prompt.id.clone();
     let post = InboxMessage::Prompt(Box::new(prompt));

@@ -103,6 +103,8 @@ pub(crate) fn request(messages: Vec<Message>) -> ModelRequest {
         }]),
         max_output: None,
         for_summary: false,
+        previous_compactions: 0,
+        compacted_answers: 0,
     }
 }
 

@@ -14,7 +14,7 @@ use rye_engine::{Engine, NewSession};
 use rye_host::Catalogue;
 use rye_host::catalogue::{DEMO_MODEL, catalogue};
 use rye_host::engine::{EngineOptions, current_user, start_supervisor, with_supervisor};
-use rye_host::session_engine::{project_metadata, with_session};
+use rye_host::session_engine::with_session;
 use serde_json::{Value, json};
 
 use crate::cli::args::ChatArgs;
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &ChatArgs, context: &Context) -> Outcome {
         let new = NewSession {
             workspace: Some(workspace.display().to_string()),
             model: args.model.clone(),
-            metadata: project_metadata(context),
+            project: Some(context.settings.project().display().to_string()),
             ..NewSession::default()
         };
         let session = engine.create_session(new).await?;

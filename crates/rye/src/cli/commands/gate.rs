@@ -10,7 +10,6 @@ use rye_engine::protocol::{Gate, Purpose, Session};
 use rye_engine::store::PostOutcome;
 use rye_engine::tool::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
 use rye_host::engine::{EngineOptions, answer_command, decide, with_engine};
-use rye_host::session_engine::PROJECT;
 use serde_json::{Value, json};
 
 use crate::cli::args::{ApprovalScope, GateArgs, GateCommand};
@@ -70,7 +69,7 @@ fn list(context: &Context) -> Outcome {
 
 /// The project that a session was created in.
 fn session_project(session: &Session) -> Option<PathBuf> {
-    let project = session.metadata.get(PROJECT).and_then(Value::as_str);
+    let project = session.project.as_deref();
     project.or(session.workspace.as_deref()).map(PathBuf::from)
 }
 

@@ -119,6 +119,8 @@ fn test(name: String, model: &dyn Model) -> Result<TestResult, Failure> {
         tools: Arc::default(),
         max_output: Some(MAX_OUTPUT),
         for_summary: false,
+        previous_compactions: 0,
+        compacted_answers: 0,
     };
     let (began, first) = (Instant::now(), Arc::new(OnceLock::new()));
     let first_delta = Arc::clone(&first);

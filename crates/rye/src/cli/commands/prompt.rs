@@ -11,7 +11,7 @@ use rye_engine::store::Claim;
 use rye_engine::{Engine, NewSession, Prompt, Session};
 use rye_host::engine::{EngineOptions, with_engine};
 use rye_host::follower::{Follower, PromptOutcome};
-use rye_host::session_engine::{project_metadata, with_session};
+use rye_host::session_engine::with_session;
 use serde_json::{Value, json};
 
 use crate::cli::args::PromptArgs;
@@ -60,7 +60,7 @@ fn send(args: &PromptArgs, context: &Context) -> Outcome {
             model: args.model.clone(),
             role: args.role.clone(),
             org_id: args.org.clone(),
-            metadata: project_metadata(context),
+            project: Some(context.settings.project().display().to_string()),
             ..NewSession::default()
         };
         let session = engine.create_session(new).await?;

@@ -12,12 +12,11 @@ pub(super) use verify::transfer_failure;
 use std::collections::BTreeMap;
 
 use rye_engine::Engine;
-use rye_engine::audit::UNVERIFIED;
 use rye_engine::protocol::{
     Entry, EntryKind, Gate, GateId, PromptStatus, QueuedPrompt, Session, SessionId, SessionStatus,
     Thread,
 };
-use rye_engine::store::{Claim, SessionFilter, UNREADABLE};
+use rye_engine::store::{Claim, SessionFilter};
 use rye_host::engine::{EngineOptions, answer_command, with_engine};
 use rye_host::follower::Follower;
 use rye_host::lookup::{find_session, find_session_to_remove, unique_short_id};
@@ -115,10 +114,9 @@ impl List {
 
     /// Whether the session stopped with an error and can be resumed.
     fn has_failed(&self, session: &Session) -> bool {
-        let metadata = &session.metadata;
         session.status == SessionStatus::Error
-            && !metadata.contains_key(UNREADABLE)
-            && !metadata.contains_key(UNVERIFIED)
+            && session.unreadable.is_none()
+            && session.unverified_import.is_none()
             && self.pending_gates(&session.id) == 0
     }
 }
@@ -138,8 +136,8 @@ impl Report for List {
         // Tasks are shown with their parent, by `rye session show`.
         for session in self.sessions.iter().filter(|it| it.parent.is_none()) {
             let state = match self.pending_gates(&session.id) {
-                _ if session.metadata.contains_key(UNREADABLE) => Cell::styled(BAD, "unreadable"),
-                0 if session.metadata.contains_key(UNVERIFIED) => {
+                _ if session.unreadable.is_some() => Cell::styled(BAD, "unreadable"),
+                0 if session.unverified_import.is_some() => {
                     Cell::styled(BAD, "imported unverified")
                 }
                 _ if self.has_failed(session) => Cell::styled(BAD, "failed"),
@@ -215,8 +213,7 @@ impl Show {
         }
         let queue = engine.unfinished_prompts(&id).await?;
         let session = engine.session_data(&id).await?;
-        let unverified = session.as_ref().and_then(|it| it.metadata.get(UNVERIFIED));
-        let unverified = unverified.map(|why| why.as_str().unwrap_or_default().to_owned());
+        let unverified = session.and_then(|it| it.unverified_import);
         Ok(Self {
             id,
             unverified,

@@ -25,7 +25,7 @@ pub(super) fn check(context: &Context, report: &mut DoctorReport) {
     match diagnose(&path, CHECK_TIMEOUT) {
         Ok(None) => report.ok(SESSIONS, format!("none yet: {}", path.display())),
         Ok(Some(condition)) => add(&path, &condition, report),
-        Err(StoreError::Unreadable(why)) => {
+        Err(StoreError::Damaged(why)) => {
             report.fail(SESSIONS, with_rescue(why, &path), move_away(&path));
         }
         Err(error) => report.fail(SESSIONS, error.to_string(), None),

@@ -75,7 +75,9 @@ impl Input {
 /// An unreadable record counts as altered.
 fn altered(error: StoreError) -> Failure {
     match error {
-        StoreError::Unreadable(_) => Failure::new(Exit::Integrity, "altered", error),
+        StoreError::Unreadable(_) | StoreError::Damaged(_) => {
+            Failure::new(Exit::Integrity, "altered", error)
+        }
         other => other.into(),
     }
 }
