@@ -16,7 +16,7 @@ use super::partial_id;
     --filter '{}'     an object, as JSON\n\
     --user-name sets `user_name`. Write --name=VALUE if the value begins with --.\n\n\
     Options before the ID belong to rye. After the ID, a name in the tool's schema belongs to the\n\
-    tool, and any other name to rye; after --, every name belongs to the tool.\n\n\
+    tool, otherwise an option of rye to rye; after --, every name belongs to the tool.\n\n\
     Examples:\n  \
     rye execute hello --help\n  \
     rye execute hello --name Ada\n  \
