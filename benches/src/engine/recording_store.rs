@@ -81,6 +81,10 @@ impl SessionStore for RecordingStore {
         self.store.snapshot(session)
     }
 
+    fn session<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Session>> {
+        self.store.session(session)
+    }
+
     fn archive<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Archive>> {
         self.store.archive(session)
     }
@@ -107,6 +111,14 @@ impl SessionStore for RecordingStore {
         self.store.entries(session, thread, after, limit)
     }
 
+    fn entry<'a>(
+        &'a self,
+        session: &'a SessionId,
+        entry: &'a EntryId,
+    ) -> StoreFuture<'a, Option<Entry>> {
+        self.store.entry(session, entry)
+    }
+
     fn gate<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Option<Gate>> {
         self.store.gate(gate)
     }
@@ -117,6 +129,14 @@ impl SessionStore for RecordingStore {
 
     fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Gate>> {
         self.store.pending_gates(session)
+    }
+
+    fn pending_gates_in_tree<'a>(&'a self, root: &'a SessionId) -> StoreFuture<'a, Vec<Gate>> {
+        self.store.pending_gates_in_tree(root)
+    }
+
+    fn gates<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Vec<Gate>> {
+        self.store.gates(session)
     }
 
     fn events<'a>(

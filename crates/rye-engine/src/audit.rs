@@ -33,7 +33,7 @@ use crate::machine::CowArc;
 pub use blobs::{BlobStatus, check_blobs};
 pub use check::{Finding, FindingKind, Verdict, check, check_receipt};
 pub use imported_decisions::UntrustedDecision;
-pub(crate) use imported_decisions::{is_untrusted, reject_untrusted, seal_changes};
+pub(crate) use imported_decisions::{reject_untrusted, seal_changes};
 pub use receipt::{question_hash, receipt};
 pub use tasks::check_all;
 

@@ -3,9 +3,10 @@
 mod in_flight;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use rye_protocol::{Entry, Event, EventKind, SessionId, ThreadId};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -136,7 +137,7 @@ impl Bus {
 }
 
 fn lock(in_flight: &Mutex<InFlightMessages>) -> MutexGuard<'_, InFlightMessages> {
-    in_flight.lock().unwrap_or_else(PoisonError::into_inner)
+    in_flight.lock()
 }
 
 /// A session's events: every stored event once and in order, with ephemeral events in between.

@@ -9,9 +9,10 @@ mod context;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rye_protocol::{Millis, SessionId};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -341,8 +342,7 @@ impl Credentials {
     }
 
     fn lock(&self, owner: &Owner, service: &str) -> Arc<tokio::sync::Mutex<()>> {
-        let all = self.refresh_locks.lock();
-        let mut all = all.unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.refresh_locks.lock();
         all.retain(|_, lock| lock.strong_count() > 0);
         let key = (owner.clone(), service.to_owned());
         if let Some(lock) = all.get(&key).and_then(Weak::upgrade) {

@@ -15,10 +15,11 @@ mod threads;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use lillux::keys::{PublicKey, SigningKey};
+use parking_lot::Mutex;
 use rye_protocol::{
     Batch, Entry, Gate, GateId, GateKind, Limits, Millis, Op, Purpose, Resolution, SandboxId,
     SandboxKind, SandboxRef, Session as SessionData, SessionId, Thread,
@@ -159,14 +160,12 @@ impl Shared {
 
     /// Hash of the session's last seal.
     pub(crate) fn last_seal(&self) -> Option<String> {
-        let last = self.last_seal.lock();
-        last.unwrap_or_else(PoisonError::into_inner).clone()
+        self.last_seal.lock().clone()
     }
 
     /// Records the hash of a committed seal.
     pub(crate) fn set_last_seal(&self, hash: &str) {
-        let last = self.last_seal.lock();
-        *last.unwrap_or_else(PoisonError::into_inner) = Some(hash.to_owned());
+        *self.last_seal.lock() = Some(hash.to_owned());
     }
 
     /// A seal event for the rows that a batch writes outside of any thread's history.
@@ -179,14 +178,12 @@ impl Shared {
 
     /// The current session data.
     pub(crate) fn data(&self) -> Arc<SessionData> {
-        let data = self.data.lock();
-        Arc::clone(&data.unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.data.lock())
     }
 
     /// Replaces the session data after a commit.
     pub(crate) fn set_data(&self, data: Arc<SessionData>) {
-        let current = self.data.lock();
-        *current.unwrap_or_else(PoisonError::into_inner) = data;
+        *self.data.lock() = data;
     }
 
     /// Stops all threads because the session can no longer be written.
@@ -196,13 +193,11 @@ impl Shared {
     }
 
     fn set_failure(&self, error: &StoreError) {
-        let failure = self.failure.lock();
-        *failure.unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+        *self.failure.lock() = Some(error.clone());
     }
 
     pub(crate) fn check_failure(&self) -> Result<(), StoreError> {
-        let failure = self.failure.lock();
-        match &*failure.unwrap_or_else(PoisonError::into_inner) {
+        match &*self.failure.lock() {
             Some(error) => Err(error.clone()),
             None => Ok(()),
         }
@@ -439,10 +434,15 @@ impl Engine {
         &self,
         session: Option<&SessionId>,
     ) -> Result<Vec<Gate>, StoreError> {
-        let mut gates = self.inner.store.pending_gates(session).await?;
+        let gates = self.inner.store.pending_gates(session).await?;
+        Ok(self.unexpired(gates))
+    }
+
+    /// The gates that have not passed their deadline.
+    fn unexpired(&self, mut gates: Vec<Gate>) -> Vec<Gate> {
         let now = self.inner.clock.now();
         gates.retain(|gate| gate.expires_at.is_none_or(|until| now < until));
-        Ok(gates)
+        gates
     }
 
     /// Resolves a gate, whether or not a host runs the session. The first decision wins.
@@ -506,8 +506,7 @@ impl Engine {
     /// Closes all sessions. Unfinished turns continue where the sessions are opened next.
     pub async fn shutdown(&self) -> Result<(), StoreError> {
         let sessions = {
-            let open = self.inner.open.lock();
-            let mut open = open.unwrap_or_else(PoisonError::into_inner);
+            let mut open = self.inner.open.lock();
             let mut sessions: Vec<_> = open.values().cloned().collect();
             // Stop all sessions before closing any, parents first: a parent still running would see
             // the end of its task's session as the end of the task.
@@ -539,7 +538,6 @@ async fn process_posts(inner: Weak<Inner>, mut posts: tokio::sync::broadcast::Re
         };
         let open = {
             let open = inner.open.lock();
-            let open = open.unwrap_or_else(PoisonError::into_inner);
             let is_selected = |session: &&Session| ids.as_ref().is_none_or(|id| session.id() == id);
             open.values()
                 .filter(is_selected)

@@ -17,8 +17,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 /// Upper bounds of the histogram buckets, in seconds: from a turn in memory to a decision that
 /// takes a day.
@@ -109,8 +110,7 @@ impl Metrics {
     /// Records one observation.
     pub fn observe(&self, metric: Metric, labels: Labels<'_>, duration: Duration) {
         let seconds = duration.as_secs_f64();
-        let series = self.series.lock();
-        let mut series = series.unwrap_or_else(PoisonError::into_inner);
+        let mut series = self.series.lock();
         let series = series.entry((metric, format_labels(labels))).or_default();
         series.count += 1;
         series.seconds += seconds;
@@ -122,7 +122,6 @@ impl Metrics {
     /// All metrics in the Prometheus text format.
     pub fn prometheus(&self) -> String {
         let series = self.series.lock();
-        let series = series.unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
         for metric in Metric::ALL {
             let matching = series.range((metric, String::new())..);

@@ -13,8 +13,9 @@ mod system_prompt;
 mod tools;
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rye_protocol::{
     Batch, CallId, EventKind, Gate, GateId, LimitKind, Millis, Op, ProcessRef, PromptId, QueueMode,
     QueuedPrompt, SessionId, StatusKind, Usage,

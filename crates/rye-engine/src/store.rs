@@ -187,6 +187,8 @@ pub struct SessionFilter {
     pub user: Option<String>,
     /// Only children of this session.
     pub parent: Option<SessionId>,
+    /// Only sessions whose id starts or ends with this text.
+    pub id_part: Option<String>,
     /// Only sessions created before this one.
     pub before: Option<SessionId>,
     /// Maximum number of sessions.
@@ -229,6 +231,9 @@ pub trait SessionStore: Send + Sync + 'static {
     /// The state needed to continue a session; `None` if it does not exist.
     fn snapshot<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<SessionSnapshot>>;
 
+    /// A session without what belongs to it; `None` if it does not exist.
+    fn session<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Session>>;
+
     /// Everything stored for a session; `None` if it does not exist.
     fn archive<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Archive>>;
 
@@ -249,6 +254,13 @@ pub trait SessionStore: Send + Sync + 'static {
         limit: usize,
     ) -> StoreFuture<'a, Vec<Entry>>;
 
+    /// An entry of a session; `None` if it does not exist.
+    fn entry<'a>(
+        &'a self,
+        session: &'a SessionId,
+        entry: &'a EntryId,
+    ) -> StoreFuture<'a, Option<Entry>>;
+
     /// Looks up a gate.
     fn gate<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Option<Gate>>;
 
@@ -257,6 +269,12 @@ pub trait SessionStore: Send + Sync + 'static {
 
     /// Pending gates of one session or of all, oldest first.
     fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Gate>>;
+
+    /// Pending gates of a session and its descendants, oldest first.
+    fn pending_gates_in_tree<'a>(&'a self, root: &'a SessionId) -> StoreFuture<'a, Vec<Gate>>;
+
+    /// All gates of a session, open or closed, oldest first.
+    fn gates<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Vec<Gate>>;
 
     /// Events with a sequence number above `after`, in order.
     fn events<'a>(

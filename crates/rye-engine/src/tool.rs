@@ -4,21 +4,22 @@ mod approval;
 mod artifact;
 mod request;
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rye_protocol::{Author, CallId, ErrorInfo, GateId, Limits, PromptId, SessionId, ThreadId};
 use rye_protocol::{ErrorCode, Gate, GateStatus, Part, ProcessRef, Resolution};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::BoxFuture;
-use crate::audit;
 use crate::engine::Inner;
 use crate::model::ToolSpec;
 use crate::policy::{Policy, Risk};
 use crate::runner::ThreadCommand;
 use crate::sandbox::Sandbox;
+use crate::store::StoreError;
 use lillux::redact::{RedactStream, Redactor};
 
 pub(crate) use approval::request_approval;
@@ -265,18 +266,19 @@ impl ToolContext {
     pub async fn gates_resolved_with(&self, action: &str) -> Result<Vec<Gate>, ToolError> {
         let closed = || ToolError::failed("the session is closed");
         let engine = self.engine.upgrade().ok_or_else(closed)?;
-        let archive = engine.archive(&self.session).await;
-        let archive = archive.map_err(|error| ToolError::failed(error.to_string()))?;
-        let Some(mut archive) = archive else {
+        let unreadable = |error: StoreError| ToolError::failed(error.to_string());
+        let session = engine.store.session(&self.session).await;
+        let Some(session) = session.map_err(unreadable)? else {
             return Ok(Vec::new());
         };
-        let mut gates = std::mem::take(&mut archive.gates);
+        let gates = engine.store.gates(&self.session).await;
+        let mut gates = gates.map_err(unreadable)?;
         gates.retain(|gate| {
             let GateStatus::Resolved { resolution } = &gate.status else {
                 return false;
             };
             resolution.action == action
-                && !audit::is_untrusted(&archive, &gate.id)
+                && !session.untrusted_decisions.contains(&gate.id)
                 && engine.check_signature(gate, resolution).is_ok()
         });
         Ok(gates)
@@ -299,15 +301,13 @@ impl ToolContext {
 
     /// Publishes output while the tool runs. It is not stored.
     pub fn output(&self, text: impl Into<String>) {
-        let output = self.live_output.lock();
-        let mut output = output.unwrap_or_else(PoisonError::into_inner);
+        let mut output = self.live_output.lock();
         self.publish(&output.push(&self.redactor, text.into().as_bytes()));
     }
 
     /// Publishes the output that was held back as a possible start of a secret.
     pub(crate) fn flush_output(&self) {
-        let output = self.live_output.lock();
-        let mut output = output.unwrap_or_else(PoisonError::into_inner);
+        let mut output = self.live_output.lock();
         self.publish(&output.finish(&self.redactor));
     }
 

@@ -9,9 +9,7 @@ mod prompt_tracker;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rye_engine::protocol::{
-    Entry, EntryId, Event, EventKind, Gate, GateId, Millis, StatusKind, ThreadId,
-};
+use rye_engine::protocol::{Entry, Event, EventKind, Gate, GateId, Millis, StatusKind, ThreadId};
 use rye_engine::store::StoreError;
 use rye_engine::tool::DRIFT;
 use rye_engine::{BoxFuture, Engine, Notice, Prompt, Session};
@@ -237,24 +235,11 @@ impl Follower<'_> {
     /// Adds the entry to an event that refers to one, and reports the event.
     async fn report(&self, mut notice: Notice) -> Result<Notice, Failure> {
         if let (EventKind::MessageEnd { entry }, None) = (&notice.event.kind, &notice.entry) {
-            notice.entry = self.load_entry(notice.event.thread.as_ref(), entry).await?;
+            notice.entry = self.session.entry(entry).await?.map(Arc::new);
         }
         self.observer
             .event(&notice.event, notice.entry.as_deref())?;
         Ok(notice)
-    }
-
-    async fn load_entry(
-        &self,
-        thread: Option<&ThreadId>,
-        id: &EntryId,
-    ) -> Result<Option<Arc<Entry>>, Failure> {
-        let Some(thread) = thread else {
-            return Ok(None);
-        };
-        let all = self.session.entries(thread, None, usize::MAX).await?;
-        let entry = all.into_iter().find(|entry| entry.id == *id);
-        Ok(entry.map(Arc::new))
     }
 
     async fn handle_gate(

@@ -11,9 +11,6 @@ use crate::engine::{database, runtime};
 use crate::failure::Failure;
 use crate::{SqliteStore, store};
 
-/// How many sessions to search.
-const MAX_SESSIONS: usize = 10_000;
-
 /// Minimum length of a partial id in a command that deletes.
 const MIN_LENGTH_TO_REMOVE: usize = 4;
 
@@ -58,17 +55,27 @@ pub fn unique_short_id<'a>(id: &'a str, all: impl Iterator<Item = &'a str>) -> &
     short
 }
 
-fn all_sessions() -> SessionFilter {
+/// The session whose id `part` identifies, among those that match it.
+fn session_by_id(mut matching: Vec<SessionData>, part: &str) -> Result<SessionData, Failure> {
+    const LIST: &str = "rye session list";
+    let ids = matching.iter().map(|session| session.id.as_str());
+    let id = find_id(ids, part, "session", LIST)?;
+    let position = matching.iter().position(|it| it.id.as_str() == id);
+    let position = position.ok_or_else(|| not_found("session", part, LIST))?;
+    Ok(matching.swap_remove(position))
+}
+
+fn matching(part: &str) -> SessionFilter {
     SessionFilter {
-        limit: MAX_SESSIONS,
+        id_part: Some(part.to_owned()),
+        limit: usize::MAX,
         ..SessionFilter::default()
     }
 }
 
 /// Finds the id of a session.
 pub async fn find_session(engine: &Engine, part: &str) -> Result<SessionId, Failure> {
-    let all = engine.sessions(all_sessions()).await?;
-    session_by_id(&all, part).map(|session| session.id.clone())
+    Ok(session_by_id(engine.sessions(matching(part)).await?, part)?.id)
 }
 
 /// Finds the id of a session to delete; rejects very short parts.
@@ -88,42 +95,21 @@ pub(crate) async fn find_session_and_root(
     store: &SqliteStore,
     part: &str,
 ) -> Result<(SessionId, SessionData), Failure> {
-    // A whole id does not need the list of all sessions.
-    if let Ok(id) = part.parse()
-        && let Some(record) = store.snapshot(&id).await?
-        && record.session.parent.is_none()
+    let mut session = session_by_id(store.sessions(matching(part)).await?, part)?;
+    let id = session.id.clone();
+    while let Some(parent) = &session.parent
+        && let Some(above) = store.session(&parent.session).await?
     {
-        return Ok((id, record.session));
+        session = above;
     }
-    let all = store.sessions(all_sessions()).await?;
-    let session = session_by_id(&all, part)?;
-    Ok((session.id.clone(), root(&all, session).clone()))
+    Ok((id, session))
 }
 
 /// Finds the id of a session without an engine.
 pub fn find_session_in_store(context: &Context, part: &str) -> Result<SessionId, Failure> {
     let store = SqliteStore::open(database(context)?)?;
-    let all = runtime()?.block_on(store.sessions(all_sessions()))?;
-    session_by_id(&all, part).map(|session| session.id.clone())
-}
-
-fn session_by_id<'a>(all: &'a [SessionData], part: &str) -> Result<&'a SessionData, Failure> {
-    const LIST: &str = "rye session list";
-    let ids = all.iter().map(|session| session.id.as_str());
-    let id = find_id(ids, part, "session", LIST)?;
-    let session = all.iter().find(|session| session.id.as_str() == id);
-    session.ok_or_else(|| not_found("session", id, LIST))
-}
-
-/// Follows the parents of a session to the top.
-fn root<'a>(all: &'a [SessionData], session: &'a SessionData) -> &'a SessionData {
-    let parent = |session: &&SessionData| {
-        let parent = session.parent.as_ref()?;
-        all.iter().find(|other| other.id == parent.session)
-    };
-    std::iter::successors(Some(session), parent)
-        .last()
-        .unwrap_or(session)
+    let matching = runtime()?.block_on(store.sessions(matching(part)))?;
+    Ok(session_by_id(matching, part)?.id)
 }
 
 /// Whether a user who types `part` may mean this gate: it is a part of the id, or the beginning

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lillux::Hash;
 use lillux::cas::{Cas, CasError, DEFAULT_GRACE, GcOptions};
+use parking_lot::{Mutex, MutexGuard};
 use rye_engine::blob::{BlobError, BlobFuture, BlobStore};
 use tokio::task::spawn_blocking;
 
@@ -109,7 +110,7 @@ impl MemoryBlobs {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Hash, Vec<u8>>> {
-        self.blobs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.blobs.lock()
     }
 }
 

@@ -6,8 +6,9 @@ mod undo_map;
 use std::collections::HashSet;
 use std::fmt;
 use std::future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use rye_engine::clock::{Clock, SystemClock};
 use rye_engine::store::{
     Claim, Holder, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter,
@@ -15,6 +16,7 @@ use rye_engine::store::{
 };
 use rye_protocol::{
     Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
+    matches_id,
 };
 use tokio::sync::broadcast;
 
@@ -62,7 +64,7 @@ impl MemoryStore {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic leaves no partial change: failed batches are undone before they return.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn read<'a, T: Send + 'a>(
@@ -123,6 +125,10 @@ impl SessionStore for MemoryStore {
         })
     }
 
+    fn session<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Session>> {
+        self.read(|state| Ok(state.sessions.get(session).map(|it| it.session.clone())))
+    }
+
     fn archive<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Archive>> {
         self.read(|state| {
             let session_state = state.sessions.get(session);
@@ -146,8 +152,10 @@ impl SessionStore for MemoryStore {
             let matching = older.filter(|session| {
                 let (user, parent) = (filter.user.as_ref(), filter.parent.as_ref());
                 let own_parent = session.parent.as_ref().map(|parent| &parent.session);
+                let part = filter.id_part.as_deref();
                 user.is_none_or(|user| session.user_id.as_ref() == Some(user))
                     && parent.is_none_or(|parent| own_parent == Some(parent))
+                    && part.is_none_or(|part| matches_id(session.id.as_str(), part))
             });
             Ok(matching.take(filter.limit).cloned().collect())
         })
@@ -194,6 +202,18 @@ impl SessionStore for MemoryStore {
         })
     }
 
+    fn entry<'a>(
+        &'a self,
+        session: &'a SessionId,
+        entry: &'a EntryId,
+    ) -> StoreFuture<'a, Option<Entry>> {
+        self.read(|state| {
+            let entries = state.sessions.get(session).map(|it| &it.entries);
+            let entry = entries.and_then(|entries| entries.get(entry));
+            Ok(entry.map(|entry| Entry::clone(entry)))
+        })
+    }
+
     fn gate<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Option<Gate>> {
         self.read(|state| Ok(state.gates.get(gate).map(|gate| Gate::clone(gate))))
     }
@@ -215,6 +235,30 @@ impl SessionStore for MemoryStore {
                 matches && gate.status.is_pending()
             });
             Ok(clone_all(pending))
+        })
+    }
+
+    fn pending_gates_in_tree<'a>(&'a self, root: &'a SessionId) -> StoreFuture<'a, Vec<Gate>> {
+        self.read(|state| {
+            let parent = |id: &SessionId| {
+                let session = &state.sessions.get(id)?.session;
+                session.parent.as_ref().map(|parent| parent.session.clone())
+            };
+            let pending = state.gates.values().filter(|gate| gate.status.is_pending());
+            let in_tree = |gate: &&Arc<Gate>| {
+                let first = Some(gate.origin.session.clone());
+                std::iter::successors(first, parent).any(|id| id == *root)
+            };
+            Ok(clone_all(pending.filter(in_tree)))
+        })
+    }
+
+    fn gates<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Vec<Gate>> {
+        self.read(|state| {
+            let gates = state.gates.values();
+            Ok(clone_all(
+                gates.filter(|gate| gate.origin.session == *session),
+            ))
         })
     }
 

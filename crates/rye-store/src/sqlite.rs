@@ -372,6 +372,14 @@ impl SessionStore for SqliteStore {
         self.reads.read(move |db| queries::snapshot(db, &session))
     }
 
+    fn session<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Session>> {
+        let session = session.clone();
+        self.reads.read(move |db| {
+            let row = queries::session(db, &session)?;
+            Ok(row.map(|(_, session)| session))
+        })
+    }
+
     fn archive<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Archive>> {
         let session = session.clone();
         self.reads.read(move |db| queries::archive(db, &session))
@@ -403,6 +411,16 @@ impl SessionStore for SqliteStore {
             .read(move |db| queries::entries(db, &session, &thread, after.as_ref(), limit))
     }
 
+    fn entry<'a>(
+        &'a self,
+        session: &'a SessionId,
+        entry: &'a EntryId,
+    ) -> StoreFuture<'a, Option<Entry>> {
+        let (session, entry) = (session.clone(), entry.clone());
+        self.reads
+            .read(move |db| queries::entry(db, &session, &entry))
+    }
+
     fn gate<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Option<Gate>> {
         let gate = gate.clone();
         self.reads.read(move |db| queries::gate(db, &gate))
@@ -417,6 +435,17 @@ impl SessionStore for SqliteStore {
         let session = session.cloned();
         self.reads
             .read(move |db| queries::pending_gates(db, session.as_ref()))
+    }
+
+    fn pending_gates_in_tree<'a>(&'a self, root: &'a SessionId) -> StoreFuture<'a, Vec<Gate>> {
+        let root = root.clone();
+        self.reads
+            .read(move |db| queries::pending_gates_in_tree(db, &root))
+    }
+
+    fn gates<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Vec<Gate>> {
+        let session = session.clone();
+        self.reads.read(move |db| queries::gates(db, &session))
     }
 
     fn events<'a>(

@@ -143,6 +143,8 @@ macro_rules! store_contract {
                 decision_is_published_as_an_event
                 decision_on_an_unknown_gate_fails
                 pending_gates_are_listed_oldest_first
+                pending_gates_of_a_tree_include_descendants
+                gates_of_a_session_include_closed_ones
                 gate_refs_are_stored_once_per_channel
             }
             reads {
@@ -150,6 +152,8 @@ macro_rules! store_contract {
                 prompts_are_sorted_by_order
                 snapshot_contains_all_gates_of_open_prompts
                 sessions_are_listed_newest_first
+                sessions_are_found_by_a_part_of_their_id
+                session_and_entry_are_read_alone
                 child_sessions_are_listed_by_parent
                 archive_contains_the_complete_session
                 path_leads_from_the_first_entry_to_the_leaf

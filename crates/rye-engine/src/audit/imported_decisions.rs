@@ -111,11 +111,6 @@ fn untrusted_decisions(
     untrusted
 }
 
-/// Whether a decision must not be reused in its session.
-pub(crate) fn is_untrusted(archive: &Archive, gate: &GateId) -> bool {
-    archive.session.untrusted_decisions.contains(gate)
-}
-
 /// Prompts and calls of a session that have ended.
 pub(super) struct CompletedWork<'a> {
     prompts: HashSet<&'a PromptId>,

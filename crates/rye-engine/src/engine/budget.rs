@@ -1,8 +1,9 @@
 //! Usage budgets of sessions; the usage of children counts for all their ancestors.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use rye_protocol::{CallId, LimitKind, Limits, Millis, ThreadId, Usage};
 
 /// The budget of an open session.
@@ -63,12 +64,12 @@ impl Budget {
 
     /// The current limits.
     pub(crate) fn limits(&self) -> Limits {
-        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.limits.lock()
     }
 
     /// Replaces the limits.
     pub(crate) fn set_limits(&self, limits: Limits) {
-        *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
+        *self.limits.lock() = limits;
     }
 
     /// Whether the session is a child.
@@ -152,7 +153,7 @@ impl Budget {
     }
 
     fn usage(&self) -> MutexGuard<'_, UsageState> {
-        self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+        self.usage.lock()
     }
 }
 

@@ -1,10 +1,11 @@
 //! Builds an engine from its parts.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lillux::keys::{PublicKey, SigningKey};
+use parking_lot::Mutex;
 
 use super::{DecisionKeys, Engine, Inner, process_posts};
 use crate::blob::BlobStore;

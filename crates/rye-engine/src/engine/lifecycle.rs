@@ -1,11 +1,9 @@
 //! Session lifecycle: create, open, restore and close, including child sessions.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
-use rye_protocol::{
-    Archive, CallState, Phase, Purpose, Session as SessionData, SessionId, SessionStatus,
-};
+use rye_protocol::{CallState, Phase, Purpose, Session as SessionData, SessionId, SessionStatus};
 
 use super::{Inner, ParentBudget, Session};
 use crate::child;
@@ -14,18 +12,12 @@ use crate::store::{Claim, Lease, SessionFilter, SessionSnapshot, StoreError};
 impl Inner {
     pub(crate) fn open_session(&self, id: &SessionId) -> Option<Session> {
         let open = self.open.lock();
-        let open = open.unwrap_or_else(PoisonError::into_inner);
         open.get(id).filter(|session| session.is_open()).cloned()
-    }
-
-    pub(crate) async fn archive(&self, id: &SessionId) -> Result<Option<Archive>, StoreError> {
-        self.store.archive(id).await
     }
 
     /// The open children of a session.
     pub(super) fn open_children(&self, parent: &SessionId) -> Vec<Session> {
         let open = self.open.lock();
-        let open = open.unwrap_or_else(PoisonError::into_inner);
         let is_child = |session: &&Session| {
             let data = session.data();
             let data_parent = data.parent.as_ref();
@@ -35,16 +27,14 @@ impl Inner {
     }
 
     fn register(&self, session: Session) -> Session {
-        let open = self.open.lock();
-        let mut open = open.unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         open.insert(session.id().clone(), session.clone());
         session
     }
 
     /// The lock that serialises opening a session.
     fn open_lock(&self, id: &SessionId) -> Arc<tokio::sync::Mutex<()>> {
-        let locks = self.open_locks.lock();
-        let mut locks = locks.unwrap_or_else(PoisonError::into_inner);
+        let mut locks = self.open_locks.lock();
         locks.retain(|_, lock| lock.strong_count() > 0);
         if let Some(lock) = locks.get(id).and_then(Weak::upgrade) {
             return lock;
@@ -193,9 +183,7 @@ impl Inner {
     pub(crate) async fn terminate(&self, session: &Session) -> Result<(), StoreError> {
         session.set_status(SessionStatus::Terminated).await?;
         session.close().await?;
-        let open = self.open.lock();
-        open.unwrap_or_else(PoisonError::into_inner)
-            .remove(session.id());
+        self.open.lock().remove(session.id());
         Ok(())
     }
 

@@ -10,8 +10,7 @@ use crate::store::StoreError;
 impl Engine {
     /// The stored data of a session; `None` if it does not exist.
     pub async fn session_data(&self, id: &SessionId) -> Result<Option<SessionData>, StoreError> {
-        let record = self.inner.store.snapshot(id).await?;
-        Ok(record.map(|record| record.session))
+        self.inner.store.session(id).await
     }
 
     /// A gate, pending or closed; `None` if it does not exist.
@@ -60,29 +59,7 @@ impl Engine {
     /// Pending gates of a session and its descendants. Reads the store, because after a crash the
     /// sessions of tasks may not be open yet.
     pub async fn pending_gates_in_tree(&self, id: &SessionId) -> Result<Vec<Gate>, StoreError> {
-        let mut gates = self.pending_gates(None).await?;
-        let mut in_tree = Vec::with_capacity(gates.len());
-        for gate in &gates {
-            in_tree.push(self.is_in_tree(gate.origin.session.clone(), id).await?);
-        }
-        let mut in_tree = in_tree.into_iter();
-        gates.retain(|_| in_tree.next() == Some(true));
-        Ok(gates)
-    }
-
-    /// Whether a session is `top` or one of its descendants.
-    async fn is_in_tree(
-        &self,
-        mut session: SessionId,
-        top: &SessionId,
-    ) -> Result<bool, StoreError> {
-        while session != *top {
-            let data = self.session_data(&session).await?;
-            match data.and_then(|data| data.parent) {
-                Some(parent) => session = parent.session,
-                None => return Ok(false),
-            }
-        }
-        Ok(true)
+        let gates = self.inner.store.pending_gates_in_tree(id).await?;
+        Ok(self.unexpired(gates))
     }
 }

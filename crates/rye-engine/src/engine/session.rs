@@ -1,9 +1,10 @@
 //! An open session.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rye_protocol::{
     Batch, Entry, EntryId, Event, EventKind, Gate, Op, Phase, PromptId, QueueMode, QueuedPrompt,
     Session as SessionData, SessionId, SessionStatus, StatusKind, Thread, ThreadId, ThreadStatus,
@@ -55,7 +56,7 @@ impl ThreadHandle {
 
     /// The published status.
     pub(super) fn status(&self) -> StatusKind {
-        *self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.status.lock()
     }
 }
 
@@ -281,7 +282,6 @@ impl Session {
     /// The threads and what they do.
     pub fn threads(&self) -> Vec<ThreadView> {
         let threads = self.inner.threads.lock();
-        let threads = threads.unwrap_or_else(PoisonError::into_inner);
         let view = |(key, running): (&String, &ThreadHandle)| ThreadView {
             id: running.id.clone(),
             key: key.clone(),
@@ -290,6 +290,11 @@ impl Session {
         let mut all: Vec<_> = threads.iter().map(view).collect();
         all.sort_by(|a, b| a.id.cmp(&b.id));
         all
+    }
+
+    /// An entry; `None` if it does not exist.
+    pub async fn entry(&self, id: &EntryId) -> Result<Option<Entry>, StoreError> {
+        self.shared().store.entry(self.id(), id).await
     }
 
     /// Entries of a thread, in commit order. An unreadable entry fails the session before the error
@@ -496,8 +501,7 @@ impl Session {
             for process in calls.iter().flat_map(|call| &call.processes) {
                 shared.sandbox.kill(&process.0).await;
             }
-            let path = shared.store.path(self.id(), &entry).await?;
-            calls_entry = path.into_iter().next_back();
+            calls_entry = shared.store.entry(self.id(), &entry).await?;
         }
         let (sender, receiver) = mpsc::unbounded_channel();
         let running = ThreadHandle {
@@ -512,8 +516,7 @@ impl Session {
         let status = Arc::clone(&running.status);
         let runner = Runner::new(Arc::clone(shared), machine, (sender, receiver), status);
         tokio::spawn(runner.run());
-        let threads = self.inner.threads.lock();
-        let mut threads = threads.unwrap_or_else(PoisonError::into_inner);
+        let mut threads = self.inner.threads.lock();
         threads.insert(key, running.clone());
         Ok(running)
     }
@@ -538,8 +541,7 @@ impl Session {
 
     /// Updates the handle after a committed change.
     pub(super) fn update_handle(&self, key: &str, change: &ThreadChange) {
-        let threads = self.inner.threads.lock();
-        let mut threads = threads.unwrap_or_else(PoisonError::into_inner);
+        let mut threads = self.inner.threads.lock();
         if let Some(running) = threads.get_mut(key) {
             running.mode = change.mode.unwrap_or(running.mode);
             running.archived = change.archived.unwrap_or(running.archived);
@@ -549,7 +551,6 @@ impl Session {
     /// The running thread with a key.
     pub(super) fn thread_by_key(&self, key: &str) -> Result<ThreadHandle, StoreError> {
         let threads = self.inner.threads.lock();
-        let threads = threads.unwrap_or_else(PoisonError::into_inner);
         let running = threads.get(key).cloned();
         running.ok_or_else(|| StoreError::NotFound {
             kind: "thread",
@@ -566,7 +567,6 @@ impl Session {
 
     fn all_threads(&self) -> Vec<ThreadHandle> {
         let threads = self.inner.threads.lock();
-        let threads = threads.unwrap_or_else(PoisonError::into_inner);
         threads.values().cloned().collect()
     }
 

@@ -235,8 +235,7 @@ impl Runner {
 
 impl ContextWindows for Runner {
     fn usable_tokens(&self, name: &str) -> Option<u64> {
-        let known = self.usable_tokens.lock();
-        let mut known = known.unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut known = self.usable_tokens.lock();
         if let Some(usable) = known.get(name) {
             return Some(*usable);
         }

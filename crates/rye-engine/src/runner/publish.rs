@@ -1,6 +1,6 @@
 //! Publishes committed events, and ephemeral events that are not stored.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use rye_protocol::{Batch, Entry, Event, EventKind, Millis, Op, StatusKind};
 
@@ -82,8 +82,7 @@ impl Runner {
 
     /// Publishes the thread's status if it has changed.
     pub(super) fn publish_status(&mut self, status: StatusKind) {
-        let before = self.status.lock();
-        let mut before = before.unwrap_or_else(PoisonError::into_inner);
+        let mut before = self.status.lock();
         let changed = *before != status;
         *before = status;
         drop(before);

@@ -12,11 +12,12 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, params};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
@@ -87,10 +88,7 @@ impl Notifier {
 
     /// Records a post in its transaction.
     pub(super) fn record_post(&self, db: &Connection, session: &SessionId) -> DbResult<()> {
-        let mut open_file = self
-            .open_file
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut open_file = self.open_file.lock();
         if open_file.is_none() {
             // If this fails, other processes find the post at their next read.
             *open_file = self.wake_file.open().ok();
@@ -110,10 +108,7 @@ impl Notifier {
 
     /// Announces posts after their transaction.
     pub(super) fn notify(&self, sessions: &[&SessionId]) {
-        let mut open_file = self
-            .open_file
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut open_file = self.open_file.lock();
         drop(open_file.take());
         for session in sessions {
             // An error means that there is no subscriber.
@@ -128,7 +123,7 @@ impl Notifier {
         last: impl FnOnce() -> Option<i64>,
     ) -> broadcast::Receiver<SessionId> {
         let posts = self.posts.subscribe();
-        let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listener = self.listener.lock();
         if listener.is_none() {
             // Without a thread, posts within this process are still announced.
             *listener = self.start(last()).ok();
@@ -156,7 +151,7 @@ impl Notifier {
 
     /// Stops the listener thread, and waits until it has closed its connection.
     pub(super) fn stop(&self) {
-        let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listener = self.listener.lock();
         if let Some(ListenerHandle { stop, closed }) = listener.take() {
             let _ = rustix::io::write(&*stop, &1u64.to_ne_bytes());
             // Nothing is ever sent; it returns when the channel disconnects.

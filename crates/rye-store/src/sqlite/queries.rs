@@ -4,12 +4,12 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
 use rye_engine::store::{SessionSnapshot, StoreError};
 use rye_protocol::{
     Archive, Entry, EntryId, Event, Gate, GateId, GateRef, QueuedPrompt, Session, SessionId,
-    Thread, ThreadId, Usage,
+    ThreadId, Usage,
 };
 use serde::de::DeserializeOwned;
 
 use super::document;
-use super::error::DbResult;
+use super::error::{DbError, DbResult};
 use super::events::StoredEvent;
 use super::log::{self, Log};
 use super::rows;
@@ -60,28 +60,37 @@ fn add_context(object: &str, error: StoreError) -> StoreError {
 }
 
 /// Decodes a session and sums up its usage.
-pub(super) fn session(usage: &str, doc: &str, thread_usage: Usage) -> Result<Session, StoreError> {
+pub(super) fn decode_session(
+    db: &Connection,
+    number: i64,
+    usage: &str,
+    doc: &str,
+) -> DbResult<Session> {
     let mut session: Session = document::decode(doc)?;
-    session.usage = document::decode::<Usage>(usage)?.plus(thread_usage);
+    session.usage = document::decode::<Usage>(usage)?.plus(thread_usage(db, number)?);
     Ok(session)
 }
 
-/// The threads of a session, and their total usage.
-fn threads(db: &Connection, session: i64) -> DbResult<(Vec<Thread>, Usage)> {
-    let mut query = db.prepare_cached(
-        "SELECT usage, doc FROM engine_threads WHERE session = ?1 ORDER BY number",
-    )?;
-    let (mut threads, mut total) = (Vec::new(), Usage::default());
-    let mut rows = query.query([session])?;
-    while let Some(row) = rows.next()? {
-        total = total.plus(document::decode(&row.get::<_, String>(0)?)?);
-        threads.push(document::decode(&row.get::<_, String>(1)?)?);
+/// A session and its row number.
+pub(super) fn session(db: &Connection, id: &SessionId) -> DbResult<Option<(i64, Session)>> {
+    let mut query =
+        db.prepare_cached("SELECT number, usage, doc FROM engine_sessions WHERE id = ?1")?;
+    let row = query.query_row([id.as_str()], |row| {
+        let texts: (String, String) = (row.get(1)?, row.get(2)?);
+        Ok((row.get::<_, i64>(0)?, texts))
+    });
+    let Some((number, (usage, doc))) = row.optional()? else {
+        return Ok(None);
+    };
+    match decode_session(db, number, &usage, &doc) {
+        Ok(session) => Ok(Some((number, session))),
+        Err(DbError::Store(error)) => Err(add_context(&format!("session {id}"), error).into()),
+        Err(error) => Err(error),
     }
-    Ok((threads, total))
 }
 
 /// Total usage of the threads of a session.
-pub(super) fn thread_usage(db: &Connection, session: i64) -> DbResult<Usage> {
+fn thread_usage(db: &Connection, session: i64) -> DbResult<Usage> {
     let mut query = db.prepare_cached("SELECT usage FROM engine_threads WHERE session = ?1")?;
     let mut total = Usage::default();
     let mut rows = query.query([session])?;
@@ -92,22 +101,15 @@ pub(super) fn thread_usage(db: &Connection, session: i64) -> DbResult<Usage> {
 }
 
 pub(super) fn snapshot(db: &Connection, id: &SessionId) -> DbResult<Option<SessionSnapshot>> {
-    let mut query =
-        db.prepare_cached("SELECT number, usage, doc FROM engine_sessions WHERE id = ?1")?;
-    let row = query.query_row([id.as_str()], |row| {
-        let texts: (String, String) = (row.get(1)?, row.get(2)?);
-        Ok((row.get::<_, i64>(0)?, texts))
-    });
-    let Some((number, (usage, doc))) = row.optional()? else {
+    let Some((number, session)) = session(db, id)? else {
         return Ok(None);
     };
     let prompts = prompts(db, number)?;
-    let (threads, thread_usage) = threads(db, number)?;
+    let threads = "SELECT doc FROM engine_threads WHERE session = ?1 ORDER BY number";
     Ok(Some(SessionSnapshot {
-        session: session(&usage, &doc, thread_usage)
-            .map_err(|error| add_context(&format!("session {id}"), error))?,
-        threads,
-        gates: gates(db, number, &prompts)?,
+        session,
+        threads: decode_all(db.prepare_cached(threads)?, [number])?,
+        gates: gates_of_prompts(db, number, &prompts)?,
         prompts,
         sequence: Log::load(db, number)?.sequence.cast_unsigned(),
     }))
@@ -119,13 +121,7 @@ pub(super) fn archive(db: &Connection, id: &SessionId) -> DbResult<Option<Archiv
         return Ok(None);
     };
     let number = rows::session(db, id)?.ok_or_else(|| not_found(SESSION, id))?;
-    let gates: Vec<Gate> = decode_all_with_id(
-        "gate",
-        db.prepare_cached(
-            "SELECT doc, id FROM engine_decision_gates WHERE session = ?1 ORDER BY number",
-        )?,
-        [number],
-    )?;
+    let gates = gates(db, id)?;
     let mut all_refs = Vec::new();
     for gate in &gates {
         all_refs.extend(gate_refs(db, &gate.id)?);
@@ -165,7 +161,11 @@ fn prompts(db: &Connection, session: i64) -> DbResult<Vec<QueuedPrompt>> {
     Ok(prompts)
 }
 
-fn gates(db: &Connection, session: i64, prompts: &[QueuedPrompt]) -> DbResult<Vec<Gate>> {
+fn gates_of_prompts(
+    db: &Connection,
+    session: i64,
+    prompts: &[QueuedPrompt],
+) -> DbResult<Vec<Gate>> {
     let mut found = Vec::new();
     let mut query = db.prepare_cached(
         "SELECT number, doc FROM engine_decision_gates WHERE session = ?1 AND prompt = ?2",
@@ -206,6 +206,23 @@ pub(super) fn path(db: &Connection, session: &SessionId, leaf: &EntryId) -> DbRe
     }
     path.reverse();
     Ok(path)
+}
+
+/// An entry of a session.
+pub(super) fn entry(
+    db: &Connection,
+    session: &SessionId,
+    entry: &EntryId,
+) -> DbResult<Option<Entry>> {
+    let Some(session) = rows::session(db, session)? else {
+        return Ok(None);
+    };
+    let Some(number) = Log::load(db, session)?.find_entry(db, entry)? else {
+        return Ok(None);
+    };
+    let mut query = db.prepare_cached("SELECT doc FROM engine_log WHERE number = ?1")?;
+    let doc: String = query.query_row([number], |row| row.get(0))?;
+    Ok(Some(document::decode(&doc)?))
 }
 
 pub(super) fn entries(
@@ -268,6 +285,30 @@ pub(super) fn pending_gates(db: &Connection, session: Option<&SessionId>) -> DbR
             [session.as_str()],
         ),
     }
+}
+
+/// Pending gates of a session and its descendants.
+pub(super) fn pending_gates_in_tree(db: &Connection, root: &SessionId) -> DbResult<Vec<Gate>> {
+    let statement = db.prepare_cached(
+        "WITH RECURSIVE tree (number, id) AS (
+             SELECT number, id FROM engine_sessions WHERE id = ?1
+             UNION
+             SELECT child.number, child.id FROM engine_sessions AS child
+             JOIN tree ON child.parent = tree.id
+         )
+         SELECT doc FROM engine_decision_gates
+         WHERE pending = 1 AND session IN (SELECT number FROM tree) ORDER BY number",
+    )?;
+    decode_all(statement, [root.as_str()])
+}
+
+/// All gates of a session, open or closed.
+pub(super) fn gates(db: &Connection, session: &SessionId) -> DbResult<Vec<Gate>> {
+    let statement = db.prepare_cached(
+        "SELECT doc, id FROM engine_decision_gates WHERE session =
+         (SELECT number FROM engine_sessions WHERE id = ?1) ORDER BY number",
+    )?;
+    decode_all_with_id("gate", statement, [session.as_str()])
 }
 
 /// The ids of all gates, open or closed.

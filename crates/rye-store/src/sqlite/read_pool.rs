@@ -2,11 +2,12 @@
 //! writer.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use rye_engine::store::{StoreError, StoreFuture};
 use tokio::sync::oneshot;
@@ -132,7 +133,7 @@ impl ReadPool {
     /// Starts another thread if there are more reads than threads. Most processes read little
     /// and need only one; opening a connection takes time.
     fn start_thread_if_needed(&self, pending: usize) {
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = self.threads.lock();
         if threads.len() >= pending.min(MAX_THREADS) {
             return;
         }
@@ -152,7 +153,7 @@ impl ReadPool {
 impl Drop for ReadPool {
     fn drop(&mut self) {
         self.jobs = None;
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = self.threads.lock();
         for thread in threads.drain(..) {
             let _ = thread.join();
         }
@@ -162,7 +163,7 @@ impl Drop for ReadPool {
 fn run_thread(mut state: ReaderState, queue: &Mutex<Receiver<ReadJob>>) {
     loop {
         // One thread waits for a job, the others for the mutex.
-        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let next = queue.lock().recv();
         match next {
             Ok(read) => read(&mut state),
             Err(_) => return,

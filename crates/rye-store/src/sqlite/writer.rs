@@ -11,12 +11,13 @@ use std::future::ready;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::Connection;
 use rustix::fs::{Mode, OFlags};
 use rye_engine::store::{StoreError, StoreFuture};
@@ -183,18 +184,14 @@ impl Writer {
         &self,
         query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Option<T> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         query(&state.db).ok()
     }
 
     /// Locks the state if no job is pending and the last write was fast and to the same session.
     /// If several sessions write, grouping their jobs saves disk syncs.
     fn lock_if_idle(&self, session: &SessionId) -> Option<MutexGuard<'_, WriterState>> {
-        let state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
+        let state = self.state.try_lock()?;
         let last = state.last.as_ref();
         let is_fast =
             last.is_some_and(|(last, duration)| last == session && *duration < FAST_WRITE);
@@ -249,7 +246,7 @@ fn run_thread(
     pending: &AtomicUsize,
     holder: &LeaseHolder,
 ) {
-    let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = || state.lock();
     while let Ok(first) = jobs.recv() {
         let mut state = lock();
         let mut group = vec![first];

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use rye_engine::store::{InboxMessage, PostOutcome, SessionStore, StoreError};
-use rye_protocol::{EventKind, Gate, GateRef, GateStatus, Millis, Op, Resolution};
+use rye_engine::store::{Claim, InboxMessage, PostOutcome, SessionStore, StoreError};
+use rye_protocol::{EventKind, Gate, GateRef, GateStatus, Millis, Op, Parent, Resolution};
 
 use super::Subject;
 use super::sample::{
-    create_session, decision, gate, prompt, put_gate, put_prompt, sid, status_event, write,
+    create_session, decision, gate, prompt, put_gate, put_prompt, put_session, put_thread, session,
+    sid, status_event, thread, tid, write,
 };
 
 fn decide(gate: &Gate, resolution: Resolution) -> InboxMessage {
@@ -207,6 +208,68 @@ pub async fn decision_on_an_unknown_gate_fails(subject: Subject) {
         assert_eq!(posted, Err(expected));
     }
     assert_eq!(store.pending_gates(None).await.unwrap(), [open]);
+}
+
+/// Closed gates and gates of other trees are not listed.
+pub async fn pending_gates_of_a_tree_include_descendants(subject: Subject) {
+    let store = &*subject.store;
+    let tree = [
+        ("root", None),
+        ("child", Some("root")),
+        ("grandchild", Some("child")),
+        ("other", None),
+    ];
+    let mut gates = Vec::new();
+    for (name, parent) in tree {
+        let lease = store.claim(&sid(name), Claim::IfFree).await.unwrap();
+        let mut data = session(name);
+        data.parent = parent.map(|parent| Parent {
+            session: sid(parent),
+            thread: tid("main"),
+        });
+        let open = gate(name, "q1", "open");
+        let mut closed = gate(name, "q1", "closed");
+        closed.status = GateStatus::Expired { at: Millis(1) };
+        let ops = vec![
+            put_session(data),
+            put_thread(thread(name, "main")),
+            put_gate(open.clone()),
+            put_gate(closed),
+        ];
+        write(store, &lease, ops).await.unwrap();
+        gates.push(open);
+    }
+    for (root, found) in [
+        ("root", &gates[..3]),
+        ("child", &gates[1..3]),
+        ("other", &gates[3..]),
+    ] {
+        assert_eq!(
+            store.pending_gates_in_tree(&sid(root)).await.unwrap(),
+            found,
+            "{root}"
+        );
+    }
+    assert_eq!(store.pending_gates_in_tree(&sid("none")).await.unwrap(), []);
+}
+
+/// Gates of finished prompts and of other sessions are told apart.
+pub async fn gates_of_a_session_include_closed_ones(subject: Subject) {
+    let store = &*subject.store;
+    let (s, t) = (
+        create_session(store, "s").await,
+        create_session(store, "t").await,
+    );
+    let mut closed = gate("s", "q1", "closed");
+    closed.status = GateStatus::Expired { at: Millis(1) };
+    let own = [closed, gate("s", "q2", "open")];
+    let ops = own.iter().cloned().map(put_gate).collect();
+    write(store, &s, ops).await.unwrap();
+    write(store, &t, vec![put_gate(gate("t", "q1", "other"))])
+        .await
+        .unwrap();
+    assert_eq!(store.gates(&sid("s")).await.unwrap(), own);
+    assert_eq!(store.gates(&sid("none")).await.unwrap(), []);
 }
 
 /// Lists the gates of one session or of all sessions.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rye_engine::store::{Claim, SessionFilter, StoreError};
-use rye_protocol::{Entry, GateStatus, Millis, Op, Parent, PromptStatus};
+use rye_protocol::{Entry, GateStatus, Millis, Op, Parent, PromptStatus, Usage};
 
 use super::Subject;
 use super::sample::{
@@ -113,6 +113,56 @@ pub async fn sessions_are_listed_newest_first(subject: Subject) {
     assert!(list(None, None, 0).await.unwrap().is_empty());
     let unknown = list(None, Some("z"), 9).await;
     assert_eq!(unknown, Err(not_found("session", "z")));
+}
+
+/// The part is the beginning or the end of the id, and an empty part finds nothing.
+pub async fn sessions_are_found_by_a_part_of_their_id(subject: Subject) {
+    let store = &*subject.store;
+    for name in ["ab-12", "ab-13", "cd-12", "%"] {
+        create_session(store, name).await;
+    }
+    for (part, found) in [
+        ("ab", &["ab-13", "ab-12"][..]),
+        ("12", &["cd-12", "ab-12"]),
+        ("ab-12", &["ab-12"]),
+        ("b-1", &[]),
+        ("%", &["%"]),
+        ("ab-12-", &[]),
+        ("", &[]),
+    ] {
+        let filter = SessionFilter {
+            id_part: Some(part.to_owned()),
+            limit: 9,
+            ..SessionFilter::default()
+        };
+        let sessions = store.sessions(filter).await.unwrap();
+        let names: Vec<_> = sessions.iter().map(|it| it.id.as_str()).collect();
+        assert_eq!(names, found, "{part}");
+    }
+}
+
+/// They equal those of the archive.
+pub async fn session_and_entry_are_read_alone(subject: Subject) {
+    let store = &*subject.store;
+    let lease = create_session(store, "s").await;
+    let usage = Usage {
+        turns: 2,
+        ..Usage::default()
+    };
+    let ops = vec![append(entry("s", "e0", None)), Op::AddUsage(usage)];
+    write(store, &lease, ops).await.unwrap();
+    let archive = store.archive(&sid("s")).await.unwrap().unwrap();
+    assert_eq!(archive.session.usage, usage);
+    let session = store.session(&sid("s")).await.unwrap();
+    assert_eq!(session, Some(archive.session));
+    let found = store.entry(&sid("s"), &eid("e0")).await.unwrap();
+    assert_eq!(found, archive.entries.into_iter().next());
+    assert_eq!(store.session(&sid("none")).await.unwrap(), None);
+    let missing = [("s", "none"), ("none", "e0")];
+    for (session, entry) in missing {
+        let found = store.entry(&sid(session), &eid(entry)).await.unwrap();
+        assert_eq!(found, None);
+    }
 }
 
 /// Child sessions of other parents are not listed.

@@ -87,6 +87,10 @@ impl SessionStore for KillingStore {
         self.0.snapshot(session)
     }
 
+    fn session<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Session>> {
+        self.0.session(session)
+    }
+
     fn archive<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Archive>> {
         self.0.archive(session)
     }
@@ -113,6 +117,14 @@ impl SessionStore for KillingStore {
         self.0.entries(session, thread, after, limit)
     }
 
+    fn entry<'a>(
+        &'a self,
+        session: &'a SessionId,
+        entry: &'a EntryId,
+    ) -> StoreFuture<'a, Option<Entry>> {
+        self.0.entry(session, entry)
+    }
+
     fn gate<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Option<Gate>> {
         self.0.gate(gate)
     }
@@ -123,6 +135,14 @@ impl SessionStore for KillingStore {
 
     fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Gate>> {
         self.0.pending_gates(session)
+    }
+
+    fn pending_gates_in_tree<'a>(&'a self, root: &'a SessionId) -> StoreFuture<'a, Vec<Gate>> {
+        self.0.pending_gates_in_tree(root)
+    }
+
+    fn gates<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Vec<Gate>> {
+        self.0.gates(session)
     }
 
     fn events<'a>(

@@ -131,6 +131,10 @@ impl SessionStore for FaultyStore {
         after_trouble!(self, self.store.snapshot(session))
     }
 
+    fn session<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Session>> {
+        after_trouble!(self, self.store.session(session))
+    }
+
     fn archive<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Archive>> {
         after_trouble!(self, self.store.archive(session))
     }
@@ -164,6 +168,14 @@ impl SessionStore for FaultyStore {
         after_trouble!(self, self.store.entries(session, thread, after, limit))
     }
 
+    fn entry<'a>(
+        &'a self,
+        session: &'a SessionId,
+        entry: &'a EntryId,
+    ) -> StoreFuture<'a, Option<Entry>> {
+        after_trouble!(self, self.store.entry(session, entry))
+    }
+
     fn gate<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Option<Gate>> {
         after_trouble!(self, self.store.gate(gate))
     }
@@ -174,6 +186,14 @@ impl SessionStore for FaultyStore {
 
     fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Gate>> {
         after_trouble!(self, self.store.pending_gates(session))
+    }
+
+    fn pending_gates_in_tree<'a>(&'a self, root: &'a SessionId) -> StoreFuture<'a, Vec<Gate>> {
+        after_trouble!(self, self.store.pending_gates_in_tree(root))
+    }
+
+    fn gates<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Vec<Gate>> {
+        after_trouble!(self, self.store.gates(session))
     }
 
     fn events<'a>(
