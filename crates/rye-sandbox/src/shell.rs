@@ -1,22 +1,24 @@
 //! A small shell that starts no processes.
 //!
-//! It supports pipes, `&&`, `||`, `;`, redirections, quotes, variables, `*` and the
-//! commands of [`builtins`]. It has no loops, functions or substitutions; a script that
-//! uses them is rejected before anything runs. A script therefore ends after a bounded
-//! number of commands, and every command is metered: no input makes the shell hang or
-//! exhaust memory.
+//! It runs the usual part of `bash`: `if`, `for`, `while`, `until`, `case`, functions, pipes, `&&`,
+//! `||`, redirections, here-documents, quotes, `${…}`, `$(…)`, `$((…))`, patterns and braces, with
+//! the commands of [`builtins`]. It has no background jobs, arrays or `[[ … ]]`; a script that uses
+//! them is rejected before anything runs. Every step is metered, and nesting and output are
+//! bounded: no script makes the shell hang or exhaust memory or the stack.
 //!
 //! The commands of a pipeline run one after the other, each reading the complete output
 //! of the previous one.
 
+mod arithmetic;
+mod braces;
 mod builtins;
 mod expand;
-mod glob;
 mod io;
-mod lex;
 mod meter;
 mod parse;
+mod pattern;
 mod run;
+mod syntax;
 #[cfg(test)]
 mod tests;
 

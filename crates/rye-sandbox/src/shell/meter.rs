@@ -6,6 +6,8 @@ use tokio::time::Instant;
 
 /// Total work budget of a script, roughly in bytes processed.
 const WORK_LIMIT: u64 = 1 << 27;
+/// Error at the limit.
+const WORK_LIMIT_EXCEEDED: &str = "the script exceeds its work limit; does a loop never end?";
 /// Fixed cost of each step.
 const STEP_COST: u64 = 32;
 /// Amount of work between yields to the runtime.
@@ -16,8 +18,16 @@ const YIELD_INTERVAL: u64 = 1 << 18;
 pub(crate) enum Halt {
     /// The command failed with this message; the script continues.
     Fail(String),
+    /// The script cannot continue for this reason.
+    Abort(String),
     /// The script called `exit`.
     Exit(i32),
+    /// A function called `return`.
+    Return(i32),
+    /// Leave this number of loops.
+    Break(u32),
+    /// Continue the loop this number of levels up.
+    Continue(u32),
     /// The run time limit was reached.
     Timeout,
     /// A resource limit was exceeded.
@@ -54,7 +64,7 @@ impl Meter {
             .saturating_add(work as u64)
             .saturating_add(STEP_COST);
         if self.spent > WORK_LIMIT {
-            return Err(Halt::LimitExceeded("the script exceeds its work limit"));
+            return Err(Halt::LimitExceeded(WORK_LIMIT_EXCEEDED));
         }
         if Instant::now() >= self.deadline {
             return Err(Halt::Timeout);
