@@ -220,7 +220,8 @@ const LANGUAGE: &[(&str, &str)] = &[
         "0 2 4 6\n",
     ),
     (
-        "for i in 1 2 3 4; do if [ $i = 2 ]; then continue; fi; if [ $i = 4 ]; then break; fi; echo $i; done",
+        "for i in 1 2 3 4; do if [ $i = 2 ]; then continue; fi; \
+         if [ $i = 4 ]; then break; fi; echo $i; done",
         "1\n3\n",
     ),
     (
@@ -269,7 +270,8 @@ const LANGUAGE: &[(&str, &str)] = &[
         "a\n1\n",
     ),
     (
-        "for x in a.txt b.md c 7; do case $x in *.txt | *.md) echo text ;; [0-9]) echo digit;; *) echo other; esac; done",
+        "for x in a.txt b.md c 7; do case $x in *.txt | *.md) echo text ;; \
+         [0-9]) echo digit;; *) echo other; esac; done",
         "text\ntext\nother\ndigit\n",
     ),
     (
@@ -277,7 +279,8 @@ const LANGUAGE: &[(&str, &str)] = &[
         "same\nyes\n",
     ),
     (
-        "case x in [!a-w]) echo a;; esac; case b in [[:digit:]]) echo d;; [[:alpha:]]) echo l;; esac",
+        "case x in [!a-w]) echo a;; esac; \
+         case b in [[:digit:]]) echo d;; [[:alpha:]]) echo l;; esac",
         "a\nl\n",
     ),
     ("case x in y) ;; esac; echo $?", "0\n"),
@@ -296,7 +299,8 @@ const LANGUAGE: &[(&str, &str)] = &[
         "12\n02\n",
     ),
     (
-        "fact() { if [ $1 -le 1 ]; then echo 1; else echo $(($1 * $(fact $(($1 - 1))))); fi; }; fact 6",
+        "fact() { if [ $1 -le 1 ]; then echo 1; else \
+         echo $(($1 * $(fact $(($1 - 1))))); fi; }; fact 6",
         "720\n",
     ),
     (
@@ -427,7 +431,8 @@ const LANGUAGE: &[(&str, &str)] = &[
         "5 9 1024 -3 1\n",
     ),
     (
-        "echo $((1 < 2)) $((2 <= 1)) $((1 == 1 && 0 || 1)) $((!3)) $((~0)) $((5 & 3 | 8 ^ 1)) $((1 << 4 >> 2))",
+        "echo $((1 < 2)) $((2 <= 1)) $((1 == 1 && 0 || 1)) $((!3)) $((~0)) \
+         $((5 & 3 | 8 ^ 1)) $((1 << 4 >> 2))",
         "1 0 1 0 -1 9 4\n",
     ),
     (
