@@ -14,6 +14,7 @@
 //! | [`durable`] | atomic, durable file writes |
 //! | [`path_policy`] | which paths an agent's tools may read and write |
 //! | [`watch`] | wait for a file to change or for a recorded run to end |
+//! | [`template`] | find placeholders such as `${NAME}` in texts |
 //! | [`time`] | wall clock, monotonic clock, timestamps as text |
 //!
 //! Each module is usable alone and does not depend on tools or agents. The binary `lillux`
@@ -58,6 +59,7 @@ pub mod path_policy;
 pub mod process;
 pub mod redact;
 mod sanitize;
+pub mod template;
 mod text;
 pub mod time;
 pub mod watch;

@@ -12,7 +12,6 @@
 //! ```
 
 mod normalize;
-mod percent_encoding;
 mod stream;
 
 use std::borrow::Cow;
@@ -22,6 +21,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use base64ct::{Base64Unpadded, Base64UrlUnpadded, Encoding};
 use memchr::memmem;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use serde_json::Value;
 use zeroize::Zeroizing;
 
@@ -36,6 +36,26 @@ const MIN_SECRET: usize = 4;
 /// Minimum length of a secret to look for in base64 and hexadecimal: the part of the base64
 /// that depends on a shorter one alone would match ordinary text.
 const MIN_ENCODED_SECRET: usize = 6;
+
+/// RFC 3986: everything but the unreserved characters, which no encoder escapes.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+/// What common encoders escape: all of it, all but `/` in paths, JavaScript's
+/// `encodeURIComponent`, HTML forms.
+const ESCAPED: [&AsciiSet; 4] = [
+    RESERVED,
+    &RESERVED.remove(b'/'),
+    &RESERVED
+        .remove(b'!')
+        .remove(b'\'')
+        .remove(b'(')
+        .remove(b')')
+        .remove(b'*'),
+    &RESERVED.remove(b'*'),
+];
 
 /// A set of secrets to redact. Clones share the set.
 #[derive(Clone, Default)]
@@ -157,7 +177,7 @@ fn patterns_of(secret: &str) -> Vec<Pattern> {
         add(PatternEncoding::Text, text.to_ascii_lowercase());
         let json = json.get(1..json.len() - 1).unwrap_or_default();
         add(PatternEncoding::Text, json.to_ascii_lowercase());
-        for encoded in percent_encoding::variants(text.as_bytes()) {
+        for encoded in percent_encoded(text) {
             add(PatternEncoding::Text, encoded.to_ascii_lowercase());
         }
     }
@@ -187,6 +207,14 @@ fn patterns_of(secret: &str) -> Vec<Pattern> {
         }
     }
     patterns
+}
+
+/// The percent-encoded forms of a text that differ from it. HTML forms encode a space as `+`.
+fn percent_encoded(text: &str) -> impl Iterator<Item = String> {
+    let encoded = ESCAPED.map(|set| percent_encode(text.as_bytes(), set).to_string());
+    let all = encoded.into_iter();
+    let all = all.flat_map(|encoded| [encoded.replace("%20", "+"), encoded]);
+    all.filter(move |encoded| encoded != text)
 }
 
 /// The base64 characters that depend on the secret alone if it is encoded together with other

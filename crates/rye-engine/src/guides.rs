@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use lillux::template::{DOUBLE_BRACES, Segment};
+
 use crate::BoxFuture;
 use crate::sandbox::Sandbox;
 
@@ -33,7 +35,12 @@ pub struct Skill {
 impl Skill {
     /// Names of the variables in the text.
     pub fn variables(&self) -> BTreeSet<&str> {
-        segments(&self.text).filter_map(|(_, name)| name).collect()
+        let segments = segments(&self.text);
+        let names = segments.filter_map(|segment| match segment {
+            Segment::Text(_) => None,
+            Segment::Placeholder { value: name, .. } => Some(name),
+        });
+        names.collect()
     }
 
     /// Fills in the variables. The error names missing and unknown variables.
@@ -66,43 +73,23 @@ impl Skill {
             return Err(message);
         }
         let mut text = String::new();
-        for (literal, name) in segments(&self.text) {
-            text.push_str(literal);
-            if let Some(value) = name.and_then(|name| values.get(name)) {
-                text.push_str(value);
-            }
+        for segment in segments(&self.text) {
+            text.push_str(match segment {
+                Segment::Text(literal) => literal,
+                Segment::Placeholder { value: name, .. } => values.get(name).map_or("", |it| it),
+            });
         }
         Ok(text)
     }
 }
 
-/// Splits a text into literal parts, each with the variable that follows it. Braces around
-/// anything but a name are literal.
-fn segments(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let mut start = 0;
-        while let Some(open) = rest[start..].find("{{").map(|at| start + at) {
-            let inner = &rest[open + 2..];
-            let close = inner.find("}}");
-            let name = close.map(|close| inner[..close].trim());
-            if let (Some(close), Some(name)) = (close, name.filter(|name| is_name(name))) {
-                let literal = &rest[..open];
-                rest = &inner[close + 2..];
-                return Some((literal, Some(name)));
-            }
-            start = open + 2;
-        }
-        Some((std::mem::take(&mut rest), None))
+/// Splits a text at its variables. Braces around anything but a name are literal.
+fn segments(text: &str) -> impl Iterator<Item = Segment<'_, &str>> {
+    DOUBLE_BRACES.segments(text, |inner| {
+        let name = inner.trim();
+        let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        (!name.is_empty() && name.bytes().all(is_valid)).then_some(name)
     })
-}
-
-fn is_name(text: &str) -> bool {
-    let literal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    !text.is_empty() && text.bytes().all(literal)
 }
 
 /// Future of a guide; the error is a message.

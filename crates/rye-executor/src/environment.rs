@@ -5,7 +5,6 @@
 //! and the `env_paths` of its anchor.
 
 mod dotenv_filter;
-mod withheld_variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,17 +14,30 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use dotenv_filter::{DotenvFilter, is_reserved};
-pub use withheld_variables::{WITHHELD_PATTERNS, WITHHELD_VARIABLES};
 
 use crate::anchor::AnchorError;
-use crate::redact::{Redactor, is_secret_variable};
+use crate::redact::{Redactor, is_secret_name, is_secret_variable};
 use crate::template::{self, Placeholders, Variables};
-use withheld_variables::is_withheld;
 
 /// Variables that `inherit: minimal` passes on, besides `LC_*`.
 const BASIC_VARIABLES: [&str; 8] = [
     "PATH", "HOME", "LANG", "TZ", "TMPDIR", "TERM", "USER", "SHELL",
 ];
+
+/// Secrets of Rye that are never passed to tools.
+pub const WITHHELD_VARIABLES: [&str; 3] = ["RYE_RELEASE_KEY", "RYE_VAULT_KEY", "RYE_TOKEN"];
+
+/// Describes further variables that are never passed to tools.
+pub const WITHHELD_PATTERNS: &str = "variables that begin with RYE_ and hold a token, key, secret, \
+    password, passphrase or credential; and those that models.yaml names as `api_key_env` or \
+    `withhold_env`";
+
+/// Whether a variable holds a secret of Rye.
+fn is_withheld(name: &str) -> bool {
+    // RYE_MAX_TOKENS is a limit, not a secret.
+    let setting = name.strip_prefix("RYE_").filter(|it| *it != "MAX_TOKENS");
+    WITHHELD_VARIABLES.contains(&name) || setting.is_some_and(is_secret_name)
+}
 
 /// Filters the variables that every process needs.
 pub fn minimal_variables(all: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
@@ -309,7 +321,7 @@ mod tests {
     fn withheld_secrets_are_not_inherited() {
         let all = pairs(&[
             ("PATH", "/bin"),
-            ("OPENAI_API_KEY", "s"),
+            ("RYE_TOKEN", "s"),
             ("MINE", "1"),
             ("LC_ALL", "C"),
         ]);

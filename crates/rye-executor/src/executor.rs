@@ -37,6 +37,7 @@ use approval::CheckedPaths;
 pub use approval::{Approval, ApprovalReason, SensitiveWrite};
 pub use dependencies::dependency_scopes;
 use inherited_variables::InheritedVariables;
+pub use inherited_variables::find_api_key_names;
 pub use inline_code::check_before_signing;
 use path_guard::PathGuard;
 pub use template_context::CallAnchor;

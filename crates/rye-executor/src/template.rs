@@ -8,18 +8,65 @@
 mod placeholders;
 mod script;
 mod url;
-mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lillux::template::{Segment, VARIABLE, Variable};
 use serde_json::Value;
 
 pub use placeholders::{Origin, Placeholders, UnknownPlaceholder};
 pub use script::Script;
 pub use url::PathTraversal;
 
+use placeholders::{Piece, as_text};
+
 /// Environment variables by name.
 pub type Variables = BTreeMap<String, String>;
+
+/// Splits a template at its `${VAR}` and `${VAR:-default}`.
+fn variables_in(text: &str) -> impl Iterator<Item = Segment<'_, Variable<'_>>> {
+    VARIABLE.segments(text, |inner| {
+        Variable::parse(inner, |c| c.is_ascii_uppercase())
+    })
+}
+
+/// Names of the variables that a template refers to.
+fn variable_names(text: &str) -> impl Iterator<Item = &str> {
+    variables_in(text).filter_map(|segment| match segment {
+        Segment::Text(_) => None,
+        Segment::Placeholder { value, .. } => Some(value.name),
+    })
+}
+
+/// The value of a variable. As in a shell, `:-` also replaces an empty value.
+fn value_of<'v>(variable: Variable<'v>, variables: &'v Variables) -> &'v str {
+    let value = variables.get(variable.name).map(String::as_str);
+    let value = value.filter(|value| !value.is_empty() || variable.default.is_none());
+    value.or(variable.default).unwrap_or_default()
+}
+
+/// Calls `visitor` with each piece of a rendered template. Splitting at the variables first keeps
+/// each pass from scanning values that the other inserted.
+fn visit(
+    text: &str,
+    variables: &Variables,
+    names: &Placeholders,
+    visitor: &mut impl FnMut(Piece<'_>),
+) {
+    for segment in variables_in(text) {
+        match segment {
+            Segment::Text(text) => names.visit(text, visitor),
+            Segment::Placeholder { value, .. } => {
+                visitor(Piece::Variable(value_of(value, variables)));
+            }
+        }
+    }
+}
+
+/// Whether a template contains variables.
+fn has_variables(text: &str) -> bool {
+    variable_names(text).next().is_some()
+}
 
 /// A value that would become part of program code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,8 +99,8 @@ pub fn check_code(
         CodeKind::Shell => &[Origin::Parameter],
         CodeKind::Other => &[Origin::Parameter, Origin::Fact],
     };
-    for piece in variables::pieces(text, &Variables::new()) {
-        let variables::Piece::Text(text) = piece else {
+    for segment in variables_in(text) {
+        let Segment::Text(text) = segment else {
             continue;
         };
         if let Some((reference, origin)) = names.find_origin(text, origins) {
@@ -67,8 +114,7 @@ pub fn check_code(
             });
         }
     }
-    let mut variables = variables::names(text).into_iter();
-    match variables.find(|name| untrusted.contains(*name)) {
+    match variable_names(text).find(|name| untrusted.contains(*name)) {
         Some(name) => Err(ValueAsCode {
             reference: format!("${{{name}}}"),
             source_name: "a value from the call or from .env",
@@ -85,9 +131,7 @@ pub fn contains_untrusted(text: &str, untrusted: &BTreeSet<String>, names: &Plac
 /// Collects the names of all `${VAR}` in the strings of a value.
 pub fn collect_variable_names(value: &Value, found: &mut BTreeSet<String>) {
     match value {
-        Value::String(text) => {
-            found.extend(variables::names(text).into_iter().map(str::to_owned));
-        }
+        Value::String(text) => found.extend(variable_names(text).map(str::to_owned)),
         Value::Array(items) => items
             .iter()
             .for_each(|item| collect_variable_names(item, found)),
@@ -101,19 +145,13 @@ pub fn collect_variable_names(value: &Value, found: &mut BTreeSet<String>) {
 /// Renders a string. A template that consists of a single placeholder yields the value with its
 /// type.
 pub fn render(text: &str, variables: &Variables, names: &Placeholders) -> Value {
-    // Splitting at the variables first keeps each pass from scanning values that the other
-    // inserted.
-    let pieces = variables::pieces(text, variables);
-    if let [variables::Piece::Text(whole)] = pieces.as_slice() {
-        return names.value(whole);
+    if !has_variables(text) {
+        return names.value(text);
     }
     let mut result = String::new();
-    for piece in pieces {
-        match piece {
-            variables::Piece::Text(text) => result.push_str(&names.text(text)),
-            variables::Piece::Value(value) => result.push_str(&value),
-        }
-    }
+    visit(text, variables, names, &mut |piece| {
+        result.push_str(&piece.to_text());
+    });
     Value::String(result)
 }
 
@@ -126,12 +164,10 @@ pub fn render_script(
     passed: Variables,
 ) -> Script {
     let mut script = Script::new(passed);
-    for piece in variables::pieces(text, variables) {
-        match piece {
-            variables::Piece::Text(text) => names.push_script(text, &mut script),
-            variables::Piece::Value(value) => script.push_value(&value),
-        }
-    }
+    visit(text, variables, names, &mut |piece| match piece {
+        Piece::Text(text) => script.push_code(text),
+        other => script.push_value(&other.to_text()),
+    });
     script
 }
 
@@ -142,19 +178,14 @@ pub fn render_url(
     variables: &Variables,
     names: &Placeholders,
 ) -> Result<Value, PathTraversal> {
-    let pieces = variables::pieces(text, variables);
-    if let [variables::Piece::Text(whole)] = pieces.as_slice()
-        && names.is_known(whole)
-    {
-        return Ok(names.value(whole));
+    if !has_variables(text) && names.is_known(text) {
+        return Ok(names.value(text));
     }
     let mut url = url::UrlBuilder::default();
-    for piece in pieces {
-        match piece {
-            variables::Piece::Text(text) => names.push_url(text, &mut url),
-            variables::Piece::Value(value) => url.push_literal(&value),
-        }
-    }
+    visit(text, variables, names, &mut |piece| match piece {
+        Piece::Value { value, .. } => url.push_value(&as_text(value)),
+        other => url.push_literal(&other.to_text()),
+    });
     Ok(Value::String(url.finish()?))
 }
 
@@ -164,12 +195,12 @@ pub fn render_command(
     variables: &Variables,
     names: &Placeholders,
 ) -> Result<String, UnknownPlaceholder> {
-    for piece in variables::pieces(text, variables) {
-        if let variables::Piece::Text(text) = piece {
+    for segment in variables_in(text) {
+        if let Segment::Text(text) = segment {
             names.require_all(text)?;
         }
     }
-    Ok(placeholders::as_text(&render(text, variables, names)))
+    Ok(as_text(&render(text, variables, names)))
 }
 
 /// Renders all strings in a value; keys stay unchanged.

@@ -4,6 +4,7 @@
 //! the value with its type. `${NAME}` in upper case is left for the executor, and `$${` is a
 //! literal `${`.
 
+use lillux::template::{EXPRESSION, Segment};
 use lillux::{quote_block, sanitize_line};
 use rye_items::metadata::{Data, Node};
 use serde_json::{Map, Value};
@@ -276,36 +277,27 @@ fn parse_text(
 ) -> Template {
     let mut pieces = Vec::new();
     let mut plain = String::new();
-    let mut rest = text;
-    while let Some(start) = rest.find("${") {
-        let (before, from) = rest.split_at(start);
-        if let Some(before) = before.strip_suffix('$') {
-            plain.push_str(before);
-            plain.push_str("${");
-            rest = &from[2..];
-            continue;
-        }
-        plain.push_str(before);
-        let Some(end) = from.find('}') else {
-            let message = "`${` without `}`";
-            problems.push(Problem::error(at, "bad_expression", message));
-            rest = "";
-            break;
-        };
-        let inner = &from[2..end];
-        if is_environment_variable(inner) {
-            plain.push_str(&from[..=end]);
-        } else {
-            if !plain.is_empty() {
-                pieces.push(Piece::Literal(std::mem::take(&mut plain)));
+    for segment in EXPRESSION.segments(text, Some) {
+        match segment {
+            Segment::Text(text) => {
+                if text.replace("$${", "").contains("${") {
+                    let message = "`${` without `}`";
+                    problems.push(Problem::error(at, "bad_expression", message));
+                }
+                plain.push_str(&text.replace("$${", "${"));
             }
-            pieces.push(Piece::Expression(Expression::parse(
-                inner, at, variable, problems,
-            )));
+            Segment::Placeholder { value, source } if is_environment_variable(value) => {
+                plain.push_str(source);
+            }
+            Segment::Placeholder { value, .. } => {
+                if !plain.is_empty() {
+                    pieces.push(Piece::Literal(std::mem::take(&mut plain)));
+                }
+                let expression = Expression::parse(value, at, variable, problems);
+                pieces.push(Piece::Expression(expression));
+            }
         }
-        rest = &from[end + 1..];
     }
-    plain.push_str(rest);
     if pieces.is_empty() {
         return Template::Literal(Value::String(plain));
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{Client, StatusCode};
 use rye_engine::BoxFuture;
 use rye_engine::credential::{OAuth, RefreshError, RefreshedToken, Refresher};
@@ -98,21 +99,19 @@ fn unreachable(error: reqwest::Error) -> RefreshError {
     RefreshError::Unreachable(error.without_url().to_string())
 }
 
+/// Bytes to encode: all but the unreserved characters.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
 /// Encodes a form.
 fn encode_form(form: &[(&str, &str)]) -> String {
     let pairs = form
         .iter()
-        .map(|(name, value)| format!("{name}={}", percent_encode(value)));
+        .map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, ENCODED)));
     pairs.collect::<Vec<_>>().join("&")
-}
-
-fn percent_encode(value: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let bytes = value.bytes().map(|byte| match byte {
-        byte if plain(byte) => char::from(byte).to_string(),
-        byte => format!("%{byte:02X}"),
-    });
-    bytes.collect()
 }
 
 #[cfg(test)]

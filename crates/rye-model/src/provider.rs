@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
 use rye_engine::redact::Redactor;
 use zeroize::Zeroizing;
 
@@ -122,7 +123,7 @@ impl Provider {
                 .split_once(':')
                 .map_or(user_info, |(_, password)| password);
             redactor.add(secret);
-            redactor.add(&percent_decode(secret));
+            redactor.add(&percent_decode_str(secret).decode_utf8_lossy());
         }
         redactor
     }
@@ -177,21 +178,6 @@ fn split_user_info(url: &str) -> (&str, &str) {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let host = rest[..end].rfind('@').map_or(0, |at| at + 1);
     (before, &rest[host..])
-}
-
-/// Percent-decodes a string.
-fn percent_decode(text: &str) -> String {
-    let (mut bytes, mut rest) = (Vec::new(), text);
-    while let Some((before, after)) = rest.split_once('%') {
-        bytes.extend_from_slice(before.as_bytes());
-        let code = after
-            .get(..2)
-            .and_then(|it| u8::from_str_radix(it, 16).ok());
-        bytes.push(code.unwrap_or(b'%'));
-        rest = if code.is_some() { &after[2..] } else { after };
-    }
-    bytes.extend_from_slice(rest.as_bytes());
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

@@ -64,10 +64,7 @@ fn percent_encoded_secrets_are_redacted() {
         );
     }
     // No variants for a secret that percent-encoding does not change.
-    assert_eq!(
-        percent_encoding::variants(b"plain-secret"),
-        Vec::<String>::new()
-    );
+    assert_eq!(percent_encoded("plain-secret").next(), None);
 }
 
 fn hex(text: &str) -> String {

@@ -75,13 +75,11 @@ fn process_variables() -> impl Iterator<Item = (String, String)> {
     all.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// Names of the variables that the model configurations use as `api_key_env`. Unsigned files and
-/// basic variables such as `PATH` are ignored.
-fn find_api_key_names(library: &Library, trust: &Trust<'_>) -> Vec<String> {
+/// Names of the variables that hold API keys of models: `api_key_env` and `withhold_env` of the
+/// model configurations. Unsigned files and basic variables such as `PATH` are ignored.
+pub fn find_api_key_names(library: &Library, trust: &Trust<'_>) -> Vec<String> {
     let mut names = Vec::new();
-    // The embedded configuration uses only names that are always withheld.
-    let roots = library.spaces().roots();
-    for root in roots.filter(|root| root.as_dir().is_some()) {
+    for root in library.spaces().roots() {
         let Ok(Some(bytes)) = library.read_config(root, MODELS_FILE, trust) else {
             continue;
         };
@@ -91,8 +89,11 @@ fn find_api_key_names(library: &Library, trust: &Trust<'_>) -> Vec<String> {
             .and_then(|mut read| read.fields.remove("providers"));
         let providers = providers.iter().filter_map(|field| field.value.as_object());
         for provider in providers.flat_map(|all| all.values()) {
-            let name = provider.get("api_key_env").and_then(Value::as_str);
-            names.extend(name.filter(|name| !is_basic(name)).map(str::to_owned));
+            let others = provider.get("withhold_env").and_then(Value::as_array);
+            let all = provider.get("api_key_env").into_iter();
+            let all = all.chain(others.into_iter().flatten());
+            let all = all.filter_map(Value::as_str).filter(|name| !is_basic(name));
+            names.extend(all.map(str::to_owned));
         }
     }
     names

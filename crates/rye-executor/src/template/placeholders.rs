@@ -1,11 +1,10 @@
 //! The second pass of rendering: `{name}` placeholders.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use lillux::template::{BRACES, Segment};
 use serde_json::Value;
-
-use super::script::Script;
-use super::url::UrlBuilder;
 
 /// Depth to which placeholders in configuration values are replaced.
 const MAX_DEPTH: usize = 3;
@@ -50,30 +49,10 @@ impl Placeholders {
         self.value_to_depth(text, MAX_DEPTH)
     }
 
-    pub(super) fn text(&self, text: &str) -> String {
-        self.text_to_depth(text, MAX_DEPTH)
-    }
-
-    /// Renders a string into a script, which gets values as data.
-    pub(super) fn push_script(&self, text: &str, script: &mut Script) {
-        self.visit(text, MAX_DEPTH, &mut |piece| match piece {
-            Piece::Text(text) => script.push_code(text),
-            Piece::Value { value, .. } => script.push_value(&as_text(value)),
-        });
-    }
-
-    /// Renders a string into a URL, which encodes the values.
-    pub(super) fn push_url(&self, text: &str, url: &mut UrlBuilder) {
-        self.visit(text, MAX_DEPTH, &mut |piece| match piece {
-            Piece::Text(text) => url.push_literal(text),
-            Piece::Value { value, .. } => url.push_value(&as_text(value)),
-        });
-    }
-
     /// Fails if the string contains an unknown placeholder.
     pub(super) fn require_all(&self, text: &str) -> Result<(), UnknownPlaceholder> {
-        for part in parts(text) {
-            if let Part::Placeholder { name, .. } = part
+        for segment in segments(text) {
+            if let Segment::Placeholder { value: name, .. } = segment
                 && !self.values.contains_key(name)
             {
                 return Err(UnknownPlaceholder(name.to_owned()));
@@ -96,7 +75,7 @@ impl Placeholders {
     /// values that it refers to.
     pub(super) fn find_origin(&self, text: &str, origins: &[Origin]) -> Option<(String, Origin)> {
         let mut found = None;
-        self.visit(text, MAX_DEPTH, &mut |piece| {
+        self.visit(text, &mut |piece| {
             if let Piece::Value { name, origin, .. } = piece
                 && found.is_none()
                 && origins.contains(&origin)
@@ -118,54 +97,67 @@ impl Placeholders {
                 _ => value.clone(),
             };
         }
-        Value::String(self.text_to_depth(text, depth))
-    }
-
-    fn text_to_depth(&self, text: &str, depth: usize) -> String {
         let mut result = String::new();
-        self.visit(text, depth, &mut |piece| match piece {
-            Piece::Text(text) => result.push_str(text),
-            Piece::Value { value, .. } => result.push_str(&as_text(value)),
-        });
-        result
+        self.visit_to_depth(text, depth, &mut |piece| result.push_str(&piece.to_text()));
+        Value::String(result)
     }
 
     /// Calls `visitor` with each piece of the rendered string.
-    fn visit(&self, text: &str, depth: usize, visitor: &mut impl FnMut(Piece<'_>)) {
-        for part in parts(text) {
-            match part {
-                Part::Text(text) => visitor(Piece::Text(text)),
-                Part::Placeholder { name, source } => match self.values.get(name) {
-                    None => visitor(Piece::Text(source)),
-                    Some((Value::String(inner), Origin::Configuration)) if depth > 1 => {
-                        self.visit(inner, depth - 1, visitor);
-                    }
-                    Some((value, Origin::Configuration | Origin::Code)) => {
-                        visitor(Piece::Text(&as_text(value)));
-                    }
-                    Some((value, origin @ (Origin::Fact | Origin::Parameter))) => {
-                        visitor(Piece::Value {
-                            name,
-                            value,
-                            origin: *origin,
-                        });
-                    }
-                },
+    pub(super) fn visit(&self, text: &str, visitor: &mut impl FnMut(Piece<'_>)) {
+        self.visit_to_depth(text, MAX_DEPTH, visitor);
+    }
+
+    fn visit_to_depth(&self, text: &str, depth: usize, visitor: &mut impl FnMut(Piece<'_>)) {
+        for segment in segments(text) {
+            let (name, source) = match segment {
+                Segment::Text(text) => {
+                    visitor(Piece::Text(text));
+                    continue;
+                }
+                Segment::Placeholder { value, source } => (value, source),
+            };
+            match self.values.get(name) {
+                None => visitor(Piece::Text(source)),
+                Some((Value::String(inner), Origin::Configuration)) if depth > 1 => {
+                    self.visit_to_depth(inner, depth - 1, visitor);
+                }
+                Some((value, Origin::Configuration | Origin::Code)) => {
+                    visitor(Piece::Text(&as_text(value)));
+                }
+                Some((value, origin @ (Origin::Fact | Origin::Parameter))) => {
+                    let origin = *origin;
+                    visitor(Piece::Value {
+                        name,
+                        value,
+                        origin,
+                    });
+                }
             }
         }
     }
 }
 
 /// A piece of a rendered string.
-enum Piece<'v> {
+pub(super) enum Piece<'v> {
     /// Text of the template or of a configuration value.
     Text(&'v str),
+    /// Value of an environment variable.
+    Variable(&'v str),
     /// Value of a fact or a parameter.
     Value {
         name: &'v str,
         value: &'v Value,
         origin: Origin,
     },
+}
+
+impl Piece<'_> {
+    pub(super) fn to_text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Text(text) | Self::Variable(text) => Cow::Borrowed(text),
+            Self::Value { value, .. } => Cow::Owned(as_text(value)),
+        }
+    }
 }
 
 /// Formats a value for insertion into a string: a string unchanged, other values as JSON.
@@ -178,57 +170,18 @@ pub(super) fn as_text(value: &Value) -> String {
 
 /// The name of the placeholder, if the string consists of a single placeholder.
 fn single_placeholder(text: &str) -> Option<&str> {
-    let mut parts = parts(text);
-    match (parts.next(), parts.next()) {
-        (Some(Part::Placeholder { name, .. }), None) => Some(name),
+    let mut segments = segments(text);
+    match (segments.next(), segments.next()) {
+        (Some(Segment::Placeholder { value: name, .. }), None) => Some(name),
         _ => None,
     }
 }
 
-/// A part of a template.
-enum Part<'t> {
-    Text(&'t str),
-    /// A name and its source text with braces.
-    Placeholder {
-        name: &'t str,
-        source: &'t str,
-    },
-}
-
-/// Splits a string at its placeholders: `{`, a name, `}`. Other braces are text, and so is
-/// `${name}`, which is shell syntax.
-fn parts(text: &str) -> impl Iterator<Item = Part<'_>> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let mut from = 0;
-        while let Some(at) = rest[from..].find('{').map(|at| from + at) {
-            if let Some(name) = name_at(&rest[at + 1..])
-                && !rest[..at].ends_with('$')
-            {
-                if at > 0 {
-                    let (text, other) = rest.split_at(at);
-                    rest = other;
-                    return Some(Part::Text(text));
-                }
-                let (source, other) = rest.split_at(name.len() + 2);
-                rest = other;
-                return Some(Part::Placeholder { name, source });
-            }
-            from = at + 1;
-        }
-        Some(Part::Text(std::mem::take(&mut rest)))
+/// Splits a string at its placeholders. A name begins with a letter or `_`.
+fn segments(text: &str) -> impl Iterator<Item = Segment<'_, &str>> {
+    BRACES.segments(text, |name| {
+        let first = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        (first && name.chars().all(fits)).then_some(name)
     })
-}
-
-/// Parses a placeholder name and its closing brace.
-fn name_at(text: &str) -> Option<&str> {
-    let (name, _) = text.split_once('}')?;
-    let first = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    let all = name
-        .chars()
-        .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-    (first && all).then_some(name)
 }

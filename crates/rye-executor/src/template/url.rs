@@ -4,7 +4,30 @@
 //! to the query or the fragment. So values of the call are percent-encoded. A slash in the path
 //! is kept: `{repo}` may be `owner/name`.
 
-use std::fmt::Write as _;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+/// Bytes to encode in a query: all but the unreserved characters.
+const QUERY: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// Bytes to encode in a path.
+const PATH: &AsciiSet = &QUERY
+    .remove(b'/')
+    .remove(b':')
+    .remove(b'@')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b'+')
+    .remove(b'$')
+    .remove(b'!')
+    .remove(b'*')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')');
 
 /// A parameter added a `.` or `..` segment to the path of a URL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,20 +59,13 @@ impl UrlBuilder {
 
     /// Appends a value of the call, encoded for its component.
     pub(super) fn push_value(&mut self, value: &str) {
-        let component = self.component();
-        if component == Component::Origin {
-            return self.text.push_str(value);
-        }
-        self.has_value_in_path |= component == Component::Path;
-        for byte in value.bytes() {
-            let is_unreserved = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-            if is_unreserved || (component == Component::Path && b"/:@,;=+$!*'()".contains(&byte)) {
-                self.text.push(char::from(byte));
-            } else {
-                // Writing to a string cannot fail.
-                let _ = write!(self.text, "%{byte:02X}");
-            }
-        }
+        let encoded = match self.component() {
+            Component::Origin => return self.text.push_str(value),
+            Component::Path => PATH,
+            Component::Query => QUERY,
+        };
+        self.has_value_in_path |= self.component() == Component::Path;
+        self.text.extend(utf8_percent_encode(value, encoded));
     }
 
     /// The component at the end of the text.

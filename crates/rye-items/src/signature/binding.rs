@@ -1,8 +1,9 @@
 //! Bindings: the purpose and the file path that a signature is valid for.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use lillux::keys::Purpose;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// Purpose of the signature of an item.
 pub const ITEM: Purpose = Purpose::new("item");
@@ -79,41 +80,25 @@ impl Binding {
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (purpose, path) = text.split_once('=')?;
         let purpose = PURPOSES.into_iter().find(|known| known.name() == purpose)?;
-        let binding = Self::new(purpose, decode(path)?);
+        let decoded = percent_decode_str(path).decode_utf8().ok()?;
+        let binding = Self::new(purpose, decoded);
         let is_valid = !path.is_empty() && path.len() <= MAX_PATH_LENGTH;
         (is_valid && binding.to_string() == text).then_some(binding)
     }
 }
 
-/// Percent-encodes bytes that could end the comment, and the separators of the line.
+/// Bytes that could end the comment, and the separators of the line.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'-');
+
 impl fmt::Display for Binding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}=", self.purpose.name())?;
-        for byte in self.path.bytes() {
-            if byte.is_ascii_alphanumeric() || b"/._-".contains(&byte) {
-                f.write_char(char::from(byte))?;
-            } else {
-                write!(f, "%{byte:02X}")?;
-            }
-        }
-        Ok(())
+        utf8_percent_encode(&self.path, ENCODED).fmt(f)
     }
-}
-
-fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte == b'%' {
-            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
-            bytes.push(u8::from_str_radix(digits, 16).ok()?);
-            rest = rest.get(2..)?;
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lillux::template::{Segment, VARIABLE};
 use rye_executor::redact::is_secret_name;
 use rye_items::vault::SecretName;
 use serde_json::{Map, Value};
@@ -196,10 +197,9 @@ impl EntryParser<'_> {
         for name in ["${workspaceFolder}", "${workspaceRoot}"] {
             text = text.replace(name, self.project_dir);
         }
-        let mut rest = text.as_str();
-        while let Some((_, after)) = rest.split_once("${") {
-            let Some((name, remainder)) = after.split_once('}') else {
-                break;
+        for segment in VARIABLE.segments(&text, Some) {
+            let Segment::Placeholder { value: name, .. } = segment else {
+                continue;
             };
             let is_known = name.starts_with("input:") || name.contains(":-");
             let is_client_variable = name.contains([':', '.']) || CLIENT_VARIABLES.contains(&name);
@@ -209,7 +209,6 @@ impl EntryParser<'_> {
                 );
                 self.notes.push(note);
             }
-            rest = remainder;
         }
         text
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use lillux::envelope::Secret;
+use lillux::template::{Segment, VARIABLE, Variable};
 use rye_executor::redact::is_secret_name;
 use rye_items::vault::{SecretName, Vault};
 use serde_json::Value;
@@ -76,8 +77,8 @@ impl ConfigValue {
         match self {
             Self::Text(text) => segments(text)
                 .filter_map(|segment| match segment {
-                    Segment::Variable { name, .. } => Some(name),
-                    Segment::Literal(_) => None,
+                    Segment::Placeholder { value, .. } => Some(value.name),
+                    Segment::Text(_) => None,
                 })
                 .collect(),
             Self::Vault { .. } => Vec::new(),
@@ -97,8 +98,11 @@ impl ConfigValue {
                 let mut resolved = ResolvedValue::default();
                 for segment in segments(text) {
                     match segment {
-                        Segment::Literal(text) => resolved.text += text,
-                        Segment::Variable { name, default } => {
+                        Segment::Text(text) => resolved.text += text,
+                        Segment::Placeholder {
+                            value: Variable { name, default },
+                            ..
+                        } => {
                             let value = environment.get(name).map(String::as_str).or(default);
                             let value = value
                                 .ok_or_else(|| format!("environment variable {name} is not set"))?;
@@ -133,52 +137,11 @@ impl ConfigValue {
     }
 }
 
-/// Part of a text with variables.
-enum Segment<'t> {
-    Literal(&'t str),
-    Variable {
-        name: &'t str,
-        default: Option<&'t str>,
-    },
-}
-
 /// Splits a text at its variables. Malformed variables stay literal.
-fn segments(text: &str) -> impl Iterator<Item = Segment<'_>> {
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        let mut start = 0;
-        while let Some(at) = rest[start..].find("${").map(|at| at + start) {
-            if let Some((name, default, length)) = variable(&rest[at..]) {
-                if at > 0 {
-                    let (before, after) = rest.split_at(at);
-                    rest = after;
-                    return Some(Segment::Literal(before));
-                }
-                rest = &rest[length..];
-                return Some(Segment::Variable { name, default });
-            }
-            start = at + 2;
-        }
-        Some(Segment::Literal(std::mem::take(&mut rest)))
+fn segments(text: &str) -> impl Iterator<Item = Segment<'_, Variable<'_>>> {
+    VARIABLE.segments(text, |inner| {
+        Variable::parse(inner, |c| c.is_ascii_alphabetic())
     })
-}
-
-/// Name, default and total length of the variable at the start of a text.
-fn variable(text: &str) -> Option<(&str, Option<&str>, usize)> {
-    let inner = text.strip_prefix("${")?;
-    let end = inner.find('}')?;
-    let inner = &inner[..end];
-    let (name, default) = match inner.split_once(":-") {
-        Some((name, default)) => (name, Some(default)),
-        None => (inner, None),
-    };
-    let first = |c: char| c.is_ascii_alphabetic() || c == '_';
-    let further = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let is_name = name.starts_with(first) && name.chars().all(further);
-    is_name.then_some((name, default, end + 3))
 }
 
 #[cfg(test)]

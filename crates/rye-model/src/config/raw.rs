@@ -32,6 +32,8 @@ pub(super) struct RawProvider {
     pub(super) api: Option<Api>,
     pub(super) base_url: Option<String>,
     pub(super) api_key_env: Option<String>,
+    /// Read by the executor: further variables that tools do not inherit.
+    pub(super) withhold_env: Vec<String>,
     pub(super) vault: Option<String>,
     pub(super) headers: BTreeMap<String, String>,
     pub(super) idle_timeout_s: Option<u64>,
@@ -99,6 +101,7 @@ impl RawProvider {
         overlay(&mut self.api, over.api);
         overlay(&mut self.base_url, over.base_url);
         overlay(&mut self.api_key_env, over.api_key_env);
+        self.withhold_env.extend(over.withhold_env);
         overlay(&mut self.vault, over.vault);
         overlay(&mut self.idle_timeout_s, over.idle_timeout_s);
         self.headers.extend(over.headers);

@@ -1,7 +1,6 @@
 //! Command-line grammar: the clap types of every command. No behaviour here.
 
 mod config;
-mod deferred;
 mod engine;
 mod execute;
 mod graph;
@@ -18,7 +17,6 @@ use clap::{Args, Parser, Subcommand};
 use rye_host::settings::Color;
 
 pub(crate) use config::{AcceptArgs, ConfigCommand};
-pub(crate) use deferred::Deferred;
 pub(crate) use engine::{
     ApprovalScope, ChatArgs, CompactArgs, ExportSessionArgs, ForkArgs, GateArgs, GateCommand,
     ImportSessionArgs, PromptArgs, ReplayArgs, ResumeArgs, SessionArgs, SessionCommand, ThreadArgs,
@@ -90,59 +88,59 @@ fn color_parser() -> impl TypedValueParser<Value = Color> {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Create a signing key, a project space and a first signed tool
-    Init(Deferred<InitArgs>),
+    Init(InitArgs),
     /// Show signing, tampering, approval, crash recovery and verification in one second
     #[command(
         after_help = "Runs offline in a temporary directory. Needs no key and no setup.\n\n\
         Example:\n  rye demo"
     )]
-    Demo(Deferred<DemoArgs>),
+    Demo(DemoArgs),
     /// Run a tool after verifying its whole chain
-    Execute(Deferred<ExecuteArgs>),
+    Execute(ExecuteArgs),
     /// Validate, run, step and draw state graphs
     #[command(subcommand)]
-    Graph(Deferred<GraphCommand>),
+    Graph(GraphCommand),
     /// List, follow and cancel runs of graphs and background tools
     #[command(subcommand)]
-    Run(Deferred<RunCommand>),
+    Run(RunCommand),
     /// Search items
-    Search(Deferred<SearchArgs>),
+    Search(SearchArgs),
     /// Show an item: metadata, signer and content
-    Load(Deferred<LoadArgs>),
+    Load(LoadArgs),
     /// Sign items with your key
-    Sign(Deferred<SignArgs>),
+    Sign(SignArgs),
     /// Verify the signatures of items
-    Verify(Deferred<VerifyArgs>),
+    Verify(VerifyArgs),
     /// Generate, list, trust and revoke signing keys
     #[command(subcommand)]
-    Keys(Deferred<KeysCommand>),
+    Keys(KeysCommand),
     /// Store secrets, encrypted to your key
     #[command(subcommand)]
-    Vault(Deferred<VaultCommand>),
+    Vault(VaultCommand),
     /// Chat with an agent in the terminal
-    Chat(Deferred<ChatArgs>),
+    Chat(ChatArgs),
     /// Send a prompt to an agent and wait for the answer
-    Prompt(Deferred<PromptArgs>),
+    Prompt(PromptArgs),
     /// List, show, resume and verify agent sessions
     #[command(subcommand)]
-    Session(Deferred<SessionCommand>),
+    Session(SessionCommand),
     /// Replay a session offline and report what differs
-    Replay(Deferred<ReplayArgs>),
+    Replay(ReplayArgs),
     /// List and answer pending decisions
     #[command(subcommand)]
-    Gate(Deferred<GateCommand>),
+    Gate(GateCommand),
     /// List and test models
     #[command(subcommand)]
-    Models(Deferred<ModelsCommand>),
+    Models(ModelsCommand),
     /// Serve items to MCP clients, and use the tools of MCP servers
     #[command(subcommand)]
-    Mcp(Deferred<McpCommand>),
+    Mcp(McpCommand),
     /// Show settings and where each value comes from
     #[command(subcommand)]
-    Config(Deferred<ConfigCommand>),
+    Config(ConfigCommand),
     /// Export the items that ship with rye
     #[command(subcommand)]
-    System(Deferred<SystemCommand>),
+    System(SystemCommand),
     /// Check the installation and suggest fixes
     #[command(after_help = "Exits 1 if a check fails.\n\nExample:\n  rye doctor")]
     Doctor,
@@ -151,13 +149,13 @@ pub(crate) enum Command {
         rye completions bash >~/.local/share/bash-completion/completions/rye\n  \
         rye completions zsh >~/.zfunc/_rye\n  \
         rye completions fish >~/.config/fish/completions/rye.fish")]
-    Completions(Deferred<CompletionsArgs>),
+    Completions(CompletionsArgs),
     /// Explain a command or a topic
     #[command(after_help = "Without a topic, lists all topics.\n\n\
         Examples:\n  \
         rye help tools\n  \
         rye help keys trust")]
-    Help(Deferred<HelpArgs>),
+    Help(HelpArgs),
 }
 
 #[derive(Debug, Args)]

@@ -28,8 +28,8 @@ use clap::Parser as _;
 use clap::error::ErrorKind;
 use rye_host::settings::{self, Color, Options};
 
-use args::{Cli, Command, Deferred};
-use commands::execute::EarlySupervisor;
+use args::{Cli, Command};
+use commands::execute::StartedSupervisor;
 use context::Context;
 use failure::Failure;
 use printer::{Outcome, Printer};
@@ -46,13 +46,9 @@ pub(crate) fn main() -> ExitCode {
         return printer.finish(Err(Failure::failed("protect_memory", error)));
     }
     let arguments = arguments();
-    let mut supervisor = commands::execute::start_early_supervisor(&arguments);
-    let cli = match commands::execute::parse_fast(&arguments) {
-        Some(cli) => cli,
-        None => match Cli::try_parse_from(&arguments) {
-            Ok(cli) => cli,
-            Err(error) => return refuse_usage(&error, &arguments),
-        },
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => return refuse_usage(&error, &arguments),
     };
     let options = Options {
         project: cli.global.project,
@@ -63,6 +59,7 @@ pub(crate) fn main() -> ExitCode {
         quiet: cli.global.quiet,
         color: early_color(&options),
     };
+    let mut supervisor = None;
     let outcome = dispatch(cli.command, &options, &mut printer, &mut supervisor);
     let code = printer.finish(outcome);
     // After the output, so that the user does not wait for the clean-up of the tool's processes.
@@ -76,13 +73,13 @@ fn dispatch(
     command: Command,
     options: &Options,
     printer: &mut Printer,
-    supervisor: &mut EarlySupervisor,
+    supervisor: &mut StartedSupervisor,
 ) -> Outcome {
     // These work without an installation, which may be what the user needs help with.
     match &command {
-        Command::Completions(Deferred(args)) => return Ok(commands::completions::run(args)),
-        Command::Help(Deferred(args)) => return commands::help::run(args),
-        Command::Demo(Deferred(args)) => return commands::demo::run(args),
+        Command::Completions(args) => return Ok(commands::completions::run(args)),
+        Command::Help(args) => return commands::help::run(args),
+        Command::Demo(args) => return commands::demo::run(args),
         _ => {}
     }
     let mut context = Context::open(options, printer)?;
@@ -90,35 +87,29 @@ fn dispatch(
         context.require_project()?;
     }
     match command {
-        Command::Init(Deferred(args)) => commands::init::run(&args, &context),
-        Command::Execute(Deferred(args)) => {
-            commands::execute::run(args, &mut context, printer, supervisor)
-        }
-        Command::Graph(Deferred(command)) => {
-            commands::graph::run(command, &mut context, printer, supervisor)
-        }
-        Command::Run(Deferred(command)) => commands::run::run(&command, &context),
-        Command::Search(Deferred(args)) => commands::search::run(&args, &context),
-        Command::Load(Deferred(args)) => commands::load::run(&args, &context),
-        Command::Sign(Deferred(args)) => commands::sign::run(&args, &context),
-        Command::Verify(Deferred(args)) => commands::verify::run(&args, &context),
-        Command::Keys(Deferred(command)) => commands::keys::run(&command, &context),
-        Command::System(Deferred(command)) => commands::system::run(&command),
+        Command::Init(args) => commands::init::run(&args, &context),
+        Command::Execute(args) => commands::execute::run(args, &mut context, printer, supervisor),
+        Command::Graph(command) => commands::graph::run(command, &mut context, printer, supervisor),
+        Command::Run(command) => commands::run::run(&command, &context),
+        Command::Search(args) => commands::search::run(&args, &context),
+        Command::Load(args) => commands::load::run(&args, &context),
+        Command::Sign(args) => commands::sign::run(&args, &context),
+        Command::Verify(args) => commands::verify::run(&args, &context),
+        Command::Keys(command) => commands::keys::run(&command, &context),
+        Command::System(command) => commands::system::run(&command),
         Command::Doctor => Ok(commands::doctor::run(&context)),
-        Command::Vault(Deferred(command)) => commands::vault::run(command, &context),
-        Command::Chat(Deferred(args)) => commands::chat::run(&args, &context),
-        Command::Prompt(Deferred(args)) => commands::prompt::run(&args, &context),
-        Command::Replay(Deferred(args)) => commands::replay::run(&args, &context),
-        Command::Session(Deferred(command)) => commands::session::run(&command, &context),
-        Command::Gate(Deferred(command)) => commands::gate::run(&command, &context),
-        Command::Models(Deferred(command)) => commands::models::run(&command, &context),
-        Command::Mcp(Deferred(command)) => {
-            commands::mcp::run(command, options, &context, supervisor)
-        }
-        Command::Config(Deferred(command)) => commands::config::run(&command, &context),
-        Command::Completions(Deferred(args)) => Ok(commands::completions::run(&args)),
-        Command::Help(Deferred(args)) => commands::help::run(&args),
-        Command::Demo(Deferred(args)) => commands::demo::run(&args),
+        Command::Vault(command) => commands::vault::run(command, &context),
+        Command::Chat(args) => commands::chat::run(&args, &context),
+        Command::Prompt(args) => commands::prompt::run(&args, &context),
+        Command::Replay(args) => commands::replay::run(&args, &context),
+        Command::Session(command) => commands::session::run(&command, &context),
+        Command::Gate(command) => commands::gate::run(&command, &context),
+        Command::Models(command) => commands::models::run(&command, &context),
+        Command::Mcp(command) => commands::mcp::run(command, options, &context, supervisor),
+        Command::Config(command) => commands::config::run(&command, &context),
+        Command::Completions(args) => Ok(commands::completions::run(&args)),
+        Command::Help(args) => commands::help::run(&args),
+        Command::Demo(args) => commands::demo::run(&args),
     }
 }
 

@@ -1,10 +1,9 @@
 //! Resolves command-line arguments to items: ids, globs, paths, or all items.
 
-mod glob;
-
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use globset::{GlobBuilder, GlobMatcher};
 use rye_items::{ItemFile, ItemKind, ItemRef, Library, LookupError, PathItem, Space, SpaceError};
 
 use super::failure::Failure;
@@ -103,8 +102,9 @@ impl<'a> Targets<'a> {
             None => (ItemKind::Tool, word),
         };
         let before = self.items.len();
+        let glob = glob(pattern)?;
         self.list(library, kind, within, &|found| {
-            !found.reference.is_key_file() && glob::matches(pattern, found.reference.id.as_str())
+            !found.reference.is_key_file() && glob.is_match(found.reference.id.as_str())
         });
         if self.items.len() == before {
             let message = format!("no {kind} matches `{pattern}`");
@@ -146,4 +146,42 @@ impl<'a> Targets<'a> {
 /// Whether an argument can only be a path, not an id.
 fn is_path(word: &str) -> bool {
     word.starts_with(['/', '.', '~']) || word.contains("/.ai/") || word == ".ai"
+}
+
+/// Compiles a glob over ids: `*` and `?` match within a segment, `**` across segments.
+fn glob(pattern: &str) -> Result<GlobMatcher, Failure> {
+    let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+    Ok(glob.map_err(Failure::usage)?.compile_matcher())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stay_within_a_segment_unless_doubled() {
+        for (pattern, id, expected) in [
+            ("*", "hello", true),
+            ("*", "my/hello", false),
+            ("**", "my/hello", true),
+            ("my/*", "my/hello", true),
+            ("my/*", "my/deep/hello", false),
+            ("my/**", "my/deep/hello", true),
+            ("**/hello", "my/deep/hello", true),
+            ("**/hello", "hello", true),
+            ("h?llo", "hello", true),
+            ("a?b", "a/b", false),
+            ("h*o", "hello", true),
+            ("h*x", "hello", false),
+            ("hello", "hell", false),
+        ] {
+            let is_match = glob(pattern).unwrap().is_match(id);
+            assert_eq!(is_match, expected, "{pattern} {id}");
+        }
+    }
+
+    #[test]
+    fn invalid_glob_is_wrong_usage() {
+        assert_eq!(glob("my/[a").unwrap_err().code, "usage");
+    }
 }

@@ -8,7 +8,6 @@ pub(super) mod parameters;
 mod schema;
 mod trace;
 
-use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +19,7 @@ use rye_mcp::client::Pool;
 use serde_json::{Map, Value};
 
 use super::run::record::{RunRequest, Runs};
-use crate::cli::args::{CallOptions, Cli, Command, Deferred, ExecuteArgs, Global, TraceChoice};
+use crate::cli::args::{ExecuteArgs, TraceChoice};
 use crate::cli::color_choice;
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
@@ -30,49 +29,14 @@ pub(super) use options::TypedOptions;
 use outcome::RefusedCall;
 pub(super) use outcome::report;
 
-/// The supervisor of the tool's processes, if it was started early. Forking is cheapest at the
-/// very beginning, while the process is small.
-pub(crate) type EarlySupervisor = Option<Arc<Supervisor>>;
-
-/// Starts the supervisor if the command is sure to run a tool.
-pub(crate) fn start_early_supervisor(arguments: &[OsString]) -> EarlySupervisor {
-    let mut words = arguments.iter().skip(1);
-    let is_execute = words.next().is_some_and(|word| word == "execute");
-    let runs_nothing = ["--async", "--help", "-h", "--dry-run"];
-    if !is_execute || words.any(|word| runs_nothing.iter().any(|other| word == other)) {
-        return None;
-    }
-    // An error is reported when the supervisor is needed.
-    Supervisor::for_one_command().ok().map(Arc::new)
-}
-
-/// Parses `rye execute ID …` without an option before the id, or returns `None`. Scripts call
-/// tools in loops, and building clap's parser takes a good part of such a call. A test checks
-/// that the result is the same as clap's.
-pub(crate) fn parse_fast(arguments: &[OsString]) -> Option<Cli> {
-    let (command, call) = arguments.get(1..)?.split_first()?;
-    let is_id = |word: &OsString| {
-        let first = word.as_encoded_bytes().first();
-        first.is_some_and(|first| *first != b'-')
-    };
-    if command != "execute" || !call.first().is_some_and(is_id) {
-        return None;
-    }
-    let call: Option<Vec<_>> = call.iter().map(|w| w.to_str().map(str::to_owned)).collect();
-    Some(Cli {
-        global: Global::default(),
-        command: Command::Execute(Deferred(ExecuteArgs {
-            options: CallOptions::default(),
-            call: call?,
-        })),
-    })
-}
+/// The supervisor of the tool's processes, once it was started.
+pub(crate) type StartedSupervisor = Option<Arc<Supervisor>>;
 
 pub(crate) fn run(
     args: ExecuteArgs,
     context: &mut Context,
     printer: &mut Printer,
-    supervisor: &mut EarlySupervisor,
+    supervisor: &mut StartedSupervisor,
 ) -> Outcome {
     let start = Instant::now();
     let ExecuteArgs { options, call } = args;
@@ -161,7 +125,7 @@ pub(super) fn execute_to_end(
 /// An executor, and the pool of MCP servers that its tools may call.
 fn executor(
     context: &Context,
-    supervisor: &mut EarlySupervisor,
+    supervisor: &mut StartedSupervisor,
 ) -> Result<(Executor, Pool), Failure> {
     let supervisor = supervisor_or_start(supervisor)?;
     let pool = terminal_asker::pool(&supervisor, context.printer);
@@ -171,16 +135,18 @@ fn executor(
     Ok((executor, pool))
 }
 
-/// The early supervisor, or a new one.
-pub(super) fn supervisor_or_start(early: &mut EarlySupervisor) -> Result<Arc<Supervisor>, Failure> {
-    if let Some(supervisor) = early {
+/// The supervisor, which is started if necessary. Tools inherit ignored signals, as under `nohup`.
+pub(super) fn supervisor_or_start(
+    started: &mut StartedSupervisor,
+) -> Result<Arc<Supervisor>, Failure> {
+    if let Some(supervisor) = started {
         return Ok(Arc::clone(supervisor));
     }
-    let supervisor = Supervisor::start().map_err(|error| {
+    let supervisor = Supervisor::for_one_command().map_err(|error| {
         let message = format_args!("cannot start the process supervisor: {error}");
         Failure::failed("supervisor", message)
     })?;
-    Ok(Arc::clone(early.insert(Arc::new(supervisor))))
+    Ok(Arc::clone(started.insert(Arc::new(supervisor))))
 }
 
 /// The help of a tool.
@@ -254,43 +220,4 @@ pub(super) fn block_on_until_signal<T>(work: impl Future<Output = T>) -> Result<
     // Nothing is left to run, and this process is about to exit.
     runtime.shutdown_timeout(Duration::ZERO);
     outcome
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser as _;
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const WORDS: [&str; 14] = [
-        "hello",
-        "execute",
-        "--json",
-        "--name",
-        "--name=Ada",
-        "--",
-        "-",
-        "-q",
-        "--help",
-        "--version",
-        "--timeout",
-        "5",
-        "",
-        "--project",
-    ];
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2000))]
-        #[test]
-        fn fast_parse_matches_clap(
-            words in prop::collection::vec(prop::sample::select(&WORDS), 0..6)
-        ) {
-            let arguments: Vec<_> = ["rye", "execute"].into_iter().chain(words).map(OsString::from).collect();
-            if let Some(short) = parse_fast(&arguments) {
-                let long = Cli::try_parse_from(&arguments).unwrap();
-                prop_assert_eq!(format!("{:?}", short), format!("{:?}", long));
-            }
-        }
-    }
 }

@@ -16,7 +16,7 @@ use rye_items::ItemRef;
 use rye_mcp::client::Pool;
 use serde_json::{Map, Value};
 
-use super::execute::{self, EarlySupervisor, TypedOptions, param_args, parameters};
+use super::execute::{self, StartedSupervisor, TypedOptions, param_args, parameters};
 use super::gate::graphs::trust;
 use super::run::record::{self, RunRequest};
 use crate::cli::args::{GraphCommand, GraphRunArgs, StepArgs};
@@ -29,7 +29,7 @@ pub(crate) fn run(
     command: GraphCommand,
     context: &mut Context,
     printer: &mut Printer,
-    supervisor: &mut EarlySupervisor,
+    supervisor: &mut StartedSupervisor,
 ) -> Outcome {
     match command {
         GraphCommand::Validate(args) => validate::run(&args, context),
@@ -43,7 +43,7 @@ fn run_graph(
     args: GraphRunArgs,
     context: &mut Context,
     printer: &mut Printer,
-    supervisor: &mut EarlySupervisor,
+    supervisor: &mut StartedSupervisor,
 ) -> Outcome {
     if let Some(resume) = &args.resume {
         let going = RunOptions {
@@ -93,7 +93,7 @@ fn run_graph(
 /// Starts a background process that runs the graph. Reports errors now rather than in the log.
 fn start_in_background(
     context: &Context,
-    supervisor: &mut EarlySupervisor,
+    supervisor: &mut StartedSupervisor,
     mut request: Request,
     going: &RunOptions,
 ) -> Outcome {
@@ -134,7 +134,7 @@ fn start_in_background(
     record::Runs::new(context)?.restart(id, &run_request)
 }
 
-fn step(args: &StepArgs, context: &Context, supervisor: &mut EarlySupervisor) -> Outcome {
+fn step(args: &StepArgs, context: &Context, supervisor: &mut StartedSupervisor) -> Outcome {
     let state = parameters::object("--state", args.state.as_deref())?;
     let going = RunOptions {
         resume: args.resume.clone(),
@@ -173,7 +173,7 @@ fn with_full_run_id(context: &Context, mut going: RunOptions) -> Result<RunOptio
 /// Runs the graph and reports its progress and outcome.
 fn execute_graph(
     context: &Context,
-    supervisor: &mut EarlySupervisor,
+    supervisor: &mut StartedSupervisor,
     request: Request,
     going: RunOptions,
 ) -> Outcome {

@@ -14,7 +14,7 @@ mod serve;
 
 use rye_host::settings::Options;
 
-use super::execute::EarlySupervisor;
+use super::execute::StartedSupervisor;
 use crate::cli::args::McpCommand;
 use crate::cli::context::Context;
 use crate::cli::printer::Outcome;
@@ -23,7 +23,7 @@ pub(crate) fn run(
     command: McpCommand,
     options: &Options,
     context: &Context,
-    supervisor: &mut EarlySupervisor,
+    supervisor: &mut StartedSupervisor,
 ) -> Outcome {
     match command {
         McpCommand::Serve(args) => serve::run(&args, options, context),

@@ -25,9 +25,12 @@ struct PassedVariable {
     value: String,
 }
 
-pub(super) struct Variables(Vec<PassedVariable>);
+pub(super) struct Variables {
+    passed: Vec<PassedVariable>,
+    withheld: Vec<String>,
+}
 
-/// Lists the variables that the built-in runtimes pass.
+/// Lists the variables that the built-in runtimes pass, and those that are withheld.
 pub(super) fn list() -> Result<Variables, Failure> {
     let library = Library::open(&rye_items::Options::new(&SYSTEM))?;
     let mut passed = Vec::new();
@@ -47,7 +50,9 @@ pub(super) fn list() -> Result<Variables, Failure> {
         }
         same
     });
-    Ok(Variables(passed))
+    let mut withheld = rye_executor::find_api_key_names(&library, &library.trust());
+    withheld.extend(WITHHELD_VARIABLES.map(str::to_owned));
+    Ok(Variables { passed, withheld })
 }
 
 fn passed_by(runtime: &str, metadata: &Metadata) -> Vec<PassedVariable> {
@@ -89,7 +94,7 @@ fn display(value: &Value) -> String {
 
 impl Report for Variables {
     fn json(&self) -> Value {
-        json!({ "read": VARIABLES, "passed": self.0, "withheld": WITHHELD_VARIABLES, "withheld_patterns": WITHHELD_PATTERNS })
+        json!({ "read": VARIABLES, "passed": self.passed, "withheld": self.withheld, "withheld_patterns": WITHHELD_PATTERNS })
     }
 
     fn show(&self, page: &mut Page) {
@@ -107,7 +112,7 @@ impl Report for Variables {
         page.line("");
         page.line(paint(BOLD, "passed to tools"));
         let mut table = Table::new(["NAME", "RUNTIMES", "VALUE"]);
-        for passed in &self.0 {
+        for passed in &self.passed {
             let runtime = Cell::styled(DIM, passed.runtimes.join(", "));
             table.row([
                 passed.name.as_str().into(),
@@ -118,7 +123,7 @@ impl Report for Variables {
         page.table(&table);
         page.line("");
         page.line(paint(BOLD, "never passed to tools"));
-        page.line(WITHHELD_VARIABLES.join(" "));
+        page.line(self.withheld.join(" "));
         page.line(WITHHELD_PATTERNS);
     }
 }

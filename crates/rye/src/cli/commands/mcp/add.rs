@@ -9,7 +9,7 @@ use rye_items::vault::{SecretName, Vault};
 use rye_mcp::client::{ConfigValue, ServerConfig, Transport};
 use serde_json::{Value, json};
 
-use super::super::execute::EarlySupervisor;
+use super::super::execute::StartedSupervisor;
 use super::items;
 use crate::cli::args::AddArgs;
 use crate::cli::context::Context;
@@ -18,7 +18,11 @@ use crate::cli::page::{BOLD, DIM, Page, paint};
 use crate::cli::printer::{Outcome, Report};
 use crate::cli::secret_input;
 
-pub(crate) fn run(args: &AddArgs, context: &Context, supervisor: &mut EarlySupervisor) -> Outcome {
+pub(crate) fn run(
+    args: &AddArgs,
+    context: &Context,
+    supervisor: &mut StartedSupervisor,
+) -> Outcome {
     let name = args.name.as_str();
     let library = context.library()?;
     let key = items::key(context)?;

@@ -4,7 +4,7 @@ use rye_executor::OutputListener;
 use rye_mcp::client::ToolCall;
 use serde_json::{Map, Value, json};
 
-use super::super::execute::{EarlySupervisor, parameters};
+use super::super::execute::{StartedSupervisor, parameters};
 use super::items;
 use crate::cli::args::McpCallArgs;
 use crate::cli::context::Context;
@@ -15,7 +15,7 @@ use crate::cli::printer::{Outcome, Printer, Report};
 pub(crate) fn run(
     args: &McpCallArgs,
     context: &Context,
-    supervisor: &mut EarlySupervisor,
+    supervisor: &mut StartedSupervisor,
 ) -> Outcome {
     let library = context.library()?;
     let item = items::ServerItem::load(library, &args.name)?;

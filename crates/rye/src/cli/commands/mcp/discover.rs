@@ -8,7 +8,7 @@ use lillux::durable::IfExists;
 use rye_mcp::client::discovery::{Change, DiscoveredServer, Finding, compare};
 use serde_json::{Map, Value, json};
 
-use super::super::execute::EarlySupervisor;
+use super::super::execute::StartedSupervisor;
 use super::difference::Difference;
 use super::items;
 use crate::cli::args::DiscoverArgs;
@@ -21,7 +21,7 @@ use crate::cli::table::{Cell, Table};
 pub(crate) fn run(
     args: &DiscoverArgs,
     context: &Context,
-    supervisor: &mut EarlySupervisor,
+    supervisor: &mut StartedSupervisor,
 ) -> Outcome {
     let name = args.name.as_str();
     let library = context.library()?;

@@ -11,7 +11,7 @@ use rye_mcp::client::discovery::{accepted_definition, accepted_pin, server_id};
 use rye_mcp::client::{ClientError, Pin, Pool, ServerConfig, ServerSpec, item_yaml};
 use serde_json::{Map, Value, json};
 
-use super::super::execute::{EarlySupervisor, block_on_until_signal, supervisor_or_start};
+use super::super::execute::{StartedSupervisor, block_on_until_signal, supervisor_or_start};
 use crate::cli::args::ServerName;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
@@ -66,7 +66,7 @@ pub(super) fn read_config(
 /// Runs `work` on a pool of servers and shuts the pool down. Servers may ask the user on the
 /// terminal.
 pub(super) fn with_pool<T>(
-    early: &mut EarlySupervisor,
+    early: &mut StartedSupervisor,
     context: &Context,
     work: impl AsyncFnOnce(&Pool) -> Result<T, ClientError>,
 ) -> Result<Result<T, ClientError>, Failure> {

@@ -3,7 +3,7 @@
 use rye_mcp::client::{LoginGrant, LoginRequest, Pool};
 use serde_json::{Value, json};
 
-use super::super::execute::EarlySupervisor;
+use super::super::execute::StartedSupervisor;
 use super::items;
 use crate::cli::args::{LoginArgs, LogoutArgs};
 use crate::cli::context::Context;
@@ -13,7 +13,7 @@ use crate::cli::printer::{Outcome, Report};
 pub(crate) fn log_in(
     args: &LoginArgs,
     context: &Context,
-    supervisor: &mut EarlySupervisor,
+    supervisor: &mut StartedSupervisor,
 ) -> Outcome {
     let library = context.library()?;
     let item = items::ServerItem::load(library, &args.name)?;
