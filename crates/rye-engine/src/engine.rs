@@ -85,7 +85,7 @@ pub(crate) struct Inner {
     key: Option<Arc<SigningKey>>,
     /// If set, the engine acts only on decisions that one of these keys signed.
     decision_keys: Option<DecisionKeys>,
-    metrics: Arc<Metrics>,
+    pub(crate) metrics: Arc<Metrics>,
     open: Mutex<HashMap<SessionId, Session>>,
     /// Locks that serialise opening a session.
     open_locks: Mutex<HashMap<SessionId, Weak<tokio::sync::Mutex<()>>>>,

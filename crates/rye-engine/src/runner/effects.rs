@@ -6,6 +6,7 @@ use rye_protocol::{CallId, ErrorCode, ErrorInfo, Gate, GateId, Limits};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 use super::failover::Failover;
 use super::media;
@@ -99,7 +100,7 @@ impl Runner {
         });
         let wait = self.failover.wait();
         let redactor = self.shared.redactor.clone();
-        let task = tokio::spawn(async move {
+        let work = async move {
             // Even a zero-length sleep yields to the timer.
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
@@ -113,7 +114,8 @@ impl Runner {
                 ),
             };
             let _ = command_tx.send(command);
-        });
+        };
+        let task = tokio::spawn(work.instrument(self.timer.model_span()));
         self.model = Some(AbortOnDropHandle::new(task));
         Ok(())
     }
@@ -184,10 +186,11 @@ impl Runner {
         let child = is_task.then(|| context.child_id());
         let work = self.shared.tools.run(tool, args, context);
         let (command_tx, id) = (self.command_tx.clone(), call.clone());
-        let task = tokio::spawn(async move {
+        let work = async move {
             let outcome = work.await;
             let _ = command_tx.send(ThreadCommand::ToolEnded(id, outcome.map(Box::new)));
-        });
+        };
+        let task = tokio::spawn(work.instrument(self.timer.tool_span(&call)));
         self.tools
             .insert(call, (AbortOnDropHandle::new(task), child));
     }

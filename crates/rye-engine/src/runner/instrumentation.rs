@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rye_protocol::{
-    CallId, EventKind, Gate, GateStatus, Millis, Op, PromptId, PromptStatus, ResultStatus,
-    SessionId, Thread, ThreadId, TurnEnd,
+    CallId, EventKind, Gate, Millis, Op, PromptId, PromptStatus, ResultStatus, SessionId, Thread,
+    ThreadId, TurnEnd,
 };
-use tracing::{Span, field, info_span};
+use tracing::{Id, Span, field, info_span};
 
 use crate::metrics::{Metric, Metrics};
 
@@ -31,10 +31,11 @@ struct RunningSpan {
     span: Span,
 }
 
-/// A tracing span with the session and thread ids; its name must be a literal.
+/// A tracing span with the session and thread ids below another span; its name must be a literal.
 macro_rules! span {
-    ($timer:expr, $name:literal, $($field:tt)*) => {
+    ($timer:expr, $parent:expr, $name:literal, $($field:tt)*) => {
         info_span!(
+            parent: $parent,
             $name,
             session = $timer.session.as_str(),
             thread = $timer.thread.as_str(),
@@ -69,9 +70,25 @@ impl TurnTimer {
         }
     }
 
+    fn turn_id(&self) -> Option<Id> {
+        self.turn.as_ref().and_then(|turn| turn.span.id())
+    }
+
+    /// The span of the model call in progress, for the task that makes it.
+    pub(super) fn model_span(&self) -> Span {
+        let model = self.model.as_ref().or(self.compaction.as_ref());
+        model.map_or_else(Span::none, |model| model.span.clone())
+    }
+
+    /// The span of a tool call, for the task that runs it.
+    pub(super) fn tool_span(&self, call: &CallId) -> Span {
+        let tool = self.tools.get(call);
+        tool.map_or_else(Span::none, |tool| tool.span.clone())
+    }
+
     /// A model call starts.
     pub(super) fn model_called(&mut self, model: &str) {
-        let span = span!(self, "llm_call", model);
+        let span = span!(self, self.turn_id(), "llm_call", model);
         self.model = Some(RunningSpan::start(model, span));
     }
 
@@ -86,16 +103,17 @@ impl TurnTimer {
 
     /// A gate has closed.
     pub(super) fn gate_closed(&self, gate: &Gate, now: Millis) {
-        let status = match gate.status {
-            GateStatus::Pending => return,
-            GateStatus::Resolved { .. } => "resolved",
-            GateStatus::Withdrawn { .. } => "withdrawn",
-            GateStatus::Expired { .. } => "expired",
-        };
+        if gate.status.is_pending() {
+            return;
+        }
+        let status: &str = (&gate.status).into();
         let took = gate.created_at.until(now);
         let waited_ms = millis(took);
+        let tool = self.tools.get(&gate.origin.call);
+        let parent = tool.map_or_else(|| self.turn_id(), |tool| tool.span.id());
         span!(
             self,
+            parent,
             "decision_gate_wait",
             gate = gate.id.as_str(),
             waited_ms
@@ -120,9 +138,9 @@ impl TurnTimer {
     fn turn_started(&mut self, prompt: &PromptId, since: Millis, now: Millis) {
         let waited = since.until(now);
         let (id, waited_ms) = (prompt.as_str(), millis(waited));
-        drop(span!(self, "queue_wait", prompt = id, waited_ms));
+        drop(span!(self, None, "queue_wait", prompt = id, waited_ms));
         self.metrics.observe(Metric::QueueWait, &[], waited);
-        let span = span!(self, "turn_complete", prompt = id);
+        let span = span!(self, None, "turn_complete", prompt = id);
         self.turn = Some(RunningSpan::start("", span));
     }
 
@@ -132,6 +150,7 @@ impl TurnTimer {
             EventKind::ToolStart { call, tool } => {
                 let span = span!(
                     self,
+                    self.turn_id(),
                     "tool_exec",
                     tool = tool.as_str(),
                     call = call.as_str()
@@ -145,6 +164,7 @@ impl TurnTimer {
             EventKind::ModelSwitched { from, to, .. } => {
                 drop(span!(
                     self,
+                    self.turn_id(),
                     "model_failover",
                     from = from.as_str(),
                     to = to.as_str()
@@ -154,7 +174,7 @@ impl TurnTimer {
                     .observe(Metric::ModelFailover, &labels, Duration::ZERO);
             }
             EventKind::CompactionStart => {
-                let span = span!(self, "compaction",);
+                let span = span!(self, self.turn_id(), "compaction",);
                 self.compaction = Some(RunningSpan::start("", span));
             }
             EventKind::CompactionEnd { error, .. } => {
@@ -174,12 +194,7 @@ impl TurnTimer {
         let Some(tool) = self.tools.remove(call) else {
             return;
         };
-        let outcome = match status {
-            ResultStatus::Success => "success",
-            ResultStatus::Error => "error",
-            ResultStatus::Interrupted => "interrupted",
-            ResultStatus::Aborted => "aborted",
-        };
+        let outcome = status.into();
         let took = tool.end(outcome);
         let labels = [("tool", tool.label.as_str()), ("outcome", outcome)];
         self.metrics.observe(Metric::ToolExec, &labels, took);
@@ -192,12 +207,7 @@ impl TurnTimer {
         let Some(turn) = self.turn.take() else {
             return;
         };
-        let reason = match reason {
-            TurnEnd::EndTurn => "end_turn",
-            TurnEnd::Error => "error",
-            TurnEnd::Abort => "abort",
-            TurnEnd::Limit => "limit",
-        };
+        let reason = reason.into();
         let took = turn.end(reason);
         let labels = [("reason", reason)];
         self.metrics.observe(Metric::TurnComplete, &labels, took);

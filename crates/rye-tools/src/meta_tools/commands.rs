@@ -151,7 +151,7 @@ impl CommandTools {
             max_output: Some(MAX_OUTPUT),
             max_streamed: Some(MAX_OUTPUT),
         };
-        let output = context.sandbox.exec(exec, &OutputForwarder(context)).await;
+        let output = context.exec(exec, &OutputForwarder(context)).await;
         let output = output.map_err(|error| ToolProviderError::Failed(error.into()))?;
         let mut text = output.stdout;
         if !output.stderr.is_empty() {

@@ -1,7 +1,6 @@
 //! Metrics and tracing spans of an engine.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rye_engine::BoxFuture;
@@ -16,21 +15,31 @@ use serde_json::{Value, json};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// A subscriber that records the names of all spans.
+/// A subscriber that records the names of all spans with those of their parents.
 #[derive(Clone, Default)]
-struct SpanNames {
-    seen: Arc<Mutex<BTreeSet<&'static str>>>,
-    next: Arc<AtomicU64>,
+struct SpanTree(Arc<Mutex<Spans>>);
+
+#[derive(Default)]
+struct Spans {
+    names: Vec<&'static str>,
+    entered: Vec<u64>,
+    seen: BTreeSet<(&'static str, Option<&'static str>)>,
 }
 
-impl Subscriber for SpanNames {
+impl Subscriber for SpanTree {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_span() && metadata.target().starts_with("rye_engine")
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
-        self.seen.lock().unwrap().insert(span.metadata().name());
-        Id::from_u64(self.next.fetch_add(1, Ordering::Relaxed) + 1)
+        let mut spans = self.0.lock().unwrap();
+        let current = spans.entered.last().filter(|_| span.is_contextual());
+        let parent = span.parent().map(Id::into_u64).or(current.copied());
+        let parent = parent.map(|id| spans.names[usize::try_from(id).unwrap() - 1]);
+        let name = span.metadata().name();
+        spans.seen.insert((name, parent));
+        spans.names.push(name);
+        Id::from_u64(spans.names.len() as u64)
     }
 
     fn record(&self, _: &Id, _: &Record<'_>) {}
@@ -39,9 +48,13 @@ impl Subscriber for SpanNames {
 
     fn event(&self, _: &Event<'_>) {}
 
-    fn enter(&self, _: &Id) {}
+    fn enter(&self, id: &Id) {
+        self.0.lock().unwrap().entered.push(id.into_u64());
+    }
 
-    fn exit(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {
+        self.0.lock().unwrap().entered.pop();
+    }
 }
 
 /// A tool that asks for a decision.
@@ -86,8 +99,8 @@ fn models() -> Catalogue {
 
 #[test]
 fn engine_activity_is_counted_and_traced() {
-    let names = SpanNames::default();
-    let _listening = tracing::subscriber::set_default(names.clone());
+    let tree = SpanTree::default();
+    let _listening = tracing::subscriber::set_default(tree.clone());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -120,7 +133,6 @@ fn engine_activity_is_counted_and_traced() {
         }
         engine.metrics().prometheus()
     });
-    let seen = names.seen.lock().unwrap().clone();
     for expected in [
         r#"rye_llm_call_seconds_count{model="scripted:busy",outcome="error"} 1"#,
         r#"rye_llm_call_seconds_count{model="scripted:other",outcome="success"} 3"#,
@@ -137,8 +149,22 @@ fn engine_activity_is_counted_and_traced() {
             "{expected}\n{text}"
         );
     }
-    let all = Metric::ALL.into_iter();
-    for metric in all.filter(|it| *it != Metric::Compaction) {
-        assert!(seen.contains(metric.name()), "{metric:?}: {seen:?}");
+    let turn = Metric::TurnComplete.name();
+    let tool = Metric::ToolExec.name();
+    let spans = tree.0.lock().unwrap();
+    for (metric, parent) in [
+        (Metric::QueueWait, None),
+        (Metric::TurnComplete, None),
+        (Metric::LlmCall, Some(turn)),
+        (Metric::ModelFailover, Some(turn)),
+        (Metric::ToolExec, Some(turn)),
+        (Metric::SandboxExec, Some(tool)),
+        (Metric::DecisionGateWait, Some(tool)),
+    ] {
+        let seen = &spans.seen;
+        assert!(
+            seen.contains(&(metric.name(), parent)),
+            "{metric:?}: {seen:?}"
+        );
     }
 }

@@ -1,0 +1,15 @@
+//! Integration tests, in one binary so that the crate is linked once.
+
+#![expect(clippy::unwrap_used, reason = "tests may panic")]
+
+mod compaction;
+mod failover;
+mod feeds;
+mod images;
+mod limits;
+mod metrics;
+mod permissions;
+mod receipts;
+mod shutdown;
+mod soak;
+mod threads;
