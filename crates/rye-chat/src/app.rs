@@ -72,15 +72,6 @@ pub(crate) struct PendingGate {
     answered: bool,
 }
 
-/// What the input line edits.
-#[derive(Debug, Clone, Default, PartialEq)]
-enum InputMode {
-    #[default]
-    Prompt,
-    /// The arguments of the call that a gate asks about, with the draft to restore afterwards.
-    Arguments(GateId, String),
-}
-
 /// State of the chat.
 #[derive(Default)]
 pub(crate) struct App {
@@ -99,7 +90,8 @@ pub(crate) struct App {
     /// Number of decisions that are being stored.
     pub(crate) deciding: usize,
     menu: Option<Menu>,
-    mode: InputMode,
+    /// The gate whose arguments the input edits instead of a prompt.
+    edited_gate: Option<GateId>,
     /// Shown in place of the status line until the next key.
     hint: Option<Line>,
     /// Ctrl-C was pressed once; a second one quits.
@@ -193,9 +185,8 @@ impl App {
         if self.editor.text().trim().is_empty() {
             return Vec::new();
         }
-        if let InputMode::Arguments(gate, draft) = &self.mode {
-            let (gate, draft) = (gate.clone(), draft.clone());
-            return self.send_arguments(gate, &draft);
+        if let Some(gate) = self.edited_gate.clone() {
+            return self.send_arguments(gate);
         }
         let text = self.editor.take_text();
         self.submit(&text, mode, now)
@@ -248,12 +239,10 @@ impl App {
 
     /// Updates the completion menu for the word at the cursor.
     fn update_menu(&mut self) {
-        self.menu = match self.mode {
-            InputMode::Prompt if !self.editor.is_searching() => {
-                completion::menu(self.editor.text_before_cursor(), &self.completions)
-            }
-            _ => None,
-        };
+        let edits_prompt = !self.is_editing_arguments() && !self.editor.is_searching();
+        let before = self.editor.text_before_cursor();
+        let menu = || completion::menu(before, &self.completions);
+        self.menu = edits_prompt.then(menu).flatten();
     }
 }
 

@@ -19,12 +19,8 @@ const OUTPUT_LINES: usize = 400;
 pub(crate) enum Block {
     /// A prompt of the user.
     Prompt(String),
-    /// Markdown that the model wrote; `continued` if it follows an earlier block of the same
-    /// message.
-    Text {
-        text: String,
-        continued: bool,
-    },
+    /// Markdown that the model wrote: a message or a part of it.
+    Text(String),
     Thinking(String),
     Call(FinishedCall),
     /// A call that was shown before, now with its output.
@@ -56,23 +52,12 @@ impl Block {
     /// Renders the block, with a blank line before it if it starts something new.
     pub(crate) fn lines(&self, width: usize, expanded: bool) -> Vec<Line> {
         let mut lines = match self {
-            Self::Text {
-                continued: true, ..
-            }
-            | Self::Call(_)
-            | Self::Notice(_)
-            | Self::GateDetails(_)
-            | Self::List(..) => Vec::new(),
+            Self::Call(_) | Self::Notice(_) | Self::GateDetails(_) | Self::List(..) => Vec::new(),
             _ => vec![Line::default()],
         };
         match self {
             Self::Prompt(text) => lines.extend(marked("› ", CYAN, BOLD, text, width)),
-            Self::Text { text, continued } => {
-                if *continued {
-                    lines.push(Line::default());
-                }
-                lines.extend(markdown::render(text, width));
-            }
+            Self::Text(text) => lines.extend(markdown::render(text, width)),
             Self::Thinking(text) => {
                 let first = || first_line(text, width.saturating_mul(2));
                 let shown = if expanded { text.clone() } else { first() };
@@ -139,11 +124,8 @@ pub(crate) fn output_lines(text: &str, width: usize, most: usize) -> Vec<Line> {
         lines.push(Line::new(&format!("  │ … {hidden} lines above"), DIM));
     }
     let bar = Line::new("  │ ", DIM);
-    for line in text.lines().skip(hidden) {
-        let mut full = bar.clone();
-        full.extend(highlight::line("", line));
-        lines.push(full.truncate(width));
-    }
+    let shown = text.lines().skip(hidden);
+    lines.extend(shown.map(|line| bar.clone().with(line, PLAIN).truncate(width)));
     lines
 }
 
@@ -175,12 +157,7 @@ pub(crate) fn diff_lines(tool: &str, args: &Value, width: usize, most: usize) ->
             let several = several.into_iter().flatten().filter_map(edit_texts);
             edit_texts(args).into_iter().chain(several).collect()
         }
-        "write" => vec![(
-            "",
-            args.get("content")
-                .and_then(Value::as_str)
-                .unwrap_or_default(),
-        )],
+        "write" => vec![("", args["content"].as_str().unwrap_or_default())],
         _ => Vec::new(),
     };
     let mut lines = Vec::new();

@@ -15,6 +15,7 @@ use crate::attachments;
 use crate::block::{Block, first_line};
 use crate::command::{Command, QueueCommand};
 use crate::command_output;
+use crate::history;
 use crate::text::Line;
 
 /// How long to wait for unsent prompts when the user quits.
@@ -240,11 +241,11 @@ impl EffectRunner {
 
     /// Loads the prompt history and the file names for completion.
     pub(crate) fn load_completions(&self, options: &crate::Options) {
-        let (workspace, history) = (options.workspace.clone(), options.history.clone());
+        let (workspace, history_file) = (options.workspace.clone(), options.history.clone());
         let updates = self.updates.clone();
         tokio::task::spawn_blocking(move || {
-            if let Some(path) = history {
-                let prompts = crate::history::History::new(&path).load();
+            if let Some(path) = history_file {
+                let prompts = history::load(&path);
                 let _ = updates.send(Box::new(|app| app.editor.prepend_history(prompts)));
             }
             let files = crate::completion::list_files(&workspace);

@@ -1,5 +1,6 @@
 //! Event loop on a terminal that can be painted on.
 
+use std::path::PathBuf;
 use std::process::Command as Process;
 use std::time::{Duration, Instant};
 
@@ -11,16 +12,16 @@ use crate::app::{App, Effect};
 use crate::attachments;
 use crate::block::Block;
 use crate::effects::{EffectRunner, FLUSH_TIMEOUT};
-use crate::history::History;
+use crate::history;
 use crate::screen::{LiveRegion, Screen};
 use crate::session_events::SessionEvents;
 use crate::signals::SignalHandler;
 use crate::terminal::Terminal;
 use crate::{Chat, ChatError};
 
-/// Shortest time between two paints.
+/// Time from the first change to the paint that shows it and all that follow it.
 const FRAME: Duration = Duration::from_millis(33);
-/// The same while the user types, so that every key is visible at once.
+/// Shortest time between two paints while the user types, so that every key is visible at once.
 const KEY_FRAME: Duration = Duration::from_millis(4);
 /// Time between two frames of the spinner.
 const SPINNER_FRAME: Duration = Duration::from_millis(120);
@@ -38,9 +39,9 @@ pub(crate) async fn run(
         terminal,
         signals: chat.signals,
         runner,
-        history: chat.options.history.as_deref().map(History::new),
+        history: chat.options.history,
         keys: Some(EventStream::new()),
-        dirty: true,
+        changed_at: Some(Instant::now()),
         typed: false,
         painted_at: Instant::now(),
     };
@@ -57,7 +58,7 @@ pub(crate) async fn run(
             event = events.next() => match event {
                 Ok(Some(event)) => {
                     events.apply(event, &mut ui.app).await?;
-                    ui.dirty = true;
+                    ui.changed_at.get_or_insert_with(Instant::now);
                 }
                 Ok(None) => break,
                 Err(error) => {
@@ -89,9 +90,10 @@ struct InteractiveUi {
     terminal: Terminal,
     signals: SignalHandler,
     runner: EffectRunner,
-    history: Option<History>,
+    history: Option<PathBuf>,
     keys: Option<EventStream>,
-    dirty: bool,
+    /// When the first change since the last paint happened.
+    changed_at: Option<Instant>,
     /// The user has typed since the last paint.
     typed: bool,
     painted_at: Instant,
@@ -101,23 +103,24 @@ impl InteractiveUi {
     /// Completes when the next paint is due: soon after a change, at the next spinner frame
     /// while something is animated, otherwise never.
     fn next_frame(&self) -> impl Future<Output = ()> + use<> {
-        let elapsed = self.painted_at.elapsed();
-        let wait = match (self.dirty, self.app.is_animated()) {
-            (true, _) if self.typed => Some(KEY_FRAME.saturating_sub(elapsed)),
-            (true, _) => Some(FRAME.saturating_sub(elapsed)),
-            (false, true) => Some(SPINNER_FRAME.saturating_sub(elapsed)),
-            (false, false) => None,
+        let due = match self.changed_at {
+            Some(_) if self.typed => Some(self.painted_at + KEY_FRAME),
+            Some(changed_at) => Some(changed_at + FRAME),
+            None => self
+                .app
+                .is_animated()
+                .then(|| self.painted_at + SPINNER_FRAME),
         };
         async move {
-            match wait {
-                Some(wait) => tokio::time::sleep(wait).await,
+            match due {
+                Some(due) => tokio::time::sleep_until(due.into()).await,
                 None => std::future::pending().await,
             }
         }
     }
 
     fn paint(&mut self) -> Result<(), ChatError> {
-        if !self.dirty {
+        if self.changed_at.is_none() {
             self.app.spinner_frame += 1;
         }
         let size = Terminal::size();
@@ -142,7 +145,7 @@ impl InteractiveUi {
         let message = format!("{}{}", self.screen.move_below(), self.resume_hint());
         self.signals.set_exit_message(message);
         Terminal::send(out)?;
-        self.dirty = false;
+        self.changed_at = None;
         self.typed = false;
         self.painted_at = Instant::now();
         self.app.on_painted(region, self.painted_at);
@@ -160,7 +163,7 @@ impl InteractiveUi {
             Input::Resize(..) => vec![Effect::Redraw],
             _ => Vec::new(),
         };
-        self.dirty = true;
+        self.changed_at.get_or_insert_with(Instant::now);
         self.typed = true;
         for effect in effects {
             match effect {
@@ -180,8 +183,8 @@ impl InteractiveUi {
     }
 
     fn add_to_history(&mut self, effect: &Effect) {
-        if let (Effect::Prompt { text, .. }, Some(history)) = (effect, &self.history)
-            && let Err(error) = history.append(text)
+        if let (Effect::Prompt { text, .. }, Some(path)) = (effect, &self.history)
+            && let Err(error) = history::append(path, text)
         {
             self.history = None;
             let text = format!("prompt history disabled: {error}");

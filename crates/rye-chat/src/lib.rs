@@ -90,8 +90,6 @@ pub struct Options {
     pub stderr: bool,
     /// Name recorded with decisions at gates.
     pub user: String,
-    /// Notices to show first.
-    pub greeting: Vec<String>,
 }
 
 /// What a chat needs from the program that embeds it, beyond the engine.
@@ -170,8 +168,9 @@ impl Chat {
     }
 
     /// Sets the notices to show first.
-    pub fn set_greeting(&mut self, lines: Vec<String>) {
-        self.options.greeting = lines;
+    pub fn set_greeting(&mut self, lines: &[String]) {
+        let notices = lines.iter().map(|line| Block::notice(line));
+        notices.for_each(|notice| self.app.add_block(notice));
     }
 
     /// Runs the chat until the user quits. The session stays open.
@@ -191,7 +190,7 @@ impl Chat {
         }
     }
 
-    /// Completes what the app knows about the session, and shows the greeting.
+    /// Completes what the app knows about the session.
     async fn load_session_info(
         &mut self,
         engine: &Engine,
@@ -215,9 +214,6 @@ impl Chat {
         }
         app.info.context_window = host.context_window(&app.info.model);
         app.completions.models = host.models();
-        for line in &self.options.greeting {
-            app.add_block(Block::notice(line));
-        }
         Ok(())
     }
 }

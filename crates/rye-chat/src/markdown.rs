@@ -16,7 +16,10 @@ pub(crate) fn render(source: &str, width: usize) -> Vec<Line> {
         Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     // Before parsing, which could split an escape sequence.
     let source = strip_control(source);
-    let mut renderer = Renderer::new(width.max(8));
+    let mut renderer = Renderer {
+        width: width.max(8),
+        ..Renderer::default()
+    };
     for event in Parser::new_ext(&source, options) {
         renderer.on_event(event);
     }
@@ -51,6 +54,7 @@ pub(crate) fn stable_prefix_len(source: &str) -> usize {
 }
 
 /// Builds lines from Markdown events.
+#[derive(Default)]
 struct Renderer {
     width: usize,
     lines: Vec<Line>,
@@ -77,21 +81,6 @@ struct Margin {
 }
 
 impl Renderer {
-    fn new(width: usize) -> Self {
-        Self {
-            width,
-            lines: Vec::new(),
-            inline: Line::default(),
-            styles: Vec::new(),
-            margins: Vec::new(),
-            lists: Vec::new(),
-            code: None,
-            table: None,
-            link: None,
-            blank_pending: false,
-        }
-    }
-
     fn on_event(&mut self, event: Event<'_>) {
         match event {
             Event::Start(tag) => self.start(tag),
@@ -164,7 +153,10 @@ impl Renderer {
             Tag::Item => self.item(),
             Tag::Table(alignments) => {
                 self.start_block();
-                self.table = Some(Table::new(alignments));
+                self.table = Some(Table {
+                    alignments,
+                    ..Table::default()
+                });
             }
             Tag::Emphasis => self.styles.push(self.current_style().italic()),
             Tag::Strong => self.styles.push(self.current_style().bold()),
@@ -179,19 +171,14 @@ impl Renderer {
 
     fn end(&mut self, tag: TagEnd) {
         match tag {
-            TagEnd::Paragraph | TagEnd::HtmlBlock => {
-                self.flush();
-                self.blank_pending = true;
-            }
+            TagEnd::Paragraph | TagEnd::HtmlBlock => self.end_block(),
             TagEnd::Heading(_) => {
-                self.flush();
+                self.end_block();
                 self.styles.pop();
-                self.blank_pending = true;
             }
             TagEnd::BlockQuote(_) => {
-                self.flush();
+                self.end_block();
                 self.margins.pop();
-                self.blank_pending = true;
             }
             TagEnd::CodeBlock => self.end_code(),
             TagEnd::List(_) => {
@@ -206,12 +193,12 @@ impl Renderer {
             TagEnd::TableCell => {
                 let cell = std::mem::take(&mut self.inline);
                 if let Some(table) = &mut self.table {
-                    table.push_cell(cell);
+                    table.row.push(cell);
                 }
             }
             TagEnd::TableHead | TagEnd::TableRow => {
                 if let Some(table) = &mut self.table {
-                    table.end_row();
+                    table.rows.push(std::mem::take(&mut table.row));
                 }
             }
             TagEnd::Table => {
@@ -295,6 +282,11 @@ impl Renderer {
             self.lines.push(margin);
         }
         self.blank_pending = false;
+    }
+
+    fn end_block(&mut self) {
+        self.flush();
+        self.blank_pending = true;
     }
 
     fn flush(&mut self) {

@@ -82,7 +82,7 @@ pub(crate) struct Pane {
     compactions: HashMap<EntryId, (u64, u64)>,
     /// Error shown from the history; the event that reports the same error follows.
     recorded_error: Option<ErrorInfo>,
-    calls: HashMap<CallId, (String, Value)>,
+    calls: HashMap<CallId, Value>,
     /// Child sessions that were announced.
     pub(crate) tasks: HashSet<SessionId>,
 }
@@ -113,6 +113,10 @@ impl Pane {
         if self.blocks.len() > MAX_BLOCKS && self.blocks.len() > self.unpainted {
             self.blocks.pop_front();
         }
+    }
+
+    pub(crate) fn notice(&mut self, text: &str) {
+        self.add(Block::notice(text));
     }
 
     /// Blocks that are not on the screen yet; marks them as painted.
@@ -160,18 +164,14 @@ impl Pane {
                 ..
             } => {
                 self.stream = StreamingMessage::default();
-                self.add(Block::notice(&format!(
-                    "retrying {model} (attempt {attempts}): {reason}"
-                )));
+                self.notice(&format!("retrying {model} (attempt {attempts}): {reason}"));
             }
             EventKind::ModelSwitched { from, to, reason } => {
-                self.add(Block::notice(&format!(
-                    "switched from {from} to {to}: {reason}"
-                )));
+                self.notice(&format!("switched from {from} to {to}: {reason}"));
             }
             EventKind::CompactionStart => {
                 self.mark_working();
-                self.add(Block::notice("compacting …"));
+                self.notice("compacting …");
             }
             EventKind::CompactionEnd {
                 error: Some(error), ..
@@ -183,12 +183,12 @@ impl Pane {
             }
             // An interrupted task starts again with its call; it is announced once.
             EventKind::TaskStart { session } if self.tasks.insert(session.clone()) => {
-                self.add(Block::notice(&format!("task started: {session}")));
+                self.notice(&format!("task started: {session}"));
             }
             EventKind::TaskEnd { session } => {
-                self.add(Block::notice(&format!("task ended: {session}")));
+                self.notice(&format!("task ended: {session}"));
             }
-            EventKind::Artifact { name, .. } => self.add(Block::notice(&format!("created {name}"))),
+            EventKind::Artifact { name, .. } => self.notice(&format!("created {name}")),
             _ => {}
         }
     }
@@ -205,9 +205,8 @@ impl Pane {
             return;
         }
         let text = rest[..stable].to_owned();
-        let continued = self.stream.finished > 0;
         self.stream.finished += stable;
-        self.add(Block::Text { text, continued });
+        self.add(Block::Text(text));
     }
 
     fn finish_thinking(&mut self) {
@@ -234,11 +233,11 @@ impl Pane {
         if self.running.iter().any(|running| running.call == *call) {
             return;
         }
-        let known = self.calls.get(call);
+        let args = self.calls.get(call).cloned();
         self.running.push(RunningTool {
             call: call.clone(),
             tool: tool.to_owned(),
-            args: known.map_or(Value::Null, |(_, args)| args.clone()),
+            args: args.unwrap_or_default(),
             output: String::new(),
             lines: 0,
         });
@@ -262,12 +261,12 @@ impl Pane {
         match &entry.kind {
             EntryKind::Message(message) => match message.role {
                 Role::User if message.synthetic == Some(Synthetic::CompactionContinue) => {
-                    self.add(Block::notice(&format!("continuing: {}", message.content())));
+                    self.notice(&format!("continuing: {}", message.content()));
                 }
                 Role::User => self.add(Block::Prompt(prompt_text(message))),
                 Role::Assistant => self.on_assistant_message(message),
                 Role::Tool => self.on_tool_results(message),
-                Role::System => self.add(Block::notice(&message.content())),
+                Role::System => self.notice(&message.content()),
             },
             // Shown while it is open; its outcome is shown when it closes.
             EntryKind::DecisionGate { .. } => {}
@@ -280,15 +279,15 @@ impl Pane {
                 self.compactions.insert(entry.id.clone(), sizes);
                 self.context_tokens = *tokens_after;
                 let text = format!("compacted: {tokens_before} → {tokens_after} tokens");
-                self.add(Block::notice(&text));
+                self.notice(&text);
             }
             EntryKind::CompactionUndone { compaction } => {
                 let (before, after) = self.compactions.remove(compaction).unwrap_or_default();
                 self.context_tokens = self.context_tokens.saturating_sub(after) + before;
-                self.add(Block::notice("compaction undone"));
+                self.notice("compaction undone");
             }
-            EntryKind::BranchSummary { .. } => self.add(Block::notice("left a branch")),
-            EntryKind::Run { events } => self.add(Block::notice(&RunEvent::summary(events))),
+            EntryKind::BranchSummary { .. } => self.notice("left a branch"),
+            EntryKind::Run { events } => self.notice(&RunEvent::summary(events)),
         }
     }
 
@@ -298,13 +297,8 @@ impl Pane {
         for part in &message.parts {
             match part {
                 Part::Text { text: more } => text += more,
-                Part::ToolCall {
-                    call_id,
-                    tool,
-                    args,
-                } => {
-                    self.calls
-                        .insert(call_id.clone(), (tool.clone(), args.clone()));
+                Part::ToolCall { call_id, args, .. } => {
+                    self.calls.insert(call_id.clone(), args.clone());
                 }
                 // Streamed thinking is already shown.
                 Part::Thinking { text, .. } if stream.text.is_empty() && !text.is_empty() => {
@@ -318,18 +312,12 @@ impl Pane {
             }
         }
         let shown = &stream.text[..stream.finished];
-        let (rest, continued) = match text.strip_prefix(shown) {
-            Some(rest) => (rest, stream.finished > 0),
-            None => (text.as_str(), false),
-        };
+        let rest = text.strip_prefix(shown).unwrap_or(&text);
         if !rest.trim().is_empty() {
-            self.add(Block::Text {
-                text: rest.to_owned(),
-                continued,
-            });
+            self.add(Block::Text(rest.to_owned()));
         }
         if let (Some(incomplete), Some(reason)) = (message.incomplete, &message.stop_reason) {
-            self.add(Block::notice(&format!("{incomplete} ({reason})")));
+            self.notice(&format!("{incomplete} ({reason})"));
         }
     }
 
@@ -350,7 +338,7 @@ impl Pane {
                 ..
             } = part
             {
-                let (_, args) = self.calls.remove(call_id).unwrap_or_default();
+                let args = self.calls.remove(call_id).unwrap_or_default();
                 self.running.retain(|running| running.call != *call_id);
                 self.add(Block::Call(FinishedCall {
                     tool: tool.clone(),
@@ -366,10 +354,7 @@ impl Pane {
         self.finish_thinking();
         let rest = self.stream.unfinished().trim().to_owned();
         if !rest.is_empty() {
-            self.add(Block::Text {
-                text: rest,
-                continued: false,
-            });
+            self.add(Block::Text(rest));
         }
         self.stream = StreamingMessage::default();
         for running in std::mem::take(&mut self.running) {
@@ -382,8 +367,8 @@ impl Pane {
         }
         match reason {
             TurnEnd::EndTurn | TurnEnd::Error => {}
-            TurnEnd::Abort => self.add(Block::notice("stopped")),
-            TurnEnd::Limit => self.add(Block::notice("stopped at a limit")),
+            TurnEnd::Abort => self.notice("stopped"),
+            TurnEnd::Limit => self.notice("stopped at a limit"),
         }
     }
 
@@ -396,7 +381,7 @@ impl Pane {
 
     /// Shows a call with the arguments that the user edited.
     pub(crate) fn set_call_arguments(&mut self, call: &CallId, args: &Value) {
-        if let Some((_, known)) = self.calls.get_mut(call) {
+        if let Some(known) = self.calls.get_mut(call) {
             args.clone_into(known);
         }
         let running = self.running.iter_mut().find(|it| it.call == *call);

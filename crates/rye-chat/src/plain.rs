@@ -16,7 +16,7 @@ use crate::pane::Pane;
 use crate::session_events::SessionEvents;
 use crate::terminal::Terminal;
 use crate::text::Line;
-use crate::{Chat, ChatError, Options};
+use crate::{Chat, ChatError};
 
 pub(crate) async fn run(
     chat: Chat,
@@ -30,7 +30,15 @@ pub(crate) async fn run(
         started,
         ..
     } = chat;
-    let mut ui = PlainUi::new(&options, started);
+    let mut ui = PlainUi {
+        colours: options.colours,
+        stderr: options.stderr,
+        input: Input::open(),
+        started,
+        shown_gate: None,
+        prompted: false,
+        echoed: Vec::new(),
+    };
     signals.set_exit_message(ui.exit_message(&app));
     // With piped input, Ctrl-C ends the process as usual.
     let is_terminal = ui.input.is_terminal();
@@ -120,18 +128,6 @@ struct PlainUi {
 }
 
 impl PlainUi {
-    fn new(options: &Options, started: SystemTime) -> Self {
-        Self {
-            colours: options.colours,
-            stderr: options.stderr,
-            input: Input::open(),
-            started,
-            shown_gate: None,
-            prompted: false,
-            echoed: Vec::new(),
-        }
-    }
-
     /// Prints what is new, and the prompt if the user may type.
     fn show(&mut self, app: &mut App, settled: bool) -> io::Result<()> {
         let width = Terminal::size().width;

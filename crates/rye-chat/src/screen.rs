@@ -118,3 +118,30 @@ impl Screen {
         "\r\n".repeat(below + usize::from(!self.shown.is_empty()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(input: &str) -> LiveRegion {
+        let lines = ["answer", "", input, "ready"].map(Line::plain).to_vec();
+        LiveRegion {
+            lines,
+            cursor: (2, input.len()),
+            readable_gate: None,
+        }
+    }
+
+    #[test]
+    fn only_changed_lines_are_sent_and_finished_lines_once() {
+        let mut screen = Screen::new(false);
+        let first = screen.paint(&[], &region("a"));
+        assert!(first.contains("answer") && first.contains("ready"));
+        let typed = screen.paint(&[], &region("ab"));
+        assert!(typed.contains("\x1b[2Kab"), "{typed:?}");
+        assert!(!typed.contains("answer") && !typed.contains("ready"));
+        let finished = screen.paint(&[Line::plain("done")], &region("ab"));
+        assert_eq!(finished.matches("done").count(), 1);
+        assert!(!screen.paint(&[], &region("ab")).contains("done"));
+    }
+}

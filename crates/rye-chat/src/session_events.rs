@@ -211,10 +211,6 @@ impl SessionEvents {
         if let Some(entry) = self.backlog.remove(id) {
             return Ok(Some(Arc::new(entry)));
         }
-        let Some(thread) = &notice.event.thread else {
-            return Ok(None);
-        };
-        let all = self.session.entries(thread, None, usize::MAX).await?;
-        Ok(all.into_iter().find(|entry| entry.id == *id).map(Arc::new))
+        Ok(self.session.entry(id).await?.map(Arc::new))
     }
 }

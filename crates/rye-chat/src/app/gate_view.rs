@@ -6,8 +6,8 @@ use rye_engine::policy::{RISK, Risk};
 use rye_engine::protocol::{Gate, GateKind};
 use serde_json::Value;
 
+use super::App;
 use super::gates::{call_arguments, choices, wants_text_answer};
-use super::{App, InputMode};
 use crate::block::diff_lines;
 use crate::pane::Pane;
 use crate::text::{BOLD, CONTINUATION, CYAN, DIM, GREEN, Line, PLAIN, RED, YELLOW};
@@ -94,9 +94,7 @@ impl App {
 
     fn answers(&self, gate: &Gate) -> Vec<Line> {
         let hint = |text: &str| Line::new(text, CYAN);
-        if let InputMode::Arguments(id, _) = &self.mode
-            && *id == gate.id
-        {
+        if self.edited_gate.as_ref() == Some(&gate.id) {
             return vec![
                 hint("Enter: approve with these arguments"),
                 hint("Esc: cancel"),

@@ -8,7 +8,7 @@ use rye_engine::tool::APPROVE;
 use serde_json::{Value, json};
 
 use super::gate_view::details;
-use super::{App, Effect, GATE_GRACE, InputMode, PendingGate};
+use super::{App, Effect, GATE_GRACE, PendingGate};
 use crate::block::Block;
 use crate::screen::LiveRegion;
 use crate::text::{DIM, Line};
@@ -53,8 +53,7 @@ impl App {
 
     /// A gate was printed completely and takes answers that arrive after `answerable_from`.
     pub(crate) fn mark_shown(&mut self, id: &GateId, answerable_from: Instant) {
-        let pending = self.gates.iter_mut().find(|it| it.gate.id == *id);
-        if let Some(pending) = pending {
+        for pending in self.gates.iter_mut().filter(|it| it.gate.id == *id) {
             pending.answerable_from = Some(answerable_from);
         }
     }
@@ -68,8 +67,7 @@ impl App {
 
     /// The user's decision is stored.
     pub(crate) fn mark_answered(&mut self, id: &GateId) {
-        let pending = self.gates.iter_mut().find(|it| it.gate.id == *id);
-        if let Some(pending) = pending {
+        for pending in self.gates.iter_mut().filter(|it| it.gate.id == *id) {
             pending.answered = true;
         }
     }
@@ -80,12 +78,8 @@ impl App {
         let Some(PendingGate { gate, .. }) = at.map(|at| self.gates.remove(at)) else {
             return;
         };
-        if let InputMode::Arguments(gate, draft) = &self.mode
-            && gate == id
-        {
-            let draft = draft.clone();
-            self.mode = InputMode::Prompt;
-            self.editor.set_text(&draft);
+        if self.edited_gate.as_ref() == Some(id) {
+            self.cancel_arguments();
         }
         let line = Line::new("◆ ", style)
             .with(outcome, style)
@@ -95,7 +89,7 @@ impl App {
 
     /// Handles a key if it answers the shown gate; `None` if it does not.
     pub(crate) fn on_gate_key(&mut self, letter: char, now: Instant) -> Option<Vec<Effect>> {
-        if !self.editor.is_empty() || self.mode != InputMode::Prompt {
+        if !self.editor.is_empty() || self.is_editing_arguments() {
             return None;
         }
         let pending = self
@@ -121,7 +115,7 @@ impl App {
             'e' if is_editable(&pending.gate.context) => {
                 let params = call_arguments(&pending.gate);
                 let text = serde_json::to_string_pretty(params).unwrap_or_default();
-                self.mode = InputMode::Arguments(id, String::new());
+                self.edited_gate = Some(id);
                 self.editor.set_text(&text);
             }
             _ => return None,
@@ -141,11 +135,11 @@ impl App {
 
     /// Whether the user is editing the arguments of a call.
     pub(crate) fn is_editing_arguments(&self) -> bool {
-        matches!(self.mode, InputMode::Arguments(..))
+        self.edited_gate.is_some()
     }
 
     /// Approves a gate with the edited arguments.
-    pub(super) fn send_arguments(&mut self, gate: GateId, draft: &str) -> Vec<Effect> {
+    pub(super) fn send_arguments(&mut self, gate: GateId) -> Vec<Effect> {
         let edited: Value = match serde_json::from_str(self.editor.text()) {
             Ok(edited) => edited,
             Err(error) => {
@@ -154,14 +148,12 @@ impl App {
             }
         };
         self.editor.take_text();
-        self.editor.set_text(draft);
-        self.mode = InputMode::Prompt;
+        self.edited_gate = None;
         let pending = self.gates.iter().find(|pending| pending.gate.id == gate);
         let is_unchanged = pending.is_some_and(|pending| *call_arguments(&pending.gate) == edited);
-        let value = if is_unchanged {
-            Value::Null
-        } else {
-            json!({ ARGUMENTS: edited })
+        let value = match is_unchanged {
+            true => Value::Null,
+            false => json!({ ARGUMENTS: edited }),
         };
         vec![Effect::Decide {
             gate,

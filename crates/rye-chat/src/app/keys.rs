@@ -5,7 +5,7 @@ use std::time::Instant;
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use rye_engine::protocol::QueueMode;
 
-use super::{App, DRAFT_SAVED, Effect, InputMode};
+use super::{App, DRAFT_SAVED, Effect};
 use crate::block::Block;
 
 impl App {
@@ -80,13 +80,10 @@ impl App {
         self.abort()
     }
 
-    /// Stops editing the arguments of a call and restores the draft.
+    /// Stops editing the arguments of a call.
     pub(crate) fn cancel_arguments(&mut self) {
-        if let InputMode::Arguments(_, draft) = &self.mode {
-            let draft = draft.clone();
-            self.mode = InputMode::Prompt;
-            self.editor.set_text(&draft);
-        }
+        self.edited_gate = None;
+        self.editor.set_text("");
     }
 
     fn abort(&mut self) -> Vec<Effect> {

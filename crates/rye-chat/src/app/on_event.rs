@@ -6,7 +6,7 @@ use rye_engine::protocol::{Entry, Event, EventKind, GateId, QueuedPrompt, Thread
 use serde_json::Value;
 
 use super::App;
-use crate::block::{Block, first_line};
+use crate::block::first_line;
 use crate::pane::Pane;
 use crate::text::{DIM, GREEN, RED};
 
@@ -22,10 +22,15 @@ impl App {
         if let EventKind::Lagged { .. } = event.kind {
             return self.panes.iter_mut().for_each(Pane::mark_lagged);
         }
-        let of_event = |pane: &&mut Pane| pane.id == event.thread;
-        if let Some(pane) = self.panes.iter_mut().find(of_event) {
+        let mut panes = self.panes.iter_mut();
+        if let Some(pane) = panes.find(|pane| pane.id == event.thread) {
             pane.on_event(&event.kind, entry);
         }
+    }
+
+    fn pane_of(&mut self, thread: &ThreadId) -> Option<&mut Pane> {
+        let mut panes = self.panes.iter_mut();
+        panes.find(|pane| pane.id.as_ref() == Some(thread))
     }
 
     fn on_thread_started(&mut self, key: &str, id: Option<&ThreadId>) {
@@ -75,9 +80,7 @@ impl App {
         };
         // The call shown for `call_tool` names the inner tool, not its arguments.
         if origin.tool != "call_tool" {
-            let panes = self.panes.iter_mut();
-            let mut panes = panes.filter(|pane| pane.id.as_ref() == Some(&origin.thread));
-            if let Some(pane) = panes.next() {
+            if let Some(pane) = self.pane_of(&origin.thread) {
                 pane.set_call_arguments(&origin.call, args);
             }
         }
@@ -86,8 +89,7 @@ impl App {
     /// Sets the current status of threads.
     pub(crate) fn set_statuses(&mut self, threads: &[ThreadView]) {
         for view in threads {
-            let of_thread = |pane: &&mut Pane| pane.id.as_ref() == Some(&view.id);
-            if let Some(pane) = self.panes.iter_mut().find(of_thread) {
+            if let Some(pane) = self.pane_of(&view.id) {
                 pane.status = view.status;
             }
         }
@@ -95,17 +97,17 @@ impl App {
 
     /// Sets the queued prompts of a thread, as loaded from the store.
     pub(crate) fn set_queue(&mut self, thread: &ThreadId, prompts: &[QueuedPrompt]) {
-        let of_thread = |pane: &&mut Pane| pane.id.as_ref() == Some(thread);
-        let Some(pane) = self.panes.iter_mut().find(of_thread) else {
+        let plain = self.plain;
+        let Some(pane) = self.pane_of(thread) else {
             return;
         };
-        if self.plain {
+        if plain {
             // There is no live region that shows the queue.
             let waiting = pane.waiting.clone();
             let is_new = |prompt: &&QueuedPrompt| waiting.iter().all(|it| it.id != prompt.id);
             for prompt in prompts.iter().filter(is_new) {
                 let text = first_line(&prompt.content, 200);
-                pane.add(Block::notice(&format!("queued: {text}")));
+                pane.notice(&format!("queued: {text}"));
             }
         }
         pane.set_queue_prompts(prompts);

@@ -9,29 +9,16 @@ const MIN_COLUMN_WIDTH: usize = 4;
 const SEPARATOR: &str = " │ ";
 
 /// The cells of a table.
+#[derive(Default)]
 pub(super) struct Table {
-    alignments: Vec<Alignment>,
-    rows: Vec<Vec<Line>>,
-    row: Vec<Line>,
+    pub(super) alignments: Vec<Alignment>,
+    /// The complete rows; the first one is the heading.
+    pub(super) rows: Vec<Vec<Line>>,
+    /// The row that is being read.
+    pub(super) row: Vec<Line>,
 }
 
 impl Table {
-    pub(super) fn new(alignments: Vec<Alignment>) -> Self {
-        Self {
-            alignments,
-            rows: Vec::new(),
-            row: Vec::new(),
-        }
-    }
-
-    pub(super) fn push_cell(&mut self, cell: Line) {
-        self.row.push(cell);
-    }
-
-    pub(super) fn end_row(&mut self) {
-        self.rows.push(std::mem::take(&mut self.row));
-    }
-
     pub(super) fn lines(self, width: usize) -> Vec<Line> {
         let widths = self.column_widths(width);
         if widths.iter().sum::<usize>() + 3 * widths.len().saturating_sub(1) > width {

@@ -1,11 +1,10 @@
 //! `rye chat`: runs the chat interface on a new or existing session.
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 
-use anstream::ColorChoice;
+use anstream::{AutoStream, ColorChoice};
 use rye_chat::{Chat, ChatError, ChatHost, Options};
 use rye_engine::BoxFuture;
 use rye_engine::model::Models as _;
@@ -70,7 +69,7 @@ async fn run_chat(
     let data = engine.session_data(session.id()).await?;
     let model = args.model.clone().or(data.and_then(|data| data.model));
     let model = model.unwrap_or_else(|| host.models.default_name());
-    chat.set_greeting(greeting(&model, &host.models));
+    chat.set_greeting(&greeting(&model, &host.models));
     let ran = chat.run(engine, session, host).await;
     ran.map_err(chat_failure)?;
     Ok(Box::new(ChatReport { session: id }))
@@ -92,23 +91,15 @@ fn chat_options(args: &ChatArgs, context: &Context, workspace: &Path) -> Options
         sandbox: sandbox.to_owned(),
         workspace: workspace.to_owned(),
         history: state.map(|state| state.value.join("chat-history")),
-        colours: match context.printer.color {
-            ColorChoice::Never => false,
-            ColorChoice::Always | ColorChoice::AlwaysAnsi => true,
-            ColorChoice::Auto => {
-                let is_allowed = std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
-                is_allowed
-                    && if use_stderr {
-                        std::io::stderr().is_terminal()
-                    } else {
-                        std::io::stdout().is_terminal()
-                    }
-            }
-        },
+        colours: ColorChoice::Never
+            != match context.printer.color {
+                ColorChoice::Auto if use_stderr => AutoStream::choice(&std::io::stderr()),
+                ColorChoice::Auto => AutoStream::choice(&std::io::stdout()),
+                choice => choice,
+            },
         plain: args.plain,
         stderr: use_stderr,
         user: current_user(),
-        greeting: Vec::new(),
     }
 }
 

@@ -81,9 +81,11 @@ fn live_tool_output_is_counted_and_expands_on_demand() {
         let expanded = without_spinner(&window.wait_for("│ 15"));
         env.write("project/go", "");
         window.wait_for("done");
+        window.wait_ready();
+        // With the scrollback: how far the screen has scrolled depends on the paints in between.
         let all = format!(
             "{collapsed}\n=== Ctrl-O\n{expanded}\n=== and then\n{}",
-            window.wait_ready()
+            window.full_text()
         );
         assert_screen!(name, all);
     }
