@@ -27,10 +27,12 @@ mod error;
 mod extractors;
 mod header;
 mod javascript;
+mod literal;
 mod markdown;
 mod named_values;
 mod node;
 mod python;
+mod string;
 mod syntax;
 #[cfg(test)]
 mod tests;

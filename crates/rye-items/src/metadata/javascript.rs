@@ -1,18 +1,21 @@
 //! JavaScript and TypeScript parser: reads literals that a module exports under known names, and
 //! the tags of its leading doc comment.
 
-mod doc;
-mod literal;
-mod string;
-
 use std::collections::HashMap;
 
 use tree_sitter::Node as Syntax;
 
 use super::error::Problem;
 use super::extractors::FieldSources;
+use super::header::scalar;
+use super::literal;
 use super::named_values::NamedValues;
+use super::node::Node;
 use super::syntax::{self, Grammar, source};
+use super::text::{lines, summary};
+
+/// The synthetic name of the text before the tags.
+const DOC: &str = "@doc";
 
 /// Reads an ES module or a `CommonJS` module.
 pub(super) fn read(
@@ -24,6 +27,7 @@ pub(super) fn read(
     let root = tree.root_node();
     let mut module = Module {
         text,
+        grammar,
         sources,
         variables: HashMap::new(),
         values: NamedValues::only_fields(),
@@ -31,7 +35,7 @@ pub(super) fn read(
     let mut leading = true;
     for statement in root.named_children(&mut root.walk()) {
         match statement.kind() {
-            "comment" if leading => doc::read(text, statement, sources, &mut module.values)?,
+            "comment" if leading => read_doc(text, statement, sources, &mut module.values)?,
             "comment" | "hash_bang_line" => {}
             _ => leading = false,
         }
@@ -46,6 +50,7 @@ pub(super) fn read(
 
 struct Module<'t, 'n> {
     text: &'t str,
+    grammar: Grammar,
     sources: &'t FieldSources,
     /// The module's variables and their initial values.
     variables: HashMap<&'t str, Option<Syntax<'n>>>,
@@ -191,7 +196,7 @@ impl<'t, 'n> Module<'t, 'n> {
             return Ok(());
         };
         let value = match value {
-            Some(value) => literal::read(self.text, known, value)?,
+            Some(value) => literal::read(self.text, self.grammar, known, value)?,
             None => return Err(literal::computed(known, name)),
         };
         self.values.add(self.text, known, value)
@@ -252,4 +257,54 @@ fn reexport_problem(node: Syntax<'_>, name: &str) -> Problem {
         "`{name}` is exported from another file; metadata is read from this file alone, without running it"
     );
     Problem::new(node.start_byte(), message).hint("write the value here as a literal")
+}
+
+/// Reads a comment if it is the leading doc comment: `/** What it does. @executor_id … */`.
+fn read_doc(
+    text: &str,
+    comment: Syntax<'_>,
+    sources: &FieldSources,
+    values: &mut NamedValues,
+) -> Result<(), Problem> {
+    let whole = source(text, comment);
+    let content = whole
+        .strip_prefix("/**")
+        .and_then(|rest| rest.strip_suffix("*/"));
+    let Some(content) = content else {
+        return Ok(());
+    };
+    let start = comment.start_byte() + 3;
+    let mut prose = String::new();
+    let mut prose_at = None;
+    let mut in_prose = true;
+    for line in lines(content, 0) {
+        let trimmed = line.text.trim_start();
+        let inner = trimmed.strip_prefix('*').unwrap_or(trimmed).trim();
+        let at = start + line.at + offset(line.text, inner);
+        if let Some(tag) = inner.strip_prefix('@') {
+            in_prose = false;
+            let (name, value) = tag.split_once(char::is_whitespace).unwrap_or((tag, ""));
+            let name = format!("@{name}");
+            if name != DOC && sources.contains(&name) {
+                let value = value.trim();
+                let node = scalar(value, at + offset(inner, value))?;
+                values.add(text, &name, node)?;
+            }
+        } else if in_prose {
+            if !inner.is_empty() {
+                prose_at.get_or_insert(at);
+            }
+            prose.push_str(inner);
+            prose.push('\n');
+        }
+    }
+    if let (Some(at), Some(summary)) = (prose_at, summary(&prose)) {
+        values.add_if_new(DOC, Node::text(at, summary));
+    }
+    Ok(())
+}
+
+/// The byte offset of a substring in its line.
+fn offset(line: &str, part: &str) -> usize {
+    part.as_ptr().addr().saturating_sub(line.as_ptr().addr())
 }

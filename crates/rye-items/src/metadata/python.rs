@@ -1,14 +1,12 @@
 //! Python parser: reads literals that a module assigns to known names at the top level.
 
-mod literal;
-mod string;
-
 use tree_sitter::Node as Syntax;
 
 use super::error::Problem;
 use super::extractors::FieldSources;
+use super::literal;
 use super::named_values::NamedValues;
-use super::node::Node;
+use super::node::{Data, Node};
 use super::syntax::{self, Grammar, source};
 use super::text::summary;
 
@@ -50,7 +48,8 @@ impl<'t> Module<'t> {
         let is_string = matches!(string.kind(), "string" | "concatenated_string");
         if statement.kind() == "expression_statement"
             && is_string
-            && let Ok(prose) = literal::text(self.text, string)
+            && let Ok(docstring) = literal::read(self.text, Grammar::Python, "__doc__", string)
+            && let Data::Text(prose) = docstring.data
             && let Some(summary) = summary(&prose)
         {
             let node = Node::text(string.start_byte(), summary);
@@ -94,7 +93,7 @@ impl<'t> Module<'t> {
             return Ok(());
         };
         for name in names {
-            let value = literal::read(self.text, name, value)?;
+            let value = literal::read(self.text, Grammar::Python, name, value)?;
             self.values.add(self.text, name, value)?;
         }
         Ok(())
