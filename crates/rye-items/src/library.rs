@@ -43,6 +43,7 @@ pub(crate) use dependencies::compare;
 pub use dependencies::{Dependencies, EXCLUDED_DIRS, LockedEnvironment, Owner, Scope};
 pub use path::PathItem;
 pub use sign::{SignError, SignOutcome};
+pub(crate) use verify_batch::parallel;
 pub use verify_batch::{FileVerification, VerifiedSignature};
 
 /// Where the extractor table is, relative to `.ai/`.

@@ -45,14 +45,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod bytes;
 mod document;
 mod evaluate;
 mod expand;
 mod fuzzy;
 mod index;
+mod postings;
 mod query;
 mod rank;
+mod record;
 mod results;
 mod root_cache;
 mod scan;

@@ -562,7 +562,7 @@ pub(crate) fn compare(
                 state.update(path.as_bytes());
                 state.update(&[0]);
                 state.update(hash.as_bytes());
-                state.update(&identity.to_bytes());
+                state.update(format!("{identity:?}").as_bytes());
                 files.push((path, identity, *hash));
             }
             (DirEntry::Link(target), Some(Entry::Link(listed))) if target == listed => {}

@@ -1,15 +1,13 @@
 //! Evaluates a query against a view: filters, ranks and truncates.
 
-use std::ops::Range;
-
 use lillux::keys::Fingerprint;
 
 use super::expand::expand;
 use super::query::{Query, Word, without_stop_words};
 use super::rank::{Match, rank};
+use super::record::{Record, signer_number};
 use super::results::{Hit, Location, SearchResults, hit};
 use super::scan::KINDS;
-use super::segment::{Record, signer};
 use super::tokenize::joined;
 use super::view::View;
 use crate::id::ItemRef;
@@ -47,10 +45,10 @@ pub(super) fn evaluate(view: &View, roots: &[&Root], query: &Query) -> SearchRes
         .iter()
         .map(|root| query.spaces.is_empty() || query.spaces.contains(&root.space()))
         .collect();
-    let filter = Filter::new(view, query);
+    let filter = Filter::new(query);
     let passes = |document: &u32| {
         shown[view.segment_of(*document)]
-            && filter.passes(view, *document)
+            && filter.passes(|| view.record(*document))
             && !view.is_hidden(*document, &shown)
     };
     let mut ranked: Vec<_> = if query.used_text().trim().is_empty() {
@@ -140,67 +138,61 @@ fn named(view: &View, text: &str) -> Vec<u32> {
 
 /// Whether a name that contains all query words contains no others.
 fn is_name(view: &View, document: u32, words: &[Word], term_count: usize) -> bool {
-    if view.name_length(document) == term_count {
+    let record = view.record(document);
+    if usize::from(record.lengths[0]) == term_count {
         return true;
     }
     let whole: String = words.iter().map(|word| word.whole.as_str()).collect();
-    let name = view.record(document).map(|record| record.name());
-    name.and_then(joined).is_some_and(|name| name == whole)
+    joined(record.name()).is_some_and(|name| name == whole)
 }
 
 /// The non-textual conditions of a query.
 struct Filter<'a> {
     query: &'a Query,
-    /// Rank ranges of the requested kinds.
-    places: Vec<Range<u32>>,
     category: Option<&'a str>,
     signer: Option<u64>,
-    /// Whether a condition needs the file's record.
-    is_any: bool,
 }
 
 impl<'a> Filter<'a> {
-    fn new(view: &View, query: &'a Query) -> Self {
+    fn new(query: &'a Query) -> Self {
         let category = query.category.as_deref().map(|c| c.trim_matches('/'));
-        let category = category.filter(|category| !category.is_empty());
-        let number = |fingerprint: Fingerprint| signer(&fingerprint.to_string());
+        let number = |fingerprint: Fingerprint| signer_number(&fingerprint.to_string());
         Self {
             query,
-            places: query.kinds.iter().map(|it| view.places_of(*it)).collect(),
-            category,
+            category: category.filter(|category| !category.is_empty()),
             signer: query.signer.map(number),
-            is_any: category.is_some() || query.signer.is_some() || query.risk.is_some(),
         }
     }
 
-    fn passes(&self, view: &View, document: u32) -> bool {
-        let is_of_kind = |places: &Range<u32>| places.contains(&view.rank(document));
-        let fits = |record: Record<'_>| self.fits(&record);
-        (self.query.kinds.is_empty() || self.places.iter().any(is_of_kind))
-            && (!self.query.runnable || view.is_runnable(document))
-            && (!self.is_any || view.record(document).is_some_and(fits))
-    }
-
-    fn fits(&self, record: &Record<'_>) -> bool {
-        let Query { risk, .. } = self.query;
-        self.category
-            .is_none_or(|wanted| is_below(category(record), wanted))
-            && (self.signer.is_none() || self.signer == record.signer)
+    /// Whether a file passes. Its record is looked up only if there is a condition.
+    fn passes<'r>(&self, record: impl Fn() -> &'r Record) -> bool {
+        let Query {
+            kinds,
+            risk,
+            runnable,
+            ..
+        } = self.query;
+        (kinds.is_empty() || kinds.contains(&record().kind))
+            && (!runnable || record().runnable)
+            && (self.signer.is_none() || self.signer == record().signer)
+            && self
+                .category
+                .is_none_or(|wanted| is_below(category(record()), wanted))
             && risk
                 .as_ref()
-                .is_none_or(|risk| risk.eq_ignore_ascii_case(record.risk))
+                .is_none_or(|risk| risk.eq_ignore_ascii_case(&record().risk))
     }
 }
 
 /// The declared category, or the directory of the id.
-fn category<'a>(record: &Record<'a>) -> &'a str {
-    match record.category {
+fn category(record: &Record) -> &str {
+    match &*record.category {
         "" => record.dir(),
         category => category,
     }
 }
 
-/// Whether `category` equals `terms` or lies below it.
+/// Whether `category` equals `wanted` or lies below it.
 fn is_below(category: &str, wanted: &str) -> bool {
     let rest = category.trim_matches('/').strip_prefix(wanted);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -210,17 +202,17 @@ fn is_below(category: &str, wanted: &str) -> bool {
 fn build_hit(view: &View, roots: &[&Root], fit: &RankedItem) -> Option<Hit> {
     let document = view.at(fit.rank);
     let own = view.segment_of(document);
-    let mut hit = hit(roots.get(own)?, &view.record(document)?, fit.score)?;
+    let mut hit = hit(roots.get(own)?, view.record(document), fit.score)?;
     for &other in view.same_id(document) {
         let segment = view.segment_of(other);
-        let (root, record) = (roots.get(segment)?, view.record(other)?);
+        let (root, path) = (roots.get(segment)?, &view.record(other).path);
         if segment > own {
-            hit.shadows.push(Location::new(root, record.path));
+            hit.shadows.push(Location::new(root, path));
         } else if segment < own {
-            let first = || Location::new(root, record.path);
+            let first = || Location::new(root, path);
             hit.shadowed_by.get_or_insert_with(first);
         } else if other != document {
-            hit.duplicates.push(root.path_to(record.path));
+            hit.duplicates.push(root.path_to(path));
         }
     }
     Some(hit)

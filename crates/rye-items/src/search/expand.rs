@@ -9,8 +9,9 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use super::fuzzy;
+use super::postings::Postings;
 use super::query::Word;
-use super::segment::{Postings, Segment};
+use super::segment::Segment;
 use super::stemming::forms;
 use super::view::View;
 
@@ -78,15 +79,18 @@ impl QueryTerm {
         let singles = single.iter().map(|term| Term {
             weight: term.weight,
             full: term.full,
-            postings: segment.postings(term.index),
+            postings: segment.postings(&segment.terms[term.index]),
         });
-        let others = segment.term_entries(prefix.range.clone());
+        let others = prefix.range.clone();
         let others = others
-            .filter(|entry| single.iter().all(|term| term.index != entry.index))
-            .map(|entry| Term {
-                weight: prefix.weight * share(prefix.prefix_len, entry.letters.len()),
-                full: false,
-                postings: entry.postings,
+            .filter(|index| single.iter().all(|term| term.index != *index))
+            .map(|index| {
+                let term = &segment.terms[index];
+                Term {
+                    weight: prefix.weight * share(prefix.prefix_len, term.len()),
+                    full: false,
+                    postings: segment.postings(term),
+                }
             });
         singles.chain(others)
     }
@@ -169,7 +173,7 @@ impl<'a> Expander<'a> {
             if let Some(index) = segment.find(word)
                 && expansions.single.iter().all(|term| term.index != index)
             {
-                self.matches += segment.frequency(index);
+                self.matches += u64::from(segment.terms[index].files);
                 expansions.single.push(WeightedTerm {
                     index,
                     weight,
@@ -183,9 +187,9 @@ impl<'a> Expander<'a> {
     /// weight.
     fn add_prefix(&mut self, word: &str, weight: f32) {
         for (segment, expansions) in self.view.segments.iter().zip(&mut self.expansions) {
-            let range = segment.with_prefix(word.as_bytes());
-            let entry = segment.term_entries(range.clone());
-            self.matches += entry.map(|entry| entry.document_frequency).sum::<u64>();
+            let range = segment.with_prefix(word);
+            let terms = segment.terms[range.clone()].iter();
+            self.matches += terms.map(|term| u64::from(term.files)).sum::<u64>();
             expansions.prefix = PrefixRange {
                 range,
                 weight,
@@ -196,16 +200,12 @@ impl<'a> Expander<'a> {
 
     /// Adds all terms within the allowed number of typos.
     fn add_similar(&mut self, word: &str) {
-        let max = fuzzy::max_typos(word);
-        if max == 0 {
-            return;
-        }
         for (segment, expansions) in self.view.segments.iter().zip(&mut self.expansions) {
-            let similar =
-                fuzzy::matches_within(word, max, segment.terms(), |index| segment.term(index));
+            let words = segment.terms.iter().map(|term| segment.word(term));
+            let similar = fuzzy::similar(word, words);
             for (index, typos) in similar {
                 let weight = TYPO_WEIGHTS.get(typos).copied().unwrap_or_default();
-                self.matches += segment.frequency(index);
+                self.matches += u64::from(segment.terms[index].files);
                 expansions.single.push(WeightedTerm {
                     index,
                     weight,

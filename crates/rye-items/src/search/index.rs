@@ -91,7 +91,7 @@ impl SearchIndex {
             roots.remove(at)
         } else {
             let number = self.next_root_id.fetch_add(1, Ordering::Relaxed);
-            let cached = RootCache::new(number, key.cache_key());
+            let cached = RootCache::new(number, key.clone());
             (key, Arc::new(Mutex::new(cached)))
         };
         let cached = Arc::clone(&entry.1);
@@ -109,10 +109,9 @@ impl SearchIndex {
     /// same.
     fn view(&self, segments: Vec<Arc<Segment>>) -> Arc<View> {
         let has_segments = |view: &Arc<View>| {
-            let serials = |segments: &[Arc<Segment>]| -> Vec<_> {
-                segments.iter().map(|segment| segment.serial()).collect()
-            };
-            serials(&view.segments) == serials(&segments)
+            let pairs = view.segments.iter().zip(&segments);
+            view.segments.len() == segments.len()
+                && pairs.into_iter().all(|(a, b)| Arc::ptr_eq(a, b))
         };
         let mut views = lock(&self.views);
         let view = match views.iter().position(has_segments) {

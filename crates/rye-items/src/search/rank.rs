@@ -6,10 +6,9 @@
 //! that contains some of them often. Sums are computed in a fixed order, so a score
 //! depends only on the files and the query.
 
-use super::bytes::to_usize;
 use super::expand::QueryTerm;
-use super::segment::{Counts, Field, Occurrence};
-use super::view::{Norm, View};
+use super::postings::{Counts, Field, Occurrence};
+use super::view::{Norm, View, to_usize};
 
 /// Weights of the fields before the body, in the order of [`Field`].
 const WEIGHTS: [f32; Field::COUNT - 1] = [6.0, 2.0, 4.0, 3.0, 2.0];
@@ -63,8 +62,8 @@ pub(super) fn rank(view: &View, terms: &[QueryTerm], shown: &[bool]) -> (Vec<Mat
             let base = view.base(at);
             for term in word.terms(at, segment) {
                 let full = if term.full { bit } else { 0 };
-                for posting in term.postings {
-                    let document = base.saturating_add(posting.document);
+                for (number, occurrence) in term.postings {
+                    let document = base.saturating_add(number);
                     let Some(here) = matches.get_mut(to_usize(document)) else {
                         continue;
                     };
@@ -77,7 +76,7 @@ pub(super) fn rank(view: &View, terms: &[QueryTerm], shown: &[bool]) -> (Vec<Mat
                     here.any |= bit;
                     here.full |= full;
                     let norm = view.norms[to_usize(document)];
-                    let weight = match posting.found {
+                    let weight = match occurrence {
                         Occurrence::OnceInBody => in_body(norm.body),
                         Occurrence::In(counts) => {
                             if counts[Field::Name as usize] > 0 {

@@ -6,7 +6,7 @@ use crate::id::ItemRef;
 use crate::space::{Root, Space, SpaceError};
 
 use super::document::SignatureClaim;
-use super::segment::Record;
+use super::record::Record;
 
 /// The results of a query.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -97,33 +97,28 @@ impl From<&SpaceError> for ScanError {
 }
 
 /// Converts an index record to a hit. Returns `None` if the record is malformed.
-pub(super) fn hit(root: &Root, record: &Record<'_>, score: f32) -> Option<Hit> {
-    let rest = record.rest()?;
+pub(super) fn hit(root: &Root, record: &Record, score: f32) -> Option<Hit> {
+    let display = record.display()?;
+    let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let claim = |(line, intact): (String, bool)| {
+        let line = line.parse().ok()?;
+        Some(SignatureClaim { line, intact })
+    };
     Some(Hit {
         reference: ItemRef::new(record.kind, record.id.parse().ok()?),
-        location: Location::new(root, record.path),
-        title: rest.title.to_owned(),
-        description: rest.description.to_owned(),
-        tags: rest.tags,
-        parameters: rest.parameters,
-        category: filled(record.category),
-        risk: filled(record.risk),
-        version: filled(rest.version),
-        signature: match rest.signature {
-            "" => None,
-            line => Some(SignatureClaim {
-                line: line.parse().ok()?,
-                intact: record.intact,
-            }),
-        },
+        location: Location::new(root, &record.path),
+        title: display.title,
+        description: display.description,
+        tags: display.tags,
+        parameters: display.parameters,
+        category: filled(&record.category),
+        risk: filled(&record.risk),
+        version: display.version,
+        signature: display.signature.and_then(claim),
         shadows: Vec::new(),
         shadowed_by: None,
         duplicates: Vec::new(),
         score,
-        problem: filled(rest.problem),
+        problem: display.problem,
     })
-}
-
-fn filled(text: &str) -> Option<String> {
-    (!text.is_empty()).then(|| text.to_owned())
 }

@@ -56,28 +56,10 @@ impl RootKey {
         }
     }
 
-    /// The cache key of the segment, and whether it may be shared with other processes.
-    pub(super) fn cache_key(&self) -> CacheKey {
-        match self.location {
-            RootLocation::Embedded { hashed: false, .. } => CacheKey::ProcessOnly(self.name),
-            _ => CacheKey::Shared(self.name),
-        }
-    }
-}
-
-/// Whether a segment may be stored for other processes.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum CacheKey {
-    Shared(Hash),
-    /// Without a content hash, different trees could not be told apart.
-    ProcessOnly(Hash),
-}
-
-impl CacheKey {
-    pub(super) fn key(&self) -> &Hash {
-        match self {
-            Self::Shared(key) | Self::ProcessOnly(key) => key,
-        }
+    /// Whether other processes may use the segment. Without a content hash, different embedded
+    /// trees could not be told apart.
+    fn is_shared(&self) -> bool {
+        !matches!(self.location, RootLocation::Embedded { hashed: false, .. })
     }
 }
 
@@ -85,7 +67,7 @@ impl CacheKey {
 #[derive(Debug)]
 pub(super) struct RootCache {
     id: RootId,
-    cache_key: CacheKey,
+    key: RootKey,
     segment: Option<Arc<Segment>>,
     errors: Vec<ScanError>,
     /// Symlinked files, which can change without an event for their directory, as last
@@ -100,10 +82,10 @@ pub(super) struct RootCache {
 }
 
 impl RootCache {
-    pub(super) fn new(id: RootId, cache_key: CacheKey) -> Self {
+    pub(super) fn new(id: RootId, key: RootKey) -> Self {
         Self {
             id,
-            cache_key,
+            key,
             segment: None,
             errors: Vec::new(),
             linked: Vec::new(),
@@ -131,8 +113,8 @@ impl RootCache {
         {
             return Arc::clone(segment);
         }
-        let store = store.filter(|_| matches!(self.cache_key, CacheKey::Shared(_)));
-        let key = *self.cache_key.key();
+        let store = store.filter(|_| self.key.is_shared());
+        let key = self.key.name;
         let old = self.segment.clone();
         let old = old.or_else(|| store.and_then(|s| s.load(&key)).map(Arc::new));
         // Embedded content never changes under its hash.
@@ -141,7 +123,7 @@ impl RootCache {
             return Arc::clone(old);
         }
         let found = self.walk(root, reader, watcher);
-        let (segment, is_new) = update(&key, root, reader, old, &found, processors());
+        let (segment, is_new) = update(root, reader, old, &found);
         if is_new && let Some(store) = store {
             store.save(&key, &segment);
         }
@@ -211,8 +193,4 @@ impl RootCache {
             lock(watcher).remove_root(self.id);
         }
     }
-}
-
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

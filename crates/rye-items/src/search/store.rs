@@ -52,7 +52,7 @@ impl Store {
         }
         let mut bytes = Vec::with_capacity(usize::try_from(there.len()).ok()? + 1);
         file.read_to_end(&mut bytes).ok()?;
-        let segment = Segment::open(bytes, key)?;
+        let segment = Segment::from_bytes(&bytes, key)?;
         record_use(&file, there.modified().ok());
         Some(segment)
     }
@@ -73,7 +73,7 @@ impl Store {
             .prefix(".tmp-")
             .tempfile_in(&self.dir)
             .ok()?;
-        file.write_all(segment.bytes()).ok()?;
+        file.write_all(&segment.to_bytes(key)).ok()?;
         file.persist(self.path(key)).ok().map(drop)
     }
 

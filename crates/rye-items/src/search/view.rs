@@ -1,11 +1,10 @@
 //! Combines the segments of all spaces: global document numbers, the listing order, and
 //! shadowing.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use super::bytes::{to_u32, to_usize};
-use super::segment::{Record, Segment};
+use super::record::Record;
+use super::segment::Segment;
 use crate::ItemKind;
 
 /// BM25's `b` for description and body: how much length reduces the weight.
@@ -21,8 +20,8 @@ pub(super) struct View {
     ordered: Vec<u32>,
     /// Position of each document in that order.
     ranks: Vec<u32>,
-    /// Per position: whether a new kind and id begins there.
-    begins: Vec<bool>,
+    /// Per position: the first position with the same kind and id.
+    firsts: Vec<u32>,
     pub(super) norms: Vec<Norm>,
 }
 
@@ -40,21 +39,29 @@ impl View {
         let mut documents: u32 = 0;
         for segment in &segments {
             bases.push(documents);
-            documents = documents.saturating_add(segment.documents());
+            documents = documents.saturating_add(segment.len());
         }
-        let (ordered, begins) = order(&segments, &bases);
-        let mut ranks = vec![0; to_usize(documents)];
-        for (rank, &document) in ordered.iter().enumerate() {
-            ranks[to_usize(document)] = to_u32(rank);
-        }
-        Self {
+        let mut view = Self {
             norms: norms(&segments),
             segments,
             bases,
-            ordered,
-            ranks,
-            begins,
+            ordered: (0..documents).collect(),
+            ranks: vec![0; to_usize(documents)],
+            firsts: Vec::with_capacity(to_usize(documents)),
+        };
+        let mut ordered = std::mem::take(&mut view.ordered);
+        // Stable: files of one item stay in the order of the segments.
+        ordered.sort_by(|one, other| view.key(*one).cmp(&view.key(*other)));
+        for (rank, document) in (0..).zip(&ordered) {
+            view.ranks[to_usize(*document)] = rank;
+            let same = view
+                .firsts
+                .last()
+                .copied()
+                .filter(|first| view.key(ordered[to_usize(*first)]) == view.key(*document));
+            view.firsts.push(same.unwrap_or(rank));
         }
+        Self { ordered, ..view }
     }
 
     /// Number of documents.
@@ -82,112 +89,67 @@ impl View {
         self.ordered[to_usize(rank)]
     }
 
-    /// The positions of all documents of a kind, which are contiguous.
-    pub(super) fn places_of(&self, kind: ItemKind) -> Range<u32> {
-        let first = |is_before: &dyn Fn(ItemKind) -> bool| {
-            let kind = |document: u32| self.record(document).map(|record| record.kind);
-            let before = |document: &u32| kind(*document).is_some_and(is_before);
-            to_u32(self.ordered.partition_point(before))
-        };
-        first(&|other| other < kind)..first(&|other| other <= kind)
-    }
-
     /// The segment of a document.
     pub(super) fn segment_of(&self, document: u32) -> usize {
         self.bases.partition_point(|&base| base <= document) - 1
     }
 
-    pub(super) fn record(&self, document: u32) -> Option<Record<'_>> {
+    pub(super) fn record(&self, document: u32) -> &Record {
         let segment = self.segment_of(document);
-        self.segments[segment].record(document - self.bases[segment])
+        &self.segments[segment].records[to_usize(document - self.bases[segment])]
     }
 
-    /// Whether a document can be executed.
-    pub(super) fn is_runnable(&self, document: u32) -> bool {
-        let segment = self.segment_of(document);
-        self.segments[segment].is_runnable(document - self.bases[segment])
-    }
-
-    /// Word count of a document's name.
-    pub(super) fn name_length(&self, document: u32) -> usize {
-        let segment = self.segment_of(document);
-        let [name, ..] = self.segments[segment].lengths_of(document - self.bases[segment]);
-        usize::from(name)
+    fn key(&self, document: u32) -> (ItemKind, &str) {
+        let record = self.record(document);
+        (record.kind, &record.id)
     }
 
     /// All documents with the same kind and id, in lookup order.
     pub(super) fn same_id(&self, document: u32) -> &[u32] {
-        let rank = to_usize(self.ranks[to_usize(document)]);
-        let start = (0..=rank).rev().find(|&r| self.begins[r]).unwrap_or(rank);
-        let end = (rank + 1..self.len()).find(|&r| self.begins[r]);
-        &self.ordered[start..end.unwrap_or(self.len())]
+        let rank = to_usize(self.rank(document));
+        let first = self.firsts[rank];
+        let rest = self.firsts[rank..].iter();
+        let count = rest.take_while(|other| **other == first).count();
+        &self.ordered[to_usize(first)..rank + count]
     }
 
     /// Whether a visible earlier segment shadows the document.
     pub(super) fn is_hidden(&self, document: u32, shown: &[bool]) -> bool {
-        let rank = to_usize(self.ranks[to_usize(document)]);
-        if self.begins[rank] {
-            return false;
-        }
+        let rank = self.rank(document);
+        let first = self.firsts[to_usize(rank)];
         let own = self.segment_of(document);
-        let mut before = self.same_id(document).iter();
-        before.any(|&other| {
-            let segment = self.segment_of(other);
+        (first..rank).any(|before| {
+            let segment = self.segment_of(self.at(before));
             segment < own && shown[segment]
         })
     }
 
     /// The document with this kind and id in the first segment that has one.
     pub(super) fn find(&self, kind: ItemKind, id: &str) -> Option<u32> {
-        let order = |document: u32| self.record(document).map(|r| (r.kind, r.id));
-        let place = self
-            .ordered
-            .partition_point(|&document| order(document) < Some((kind, id)));
+        let key = |document: u32| self.key(document);
+        let place = self.ordered.partition_point(|&it| key(it) < (kind, id));
         let found = self.ordered.get(place).copied()?;
-        (order(found) == Some((kind, id))).then_some(found)
+        (key(found) == (kind, id)).then_some(found)
     }
-}
-
-/// Merges all segments into one order and marks where each kind and id begins.
-fn order(segments: &[Arc<Segment>], bases: &[u32]) -> (Vec<u32>, Vec<bool>) {
-    let mut next = vec![0_u32; segments.len()];
-    let mut heads: Vec<_> = segments.iter().map(|segment| segment.record(0)).collect();
-    let (mut ordered, mut begins) = (Vec::new(), Vec::new());
-    let mut last = None;
-    loop {
-        let first = heads
-            .iter()
-            .enumerate()
-            .filter_map(|(at, head)| head.as_ref().map(|head| ((head.kind, head.id), at)))
-            .min();
-        let Some((item, at)) = first else {
-            break;
-        };
-        ordered.push(bases[at] + next[at]);
-        begins.push(last != Some(item));
-        last = Some(item);
-        next[at] += 1;
-        heads[at] = segments[at].record(next[at]);
-    }
-    (ordered, begins)
 }
 
 fn norms(segments: &[Arc<Segment>]) -> Vec<Norm> {
-    let documents: u64 = segments.iter().map(|s| u64::from(s.documents())).sum();
+    let lengths = || {
+        let records = segments.iter().flat_map(|segment| &segment.records);
+        records.map(|record| record.lengths)
+    };
     let mut sums = [0_u64; 2];
-    for segment in segments {
-        for (sum, length) in sums.iter_mut().zip(segment.lengths()) {
-            *sum = sum.saturating_add(length);
-        }
+    for [_, description, body] in lengths() {
+        sums[0] += u64::from(description);
+        sums[1] += u64::from(body);
     }
+    let documents = lengths().count() as u64;
     let averages = sums.map(|sum| (ratio(sum, documents)).max(1.0));
     let norm = |length: u16, field: usize| {
         let relative = f32::from(length) / averages[field];
         1.0 / (1.0 - LENGTH_PENALTY[field] + LENGTH_PENALTY[field] * relative)
     };
-    segments
-        .iter()
-        .flat_map(|segment| (0..segment.documents()).map(|n| segment.lengths_of(n)))
+    lengths()
         .map(|[_, description, body]| Norm {
             description: norm(description, 0),
             body: norm(body, 1),
@@ -201,4 +163,9 @@ fn norms(segments: &[Arc<Segment>]) -> Vec<Norm> {
 )]
 fn ratio(sum: u64, count: u64) -> f32 {
     sum as f32 / count.max(1) as f32
+}
+
+/// Converts a document number to an index.
+pub(super) fn to_usize(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }

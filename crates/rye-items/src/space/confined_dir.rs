@@ -34,16 +34,19 @@ pub struct FileIdentity {
     /// The size in bytes.
     pub size: u64,
     /// Time of the last content change (mtime), in nanoseconds since 1970.
-    pub modified: i128,
+    pub modified: i64,
     /// Time of the last inode change (ctime), in nanoseconds since 1970.
-    pub changed: i128,
+    pub changed: i64,
 }
 
 impl FileIdentity {
     /// Converts the result of `stat`.
     pub fn from_stat(stat: &Stat) -> Self {
-        let time =
-            |seconds: i64, nanos: u64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+        // A time after the year 2262 is never reliable, so its exact value does not matter.
+        let time = |seconds: i64, nanos: u64| {
+            let nanos = i64::try_from(nanos).unwrap_or_default();
+            seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
+        };
         #[expect(
             clippy::cast_sign_loss,
             reason = "the kernel reports no negative sizes of files"
@@ -57,17 +60,6 @@ impl FileIdentity {
         }
     }
 
-    /// All fields as bytes, for hashing.
-    pub(crate) fn to_bytes(self) -> [u8; 56] {
-        let mut bytes = [0; 56];
-        bytes[..8].copy_from_slice(&self.device.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.inode.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.size.to_le_bytes());
-        bytes[24..40].copy_from_slice(&self.modified.to_le_bytes());
-        bytes[40..].copy_from_slice(&self.changed.to_le_bytes());
-        bytes
-    }
-
     /// Whether every change after `tick` must alter this state.
     ///
     /// The kernel takes timestamps from a clock that advances in ticks, and some file systems
@@ -75,26 +67,26 @@ impl FileIdentity {
     /// same tick, with the same size, and keep the same state.
     pub(crate) fn has_reliable_times(&self, tick: FileClock) -> bool {
         let latest = self.changed.max(self.modified);
-        latest + granularity(latest) < tick.0
+        latest.saturating_add(granularity(latest)) < tick.0
     }
 }
 
 /// The kernel's clock for file timestamps, in nanoseconds since 1970. Sample it before you read a
 /// file.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct FileClock(pub(crate) i128);
+pub(crate) struct FileClock(pub(crate) i64);
 
 impl FileClock {
     pub(crate) fn now() -> Self {
         let now = clock_gettime(ClockId::RealtimeCoarse);
-        Self(i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec))
+        Self(now.tv_sec.saturating_mul(1_000_000_000) + now.tv_nsec)
     }
 }
 
 /// The timestamp granularity of the file system, guessed from one timestamp: FAT has 2 s, others
 /// 1 s, exFAT 10 ms.
-fn granularity(time: i128) -> i128 {
-    const SECOND: i128 = 1_000_000_000;
+fn granularity(time: i64) -> i64 {
+    const SECOND: i64 = 1_000_000_000;
     if time % SECOND == 0 {
         2 * SECOND
     } else if time % (SECOND / 100) == 0 {
@@ -289,7 +281,7 @@ mod tests {
 
     #[test]
     fn only_changes_before_the_tick_are_reliable() {
-        const SECOND: i128 = 1_000_000_000;
+        const SECOND: i64 = 1_000_000_000;
         let tick = 1_000 * SECOND + 500_000_002;
         let file = |changed| FileIdentity {
             device: 1,

@@ -9,7 +9,6 @@ use std::time::{Duration, SystemTime};
 
 use super::corpus::{self, ITEMS};
 use super::fixture::{Fixture, Lines, ids, wait_until_reliable};
-use crate::search::root_cache::RootKey;
 use crate::search::scan::scan;
 use crate::search::update::update;
 use crate::search::{Query, SearchIndex, SearchResults};
@@ -208,13 +207,12 @@ fn segment_depends_only_on_the_files() {
     wait_until_reliable(&fixture.path("project"));
     let (spaces, reader) = (fixture.spaces(), Lines::default());
     let root = spaces.roots().next().unwrap();
-    let key = RootKey::new(root, &reader).cache_key().key().to_owned();
+    let key = lillux::Hash::digest("key");
     let (found, _) = scan(root, &reader, &mut ());
-    let build = |old, found, threads| update(&key, root, &reader, old, found, threads).0;
-    let expected = build(None, &found, 1);
-    for threads in [2, 3, 8] {
-        assert!(build(None, &found, threads).bytes() == expected.bytes());
-    }
+    let build = |old, found| update(root, &reader, old, found).0;
+    let expected = build(None, &found);
+    let bytes = expected.to_bytes(&key);
+    assert!(build(None, &found).to_bytes(&key) == bytes);
     // Nor on the previous segment.
     let (mut some, _) = scan(root, &reader, &mut ());
     let mut keep = 0;
@@ -222,9 +220,9 @@ fn segment_depends_only_on_the_files() {
         keep += 1;
         keep % 3 != 0
     });
-    let fewer = build(None, &some, 2);
-    assert!(build(Some(Arc::clone(&fewer)), &found, 2).bytes() == expected.bytes());
-    assert!(build(Some(expected), &some, 2).bytes() == fewer.bytes());
+    let fewer = build(None, &some);
+    assert!(build(Some(Arc::clone(&fewer)), &found).to_bytes(&key) == bytes);
+    assert!(build(Some(expected), &some).to_bytes(&key) == fewer.to_bytes(&key));
 }
 
 #[test]

@@ -8,17 +8,18 @@ use proptest::prelude::*;
 
 use super::fixture::Fixture;
 use crate::id::ItemKind;
-use crate::search::bytes::checksum;
 use crate::search::evaluate::evaluate;
-use crate::search::segment::{Lexicon, Segment, Source, Timestamps, build};
+use crate::search::record::AnalysedFile;
+use crate::search::scan::ScannedItem;
+use crate::search::segment::{Segment, Source, build};
 use crate::search::view::View;
 use crate::search::{Document, Query};
 
-/// Length of magic, checksum and key.
-const HEADER_LEN: usize = 48;
+/// Length of magic and key, and of the checksum after it.
+const KEY_END: usize = 40;
+const HEADER_LEN: usize = KEY_END + 4;
 
-fn segment(key: &Hash) -> Segment {
-    let mut lexicon = Lexicon::default();
+fn segment() -> Segment {
     let sources = ["a/one", "a/two", "b/three"].map(|id| {
         let document = Document {
             description: format!("about {id}"),
@@ -26,18 +27,16 @@ fn segment(key: &Hash) -> Segment {
             body: "some words, some of them twice".to_owned(),
             ..Document::default()
         };
-        let (path, id) = (format!("tools/{id}.py"), id.parse().unwrap());
-        let analysed = lexicon.analyse(
-            ItemKind::Tool,
-            &id,
-            &path,
-            &document,
-            Timestamps::Reliable,
-            None,
-        );
-        Source::Read(Box::new(analysed), 0)
+        let file = ScannedItem {
+            kind: ItemKind::Tool,
+            id: id.parse().unwrap(),
+            path: format!("tools/{id}.py"),
+            identity: None,
+            linked: false,
+        };
+        Source::Read(Box::new(AnalysedFile::new(&file, document, None, true)))
     });
-    build(key, None, &sources, &[lexicon])
+    build(None, &sources)
 }
 
 proptest! {
@@ -52,17 +51,17 @@ proptest! {
         let spaces = fixture.spaces();
         let roots: Vec<_> = spaces.roots().collect();
         let key = Hash::digest("key");
-        let mut bytes = segment(&key).bytes().to_vec();
+        let mut bytes = segment().to_bytes(&key);
         for (place, value) in changes {
             let place = HEADER_LEN + place.index(bytes.len() - HEADER_LEN);
             bytes[place] = value;
         }
-        let sum = checksum(&bytes[16..]);
-        bytes[8..16].copy_from_slice(&sum.to_le_bytes());
-        if let Some(made_up) = Segment::open(bytes, &key) {
+        let sum = crc32fast::hash(&bytes[HEADER_LEN..]);
+        bytes[KEY_END..HEADER_LEN].copy_from_slice(&sum.to_le_bytes());
+        if let Some(made_up) = Segment::from_bytes(&bytes, &key) {
             let kept = [Source::Kept(1), Source::Kept(2)];
-            let again = build(&key, Some(&made_up), &kept, &[]);
-            let view = View::new([made_up, segment(&key), again].map(Arc::new).into());
+            let again = build(Some(&made_up), &kept);
+            let view = View::new([made_up, segment(), again].map(Arc::new).into());
             for text in ["", "some words", "wrods", "a/one", "t"] {
                 evaluate(&view, &roots, &Query::new(text));
             }
