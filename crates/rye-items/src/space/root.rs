@@ -3,6 +3,8 @@
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+
 use super::Space;
 use super::confined_dir::{ConfinedDir, FileIdentity, RawFile};
 use super::embedded::EmbeddedBundle;
@@ -113,6 +115,11 @@ impl Root {
         extensions: impl Iterator<Item = &'e str>,
     ) -> Result<Vec<String>, SpaceError> {
         let mut found = Vec::new();
+        if let (Tree::Dir(dir), Some((parent, _))) = (&self.tree, stem.rsplit_once('/'))
+            && dir.open_below(parent, OFlags::PATH)?.is_none()
+        {
+            return Ok(found);
+        }
         for extension in extensions {
             let path = format!("{stem}{extension}");
             if self.stat(&path)?.is_some() {
