@@ -7,8 +7,8 @@
 mod connections;
 mod guard;
 mod rate_limit;
-mod recent_events;
 mod responses;
+mod sessions;
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,15 +18,14 @@ use std::time::Duration;
 use axum::Router;
 use axum::middleware;
 use rmcp::ServerHandler;
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use connections::Limits;
 pub use guard::BearerTokens;
-use recent_events::RecentEvents;
 use responses::ResponseTracker;
+use sessions::ResumableSessions;
 
 /// Access control and limits of the HTTP server.
 #[derive(Debug, Clone)]
@@ -81,8 +80,7 @@ pub async fn serve<H: ServerHandler>(
 ) -> io::Result<()> {
     let streams = CancellationToken::new();
     let config = config(listener.local_addr()?, options, streams.clone());
-    let events = Arc::new(RecentEvents::default());
-    let sessions = Arc::new(LocalSessionManager::default().with_event_store(events));
+    let sessions = Arc::new(ResumableSessions::default());
     let service = StreamableHttpService::new(move || Ok(make()), sessions, config);
     let guard = guard::Guard::new(options);
     let responses = ResponseTracker::default();

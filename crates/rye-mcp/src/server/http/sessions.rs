@@ -1,24 +1,104 @@
-//! Recent events of all streams, so that a client that was disconnected can resume a stream.
+//! HTTP sessions whose event streams a client can resume after it was disconnected.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::stream;
-use rmcp::model::JsonRpcMessage;
+use futures_util::{Stream, StreamExt as _, stream};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::session::{
-    EventId, EventStore, EventStoreError, EventStream, ServerSseMessage,
+    EventId, EventStore, EventStoreError, EventStream, ServerSseMessage, SessionId, SessionManager,
 };
 use tokio::sync::watch;
 
 /// How long an event is kept.
 const RETENTION: Duration = Duration::from_mins(1);
+/// Id of the event with which the SDK begins a standalone stream.
+const PRIMING_ID: &str = "0";
 /// Maximum number of events to keep.
 const MAX_EVENTS: usize = 256;
 
+/// The SDK's session manager with a store of recent events.
+///
+/// It does not show the store to the SDK's service: calls without a session would no longer be
+/// cancelled when their client disconnects.
+pub(super) struct ResumableSessions(LocalSessionManager);
+
+impl Default for ResumableSessions {
+    fn default() -> Self {
+        let events = Arc::new(RecentEvents::default());
+        Self(LocalSessionManager::default().with_event_store(events))
+    }
+}
+
+type SessionError = <LocalSessionManager as SessionManager>::Error;
+
+impl SessionManager for ResumableSessions {
+    type Error = SessionError;
+    type Transport = <LocalSessionManager as SessionManager>::Transport;
+
+    async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionError> {
+        self.0.create_session().await
+    }
+
+    async fn initialize_session(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, SessionError> {
+        self.0.initialize_session(id, message).await
+    }
+
+    async fn has_session(&self, id: &SessionId) -> Result<bool, SessionError> {
+        self.0.has_session(id).await
+    }
+
+    async fn close_session(&self, id: &SessionId) -> Result<(), SessionError> {
+        self.0.close_session(id).await
+    }
+
+    async fn create_stream(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + 'static, SessionError> {
+        self.0.create_stream(id, message).await
+    }
+
+    async fn accept_message(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<(), SessionError> {
+        self.0.accept_message(id, message).await
+    }
+
+    async fn create_standalone_stream(
+        &self,
+        id: &SessionId,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + 'static, SessionError> {
+        self.0.create_standalone_stream(id).await
+    }
+
+    async fn resume(
+        &self,
+        id: &SessionId,
+        last_event_id: String,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + 'static, SessionError> {
+        // A client that received nothing else on the standalone stream sends this id back.
+        if last_event_id == PRIMING_ID {
+            let stream = self.0.create_standalone_stream(id).await?;
+            return Ok(stream.left_stream());
+        }
+        let stream = self.0.resume(id, last_event_id).await?;
+        Ok(stream.right_stream())
+    }
+}
+
 /// The events that were sent recently.
 #[derive(Default)]
-pub(super) struct RecentEvents(Arc<Shared>);
+struct RecentEvents(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
@@ -104,8 +184,7 @@ impl EventStore for RecentEvents {
         }
         events.last += 1;
         let number = events.last;
-        // The name of the stream contains the id of its session, which other clients cannot
-        // guess.
+        // No client can guess the stream of another: its name contains a random number.
         let id = format!("{stream}/{number}");
         let mut event = event.clone();
         event.event_id = Some(id.clone());
@@ -143,7 +222,6 @@ impl EventStore for RecentEvents {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::StreamExt as _;
     use rmcp::model::{RequestId, ServerJsonRpcMessage, ServerResult};
 
     use super::*;
