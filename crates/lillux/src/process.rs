@@ -46,7 +46,7 @@ pub use capture::{CapturedOutput, OutputCapture, Overflow, Stream};
 pub use command::{Command, DEFAULT_GRACE, DEFAULT_OUTPUT_LIMIT, Stdin};
 pub use detached::{SpawnError, spawn};
 pub use environment::Environment;
-pub use exec::{ExecError, Exit, Output, RunningCommand};
+pub use exec::{ExecError, Exit, Output};
 pub use handle::{Handle, HandleError, KillOutcome};
 pub use image::LaunchError;
 pub use protect::protect_memory;

@@ -17,10 +17,11 @@ mod stream;
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use base64ct::{Base64Unpadded, Base64UrlUnpadded, Encoding};
 use memchr::memmem;
+use parking_lot::RwLock;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use serde_json::Value;
 use zeroize::Zeroizing;
@@ -87,7 +88,7 @@ impl Redactor {
         if secret.len() < MIN_SECRET {
             return;
         }
-        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.write();
         let mut patterns = all.to_vec();
         patterns.extend(patterns_of(secret));
         patterns.sort_unstable_by(|a, b| (a.encoding, &*a.bytes).cmp(&(b.encoding, &*b.bytes)));
@@ -149,8 +150,7 @@ impl Redactor {
     }
 
     fn patterns(&self) -> Patterns {
-        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&all)
+        Arc::clone(&self.0.read())
     }
 }
 

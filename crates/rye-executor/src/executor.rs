@@ -36,8 +36,8 @@ use crate::trace::Trace;
 use approval::CheckedPaths;
 pub use approval::{Approval, ApprovalReason, SensitiveWrite};
 pub use dependencies::dependency_scopes;
-use inherited_variables::InheritedVariables;
 pub use inherited_variables::find_api_key_names;
+use inherited_variables::inherited_variables;
 pub use inline_code::check_before_signing;
 use path_guard::PathGuard;
 pub use template_context::CallAnchor;
@@ -157,7 +157,6 @@ pub struct Executor {
     primitives: Primitives,
     supervisor: Arc<Supervisor>,
     process_cache: Arc<ProcessCache>,
-    inherited: Arc<InheritedVariables>,
 }
 
 impl Executor {
@@ -184,7 +183,6 @@ impl Executor {
             primitives,
             supervisor,
             process_cache: Arc::default(),
-            inherited: Arc::default(),
         }
     }
 
@@ -238,9 +236,9 @@ impl Executor {
             approval.check(chain, dependencies, &paths)?;
         }
         let env_configs = prepare::env_configs(chain)?;
-        let inherited_variables = || {
+        let inherited = || {
             let minimal = env_configs.iter().any(|config| config.minimal);
-            self.inherited_variables(request.environment, minimal, library, &trust)
+            inherited_variables(request.environment, minimal, library, &trust)
         };
         if request.dry_run {
             inline_code::check_statically(&chain.metadata())
@@ -251,7 +249,7 @@ impl Executor {
                 &anchor,
                 &loadable,
                 &parameters,
-                inherited_variables,
+                inherited,
             )?;
             return Ok(ExecutionResult::dry_run(
                 chain,
@@ -278,7 +276,7 @@ impl Executor {
                 &env_configs,
                 &placeholders,
                 &guard,
-                inherited_variables(),
+                inherited(),
                 &mut warnings,
             )
             .await?;

@@ -12,8 +12,7 @@ pub(crate) use keys::{
     VerifyArgs,
 };
 pub(crate) use processes::{
-    ExecArgs, Inherit, KillArgs, ProgramArgs, SpawnArgs, StatusArgs, Target, WatchArgs, seconds,
-    variable,
+    ExecArgs, Inherit, KillArgs, ProgramArgs, SpawnArgs, StatusArgs, Target, WatchArgs,
 };
 
 /// Run processes, store content, use keys and sealed secrets from scripts

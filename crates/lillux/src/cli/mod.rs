@@ -2,7 +2,6 @@
 
 mod args;
 mod commands;
-mod fast_exec;
 mod input;
 mod report;
 
@@ -19,9 +18,6 @@ pub(crate) fn main() -> ExitCode {
     if let Err(error) = lillux::process::protect_memory() {
         return report::print(Err(Failure::new(Exit::Failed, "protect_memory", error)));
     }
-    if let Some(code) = fast_exec::run() {
-        return code;
-    }
     match Cli::try_parse() {
         Ok(cli) => report::print(dispatch(cli.command)),
         Err(error) => print_usage_error(&error),
@@ -30,22 +26,17 @@ pub(crate) fn main() -> ExitCode {
 
 fn dispatch(command: Command) -> Result<Report, Failure> {
     match command {
-        Command::Exec(args) => {
-            let supervisor = commands::exec::supervisor()?;
-            let outcome = commands::exec::run(args, &supervisor);
-            supervisor.shut_down();
-            outcome
-        }
-        Command::Spawn(args) => commands::spawn::run(args),
-        Command::Status(args) => commands::status::run(args),
-        Command::Kill(args) => commands::kill::run(args),
-        Command::Watch(args) => commands::watch::run(args),
+        Command::Exec(args) => commands::exec::run(args),
+        Command::Spawn(args) => commands::processes::spawn(args),
+        Command::Status(args) => commands::processes::status(args.pid),
+        Command::Kill(args) => commands::processes::kill(args),
+        Command::Watch(args) => commands::processes::watch(args),
         Command::Cas(command) => commands::cas::run(command),
-        Command::Keypair(args) => commands::keypair::run(&args),
-        Command::Sign(args) => commands::sign::run(&args),
-        Command::Verify(args) => commands::verify::run(&args),
+        Command::Keypair(args) => commands::keys::keypair(&args),
+        Command::Sign(args) => commands::keys::sign(&args),
+        Command::Verify(args) => commands::keys::verify(&args),
         Command::Envelope(command) => commands::envelope::run(&command),
-        Command::Time => Ok(commands::time::run()),
+        Command::Time => Ok(Report::new(lillux::time::now())),
     }
 }
 

@@ -16,9 +16,7 @@ use super::capture::{CapturedOutput, OutputCapture, Stream};
 use super::command::{Command, OutputCallback, StartCallback, Stdin};
 use super::handle::Handle;
 use super::image::{Image, LaunchError, Step};
-use super::supervisor::{
-    Dispatch, Event, Job, KILL_TIMEOUT, MARGIN, ReaperError, RunRequest, Supervisor,
-};
+use super::supervisor::{Event, Job, KILL_TIMEOUT, MARGIN, ReaperError, RunRequest, Supervisor};
 
 /// Interval at which helper processes that the command may have stopped are continued.
 const CONTINUE_INTERVAL: Duration = Duration::from_secs(1);
@@ -110,18 +108,7 @@ impl Supervisor {
     /// future is dropped, and when the calling program dies.
     ///
     /// Must be called within a Tokio runtime that has I/O and time enabled.
-    pub async fn exec(&self, command: Command<'_>) -> Result<Output, ExecError> {
-        self.start_command(command)?.finish().await
-    }
-
-    /// Starts a command without waiting for it: the first step of [`exec`](Self::exec), for a
-    /// caller that does something else in between, such as building its runtime. If a reaper
-    /// is idle, the command starts at once, otherwise in [`RunningCommand::finish`]. The
-    /// timeout starts when the command does.
-    pub fn start_command<'a>(
-        &self,
-        mut command: Command<'a>,
-    ) -> Result<RunningCommand<'a>, ExecError> {
+    pub async fn exec(&self, mut command: Command<'_>) -> Result<Output, ExecError> {
         let started_at = Instant::now();
         let image = Image::build(&command)?;
         let (stdin, input) = open_stdin(std::mem::take(&mut command.stdin))?;
@@ -142,50 +129,9 @@ impl Supervisor {
             announce_start: command.on_start.is_some(),
             external_stdout: stdout.is_none(),
         };
-        let dispatch = self.dispatch(&image, request, [stdin, its_stdout, its_stderr]);
-        Ok(RunningCommand {
-            started_at,
-            command,
-            image,
-            dispatch,
-            input,
-            stdout,
-            stderr,
-        })
-    }
-}
-
-/// A command that was started. Dropping it ends its tree.
-pub struct RunningCommand<'a> {
-    started_at: Instant,
-    command: Command<'a>,
-    image: Image,
-    dispatch: Dispatch,
-    input: PendingInput,
-    /// `None` if the caller reads standard output itself.
-    stdout: Option<OwnedFd>,
-    stderr: OwnedFd,
-}
-
-impl RunningCommand<'_> {
-    /// Blocks until the reaper sends an event, at most for `time`. With [`Command::on_start`]
-    /// the first event is the start of the command. This yields the processor to the reaper.
-    pub fn wait_for_start(&self, time: Duration) {
-        self.dispatch.wait_for_event(time);
-    }
-
-    /// Waits until the command's tree is gone, as [`Supervisor::exec`] does.
-    pub async fn finish(self) -> Result<Output, ExecError> {
-        let Self {
-            started_at,
-            mut command,
-            image,
-            dispatch,
-            input,
-            stdout,
-            stderr,
-        } = self;
-        let job = dispatch.into_job().await?;
+        let job = self
+            .run(&image, request, [stdin, its_stdout, its_stderr])
+            .await?;
         let mut streams = Streams {
             stdout: stdout.map(receiver).transpose()?,
             stderr: Some(receiver(stderr)?),
@@ -229,14 +175,6 @@ impl RunningCommand<'_> {
             survivors: ended.survivors,
             duration: started_at.elapsed(),
         })
-    }
-}
-
-impl std::fmt::Debug for RunningCommand<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RunningCommand")
-            .field("command", &self.command)
-            .finish_non_exhaustive()
     }
 }
 

@@ -38,7 +38,7 @@ mod reaper;
 mod sys;
 
 pub use client::Supervisor;
-pub(super) use client::{Dispatch, Job, MARGIN, ReaperError};
+pub(super) use client::{Job, MARGIN, ReaperError};
 pub(super) use messages::{Event, RunRequest};
 pub(super) use reaper::KILL_TIMEOUT;
 pub(super) use sys::{LaunchPlan, Stack, block_shutdown_signals, launch_detached};

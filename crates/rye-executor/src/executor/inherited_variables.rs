@@ -1,71 +1,29 @@
 //! Inherited environment variables of a call: those of this process without Rye's own secrets
 //! and the API keys of models.
 
-use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use rye_items::trust::Trust;
 use rye_items::{ItemKind, Library, metadata};
 use serde_json::Value;
 
-use super::Executor;
 use crate::environment::{Environment, is_basic};
 use crate::template::Variables;
 
 /// Model configuration file of a space.
 const MODELS_FILE: &str = "config/agent/models.yaml";
 
-/// Variables that calls inherit from this process. They are read once and shared by all calls.
-#[derive(Default)]
-pub(super) struct InheritedVariables {
-    all: OnceLock<Arc<Variables>>,
-    minimal: OnceLock<Arc<Variables>>,
-    /// Variables that contain API keys of models.
-    api_key_names: OnceLock<Vec<String>>,
-}
-
-impl fmt::Debug for InheritedVariables {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("InheritedVariables")
-    }
-}
-
-impl Executor {
-    /// Variables that a call inherits: those of `requested`, or else of this process, that tools
-    /// may see. With `minimal`, only those that every process needs.
-    pub(super) fn inherited_variables(
-        &self,
-        requested: Option<Vec<(String, String)>>,
-        minimal: bool,
-        library: &Library,
-        trust: &Trust<'_>,
-    ) -> Arc<Variables> {
-        let inherited = &*self.inherited;
-        let api_key_names = || {
-            inherited
-                .api_key_names
-                .get_or_init(|| find_api_key_names(library, trust))
-        };
-        if let Some(requested) = requested {
-            return for_tool(requested, minimal, api_key_names());
-        }
-        let shared = if minimal {
-            &inherited.minimal
-        } else {
-            &inherited.all
-        };
-        Arc::clone(shared.get_or_init(|| for_tool(process_variables(), minimal, api_key_names())))
-    }
-}
-
-/// Filters the variables that a tool may see.
-fn for_tool(
-    variables: impl IntoIterator<Item = (String, String)>,
+/// Variables that a call inherits: those of `requested`, or else of this process, that tools may
+/// see. With `minimal`, only those that every process needs.
+pub(super) fn inherited_variables(
+    requested: Option<Vec<(String, String)>>,
     minimal: bool,
-    api_key_names: &[String],
+    library: &Library,
+    trust: &Trust<'_>,
 ) -> Arc<Variables> {
-    let variables = variables.into_iter();
-    let variables = variables.filter(|(name, _)| !api_key_names.contains(name));
+    let api_key_names = find_api_key_names(library, trust);
+    let mut variables = requested.unwrap_or_else(|| process_variables().collect());
+    variables.retain(|(name, _)| !api_key_names.contains(name));
     Environment::inherited(variables, minimal).into_variables()
 }
 

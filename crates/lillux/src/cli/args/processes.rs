@@ -143,14 +143,14 @@ fn target(text: &str) -> Result<Target, String> {
     }
 }
 
-pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
+fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("expected NAME=VALUE".into()),
     }
 }
 
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+fn seconds(text: &str) -> Result<Duration, String> {
     match seconds_or_zero(text)? {
         Duration::ZERO => Err("must be greater than 0".into()),
         time => Ok(time),

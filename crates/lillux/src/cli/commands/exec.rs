@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 use base64ct::{Base64, Encoding as _};
 use lillux::cas::Cas;
@@ -15,7 +14,9 @@ use serde_json::{Map, Value, json};
 use crate::cli::args::{ExecArgs, Inherit, ProgramArgs};
 use crate::cli::report::{Exit, Failure, Report};
 
-pub(crate) fn run(args: ExecArgs, supervisor: &Supervisor) -> Result<Report, Failure> {
+pub(crate) fn run(args: ExecArgs) -> Result<Report, Failure> {
+    let supervisor =
+        Supervisor::for_one_command().map_err(|e| Failure::new(Exit::Failed, "supervisor", e))?;
     let mut command = command(args.program)
         .grace(args.grace)
         .output_limit(args.max_output);
@@ -32,24 +33,14 @@ pub(crate) fn run(args: ExecArgs, supervisor: &Supervisor) -> Result<Report, Fai
         let own = io::stdin().as_fd().try_clone_to_owned();
         command = command.stdin_fd(own.map_err(|e| Failure::new(Exit::Failed, "stdin", e))?);
     }
-    // Build the runtime while the command runs. Wait for its start first, because the reaper
-    // often needs the processor that this process occupies.
-    let running = supervisor.start_command(command.on_start(|_| {}))?;
-    running.wait_for_start(Duration::from_millis(100));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build()
         .map_err(|e| Failure::new(Exit::Failed, "runtime", e))?;
-    let output = runtime.block_on(running.finish());
-    // Skip the cleanup: the process ends soon.
-    std::mem::forget(runtime);
+    let output = runtime.block_on(supervisor.exec(command));
+    supervisor.shut_down();
     Ok(report(&output?))
-}
-
-/// Starts the supervisor for the command.
-pub(crate) fn supervisor() -> Result<Supervisor, Failure> {
-    Supervisor::for_one_command().map_err(|e| Failure::new(Exit::Failed, "supervisor", e))
 }
 
 /// The part of a command that is common to `exec` and `spawn`.

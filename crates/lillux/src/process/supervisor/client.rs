@@ -3,10 +3,11 @@
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::net::{
@@ -181,7 +182,7 @@ impl Supervisor {
             return;
         };
         drop(shared.idle);
-        let fork_server = shared.fork_server.into_inner().unwrap_or_default();
+        let fork_server = shared.fork_server.into_inner();
         if let Some(ForkServer { socket, process }) = fork_server {
             drop(socket);
             let grace = Duration::from_millis(shared.longest_grace.into_inner());
@@ -189,30 +190,28 @@ impl Supervisor {
         }
     }
 
-    /// Sends a command to an idle reaper, if there is one, as far as the socket accepts it
-    /// without blocking.
-    pub(in super::super) fn dispatch(
+    /// Sends a command to an idle reaper, or to a new one. If the future is dropped before the
+    /// reaper has all of it, the command does not start.
+    pub(in super::super) async fn run(
         &self,
         image: &Image,
         request: RunRequest,
         stdio: [OwnedFd; 3],
-    ) -> Dispatch {
+    ) -> Result<Job, ReaperError> {
         let grace = u64::try_from(request.grace.as_millis()).unwrap_or(u64::MAX);
         self.shared
             .longest_grace
             .fetch_max(grace, Ordering::Relaxed);
         let message = [request.to_bytes().as_slice(), image.block.as_slice()].concat();
         // Skip reapers that were killed while idle.
-        let accepted = std::iter::from_fn(|| self.pop_idle()).find_map(|reaper| {
-            let sent = send_first(&reaper.socket, &message, &stdio).ok()?;
-            Some((reaper, sent))
-        });
-        Dispatch {
-            supervisor: self.clone(),
-            message,
-            stdio,
-            accepted,
+        while let Some(reaper) = self.pop_idle() {
+            if let Ok(reaper) = send_request(reaper, &message, &stdio).await {
+                return Ok(Job::new(self.clone(), reaper)?);
+            }
         }
+        let reaper = self.new_reaper().await?;
+        let reaper = send_request(reaper, &message, &stdio).await?;
+        Ok(Job::new(self.clone(), reaper)?)
     }
 
     /// Requests another reaper from the fork server, and starts a fork server if there is
@@ -220,7 +219,7 @@ impl Supervisor {
     /// still accepts the request.
     async fn new_reaper(&self) -> Result<IdleReaper, ReaperError> {
         let (ours, theirs) = socket_pair()?;
-        let requested_from = match &*lock(&self.shared.fork_server) {
+        let requested_from = match &*self.shared.fork_server.lock() {
             Some(server) if send_fd(&server.socket, &theirs).is_ok() => Some(server.process.pid),
             _ => None,
         };
@@ -241,62 +240,18 @@ impl Supervisor {
             job.continue_helpers();
         }
         let (successor, reaper) = start_fork_server(SignalReset::All)?;
-        *lock(&self.shared.fork_server) = Some(successor);
+        *self.shared.fork_server.lock() = Some(successor);
         Ok(reaper)
     }
 
     fn pop_idle(&self) -> Option<IdleReaper> {
-        self.idle().pop()
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<IdleReaper>> {
-        lock(&self.shared.idle)
+        self.shared.idle.lock().pop()
     }
 }
 
 impl std::fmt::Debug for Supervisor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Supervisor").finish_non_exhaustive()
-    }
-}
-
-/// A command that is being sent to a reaper. Dropping it cancels the command: a reaper that
-/// received all of it ends the tree, one that received a part has not started it.
-pub(in super::super) struct Dispatch {
-    supervisor: Supervisor,
-    message: Vec<u8>,
-    stdio: [OwnedFd; 3],
-    /// The reaper that receives the command, and how many bytes of the message it was sent.
-    accepted: Option<(IdleReaper, usize)>,
-}
-
-impl Dispatch {
-    /// Blocks until the reaper sends an event, at most for `time`.
-    pub(in super::super) fn wait_for_event(&self, time: Duration) {
-        if let Some((reaper, _)) = &self.accepted {
-            let mut watched = [PollFd::new(&reaper.socket, PollFlags::IN)];
-            let time = Timespec::try_from(time).unwrap_or_default();
-            let _ = poll(&mut watched, Some(&time));
-        }
-    }
-
-    /// Sends the rest of the command, to a new reaper if necessary.
-    pub(in super::super) async fn into_job(self) -> Result<Job, ReaperError> {
-        let Self {
-            supervisor,
-            message,
-            stdio,
-            accepted,
-        } = self;
-        if let Some((reaper, sent)) = accepted
-            && let Ok(reaper) = send_rest(reaper, &message[sent..]).await
-        {
-            return Ok(Job::new(supervisor, reaper)?);
-        }
-        let reaper = supervisor.new_reaper().await?;
-        let sent = send_first(&reaper.socket, &message, &stdio)?;
-        let reaper = send_rest(reaper, &message[sent..]).await?;
-        Ok(Job::new(supervisor, reaper)?)
     }
 }
 
@@ -402,7 +357,7 @@ impl Job {
     pub(in super::super) fn release(self) {
         let supervisor = self.supervisor.clone();
         if let Ok(reaper) = self.into_idle() {
-            let mut idle = supervisor.idle();
+            let mut idle = supervisor.shared.idle.lock();
             if idle.len() < MAX_IDLE {
                 idle.push(reaper);
             }
@@ -421,8 +376,13 @@ fn send_first(reaper: &OwnedFd, message: &[u8], stdio: &[OwnedFd; 3]) -> io::Res
     Ok(sendmsg(reaper, &data, &mut control, SendFlags::NOSIGNAL)?)
 }
 
-/// Sends the rest of a message that did not fit into the socket buffer.
-async fn send_rest(reaper: IdleReaper, mut rest: &[u8]) -> io::Result<IdleReaper> {
+/// Sends a message and the standard streams; waits while the socket buffer is full.
+async fn send_request(
+    reaper: IdleReaper,
+    message: &[u8],
+    stdio: &[OwnedFd; 3],
+) -> io::Result<IdleReaper> {
+    let mut rest = &message[send_first(&reaper.socket, message, stdio)?..];
     if rest.is_empty() {
         return Ok(reaper);
     }
@@ -477,9 +437,4 @@ fn send_fd(to: &OwnedFd, fd: &OwnedFd) -> io::Result<()> {
     control.push(SendAncillaryMessage::ScmRights(&fds));
     sendmsg(to, &[IoSlice::new(&[1])], &mut control, SendFlags::NOSIGNAL)?;
     Ok(())
-}
-
-/// Ignores poisoning: a panic cannot leave the protected values inconsistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
