@@ -116,9 +116,10 @@ impl Editor {
             }
             return;
         }
-        let (left, right) = match by_word {
-            true => (self.word_left(), self.word_right()),
-            false => (self.left(), self.right()),
+        let (left, right) = if by_word {
+            (self.word_left(), self.word_right())
+        } else {
+            (self.left(), self.right())
         };
         match code {
             KeyCode::Left => self.cursor = left,
@@ -292,9 +293,10 @@ impl Editor {
         let mut start = 0;
         for part in self.text.split('\n') {
             for piece in split_at_width(part, room) {
-                let margin = match lines.is_empty() {
-                    true => Line::new(mark, CYAN),
-                    false => Line::plain(&" ".repeat(indent)),
+                let margin = if lines.is_empty() {
+                    Line::new(mark, CYAN)
+                } else {
+                    Line::plain(&" ".repeat(indent))
                 };
                 if (start..=start + piece.len()).contains(&self.cursor) {
                     let before = Line::plain(&self.text[start..self.cursor]);

@@ -131,9 +131,10 @@ impl EffectRunner {
             Command::Tools => app.add_block(command_output::tools(&engine)),
             Command::Queue(QueueCommand::Show) => {
                 let queue = crate::pane::queue_lines(&app.pane().waiting, usize::MAX);
-                app.add_block(match queue.is_empty() {
-                    true => Block::notice("the queue is empty"),
-                    false => Block::Notice(queue),
+                app.add_block(if queue.is_empty() {
+                    Block::notice("the queue is empty")
+                } else {
+                    Block::Notice(queue)
                 });
             }
             Command::Queue(QueueCommand::Remove(number)) => self.withdraw(number, false, app),

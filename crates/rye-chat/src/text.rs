@@ -81,8 +81,9 @@ impl Line {
         if self.width() <= width {
             return vec![self];
         }
+        let no_indent = Self::default();
         let has_room = indent.width() + 1 < width;
-        let indent = has_room.then(|| indent.clone()).unwrap_or_default();
+        let indent = if has_room { indent } else { &no_indent };
         let text = self.text();
         let (mut lines, mut start) = (Vec::new(), 0);
         while start < text.len() {

@@ -151,9 +151,10 @@ impl App {
         self.edited_gate = None;
         let pending = self.gates.iter().find(|pending| pending.gate.id == gate);
         let is_unchanged = pending.is_some_and(|pending| *call_arguments(&pending.gate) == edited);
-        let value = match is_unchanged {
-            true => Value::Null,
-            false => json!({ ARGUMENTS: edited }),
+        let value = if is_unchanged {
+            Value::Null
+        } else {
+            json!({ ARGUMENTS: edited })
         };
         vec![Effect::Decide {
             gate,

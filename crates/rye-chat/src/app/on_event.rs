@@ -79,10 +79,10 @@ impl App {
             return;
         };
         // The call shown for `call_tool` names the inner tool, not its arguments.
-        if origin.tool != "call_tool" {
-            if let Some(pane) = self.pane_of(&origin.thread) {
-                pane.set_call_arguments(&origin.call, args);
-            }
+        if origin.tool != "call_tool"
+            && let Some(pane) = self.pane_of(&origin.thread)
+        {
+            pane.set_call_arguments(&origin.call, args);
         }
     }
 
