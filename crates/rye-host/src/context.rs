@@ -15,8 +15,12 @@ use rye_items::vault::Vault;
 use rye_items::verify::{self, SignatureFormat};
 use rye_items::{IntegrityError, Library, SYSTEM, Space, Spaces, UserKeyError, UserKeys};
 
+use tracing::debug;
+
 use crate::PENDING_INDEX;
+use crate::credentials::redactor;
 use crate::failure::Failure;
+use crate::log::is_logging;
 use crate::settings::{self, ConfigVerdict, Directories, Options, Settings, SettingsError};
 
 /// Receives notices for the user.
@@ -52,13 +56,18 @@ impl Context {
     pub fn open(options: &Options) -> Result<Self, Failure> {
         let dirs = settings::current_dirs(options)?;
         let spaces = open_spaces(&dirs)?;
-        Ok(Self {
+        debug!(project = %dirs.project.value.display(), "opened the spaces");
+        let context = Self {
             settings: load_settings(options, dirs, &spaces)?,
             reporter: Arc::new(Silent),
             spaces: Arc::new(spaces),
             library: OnceLock::new(),
             signing_key: OnceLock::new(),
-        })
+        };
+        if is_logging() {
+            redactor(context.vault().as_ref(), context.settings.project());
+        }
+        Ok(context)
     }
 
     /// Sends notices to a reporter from now on.
@@ -172,7 +181,10 @@ impl Context {
             None => None,
             Some(user) => match UserKeys::new(user).load_signing_key() {
                 Err(UserKeyError::Missing(_)) => None,
-                loaded => Some(Arc::new(loaded?)),
+                loaded => {
+                    debug!("loaded the signing key");
+                    Some(Arc::new(loaded?))
+                }
             },
         };
         Ok(self.signing_key.get_or_init(|| key).as_ref())

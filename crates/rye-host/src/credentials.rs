@@ -12,6 +12,8 @@ use rye_executor::redact::is_secret_variable;
 use rye_items::vault::{SecretName, Vault, VaultError};
 use rye_store::SealedCredentials;
 
+use crate::log::redact_in_log;
+
 /// Credentials of sessions, users and organisations. A secret in the vault with the name of a
 /// service is also a credential of the user.
 pub struct Credentials {
@@ -108,6 +110,7 @@ pub fn redactor(vault: Option<&Vault>, project: &Path) -> Redactor {
             redactor.add(text);
         }
     }
+    redact_in_log(&redactor);
     redactor
 }
 

@@ -79,6 +79,7 @@ mod failure_from;
 pub mod follower;
 mod guides;
 mod item_tools;
+mod log;
 pub mod lookup;
 mod mcp_tools;
 mod meta_tools;
@@ -114,6 +115,7 @@ pub use failure::{Failure, FailureKind};
 pub use follower::{Approval, Follower, SessionObserver, event_json};
 pub use guides::FileGuides;
 pub use item_tools::ItemTools;
+pub use log::{LogFormat, LogOptions, start_log};
 pub use mcp_tools::{McpTools, server_environment};
 pub use meta_tools::{
     MetaTools, MetaToolsError, PENDING_INDEX, executor, executor_with, meta_tools,

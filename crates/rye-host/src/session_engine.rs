@@ -156,14 +156,14 @@ impl Location {
             );
             (here.value.clone(), Notice::Warning(text))
         } else {
-            return Err(missing_dir(session, &created_in));
+            return Err(missing_dir(session, &created_in, &here.value));
         };
         let own_workspace = workspace.filter(|dir| *dir != created_in);
         let workspace = match (requested_workspace, own_workspace) {
             (Some(dir), _) => dir,
             (None, Some(dir)) if dir.is_dir() => dir,
             (None, Some(dir)) if !is_explicit && project == created_in => {
-                return Err(missing_dir(session, &dir));
+                return Err(missing_dir(session, &dir, &here.value));
             }
             (None, _) => project.clone(),
         };
@@ -183,11 +183,14 @@ impl Location {
     }
 }
 
-fn missing_dir(session: &Session, dir: &Path) -> Failure {
+fn missing_dir(session: &Session, dir: &Path, here: &Path) -> Failure {
     let id = session.id.short();
     let message = format!(
         "session {id} works in {}, which does not exist",
         dir.display()
     );
-    Failure::failed("no_directory", message).hint(format!("rye session resume {id} --project DIR"))
+    Failure::failed("no_directory", message).hint(format!(
+        "rye session resume {id} --project {}",
+        lillux::shell_word(here)
+    ))
 }

@@ -42,7 +42,7 @@ mod script;
 mod scripted_model;
 mod sse;
 mod surrogates;
-mod yaml_error;
+pub mod yaml_error;
 
 pub use api::{Api, Effort, Target, Thinking};
 pub use catalogue::{Catalogue, ModelSummary, Overrides};

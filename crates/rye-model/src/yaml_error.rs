@@ -22,13 +22,13 @@ impl Localizer for WithoutLocation {
 }
 
 /// The message of an error without location and snippet.
-pub(crate) fn message(error: &Error) -> String {
+pub fn message(error: &Error) -> String {
     let formatter = DefaultMessageFormatter.with_localizer(&WithoutLocation);
     error.without_snippet().render_with_formatter(&formatter)
 }
 
 /// Line and column of an error, from 1.
-pub(crate) fn position(error: &Error) -> Option<(u64, u64)> {
+pub fn position(error: &Error) -> Option<(u64, u64)> {
     let location = error.location()?;
     Some((location.line().max(1), location.column().max(1)))
 }

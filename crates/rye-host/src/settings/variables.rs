@@ -41,7 +41,7 @@ const fn build(name: &'static str, description: &'static str) -> Variable {
 }
 
 /// All variables: those read by a call, then those read by the build, each in alphabetical order.
-pub const VARIABLES: [Variable; 22] = [
+pub const VARIABLES: [Variable; 25] = [
     call(
         "HOME",
         "directory that contains your `.ai/`, unless `USER_SPACE` is set; default parent of the cache and state directories",
@@ -66,6 +66,18 @@ pub const VARIABLES: [Variable; 22] = [
         "`1`: warn about unverified project and user items instead of refusing them; has no effect on system items and agents",
     ),
     call("RYE_GRAPH_QUIET", "`1`: do not print the steps of graphs"),
+    call(
+        "RYE_LOG",
+        "what to log, unless `--log` is given: `error`, `warn`, `info`, `debug`, `trace`, or directives such as `rye_engine=debug,warn`",
+    ),
+    call(
+        "RYE_LOG_FILE",
+        "file to append the log to instead of standard error, unless `--log-file` is given",
+    ),
+    call(
+        "RYE_LOG_FORMAT",
+        "format of the log, unless `--log-format` is given: `text` or `json`",
+    ),
     call(
         "RYE_MAX_TOKENS",
         "maximum output of a model in tokens, instead of the one in `models.yaml`",

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
+use rye_host::LogFormat;
 use rye_host::settings::Color;
 
 pub(crate) use config::{AcceptArgs, ConfigCommand};
@@ -77,12 +78,32 @@ pub(crate) struct Global {
         hide_possible_values = true
     )]
     pub(crate) color: Option<Color>,
+    /// Log what happens: error, warn, info, debug, trace, or CRATE=LEVEL,... [default: RYE_LOG]
+    #[arg(long, global = true, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+    /// Append the log to a file instead of standard error [default: RYE_LOG_FILE]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) log_file: Option<PathBuf>,
+    /// Format of the log: text, json [default: RYE_LOG_FORMAT, or text]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORMAT",
+        value_parser = log_format_parser(),
+        hide_possible_values = true
+    )]
+    pub(crate) log_format: Option<LogFormat>,
 }
 
 /// Parses a colour setting.
 fn color_parser() -> impl TypedValueParser<Value = Color> {
     let names = Color::ALL.map(Color::as_str);
     PossibleValuesParser::new(names).map(|name| name.parse().unwrap_or_default())
+}
+
+/// Parses a log format.
+fn log_format_parser() -> impl TypedValueParser<Value = LogFormat> {
+    PossibleValuesParser::new(LogFormat::NAMES).try_map(|name| name.parse::<LogFormat>())
 }
 
 #[derive(Debug, Subcommand)]

@@ -19,6 +19,7 @@ mod targets;
 mod terminal_asker;
 
 use std::ffi::OsString;
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use anstream::ColorChoice;
 use clap::Parser as _;
 use clap::error::ErrorKind;
+use rye_host::LogOptions;
 use rye_host::settings::{self, Color, Options};
 
 use args::{Cli, Command};
@@ -59,14 +61,34 @@ pub(crate) fn main() -> ExitCode {
         quiet: cli.global.quiet,
         color: early_color(&options),
     };
+    let log = LogOptions {
+        filter: cli.global.log,
+        file: cli.global.log_file,
+        format: cli.global.log_format,
+    };
     let mut supervisor = None;
-    let outcome = dispatch(cli.command, &options, &mut printer, &mut supervisor);
+    let outcome = start_log(&cli.command, log)
+        .and_then(|()| dispatch(cli.command, &options, &mut printer, &mut supervisor));
     let code = printer.finish(outcome);
     // After the output, so that the user does not wait for the clean-up of the tool's processes.
     if let Some(supervisor) = supervisor.and_then(Arc::into_inner) {
         supervisor.shut_down();
     }
     code
+}
+
+/// Starts the log. A chat on the terminal needs a file for it.
+fn start_log(command: &Command, options: LogOptions) -> Result<(), Failure> {
+    let is_on_stderr = rye_host::start_log(options)?;
+    match command {
+        Command::Chat(args)
+            if is_on_stderr && !args.plain && io::stderr().is_terminal() =>
+        {
+            let message = "the log would disturb the chat; write it to a file";
+            Err(Failure::usage(message).hint("rye chat --log-file rye.log"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn dispatch(

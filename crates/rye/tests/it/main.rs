@@ -23,6 +23,7 @@ mod incomplete_answers;
 mod invalid_input;
 mod items;
 mod keys;
+mod log;
 mod mcp_approvals;
 mod mcp_boundaries;
 mod mcp_clients;

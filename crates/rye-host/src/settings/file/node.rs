@@ -1,11 +1,11 @@
 //! YAML as a tree in which every node has a position.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use rye_items::Position;
+use rye_model::yaml_error;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::{DefaultMessageFormatter, Localizer, Location, Spanned};
+use serde_saphyr::{Location, Spanned};
 
 /// A value and its position.
 #[derive(Debug)]
@@ -30,23 +30,6 @@ pub(super) enum Scalar {
     Text(String),
 }
 
-/// Omits locations from messages, because they are reported separately.
-struct WithoutLocation;
-
-impl Localizer for WithoutLocation {
-    fn attach_location<'a>(&self, base: Cow<'a, str>, _: Location) -> Cow<'a, str> {
-        base
-    }
-
-    fn alias_used_at(&self, _: Location) -> String {
-        String::new()
-    }
-
-    fn alias_defined_at(&self, _: Location) -> String {
-        String::new()
-    }
-}
-
 impl Node {
     /// Parses a document. An error has a position if the parser reports one.
     pub(super) fn parse(text: &str) -> Result<Self, (String, Option<Position>)> {
@@ -55,8 +38,7 @@ impl Node {
             Ok(spanned) => Ok(spanned.into()),
             Err(error) => {
                 let position = error.location().map(position);
-                let formatter = DefaultMessageFormatter.with_localizer(&WithoutLocation);
-                let message = error.without_snippet().render_with_formatter(&formatter);
+                let message = yaml_error::message(&error);
                 Err((format!("invalid YAML: {message}"), position))
             }
         }

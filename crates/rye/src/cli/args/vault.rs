@@ -16,8 +16,9 @@ pub(crate) enum VaultCommand {
         Examples:\n  \
         rye vault set API_TOKEN\n  \
         printf %s \"$TOKEN\" | rye vault set API_TOKEN\n  \
-        rye vault set TLS_KEY --space project <key.pem\n  \
-        rye vault set GITHUB --session 4d1f83a2   # only for the tools of one session"
+        rye vault set TLS_KEY --space project <key.pem\n\n\
+        Only for the tools of one session:\n  \
+        rye vault set GITHUB --session 4d1f83a2"
     )]
     Set(SetArgs),
     /// Decrypt a secret and write it to a pipe or file, byte for byte

@@ -95,10 +95,8 @@ async fn check_and_expand(
         return Ok(text);
     };
     let variables = args.variables.iter().cloned().collect();
-    let skill = engine.skill(name, &variables).await.map_err(|why| {
-        let hint = format!("rye prompt --skill {name} --var NAME=VALUE");
-        Failure::failed("bad_skill", why).hint(hint)
-    })?;
+    let skill = engine.skill(name, &variables).await;
+    let skill = skill.map_err(|why| Failure::failed("bad_skill", why).hint("rye prompt --help"))?;
     Ok(format!("{}\n\n{text}", skill.trim_end()))
 }
 

@@ -26,7 +26,10 @@ fn export(args: &ExportArgs) -> Outcome {
     let space = dir.join(".ai");
     if space.symlink_metadata().is_ok() {
         let message = format!("{} already exists", space.display());
-        return Err(Failure::failed("exists", message).hint("rye system export OTHER-DIR"));
+        return Err(Failure::failed("exists", message).hint(format!(
+            "rye system export {}",
+            shell_word(&dir.join("rye-system"))
+        )));
     }
     for file in SYSTEM.files {
         let path = space.join(file.path);

@@ -19,8 +19,19 @@ pub(in crate::cli::commands) struct TypedOptions {
 
 impl TypedOptions {
     pub(super) const NAMES: &[&str] = &[
-        "params", "dry-run", "trace", "async", "timeout", "json", "quiet", "color", "help",
+        "params",
+        "dry-run",
+        "trace",
+        "async",
+        "timeout",
+        "json",
+        "quiet",
+        "color",
+        "help",
         "project",
+        "log",
+        "log-file",
+        "log-format",
     ];
 
     /// Whether rye has an option with this name.
@@ -80,7 +91,7 @@ impl TypedOptions {
             }
             _ => {
                 let message = format!("--{name} must come before the tool's id");
-                return Err(usage_error(message).hint("rye execute --project DIR ID"));
+                return Err(usage_error(message));
             }
         }
         Ok(())

@@ -1,9 +1,10 @@
 //! `rye mcp add`: writes and signs the configuration of a server, and tests it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lillux::durable::{IfExists, WriteError};
+use lillux::shell_word;
 use rye_items::Space;
 use rye_items::vault::{SecretName, Vault};
 use rye_mcp::client::{ConfigValue, ServerConfig, Transport};
@@ -29,7 +30,7 @@ pub(crate) fn run(
     let root = items::root(library, args.space.into())?;
     let file = items::server_file(name);
     if !args.force && root.stat(&file)?.is_some() {
-        return Err(exists(name, root.path_to(&file)));
+        return Err(exists(args, root.path_to(&file)));
     }
     let mut config = ServerConfig::new(transport(args));
     // Reject an invalid configuration before anything is written.
@@ -61,8 +62,16 @@ pub(crate) fn run(
     Ok(Box::new(report))
 }
 
-fn exists(name: &str, path: PathBuf) -> Failure {
-    let hint = format!("rye mcp add {name} --force -- COMMAND");
+fn exists(args: &AddArgs, path: PathBuf) -> Failure {
+    let word = |text: &String| shell_word(Path::new(text));
+    let target = match &args.url {
+        Some(url) => format!("--url {}", word(url)),
+        None => {
+            let words: Vec<_> = args.command.iter().map(word).collect();
+            format!("-- {}", words.join(" "))
+        }
+    };
+    let hint = format!("rye mcp add {} --force {target}", args.name);
     Failure::from(WriteError::Exists(path)).hint(hint)
 }
 

@@ -46,7 +46,10 @@ pub(crate) fn run(args: &InstallArgs, _: &Options, context: &Context) -> Outcome
     let after = client
         .form
         .add_server(&before, NAME, &command)
-        .map_err(|failure| failure.at(&path))?;
+        .map_err(|failure| {
+            let hint = format!("rye mcp install --client {} --print", client.name);
+            failure.at(&path).hint(hint)
+        })?;
     let changed = before != after;
     if changed && !args.print {
         let parent = path.parent().unwrap_or(&path);
@@ -95,11 +98,11 @@ fn add_to_json(before: &str, key: &str, name: &str, entry: Value) -> Result<Stri
     };
     let mut whole: Value = whole.map_err(|error| {
         let message = format!("invalid JSON, not changed: {error}");
-        Failure::failed("not_json", message).hint(PRINT)
+        Failure::failed("not_json", message)
     })?;
     let not_an_object = || {
         let message = format!("`{key}` is not an object, not changed");
-        Failure::failed("unexpected", message).hint(PRINT)
+        Failure::failed("unexpected", message)
     };
     let top = whole.as_object_mut().ok_or_else(not_an_object)?;
     let servers = top.entry(key).or_insert_with(|| Map::new().into());
@@ -135,7 +138,7 @@ fn add_to_toml(
             return Ok(before.to_owned());
         }
         let message = format!("[{table}.{name}] already exists with other settings, not changed");
-        return Err(Failure::failed("exists", message).hint(PRINT));
+        return Err(Failure::failed("exists", message));
     }
     let entry = toml::to_string(&entry).map_err(|error| Failure::failed("io", error))?;
     let gap = if before.is_empty() { "" } else { "\n" };
@@ -146,9 +149,6 @@ fn add_to_toml(
     };
     Ok(format!("{before}{newline}{gap}[{table}.{name}]\n{entry}"))
 }
-
-/// Hint for a file that has to be edited by hand.
-const PRINT: &str = "rye mcp install --client NAME --print";
 
 struct InstallReport {
     client: &'static Client,

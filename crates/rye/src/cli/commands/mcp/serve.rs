@@ -135,9 +135,9 @@ fn http_options(args: &ServeArgs, address: SocketAddr) -> Result<http::Options, 
     let is_loopback = address.ip().is_loopback();
     if tokens.is_empty() && !is_loopback {
         let message = format!("{address} is not a loopback address, so a token is required");
-        return Err(Failure::new(Exit::Usage, "no_token", message).hint(
-            "openssl rand -hex 32 >tokens && rye mcp serve --token-file tokens --http ADDR",
-        ));
+        return Err(Failure::new(Exit::Usage, "no_token", message).hint(format!(
+            "openssl rand -hex 32 >tokens && rye mcp serve --token-file tokens --http {address}"
+        )));
     }
     Ok(http::Options {
         tokens,

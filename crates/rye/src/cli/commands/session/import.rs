@@ -61,7 +61,7 @@ fn unverified_failure(path: &Path, verified: &VerifyReport) -> Failure {
     let failure = Failure::new(Exit::Integrity, "unverified", message);
     let file = lillux::shell_word(path);
     if verified.has_only_unknown_keys() {
-        return failure.hint("rye keys trust FILE");
+        return failure.hint("rye keys trust --help");
     }
     failure.hint(format!("rye session import {file} --allow-unverified"))
 }

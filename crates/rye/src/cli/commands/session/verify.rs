@@ -308,7 +308,7 @@ impl Report for VerifyReport {
         Some(if unsigned {
             failure.hint("rye init")
         } else if unknown {
-            failure.hint("rye keys trust FILE")
+            failure.hint("rye keys trust --help")
         } else {
             failure
         })
