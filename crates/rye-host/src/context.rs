@@ -56,7 +56,6 @@ impl Context {
     pub fn open(options: &Options) -> Result<Self, Failure> {
         let dirs = settings::current_dirs(options)?;
         let spaces = open_spaces(&dirs)?;
-        debug!(project = %dirs.project.value.display(), "opened the spaces");
         let context = Self {
             settings: load_settings(options, dirs, &spaces)?,
             reporter: Arc::new(Silent),
@@ -66,6 +65,7 @@ impl Context {
         };
         if is_logging() {
             redactor(context.vault().as_ref(), context.settings.project());
+            debug!(project = %context.settings.project().display(), "opened the spaces");
         }
         Ok(context)
     }

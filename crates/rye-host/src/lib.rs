@@ -73,6 +73,7 @@ mod compaction_config;
 mod config;
 mod context;
 mod credentials;
+pub mod doctor;
 pub mod engine;
 pub mod failure;
 mod failure_from;
@@ -81,6 +82,7 @@ mod guides;
 mod item_tools;
 mod log;
 pub mod lookup;
+pub mod mcp_items;
 mod mcp_tools;
 mod meta_tools;
 mod model_script;
@@ -89,8 +91,10 @@ mod oauth;
 mod policy_file;
 mod project_approvals;
 pub mod replay;
+pub mod session_check;
 pub mod session_engine;
 pub mod settings;
+mod targets;
 pub mod transfer;
 mod trusted_keys;
 
@@ -126,6 +130,7 @@ pub use oauth::HttpRefresher;
 pub use policy_file::{POLICY_FILE, PolicyError, load_policy};
 pub use rye_model::{Catalogue, ModelSummary, Overrides, Script, ScriptCall, ScriptedAnswer, Step};
 pub use rye_store::{FileReport, Integrity, SqliteStore, diagnose};
+pub use targets::Targets;
 pub use trusted_keys::TrustedKeys;
 
 /// Where an agent's tools run.

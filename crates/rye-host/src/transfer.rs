@@ -5,6 +5,8 @@
 //! The blobs of the sessions follow them, split into lines of limited length, so that the file can
 //! be processed one blob at a time. A blob is identified by its hash.
 
+mod export;
+mod import;
 mod read;
 mod write;
 
@@ -17,6 +19,8 @@ use rye_engine::audit::BlobStatus;
 use rye_engine::protocol::{Archive, Entry, Event, Gate, GateRef, QueuedPrompt, Session, Thread};
 use serde::{Deserialize, Serialize};
 
+pub use export::{WrittenBlobs, export, public_keys};
+pub use import::{Imported, check_not_present, import_blobs, import_sessions, open_seekable};
 pub use read::{Reader, read};
 pub use write::Writer;
 

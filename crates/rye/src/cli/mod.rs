@@ -15,7 +15,6 @@ mod progress;
 mod secret_input;
 mod signal_notice;
 mod table;
-mod targets;
 mod terminal_asker;
 
 use std::ffi::OsString;
@@ -81,9 +80,7 @@ pub(crate) fn main() -> ExitCode {
 fn start_log(command: &Command, options: LogOptions) -> Result<(), Failure> {
     let is_on_stderr = rye_host::start_log(options)?;
     match command {
-        Command::Chat(args)
-            if is_on_stderr && !args.plain && io::stderr().is_terminal() =>
-        {
+        Command::Chat(args) if is_on_stderr && !args.plain && io::stderr().is_terminal() => {
             let message = "the log would disturb the chat; write it to a file";
             Err(Failure::usage(message).hint("rye chat --log-file rye.log"))
         }

@@ -1,99 +1,32 @@
 //! `rye doctor`: checks the installation.
 
-mod agent;
-mod items;
-mod keys;
-mod machine;
-mod sessions;
+use std::sync::{Mutex, PoisonError};
 
+use rye_host::doctor::{Check, CheckState, check};
 use serde_json::{Value, json};
 
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::page::{BAD, GOOD, HELP, Page, WARN, paint, sanitize};
 use crate::cli::printer::Report;
+use crate::cli::progress::Progress;
 
 pub(crate) fn run(context: &Context) -> Box<dyn Report> {
-    let mut report = DoctorReport::default();
-    let library = match context.library() {
-        Ok(library) => Some(library),
-        Err(failure) => {
-            report.fail_with("spaces", failure);
-            None
+    let progress = Mutex::new(None);
+    let checks = check(context, &|done, total| {
+        let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+        if done == 0 {
+            *progress = Some(Progress::new(context.printer, "verifying", total));
         }
-    };
-    keys::check(context, library, &mut report);
-    if let Some(library) = library {
-        items::check(context, library, &mut report);
-        agent::check(library, &mut report);
-    }
-    sessions::check(context, &mut report);
-    machine::check(context, &mut report);
-    Box::new(report)
-}
-
-/// Result of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Ok,
-    Warn,
-    Fail,
-}
-
-struct Check {
-    state: State,
-    name: &'static str,
-    detail: String,
-    fix: Option<String>,
+        if let Some(progress) = &*progress {
+            progress.set(done);
+        }
+    });
+    Box::new(DoctorReport(checks))
 }
 
 /// All checks.
-#[derive(Default)]
 struct DoctorReport(Vec<Check>);
-
-impl DoctorReport {
-    fn ok(&mut self, name: &'static str, detail: impl Into<String>) {
-        self.add(State::Ok, name, detail, None);
-    }
-
-    fn warn(
-        &mut self,
-        name: &'static str,
-        detail: impl Into<String>,
-        fix: impl Into<Option<String>>,
-    ) {
-        self.add(State::Warn, name, detail, fix.into());
-    }
-
-    fn fail(
-        &mut self,
-        name: &'static str,
-        detail: impl Into<String>,
-        fix: impl Into<Option<String>>,
-    ) {
-        self.add(State::Fail, name, detail, fix.into());
-    }
-
-    fn fail_with(&mut self, name: &'static str, failure: Failure) {
-        self.fail(name, failure.message, failure.hint);
-    }
-
-    fn add(
-        &mut self,
-        state: State,
-        name: &'static str,
-        detail: impl Into<String>,
-        fix: Option<String>,
-    ) {
-        let detail = detail.into();
-        self.0.push(Check {
-            state,
-            name,
-            detail,
-            fix,
-        });
-    }
-}
 
 impl Report for DoctorReport {
     fn json(&self) -> Value {
@@ -117,9 +50,9 @@ impl Report for DoctorReport {
         let width = width.unwrap_or_default();
         for check in &self.0 {
             let style = match check.state {
-                State::Ok => GOOD,
-                State::Warn => WARN,
-                State::Fail => BAD,
+                CheckState::Ok => GOOD,
+                CheckState::Warn => WARN,
+                CheckState::Fail => BAD,
             };
             let state = paint(style, format!("{:<4}", word(check.state)));
             let (name, detail) = (check.name, sanitize(&check.detail));
@@ -136,7 +69,11 @@ impl Report for DoctorReport {
     }
 
     fn failure(&self) -> Option<Failure> {
-        let failed: Vec<_> = self.0.iter().filter(|c| c.state == State::Fail).collect();
+        let failed: Vec<_> = self
+            .0
+            .iter()
+            .filter(|c| c.state == CheckState::Fail)
+            .collect();
         let first = failed.first()?;
         let message = match failed.len() {
             1 => "1 check failed".to_owned(),
@@ -146,10 +83,10 @@ impl Report for DoctorReport {
     }
 }
 
-fn word(state: State) -> &'static str {
+fn word(state: CheckState) -> &'static str {
     match state {
-        State::Ok => "ok",
-        State::Warn => "warn",
-        State::Fail => "fail",
+        CheckState::Ok => "ok",
+        CheckState::Warn => "warn",
+        CheckState::Fail => "fail",
     }
 }

@@ -6,7 +6,6 @@ mod difference;
 mod discover;
 mod import;
 pub(crate) mod install;
-mod items;
 mod list;
 mod login;
 mod remove;
@@ -14,10 +13,14 @@ mod serve;
 
 use rye_host::settings::Options;
 
-use super::execute::StartedSupervisor;
+use rye_mcp::client::{ClientError, Pool};
+
+use super::execute::{StartedSupervisor, block_on_until_signal, supervisor_or_start};
 use crate::cli::args::McpCommand;
 use crate::cli::context::Context;
+use crate::cli::failure::Failure;
 use crate::cli::printer::Outcome;
+use crate::cli::terminal_asker;
 
 pub(crate) fn run(
     command: McpCommand,
@@ -37,4 +40,20 @@ pub(crate) fn run(
         McpCommand::Remove(args) => remove::run(&args, context),
         McpCommand::Import(args) => import::run(&args, context),
     }
+}
+
+/// Runs `work` on a pool of servers and shuts the pool down. Servers may ask the user on the
+/// terminal.
+fn with_pool<T>(
+    early: &mut StartedSupervisor,
+    context: &Context,
+    work: impl AsyncFnOnce(&Pool) -> Result<T, ClientError>,
+) -> Result<Result<T, ClientError>, Failure> {
+    let supervisor = supervisor_or_start(early)?;
+    let pool = terminal_asker::pool(&supervisor, context.printer);
+    block_on_until_signal(async {
+        let outcome = work(&pool).await;
+        pool.shutdown().await;
+        outcome
+    })
 }

@@ -7,10 +7,10 @@ use std::path::Path;
 use rye_host::engine::{EngineOptions, replay, with_engine};
 use rye_host::lookup::find_session;
 use rye_host::replay::{Difference, ReplayOutcome};
+use rye_host::session_check::transfer_failure;
 use rye_host::transfer::{self, TransferError};
 use serde_json::{Value, json};
 
-use super::session::transfer_failure;
 use crate::cli::args::ReplayArgs;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;

@@ -7,8 +7,6 @@ mod import;
 mod thread;
 mod verify;
 
-pub(super) use verify::transfer_failure;
-
 use std::collections::BTreeMap;
 
 use rye_engine::Engine;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use lillux::keys::SigningKey;
 use lillux::{Hash, shell_word};
 use rye_executor::{ExecuteError, dependency_scopes};
+use rye_host::Targets;
 use rye_items::space::Root;
 use rye_items::{ItemFile, ItemKind, Library, MANIFEST, Scope, SignError, SignOutcome, Space};
 use serde_json::{Map, json};
@@ -16,7 +17,6 @@ use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::printer::Outcome;
 use crate::cli::progress::Progress;
-use crate::cli::targets::Targets;
 
 pub(crate) fn run(args: &SignArgs, context: &Context) -> Outcome {
     sign(args, context, None)

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use lillux::shell_word;
 use rye_executor::dependency_scopes;
+use rye_host::Targets;
 use rye_items::trust::{Trust, TrustedKey};
 use rye_items::{
     Coverage, ItemError, ItemFile, ItemKind, Library, Owner, Scope, Space, VerifiedSignature,
@@ -15,13 +16,12 @@ use crate::cli::batch::{Batch, Row};
 use crate::cli::context::Context;
 use crate::cli::printer::Outcome;
 use crate::cli::progress::Progress;
-use crate::cli::targets::Targets;
 
 pub(crate) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
     let library = context.library()?;
     let within = |space: Space| args.space.is_none_or(|only| Space::from(only) == space);
     let targets = if args.all {
-        all(library, within)
+        Targets::all_signed(library, within)
     } else {
         Targets::named(library, &args.targets, within)
     };
@@ -89,15 +89,6 @@ fn failed_manifests(
         }
     }
     rows
-}
-
-/// All items that must verify. The user's own configuration needs no signature.
-pub(super) fn all(library: &Library, within: impl Fn(Space) -> bool) -> Targets<'_> {
-    let mut targets = Targets::all(library, within);
-    targets.items.retain(|found| {
-        found.root.space() != Space::User || found.reference.kind != ItemKind::Config
-    });
-    targets
 }
 
 fn row(found: &ItemFile<'_>, outcome: Result<VerifiedSignature, ItemError>) -> Row {

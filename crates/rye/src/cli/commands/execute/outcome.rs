@@ -66,15 +66,6 @@ fn process_output(data: &Value) -> Option<(&str, &str)> {
 /// A call that ran, or a dry run.
 struct CallReport(ExecutionResult);
 
-impl CallReport {
-    /// The command that allows twice the time.
-    fn longer_timeout(&self) -> String {
-        let took = self.0.metadata.get("duration_ms").and_then(Value::as_u64);
-        let seconds = 2 * took.unwrap_or_default().div_ceil(1000).max(1);
-        format!("rye execute --timeout {seconds} {}", self.0.item_id)
-    }
-}
-
 impl Report for CallReport {
     fn json(&self) -> Value {
         json!(self.0)
@@ -117,9 +108,8 @@ impl Report for CallReport {
         } = self.0.error.as_ref()?;
         let message = format!("{}: {message}", self.0.item_id);
         Some(match code.as_str() {
-            "timeout" => {
-                Failure::new(Exit::TimedOut, "timeout", message).hint(self.longer_timeout())
-            }
+            "timeout" => Failure::new(Exit::TimedOut, "timeout", message)
+                .hint(format!("rye execute --timeout 600 {}", self.0.item_id)),
             "not_permitted" => {
                 Failure::new(Exit::Permission, "not_permitted", message).maybe_hint(hint.clone())
             }

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use lillux::durable::{IfExists, WriteError};
 use lillux::shell_word;
+use rye_host::mcp_items as items;
 use rye_items::Space;
 use rye_items::vault::{SecretName, Vault};
 use rye_mcp::client::{ConfigValue, ServerConfig, Transport};
 use serde_json::{Value, json};
 
 use super::super::execute::StartedSupervisor;
-use super::items;
 use crate::cli::args::AddArgs;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
@@ -26,7 +26,7 @@ pub(crate) fn run(
 ) -> Outcome {
     let name = args.name.as_str();
     let library = context.library()?;
-    let key = items::key(context)?;
+    let key = context.require_signing_key()?;
     let root = items::root(library, args.space.into())?;
     let file = items::server_file(name);
     if !args.force && root.stat(&file)?.is_some() {
@@ -52,9 +52,9 @@ pub(crate) fn run(
         failure: None,
     };
     if !args.no_check {
-        let item = items::ServerItem::load(library, &args.name)?;
+        let item = items::ServerItem::load(library, args.name.as_str())?;
         let server = item.server(context);
-        match items::with_pool(supervisor, context, async |pool| pool.tools(&server).await)? {
+        match super::with_pool(supervisor, context, async |pool| pool.tools(&server).await)? {
             Ok(tools) => report.tools = Some(tools.iter().map(|t| t.name().to_owned()).collect()),
             Err(error) => report.failure = Some(error.into()),
         }

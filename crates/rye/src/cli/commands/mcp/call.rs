@@ -1,11 +1,11 @@
 //! `rye mcp call`: calls a tool of a server.
 
 use rye_executor::OutputListener;
+use rye_host::mcp_items as items;
 use rye_mcp::client::ToolCall;
 use serde_json::{Map, Value, json};
 
 use super::super::execute::{StartedSupervisor, parameters};
-use super::items;
 use crate::cli::args::McpCallArgs;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
@@ -18,7 +18,7 @@ pub(crate) fn run(
     supervisor: &mut StartedSupervisor,
 ) -> Outcome {
     let library = context.library()?;
-    let item = items::ServerItem::load(library, &args.name)?;
+    let item = items::ServerItem::load(library, args.name.as_str())?;
     let accepted = items::tools(library, item.item.space, args.name.as_str());
     let accepted = accepted.into_iter().find(|item| item.tool == args.tool);
     let given = parameters::merged(args.params.as_deref(), Map::new())?;
@@ -38,7 +38,7 @@ pub(crate) fn run(
         call.listener = Some(OutputListener::new(|_, bytes| Printer::raw_error(bytes)));
     }
     let server = item.server(context);
-    let answer = items::with_pool(supervisor, context, async |pool| {
+    let answer = super::with_pool(supervisor, context, async |pool| {
         pool.call(&server, &call).await
     })??;
     let done = rye_mcp::tool_result(answer);

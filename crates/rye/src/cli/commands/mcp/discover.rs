@@ -5,12 +5,12 @@ use std::fs;
 
 use lillux::PathContext as _;
 use lillux::durable::IfExists;
+use rye_host::mcp_items as items;
 use rye_mcp::client::discovery::{Change, DiscoveredServer, Finding, compare};
 use serde_json::{Map, Value, json};
 
 use super::super::execute::StartedSupervisor;
 use super::difference::Difference;
-use super::items;
 use crate::cli::args::DiscoverArgs;
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
@@ -25,12 +25,12 @@ pub(crate) fn run(
 ) -> Outcome {
     let name = args.name.as_str();
     let library = context.library()?;
-    let key = items::key(context)?;
-    let item = items::ServerItem::load(library, &args.name)?;
+    let key = context.require_signing_key()?;
+    let item = items::ServerItem::load(library, args.name.as_str())?;
     let space = item.item.space;
     let root = items::root(library, space)?;
     let server = item.server(context);
-    let listed = items::with_pool(supervisor, context, async |pool| pool.tools(&server).await)??;
+    let listed = super::with_pool(supervisor, context, async |pool| pool.tools(&server).await)??;
     let existing = items::tools(library, space, name);
     let accepted: BTreeMap<_, _> = existing
         .iter()

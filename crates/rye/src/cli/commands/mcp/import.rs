@@ -5,11 +5,11 @@ use std::fs;
 use lillux::PathContext as _;
 use lillux::durable::IfExists;
 use lillux::envelope::Secret;
+use rye_host::mcp_items as items;
 use rye_items::vault::Vault;
 use rye_mcp::client::import::{self, ImportedServer};
 use serde_json::{Value, json};
 
-use super::items;
 use crate::cli::args::{ImportArgs, ServerName};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &ImportArgs, context: &Context) -> Outcome {
     let servers = import::parse(text.trim_start_matches('\u{feff}'), &dir)
         .map_err(|why| Failure::failed("bad_file", why).at(&args.file))?;
     let library = context.library()?;
-    let key = items::key(context)?;
+    let key = context.require_signing_key()?;
     let root = items::root(library, args.space.into())?;
     let user = context.settings.user_space()?;
     let vault = Vault::new(user, Some(context.settings.project()));

@@ -1,10 +1,10 @@
 //! `rye mcp list`: lists servers.
 
+use rye_host::mcp_items as items;
 use rye_items::{ItemKind, Library, Space};
 use rye_mcp::client::{ConfigValue, ServerConfig, Transport};
 use serde_json::{Value, json};
 
-use super::items;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
 use crate::cli::page::{BAD, DIM, GOOD, Page};

@@ -1,10 +1,10 @@
 //! `rye mcp login` and `rye mcp logout`: OAuth tokens for servers.
 
+use rye_host::mcp_items as items;
 use rye_mcp::client::{LoginGrant, LoginRequest, Pool};
 use serde_json::{Value, json};
 
 use super::super::execute::StartedSupervisor;
-use super::items;
 use crate::cli::args::{LoginArgs, LogoutArgs};
 use crate::cli::context::Context;
 use crate::cli::page::{BOLD, Page, paint, sanitize};
@@ -16,7 +16,7 @@ pub(crate) fn log_in(
     supervisor: &mut StartedSupervisor,
 ) -> Outcome {
     let library = context.library()?;
-    let item = items::ServerItem::load(library, &args.name)?;
+    let item = items::ServerItem::load(library, args.name.as_str())?;
     let server = item.server(context);
     let words = args.scope.iter().flat_map(|scope| scope.split_whitespace());
     let ask = LoginRequest {
@@ -28,7 +28,7 @@ pub(crate) fn log_in(
     let show = move |url: &str| {
         printer.print_stderr(&format!("open this URL in a browser:\n{}\n", sanitize(url)));
     };
-    let granted = items::with_pool(supervisor, context, async |pool| {
+    let granted = super::with_pool(supervisor, context, async |pool| {
         pool.log_in(&server, &ask, show).await
     })??;
     Ok(Box::new(LoginReport {
@@ -63,7 +63,7 @@ impl Report for LoginReport {
 
 pub(crate) fn log_out(args: &LogoutArgs, context: &Context) -> Outcome {
     let library = context.library()?;
-    let item = items::ServerItem::load(library, &args.name)?;
+    let item = items::ServerItem::load(library, args.name.as_str())?;
     let was_logged_in = Pool::log_out(&item.server(context))?;
     Ok(Box::new(LogoutReport {
         server: args.name.to_string(),

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::PathBuf;
 
 use lillux::PathContext as _;
+use rye_host::mcp_items as items;
 use rye_items::Space;
 use rye_mcp::client::discovery::server_id;
 use serde_json::{Value, json};
 
-use super::items;
 use crate::cli::args::RemoveArgs;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;

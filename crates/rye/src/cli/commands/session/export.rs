@@ -1,24 +1,20 @@
 //! `rye session export`: writes a session and its blobs to a file.
 
-use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Read as _, Write};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use lillux::Hash;
 use lillux::durable::{AtomicFile, IfExists, WriteError};
-use lillux::keys::{PublicKey, SigningKey};
-use rye_engine::Engine;
-use rye_engine::blob::{SCHEME, referenced_blobs, required_blobs};
-use rye_engine::protocol::{Archive, EventKind, SessionId};
+use rye_engine::blob::SCHEME;
+use rye_engine::protocol::{Archive, SessionId};
 use rye_host::SCRIPT_HEADER;
 use rye_host::engine::{EngineOptions, with_engine};
 use rye_host::lookup::find_session;
-use rye_host::transfer::{TransferError, Writer};
+use rye_host::session_check::transfer_failure;
+use rye_host::transfer::{self, TransferError, WrittenBlobs, public_keys};
 use serde_json::{Value, json};
 
-use super::verify::{count, transfer_failure, trusted_key};
+use super::verify::count;
 use crate::cli::args::ExportSessionArgs;
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
@@ -32,33 +28,32 @@ pub(crate) fn export(args: &ExportSessionArgs, context: &Context) -> Outcome {
         if args.script {
             return export_script(args, &id, &archives);
         }
-        let content = Content {
-            engine,
-            keys: public_keys(&archives, context)?,
-            signer: context.signing_key()?.cloned(),
-            sessions: archives.len(),
-        };
+        let keys = public_keys(&archives, context)?;
+        let signer = context.signing_key()?.map(AsRef::as_ref);
+        let sessions = archives.len();
         let Some(file) = &args.output else {
             let output = Printer::raw_output().map_err(|error| Failure::failed("io", error))?;
-            let (_, exported) = match content.write(output, archives).await {
+            let (_, blobs) = match transfer::export(output, archives, &keys, signer, engine).await {
                 // A broken pipe is not an error.
                 Err(TransferError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
                     return Ok(Box::new(AlreadyPrinted));
                 }
                 written => written.map_err(|error| transfer_failure(Path::new("-"), &error))?,
             };
-            exported.warn_missing(context.printer);
+            warn_missing(&blobs, context.printer);
             return Ok(Box::new(AlreadyPrinted));
         };
         check_overwrite(args, &id, file, SESSIONS_PREFIX)?;
         let draft = AtomicFile::new(file, 0o600).map_err(WriteError::from)?;
-        let written = content.write(draft, archives).await;
-        let (draft, exported) = written.map_err(|error| transfer_failure(file, &error))?;
+        let written = transfer::export(draft, archives, &keys, signer, engine).await;
+        let (draft, blobs) = written.map_err(|error| transfer_failure(file, &error))?;
         draft.publish(IfExists::Replace)?;
-        exported.warn_missing(context.printer);
+        warn_missing(&blobs, context.printer);
         Ok(Box::new(ExportReport {
             file: file.clone(),
-            ..exported
+            next: "rye session verify ",
+            sessions,
+            blobs,
         }))
     })
 }
@@ -106,74 +101,8 @@ fn export_script(args: &ExportSessionArgs, id: &SessionId, archives: &[Archive])
         file: file.clone(),
         next: "rye prompt 'say hello' --model scripted:",
         sessions: 1,
-        blobs: 0,
-        missing: Vec::new(),
+        blobs: WrittenBlobs::default(),
     }))
-}
-
-/// What to write to a file besides the archives.
-struct Content<'a> {
-    engine: &'a Engine,
-    keys: Vec<PublicKey>,
-    signer: Option<Arc<SigningKey>>,
-    sessions: usize,
-}
-
-impl Content<'_> {
-    async fn write<W: Write>(
-        self,
-        out: W,
-        archives: Vec<Archive>,
-    ) -> Result<(W, ExportReport), TransferError> {
-        let all: BTreeSet<Hash> = archives.iter().flat_map(referenced_blobs).collect();
-        let required: BTreeSet<Hash> = archives
-            .iter()
-            .flat_map(required_blobs)
-            .map(|it| it.0)
-            .collect();
-        let mut exported = ExportReport {
-            file: PathBuf::new(),
-            next: "rye session verify ",
-            sessions: self.sessions,
-            blobs: 0,
-            missing: Vec::new(),
-        };
-        let mut out = Writer::new(out, archives, &self.keys)?;
-        // Blobs that are only mentioned are included if any blob is required.
-        for hash in all.into_iter().filter(|_| !required.is_empty()) {
-            match self.engine.blob(&hash).await {
-                Ok(Some(bytes)) => {
-                    out.write_blob(&hash, &bytes)?;
-                    exported.blobs += 1;
-                }
-                Ok(None) | Err(_) if !required.contains(&hash) => {}
-                Ok(None) => exported.missing.push((hash, "not found".to_owned())),
-                Err(error) => exported.missing.push((hash, error.to_string())),
-            }
-        }
-        Ok((out.finish(self.signer.as_deref())?, exported))
-    }
-}
-
-/// The public keys of the signatures, if they are trusted here.
-fn public_keys(archives: &[Archive], context: &Context) -> Result<Vec<PublicKey>, Failure> {
-    let library = context.library()?;
-    let trust = library.trust();
-    let events = archives.iter().flat_map(|archive| &archive.events);
-    let mut names: Vec<_> = events
-        .filter_map(|event| match &event.kind {
-            EventKind::Sealed { seal } => Some(seal.key.clone()),
-            EventKind::DecisionGateResolved { resolution, .. } => resolution
-                .receipt
-                .as_ref()
-                .map(|receipt| receipt.key.clone()),
-            _ => None,
-        })
-        .collect();
-    names.sort();
-    names.dedup();
-    let trusted = names.iter().filter_map(|name| trusted_key(&trust, name));
-    Ok(trusted.collect())
 }
 
 struct ExportReport {
@@ -181,33 +110,29 @@ struct ExportReport {
     /// Prefix of the next command, to which the file is appended.
     next: &'static str,
     sessions: usize,
-    blobs: usize,
-    /// Blobs that are required but not in the file, and why.
-    missing: Vec<(Hash, String)>,
+    blobs: WrittenBlobs,
 }
 
-impl ExportReport {
-    /// Warns about blobs that are not in the file.
-    fn warn_missing(&self, printer: Printer) {
-        for (hash, why) in &self.missing {
-            printer.warn(&format!("{SCHEME}{hash} was not exported: {why}"), None);
-        }
+/// Warns about blobs that are not in the file.
+fn warn_missing(blobs: &WrittenBlobs, printer: Printer) {
+    for (hash, why) in &blobs.missing {
+        printer.warn(&format!("{SCHEME}{hash} was not exported: {why}"), None);
     }
 }
 
 impl Report for ExportReport {
     fn json(&self) -> Value {
-        let missing: Vec<_> = self.missing.iter().map(|(hash, _)| hash).collect();
+        let missing: Vec<_> = self.blobs.missing.iter().map(|(hash, _)| hash).collect();
         json!({
             "file": self.file,
             "sessions": self.sessions,
-            "blobs": self.blobs,
+            "blobs": self.blobs.written,
             "missing_blobs": missing,
         })
     }
 
     fn show(&self, page: &mut Page) {
-        let blobs = match self.blobs {
+        let blobs = match self.blobs.written {
             0 => String::new(),
             blobs => format!(", with {}", count(blobs, "blob", "blobs")),
         };

@@ -1,20 +1,13 @@
 //! `rye session verify`: checks the hash chain, seals, receipts and blobs of a session.
 
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 
-use lillux::Hash;
-use lillux::keys::{Fingerprint, PublicKey};
-use rye_engine::audit::{self, BlobStatus, Finding, FindingKind, Verdict};
-use rye_engine::blob::{SCHEME, required_blobs};
-use rye_engine::protocol::{Archive, Millis, SessionId};
+use rye_engine::audit::{Finding, FindingKind, Verdict};
+use rye_engine::protocol::Millis;
 use rye_engine::store::StoreError;
 use rye_host::engine::{EngineOptions, with_engine};
 use rye_host::lookup::find_session;
-use rye_host::transfer::{self, ExportFile, TransferError};
-use rye_items::trust::Trust;
+use rye_host::session_check::{SessionRecords, Verdicts, read_sessions, trusted_key};
 use serde_json::{Value, json};
 
 use crate::cli::args::VerifySessionArgs;
@@ -29,47 +22,21 @@ pub(crate) fn verify(args: &VerifySessionArgs, context: &Context) -> Outcome {
     let key = |name: &str| trusted_key(&trust, name);
     let file = Path::new(&args.source);
     let input = if file.is_file() {
-        read_file(file, &key)?
+        read_sessions(file, &key)?
     } else {
         with_engine(context, EngineOptions::default(), async |engine| {
             let id = find_session(engine, &args.source).await?;
             let archives = engine.export(&id).await.map_err(altered)?;
             let found = engine.blob_statuses(&archives).await;
-            Ok(Input {
+            Ok(SessionRecords {
                 archives,
                 file_finding: None,
                 blobs: found,
             })
         })?
     };
-    Ok(Box::new(input.verify(key)))
-}
-
-/// The sessions to verify.
-struct Input {
-    archives: Vec<Archive>,
-    /// What is wrong with the signature of the file.
-    file_finding: Option<Finding>,
-    /// State of the required blobs.
-    blobs: BTreeMap<Hash, BlobStatus>,
-}
-
-impl Input {
-    /// Checks seals, receipts, rows and blobs.
-    fn verify(&self, key: impl Fn(&str) -> Option<PublicKey>) -> VerifyReport {
-        let mut report = VerifyReport::default();
-        let verdicts = audit::check_all(&self.archives, key);
-        for (archive, mut verdict) in self.archives.iter().zip(verdicts) {
-            audit::check_blobs(archive, &mut verdict, |hash| {
-                self.blobs.get(hash).copied().unwrap_or(BlobStatus::Missing)
-            });
-            if report.sessions.is_empty() {
-                verdict.findings.extend(self.file_finding.clone());
-            }
-            report.sessions.push((archive.session.id.clone(), verdict));
-        }
-        report
-    }
+    let sessions = input.verify(key);
+    Ok(Box::new(VerifyReport { sessions }))
 }
 
 /// An unreadable record counts as altered.
@@ -82,89 +49,8 @@ fn altered(error: StoreError) -> Failure {
     }
 }
 
-/// The key with a fingerprint, if it is trusted.
-pub(super) fn trusted_key(trust: &Trust<'_>, name: &str) -> Option<PublicKey> {
-    let fingerprint: Fingerprint = name.parse().ok()?;
-    Some(trust.key_status(fingerprint).ok()?.key.clone())
-}
-
-fn read_file(path: &Path, key: &impl Fn(&str) -> Option<PublicKey>) -> Result<Input, Failure> {
-    let read = File::open(path)
-        .map_err(TransferError::from)
-        .and_then(|file| transfer::read(BufReader::new(file)));
-    let transfer = read.map_err(|error| transfer_failure(path, &error))?;
-    Ok(Input::from_file(path, &transfer, key))
-}
-
-/// Verifies a file before it is imported.
-pub(super) fn verify_file(
-    path: &Path,
-    transfer: &ExportFile,
-    key: impl Fn(&str) -> Option<PublicKey>,
-) -> VerifyReport {
-    let mut report = Input::from_file(path, transfer, &key).verify(key);
-    // A blob that was missing at the time of the export does not mean that the file was altered.
-    for (_, verdict) in &mut report.sessions {
-        let is_missing_blob =
-            |it: &Finding| it.kind == FindingKind::Missing && it.location.starts_with(SCHEME);
-        verdict.findings.retain(|finding| !is_missing_blob(finding));
-    }
-    report
-}
-
-impl Input {
-    /// The content of a file, with a finding if its signature is missing or wrong.
-    fn from_file(
-        path: &Path,
-        transfer: &ExportFile,
-        key: &impl Fn(&str) -> Option<PublicKey>,
-    ) -> Self {
-        let finding = |kind, reason: String| {
-            Some(Finding {
-                kind,
-                location: path.display().to_string(),
-                reason,
-            })
-        };
-        let file_finding = match &transfer.signature {
-            None => finding(FindingKind::Signature, "the file is not signed".to_owned()),
-            Some(signed) => match key(&signed.key) {
-                None => {
-                    let why = format!("signed by {}, which is not trusted", signed.key);
-                    finding(FindingKind::UnknownKey, why)
-                }
-                Some(public) if signed.is_valid_for(&public) => None,
-                Some(_) => finding(FindingKind::Signature, "the signature is wrong".to_owned()),
-            },
-        };
-        let required = transfer.archives.iter().flat_map(required_blobs);
-        let find = |hash: Hash| (hash, transfer.blobs.status(&hash));
-        let blobs = required.map(|(hash, _)| find(hash)).collect();
-        Self {
-            archives: transfer.archives.clone(),
-            file_finding,
-            blobs,
-        }
-    }
-}
-
-/// The failure to read an exported file.
-pub(in crate::cli::commands) fn transfer_failure(path: &Path, error: &TransferError) -> Failure {
-    let path = path.display();
-    match error {
-        TransferError::Io(error) => Failure::failed("io", format_args!("{path}: {error}")),
-        TransferError::Version(_) => Failure::failed("version", format_args!("{path}: {error}")),
-        _ => Failure::new(
-            Exit::Integrity,
-            "integrity",
-            format_args!("{path}: {error}"),
-        ),
-    }
-}
-
-#[derive(Default)]
 pub(super) struct VerifyReport {
-    sessions: Vec<(SessionId, Verdict)>,
+    pub(super) sessions: Verdicts,
 }
 
 impl VerifyReport {

@@ -5,28 +5,27 @@ use std::path::{Path, PathBuf};
 use lillux::durable::{self, IfExists};
 use lillux::keys::SigningKey;
 use rye_items::space::Root;
-use rye_items::vault::Vault;
 use rye_items::{Item, ItemFile, ItemKind, Library, PathItem, Space, SpaceError, Verified};
 use rye_mcp::client::discovery::{accepted_definition, accepted_pin, server_id};
-use rye_mcp::client::{ClientError, Pin, Pool, ServerConfig, ServerSpec, item_yaml};
+use rye_mcp::client::{Pin, ServerConfig, ServerSpec, item_yaml};
 use serde_json::{Map, Value, json};
 
-use super::super::execute::{StartedSupervisor, block_on_until_signal, supervisor_or_start};
-use crate::cli::args::ServerName;
-use crate::cli::context::Context;
-use crate::cli::failure::Failure;
-use crate::cli::terminal_asker;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::mcp_tools::server_environment;
 
 /// A verified server item and its configuration.
-pub(super) struct ServerItem {
-    pub(super) item: Verified<Item>,
-    pub(super) config: ServerConfig,
+pub struct ServerItem {
+    /// The item.
+    pub item: Verified<Item>,
+    /// Its configuration.
+    pub config: ServerConfig,
 }
 
 impl ServerItem {
     /// Finds, verifies and parses the item of a server.
-    pub(super) fn load(library: &Library, name: &ServerName) -> Result<Self, Failure> {
-        let id = server_id(name.as_str());
+    pub fn load(library: &Library, name: &str) -> Result<Self, Failure> {
+        let id = server_id(name);
         let found = library.find(&id.parse()?).map_err(|error| {
             let failure = Failure::from(error);
             Failure {
@@ -40,53 +39,29 @@ impl ServerItem {
     }
 
     /// The server, with what a call needs.
-    pub(super) fn server(self, context: &Context) -> ServerSpec {
+    pub fn server(self, context: &Context) -> ServerSpec {
         let project = context.settings.project();
         ServerSpec {
             id: self.item.reference.id.to_string(),
             hash: self.item.hash,
             config: self.config,
             project: project.to_owned(),
-            environment: rye_host::server_environment(project),
-            vault: context.user().map(|user| Vault::new(user, Some(project))),
+            environment: server_environment(project),
+            vault: context.vault(),
         }
     }
 }
 
 /// Parses the configuration in a server's item.
-pub(super) fn read_config(
-    library: &Library,
-    item: &Verified<Item>,
-) -> Result<ServerConfig, Failure> {
+pub fn read_config(library: &Library, item: &Verified<Item>) -> Result<ServerConfig, Failure> {
     let metadata = library.metadata(item)?;
     let config = metadata.value("config").unwrap_or(&Value::Null);
     ServerConfig::parse(config).map_err(|why| Failure::failed("mcp_config", why).at(&item.path))
 }
 
-/// Runs `work` on a pool of servers and shuts the pool down. Servers may ask the user on the
-/// terminal.
-pub(super) fn with_pool<T>(
-    early: &mut StartedSupervisor,
-    context: &Context,
-    work: impl AsyncFnOnce(&Pool) -> Result<T, ClientError>,
-) -> Result<Result<T, ClientError>, Failure> {
-    let supervisor = supervisor_or_start(early)?;
-    let pool = terminal_asker::pool(&supervisor, context.printer);
-    block_on_until_signal(async {
-        let outcome = work(&pool).await;
-        pool.shutdown().await;
-        outcome
-    })
-}
-
-/// The user's signing key.
-pub(super) fn key(context: &Context) -> Result<&SigningKey, Failure> {
-    context.require_signing_key()
-}
-
 /// The root of a writable space. If the project directory is the user's, its space is the user
 /// space.
-pub(super) fn root(library: &Library, space: Space) -> Result<&Root, Failure> {
+pub fn root(library: &Library, space: Space) -> Result<&Root, Failure> {
     let spaces = library.spaces();
     let root = spaces.roots_in(space).next().or_else(|| match space {
         Space::Project => spaces.roots_in(Space::User).next(),
@@ -99,7 +74,7 @@ pub(super) fn root(library: &Library, space: Space) -> Result<&Root, Failure> {
 }
 
 /// The text of a server's item.
-pub(super) fn server_text(name: &str, config: &ServerConfig) -> String {
+pub fn server_text(name: &str, config: &ServerConfig) -> String {
     let fields = json!({
         "version": "1.0.0",
         "tool_type": "mcp_server",
@@ -111,12 +86,12 @@ pub(super) fn server_text(name: &str, config: &ServerConfig) -> String {
 }
 
 /// Path of a server's item in its space.
-pub(super) fn server_file(name: &str) -> String {
+pub fn server_file(name: &str) -> String {
     format!("tools/{}.yaml", server_id(name))
 }
 
 /// Writes and signs an item.
-pub(super) fn write(
+pub fn write(
     library: &Library,
     root: &Root,
     relative: &str,
@@ -146,17 +121,19 @@ fn items_at<'l>(library: &'l Library, path: &Path) -> Result<Vec<ItemFile<'l>>, 
 }
 
 /// The item of a server's tool.
-pub(super) struct ToolItem<'l> {
-    pub(super) found: ItemFile<'l>,
+pub struct ToolItem<'l> {
+    /// The file of the item.
+    pub found: ItemFile<'l>,
     /// Name of the tool on the server.
-    pub(super) tool: String,
-    pub(super) pin: Pin,
+    pub tool: String,
+    /// The accepted hash of the definition.
+    pub pin: Pin,
     /// The accepted definition, by part.
-    pub(super) definition: Map<String, Value>,
+    pub definition: Map<String, Value>,
 }
 
 /// The verified items of a server's tools in a space.
-pub(super) fn tools<'l>(library: &'l Library, space: Space, name: &str) -> Vec<ToolItem<'l>> {
+pub fn tools<'l>(library: &'l Library, space: Space, name: &str) -> Vec<ToolItem<'l>> {
     let prefix = format!("mcp/{name}/");
     let server = server_id(name);
     let trust = library.trust();

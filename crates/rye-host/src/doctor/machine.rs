@@ -3,11 +3,11 @@
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::settings;
 use lillux::{PathContext as _, shell_word};
-use rye_host::settings;
 
-use super::DoctorReport;
-use crate::cli::context::Context;
+use super::Checks;
+use crate::context::Context;
 
 /// Interpreters of the built-in runtimes.
 const INTERPRETERS: [(&str, &str); 4] = [
@@ -17,7 +17,7 @@ const INTERPRETERS: [(&str, &str); 4] = [
     ("ruby", "Ruby tools"),
 ];
 
-pub(super) fn check(context: &Context, report: &mut DoctorReport) {
+pub(super) fn check(context: &Context, report: &mut Checks) {
     cache(context, report);
     for (program, what) in INTERPRETERS {
         if let Some(path) = on_path(program) {
@@ -33,7 +33,7 @@ pub(super) fn check(context: &Context, report: &mut DoctorReport) {
     }
 }
 
-fn cache(context: &Context, report: &mut DoctorReport) {
+fn cache(context: &Context, report: &mut Checks) {
     let Some(dir) = context.cache() else {
         let detail = "no cache directory: HOME is not set";
         let fix = "export RYE_CACHE_DIR=/path/to/cache".to_owned();

@@ -6,25 +6,22 @@ use std::path::{Path, PathBuf};
 use globset::{GlobBuilder, GlobMatcher};
 use rye_items::{ItemFile, ItemKind, ItemRef, Library, LookupError, PathItem, Space, SpaceError};
 
-use super::failure::Failure;
+use crate::failure::Failure;
 
 /// The items that a command works on, each file once.
 #[derive(Default)]
-pub(crate) struct Targets<'a> {
-    pub(crate) items: Vec<ItemFile<'a>>,
+pub struct Targets<'a> {
+    /// The items.
+    pub items: Vec<ItemFile<'a>>,
     /// Files outside all spaces.
-    pub(crate) outside: Vec<PathBuf>,
+    pub outside: Vec<PathBuf>,
     /// Arguments or listed files that could not be resolved.
-    pub(crate) failures: Vec<(String, Failure)>,
+    pub failures: Vec<(String, Failure)>,
 }
 
 impl<'a> Targets<'a> {
     /// Resolves arguments. Globs search the spaces that `within` admits.
-    pub(crate) fn named(
-        library: &'a Library,
-        words: &[String],
-        within: impl Fn(Space) -> bool,
-    ) -> Self {
+    pub fn named(library: &'a Library, words: &[String], within: impl Fn(Space) -> bool) -> Self {
         let mut targets = Self::default();
         for word in words {
             if let Err(failure) = targets.add(library, word, &within) {
@@ -34,8 +31,17 @@ impl<'a> Targets<'a> {
         targets.deduplicate()
     }
 
+    /// All items that must verify. The user's own configuration needs no signature.
+    pub fn all_signed(library: &'a Library, within: impl Fn(Space) -> bool) -> Self {
+        let mut targets = Self::all(library, within);
+        targets.items.retain(|found| {
+            found.root.space() != Space::User || found.reference.kind != ItemKind::Config
+        });
+        targets
+    }
+
     /// All items in the spaces that `within` admits, except trust files.
-    pub(crate) fn all(library: &'a Library, within: impl Fn(Space) -> bool) -> Self {
+    pub fn all(library: &'a Library, within: impl Fn(Space) -> bool) -> Self {
         let mut targets = Self::default();
         for kind in ItemKind::ALL {
             targets.list(library, kind, &within, &|found| {

@@ -3,19 +3,19 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::{FileReport, Integrity, diagnose};
 use lillux::shell_word;
 use rye_engine::store::StoreError;
-use rye_host::{FileReport, Integrity, diagnose};
 
-use super::DoctorReport;
-use crate::cli::context::Context;
+use super::Checks;
+use crate::context::Context;
 
 const SESSIONS: &str = "sessions";
 
 /// Time limit for the integrity check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) fn check(context: &Context, report: &mut DoctorReport) {
+pub(super) fn check(context: &Context, report: &mut Checks) {
     let Some(state) = &context.settings.state_dir else {
         let detail = "no state directory: HOME is not set";
         let fix = "export RYE_STATE_DIR=/path/to/state".to_owned();
@@ -32,7 +32,7 @@ pub(super) fn check(context: &Context, report: &mut DoctorReport) {
     }
 }
 
-fn add(path: &Path, condition: &FileReport, report: &mut DoctorReport) {
+fn add(path: &Path, condition: &FileReport, report: &mut Checks) {
     let file = path.display();
     let FileReport {
         version, newest, ..

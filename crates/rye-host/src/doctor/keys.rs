@@ -6,10 +6,10 @@ use lillux::shell_word;
 use rye_items::Library;
 use rye_items::trust::DistrustReason;
 
-use super::DoctorReport;
-use crate::cli::context::Context;
+use super::Checks;
+use crate::context::Context;
 
-pub(super) fn check(context: &Context, library: Option<&Library>, report: &mut DoctorReport) {
+pub(super) fn check(context: &Context, library: Option<&Library>, report: &mut Checks) {
     let user = match context.settings.user_space() {
         Ok(user) => user,
         Err(error) => return report.fail_with("user space", error.into()),
@@ -33,7 +33,7 @@ pub(super) fn check(context: &Context, library: Option<&Library>, report: &mut D
     }
 }
 
-fn signing_key(context: &Context, library: Option<&Library>, report: &mut DoctorReport) {
+fn signing_key(context: &Context, library: Option<&Library>, report: &mut Checks) {
     let key = context
         .own_keys()
         .and_then(|keys| Ok(keys.load_signing_key()?));
@@ -59,7 +59,7 @@ fn signing_key(context: &Context, library: Option<&Library>, report: &mut Doctor
     }
 }
 
-fn trust_files(library: &Library, report: &mut DoctorReport) {
+fn trust_files(library: &Library, report: &mut Checks) {
     let trust = library.trust();
     let (mut trusted, mut revoked) = (0, 0);
     let mut ignored = Vec::new();

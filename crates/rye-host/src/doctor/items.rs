@@ -2,20 +2,24 @@
 
 use rye_items::{Library, Space};
 
-use super::DoctorReport;
-use crate::cli::commands::verify;
-use crate::cli::context::Context;
-use crate::cli::failure::Failure;
-use crate::cli::progress::Progress;
+use super::Checks;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::targets::Targets;
 
-pub(super) fn check(context: &Context, library: &Library, report: &mut DoctorReport) {
+pub(super) fn check(
+    context: &Context,
+    library: &Library,
+    progress: &(dyn Fn(usize, usize) + Sync),
+    report: &mut Checks,
+) {
     for (space, name) in [
         (Space::System, "system items"),
         (Space::User, "user items"),
         (Space::Project, "project items"),
     ] {
         if library.spaces().roots_in(space).next().is_some() {
-            verify_space(library, space, name, context, report);
+            verify_space(library, space, name, progress, report);
         } else if space == Space::Project {
             let detail = format!("{} has no .ai/", context.settings.project().display());
             report.warn(name, detail, "rye init".to_owned());
@@ -39,16 +43,15 @@ fn verify_space(
     library: &Library,
     space: Space,
     name: &'static str,
-    context: &Context,
-    report: &mut DoctorReport,
+    progress: &(dyn Fn(usize, usize) + Sync),
+    report: &mut Checks,
 ) {
-    let targets = verify::all(library, |other| other == space);
+    let targets = Targets::all_signed(library, |other| other == space);
     let failures = targets.failures.into_iter();
     let mut failures: Vec<_> = failures.map(|(_, failure)| failure).collect();
-    let progress = Progress::new(context.printer, "verifying", targets.items.len());
     let total = targets.items.len();
-    let checked = library.verify_batch(targets.items, &|done| progress.set(done));
-    drop(progress);
+    progress(0, total);
+    let checked = library.verify_batch(targets.items, &|done| progress(done, total));
     let wrong = checked.into_iter().filter_map(|(_, outcome)| outcome.err());
     failures.extend(wrong.map(Failure::from));
     let Some(first) = failures.first() else {
