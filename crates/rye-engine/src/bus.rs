@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rye_protocol::{Entry, Event, EventKind, SessionId, ThreadId};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -92,7 +92,7 @@ impl Bus {
     pub(crate) fn publish(&self, notice: Notice) {
         let number = notice.event.sequence.unwrap_or_default();
         // Under the lock, so that a new subscriber gets each delta exactly once.
-        let mut in_flight = lock(&self.in_flight);
+        let mut in_flight = self.in_flight.lock();
         let after = self.last.fetch_max(number, Ordering::AcqRel);
         in_flight.apply(&notice.event, after);
         // Skip the copies without subscribers.
@@ -120,7 +120,7 @@ impl Bus {
         after: u64,
         closed: CancellationToken,
     ) -> Subscription {
-        let in_flight = lock(&self.in_flight);
+        let in_flight = self.in_flight.lock();
         Subscription {
             live: self.sender.subscribe(),
             external_writes: self.external_writes.subscribe(),
@@ -134,10 +134,6 @@ impl Bus {
             closed,
         }
     }
-}
-
-fn lock(in_flight: &Mutex<InFlightMessages>) -> MutexGuard<'_, InFlightMessages> {
-    in_flight.lock()
 }
 
 /// A session's events: every stored event once and in order, with ephemeral events in between.

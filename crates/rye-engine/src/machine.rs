@@ -8,13 +8,10 @@ mod advance;
 mod calls;
 mod compaction;
 mod cow_arc;
-mod failover;
 mod gates;
 mod input;
 mod limit_gate;
-mod output;
 mod queue;
-mod result;
 mod step_context;
 mod turn;
 
@@ -23,7 +20,7 @@ use std::sync::Arc;
 
 use rye_protocol::{
     Batch, Call, CallId, CallState, CompactionReason, Entry, EntryId, EntryKind, EventKind, Gate,
-    GateId, Op, Part, Phase, PromptId, PromptStatus, QueuedPrompt, StatusKind, Thread,
+    GateId, Millis, Op, Part, Phase, PromptId, PromptStatus, QueuedPrompt, StatusKind, Thread,
     ThreadStatus, Usage,
 };
 use serde_json::Value;
@@ -37,7 +34,6 @@ pub(crate) use limit_gate::{LimitIncrease, is_invalid_limit};
 pub(crate) use compaction::{CompactionResult, ContextWindows};
 pub(crate) use cow_arc::CowArc;
 pub(crate) use input::{Artifact, Input, PostedCommand};
-pub(crate) use output::{Effect, Output};
 pub use step_context::CallLimits;
 pub(crate) use step_context::{ChildUsage, StepContext, ToolLookup, ToolTraits};
 
@@ -189,6 +185,41 @@ fn args_of(entry: &Entry) -> BTreeMap<CallId, Value> {
         _ => None,
     });
     calls.collect()
+}
+
+/// What to commit, and which effects to perform after the commit.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Output {
+    pub(crate) batch: Batch,
+    pub(crate) effects: Vec<Effect>,
+    /// The accepted prompt, or the collected prompt it was merged into.
+    pub(crate) accepted: Option<PromptId>,
+    /// A session limit to increase in the same commit.
+    pub(crate) increase: Option<LimitIncrease>,
+}
+
+/// Work to start or stop after the commit.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Effect {
+    CallModel {
+        model: String,
+    },
+    /// Aborts the current model call, also one for a summary.
+    StopModel,
+    Compact {
+        reason: CompactionReason,
+        model: String,
+    },
+    RunTool {
+        call: CallId,
+        tool: String,
+        args: Value,
+    },
+    StopTool(CallId),
+    /// Tells a tool how its gate closed.
+    Reply(CallId, Box<Gate>),
+    /// Sends a tick at this time.
+    WakeAt(Millis),
 }
 
 /// One input being applied.

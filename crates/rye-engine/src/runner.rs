@@ -6,15 +6,17 @@ mod effects;
 mod failover;
 mod instrumentation;
 mod media;
-mod panic;
 mod publish;
 mod retry;
 mod system_prompt;
 mod tools;
 
+use std::any::Any;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use rye_protocol::{
     Batch, CallId, EventKind, Gate, GateId, LimitKind, Millis, Op, ProcessRef, PromptId, QueueMode,
@@ -33,7 +35,6 @@ use crate::tool::{DecisionRequest, ToolError, ToolOutput};
 use crate::transcript::Transcript;
 
 pub use compaction::{CompactionOutcome, UndoOutcome};
-use panic::catch_panic;
 use retry::{Backoff, retry_until_available};
 pub(crate) use tools::ToolRegistry;
 
@@ -540,6 +541,19 @@ fn unless_unavailable<T>(outcome: Result<T, StoreError>) -> Result<(), StoreErro
         Err(StoreError::Unavailable(_)) => Ok(()),
         other => other.map(drop),
     }
+}
+
+/// Runs a future and returns the panic message if it panics.
+async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    // The future is dropped after a panic, so its broken state is never observed.
+    let outcome = AssertUnwindSafe(work).catch_unwind().await;
+    outcome.map_err(|payload| panic_message(&*payload))
+}
+
+fn panic_message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("panicked without a message").to_owned()
 }
 
 impl ChildUsage for Runner {

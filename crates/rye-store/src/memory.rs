@@ -1,7 +1,6 @@
 //! A session store in memory, for tests and for sessions that need not survive the process.
 
 mod state;
-mod undo_map;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -141,14 +140,16 @@ impl SessionStore for MemoryStore {
             let end = match &filter.before {
                 None => None,
                 Some(id) => {
-                    let position = state.sessions.position(id);
+                    let position = state.sessions.get_index_of(id);
                     Some(position.ok_or_else(|| not_found(SESSION, id))?)
                 }
             };
             let older = state
                 .sessions
-                .before(end)
-                .map(|session_state| &session_state.session);
+                .values()
+                .take(end.unwrap_or(usize::MAX))
+                .rev();
+            let older = older.map(|session_state| &session_state.session);
             let matching = older.filter(|session| {
                 let (user, parent) = (filter.user.as_ref(), filter.parent.as_ref());
                 let own_parent = session.parent.as_ref().map(|parent| &parent.session);
@@ -188,7 +189,7 @@ impl SessionStore for MemoryStore {
         self.read(|state| {
             let session_state = state.sessions.get(session);
             let position =
-                |id| session_state.and_then(|session_state| session_state.entries.position(id));
+                |id| session_state.and_then(|session_state| session_state.entries.get_index_of(id));
             let start = match after {
                 None => None,
                 Some(id) => Some(position(id).ok_or_else(|| not_found(ENTRY, id))?),
@@ -196,7 +197,8 @@ impl SessionStore for MemoryStore {
             let Some(session_state) = session_state else {
                 return Ok(Vec::new());
             };
-            let later = session_state.entries.after(start);
+            let first = start.map_or(0, |start| start + 1);
+            let later = session_state.entries.values().skip(first);
             let own = later.filter(|entry| entry.thread == *thread);
             Ok(clone_all(own.take(limit)))
         })

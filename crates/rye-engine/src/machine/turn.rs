@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use rye_protocol::{
     Call, CallState, CompactionReason, Continuation, EntryKind, ErrorCode, ErrorInfo, EventKind,
-    LimitKind, Message, Op, Part, Phase, PromptStatus, QueuedPrompt, ResultStatus, Role, Thread,
-    Turn, TurnEnd, Usage,
+    LimitKind, Message, Op, Part, Phase, PromptStatus, QueuedPrompt, ResultStatus, Role, Synthetic,
+    Thread, Turn, TurnEnd, Usage,
 };
 use serde_json::Value;
 
@@ -14,6 +14,7 @@ use super::advance::MAX_ROUNDS;
 use super::cow_arc::CowArc;
 use super::{Effect, Live, Step};
 use crate::model::ModelAnswer;
+use crate::result;
 
 /// How many calls of one answer beyond the limit get an error result. Further calls are dropped.
 const MAX_REFUSED: usize = 256;
@@ -79,6 +80,64 @@ impl Step<'_> {
             turn.phase = Phase::Tools { entry, calls };
         }
         self.refuse_excess(requested_count);
+    }
+
+    /// Switches to the model of the prompt's role, before the first call.
+    pub(super) fn switch_model(&mut self, model: String) {
+        self.machine.live.model = false;
+        if let Some(turn) = &mut self.machine.thread.turn {
+            turn.model = model;
+            // The reserved call was not made.
+            turn.reserved = Usage::default();
+        }
+    }
+
+    /// A model call failed. Commits the retry and, if it is another one, the model to use from now
+    /// on; [`advance`](Step::advance) then makes the call as it does after a restart.
+    pub(super) fn on_model_retry(&mut self, event: EventKind) {
+        self.machine.live.model = false;
+        let Some(turn) = &mut self.machine.thread.turn else {
+            return;
+        };
+        if turn.phase != Phase::Model {
+            return;
+        }
+        if let EventKind::ModelSwitched { to, .. } = &event {
+            turn.model.clone_from(to);
+        }
+        self.emit(event);
+    }
+
+    /// Stores the required result with the answer. Returns what is wrong if it is missing.
+    pub(super) fn extract_result(&self, message: &mut Message) -> Option<String> {
+        let schema = self.running()?.result_schema.as_ref()?;
+        match result::extract(&message.content(), schema) {
+            Ok(value) => {
+                message.result = Some(value);
+                None
+            }
+            Err(problem) => Some(problem),
+        }
+    }
+
+    /// Asks the model to correct its result, once; then the turn fails.
+    pub(super) fn request_correction(&mut self, problem: &str) {
+        let Some(turn) = &mut self.machine.thread.turn else {
+            return;
+        };
+        if turn.correction_requested {
+            let message = format!("invalid result after a correction: {problem}");
+            let error = ErrorInfo::new(ErrorCode::InvalidResult, message);
+            return self.fail_turn(error, TurnEnd::Error);
+        }
+        turn.correction_requested = true;
+        let text = format!(
+            "Your result could not be used: {problem}. Repeat your whole answer with a result \
+             that matches the schema."
+        );
+        let mut message = Message::text(Role::User, text);
+        message.synthetic = Some(Synthetic::ResultRetry);
+        self.append(EntryKind::Message(message));
     }
 
     /// Gives each call beyond the limit an error result, because providers require a result for

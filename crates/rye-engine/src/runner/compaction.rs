@@ -10,8 +10,8 @@ use rye_protocol::{
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
+use super::catch_panic;
 use super::effects::panic_error;
-use super::panic::catch_panic;
 use super::{Runner, ThreadCommand, retry_until_available};
 use crate::compaction::plan::{self, Head, Plan, plan};
 use crate::compaction::summary::{self, Retry};

@@ -8,9 +8,9 @@ use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
 
+use super::catch_panic;
 use super::failover::Failover;
 use super::media;
-use super::panic::catch_panic;
 use super::{Runner, ThreadCommand};
 use crate::machine::{Effect, ToolLookup as _};
 use crate::model::{Deltas, ModelAnswer, ModelRequest};

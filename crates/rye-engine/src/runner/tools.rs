@@ -9,7 +9,7 @@ use lillux::Hash;
 use rye_protocol::{ErrorCode, ErrorInfo, Schema};
 use serde_json::{Map, Value, json};
 
-use super::panic::catch_panic;
+use super::catch_panic;
 use crate::blob::{FULL_OUTPUT, SCHEME};
 use crate::machine::{ToolLookup, ToolTraits};
 use crate::model::ToolSpec;

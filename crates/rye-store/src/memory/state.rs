@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use indexmap::IndexMap;
 use lillux::Hash;
 use rye_engine::store::{
     Claim, Holder, InboxMessage, Lease, PostOutcome, SessionCommand, StoreError,
 };
 use rye_protocol::{
     Batch, CommandId, Entry, EntryId, Event, EventKind, Gate, GateId, GateRef, Millis, Op,
-    PromptId, QueuedPrompt, Session, SessionId, Thread, ThreadId, Usage,
+    PromptId, QueuedPrompt, Session, SessionId, Thread, ThreadId,
 };
 
-use super::undo_map::{Previous, UndoMap};
 use crate::invariants::{
     self, ENTRY, GATE, GateOutcome, PROMPT, SESSION, THREAD, conflict, not_found,
 };
@@ -20,64 +20,50 @@ use crate::invariants::{
 /// All sessions, and the leases on them.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) sessions: UndoMap<SessionId, SessionState>,
+    pub(super) sessions: IndexMap<SessionId, SessionState>,
     /// The gates of all sessions; gate ids are unique across sessions.
-    pub(super) gates: UndoMap<GateId, Arc<Gate>>,
+    pub(super) gates: IndexMap<GateId, Arc<Gate>>,
     leases: HashMap<SessionId, u64>,
     epoch: u64,
 }
 
 /// A session with its threads, entries, prompts and events.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct SessionState {
     pub(super) session: Session,
-    pub(super) threads: UndoMap<ThreadId, Arc<Thread>>,
-    pub(super) entries: UndoMap<EntryId, Arc<Entry>>,
-    pub(super) prompts: UndoMap<PromptId, StoredPrompt>,
+    pub(super) threads: IndexMap<ThreadId, Arc<Thread>>,
+    pub(super) entries: IndexMap<EntryId, Arc<Entry>>,
+    pub(super) prompts: IndexMap<PromptId, StoredPrompt>,
     pub(super) gate_refs: Vec<GateRef>,
     pub(super) events: Vec<StoredEvent>,
-    commands: UndoMap<CommandId, SessionCommand>,
+    commands: IndexMap<CommandId, SessionCommand>,
 }
 
 /// A prompt with the hash of its content as first sent.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct StoredPrompt {
     pub(super) prompt: Arc<QueuedPrompt>,
     content_hash: Hash,
 }
 
 /// An event without its session and its sequence number.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct StoredEvent {
     thread: Option<ThreadId>,
     at: Millis,
     kind: Arc<EventKind>,
 }
 
-/// How to undo one change.
-enum Undo {
-    NewSession,
-    Session(Box<Session>),
-    Thread(Previous<ThreadId, Arc<Thread>>),
-    Entry(Previous<EntryId, Arc<Entry>>),
-    Prompt(Previous<PromptId, StoredPrompt>),
-    Gate(Previous<GateId, Arc<Gate>>),
-    GateRef,
-    Command(Previous<CommandId, SessionCommand>),
-    Usage(Usage),
-    Event,
-}
-
 impl SessionState {
     fn new(session: Session) -> Self {
         Self {
             session,
-            threads: UndoMap::default(),
-            entries: UndoMap::default(),
-            prompts: UndoMap::default(),
+            threads: IndexMap::new(),
+            entries: IndexMap::new(),
+            prompts: IndexMap::new(),
             gate_refs: Vec::new(),
             events: Vec::new(),
-            commands: UndoMap::default(),
+            commands: IndexMap::new(),
         }
     }
 
@@ -163,45 +149,39 @@ impl State {
         now: Millis,
     ) -> Result<u64, StoreError> {
         self.check_lease(lease)?;
-        let mut applied = Vec::with_capacity(batch.ops.len());
-        for op in batch.ops {
-            match self.apply(&lease.session, op, now) {
-                Ok(undo) => applied.extend(undo),
-                Err(error) => {
-                    self.undo(&lease.session, applied);
-                    return Err(error);
-                }
-            }
+        let session = &lease.session;
+        let before = (self.sessions.get(session).cloned(), self.gates.clone());
+        let mut ops = batch.ops.into_iter();
+        if let Err(error) = ops.try_for_each(|op| self.apply(session, op, now)) {
+            self.gates = before.1;
+            match before.0 {
+                Some(state) => self.sessions.insert(session.clone(), state),
+                None => self.sessions.shift_remove(session),
+            };
+            return Err(error);
         }
         let state = self.sessions.get(&lease.session);
         Ok(state.map_or(0, |state| state.events.len() as u64))
     }
 
-    fn apply(
-        &mut self,
-        session: &SessionId,
-        op: Op,
-        now: Millis,
-    ) -> Result<Option<Undo>, StoreError> {
-        let undo = match op {
+    fn apply(&mut self, session: &SessionId, op: Op, now: Millis) -> Result<(), StoreError> {
+        match op {
             Op::PutSession(new) => self.put_session(session, Arc::unwrap_or_clone(new))?,
             Op::PutThread(thread) => self.put_thread(session, thread)?,
-            Op::AppendEntry(entry) => return self.append_entry(session, entry),
+            Op::AppendEntry(entry) => self.append_entry(session, entry)?,
             Op::ReplaceEntry(entry) => self.replace_entry(session, entry)?,
             Op::PutPrompt(prompt) => self.put_prompt(session, prompt)?,
             Op::RemovePrompt(prompt) => {
-                Undo::Prompt(self.session_mut(session)?.prompts.remove(prompt))
+                self.session_mut(session)?.prompts.shift_remove(&prompt);
             }
             Op::PutGate(gate) => self.put_gate(session, gate)?,
-            Op::PutGateRef(gate_ref) => return self.put_gate_ref(session, gate_ref),
+            Op::PutGateRef(gate_ref) => self.put_gate_ref(session, gate_ref)?,
             Op::CompleteCommand(command) => {
-                Undo::Command(self.session_mut(session)?.commands.remove(command))
+                self.session_mut(session)?.commands.shift_remove(&command);
             }
             Op::AddUsage(usage) => {
-                let state = self.session_mut(session)?;
-                let was = state.session.usage;
-                state.session.usage = was.plus(usage);
-                Undo::Usage(was)
+                let total = &mut self.session_mut(session)?.session.usage;
+                *total = total.plus(usage);
             }
             Op::ImportedEvent(event) => {
                 let Event {
@@ -209,47 +189,38 @@ impl State {
                 } = Arc::unwrap_or_clone(event);
                 self.session_mut(session)?
                     .push_event(thread, at, Arc::new(kind));
-                Undo::Event
             }
-            Op::Event(thread, kind) => {
-                self.session_mut(session)?.push_event(thread, now, kind);
-                Undo::Event
-            }
-        };
-        Ok(Some(undo))
+            Op::Event(thread, kind) => self.session_mut(session)?.push_event(thread, now, kind),
+        }
+        Ok(())
     }
 
-    fn put_session(&mut self, session: &SessionId, mut new: Session) -> Result<Undo, StoreError> {
+    fn put_session(&mut self, session: &SessionId, mut new: Session) -> Result<(), StoreError> {
         invariants::check_session(session, &new.id)?;
         let Some(state) = self.sessions.get_mut(session) else {
             self.sessions
                 .insert(session.clone(), SessionState::new(new));
-            return Ok(Undo::NewSession);
+            return Ok(());
         };
         if invariants::session_identity(&state.session) != invariants::session_identity(&new) {
             return Err(conflict(SESSION, &new.id));
         }
         new.usage = state.session.usage;
-        let was = std::mem::replace(&mut state.session, new);
-        Ok(Undo::Session(Box::new(was)))
+        state.session = new;
+        Ok(())
     }
 
-    fn put_thread(&mut self, session: &SessionId, thread: Arc<Thread>) -> Result<Undo, StoreError> {
+    fn put_thread(&mut self, session: &SessionId, thread: Arc<Thread>) -> Result<(), StoreError> {
         invariants::check_session(session, &thread.session)?;
         let state = self.session_mut(session)?;
         if let Some(before) = state.threads.get(&thread.id) {
             invariants::check_thread_update(before, &thread)?;
         }
-        Ok(Undo::Thread(
-            state.threads.insert(thread.id.clone(), thread),
-        ))
+        state.threads.insert(thread.id.clone(), thread);
+        Ok(())
     }
 
-    fn append_entry(
-        &mut self,
-        session: &SessionId,
-        entry: Arc<Entry>,
-    ) -> Result<Option<Undo>, StoreError> {
+    fn append_entry(&mut self, session: &SessionId, entry: Arc<Entry>) -> Result<(), StoreError> {
         invariants::check_session(session, &entry.session)?;
         let state = self.session_mut(session)?;
         state.check_thread(&entry.thread)?;
@@ -259,32 +230,29 @@ impl State {
             return Err(not_found(ENTRY, parent));
         }
         match state.entries.get(&entry.id) {
-            Some(before) if *before == entry => return Ok(None),
+            Some(before) if *before == entry => return Ok(()),
             Some(_) => return Err(conflict(ENTRY, &entry.id)),
             None => {}
         }
-        let before = state.entries.insert(entry.id.clone(), entry);
-        Ok(Some(Undo::Entry(before)))
+        state.entries.insert(entry.id.clone(), entry);
+        Ok(())
     }
 
-    fn replace_entry(
-        &mut self,
-        session: &SessionId,
-        entry: Arc<Entry>,
-    ) -> Result<Undo, StoreError> {
+    fn replace_entry(&mut self, session: &SessionId, entry: Arc<Entry>) -> Result<(), StoreError> {
         invariants::check_session(session, &entry.session)?;
         let state = self.session_mut(session)?;
         let before = state.entries.get(&entry.id);
         let before = before.ok_or_else(|| not_found(ENTRY, &entry.id))?;
         invariants::check_entry_update(before, &entry)?;
-        Ok(Undo::Entry(state.entries.insert(entry.id.clone(), entry)))
+        state.entries.insert(entry.id.clone(), entry);
+        Ok(())
     }
 
     fn put_prompt(
         &mut self,
         session: &SessionId,
         prompt: Arc<QueuedPrompt>,
-    ) -> Result<Undo, StoreError> {
+    ) -> Result<(), StoreError> {
         invariants::check_session(session, &prompt.session)?;
         let state = self.session_mut(session)?;
         state.check_thread(&prompt.thread)?;
@@ -295,24 +263,25 @@ impl State {
             Some(before) => before.content_hash,
             None => invariants::content_hash(&prompt),
         };
-        let before = state.prompts.insert(
+        state.prompts.insert(
             prompt.id.clone(),
             StoredPrompt {
                 prompt,
                 content_hash,
             },
         );
-        Ok(Undo::Prompt(before))
+        Ok(())
     }
 
-    fn put_gate(&mut self, session: &SessionId, gate: Arc<Gate>) -> Result<Undo, StoreError> {
+    fn put_gate(&mut self, session: &SessionId, gate: Arc<Gate>) -> Result<(), StoreError> {
         invariants::check_session(session, &gate.origin.session)?;
         let state = self.session(session)?;
         match self.gates.get(&gate.id) {
             Some(before) => invariants::check_gate_update(before, &gate)?,
             None => state.check_thread(&gate.origin.thread)?,
         }
-        Ok(Undo::Gate(self.gates.insert(gate.id.clone(), gate)))
+        self.gates.insert(gate.id.clone(), gate);
+        Ok(())
     }
 
     fn check_gate(&self, session: &SessionId, gate: &GateId) -> Result<(), StoreError> {
@@ -322,35 +291,15 @@ impl State {
         }
     }
 
-    fn put_gate_ref(
-        &mut self,
-        session: &SessionId,
-        gate_ref: GateRef,
-    ) -> Result<Option<Undo>, StoreError> {
+    fn put_gate_ref(&mut self, session: &SessionId, gate_ref: GateRef) -> Result<(), StoreError> {
         self.session(session)?;
         self.check_gate(session, &gate_ref.gate)?;
         let state = self.session_mut(session)?;
         if state.gate_refs.contains(&gate_ref) {
-            return Ok(None);
+            return Ok(());
         }
         state.gate_refs.push(gate_ref);
-        Ok(Some(Undo::GateRef))
-    }
-
-    fn undo(&mut self, session: &SessionId, applied: Vec<Undo>) {
-        for undo in applied.into_iter().rev() {
-            match undo {
-                Undo::NewSession => {
-                    self.sessions.remove(session.clone());
-                }
-                Undo::Gate(before) => self.gates.undo(before),
-                undo => {
-                    if let Some(state) = self.sessions.get_mut(session) {
-                        state.undo(undo);
-                    }
-                }
-            }
-        }
+        Ok(())
     }
 
     /// Applies a post. Also returns whether it changed anything.
@@ -426,36 +375,10 @@ impl State {
             .iter()
             .try_for_each(|lease| self.check_lease(lease))?;
         for Lease { session, .. } in leases {
-            let gates = self.gates.values();
-            let own = gates.filter(|gate| gate.origin.session == *session);
-            let own: Vec<_> = own.map(|gate| gate.id.clone()).collect();
-            for gate in own {
-                self.gates.remove(gate);
-            }
-            self.sessions.remove(session.clone());
+            self.gates.retain(|_, gate| gate.origin.session != *session);
+            self.sessions.shift_remove(session);
             self.leases.remove(session);
         }
         Ok(())
-    }
-}
-
-impl SessionState {
-    fn undo(&mut self, undo: Undo) {
-        match undo {
-            Undo::Session(was) => self.session = *was,
-            Undo::Thread(before) => self.threads.undo(before),
-            Undo::Entry(before) => self.entries.undo(before),
-            Undo::Prompt(before) => self.prompts.undo(before),
-            Undo::GateRef => {
-                self.gate_refs.pop();
-            }
-            Undo::Command(before) => self.commands.undo(before),
-            Undo::Usage(was) => self.session.usage = was,
-            Undo::Event => {
-                self.events.pop();
-            }
-            // Undone by `State::undo`.
-            Undo::NewSession | Undo::Gate(_) => {}
-        }
     }
 }
