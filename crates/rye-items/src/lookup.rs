@@ -235,26 +235,10 @@ fn not_found(spaces: &Spaces, extractors: &Extractors, reference: &ItemRef) -> L
 
 /// The edit distance between two ids; none if they are not similar.
 fn distance(wanted: &ItemId, other: &ItemId) -> Option<usize> {
-    let whole = levenshtein(wanted.as_str(), other.as_str());
-    let names = levenshtein(wanted.name(), other.name()) + 1;
+    let whole = strsim::levenshtein(wanted.as_str(), other.as_str());
+    let names = strsim::levenshtein(wanted.name(), other.name()) + 1;
     let has_extra_extension = wanted.name().split('.').next() == Some(other.name());
     let distance = whole.min(names);
     let close = distance * 2 <= wanted.name().len() || has_extra_extension;
     close.then_some(distance)
-}
-
-/// The Levenshtein distance.
-fn levenshtein(one: &str, other: &str) -> usize {
-    let other: Vec<_> = other.bytes().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, b) in other.iter().enumerate() {
-            let replaced = diagonal + usize::from(a != *b);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[other.len()]
 }

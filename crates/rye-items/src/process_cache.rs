@@ -5,10 +5,11 @@
 //! resolves to, is not cached: each call determines it again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use lillux::Hash;
 use lillux::keys::{BadSignature, PublicKey};
+use parking_lot::Mutex;
 
 use crate::metadata::{Extractors, Metadata};
 use crate::signature::{self, SignatureLine};
@@ -59,12 +60,11 @@ impl<T: Clone> HashCache<T> {
         hash: Hash,
         compute: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(value) = lock().get(&hash) {
+        if let Some(value) = self.0.lock().get(&hash) {
             return Ok(value.clone());
         }
         let value = compute()?;
-        let mut entries = lock();
+        let mut entries = self.0.lock();
         if entries.len() >= MAX_ENTRIES {
             entries.clear();
         }
@@ -147,6 +147,6 @@ mod tests {
             let value = cache.get(Hash::digest(number.to_string()), || Ok::<_, ()>(number));
             assert_eq!(value, Ok(number));
         }
-        assert_eq!(cache.0.lock().unwrap().len(), 1);
+        assert_eq!(cache.0.lock().len(), 1);
     }
 }

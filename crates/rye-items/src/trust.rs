@@ -16,10 +16,11 @@ mod revocation;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use lillux::Hash;
 use lillux::keys::{Fingerprint, PublicKey};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::comment::CommentStyle;
@@ -119,12 +120,11 @@ impl<'a> Trust<'a> {
 
     /// The status of a key.
     pub fn key_status(&self, fingerprint: Fingerprint) -> KeyStatus {
-        let statuses = || self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(status) = statuses().get(&fingerprint) {
+        if let Some(status) = self.statuses.lock().get(&fingerprint) {
             return status.clone();
         }
         let status = self.resolve_status(fingerprint);
-        statuses().insert(fingerprint, status.clone());
+        self.statuses.lock().insert(fingerprint, status.clone());
         status
     }
 

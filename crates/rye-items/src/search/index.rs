@@ -1,8 +1,10 @@
 //! The search index: one cached segment per root, refreshed before each search.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+
+use parking_lot::Mutex;
 
 use super::document::Reader;
 use super::evaluate::evaluate;
@@ -12,7 +14,7 @@ use super::root_cache::{RootCache, RootKey};
 use super::segment::Segment;
 use super::store::Store;
 use super::view::View;
-use super::watch::{Watcher, lock};
+use super::watch::Watcher;
 use crate::owner_only_dir::is_owner_only_dir;
 use crate::space::{Root, Spaces};
 
@@ -65,13 +67,13 @@ impl SearchIndex {
     /// Runs a query against the items as they are now.
     pub fn search(&self, spaces: &Spaces, reader: &dyn Reader, query: &Query) -> SearchResults {
         if let Some(watcher) = &self.watcher {
-            lock(watcher).drain_events();
+            watcher.lock().drain_events();
         }
         let roots: Vec<_> = spaces.roots().collect();
         let (mut segments, mut errors) = (Vec::new(), Vec::new());
         for root in &roots {
             let cached = self.root_cache(root, reader);
-            let mut cached = lock(&cached);
+            let mut cached = cached.lock();
             segments.push(cached.refresh(root, reader, self.store.as_ref(), self.watcher.as_ref()));
             errors.extend_from_slice(cached.errors());
         }
@@ -85,7 +87,7 @@ impl SearchIndex {
     /// oldest.
     fn root_cache(&self, root: &Root, reader: &dyn Reader) -> Arc<Mutex<RootCache>> {
         let key = RootKey::new(root, reader);
-        let mut roots = lock(&self.roots);
+        let mut roots = self.roots.lock();
         let known = roots.iter().position(|(other, _)| *other == key);
         let entry = if let Some(at) = known {
             roots.remove(at)
@@ -100,7 +102,7 @@ impl SearchIndex {
         let evicted: Vec<_> = roots.drain(..surplus).collect();
         drop(roots);
         for (_, cached) in evicted {
-            lock(&cached).evict(self.watcher.as_ref());
+            cached.lock().evict(self.watcher.as_ref());
         }
         cached
     }
@@ -113,7 +115,7 @@ impl SearchIndex {
             view.segments.len() == segments.len()
                 && pairs.into_iter().all(|(a, b)| Arc::ptr_eq(a, b))
         };
-        let mut views = lock(&self.views);
+        let mut views = self.views.lock();
         let view = match views.iter().position(has_segments) {
             Some(at) => views.remove(at),
             None => Arc::new(View::new(segments)),

@@ -1,10 +1,11 @@
 //! Caches the segment of one root and decides when it is stale.
 
 use std::os::unix::ffi::OsStrExt as _;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lillux::Hash;
+use parking_lot::Mutex;
 
 use super::document::Reader;
 use super::results::ScanError;
@@ -12,7 +13,7 @@ use super::scan::{ScannedItem, scan};
 use super::segment::Segment;
 use super::store::Store;
 use super::update::update;
-use super::watch::{RootId, Watcher, WatchingObserver, lock};
+use super::watch::{RootId, Watcher, WatchingObserver};
 use crate::space::{FileIdentity, Root};
 
 /// How long inotify alone is trusted before the next full walk, and how long to wait
@@ -140,7 +141,7 @@ impl RootCache {
             return false;
         };
         since.elapsed() < MAX_WATCH_AGE
-            && !lock(watcher).has_changed(self.id)
+            && !watcher.lock().has_changed(self.id)
             && self
                 .linked
                 .iter()
@@ -190,7 +191,7 @@ impl RootCache {
         self.evicted = true;
         self.watched_since = None;
         if let Some(watcher) = watcher {
-            lock(watcher).remove_root(self.id);
+            watcher.lock().remove_root(self.id);
         }
     }
 }

@@ -8,8 +8,8 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use rustix::fs::fstatfs;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
@@ -206,7 +206,7 @@ pub(super) struct WatchingObserver<'a> {
 impl<'a> WatchingObserver<'a> {
     /// Starts with the directory `.ai` itself.
     pub(super) fn begin(watcher: &'a Mutex<Watcher>, root: RootId, top: BorrowedFd<'_>) -> Self {
-        lock(watcher).start_walk(root);
+        watcher.lock().start_walk(root);
         let mut watching = Self {
             watcher,
             root,
@@ -222,7 +222,7 @@ impl<'a> WatchingObserver<'a> {
             return;
         }
         let root = self.root;
-        match lock(self.watcher).add(dir, WatchTarget { root, role }) {
+        match self.watcher.lock().add(dir, WatchTarget { root, role }) {
             Ok(watch) => {
                 self.used.insert(watch);
             }
@@ -235,7 +235,7 @@ impl<'a> WatchingObserver<'a> {
         if self.incomplete {
             self.used.clear();
         }
-        lock(self.watcher).retain_watches(self.root, &self.used);
+        self.watcher.lock().retain_watches(self.root, &self.used);
         !self.incomplete
     }
 }
@@ -248,9 +248,4 @@ impl Observer for WatchingObserver<'_> {
     fn loose_link(&mut self) {
         self.incomplete = true;
     }
-}
-
-/// Ignores poisoning: the protected state is consistent at every point.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
