@@ -53,6 +53,14 @@ pub struct EditedArguments {
     pub by: String,
 }
 
+/// Adds the arguments that the approver edited, if any, to the output.
+pub fn annotate(edited: Option<&EditedArguments>, output: ToolOutput) -> ToolOutput {
+    match edited {
+        Some(edited) => edited.annotate(output),
+        None => output,
+    }
+}
+
 impl EditedArguments {
     /// Adds the edited arguments to the output, because the model requested others.
     pub fn annotate(&self, mut output: ToolOutput) -> ToolOutput {

@@ -114,12 +114,18 @@ pub struct ToolOutput {
 }
 
 impl ToolOutput {
-    /// Creates a result with text only.
-    pub fn text(text: impl Into<String>) -> Self {
+    /// Creates a result without attachments.
+    pub fn new(text: impl Into<String>, data: Value) -> Self {
         Self {
             text: text.into(),
-            ..Self::default()
+            data,
+            attachments: Vec::new(),
         }
+    }
+
+    /// Creates a result with text only.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::new(text, Value::Null)
     }
 }
 

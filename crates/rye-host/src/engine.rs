@@ -117,7 +117,7 @@ pub(crate) fn run_engine<T>(
             let guides = FileGuides::new(spaces, &host_options.workspace, options.skills);
             let guides: Arc<dyn Guides> = Arc::new(guides);
             builder = builder
-                .tool(rye_tools::Skill::new(Arc::clone(&guides)))
+                .tool(rye_tools::skill(Arc::clone(&guides)))
                 .guides(guides);
         }
         if let Some(key) = context.signing_key()?.cloned() {

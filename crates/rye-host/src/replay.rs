@@ -276,7 +276,7 @@ fn engine(
         .compaction(setup.compaction.clone())
         .guides(Arc::clone(&setup.guides));
     // Results of `skill` are recorded as well.
-    let skill = rye_tools::Skill::new(Arc::clone(&setup.guides));
+    let skill = rye_tools::skill(Arc::clone(&setup.guides));
     let skill: Arc<dyn Tool> = Arc::new(skill);
     for tool in setup.tools.iter().chain([&skill]) {
         builder = builder.tool(RecordedTool::new(tool.def().clone(), Arc::clone(harness)));

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use lillux::{Hash, quote_block, sanitize_line};
-use rye_protocol::ProcessRef;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{approval, parse, sandbox_error};
+use super::{OutputForwarder, approval, parse, sandbox_error};
 use rye_engine::BoxFuture;
+use rye_engine::arguments::annotate;
 use rye_engine::blob::{FULL_OUTPUT, SCHEME};
-use rye_engine::sandbox::{Exec, ExecObserver, ExecOutput, Sandbox};
+use rye_engine::sandbox::{Exec, ExecOutput, Sandbox};
 use rye_engine::text::{FullText, truncate_middle};
 use rye_engine::tool::{DecisionRequest, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
@@ -111,8 +111,7 @@ impl Tool for Bash {
                 return Err(ToolError::failed(message));
             }
             approval::mark_started(&self.def, &context).await?;
-            let observer = OutputForwarder { context: &context };
-            let output = context.exec(exec, &observer).await;
+            let output = context.exec(exec, &OutputForwarder(&context)).await;
             let output = output.map_err(sandbox_error)?;
             let report = Report::new(output, timeout);
             let hash = if report.is_long() {
@@ -121,10 +120,7 @@ impl Tool for Bash {
                 None
             };
             let output = report.output(hash.as_ref());
-            Ok(match edited {
-                Some(edited) => edited.annotate(output),
-                None => output,
-            })
+            Ok(annotate(edited.as_ref(), output))
         })
     }
 }
@@ -152,22 +148,6 @@ fn approval_request(exec: &Exec, link: Option<&str>, call: &str) -> DecisionRequ
     request.body += &quote_block(command);
     approval::add_resolved_path(&mut request, link);
     request
-}
-
-/// Publishes output and the process id while the command runs.
-struct OutputForwarder<'a> {
-    context: &'a ToolContext,
-}
-
-impl ExecObserver for OutputForwarder<'_> {
-    fn on_start(&self, process: &str) {
-        self.context
-            .register_process(ProcessRef(process.to_owned()));
-    }
-
-    fn on_output(&self, text: &str) {
-        self.context.output(text);
-    }
 }
 
 /// The result of a command: its output and, unless it succeeded, how it ended.
@@ -242,11 +222,7 @@ impl Report {
         if let Some(hash) = hash {
             data[FULL_OUTPUT] = json!(format!("{SCHEME}{hash}"));
         }
-        ToolOutput {
-            text: join(&stdout, &stderr, self.status_line.as_deref()),
-            data,
-            attachments: Vec::new(),
-        }
+        ToolOutput::new(join(&stdout, &stderr, self.status_line.as_deref()), data)
     }
 }
 

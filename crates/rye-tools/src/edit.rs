@@ -19,6 +19,7 @@ use self::apply::{Change, apply};
 use self::document::Document;
 use super::{approval, counted, parse, placeholder_guard, read};
 use rye_engine::BoxFuture;
+use rye_engine::arguments::annotate;
 use rye_engine::sandbox::Sandbox;
 use rye_engine::text::truncate_middle;
 use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
@@ -35,7 +36,7 @@ const MAX_DIFFED_FILE: usize = 4 * 1024 * 1024;
 /// An interrupted edit is never repeated automatically, because the file does not always show
 /// whether the edit was made: the new text may contain the old one. The model checks the file instead.
 #[derive(Debug)]
-pub struct Edit {
+pub(super) struct Edit {
     def: ToolDef,
     write_lock: Arc<Mutex<()>>,
 }
@@ -78,12 +79,6 @@ impl Edit {
         let mut def = ToolDef::new("edit", description, parameters).effect(EffectClass::AtMostOnce);
         def.exclusive = true;
         Self { def, write_lock }
-    }
-}
-
-impl Default for Edit {
-    fn default() -> Self {
-        Self::new(Arc::default())
     }
 }
 
@@ -174,10 +169,7 @@ impl Tool for Edit {
                 .write(path, &new_document.bytes(), &context)
                 .await?;
             let output = report(path, &document.text, &new_document.text, replacements);
-            Ok(match permitted.edited {
-                Some(edited) => edited.annotate(output),
-                None => output,
-            })
+            Ok(annotate(permitted.edited.as_ref(), output))
         })
     }
 }
@@ -198,9 +190,5 @@ fn report(path: &str, before: &str, after: &str, replacements: usize) -> ToolOut
         text = format!("{text}\n{}", unified.trim_end());
         data = json!({ "replacements": replacements, "added": added, "removed": removed, "diff": unified });
     }
-    ToolOutput {
-        text,
-        data,
-        attachments: Vec::new(),
-    }
+    ToolOutput::new(text, data)
 }

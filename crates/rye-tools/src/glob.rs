@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::parse;
+use super::tool;
 use super::tree::{Pattern, join, normalize, relative_to, split, walk};
-use rye_engine::BoxFuture;
-use rye_engine::sandbox::Sandbox;
 use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// Default number of results.
@@ -19,33 +17,25 @@ const MAX_LIMIT: usize = 2000;
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Finds files by a pattern of their paths.
-#[derive(Debug)]
-pub struct Glob {
-    def: ToolDef,
-}
-
-impl Default for Glob {
-    fn default() -> Self {
-        let description = "Finds files by a pattern: `*.rs` by name at any depth, \
-            `src/**/*.{ts,tsx}` by path. The most recently changed come first. Skips hidden \
-            files and files that .gitignore and .ignore exclude.";
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "pattern": { "type": "string", "minLength": 1, "description": "`*` and `?` match parts of a name, `**` any directories, `{a,b}` either." },
-                "path": { "type": "string", "description": "Directory to search. Default: the workspace." },
-                "sort": { "enum": ["newest", "path"], "description": "Order. Default: newest." },
-                "hidden": { "type": "boolean", "description": "Include hidden files." },
-                "ignored": { "type": "boolean", "description": "Include files that .gitignore or .ignore exclude." },
-                "limit": { "type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "description": "Maximum number of results. Default: 200." },
-            },
-            "required": ["pattern"],
-            "additionalProperties": false,
-        });
-        Self {
-            def: ToolDef::new("glob", description, parameters).effect(EffectClass::Pure),
-        }
-    }
+pub fn glob() -> impl Tool {
+    let description = "Finds files by a pattern: `*.rs` by name at any depth, \
+        `src/**/*.{ts,tsx}` by path. The most recently changed come first. Skips hidden \
+        files and files that .gitignore and .ignore exclude.";
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "pattern": { "type": "string", "minLength": 1, "description": "`*` and `?` match parts of a name, `**` any directories, `{a,b}` either." },
+            "path": { "type": "string", "description": "Directory to search. Default: the workspace." },
+            "sort": { "enum": ["newest", "path"], "description": "Order. Default: newest." },
+            "hidden": { "type": "boolean", "description": "Include hidden files." },
+            "ignored": { "type": "boolean", "description": "Include files that .gitignore or .ignore exclude." },
+            "limit": { "type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "description": "Maximum number of results. Default: 200." },
+        },
+        "required": ["pattern"],
+        "additionalProperties": false,
+    });
+    let def = ToolDef::new("glob", description, parameters).effect(EffectClass::Pure);
+    tool(def, run)
 }
 
 #[derive(Deserialize)]
@@ -70,21 +60,7 @@ enum Sort {
     Path,
 }
 
-impl Tool for Glob {
-    fn def(&self) -> &ToolDef {
-        &self.def
-    }
-
-    fn run(
-        &self,
-        args: Value,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        Box::pin(async move { find(parse(args)?, &*context.sandbox).await })
-    }
-}
-
-async fn find(args: Args, sandbox: &dyn Sandbox) -> Result<ToolOutput, ToolError> {
+async fn run(args: Args, context: ToolContext) -> Result<ToolOutput, ToolError> {
     // Walk only the directory that the pattern names.
     let (dir, rest) = split(&args.pattern);
     // A name after a directory does not match at any depth.
@@ -93,7 +69,7 @@ async fn find(args: Args, sandbox: &dyn Sandbox) -> Result<ToolOutput, ToolError
     let pattern = Pattern::new(&format!("{prefix}{rest}"))?;
     let root = normalize(&join(&args.path, dir));
     let hidden = args.hidden || pattern.hidden;
-    let walked = walk(sandbox, &root, hidden, args.ignored, TIMEOUT).await?;
+    let walked = walk(&*context.sandbox, &root, hidden, args.ignored, TIMEOUT).await?;
     let mut files = walked.files;
     files.retain(|file| pattern.matches(relative_to(&file.path, &root)));
     if args.sort == Sort::Newest {
@@ -117,9 +93,8 @@ async fn find(args: Args, sandbox: &dyn Sandbox) -> Result<ToolOutput, ToolError
     if !walked.is_complete {
         lines.push("[too many files; not all were searched: give a path]".to_owned());
     }
-    Ok(ToolOutput {
-        text: lines.join("\n"),
-        data: json!({ "found": found, "complete": walked.is_complete }),
-        attachments: Vec::new(),
-    })
+    Ok(ToolOutput::new(
+        lines.join("\n"),
+        json!({ "found": found, "complete": walked.is_complete }),
+    ))
 }

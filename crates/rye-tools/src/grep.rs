@@ -5,19 +5,19 @@ mod search;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::stream::{self, StreamExt as _};
 use serde::Deserialize;
-use serde_json::{Value, json};
-use tokio::task::{JoinSet, spawn_blocking};
+use serde_json::json;
+use tokio::task::spawn_blocking;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::report::{Report, Show};
 use self::search::{FileMatches, SearchOptions, Searcher};
 use super::tree::{Pattern, invalid_argument, normalize, relative_to, walk};
-use super::{parse, read};
-use rye_engine::BoxFuture;
+use super::{read, tool};
 use rye_engine::sandbox::{FileInfo, Sandbox};
 use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
@@ -37,38 +37,30 @@ const BATCH_BYTES: u64 = 8 * 1024 * 1024;
 const MAX_CONCURRENCY: usize = 8;
 
 /// Searches files for a regular expression.
-#[derive(Debug)]
-pub struct Grep {
-    def: ToolDef,
-}
-
-impl Default for Grep {
-    fn default() -> Self {
-        let description = "Searches the files of a directory, or one file, for a regular expression \
-            and returns the matching lines with their numbers. Skips hidden files, binary files \
-            and files that .gitignore and .ignore exclude.";
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "pattern": { "type": "string", "minLength": 1, "description": "Regular expression in ripgrep syntax." },
-                "path": { "type": "string", "description": "Directory or file to search. Default: the workspace." },
-                "glob": { "type": "string", "minLength": 1, "description": "Only matching files: `*.rs`, `src/**/*.ts`, `!*.min.js`." },
-                "show": { "enum": ["lines", "files", "counts"], "description": "Matching lines, files with matching lines, or their number per file. Default: lines." },
-                "context": { "type": "integer", "minimum": 0, "maximum": 20, "description": "Number of context lines before and after a match." },
-                "ignore_case": { "type": "boolean", "description": "Ignore case." },
-                "literal": { "type": "boolean", "description": "Treat the pattern as literal text." },
-                "multiline": { "type": "boolean", "description": "Matches may span lines, and `.` matches line breaks." },
-                "hidden": { "type": "boolean", "description": "Include hidden files." },
-                "ignored": { "type": "boolean", "description": "Include files that .gitignore or .ignore exclude." },
-                "limit": { "type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "description": "Maximum number of matching lines or files. Default: 200." },
-            },
-            "required": ["pattern"],
-            "additionalProperties": false,
-        });
-        Self {
-            def: ToolDef::new("grep", description, parameters).effect(EffectClass::Pure),
-        }
-    }
+pub fn grep() -> impl Tool {
+    let description = "Searches the files of a directory, or one file, for a regular expression \
+        and returns the matching lines with their numbers. Skips hidden files, binary files \
+        and files that .gitignore and .ignore exclude.";
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "pattern": { "type": "string", "minLength": 1, "description": "Regular expression in ripgrep syntax." },
+            "path": { "type": "string", "description": "Directory or file to search. Default: the workspace." },
+            "glob": { "type": "string", "minLength": 1, "description": "Only matching files: `*.rs`, `src/**/*.ts`, `!*.min.js`." },
+            "show": { "enum": ["lines", "files", "counts"], "description": "Matching lines, files with matching lines, or their number per file. Default: lines." },
+            "context": { "type": "integer", "minimum": 0, "maximum": 20, "description": "Number of context lines before and after a match." },
+            "ignore_case": { "type": "boolean", "description": "Ignore case." },
+            "literal": { "type": "boolean", "description": "Treat the pattern as literal text." },
+            "multiline": { "type": "boolean", "description": "Matches may span lines, and `.` matches line breaks." },
+            "hidden": { "type": "boolean", "description": "Include hidden files." },
+            "ignored": { "type": "boolean", "description": "Include files that .gitignore or .ignore exclude." },
+            "limit": { "type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "description": "Maximum number of matching lines or files. Default: 200." },
+        },
+        "required": ["pattern"],
+        "additionalProperties": false,
+    });
+    let def = ToolDef::new("grep", description, parameters).effect(EffectClass::Pure);
+    tool(def, run)
 }
 
 #[derive(Deserialize)]
@@ -94,47 +86,33 @@ struct Args {
     limit: Option<usize>,
 }
 
-impl Tool for Grep {
-    fn def(&self) -> &ToolDef {
-        &self.def
+async fn run(args: Args, context: ToolContext) -> Result<ToolOutput, ToolError> {
+    let options = SearchOptions {
+        literal: args.literal,
+        ignore_case: args.ignore_case,
+        multiline: args.multiline,
+        context: (args.show == Show::Lines).then_some(args.context),
+    };
+    let searcher = Searcher::new(&args.pattern, options).map_err(|why| invalid_argument(&why))?;
+    let pattern = args.glob.as_deref().map(Pattern::new).transpose()?;
+    let deadline = Instant::now() + TIMEOUT;
+    let hidden = args.hidden || pattern.as_ref().is_some_and(|pattern| pattern.hidden);
+    let root = normalize(&args.path);
+    let walked = walk(&*context.sandbox, &root, hidden, args.ignored, TIMEOUT).await?;
+    let mut files = walked.files;
+    if let Some(pattern) = &pattern {
+        files.retain(|file| pattern.matches(relative_to(&file.path, &root)));
     }
-
-    fn run(
-        &self,
-        args: Value,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        Box::pin(async move {
-            let args: Args = parse(args)?;
-            let options = SearchOptions {
-                literal: args.literal,
-                ignore_case: args.ignore_case,
-                multiline: args.multiline,
-                context: (args.show == Show::Lines).then_some(args.context),
-            };
-            let searcher =
-                Searcher::new(&args.pattern, options).map_err(|why| invalid_argument(&why))?;
-            let pattern = args.glob.as_deref().map(Pattern::new).transpose()?;
-            let deadline = Instant::now() + TIMEOUT;
-            let hidden = args.hidden || pattern.as_ref().is_some_and(|pattern| pattern.hidden);
-            let root = normalize(&args.path);
-            let walked = walk(&*context.sandbox, &root, hidden, args.ignored, TIMEOUT).await?;
-            let mut files = walked.files;
-            if let Some(pattern) = &pattern {
-                files.retain(|file| pattern.matches(relative_to(&file.path, &root)));
-            }
-            let mut report = Report::new(args.show, args.limit.unwrap_or(DEFAULT_LIMIT));
-            report.is_complete = walked.is_complete;
-            let search = Search {
-                sandbox: context.sandbox,
-                searcher: Arc::new(searcher),
-                max_per_file: report.max_per_file(),
-                deadline,
-            };
-            search.run(&files, &mut report).await;
-            Ok(report.output(files.len()))
-        })
-    }
+    let mut report = Report::new(args.show, args.limit.unwrap_or(DEFAULT_LIMIT));
+    report.is_complete = walked.is_complete;
+    let search = Search {
+        sandbox: context.sandbox,
+        searcher: Arc::new(searcher),
+        max_per_file: report.max_per_file(),
+        deadline,
+    };
+    search.run(&files, &mut report).await;
+    Ok(report.output(files.len()))
 }
 
 /// Searches files in concurrent batches.
@@ -160,50 +138,28 @@ impl Search {
     /// or the time is up.
     async fn run(&self, files: &[FileInfo], report: &mut Report) {
         let concurrency = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let mut batches = batches(files).into_iter().enumerate();
-        let mut running = JoinSet::new();
-        let mut finished = BTreeMap::new();
-        let mut next = 0;
+        let tasks = stream::iter(batches(files))
+            .map(|paths| AbortOnDropHandle::new(tokio::spawn(self.search_batch(paths))));
+        let mut finished = tasks.buffered(concurrency.min(MAX_CONCURRENCY) + 1);
         loop {
-            while running.len() <= concurrency.min(MAX_CONCURRENCY)
-                && let Some((index, paths)) = batches.next()
-            {
-                running.spawn(self.search_batch(index, paths));
-            }
-            let joined = tokio::time::timeout_at(self.deadline.into(), running.join_next()).await;
-            match joined {
-                Ok(Some(Ok((index, batch)))) => finished.insert(index, batch),
-                Ok(Some(Err(_))) => {
-                    // A batch that panicked has no results.
-                    report.is_complete = false;
-                    continue;
+            match tokio::time::timeout_at(self.deadline.into(), finished.next()).await {
+                Ok(Some(Ok(batch))) => {
+                    if !report.add_batch(batch) {
+                        return;
+                    }
                 }
-                Ok(None) => break,
+                // A batch that panicked has no results.
+                Ok(Some(Err(_))) => report.is_complete = false,
+                Ok(None) => return,
                 Err(_) => {
                     report.out_of_time = true;
-                    break;
-                }
-            };
-            while let Some(batch) = finished.remove(&next) {
-                next += 1;
-                if !report.add_batch(batch) {
                     return;
                 }
             }
         }
-        // Batches after one that timed out or panicked.
-        for batch in finished.into_values() {
-            if !report.add_batch(batch) {
-                return;
-            }
-        }
     }
 
-    fn search_batch(
-        &self,
-        index: usize,
-        paths: Vec<String>,
-    ) -> impl Future<Output = (usize, Batch)> + Send + 'static {
+    fn search_batch(&self, paths: Vec<String>) -> impl Future<Output = Batch> + Send + 'static {
         let (sandbox, searcher) = (Arc::clone(&self.sandbox), Arc::clone(&self.searcher));
         let (max_per_file, deadline) = (self.max_per_file, self.deadline);
         async move {
@@ -227,7 +183,7 @@ impl Search {
                 batch
             };
             // Searching blocks, so it runs on the blocking thread pool.
-            (index, spawn_blocking(search).await.unwrap_or_default())
+            spawn_blocking(search).await.unwrap_or_default()
         }
     }
 }

@@ -25,38 +25,79 @@ mod write;
 
 use std::sync::Arc;
 
-use rye_protocol::{ErrorCode, ErrorInfo};
+use rye_protocol::{ErrorCode, ErrorInfo, ProcessRef};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use rye_engine::sandbox::SandboxError;
-use rye_engine::tool::{Tool, ToolError};
+use rye_engine::BoxFuture;
+use rye_engine::sandbox::{ExecObserver, SandboxError};
+use rye_engine::tool::{Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 pub use bash::Bash;
-pub use edit::Edit;
-pub use glob::Glob;
-pub use grep::Grep;
-pub use read::Read;
-pub use skill::Skill;
-pub use task::Task;
-pub use threads::{ListThreads, ThreadRead};
-pub use write::Write;
+use edit::Edit;
+pub use glob::glob;
+pub use grep::grep;
+pub use read::read;
+pub use skill::skill;
+pub use task::task;
+pub use threads::{list_threads, thread_read};
+use write::Write;
 
-/// All built-in tools except [`Skill`].
+/// All built-in tools except [`skill()`].
 pub fn tools() -> Vec<Arc<dyn Tool>> {
     // Held while a file is read and written, so that no change is lost.
     let write_lock = Arc::default();
     vec![
         Arc::new(Bash::default()),
         Arc::new(Edit::new(Arc::clone(&write_lock))),
-        Arc::new(Glob::default()),
-        Arc::new(Grep::default()),
-        Arc::new(ListThreads::default()),
-        Arc::new(Read::default()),
-        Arc::new(Task::default()),
-        Arc::new(ThreadRead::default()),
+        Arc::new(glob()),
+        Arc::new(grep()),
+        Arc::new(list_threads()),
+        Arc::new(read()),
+        Arc::new(task()),
+        Arc::new(thread_read()),
         Arc::new(Write::new(write_lock)),
     ]
+}
+
+/// A tool that a function runs.
+struct FunctionTool<F> {
+    def: ToolDef,
+    run: F,
+}
+
+impl<F> Tool for FunctionTool<F>
+where
+    F: Fn(Value, ToolContext) -> BoxFuture<'static, Result<ToolOutput, ToolError>>,
+    F: Send + Sync + 'static,
+{
+    fn def(&self) -> &ToolDef {
+        &self.def
+    }
+
+    fn run(
+        &self,
+        args: Value,
+        context: ToolContext,
+    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        (self.run)(args, context)
+    }
+}
+
+/// Creates a tool from its definition and the function that runs a call.
+fn tool<A, F, R>(def: ToolDef, run: F) -> impl Tool
+where
+    A: DeserializeOwned,
+    F: Fn(A, ToolContext) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
+{
+    let run = move |args, context| -> BoxFuture<'static, _> {
+        match parse(args) {
+            Ok(args) => Box::pin(run(args, context)),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
+    };
+    FunctionTool { def, run }
 }
 
 pub(crate) fn parse<T: DeserializeOwned>(args: Value) -> Result<T, ToolError> {
@@ -67,6 +108,19 @@ pub(crate) fn parse<T: DeserializeOwned>(args: Value) -> Result<T, ToolError> {
         ))
     };
     serde_json::from_value(args).map_err(invalid)
+}
+
+/// Publishes output and the process id while the command runs.
+struct OutputForwarder<'a>(&'a ToolContext);
+
+impl ExecObserver for OutputForwarder<'_> {
+    fn on_start(&self, process: &str) {
+        self.0.register_process(ProcessRef(process.to_owned()));
+    }
+
+    fn on_output(&self, text: &str) {
+        self.0.output(text);
+    }
 }
 
 /// Formats a count with a noun in singular or plural.

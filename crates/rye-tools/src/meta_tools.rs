@@ -36,7 +36,7 @@ pub fn tools(providers: Vec<Arc<dyn ToolProvider>>, policy: Policy) -> Vec<Arc<d
     let hub = Arc::new(ToolHub { providers, policy });
     vec![
         Arc::new(call::CallTool::new(Arc::clone(&hub))),
-        Arc::new(list::ListTools::new(hub)),
+        Arc::new(list::list_tools(hub)),
     ]
 }
 

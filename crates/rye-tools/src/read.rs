@@ -8,9 +8,8 @@ use lillux::Hash;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::kind::{Kind, format_dimensions};
-use super::{parse, sandbox_error};
-use rye_engine::BoxFuture;
+use self::kind::Kind;
+use super::{sandbox_error, tool};
 use rye_engine::attachment::{self, MAX_IMAGE_BYTES};
 use rye_engine::blob::SCHEME;
 use rye_engine::sandbox::FileInfo;
@@ -24,32 +23,24 @@ const DEFAULT_ENTRIES: usize = 1000;
 
 /// Reads a text file or some of its lines, an image, the entries of a directory, or the stored
 /// blob of long output.
-#[derive(Debug)]
-pub struct Read {
-    def: ToolDef,
-}
-
-impl Default for Read {
-    fn default() -> Self {
-        let description = "Reads a text file, from its start or from a given line. Each line is \
-            prefixed with its number and a tab, which are not in the file. A long file ends with \
-            a note on how to continue. Also shows an image, lists a directory, and reads the \
-            omitted part of long output (`blob:…`).";
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "path": { "type": "string", "minLength": 1, "description": "Path of the file, relative to the workspace; or `blob:` and a hash." },
-                "offset": { "type": "integer", "minimum": 1, "description": "First line, starting at 1." },
-                "limit": { "type": "integer", "minimum": 1, "description": "Number of lines. Default: 2000." },
-                "column": { "type": "integer", "minimum": 1, "description": "Reads only the line at `offset`, from this byte on, for very long lines." },
-            },
-            "required": ["path"],
-            "additionalProperties": false,
-        });
-        Self {
-            def: ToolDef::new("read", description, parameters).effect(EffectClass::Pure),
-        }
-    }
+pub fn read() -> impl Tool {
+    let description = "Reads a text file, from its start or from a given line. Each line is \
+        prefixed with its number and a tab, which are not in the file. A long file ends with \
+        a note on how to continue. Also shows an image, lists a directory, and reads the \
+        omitted part of long output (`blob:…`).";
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "path": { "type": "string", "minLength": 1, "description": "Path of the file, relative to the workspace; or `blob:` and a hash." },
+            "offset": { "type": "integer", "minimum": 1, "description": "First line, starting at 1." },
+            "limit": { "type": "integer", "minimum": 1, "description": "Number of lines. Default: 2000." },
+            "column": { "type": "integer", "minimum": 1, "description": "Reads only the line at `offset`, from this byte on, for very long lines." },
+        },
+        "required": ["path"],
+        "additionalProperties": false,
+    });
+    let def = ToolDef::new("read", description, parameters).effect(EffectClass::Pure);
+    tool(def, run)
 }
 
 #[derive(Deserialize)]
@@ -60,38 +51,24 @@ struct Args {
     column: Option<usize>,
 }
 
-impl Tool for Read {
-    fn def(&self) -> &ToolDef {
-        &self.def
+async fn run(args: Args, context: ToolContext) -> Result<ToolOutput, ToolError> {
+    if let Some(hash) = args.path.strip_prefix(SCHEME) {
+        let bytes = read_blob(hash, &context).await?;
+        return show_bytes(&args, &bytes);
     }
-
-    fn run(
-        &self,
-        args: Value,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        Box::pin(async move {
-            let args: Args = parse(args)?;
-            if let Some(hash) = args.path.strip_prefix(SCHEME) {
-                let bytes = read_blob(hash, &context).await?;
-                return show_bytes(&args, &bytes);
-            }
-            let sandbox = &*context.sandbox;
-            let info = match sandbox.stat(&args.path).await {
-                Ok(info) => info,
-                Err(error) => return Err(not_found_error(sandbox, &args.path, error).await),
-            };
-            if info.is_dir {
-                let files = sandbox.list(&args.path).await.map_err(sandbox_error)?;
-                return list_dir(&args, &files);
-            }
-            let bytes = sandbox.read(&args.path).await;
-            let bytes = bytes.map_err(|error| {
-                ToolError::failed(format!("{error}; read parts of it with `bash`"))
-            });
-            show_bytes(&args, &bytes?)
-        })
+    let sandbox = &*context.sandbox;
+    let info = match sandbox.stat(&args.path).await {
+        Ok(info) => info,
+        Err(error) => return Err(not_found_error(sandbox, &args.path, error).await),
+    };
+    if info.is_dir {
+        let files = sandbox.list(&args.path).await.map_err(sandbox_error)?;
+        return list_dir(&args, &files);
     }
+    let bytes = sandbox.read(&args.path).await;
+    let bytes =
+        bytes.map_err(|error| ToolError::failed(format!("{error}; read parts of it with `bash`")));
+    show_bytes(&args, &bytes?)
 }
 
 async fn read_blob(hash: &str, context: &ToolContext) -> Result<Vec<u8>, ToolError> {
@@ -105,15 +82,11 @@ async fn read_blob(hash: &str, context: &ToolContext) -> Result<Vec<u8>, ToolErr
 
 fn show_bytes(args: &Args, bytes: &[u8]) -> Result<ToolOutput, ToolError> {
     let (path, length) = (&args.path, bytes.len());
-    let describe = |what: String, data: Value| ToolOutput {
-        text: format!("[{path} is {what}]"),
-        data,
-        attachments: Vec::new(),
-    };
+    let describe = |what: String, data: Value| ToolOutput::new(format!("[{path} is {what}]"), data);
     match Kind::detect(bytes) {
         Kind::Text { text, notes } => show_lines(args, &text, &notes).map_err(ToolError::failed),
         Kind::Image { mime_type, size } => {
-            let size = format_dimensions(size);
+            let size = size.map_or_else(String::new, |(w, h)| format!(", {w} × {h}"));
             let data = json!({ "mime_type": mime_type, "bytes": length });
             let what = format!("an image: {mime_type}{size}, {length} bytes");
             if length > MAX_IMAGE_BYTES {
@@ -147,17 +120,16 @@ fn show_lines(args: &Args, text: &str, notes: &[&str]) -> Result<ToolOutput, Str
     }
     let first = args.offset.unwrap_or(1);
     let mut shown = match args.column {
-        Some(column) => page::column(text, first, column)?.text,
+        Some(column) => page::column(text, first, column)?,
         None => page::lines(text, first, args.limit.unwrap_or(page::DEFAULT_LINES))?,
     };
     for note in notes {
         shown = format!("{shown}\n[{note}]");
     }
-    Ok(ToolOutput {
-        text: shown,
-        data: json!({ "lines": text.lines().count() }),
-        attachments: Vec::new(),
-    })
+    Ok(ToolOutput::new(
+        shown,
+        json!({ "lines": text.lines().count() }),
+    ))
 }
 
 /// Lists the entries of a directory.
@@ -191,9 +163,8 @@ fn list_dir(args: &Args, files: &[FileInfo]) -> Result<ToolOutput, ToolError> {
             "[entries {first} to {last} of {total}; continue with offset {next}]"
         ));
     }
-    Ok(ToolOutput {
-        text: lines.join("\n"),
-        data: json!({ "directory": true, "entries": total }),
-        attachments: Vec::new(),
-    })
+    Ok(ToolOutput::new(
+        lines.join("\n"),
+        json!({ "directory": true, "entries": total }),
+    ))
 }

@@ -4,18 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::parse;
-use rye_engine::BoxFuture;
+use super::tool;
 use rye_engine::guides::Guides;
 use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
-
-/// Returns the text of a skill with its variables filled in.
-pub struct Skill {
-    def: ToolDef,
-    guides: Arc<dyn Guides>,
-}
 
 #[derive(Deserialize)]
 struct Args {
@@ -24,46 +17,35 @@ struct Args {
     variables: BTreeMap<String, String>,
 }
 
-impl Skill {
-    /// Creates the tool for the skills of `guides`.
-    pub fn new(guides: Arc<dyn Guides>) -> Self {
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "name": { "type": "string", "description": "Name of the skill." },
-                "variables": {
-                    "type": "object",
-                    "additionalProperties": { "type": "string" },
-                    "description": "Values of the skill's variables."
-                }
-            },
-            "required": ["name"],
-            "additionalProperties": false
-        });
-        let text = "Returns the instructions of one of the available skills.";
-        Self {
-            def: ToolDef::new("skill", text, parameters).effect(EffectClass::Pure),
-            guides,
-        }
-    }
+/// Returns the text of a skill with its variables filled in.
+pub fn skill(guides: Arc<dyn Guides>) -> impl Tool {
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "name": { "type": "string", "description": "Name of the skill." },
+            "variables": {
+                "type": "object",
+                "additionalProperties": { "type": "string" },
+                "description": "Values of the skill's variables."
+            }
+        },
+        "required": ["name"],
+        "additionalProperties": false
+    });
+    let text = "Returns the instructions of one of the available skills.";
+    let def = ToolDef::new("skill", text, parameters).effect(EffectClass::Pure);
+    tool(def, move |args, context| {
+        run(args, context, Arc::clone(&guides))
+    })
 }
 
-impl Tool for Skill {
-    fn def(&self) -> &ToolDef {
-        &self.def
-    }
-
-    fn run(
-        &self,
-        args: Value,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        Box::pin(async move {
-            let Args { name, variables } = parse(args)?;
-            let skill = self.guides.skill(&name, &*context.sandbox).await;
-            let skill = skill.map_err(ToolError::failed)?;
-            let text = skill.fill(&variables).map_err(ToolError::failed)?;
-            Ok(ToolOutput::text(text))
-        })
-    }
+async fn run(
+    args: Args,
+    context: ToolContext,
+    guides: Arc<dyn Guides>,
+) -> Result<ToolOutput, ToolError> {
+    let skill = guides.skill(&args.name, &*context.sandbox).await;
+    let skill = skill.map_err(ToolError::failed)?;
+    let text = skill.fill(&args.variables).map_err(ToolError::failed)?;
+    Ok(ToolOutput::text(text))
 }

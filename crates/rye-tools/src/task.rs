@@ -2,15 +2,11 @@
 
 use rye_protocol::{ErrorCode, ErrorInfo, PromptId, TurnEnd};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::parse;
-use rye_engine::BoxFuture;
+use super::tool;
 use rye_engine::Prompt;
 use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
-
-/// Delegates work to a child session and waits for its answer.
-pub struct Task(ToolDef);
 
 #[derive(Deserialize)]
 struct Args {
@@ -18,73 +14,55 @@ struct Args {
     model: Option<String>,
 }
 
-impl Default for Task {
-    fn default() -> Self {
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "prompt": {
-                    "type": "string",
-                    "description": "Complete instructions: the other agent does not see this conversation."
-                },
-                "model": { "type": "string", "description": "Model to use. Default: the current model." }
+/// Delegates work to a child session and waits for its answer.
+pub fn task() -> impl Tool {
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "prompt": {
+                "type": "string",
+                "description": "Complete instructions: the other agent does not see this conversation."
             },
-            "required": ["prompt"],
-            "additionalProperties": false
-        });
-        let mut def = ToolDef::new(
-            "task",
-            "Delegates work to another agent with the same tools and files, and waits for its \
-             answer. Several tasks can run at once.",
-            parameters,
-        )
-        // A repeated call finds the child session that the first one created.
-        .effect(EffectClass::Idempotent);
-        def.is_task = true;
-        Self(def)
-    }
+            "model": { "type": "string", "description": "Model to use. Default: the current model." }
+        },
+        "required": ["prompt"],
+        "additionalProperties": false
+    });
+    let mut def = ToolDef::new(
+        "task",
+        "Delegates work to another agent with the same tools and files, and waits for its \
+         answer. Several tasks can run at once.",
+        parameters,
+    )
+    // A repeated call finds the child session that the first one created.
+    .effect(EffectClass::Idempotent);
+    def.is_task = true;
+    tool(def, run)
 }
 
-impl Tool for Task {
-    fn def(&self) -> &ToolDef {
-        &self.0
-    }
-
-    fn run(
-        &self,
-        args: Value,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        Box::pin(async move {
-            let Args { prompt, model } = parse(args)?;
-            let child = context.child(model).await?;
-            let id = child.session().id().clone();
-            let store_error =
-                |error: rye_engine::store::StoreError| ToolError::failed(error.to_string());
-            // A task has one prompt, whose id is that of the child session.
-            let prompt_id = PromptId::from(id.clone());
-            let answer = child.prompt(prompt_id, Prompt::from(prompt)).await;
-            let answer = answer.map_err(store_error)?;
-            child.close().await.map_err(store_error)?;
-            match answer.reason {
-                TurnEnd::EndTurn => Ok(ToolOutput {
-                    text: answer.text,
-                    data: json!({ "session": id }),
-                    attachments: Vec::new(),
-                }),
-                TurnEnd::Limit => Err(task_error(
-                    ErrorCode::Limit,
-                    answer,
-                    "the task reached a limit",
-                )),
-                TurnEnd::Abort => Err(task_error(
-                    ErrorCode::Denied,
-                    answer,
-                    "the task was aborted",
-                )),
-                TurnEnd::Error => Err(task_error(ErrorCode::ToolFailed, answer, "the task failed")),
-            }
-        })
+async fn run(args: Args, context: ToolContext) -> Result<ToolOutput, ToolError> {
+    let Args { prompt, model } = args;
+    let child = context.child(model).await?;
+    let id = child.session().id().clone();
+    let store_error = |error: rye_engine::store::StoreError| ToolError::failed(error.to_string());
+    // A task has one prompt, whose id is that of the child session.
+    let prompt_id = PromptId::from(id.clone());
+    let answer = child.prompt(prompt_id, Prompt::from(prompt)).await;
+    let answer = answer.map_err(store_error)?;
+    child.close().await.map_err(store_error)?;
+    match answer.reason {
+        TurnEnd::EndTurn => Ok(ToolOutput::new(answer.text, json!({ "session": id }))),
+        TurnEnd::Limit => Err(task_error(
+            ErrorCode::Limit,
+            answer,
+            "the task reached a limit",
+        )),
+        TurnEnd::Abort => Err(task_error(
+            ErrorCode::Denied,
+            answer,
+            "the task was aborted",
+        )),
+        TurnEnd::Error => Err(task_error(ErrorCode::ToolFailed, answer, "the task failed")),
     }
 }
 

@@ -4,58 +4,41 @@ mod read;
 
 use serde_json::{Value, json};
 
-use rye_engine::BoxFuture;
+use super::tool;
 use rye_engine::related_sessions::{RelatedSession, Relation};
 use rye_engine::store::StoreError;
 use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
-pub use read::ThreadRead;
+pub use read::thread_read;
 
 /// Maximum number of child tasks and of sibling tasks to list.
 const MAX_TASKS: usize = 100;
 
-/// Lists the threads that [`ThreadRead`] can read.
-#[derive(Debug)]
-pub struct ListThreads {
-    def: ToolDef,
+/// Lists the threads that [`thread_read`] can read.
+pub fn list_threads() -> impl Tool {
+    let description = "Lists the threads that `thread_read` can read: those of this session, of its \
+        parent session, of sibling tasks, and of the tasks that this session started.";
+    let parameters = json!({ "type": "object", "additionalProperties": false });
+    let def = ToolDef::new("list_threads", description, parameters).effect(EffectClass::Pure);
+    tool(def, run)
 }
 
-impl Default for ListThreads {
-    fn default() -> Self {
-        let description = "Lists the threads that `thread_read` can read: those of this session, of its \
-            parent session, of sibling tasks, and of the tasks that this session started.";
-        let parameters = json!({ "type": "object", "additionalProperties": false });
-        Self {
-            def: ToolDef::new("list_threads", description, parameters).effect(EffectClass::Pure),
-        }
+async fn run(_: Value, context: ToolContext) -> Result<ToolOutput, ToolError> {
+    let sessions = context.related_sessions()?;
+    // One more, to know whether there are more.
+    let mut all = sessions.list(MAX_TASKS + 1).await.map_err(store_error)?;
+    let more = [Relation::Sibling, Relation::Child].map(|it| truncate(&mut all, it));
+    let mut lines = Vec::new();
+    for related in &all {
+        lines.extend(describe(related, &context));
     }
-}
-
-impl Tool for ListThreads {
-    fn def(&self) -> &ToolDef {
-        &self.def
+    if more.contains(&true) {
+        lines.push(format!("[the newest {MAX_TASKS} tasks; there are more]"));
     }
-
-    fn run(&self, _: Value, context: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        Box::pin(async move {
-            let sessions = context.related_sessions()?;
-            // One more, to know whether there are more.
-            let mut all = sessions.list(MAX_TASKS + 1).await.map_err(store_error)?;
-            let more = [Relation::Sibling, Relation::Child].map(|it| truncate(&mut all, it));
-            let mut lines = Vec::new();
-            for related in &all {
-                lines.extend(describe(related, &context));
-            }
-            if more.contains(&true) {
-                lines.push(format!("[the newest {MAX_TASKS} tasks; there are more]"));
-            }
-            Ok(ToolOutput {
-                text: lines.join("\n"),
-                data: all.iter().map(data).collect(),
-                attachments: Vec::new(),
-            })
-        })
-    }
+    Ok(ToolOutput::new(
+        lines.join("\n"),
+        all.iter().map(data).collect(),
+    ))
 }
 
 /// Removes the last session of a relation if there is one too many; true if it did.

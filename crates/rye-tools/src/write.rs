@@ -9,12 +9,13 @@ use tokio::sync::Mutex;
 use super::{approval, counted, parse, placeholder_guard, sandbox_error};
 use lillux::redact::REDACTED;
 use rye_engine::BoxFuture;
+use rye_engine::arguments::annotate;
 use rye_engine::sandbox::SandboxError;
 use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
 
 /// Writes a complete file. Repeating a call has no further effect.
 #[derive(Debug)]
-pub struct Write {
+pub(super) struct Write {
     def: ToolDef,
     write_lock: Arc<Mutex<()>>,
 }
@@ -37,12 +38,6 @@ impl Write {
             ToolDef::new("write", description, parameters).effect(EffectClass::Idempotent);
         def.exclusive = true;
         Self { def, write_lock }
-    }
-}
-
-impl Default for Write {
-    fn default() -> Self {
-        Self::new(Arc::default())
     }
 }
 
@@ -87,10 +82,7 @@ impl Tool for Write {
             let bytes = content.as_bytes();
             permitted.write(&path, bytes, &context).await?;
             let output = report(&path, &content, previous_size);
-            Ok(match permitted.edited {
-                Some(edited) => edited.annotate(output),
-                None => output,
-            })
+            Ok(annotate(permitted.edited.as_ref(), output))
         })
     }
 }
@@ -101,13 +93,12 @@ fn report(path: &str, content: &str, previous_size: Option<u64>) -> ToolOutput {
         None => "created".to_owned(),
         Some(size) => format!("overwritten; was {size} bytes"),
     };
-    ToolOutput {
-        text: format!(
+    ToolOutput::new(
+        format!(
             "{path}: {}, {} ({what})",
             counted(lines, "line"),
             counted(bytes, "byte")
         ),
-        data: json!({ "created": previous_size.is_none(), "lines": lines, "bytes": bytes }),
-        attachments: Vec::new(),
-    }
+        json!({ "created": previous_size.is_none(), "lines": lines, "bytes": bytes }),
+    )
 }

@@ -155,7 +155,7 @@ impl TestEnv {
             .models(models.clone())
             .sandbox(Arc::new(VirtualSandbox::new()))
             .tools(tools(&releases))
-            .tool(rye_tools::Skill::new(Arc::new(NoGuides)))
+            .tool(rye_tools::skill(Arc::new(NoGuides)))
             .guides(Arc::new(NoGuides))
             .compaction(settings())
             .build()

@@ -28,7 +28,7 @@ pub(super) enum Show {
 }
 
 /// Results so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Report {
     show: Show,
     limit: usize,
@@ -53,16 +53,8 @@ impl Report {
         Self {
             show,
             limit,
-            text: String::new(),
-            lines: 0,
-            files: 0,
-            searched: 0,
-            binary: 0,
-            unreadable: 0,
-            has_more: false,
             is_complete: true,
-            out_of_time: false,
-            long_lines: false,
+            ..Self::default()
         }
     }
 
@@ -123,14 +115,15 @@ impl Report {
             self.text.push('\n');
         }
         self.add(path, 0);
+        // Gaps are marked between context lines.
+        let has_context = matches.lines.iter().any(|line| !line.is_match);
         let mut previous = None;
         for line in &matches.lines {
             if line.is_match && self.is_full() {
                 self.has_more = true;
                 return;
             }
-            if previous.is_some_and(|previous| previous + 1 < line.number) && matches.has_context()
-            {
+            if has_context && previous.is_some_and(|previous| previous + 1 < line.number) {
                 self.add("--", 0);
             }
             previous = Some(line.number);
@@ -180,26 +173,18 @@ impl Report {
         let text = std::mem::take(&mut self.text);
         let notes = notes.into_iter().map(|note| format!("[{note}]"));
         let parts = Some(text.trim_end().to_owned()).filter(|text| !text.is_empty());
-        ToolOutput {
-            text: parts
+        ToolOutput::new(
+            parts
                 .into_iter()
                 .chain(notes)
                 .collect::<Vec<_>>()
                 .join("\n"),
-            data: json!({
+            json!({
                 "lines": self.lines,
                 "files": self.files,
                 "searched": self.searched,
                 "complete": self.is_complete && !self.has_more && !self.out_of_time,
             }),
-            attachments: Vec::new(),
-        }
-    }
-}
-
-impl FileMatches {
-    /// Whether there are context lines, so that gaps have to be marked.
-    fn has_context(&self) -> bool {
-        self.lines.iter().any(|line| !line.is_match)
+        )
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::ToolHub;
 use super::approval_question::{ApprovalQuestion, gate_key};
 use rye_engine::BoxFuture;
-use rye_engine::arguments::{self, EditedArguments};
+use rye_engine::arguments::{self, EditedArguments, annotate};
 use rye_engine::audit;
 use rye_engine::policy::Mode;
 use rye_engine::sandbox::Sandbox;
@@ -163,10 +163,7 @@ impl CallTool {
             match called.await {
                 Ok(output) => {
                     let output = with_hashes(output, &resolved, &args_hash);
-                    return Ok(match edited {
-                        Some(edited) => edited.annotate(output),
-                        None => output,
-                    });
+                    return Ok(annotate(edited.as_ref(), output));
                 }
                 Err(ToolProviderError::Changed) => {
                     let call = (&params, args_hash.as_str());

@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lillux::{Hash, canonical};
-use rye_protocol::{ErrorCode, ErrorInfo, ProcessRef};
+use rye_protocol::{ErrorCode, ErrorInfo};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::OutputForwarder;
 use rye_engine::BoxFuture;
 use rye_engine::policy::Risk;
-use rye_engine::sandbox::{Exec, ExecObserver};
+use rye_engine::sandbox::Exec;
 use rye_engine::tool::{EffectClass, ToolContext, ToolOutput};
 use rye_engine::tool_provider::{
     Component, ResolvedTool, Review, ToolListing, ToolProvider, ToolProviderError, ToolSummary,
@@ -159,11 +160,7 @@ impl CommandTools {
         }
         match output.exit_code {
             _ if output.timed_out => Err(failed(format!("timed out\n{text}"))),
-            Some(0) => Ok(ToolOutput {
-                text,
-                data: json!({ "exit_code": 0 }),
-                attachments: Vec::new(),
-            }),
+            Some(0) => Ok(ToolOutput::new(text, json!({ "exit_code": 0 }))),
             Some(code) => Err(failed(format!("exited with code {code}\n{text}"))),
             None => Err(failed(format!("killed by a signal\n{text}"))),
         }
@@ -223,19 +220,6 @@ fn command_line(run: &str, args: &[String]) -> String {
 
 fn failed(message: String) -> ToolProviderError {
     ToolProviderError::Failed(ErrorInfo::new(ErrorCode::ToolFailed, message))
-}
-
-/// Publishes output and the process id while the command runs.
-struct OutputForwarder<'a>(&'a ToolContext);
-
-impl ExecObserver for OutputForwarder<'_> {
-    fn on_start(&self, process: &str) {
-        self.0.register_process(ProcessRef(process.to_owned()));
-    }
-
-    fn on_output(&self, text: &str) {
-        self.0.output(text);
-    }
 }
 
 impl ToolProvider for CommandTools {

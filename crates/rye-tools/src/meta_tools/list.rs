@@ -4,22 +4,17 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::ToolHub;
-use rye_engine::BoxFuture;
-use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
+use crate::tool;
+use rye_engine::tool::{EffectClass, Tool, ToolDef, ToolError, ToolOutput};
 use rye_engine::tool_provider::ToolSummary;
 
 /// Default number of results.
 const DEFAULT_LIMIT: usize = 20;
 /// Maximum number of results.
 const MAX_LIMIT: usize = 200;
-
-pub(super) struct ListTools {
-    def: ToolDef,
-    hub: Arc<ToolHub>,
-}
 
 #[derive(Deserialize)]
 struct Args {
@@ -28,54 +23,52 @@ struct Args {
     limit: Option<usize>,
 }
 
-impl ListTools {
-    pub(super) fn new(hub: Arc<ToolHub>) -> Self {
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "service": { "type": "string", "description": "Only tools of this service." },
-                "query": { "type": "string", "description": "Words that describe the tool." },
-                "limit": { "type": "integer", "minimum": 1, "maximum": MAX_LIMIT }
-            },
-            "additionalProperties": false
-        });
-        let description = format!(
-            "Searches for more tools. There may be thousands, so describe what you need. \
-             Services: {}.",
-            hub.services()
-        );
-        let def = ToolDef::new("list_tools", description, parameters).effect(EffectClass::Pure);
-        Self { def, hub }
-    }
+pub(super) fn list_tools(hub: Arc<ToolHub>) -> impl Tool {
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "service": { "type": "string", "description": "Only tools of this service." },
+            "query": { "type": "string", "description": "Words that describe the tool." },
+            "limit": { "type": "integer", "minimum": 1, "maximum": MAX_LIMIT }
+        },
+        "additionalProperties": false
+    });
+    let description = format!(
+        "Searches for more tools. There may be thousands, so describe what you need. \
+         Services: {}.",
+        hub.services()
+    );
+    let def = ToolDef::new("list_tools", description, parameters).effect(EffectClass::Pure);
+    tool(def, move |args, _| list(args, Arc::clone(&hub)))
+}
 
-    async fn list(&self, args: Args) -> Result<ToolOutput, ToolError> {
-        let query = args.query.unwrap_or_default();
-        let limit = args.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
-        let (mut results, mut total, mut warnings) = (Vec::new(), 0, Vec::new());
-        let service = args.service.as_deref();
-        let mut is_known = false;
-        for provider in &self.hub.providers {
-            if service.is_some_and(|name| name != provider.service()) {
-                continue;
-            }
-            is_known = true;
-            match provider.list(&query, limit).await {
-                Ok(listing) => {
-                    total += listing.total;
-                    warnings.extend(listing.warnings);
-                    results.push((provider.service(), listing.tools.into_iter()));
-                }
-                // A failing provider does not hide the others.
-                Err(error) => warnings.push(format!("{}: {error}", provider.service())),
-            }
+async fn list(args: Args, hub: Arc<ToolHub>) -> Result<ToolOutput, ToolError> {
+    let query = args.query.unwrap_or_default();
+    let limit = args.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
+    let (mut results, mut total, mut warnings) = (Vec::new(), 0, Vec::new());
+    let service = args.service.as_deref();
+    let mut is_known = false;
+    for provider in &hub.providers {
+        if service.is_some_and(|name| name != provider.service()) {
+            continue;
         }
-        if !is_known {
-            let message = format!("unknown service; services: {}", self.hub.services());
-            return Err(ToolError::failed(message));
+        is_known = true;
+        match provider.list(&query, limit).await {
+            Ok(listing) => {
+                total += listing.total;
+                warnings.extend(listing.warnings);
+                results.push((provider.service(), listing.tools.into_iter()));
+            }
+            // A failing provider does not hide the others.
+            Err(error) => warnings.push(format!("{}: {error}", provider.service())),
         }
-        let found = interleave(results, limit);
-        Ok(format_results(&found, total, &warnings))
     }
+    if !is_known {
+        let message = format!("unknown service; services: {}", hub.services());
+        return Err(ToolError::failed(message));
+    }
+    let found = interleave(results, limit);
+    Ok(format_results(&found, total, &warnings))
 }
 
 /// Interleaves the results: the best of each provider, then the second best, and so on, because
@@ -131,22 +124,8 @@ fn format_results(found: &[(&str, ToolSummary)], total: usize, warnings: &[Strin
             value
         })
         .collect();
-    ToolOutput {
+    ToolOutput::new(
         text,
-        data: json!({ "tools": tools, "total": total, "warnings": warnings }),
-        attachments: Vec::new(),
-    }
-}
-
-impl Tool for ListTools {
-    fn def(&self) -> &ToolDef {
-        &self.def
-    }
-
-    fn run(&self, args: Value, _: ToolContext) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        Box::pin(async move {
-            let args = crate::parse(args)?;
-            self.list(args).await
-        })
-    }
+        json!({ "tools": tools, "total": total, "warnings": warnings }),
+    )
 }

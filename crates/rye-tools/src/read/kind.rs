@@ -1,7 +1,5 @@
 //! Detects whether bytes are text, an image, or other binary data.
 
-use std::fmt::Write as _;
-
 use rye_engine::attachment::image_type;
 
 /// Number of bytes to check for NUL bytes.
@@ -116,15 +114,6 @@ fn known_format(bytes: &[u8]) -> Option<&'static str> {
     ];
     let matches = |(start, name): &(&[u8], &'static str)| bytes.starts_with(start).then_some(*name);
     starts.iter().find_map(matches)
-}
-
-/// Formats image dimensions.
-pub(super) fn format_dimensions(size: Option<(u32, u32)>) -> String {
-    let mut text = String::new();
-    if let Some((width, height)) = size {
-        let _ = write!(text, ", {width} × {height}");
-    }
-    text
 }
 
 #[cfg(test)]

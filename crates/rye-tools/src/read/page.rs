@@ -46,18 +46,8 @@ pub(super) fn lines(text: &str, first: usize, limit: usize) -> Result<String, St
     Ok(shown)
 }
 
-/// Part of a long line.
-#[derive(Debug)]
-pub(super) struct LinePart {
-    /// The part, with a note on how to continue.
-    pub(super) text: String,
-    /// Column of the next part.
-    #[cfg(test)]
-    next_column: Option<usize>,
-}
-
-/// The part of a line that starts at a byte column.
-pub(super) fn column(text: &str, number: usize, column: usize) -> Result<LinePart, String> {
+/// The part of a line that starts at a byte column, with a note on how to continue.
+pub(super) fn column(text: &str, number: usize, column: usize) -> Result<String, String> {
     count_lines(text, number)?;
     let line = text.lines().nth(number - 1).unwrap_or_default();
     if column > line.len() {
@@ -69,20 +59,15 @@ pub(super) fn column(text: &str, number: usize, column: usize) -> Result<LinePar
     let start = floor_char_boundary(line, column - 1);
     let end = floor_char_boundary(line, start.saturating_add(MAX_SINGLE_LINE).min(line.len()));
     let mut shown = line[start..end].to_owned();
-    let next_column = (end < line.len()).then_some(end + 1);
-    if let Some(next) = next_column {
-        let (first, length) = (start + 1, line.len());
+    if end < line.len() {
+        let (first, length, next) = (start + 1, line.len(), end + 1);
         let _ = write!(
             shown,
             "\n[bytes {first} to {end} of {length} of line {number}; \
              continue with offset {number}, column {next}]"
         );
     }
-    Ok(LinePart {
-        text: shown,
-        #[cfg(test)]
-        next_column,
-    })
+    Ok(shown)
 }
 
 /// The number of lines; an error if `first` is beyond the end.
@@ -134,8 +119,9 @@ mod tests {
             let (mut read, mut next) = (String::new(), Some(1));
             while let Some(start) = next {
                 let part = column(&text, 2, start).unwrap();
-                next = part.next_column;
-                read.push_str(part.text.lines().next().unwrap());
+                let note = part.lines().nth(1).and_then(|note| note.rsplit_once(' '));
+                next = note.map(|(_, column)| column.trim_end_matches(']').parse().unwrap());
+                read.push_str(part.lines().next().unwrap());
             }
             prop_assert_eq!(read, line);
         }

@@ -2,11 +2,10 @@
 
 use rye_protocol::{Entry, EntryId, EntryKind, Message, Part, Role, RunEvent, SessionId};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{status_name, store_error};
-use crate::parse;
-use rye_engine::BoxFuture;
+use crate::tool;
 use rye_engine::related_sessions::{RelatedSession, RelatedSessions, Relation, page};
 use rye_engine::text::truncate_middle;
 use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
@@ -26,31 +25,23 @@ const DEFAULT_THREAD: &str = "default";
 
 /// Reads a thread of this session, its parent, its children or its siblings, and of no other
 /// session.
-#[derive(Debug)]
-pub struct ThreadRead {
-    def: ToolDef,
-}
-
-impl Default for ThreadRead {
-    fn default() -> Self {
-        let description = "Reads the entries of another thread in pages, newest last: a thread of this \
-            session, its parent session, a sibling task, or a task that this session started. \
-            `list_threads` lists them. Long entries are truncated; with `limit` 1, an entry is \
-            shown completely.";
-        let parameters = json!({
-            "type": "object",
-            "properties": {
-                "thread": { "type": "string", "minLength": 1, "description": "Key or id of the thread. Default: `default`." },
-                "session": { "type": "string", "minLength": 1, "description": "Id of the session, or `parent`. Default: this session." },
-                "before": { "type": "string", "minLength": 1, "description": "Id of an entry; the entries before it are shown. Default: the end of the thread." },
-                "limit": { "type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "description": "Number of entries. Default: 20." },
-            },
-            "additionalProperties": false,
-        });
-        Self {
-            def: ToolDef::new("thread_read", description, parameters).effect(EffectClass::Pure),
-        }
-    }
+pub fn thread_read() -> impl Tool {
+    let description = "Reads the entries of another thread in pages, newest last: a thread of this \
+        session, its parent session, a sibling task, or a task that this session started. \
+        `list_threads` lists them. Long entries are truncated; with `limit` 1, an entry is \
+        shown completely.";
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "thread": { "type": "string", "minLength": 1, "description": "Key or id of the thread. Default: `default`." },
+            "session": { "type": "string", "minLength": 1, "description": "Id of the session, or `parent`. Default: this session." },
+            "before": { "type": "string", "minLength": 1, "description": "Id of an entry; the entries before it are shown. Default: the end of the thread." },
+            "limit": { "type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "description": "Number of entries. Default: 20." },
+        },
+        "additionalProperties": false,
+    });
+    let def = ToolDef::new("thread_read", description, parameters).effect(EffectClass::Pure);
+    tool(def, run)
 }
 
 #[derive(Deserialize)]
@@ -61,37 +52,24 @@ struct Args {
     limit: Option<usize>,
 }
 
-impl Tool for ThreadRead {
-    fn def(&self) -> &ToolDef {
-        &self.def
-    }
-
-    fn run(
-        &self,
-        args: Value,
-        context: ToolContext,
-    ) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        Box::pin(async move {
-            let args: Args = parse(args)?;
-            let sessions = context.related_sessions()?;
-            let related = find_session(&sessions, args.session.as_deref(), &context).await?;
-            let requested = args.thread.as_deref().unwrap_or(DEFAULT_THREAD);
-            let matches = |key: &str, id: &str| key == requested || id == requested;
-            let mut threads = related.threads.iter();
-            let thread = threads.find(|thread| matches(&thread.key, thread.id.as_str()));
-            let thread = thread.ok_or_else(|| {
-                let keys: Vec<_> = related.threads.iter().map(|it| it.key.as_str()).collect();
-                let message = format!("no thread {requested}; threads: {}", keys.join(", "));
-                ToolError::failed(message)
-            })?;
-            let path = sessions.path(&related, thread).await.map_err(store_error)?;
-            let limit = args.limit.unwrap_or(DEFAULT_LIMIT);
-            let found = page(&path, args.before.as_ref(), limit);
-            let (entries, has_more) =
-                found.ok_or_else(|| ToolError::failed("entry `before` is not in this thread"))?;
-            Ok(format_page(entries, has_more, limit == 1))
-        })
-    }
+async fn run(args: Args, context: ToolContext) -> Result<ToolOutput, ToolError> {
+    let sessions = context.related_sessions()?;
+    let related = find_session(&sessions, args.session.as_deref(), &context).await?;
+    let requested = args.thread.as_deref().unwrap_or(DEFAULT_THREAD);
+    let matches = |key: &str, id: &str| key == requested || id == requested;
+    let mut threads = related.threads.iter();
+    let thread = threads.find(|thread| matches(&thread.key, thread.id.as_str()));
+    let thread = thread.ok_or_else(|| {
+        let keys: Vec<_> = related.threads.iter().map(|it| it.key.as_str()).collect();
+        let message = format!("no thread {requested}; threads: {}", keys.join(", "));
+        ToolError::failed(message)
+    })?;
+    let path = sessions.path(&related, thread).await.map_err(store_error)?;
+    let limit = args.limit.unwrap_or(DEFAULT_LIMIT);
+    let found = page(&path, args.before.as_ref(), limit);
+    let (entries, has_more) =
+        found.ok_or_else(|| ToolError::failed("entry `before` is not in this thread"))?;
+    Ok(format_page(entries, has_more, limit == 1))
 }
 
 /// The session to read. A session that may not be read gives the same error as a missing one.
@@ -145,11 +123,10 @@ fn format_page(entries: &[Entry], has_more: bool, is_single: bool) -> ToolOutput
         texts.push("[no entries]".to_owned());
     }
     texts.reverse();
-    ToolOutput {
-        text: texts.join("\n"),
-        data: json!({ "entries": entries.len() - first, "before": older }),
-        attachments: Vec::new(),
-    }
+    ToolOutput::new(
+        texts.join("\n"),
+        json!({ "entries": entries.len() - first, "before": older }),
+    )
 }
 
 fn describe(kind: &EntryKind) -> String {

@@ -21,7 +21,7 @@ use rye_engine::{Decision, Engine, NewSession, Prompt, Session};
 use rye_model::{Catalogue, Config, ConfigFile, Script, Step};
 use rye_sandbox::{LocalSandbox, VirtualSandbox};
 use rye_store::SqliteStore;
-use rye_tools::{Bash, Task};
+use rye_tools::{Bash, task};
 use serde_json::{Value, json};
 
 use super::killer::KillingStore;
@@ -89,7 +89,7 @@ fn engine(scenario: &Scenario, dir: &Path, store: SqliteStore, clock: SkippableC
         .tool(tool("gated_again", EffectClass::Idempotent, &["first"]))
         .tool(tool("gated_twice", once, &["first", "second"]))
         .tool(tool("expiring", once, &["first"]).expires_in(Duration::from_millis(300)))
-        .tool(Task::default())
+        .tool(task())
         .prompt_on_limit(scenario.prompt_on_limit);
     if scenario.in_project {
         let supervisor = Arc::new(Supervisor::start().unwrap());
