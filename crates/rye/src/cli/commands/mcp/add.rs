@@ -64,12 +64,10 @@ pub(crate) fn run(
 
 fn exists(args: &AddArgs, path: PathBuf) -> Failure {
     let word = |text: &String| shell_word(Path::new(text));
+    let words: Vec<_> = args.command.iter().map(word).collect();
     let target = match &args.url {
         Some(url) => format!("--url {}", word(url)),
-        None => {
-            let words: Vec<_> = args.command.iter().map(word).collect();
-            format!("-- {}", words.join(" "))
-        }
+        None => format!("-- {}", words.join(" ")),
     };
     let hint = format!("rye mcp add {} --force {target}", args.name);
     Failure::from(WriteError::Exists(path)).hint(hint)
