@@ -18,6 +18,7 @@ pub use dotenv_filter::{DotenvFilter, is_reserved};
 use crate::anchor::AnchorError;
 use crate::redact::{Redactor, is_secret_name, is_secret_variable};
 use crate::template::{self, Placeholders, Variables};
+use crate::value_ext::as_text;
 
 /// Variables that `inherit: minimal` passes on, besides `LC_*`.
 const BASIC_VARIABLES: [&str; 8] = [
@@ -294,13 +295,6 @@ fn with_colon(templates: &Value, names: &Placeholders) -> Option<String> {
         let path = as_text(&template::render(text, &Variables::new(), names));
         (colons(&path) > colons(text)).then_some(path)
     })
-}
-
-fn as_text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
 }
 
 #[cfg(test)]

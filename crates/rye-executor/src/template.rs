@@ -18,7 +18,8 @@ pub use placeholders::{Origin, Placeholders, UnknownPlaceholder};
 pub use script::Script;
 pub use url::PathTraversal;
 
-use placeholders::{Piece, as_text};
+use crate::value_ext::as_text;
+use placeholders::Piece;
 
 /// Environment variables by name.
 pub type Variables = BTreeMap<String, String>;

@@ -12,17 +12,14 @@ use serde_json::{Map, Value};
 use crate::chain::Chain;
 use crate::environment::{Environment, Origin};
 use crate::executor::CallAnchor;
-use crate::redact::{REDACTED, is_secret_name};
-
-/// Shorter values are not redacted by content, because they would match unrelated text.
-const MIN_SECRET_LENGTH: usize = 4;
+use crate::redact::{REDACTED, Redactor, is_secret_name};
 
 /// The steps of a call, in order. A disabled trace records nothing.
 #[derive(Debug, Clone)]
 pub struct Trace {
     is_enabled: bool,
     /// Values of secret variables, redacted wherever they appear in later steps.
-    secrets: Vec<String>,
+    secrets: Redactor,
     steps: Vec<TraceStep>,
 }
 
@@ -135,7 +132,7 @@ impl Trace {
     fn new(is_enabled: bool) -> Self {
         Self {
             is_enabled,
-            secrets: Vec::new(),
+            secrets: Redactor::default(),
             steps: Vec::new(),
         }
     }
@@ -201,13 +198,9 @@ impl Trace {
 
     pub(crate) fn environment(&mut self, environment: &Environment) {
         if self.is_enabled {
-            let secrets = environment
-                .origins()
-                .filter(|(name, ..)| is_secret_name(name));
-            let values = secrets.map(|(_, value, _)| value.to_owned());
-            self.secrets = values
-                .filter(|value| value.len() >= MIN_SECRET_LENGTH)
-                .collect();
+            let variables = environment.origins();
+            let secrets = variables.filter(|(name, ..)| is_secret_name(name));
+            self.secrets = Redactor::new(secrets.map(|(_, value, _)| value));
         }
         self.step(None, || {
             let variables = environment.origins().map(|(name, value, origin)| {
@@ -236,16 +229,15 @@ impl Trace {
 
     /// Records the merged configuration before placeholders are replaced.
     pub(crate) fn template(&mut self, config: &Map<String, Value>) {
-        let secrets = std::mem::take(&mut self.secrets);
+        let secrets = self.secrets.clone();
         self.step(None, || TraceStepKind::Template {
             config: redacted_fields(config, &secrets),
         });
-        self.secrets = secrets;
     }
 
     /// Records the rendered configuration and the effective timeout in seconds.
     pub(crate) fn rendered(&mut self, config: &Map<String, Value>, timeout: Option<f64>) {
-        let secrets = std::mem::take(&mut self.secrets);
+        let secrets = self.secrets.clone();
         self.step(None, || {
             let mut config = redacted_fields(config, &secrets);
             if let Some(seconds) = timeout {
@@ -253,7 +245,6 @@ impl Trace {
             }
             TraceStepKind::Rendered { config }
         });
-        self.secrets = secrets;
     }
 
     pub(crate) fn ready(&mut self, elapsed: Duration) {
@@ -272,22 +263,19 @@ fn number(seconds: f64) -> Value {
 
 /// Redacts fields with secret names, also in strings that contain JSON, and all values in
 /// `secrets`.
-fn redacted(value: &Value, secrets: &[String]) -> Value {
+fn redacted(value: &Value, secrets: &Redactor) -> Value {
     match value {
         Value::Object(fields) => Value::Object(redacted_fields(fields, secrets)),
         Value::Array(items) => items.iter().map(|item| redacted(item, secrets)).collect(),
         Value::String(text) => match parse_structure(text) {
             Some(inner) => redacted(&inner, secrets).to_string().into(),
-            None => secrets
-                .iter()
-                .fold(text.clone(), |text, secret| text.replace(secret, REDACTED))
-                .into(),
+            None => secrets.redact(text).into(),
         },
         other => other.clone(),
     }
 }
 
-fn redacted_fields(fields: &Map<String, Value>, secrets: &[String]) -> Map<String, Value> {
+fn redacted_fields(fields: &Map<String, Value>, secrets: &Redactor) -> Map<String, Value> {
     let fields = fields.iter().map(|(name, value)| {
         let shown = if is_secret_name(name) && !value.is_object() {
             REDACTED.into()
@@ -326,6 +314,6 @@ mod tests {
             "env": {"API_TOKEN": REDACTED, "MODE": "fast"},
             "input_data": input,
         });
-        assert_eq!(redacted(&config, &["s3cr3t".to_owned()]), shown);
+        assert_eq!(redacted(&config, &Redactor::new(["s3cr3t"])), shown);
     }
 }

@@ -1,4 +1,4 @@
-//! Typed access to the fields of a JSON object in an item's metadata.
+//! Typed access to JSON values in an item's metadata.
 //!
 //! A field of the wrong type is an error rather than absent: ignoring a misspelt list would
 //! silently verify nothing.
@@ -33,5 +33,13 @@ pub(crate) fn flag(object: &Value, key: &str, default: bool) -> Result<bool, Str
         None | Some(Value::Null) => Ok(default),
         Some(Value::Bool(flag)) => Ok(*flag),
         Some(_) => Err(format!("`{key}` must be true or false")),
+    }
+}
+
+/// Formats a value for insertion into a text: a string unchanged, other values as JSON.
+pub(crate) fn as_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
     }
 }

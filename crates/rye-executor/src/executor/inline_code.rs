@@ -8,12 +8,13 @@ use rye_items::trust::Trust;
 use rye_items::{ItemFile, ItemKind, Library, metadata};
 use serde_json::{Map, Value, json};
 
-use super::prepare::{as_text, merged_config};
+use super::prepare::merged_config;
 use super::template_context::{declared_parameters, parameter_placeholders};
 use crate::chain::Chain;
 use crate::error::ExecuteError;
 use crate::interpreter::{self, Resolver, SearchMethod};
 use crate::template::{self, CodeKind, Origin, Placeholders, ValueAsCode, Variables};
+use crate::value_ext::as_text;
 
 /// Shells, which run the argument of `-c`.
 const SHELLS: [&str; 11] = [
@@ -222,7 +223,10 @@ pub(super) fn classify_arguments(
     };
     check(command, CodeKind::Shell, &|| "command".to_owned())?;
     let mut scanner = ArgumentScanner::default();
-    scanner.next(&as_text(template::render(command, variables, names)), false);
+    scanner.next(
+        &as_text(&template::render(command, variables, names)),
+        false,
+    );
     let mut kinds = Vec::new();
     for (index, argument) in arguments.iter().enumerate() {
         let Value::String(text) = argument else {
@@ -232,7 +236,7 @@ pub(super) fn classify_arguments(
         };
         let has_value = template::contains_untrusted(text, untrusted, names);
         let kind = scanner.next(
-            &as_text(template::render(text, variables, names)),
+            &as_text(&template::render(text, variables, names)),
             has_value,
         );
         if let Some(kind) = kind {

@@ -26,6 +26,7 @@ use crate::parameters;
 use crate::primitive::{Call, OutputListener, RunContext, Spill};
 use crate::template::{self, CodeKind, Placeholders, Variables};
 use crate::trace::Trace;
+use crate::value_ext::as_text;
 
 /// Settings of a call that do not depend on its chain.
 pub(super) struct CallContext {
@@ -268,7 +269,7 @@ pub(super) fn cwd(anchor: &CallAnchor, placeholders: &Placeholders, project: &Pa
     template.map_or_else(
         || project.to_owned(),
         |text| {
-            PathBuf::from(as_text(template::render(
+            PathBuf::from(as_text(&template::render(
                 text,
                 &Variables::new(),
                 placeholders,
@@ -332,7 +333,7 @@ pub(super) fn call(
             }
             ("cwd" | "input_data", Some(_)) if value.is_string() => {
                 // A process gets strings, whatever the type of a value.
-                Value::String(as_text(template::render_value(
+                Value::String(as_text(&template::render_value(
                     value,
                     variables,
                     placeholders,
@@ -340,7 +341,7 @@ pub(super) fn call(
             }
             ("env", _) => variables_as_text(template::render_value(value, variables, placeholders)),
             ("url", None) if value.is_string() => {
-                template::render_url(&as_text(value.clone()), variables, placeholders)
+                template::render_url(&as_text(value), variables, placeholders)
                     .map_err(ExecuteError::UrlPath)?
             }
             _ => template::render_value(value, variables, placeholders),
@@ -355,7 +356,7 @@ pub(super) fn call(
     let mut config = parameters::validate(config_schema, config).map_err(ExecuteError::Config)?;
     let mut all = environment.into_variables();
     if let Some(Value::Object(env)) = config.remove("env") {
-        let env = env.into_iter().map(|(name, value)| (name, as_text(value)));
+        let env = env.into_iter().map(|(name, value)| (name, as_text(&value)));
         Arc::make_mut(&mut all).extend(env);
     }
     if !passed.is_empty() {
@@ -421,17 +422,9 @@ fn render_arguments(
             *passed = script.values;
             return Value::String(script.text);
         }
-        Value::String(as_text(template::render(text, variables, placeholders)))
+        Value::String(as_text(&template::render(text, variables, placeholders)))
     });
     items.collect()
-}
-
-/// Formats a value as text: a string unchanged, other values as JSON.
-pub(super) fn as_text(value: Value) -> String {
-    match value {
-        Value::String(text) => text,
-        other => other.to_string(),
-    }
 }
 
 /// Converts numbers and booleans to strings.

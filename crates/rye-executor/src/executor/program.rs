@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use super::Executor;
 use super::path_guard::PathGuard;
-use super::prepare::as_text;
 use crate::environment::Environment;
 use crate::interpreter::{InterpreterError, Resolver, SearchMethod};
 use crate::template::{self, Placeholders};
+use crate::value_ext::as_text;
 
 /// Time limit of a command that prints the path of an interpreter.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -63,7 +63,7 @@ impl Executor {
         let mut roots: Vec<_> = roots
             .iter()
             .map(|root| {
-                as_text(template::render(
+                as_text(&template::render(
                     root,
                     environment.variables(),
                     placeholders,
@@ -188,7 +188,7 @@ fn tool_program(method: &SearchMethod, placeholders: &Placeholders) -> Option<To
             .map(str::to_owned)
     };
     Some(ToolProgram {
-        name: as_text(rendered),
+        name: as_text(&rendered),
         tool_dir: Path::new(&text("tool_source")?).parent()?.to_owned(),
         sha256: text("sha256"),
     })

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use lillux::template::{BRACES, Segment};
 use serde_json::Value;
 
+use crate::value_ext::as_text;
+
 /// Depth to which placeholders in configuration values are replaced.
 const MAX_DEPTH: usize = 3;
 
@@ -157,14 +159,6 @@ impl Piece<'_> {
             Self::Text(text) | Self::Variable(text) => Cow::Borrowed(text),
             Self::Value { value, .. } => Cow::Owned(as_text(value)),
         }
-    }
-}
-
-/// Formats a value for insertion into a string: a string unchanged, other values as JSON.
-pub(super) fn as_text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
     }
 }
 
