@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
-use rye_engine::model::{Delta, ModelError};
+use rye_engine::model::{Delta, ModelAnswer, ModelError};
 use rye_protocol::{CallId, IncompleteReason, Part};
 use serde_json::{Map, Value};
 
-use crate::price::Tokens;
+use crate::price::{Price, Tokens};
 use crate::sse::Event;
 use crate::surrogates;
 
@@ -17,9 +17,6 @@ const MAX_LEN: usize = 8 * 1024 * 1024;
 /// Maximum number of texts, thoughts and calls in one answer. Further calls are dropped: the
 /// engine runs far fewer.
 const MAX_BLOCKS: usize = 4096;
-
-/// The stop reason of a refusal, if the provider has none of its own.
-pub(crate) const REFUSAL: &str = "refusal";
 
 /// Decodes the stream of one answer.
 pub(crate) trait Decoder: Send {
@@ -34,8 +31,8 @@ pub(crate) trait Decoder: Send {
         self.is_complete()
     }
 
-    /// Returns the complete answer.
-    fn finish(self: Box<Self>) -> Result<DecodedAnswer, ModelError>;
+    /// Returns the answer received so far.
+    fn into_answer(self: Box<Self>) -> Assembly;
 }
 
 /// Deltas of one chunk of a stream. Adjacent deltas of the same kind are merged, so
@@ -44,29 +41,19 @@ pub(crate) trait Decoder: Send {
 pub(crate) struct DeltaBuffer(Vec<Delta>);
 
 impl DeltaBuffer {
-    fn text(&mut self, more: &str) {
-        match self.0.last_mut() {
-            Some(Delta::Text(text)) => text.push_str(more),
-            _ => self.0.push(Delta::Text(more.to_owned())),
-        }
-    }
-
-    fn thought(&mut self, more: &str) {
-        match self.0.last_mut() {
-            Some(Delta::Thinking(text)) => text.push_str(more),
-            _ => self.0.push(Delta::Thinking(more.to_owned())),
-        }
-    }
-
-    /// More arguments of a call; empty at its start.
-    fn arguments(&mut self, id: &CallId, name: &str, more: &str) {
-        match self.0.last_mut() {
-            Some(Delta::ToolCall { call, args, .. }) if call == id => args.push_str(more),
-            _ => self.0.push(Delta::ToolCall {
-                call: id.clone(),
-                tool: name.to_owned(),
-                args: more.to_owned(),
-            }),
+    fn push(&mut self, delta: Delta) {
+        match (self.0.last_mut(), &delta) {
+            (Some(Delta::Text(text)), Delta::Text(more))
+            | (Some(Delta::Thinking(text)), Delta::Thinking(more)) => text.push_str(more),
+            (
+                Some(Delta::ToolCall { call, args, .. }),
+                Delta::ToolCall {
+                    call: same,
+                    args: more,
+                    ..
+                },
+            ) if call == same => args.push_str(more),
+            _ => self.0.push(delta),
         }
     }
 
@@ -76,35 +63,61 @@ impl DeltaBuffer {
     }
 }
 
-/// A decoded answer.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct DecodedAnswer {
-    pub(crate) parts: Vec<Part>,
-    pub(crate) stop_reason: Option<String>,
-    pub(crate) incomplete: Option<IncompleteReason>,
-    pub(crate) tokens: Tokens,
-}
-
-/// The blocks of an answer, keyed by position.
+/// An answer as far as it was received: blocks by position, stop reason and usage.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
     blocks: BTreeMap<usize, Block>,
     ids: HashSet<CallId>,
     size: usize,
+    pub(crate) stop_reason: Option<String>,
+    /// The content is a refusal, whatever the stop reason.
+    pub(crate) refused: bool,
+    pub(crate) tokens: Tokens,
 }
 
 #[derive(Debug)]
-enum Block {
-    Text(String),
-    Thought {
-        text: String,
-        signature: Option<String>,
-    },
-    Call {
-        id: CallId,
-        tool: String,
-        args: String,
-    },
+struct Block {
+    kind: Kind,
+    /// Text of the block, or the arguments of the call.
+    text: String,
+    /// Signature of a thought that the provider expects back.
+    signature: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Kind {
+    Text,
+    Thought,
+    Call { id: CallId, tool: String },
+}
+
+impl Block {
+    fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            text: String::new(),
+            signature: None,
+        }
+    }
+
+    fn delta(&self, more: String) -> Delta {
+        match &self.kind {
+            Kind::Text => Delta::Text(more),
+            Kind::Thought => Delta::Thinking(more),
+            Kind::Call { id, tool } => Delta::ToolCall {
+                call: id.clone(),
+                tool: tool.clone(),
+                args: more,
+            },
+        }
+    }
+
+    fn append(&mut self, more: &str, deltas: &mut DeltaBuffer) {
+        let displayed = surrogates::append(&mut self.text, more);
+        if !displayed.is_empty() {
+            deltas.push(self.delta(displayed.into_owned()));
+        }
+    }
 }
 
 impl Assembly {
@@ -113,18 +126,13 @@ impl Assembly {
     }
 
     pub(crate) fn is_text(&self, at: usize) -> bool {
-        matches!(self.blocks.get(&at), Some(Block::Text(_)))
+        let block = self.blocks.get(&at);
+        block.is_some_and(|block| block.kind == Kind::Text)
     }
 
     pub(crate) fn is_open_thought(&self, at: usize) -> bool {
         let block = self.blocks.get(&at);
-        matches!(
-            block,
-            Some(Block::Thought {
-                signature: None,
-                ..
-            })
-        )
+        block.is_some_and(|block| block.kind == Kind::Thought && block.signature.is_none())
     }
 
     pub(crate) fn text(
@@ -133,14 +141,7 @@ impl Assembly {
         more: &str,
         deltas: &mut DeltaBuffer,
     ) -> Result<(), ModelError> {
-        let new = || Block::Text(String::new());
-        if let Block::Text(text) = self.blocks.entry(at).or_insert_with(new) {
-            let displayed = surrogates::append(text, more);
-            if !displayed.is_empty() {
-                deltas.text(&displayed);
-            }
-        }
-        self.grow(more)
+        self.append(at, Kind::Text, more, deltas)
     }
 
     pub(crate) fn thought(
@@ -149,28 +150,31 @@ impl Assembly {
         more: &str,
         deltas: &mut DeltaBuffer,
     ) -> Result<(), ModelError> {
-        let new = || Block::Thought {
-            text: String::new(),
-            signature: None,
-        };
-        if let Block::Thought { text, .. } = self.blocks.entry(at).or_insert_with(new) {
-            let displayed = surrogates::append(text, more);
-            if !displayed.is_empty() {
-                deltas.thought(&displayed);
-            }
+        self.append(at, Kind::Thought, more, deltas)
+    }
+
+    fn append(
+        &mut self,
+        at: usize,
+        kind: Kind,
+        more: &str,
+        deltas: &mut DeltaBuffer,
+    ) -> Result<(), ModelError> {
+        let new = || Block::new(kind.clone());
+        let block = self.blocks.entry(at).or_insert_with(new);
+        if block.kind == kind {
+            block.append(more, deltas);
         }
         self.grow(more)
     }
 
     /// Appends to the signature that the provider expects back.
     pub(crate) fn signature(&mut self, at: usize, more: &str) -> Result<(), ModelError> {
-        let new = || Block::Thought {
-            text: String::new(),
-            signature: None,
-        };
-        if let Block::Thought { signature, .. } = self.blocks.entry(at).or_insert_with(new) {
-            let more = surrogates::resolve(more);
-            signature.get_or_insert_default().push_str(&more);
+        let new = || Block::new(Kind::Thought);
+        let block = self.blocks.entry(at).or_insert_with(new);
+        if block.kind == Kind::Thought {
+            let signature = block.signature.get_or_insert_default();
+            signature.push_str(&surrogates::resolve(more));
         }
         self.grow(more)
     }
@@ -184,9 +188,9 @@ impl Assembly {
         let id = id.unwrap_or_else(CallId::new);
         self.ids.insert(id.clone());
         let tool = surrogates::resolve(tool).into_owned();
-        deltas.arguments(&id, &tool, "");
-        let args = String::new();
-        self.blocks.insert(at, Block::Call { id, tool, args });
+        let block = Block::new(Kind::Call { id, tool });
+        deltas.push(block.delta(String::new()));
+        self.blocks.insert(at, block);
     }
 
     pub(crate) fn arguments(
@@ -195,53 +199,47 @@ impl Assembly {
         more: &str,
         deltas: &mut DeltaBuffer,
     ) -> Result<(), ModelError> {
-        if let Some(Block::Call { id, tool, args }) = self.blocks.get_mut(&at) {
-            let displayed = surrogates::append(args, more);
-            if !displayed.is_empty() {
-                deltas.arguments(id, tool, &displayed);
-            }
+        let block = self.blocks.get_mut(&at);
+        if let Some(call) = block.filter(|it| matches!(it.kind, Kind::Call { .. })) {
+            call.append(more, deltas);
         }
         self.grow(more)
     }
 
     /// Whether the call has received arguments.
     pub(crate) fn has_arguments(&self, at: usize) -> bool {
-        matches!(self.blocks.get(&at), Some(Block::Call { args, .. }) if !args.is_empty())
+        let block = self.blocks.get(&at);
+        block.is_some_and(|it| matches!(it.kind, Kind::Call { .. }) && !it.text.is_empty())
     }
 
     fn grow(&mut self, more: &str) -> Result<(), ModelError> {
         self.size += more.len();
-        if self.blocks.len() > MAX_BLOCKS {
-            let message = format!("stopped after {MAX_BLOCKS} parts; ask for less at a time");
-            return Err(ModelError::TooLong(message));
-        }
-        if self.size > MAX_LEN {
-            let message = format!(
-                "stopped after {} MiB; ask for less at a time",
-                MAX_LEN >> 20
-            );
-            return Err(ModelError::TooLong(message));
-        }
-        Ok(())
+        let limit = if self.blocks.len() > MAX_BLOCKS {
+            format!("{MAX_BLOCKS} parts")
+        } else if self.size > MAX_LEN {
+            format!("{} MiB", MAX_LEN >> 20)
+        } else {
+            return Ok(());
+        };
+        let message = format!("stopped after {limit}; ask for less at a time");
+        Err(ModelError::TooLong(message))
     }
 
     /// Returns the answer, or an error if it has no content.
-    pub(crate) fn finish(
-        self,
-        stop_reason: Option<String>,
-        tokens: Tokens,
-    ) -> Result<DecodedAnswer, ModelError> {
+    pub(crate) fn finish(self, price: Price) -> Result<ModelAnswer, ModelError> {
+        let refused = self.refused.then(|| "refusal".to_owned());
+        let stop_reason = refused.or(self.stop_reason);
         let parts: Vec<_> = self.blocks.into_values().filter_map(part).collect();
         let incomplete = stop_reason.as_deref().and_then(incomplete_reason);
         let has_content = |part: &Part| !matches!(part, Part::Thinking { .. });
         if !parts.iter().any(has_content) {
             return Err(empty_answer(stop_reason.as_deref(), incomplete));
         }
-        Ok(DecodedAnswer {
+        Ok(ModelAnswer {
             parts,
             stop_reason,
             incomplete,
-            tokens,
+            usage: price.usage(self.tokens),
         })
     }
 }
@@ -277,21 +275,22 @@ fn empty_answer(stop_reason: Option<&str>, incomplete: Option<IncompleteReason>)
 }
 
 fn part(block: Block) -> Option<Part> {
-    match block {
-        Block::Text(text) if text.is_empty() => None,
-        Block::Text(text) => Some(Part::Text { text: whole(text) }),
-        Block::Thought {
-            text,
-            signature: None,
-        } if text.is_empty() => None,
-        Block::Thought { text, signature } => Some(Part::Thinking {
+    let Block {
+        kind,
+        text,
+        signature,
+    } = block;
+    match kind {
+        Kind::Text | Kind::Thought if text.is_empty() && signature.is_none() => None,
+        Kind::Text => Some(Part::Text { text: whole(text) }),
+        Kind::Thought => Some(Part::Thinking {
             text: whole(text),
             signature,
         }),
-        Block::Call { id, tool, args } => Some(Part::ToolCall {
+        Kind::Call { id, tool } => Some(Part::ToolCall {
             call_id: id,
             tool,
-            args: arguments(whole(args)),
+            args: arguments(whole(text)),
         }),
     }
 }
@@ -317,9 +316,4 @@ fn arguments(text: String) -> Value {
 pub(crate) fn json<'a, T: serde::Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
     serde_json::from_str(data)
         .map_err(|error| ModelError::Connection(format!("invalid response ({error}): {data}")))
-}
-
-/// The error for a stream that ended prematurely.
-pub(crate) fn truncated_stream() -> ModelError {
-    ModelError::Connection("the stream ended before the answer was complete".to_owned())
 }

@@ -7,14 +7,11 @@
 
 mod stream;
 
-use std::borrow::Cow;
+use rye_engine::model::{ModelRequest, ToolSpec};
+use serde_json::{Value, json};
 
-use rye_engine::model::ModelRequest;
-use serde::Serialize;
-use serde_json::Value;
-
-use crate::api::{self, Effort, Target, Thinking};
-use crate::convert::{self, AssistantBlock, Block, Image, Recipient, Turn};
+use crate::api::{Effort, Target, Thinking};
+use crate::convert::{self, AssistantBlock, Block, Image, Turn};
 
 pub(crate) use stream::Stream;
 
@@ -24,170 +21,51 @@ const REDACTED_PREFIX: &str = "redacted:";
 /// Minimum thinking budget that the API accepts.
 const MIN_BUDGET: u64 = 1_024;
 
-#[derive(Serialize)]
-struct Body<'a> {
-    model: &'a str,
-    max_tokens: u64,
-    stream: bool,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    system: Vec<Content<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
-    messages: Vec<Message<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thinking: Option<ThinkingOption>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output_config: Option<OutputConfig>,
-}
-
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum ThinkingOption {
-    Adaptive { display: &'static str },
-    Enabled { budget_tokens: u64 },
-}
-
-#[derive(Serialize)]
-struct OutputConfig {
-    effort: &'static str,
-}
-
-#[derive(Serialize)]
-struct Tool<'a> {
-    name: &'a str,
-    description: &'a str,
-    input_schema: &'a Value,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cache_control: Option<CacheControl>,
-}
-
-#[derive(Serialize)]
-struct Message<'a> {
-    role: &'static str,
-    content: Vec<Content<'a>>,
-}
-
-#[derive(Serialize)]
-struct Content<'a> {
-    #[serde(flatten)]
-    block: ContentBlock<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cache_control: Option<CacheControl>,
-}
-
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum ContentBlock<'a> {
-    Text {
-        text: Cow<'a, str>,
-    },
-    Image {
-        source: Source<'a>,
-    },
-    Thinking {
-        thinking: &'a str,
-        signature: &'a str,
-    },
-    RedactedThinking {
-        data: &'a str,
-    },
-    ToolUse {
-        id: Cow<'a, str>,
-        name: Cow<'a, str>,
-        input: Cow<'a, Value>,
-    },
-    ToolResult {
-        tool_use_id: Cow<'a, str>,
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        is_error: bool,
-        content: Vec<Content<'a>>,
-    },
-}
-
-#[derive(Serialize)]
-struct Source<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    media_type: &'a str,
-    data: &'a str,
-}
-
-#[derive(Clone, Copy, Serialize)]
-struct CacheControl {
-    #[serde(rename = "type")]
-    kind: &'static str,
-}
-
-const CACHED: Option<CacheControl> = Some(CacheControl { kind: "ephemeral" });
-
-impl<'a> From<ContentBlock<'a>> for Content<'a> {
-    fn from(block: ContentBlock<'a>) -> Self {
-        Self {
-            block,
-            cache_control: None,
-        }
-    }
-}
-
-pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
-    let recipient = Recipient {
-        model: &target.name,
-        images: target.info.images,
-    };
-    let turns = convert::turns(&request.messages, recipient);
+pub(crate) fn body(request: &ModelRequest, target: &Target) -> Value {
+    let turns = convert::turns(request, target);
     let max_tokens = target.max_output(request);
-    let (thinking, output_config) = thinking_option(target, max_tokens, &turns);
-    let mut messages: Vec<_> = turns.into_iter().map(message).collect();
-    let users = messages.iter_mut().rev().filter(|it| it.role == "user");
-    for last in users.take(2).filter_map(|it| it.content.last_mut()) {
-        last.cache_control = CACHED;
-    }
-    let system = (!request.system.trim().is_empty()).then(|| Content {
-        block: ContentBlock::Text {
-            text: request.system.as_str().into(),
-        },
-        cache_control: CACHED,
-    });
+    let mut body = json!({ "model": target.id, "max_tokens": max_tokens, "stream": true });
     let mut tools: Vec<_> = request.tools.iter().map(tool).collect();
-    if system.is_none()
-        && let Some(last) = tools.last_mut()
-    {
-        last.cache_control = CACHED;
+    if !request.system.trim().is_empty() {
+        let mut system = text(&request.system);
+        set_breakpoint(&mut system);
+        body["system"] = json!([system]);
+    } else if let Some(last) = tools.last_mut() {
+        set_breakpoint(last);
     }
-    api::bytes(
-        request,
-        &Body {
-            model: &target.id,
-            max_tokens,
-            stream: true,
-            system: system.into_iter().collect(),
-            tools,
-            messages,
-            thinking,
-            output_config,
-        },
-    )
+    if !tools.is_empty() {
+        body["tools"] = tools.into();
+    }
+    let thinking = thinking_option(target, max_tokens, &turns);
+    let mut messages: Vec<_> = turns.into_iter().map(message).collect();
+    let users = messages.iter_mut().rev().filter(|it| it["role"] == "user");
+    for user in users.take(2) {
+        if let Some(last) = user["content"].as_array_mut().and_then(|it| it.last_mut()) {
+            set_breakpoint(last);
+        }
+    }
+    body["messages"] = messages.into();
+    if let Some(thinking) = thinking {
+        body["thinking"] = thinking;
+    }
+    if let (Some(Thinking::Effort), Some(effort)) = (target.thinking, target.effort) {
+        body["output_config"] = json!({ "effort": effort.as_str() });
+    }
+    body
 }
 
-fn thinking_option(
-    target: &Target,
-    max_tokens: u64,
-    turns: &[Turn<'_>],
-) -> (Option<ThinkingOption>, Option<OutputConfig>) {
-    match target.thinking {
-        None => (None, None),
-        Some(Thinking::Effort) => {
-            let display = "summarized";
-            let config = target.effort.map(|effort| OutputConfig {
-                effort: effort.as_str(),
-            });
-            (Some(ThinkingOption::Adaptive { display }), config)
-        }
-        Some(Thinking::Budget) => {
-            let budget_tokens = target.effort.unwrap_or(Effort::Medium).budget(max_tokens);
-            let thinks = budget_tokens >= MIN_BUDGET && !answers_foreign_calls(turns);
-            let thinking = thinks.then_some(ThinkingOption::Enabled { budget_tokens });
-            (thinking, None)
+/// Ends the prefix that the provider caches after this block.
+fn set_breakpoint(block: &mut Value) {
+    block["cache_control"] = json!({ "type": "ephemeral" });
+}
+
+fn thinking_option(target: &Target, max_tokens: u64, turns: &[Turn<'_>]) -> Option<Value> {
+    match target.thinking? {
+        Thinking::Effort => Some(json!({ "type": "adaptive", "display": "summarized" })),
+        Thinking::Budget => {
+            let budget = target.effort.unwrap_or(Effort::Medium).budget(max_tokens);
+            let thinks = budget >= MIN_BUDGET && !answers_foreign_calls(turns);
+            thinks.then(|| json!({ "type": "enabled", "budget_tokens": budget }))
         }
     }
 }
@@ -208,78 +86,66 @@ fn answers_foreign_calls(turns: &[Turn<'_>]) -> bool {
     !results.is_empty() && !begins_with_thought
 }
 
-fn tool(spec: &rye_engine::model::ToolSpec) -> Tool<'_> {
-    Tool {
-        name: &spec.name,
-        description: &spec.description,
-        input_schema: &spec.parameters,
-        cache_control: None,
-    }
+fn tool(spec: &ToolSpec) -> Value {
+    json!({
+        "name": spec.name,
+        "description": spec.description,
+        "input_schema": spec.parameters,
+    })
 }
 
-fn message(turn: Turn<'_>) -> Message<'_> {
+fn message(turn: Turn<'_>) -> Value {
     match turn {
-        Turn::Assistant(blocks) => Message {
-            role: "assistant",
-            content: blocks
-                .into_iter()
-                .filter_map(assistant_content)
-                .map(Into::into)
-                .collect(),
-        },
+        Turn::Assistant(blocks) => {
+            let content: Vec<_> = blocks.into_iter().filter_map(assistant_content).collect();
+            json!({ "role": "assistant", "content": content })
+        }
         Turn::User { results, content } => {
             let results = results.into_iter().map(|outcome| {
-                let text = ContentBlock::Text { text: outcome.text };
                 let images = outcome.images.into_iter().map(image);
-                ContentBlock::ToolResult {
-                    tool_use_id: outcome.id,
-                    is_error: outcome.failed,
-                    content: [text].into_iter().chain(images).map(Into::into).collect(),
+                let content: Vec<_> = [text(&outcome.text)].into_iter().chain(images).collect();
+                let mut result = json!({ "type": "tool_result", "tool_use_id": outcome.id });
+                if outcome.failed {
+                    result["is_error"] = true.into();
                 }
+                result["content"] = content.into();
+                result
             });
             let content = content.into_iter().map(|block| match block {
-                Block::Text(text) => ContentBlock::Text { text },
+                Block::Text(it) => text(&it),
                 Block::Image(it) => image(it),
             });
-            Message {
-                role: "user",
-                content: results.chain(content).map(Into::into).collect(),
-            }
+            let content: Vec<_> = results.chain(content).collect();
+            json!({ "role": "user", "content": content })
         }
     }
 }
 
-fn assistant_content(blocks: AssistantBlock<'_>) -> Option<ContentBlock<'_>> {
-    match blocks {
-        AssistantBlock::Text(text) => Some(ContentBlock::Text { text }),
+fn assistant_content(block: AssistantBlock<'_>) -> Option<Value> {
+    Some(match block {
+        AssistantBlock::Text(it) => text(&it),
         // Thinking without a signature is not accepted.
-        AssistantBlock::Thought {
-            signature: None, ..
-        } => None,
-        AssistantBlock::Thought {
-            text,
-            signature: Some(signature),
-        } => Some(match signature.strip_prefix(REDACTED_PREFIX) {
-            Some(data) => ContentBlock::RedactedThinking { data },
-            None => ContentBlock::Thinking {
-                thinking: text,
-                signature,
-            },
-        }),
-        AssistantBlock::Call { id, tool, args } => Some(ContentBlock::ToolUse {
-            id,
-            name: tool,
-            input: args,
-        }),
-    }
+        AssistantBlock::Thought { text, signature } => {
+            let signature = signature?;
+            match signature.strip_prefix(REDACTED_PREFIX) {
+                Some(data) => json!({ "type": "redacted_thinking", "data": data }),
+                None => json!({ "type": "thinking", "thinking": text, "signature": signature }),
+            }
+        }
+        AssistantBlock::Call { id, tool, args } => {
+            json!({ "type": "tool_use", "id": id, "name": tool, "input": args })
+        }
+    })
 }
 
-fn image(image: Image<'_>) -> ContentBlock<'_> {
-    ContentBlock::Image {
-        source: Source {
-            kind: "base64",
-            media_type: image.mime_type,
-            data: image.data,
-        },
-    }
+fn text(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
+fn image(image: Image<'_>) -> Value {
+    let Image { mime_type, data } = image;
+    json!({
+        "type": "image",
+        "source": { "type": "base64", "media_type": mime_type, "data": data },
+    })
 }

@@ -2,8 +2,7 @@
 
 use rye_engine::model::{ModelInfo, ModelRequest};
 use rye_protocol::Part;
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 
 use crate::answer::Decoder;
 use crate::{anthropic, chat, gemini, responses};
@@ -12,7 +11,7 @@ use crate::{anthropic, chat, gemini, responses};
 const MIN_OUTPUT: u64 = 1_024;
 
 /// The protocol of a provider.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Api {
     /// Anthropic's Messages API.
     #[serde(rename = "anthropic")]
@@ -29,7 +28,7 @@ pub enum Api {
 }
 
 /// How the amount of reasoning is requested.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Thinking {
     /// As an effort level; the model chooses the number of tokens.
@@ -39,7 +38,7 @@ pub enum Thinking {
 }
 
 /// Amount of reasoning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
     /// Little reasoning.
@@ -106,33 +105,15 @@ impl Target {
 /// Upper estimate of a request's tokens: three bytes per token, where four are typical.
 /// Images are not counted, since their size says nothing about their tokens.
 fn max_input_tokens(request: &ModelRequest) -> u64 {
-    content_size(request) as u64 / 3
-}
-
-/// Approximate size of the request's content in bytes.
-fn content_size(request: &ModelRequest) -> usize {
     let size = |part: &Part| match part {
         Part::Text { text } | Part::Thinking { text, .. } | Part::ToolResult { text, .. } => {
             text.len()
         }
-        Part::ToolCall { args, .. } => json_size(args),
+        Part::ToolCall { args, .. } => args.to_string().len(),
         Part::Attachment { .. } | Part::Error { .. } => 0,
     };
     let sizes = request.messages.iter().flat_map(|it| &it.parts).map(size);
-    request.system.len() + sizes.sum::<usize>()
-}
-
-/// Approximate size of a value as JSON.
-fn json_size(value: &Value) -> usize {
-    match value {
-        Value::String(text) => text.len() + 2,
-        Value::Array(all) => all.iter().map(|it| json_size(it) + 1).sum::<usize>() + 2,
-        Value::Object(all) => {
-            let fields = all.iter().map(|(name, it)| name.len() + json_size(it) + 4);
-            fields.sum::<usize>() + 2
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => 5,
-    }
+    (request.system.len() + sizes.sum::<usize>()) as u64 / 3
 }
 
 impl Api {
@@ -156,12 +137,13 @@ impl Api {
 
     /// Builds a request body. Deterministic: the same history gives the same bytes.
     pub fn body(self, request: &ModelRequest, target: &Target) -> Vec<u8> {
-        match self {
+        let body = match self {
             Self::Anthropic => anthropic::body(request, target),
             Self::OpenAiResponses => responses::body(request, target),
             Self::OpenAiChat => chat::body(request, target),
             Self::Gemini => gemini::body(request, target),
-        }
+        };
+        body.to_string().into_bytes()
     }
 
     /// The path of the endpoint below the provider's base URL.
@@ -198,17 +180,6 @@ impl Api {
             Self::OpenAiChat => Box::<chat::Stream>::default(),
             Self::Gemini => Box::<gemini::Stream>::default(),
         }
-    }
-}
-
-/// Serialises a request body, which cannot fail. Allocates the estimated size up front,
-/// because histories can be long.
-pub(crate) fn bytes(request: &ModelRequest, body: &impl serde::Serialize) -> Vec<u8> {
-    let size = content_size(request) + 128 * request.messages.len();
-    let mut bytes = Vec::with_capacity(size + size / 8 + 1024);
-    match serde_json::to_writer(&mut bytes, body) {
-        Ok(()) => bytes,
-        Err(_) => Vec::new(),
     }
 }
 

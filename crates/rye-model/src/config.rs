@@ -92,12 +92,11 @@ impl Config {
     /// Merges files, most specific first. Providers and models are merged field by
     /// field, other keys are replaced. `allow` lists can only restrict further.
     pub fn merge(files: &[ConfigFile]) -> Result<Self, ConfigError> {
-        let mut merged = RawConfig::default();
-        let mut allow = Vec::new();
+        let (mut all, mut allow) = (Vec::new(), Vec::new());
         for file in files.iter().rev() {
-            let mut text = RawConfig::parse(file)?;
-            allow.extend(text.allow.take());
-            merged.overlay(text);
+            let mut raw = RawConfig::parse(file)?;
+            allow.extend(raw.allow.take());
+            all.push(raw);
         }
         let last = files.first().map(|file| file.path.as_path());
         let invalid = |message: String| ConfigError {
@@ -105,6 +104,7 @@ impl Config {
             position: None,
             message,
         };
+        let merged = RawConfig::merge(all).map_err(|error| invalid(error.to_string()))?;
         let retry = merged.retry.unwrap_or_default();
         let default = RetryPolicy::default();
         let mut providers = BTreeMap::new();
@@ -248,19 +248,6 @@ fn model(text: RawModel) -> Result<ModelConfig, String> {
         ));
     }
     let price = text.price.unwrap_or_default();
-    let prices = [
-        price.input,
-        price.output,
-        price.cache_read,
-        price.cache_write,
-    ];
-    if !prices
-        .into_iter()
-        .flatten()
-        .all(|value| (0.0..1e9).contains(&value))
-    {
-        return Err("`price` must be dollars per million tokens, at least 0".to_owned());
-    }
     let input = text.input.unwrap_or_else(|| vec![Input::Text]);
     Ok(ModelConfig {
         id: text.id,
@@ -270,10 +257,10 @@ fn model(text: RawModel) -> Result<ModelConfig, String> {
             images: input.contains(&Input::Image),
         },
         price: Price {
-            input: price.input.unwrap_or_default(),
-            output: price.output.unwrap_or_default(),
-            cache_read: price.cache_read,
-            cache_write: price.cache_write,
+            input: price.input.unwrap_or_default().0,
+            output: price.output.unwrap_or_default().0,
+            cache_read: price.cache_read.map(|dollars| dollars.0),
+            cache_write: price.cache_write.map(|dollars| dollars.0),
         },
         thinking: text.thinking,
         effort: text.effort,

@@ -6,24 +6,17 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::Arc;
 
+use rye_engine::model::ModelRequest;
 use rye_protocol::{CallId, Message, Part, ResultStatus, Role};
 use serde_json::Value;
+
+use crate::api::Target;
 
 /// Maximum length of a call id that all providers accept.
 const MAX_ID_LEN: usize = 40;
 /// Maximum length of a tool name that all providers accept.
 const MAX_NAME_LEN: usize = 64;
-
-/// The model that receives the history.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Recipient<'r> {
-    /// `provider/model`: reasoning signed by another model is of no use to it.
-    pub(crate) model: &'r str,
-    /// Whether it accepts images.
-    pub(crate) images: bool,
-}
 
 /// One turn of the normalised history.
 #[derive(Debug, PartialEq)]
@@ -80,10 +73,17 @@ pub(crate) struct CallResult<'a> {
     pub(crate) images: Vec<Image<'a>>,
 }
 
-/// Converts a history to turns.
-pub(crate) fn turns<'a>(messages: &'a [Arc<Message>], recipient: Recipient<'_>) -> Vec<Turn<'a>> {
+impl Image<'_> {
+    /// The image as a `data:` URL.
+    pub(crate) fn data_url(self) -> String {
+        format!("data:{};base64,{}", self.mime_type, self.data)
+    }
+}
+
+/// Converts the history of a request to turns.
+pub(crate) fn turns<'a>(request: &'a ModelRequest, recipient: &Target) -> Vec<Turn<'a>> {
     let mut turns = Turns::default();
-    let mut rest = messages.iter().peekable();
+    let mut rest = request.messages.iter().peekable();
     while let Some(message) = rest.next() {
         match message.role {
             // Results of a known call are consumed together with the call.
@@ -133,12 +133,8 @@ impl<'a> Turns<'a> {
     }
 
     /// Adds an assistant message and returns its calls.
-    fn assistant(
-        &mut self,
-        message: &'a Message,
-        recipient: Recipient<'_>,
-    ) -> Vec<PendingCall<'a>> {
-        let is_own = message.model.as_deref() == Some(recipient.model);
+    fn assistant(&mut self, message: &'a Message, recipient: &Target) -> Vec<PendingCall<'a>> {
+        let is_own = message.model.as_deref() == Some(&*recipient.name);
         let (mut blocks, mut pending) = (Vec::new(), Vec::new());
         for part in &message.parts {
             match part {
@@ -238,7 +234,7 @@ fn assign_results<'a>(
     message: &'a Message,
     pending: &[PendingCall<'a>],
     outcomes: &mut [Option<CallResult<'a>>],
-    recipient: Recipient<'_>,
+    recipient: &Target,
 ) {
     let mut last = None;
     for part in &message.parts {
@@ -286,7 +282,7 @@ fn assign_results<'a>(
 }
 
 /// The parts of a message that a model receives as user content.
-fn user_blocks<'a>(parts: &'a [Part], recipient: Recipient<'_>) -> impl Iterator<Item = Block<'a>> {
+fn user_blocks<'a>(parts: &'a [Part], recipient: &Target) -> impl Iterator<Item = Block<'a>> {
     parts.iter().filter_map(move |part| match part {
         Part::Text { text } if !is_blank(text) => Some(Block::Text(text.into())),
         Part::Attachment {
@@ -302,7 +298,7 @@ fn attachment<'a>(
     name: &str,
     mime_type: &'a str,
     source: &'a str,
-    recipient: Recipient<'_>,
+    recipient: &Target,
 ) -> Block<'a> {
     let inline = source
         .strip_prefix("data:")
@@ -312,7 +308,7 @@ fn attachment<'a>(
         Some((media_type, data))
             if media_type.ends_with(";base64") && mime_type.starts_with("image/") =>
         {
-            if recipient.images {
+            if recipient.info.images {
                 Block::Image(Image { mime_type, data })
             } else {
                 placeholder("image not shown: this model does not accept images")

@@ -5,14 +5,11 @@
 
 mod stream;
 
-use std::borrow::Cow;
-
 use rye_engine::model::{ModelRequest, ToolSpec};
-use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::api::{self, Effort, Target, Thinking};
-use crate::convert::{self, AssistantBlock, Block, Image, Recipient, Turn};
+use crate::api::{Target, Thinking};
+use crate::convert::{self, AssistantBlock, Block, Image, Turn};
 
 pub(crate) use stream::Stream;
 
@@ -20,230 +17,98 @@ pub(crate) use stream::Stream;
 /// reject.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Body<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    system_instruction: Option<Content<'a>>,
-    contents: Vec<Content<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tools<'a>>,
-    generation_config: GenerationConfig,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct GenerationConfig {
-    max_output_tokens: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thinking_config: Option<ThinkingConfig>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ThinkingConfig {
-    include_thoughts: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thinking_level: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thinking_budget: Option<u64>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Tools<'a> {
-    function_declarations: Vec<Declaration<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Declaration<'a> {
-    name: &'a str,
-    description: &'a str,
-    parameters_json_schema: &'a Value,
-}
-
-#[derive(Serialize)]
-struct Content<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    role: Option<&'static str>,
-    parts: Vec<Part<'a>>,
-}
-
-#[derive(Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Part<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    inline_data: Option<InlineData<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    function_call: Option<FunctionCall<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    function_response: Option<FunctionResponse<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    thought_signature: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct InlineData<'a> {
-    mime_type: &'a str,
-    data: &'a str,
-}
-
-#[derive(Serialize)]
-struct FunctionCall<'a> {
-    id: Cow<'a, str>,
-    name: Cow<'a, str>,
-    args: Cow<'a, Value>,
-}
-
-#[derive(Serialize)]
-struct FunctionResponse<'a> {
-    id: Cow<'a, str>,
-    name: Cow<'a, str>,
-    response: Response<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Response<'a> {
-    Output(Cow<'a, str>),
-    Error(Cow<'a, str>),
-}
-
-impl<'a> Part<'a> {
-    fn text(text: impl Into<Cow<'a, str>>) -> Self {
-        Self {
-            text: Some(text.into()),
-            ..Self::default()
-        }
-    }
-
-    fn image(image: Image<'a>) -> Self {
-        Self {
-            inline_data: Some(InlineData {
-                mime_type: image.mime_type,
-                data: image.data,
-            }),
-            ..Self::default()
-        }
-    }
-}
-
-pub(crate) fn body(request: &ModelRequest, target: &Target) -> Vec<u8> {
-    let recipient = Recipient {
-        model: &target.name,
-        images: target.info.images,
-    };
+pub(crate) fn body(request: &ModelRequest, target: &Target) -> Value {
     let wants_signatures = target.thinking == Some(Thinking::Effort);
-    let contents = convert::turns(&request.messages, recipient)
-        .into_iter()
-        .map(|turn| content(turn, wants_signatures));
-    let system = request.system.as_str();
-    let declarations: Vec<_> = request.tools.iter().map(declaration).collect();
-    let max_output = target.max_output(request);
-    api::bytes(
-        request,
-        &Body {
-            system_instruction: (!system.trim().is_empty()).then(|| Content {
-                role: None,
-                parts: vec![Part::text(system)],
-            }),
-            contents: contents.collect(),
-            tools: if declarations.is_empty() {
-                Vec::new()
-            } else {
-                vec![Tools {
-                    function_declarations: declarations,
-                }]
-            },
-            generation_config: GenerationConfig {
-                max_output_tokens: max_output,
-                thinking_config: target.thinking.map(|thinking| ThinkingConfig {
-                    include_thoughts: true,
-                    thinking_level: target
-                        .effort
-                        .filter(|_| thinking == Thinking::Effort)
-                        .map(Effort::as_str),
-                    thinking_budget: target
-                        .effort
-                        .filter(|_| thinking == Thinking::Budget)
-                        .map(|effort| effort.budget(max_output)),
-                }),
-            },
-        },
-    )
-}
-
-fn declaration(spec: &ToolSpec) -> Declaration<'_> {
-    Declaration {
-        name: &spec.name,
-        description: &spec.description,
-        parameters_json_schema: &spec.parameters,
+    let mut body = json!({});
+    if !request.system.trim().is_empty() {
+        body["systemInstruction"] = json!({ "parts": [{ "text": request.system }] });
     }
+    let turns = convert::turns(request, target).into_iter();
+    body["contents"] = turns.map(|turn| content(turn, wants_signatures)).collect();
+    if !request.tools.is_empty() {
+        let declarations: Value = request.tools.iter().map(declaration).collect();
+        body["tools"] = json!([{ "functionDeclarations": declarations }]);
+    }
+    let max_output = target.max_output(request);
+    let mut config = json!({ "maxOutputTokens": max_output });
+    if let Some(thinking) = target.thinking {
+        let mut options = json!({ "includeThoughts": true });
+        match (thinking, target.effort) {
+            (_, None) => {}
+            (Thinking::Effort, Some(effort)) => options["thinkingLevel"] = effort.as_str().into(),
+            (Thinking::Budget, Some(effort)) => {
+                options["thinkingBudget"] = effort.budget(max_output).into();
+            }
+        }
+        config["thinkingConfig"] = options;
+    }
+    body["generationConfig"] = config;
+    body
 }
 
-fn content(turn: Turn<'_>, wants_signatures: bool) -> Content<'_> {
+fn declaration(spec: &ToolSpec) -> Value {
+    json!({
+        "name": spec.name,
+        "description": spec.description,
+        "parametersJsonSchema": spec.parameters,
+    })
+}
+
+fn content(turn: Turn<'_>, wants_signatures: bool) -> Value {
     match turn {
         Turn::User { results, content } => {
-            let mut parts = Vec::new();
-            let mut images = Vec::new();
+            let (mut parts, mut images) = (Vec::new(), Vec::new());
             for outcome in results {
-                images.extend(outcome.images.into_iter().map(Part::image));
-                parts.push(Part {
-                    function_response: Some(FunctionResponse {
-                        id: outcome.id,
-                        name: outcome.tool,
-                        response: if outcome.failed {
-                            Response::Error(outcome.text)
-                        } else {
-                            Response::Output(outcome.text)
-                        },
-                    }),
-                    ..Part::default()
-                });
+                images.extend(outcome.images.into_iter().map(image));
+                let key = if outcome.failed { "error" } else { "output" };
+                parts.push(json!({
+                    "functionResponse": {
+                        "id": outcome.id,
+                        "name": outcome.tool,
+                        "response": { key: outcome.text },
+                    },
+                }));
             }
             parts.append(&mut images);
             parts.extend(content.into_iter().map(|block| match block {
-                Block::Text(text) => Part::text(text),
-                Block::Image(it) => Part::image(it),
+                Block::Text(text) => json!({ "text": text }),
+                Block::Image(it) => image(it),
             }));
-            let role = Some("user");
-            Content { role, parts }
+            json!({ "role": "user", "parts": parts })
         }
-        Turn::Assistant(blocks) => Content {
-            role: Some("model"),
-            parts: model(blocks, wants_signatures),
-        },
+        Turn::Assistant(blocks) => {
+            json!({ "role": "model", "parts": model(blocks, wants_signatures) })
+        }
     }
 }
 
-fn model(blocks: Vec<AssistantBlock<'_>>, wants_signatures: bool) -> Vec<Part<'_>> {
+fn model(blocks: Vec<AssistantBlock<'_>>, wants_signatures: bool) -> Vec<Value> {
     let (mut parts, mut pending, mut calls) = (Vec::new(), None, 0);
-    for one in blocks {
-        match one {
-            AssistantBlock::Thought { signature, .. } => pending = signature.or(pending),
-            AssistantBlock::Text(text) => parts.push(Part {
-                thought_signature: pending.take(),
-                ..Part::text(text)
-            }),
+    for block in blocks {
+        let (mut part, otherwise) = match block {
+            AssistantBlock::Thought { signature, .. } => {
+                pending = signature.or(pending);
+                continue;
+            }
+            AssistantBlock::Text(text) => (json!({ "text": text }), None),
             AssistantBlock::Call { id, tool, args } => {
                 calls += 1;
+                let call = json!({ "functionCall": { "id": id, "name": tool, "args": args } });
                 // Only the first of several parallel calls has one.
-                let missing = (wants_signatures && calls == 1).then_some(NO_SIGNATURE);
-                parts.push(Part {
-                    function_call: Some(FunctionCall {
-                        id,
-                        name: tool,
-                        args,
-                    }),
-                    thought_signature: pending.take().or(missing),
-                    ..Part::default()
-                });
+                (
+                    call,
+                    (wants_signatures && calls == 1).then_some(NO_SIGNATURE),
+                )
             }
+        };
+        if let Some(signature) = pending.take().or(otherwise) {
+            part["thoughtSignature"] = signature.into();
         }
+        parts.push(part);
     }
     parts
+}
+
+fn image(image: Image<'_>) -> Value {
+    json!({ "inlineData": { "mimeType": image.mime_type, "data": image.data } })
 }

@@ -205,16 +205,11 @@ fn finish(
     failure: Option<ModelError>,
     price: Price,
 ) -> Result<ModelAnswer, ModelError> {
-    match (decoder.finish(), failure) {
-        (Err(ModelError::Connection(_)), Some(failure)) => Err(failure),
-        (Err(error), _) => Err(error),
-        (Ok(answer), _) => Ok(ModelAnswer {
-            parts: answer.parts,
-            stop_reason: answer.stop_reason,
-            incomplete: answer.incomplete,
-            usage: price.usage(answer.tokens),
-        }),
+    if decoder.is_content_complete() {
+        return decoder.into_answer().finish(price);
     }
+    let truncated = || "the stream ended before the answer was complete".to_owned();
+    Err(failure.unwrap_or_else(|| ModelError::Connection(truncated())))
 }
 
 impl From<TooLong> for ModelError {

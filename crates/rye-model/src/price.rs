@@ -1,6 +1,24 @@
 //! Token usage and prices.
 
 use rye_protocol::Usage;
+use serde::{Deserialize, Serialize};
+
+/// A price in dollars per million tokens, as configured.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(try_from = "f64")]
+pub(crate) struct Dollars(pub(crate) f64);
+
+impl TryFrom<f64> for Dollars {
+    type Error = &'static str;
+
+    fn try_from(dollars: f64) -> Result<Self, Self::Error> {
+        if (0.0..1e9).contains(&dollars) {
+            Ok(Self(dollars))
+        } else {
+            Err("`price` must be dollars per million tokens, at least 0")
+        }
+    }
+}
 
 /// Prices in dollars per million tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -1,9 +1,10 @@
 //! A model that plays a script.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rye_engine::BoxFuture;
 use rye_engine::model::{Delta, Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest};
 use rye_protocol::{CallId, Message, Part, Role};
@@ -95,8 +96,7 @@ impl ScriptedModel {
     }
 
     fn fails_again(&self, step: usize, times: u32) -> bool {
-        let failed = self.failed.lock();
-        let mut failed = failed.unwrap_or_else(PoisonError::into_inner);
+        let mut failed = self.failed.lock();
         let count = failed.entry(step).or_default();
         let again = *count < times;
         *count = count.saturating_add(1);

@@ -1,14 +1,11 @@
 //! Decodes the response stream of Anthropic's Messages API.
 
-use std::borrow::Cow;
-
 use rye_engine::model::ModelError;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::REDACTED_PREFIX;
-use crate::answer::{self, Assembly, DecodedAnswer, Decoder, DeltaBuffer};
-use crate::price::Tokens;
+use crate::answer::{self, Assembly, Decoder, DeltaBuffer};
 use crate::provider_error::ProviderError;
 use crate::sse::Event;
 
@@ -16,55 +13,44 @@ use crate::sse::Event;
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     answer: Assembly,
-    stop_reason: Option<String>,
-    tokens: Tokens,
     done: bool,
 }
 
 #[derive(Deserialize)]
-struct Piece<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
+struct Piece {
+    #[serde(rename = "type")]
+    kind: String,
     #[serde(default)]
     index: usize,
-    #[serde(borrow)]
-    delta: Option<DeltaPiece<'a>>,
-    #[serde(borrow)]
-    content_block: Option<Block<'a>>,
+    delta: Option<DeltaPiece>,
+    content_block: Option<Block>,
     message: Option<MessagePiece>,
     usage: Option<Usage>,
     error: Option<Value>,
 }
 
-#[derive(Deserialize)]
-struct DeltaPiece<'a> {
-    #[serde(rename = "type", default, borrow)]
-    kind: Cow<'a, str>,
-    #[serde(default, borrow)]
-    text: Cow<'a, str>,
-    #[serde(default, borrow)]
-    thinking: Cow<'a, str>,
-    #[serde(default, borrow)]
-    signature: Cow<'a, str>,
-    #[serde(default, borrow)]
-    partial_json: Cow<'a, str>,
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct DeltaPiece {
+    #[serde(rename = "type")]
+    kind: String,
+    text: String,
+    thinking: String,
+    signature: String,
+    partial_json: String,
     stop_reason: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Block<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
-    #[serde(default, borrow)]
-    id: Cow<'a, str>,
-    #[serde(default, borrow)]
-    name: Cow<'a, str>,
-    #[serde(default, borrow)]
-    text: Cow<'a, str>,
-    #[serde(default, borrow)]
-    thinking: Cow<'a, str>,
-    #[serde(default, borrow)]
-    data: Cow<'a, str>,
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Block {
+    #[serde(rename = "type")]
+    kind: String,
+    id: String,
+    name: String,
+    text: String,
+    thinking: String,
+    data: String,
     input: Option<Value>,
 }
 
@@ -84,7 +70,7 @@ struct Usage {
 
 impl Decoder for Stream {
     fn decode(&mut self, event: Event<'_>, deltas: &mut DeltaBuffer) -> Result<(), ModelError> {
-        let piece: Piece<'_> = answer::json(event.data)?;
+        let piece: Piece = answer::json(event.data)?;
         let at = piece.index;
         match &*piece.kind {
             "message_start" => self.count(piece.message.and_then(|it| it.usage)),
@@ -101,7 +87,7 @@ impl Decoder for Stream {
             "message_delta" => {
                 self.count(piece.usage);
                 let reason = piece.delta.and_then(|it| it.stop_reason);
-                self.stop_reason = reason.or(self.stop_reason.take());
+                self.answer.stop_reason = reason.or(self.answer.stop_reason.take());
             }
             "message_stop" => self.done = true,
             "error" => {
@@ -118,11 +104,8 @@ impl Decoder for Stream {
         self.done
     }
 
-    fn finish(self: Box<Self>) -> Result<DecodedAnswer, ModelError> {
-        if !self.done {
-            return Err(answer::truncated_stream());
-        }
-        self.answer.finish(self.stop_reason, self.tokens)
+    fn into_answer(self: Box<Self>) -> Assembly {
+        self.answer
     }
 }
 
@@ -130,7 +113,7 @@ impl Stream {
     fn begin(
         &mut self,
         at: usize,
-        block: &Block<'_>,
+        block: &Block,
         deltas: &mut DeltaBuffer,
     ) -> Result<(), ModelError> {
         match &*block.kind {
@@ -157,7 +140,7 @@ impl Stream {
     fn add(
         &mut self,
         at: usize,
-        delta: &DeltaPiece<'_>,
+        delta: &DeltaPiece,
         deltas: &mut DeltaBuffer,
     ) -> Result<(), ModelError> {
         match &*delta.kind {
@@ -172,7 +155,7 @@ impl Stream {
     /// Counts are cumulative; a missing count has not changed.
     fn count(&mut self, usage: Option<Usage>) {
         let Some(usage) = usage else { return };
-        let tokens = &mut self.tokens;
+        let tokens = &mut self.answer.tokens;
         // The API's input count excludes cached tokens; ours includes them.
         let through = tokens.cached.saturating_add(tokens.cache_write);
         let fresh = tokens.input.saturating_sub(through);

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rye_engine::model::Model;
 
 use crate::script::Script;
@@ -65,8 +66,7 @@ impl Scripts {
     pub(super) fn load(&self, path: &str) -> Result<Arc<dyn Model>, ScriptLoadError> {
         let path = self.dir.join(path);
         let text = read_file(&path).map_err(ScriptLoadError::Unreadable)?;
-        let cache = self.cache.lock();
-        let mut cache = cache.unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.cache.lock();
         if let Some((cached_text, model)) = cache.get(&path)
             && *cached_text == text
         {

@@ -1,12 +1,10 @@
 //! Decodes the response stream of `OpenAI`'s Chat Completions API.
 
-use std::borrow::Cow;
-
 use rye_engine::model::ModelError;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::answer::{self, Assembly, DecodedAnswer, Decoder, DeltaBuffer};
+use crate::answer::{self, Assembly, Decoder, DeltaBuffer};
 use crate::price::Tokens;
 use crate::provider_error::ProviderError;
 use crate::sse::Event;
@@ -22,38 +20,29 @@ pub(crate) struct Stream {
     answer: Assembly,
     /// Index and id of each call, as assigned by the server.
     calls: Vec<(Option<usize>, String)>,
-    stop_reason: Option<String>,
-    /// The content is a refusal, whatever the finish reason.
-    refused: bool,
-    tokens: Tokens,
     done: bool,
 }
 
-#[derive(Deserialize)]
-struct Piece<'a> {
-    #[serde(default, borrow)]
-    choices: Vec<Choice<'a>>,
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Piece {
+    choices: Vec<Choice>,
     usage: Option<Usage>,
     error: Option<Value>,
 }
 
 #[derive(Deserialize)]
-struct Choice<'a> {
-    #[serde(borrow)]
-    delta: Option<DeltaPiece<'a>>,
+struct Choice {
+    delta: Option<DeltaPiece>,
     finish_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct DeltaPiece<'a> {
-    #[serde(borrow)]
-    content: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    refusal: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    reasoning_content: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    reasoning: Option<Cow<'a, str>>,
+struct DeltaPiece {
+    content: Option<String>,
+    refusal: Option<String>,
+    reasoning_content: Option<String>,
+    reasoning: Option<String>,
     tool_calls: Option<Vec<CallPiece>>,
 }
 
@@ -64,17 +53,16 @@ struct CallPiece {
     function: Option<Function>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Function {
     name: Option<String>,
     arguments: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Usage {
-    #[serde(default)]
     prompt_tokens: u64,
-    #[serde(default)]
     completion_tokens: u64,
     prompt_tokens_details: Option<Details>,
 }
@@ -90,13 +78,13 @@ impl Decoder for Stream {
             self.done = true;
             return Ok(());
         }
-        let piece: Piece<'_> = answer::json(event.data)?;
+        let piece: Piece = answer::json(event.data)?;
         if let Some(error) = piece.error {
             return Err(ProviderError::from_json(&error).into_stream_error());
         }
         if let Some(usage) = piece.usage {
             let cached = usage.prompt_tokens_details.and_then(|it| it.cached_tokens);
-            self.tokens = Tokens {
+            self.answer.tokens = Tokens {
                 input: usage.prompt_tokens,
                 cached: cached.unwrap_or_default(),
                 cache_write: 0,
@@ -110,7 +98,7 @@ impl Decoder for Stream {
         if let Some(delta) = choice.delta {
             self.add(delta, deltas)?;
         }
-        self.stop_reason = choice.finish_reason.or(self.stop_reason.take());
+        self.answer.stop_reason = choice.finish_reason.or(self.answer.stop_reason.take());
         Ok(())
     }
 
@@ -119,37 +107,28 @@ impl Decoder for Stream {
     }
 
     fn is_content_complete(&self) -> bool {
-        self.done || self.stop_reason.is_some()
+        self.done || self.answer.stop_reason.is_some()
     }
 
-    fn finish(self: Box<Self>) -> Result<DecodedAnswer, ModelError> {
-        // Not every server sends `[DONE]`.
-        if !self.done && self.stop_reason.is_none() {
-            return Err(answer::truncated_stream());
-        }
-        let refused = self.refused.then(|| answer::REFUSAL.to_owned());
+    fn into_answer(self: Box<Self>) -> Assembly {
         self.answer
-            .finish(refused.or(self.stop_reason), self.tokens)
     }
 }
 
 impl Stream {
-    fn add(&mut self, delta: DeltaPiece<'_>, deltas: &mut DeltaBuffer) -> Result<(), ModelError> {
+    fn add(&mut self, delta: DeltaPiece, deltas: &mut DeltaBuffer) -> Result<(), ModelError> {
         let thought = delta.reasoning_content.or(delta.reasoning);
         if let Some(thought) = thought.filter(|it| !it.is_empty()) {
             self.answer.thought(THOUGHT, &thought, deltas)?;
         }
-        self.refused |= delta.refusal.as_ref().is_some_and(|it| !it.is_empty());
+        self.answer.refused |= delta.refusal.as_ref().is_some_and(|it| !it.is_empty());
         for text in [delta.content, delta.refusal].into_iter().flatten() {
             self.answer.text(TEXT, &text, deltas)?;
         }
         for piece in delta.tool_calls.into_iter().flatten() {
             let id = piece.id.unwrap_or_default();
             let at = CALLS + self.place(piece.index, &id);
-            let function = piece.function.unwrap_or(Function {
-                name: None,
-                arguments: None,
-            });
+            let function = piece.function.unwrap_or_default();
             let name = function.name.unwrap_or_default();
             self.answer.call(at, &id, &name, deltas);
             let arguments = function.arguments.unwrap_or_default();

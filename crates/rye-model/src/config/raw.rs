@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::{ConfigError, ConfigFile};
 use crate::api::{Api, Effort, Thinking};
+use crate::price::Dollars;
 use crate::yaml_error;
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawConfig {
     pub(super) default: Option<String>,
@@ -18,7 +20,7 @@ pub(super) struct RawConfig {
     pub(super) providers: BTreeMap<String, RawProvider>,
 }
 
-#[derive(Debug, Default, Clone, Copy, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawRetry {
     pub(super) max_attempts: Option<u32>,
@@ -26,7 +28,7 @@ pub(super) struct RawRetry {
     pub(super) max_delay_ms: Option<u64>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawProvider {
     pub(super) api: Option<Api>,
@@ -40,7 +42,7 @@ pub(super) struct RawProvider {
     pub(super) models: BTreeMap<String, RawModel>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawModel {
     pub(super) id: Option<String>,
@@ -52,16 +54,16 @@ pub(super) struct RawModel {
     pub(super) effort: Option<Effort>,
 }
 
-#[derive(Debug, Default, Clone, Copy, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawPrice {
-    pub(super) input: Option<f64>,
-    pub(super) output: Option<f64>,
-    pub(super) cache_read: Option<f64>,
-    pub(super) cache_write: Option<f64>,
+    pub(super) input: Option<Dollars>,
+    pub(super) output: Option<Dollars>,
+    pub(super) cache_read: Option<Dollars>,
+    pub(super) cache_write: Option<Dollars>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Input {
     Text,
@@ -81,56 +83,25 @@ impl RawConfig {
         })
     }
 
-    pub(super) fn overlay(&mut self, over: Self) {
-        overlay(&mut self.default, over.default);
-        overlay(&mut self.failover, over.failover);
-        if let Some(over) = over.retry {
-            let retry = self.retry.get_or_insert_default();
-            overlay(&mut retry.max_attempts, over.max_attempts);
-            overlay(&mut retry.initial_delay_ms, over.initial_delay_ms);
-            overlay(&mut retry.max_delay_ms, over.max_delay_ms);
+    /// Merges files, given from the least specific to the most specific one.
+    pub(super) fn merge(files: Vec<Self>) -> serde_json::Result<Self> {
+        let mut merged = Value::Object(Map::new());
+        for file in files {
+            overlay(&mut merged, serde_json::to_value(file)?);
         }
-        for (name, over) in over.providers {
-            self.providers.entry(name).or_default().overlay(over);
-        }
+        serde_json::from_value(merged)
     }
 }
 
-impl RawProvider {
-    fn overlay(&mut self, over: Self) {
-        overlay(&mut self.api, over.api);
-        overlay(&mut self.base_url, over.base_url);
-        overlay(&mut self.api_key_env, over.api_key_env);
-        self.withhold_env.extend(over.withhold_env);
-        overlay(&mut self.vault, over.vault);
-        overlay(&mut self.idle_timeout_s, over.idle_timeout_s);
-        self.headers.extend(over.headers);
-        for (name, over) in over.models {
-            self.models.entry(name).or_default().overlay(over);
+/// Replaces what `over` sets, field by field.
+fn overlay(base: &mut Value, over: Value) {
+    match (base, over) {
+        (_, Value::Null) => {}
+        (Value::Object(base), Value::Object(over)) => {
+            for (key, over) in over {
+                overlay(base.entry(key).or_insert(Value::Null), over);
+            }
         }
-    }
-}
-
-impl RawModel {
-    fn overlay(&mut self, over: Self) {
-        overlay(&mut self.id, over.id);
-        overlay(&mut self.context_window, over.context_window);
-        overlay(&mut self.max_output, over.max_output);
-        overlay(&mut self.input, over.input);
-        overlay(&mut self.thinking, over.thinking);
-        overlay(&mut self.effort, over.effort);
-        if let Some(over) = over.price {
-            let price = self.price.get_or_insert_default();
-            overlay(&mut price.input, over.input);
-            overlay(&mut price.output, over.output);
-            overlay(&mut price.cache_read, over.cache_read);
-            overlay(&mut price.cache_write, over.cache_write);
-        }
-    }
-}
-
-fn overlay<T>(base: &mut Option<T>, over: Option<T>) {
-    if over.is_some() {
-        *base = over;
+        (base, over) => *base = over,
     }
 }

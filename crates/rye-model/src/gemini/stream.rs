@@ -1,13 +1,11 @@
 //! Decodes the response stream of Google's `generateContent` API.
 
-use std::borrow::Cow;
-
 use rye_engine::model::ModelError;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::answer::{self, Assembly, DecodedAnswer, Decoder, DeltaBuffer};
+use crate::answer::{self, Assembly, Decoder, DeltaBuffer};
 use crate::price::Tokens;
 use crate::provider_error::ProviderError;
 use crate::sse::Event;
@@ -19,16 +17,14 @@ pub(crate) struct Stream {
     answer: Assembly,
     /// Position of the last part.
     last: usize,
-    stop_reason: Option<String>,
-    tokens: Tokens,
     /// The final usage has been received.
     counted: bool,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct Piece<'a> {
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     candidates: Vec<Candidate<'a>>,
     usage_metadata: Option<Usage>,
     prompt_feedback: Option<Feedback>,
@@ -49,25 +45,21 @@ struct Content<'a> {
     parts: Vec<Part<'a>>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct Part<'a> {
-    #[serde(borrow)]
-    text: Option<Cow<'a, str>>,
-    #[serde(default)]
+    text: Option<String>,
     thought: bool,
-    #[serde(default, borrow)]
-    thought_signature: Cow<'a, str>,
+    thought_signature: String,
     #[serde(borrow)]
     function_call: Option<Call<'a>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Call<'a> {
-    #[serde(default, borrow)]
-    id: Cow<'a, str>,
-    #[serde(default, borrow)]
-    name: Cow<'a, str>,
+    id: String,
+    name: String,
     #[serde(borrow)]
     args: Option<&'a RawValue>,
 }
@@ -103,11 +95,11 @@ impl Decoder for Stream {
             });
         }
         let counts = piece.usage_metadata.is_some();
-        self.counted |= counts && self.stop_reason.is_some();
+        self.counted |= counts && self.answer.stop_reason.is_some();
         if let Some(usage) = piece.usage_metadata {
             let (prompt, tools) = (usage.prompt_token_count, usage.tool_use_prompt_token_count);
             let (text, thought) = (usage.candidates_token_count, usage.thoughts_token_count);
-            self.tokens = Tokens {
+            self.answer.tokens = Tokens {
                 input: prompt.saturating_add(tools),
                 cached: usage.cached_content_token_count,
                 cache_write: 0,
@@ -121,8 +113,8 @@ impl Decoder for Stream {
         for part in candidate.content.map_or(Vec::new(), |it| it.parts) {
             self.add(&part, deltas)?;
         }
-        self.stop_reason = candidate.finish_reason.or(self.stop_reason.take());
-        self.counted |= counts && self.stop_reason.is_some();
+        self.answer.stop_reason = candidate.finish_reason.or(self.answer.stop_reason.take());
+        self.counted |= counts && self.answer.stop_reason.is_some();
         Ok(())
     }
 
@@ -131,14 +123,11 @@ impl Decoder for Stream {
     }
 
     fn is_content_complete(&self) -> bool {
-        self.stop_reason.is_some()
+        self.answer.stop_reason.is_some()
     }
 
-    fn finish(self: Box<Self>) -> Result<DecodedAnswer, ModelError> {
-        if self.stop_reason.is_none() {
-            return Err(answer::truncated_stream());
-        }
-        self.answer.finish(self.stop_reason, self.tokens)
+    fn into_answer(self: Box<Self>) -> Assembly {
+        self.answer
     }
 }
 

@@ -1,13 +1,11 @@
 //! Decodes the response stream of `OpenAI`'s Responses API.
 
-use std::borrow::Cow;
-
 use rye_engine::model::ModelError;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::answer::{self, Assembly, DecodedAnswer, Decoder, DeltaBuffer};
+use crate::answer::{self, Assembly, Decoder, DeltaBuffer};
 use crate::price::Tokens;
 use crate::provider_error::ProviderError;
 use crate::sse::Event;
@@ -16,49 +14,40 @@ use crate::sse::Event;
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     answer: Assembly,
-    stop_reason: Option<String>,
-    /// The content is a refusal, whatever the status.
-    refused: bool,
-    tokens: Tokens,
     done: bool,
 }
 
 #[derive(Deserialize)]
 struct Piece<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
+    #[serde(rename = "type")]
+    kind: String,
     #[serde(default)]
     output_index: usize,
     #[serde(default)]
     summary_index: usize,
-    #[serde(default, borrow)]
-    delta: Cow<'a, str>,
+    #[serde(default)]
+    delta: String,
     #[serde(borrow)]
     item: Option<&'a RawValue>,
     response: Option<Response>,
 }
 
-#[derive(Deserialize)]
-struct Item<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
-    #[serde(default)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Item {
+    #[serde(rename = "type")]
+    kind: String,
     call_id: String,
-    #[serde(default)]
     name: String,
-    #[serde(default)]
     arguments: String,
-    #[serde(default)]
     content: Option<Vec<Content>>,
-    #[serde(default)]
     encrypted_content: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Content {
-    #[serde(default)]
     text: String,
-    #[serde(default)]
     refusal: String,
 }
 
@@ -75,18 +64,17 @@ struct Incomplete {
     reason: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Usage {
-    #[serde(default)]
     input_tokens: u64,
     input_tokens_details: Option<Details>,
-    #[serde(default)]
     output_tokens: u64,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Details {
-    #[serde(default)]
     cached_tokens: u64,
 }
 
@@ -99,7 +87,7 @@ impl Decoder for Stream {
                 let Some(item) = piece.item else {
                     return Ok(());
                 };
-                let item: Item<'_> = answer::json(item.get())?;
+                let item: Item = answer::json(item.get())?;
                 if item.kind == "function_call" {
                     self.answer.call(at, &item.call_id, &item.name, deltas);
                 }
@@ -107,7 +95,7 @@ impl Decoder for Stream {
             }
             "response.output_text.delta" => self.answer.text(at, &piece.delta, deltas),
             "response.refusal.delta" => {
-                self.refused = true;
+                self.answer.refused = true;
                 self.answer.text(at, &piece.delta, deltas)
             }
             "response.reasoning_summary_part.added" if piece.summary_index > 0 => {
@@ -144,13 +132,8 @@ impl Decoder for Stream {
         self.done
     }
 
-    fn finish(self: Box<Self>) -> Result<DecodedAnswer, ModelError> {
-        if !self.done {
-            return Err(answer::truncated_stream());
-        }
-        let refused = self.refused.then(|| answer::REFUSAL.to_owned());
+    fn into_answer(self: Box<Self>) -> Assembly {
         self.answer
-            .finish(refused.or(self.stop_reason), self.tokens)
     }
 }
 
@@ -162,7 +145,7 @@ impl Stream {
         raw: &RawValue,
         deltas: &mut DeltaBuffer,
     ) -> Result<(), ModelError> {
-        let item: Item<'_> = answer::json(raw.get())?;
+        let item: Item = answer::json(raw.get())?;
         match &*item.kind {
             "function_call" => {
                 self.answer.call(at, &item.call_id, &item.name, deltas);
@@ -173,7 +156,7 @@ impl Stream {
             "message" if !self.answer.is_text(at) => {
                 for content in item.content.unwrap_or_default() {
                     self.answer.text(at, &content.text, deltas)?;
-                    self.refused |= !content.refusal.is_empty();
+                    self.answer.refused |= !content.refusal.is_empty();
                     self.answer.text(at, &content.refusal, deltas)?;
                 }
             }
@@ -189,9 +172,9 @@ impl Stream {
     fn end(&mut self, response: Option<Response>) {
         let Some(response) = response else { return };
         let reason = response.incomplete_details.and_then(|it| it.reason);
-        self.stop_reason = reason.or(response.status);
+        self.answer.stop_reason = reason.or(response.status);
         if let Some(usage) = response.usage {
-            self.tokens = Tokens {
+            self.answer.tokens = Tokens {
                 input: usage.input_tokens,
                 cached: usage.input_tokens_details.map_or(0, |it| it.cached_tokens),
                 cache_write: 0,

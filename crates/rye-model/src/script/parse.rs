@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use serde_saphyr::{Location, Spanned};
 
 use super::{Fault, Script, ScriptCall, ScriptedAnswer, Step};
-use crate::price::{Price, Tokens};
+use crate::price::{Dollars, Price, Tokens};
 use crate::yaml_error;
 
 /// An invalid script.
@@ -59,7 +59,7 @@ fn from_yaml_error(error: &serde_saphyr::Error) -> ScriptError {
 struct RawScript {
     context_window: Option<Spanned<u64>>,
     max_output: Option<Spanned<u64>>,
-    price: Option<Spanned<RawPrice>>,
+    price: Option<RawPrice>,
     steps: Vec<Spanned<RawStep>>,
     #[serde(default)]
     on_summary: Summaries,
@@ -98,13 +98,11 @@ impl<'de> Deserialize<'de> for Summaries {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 struct RawPrice {
-    #[serde(default)]
-    input: f64,
-    #[serde(default)]
-    output: f64,
+    input: Dollars,
+    output: Dollars,
 }
 
 #[derive(Deserialize)]
@@ -133,14 +131,11 @@ struct RawCall {
     id: Option<String>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 struct RawUsage {
-    #[serde(default)]
     input: u64,
-    #[serde(default)]
     cached: u64,
-    #[serde(default)]
     output: u64,
 }
 
@@ -163,16 +158,16 @@ impl RawScript {
             }
             spanned => Ok(spanned.map_or(default, |spanned| spanned.value)),
         };
+        let price = self.price.unwrap_or_default();
         let steps: Result<_, _> = self.steps.into_iter().map(step).collect();
         Ok(Script {
             context_window: positive(self.context_window, default.context_window)?,
             max_output: positive(self.max_output, default.max_output)?,
-            price: self
-                .price
-                .as_ref()
-                .map(price)
-                .transpose()?
-                .unwrap_or_default(),
+            price: Price {
+                input: price.input.0,
+                output: price.output.0,
+                ..Price::default()
+            },
             steps: steps?,
             on_summary: self.on_summary.0,
             after_last: match self.after_last {
@@ -180,20 +175,6 @@ impl RawScript {
                 None => default.after_last,
             },
         })
-    }
-}
-
-fn price(spanned: &Spanned<RawPrice>) -> Result<Price, ScriptError> {
-    let RawPrice { input, output } = spanned.value;
-    if [input, output].iter().all(|it| (0.0..1e9).contains(it)) {
-        Ok(Price {
-            input,
-            output,
-            ..Price::default()
-        })
-    } else {
-        let what = "`price` must be dollars per million tokens, at least 0";
-        Err(ScriptError::at(spanned.referenced, what))
     }
 }
 
