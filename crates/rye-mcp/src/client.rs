@@ -18,7 +18,6 @@ mod http;
 pub mod import;
 mod in_flight;
 mod jsonc;
-mod lines;
 mod login;
 mod pool;
 mod process;

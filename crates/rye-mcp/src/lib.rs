@@ -22,6 +22,7 @@
 
 pub mod client;
 mod gateway;
+mod lines;
 mod primitive;
 pub mod server;
 

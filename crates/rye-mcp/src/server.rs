@@ -1,5 +1,10 @@
 //! MCP server: five tools, resources and prompts over stdio or streamable HTTP.
 
+#![expect(
+    deprecated,
+    reason = "clients of the revisions before 2026-07-28 have roots and log levels"
+)]
+
 mod approval;
 mod call;
 mod definitions;
@@ -13,24 +18,21 @@ mod relay;
 mod sign;
 mod stdio;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rmcp::model::{
     CacheScope, CallToolRequestMethod, CallToolRequestParams, CallToolResponse,
     CompleteRequestMethod, CompleteRequestParams, CompleteResult, ConstString as _, CustomRequest,
     CustomResult, ErrorCode, GetPromptRequestMethod, GetPromptRequestParams, GetPromptResponse,
     Implementation, ListPromptsRequestMethod, ListPromptsResult,
     ListResourceTemplatesRequestMethod, ListResourceTemplatesResult, ListResourcesRequestMethod,
-    ListResourcesResult, ListToolsRequestMethod, ListToolsResult, PaginatedRequestParams,
-    ProtocolVersion, ReadResourceRequestMethod, ReadResourceRequestParams, ReadResourceResponse,
-    ServerCapabilities, ServerConfig, Tool,
+    ListResourcesResult, ListToolsRequestMethod, ListToolsResult, LoggingLevel,
+    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestMethod, ReadResourceRequestParams,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, SetLevelRequestMethod,
+    SetLevelRequestParams, Tool,
 };
-#[expect(
-    deprecated,
-    reason = "clients of the revisions before 2026-07-28 log this way"
-)]
-use rmcp::model::{LoggingLevel, SetLevelRequestMethod, SetLevelRequestParams};
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use tokio_util::task::TaskTracker;
@@ -87,10 +89,6 @@ struct Shared {
 
 /// State of one connection.
 #[derive(Default)]
-#[expect(
-    deprecated,
-    reason = "clients of the revisions before 2026-07-28 log this way"
-)]
 struct Session {
     level: Mutex<Option<LoggingLevel>>,
     roots: tokio::sync::Mutex<Roots>,
@@ -138,21 +136,11 @@ impl Server {
     }
 
     /// Minimum level of log messages for the client; `None` if it did not request any.
-    #[expect(
-        deprecated,
-        reason = "clients of the revisions before 2026-07-28 log this way"
-    )]
     fn log_level(&self, context: &RequestContext<RoleServer>) -> Option<LoggingLevel> {
-        let session = self.session.level.lock();
-        let session = *session.unwrap_or_else(PoisonError::into_inner);
-        context.meta.log_level().or(session)
+        context.meta.log_level().or(*self.session.level.lock())
     }
 }
 
-#[expect(
-    deprecated,
-    reason = "clients of the revisions before 2026-07-28 log this way"
-)]
 impl ServerHandler for Server {
     // Large futures are boxed, because the SDK moves the future of every request and its size is
     // that of the largest branch.
@@ -255,8 +243,7 @@ impl ServerHandler for Server {
         if is_stateless(&context) {
             return Err(ErrorData::method_not_found::<SetLevelRequestMethod>());
         }
-        let level = self.session.level.lock();
-        *level.unwrap_or_else(PoisonError::into_inner) = Some(request.level);
+        *self.session.level.lock() = Some(request.level);
         Ok(())
     }
 

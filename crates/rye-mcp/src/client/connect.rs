@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use lillux::Hash;
 use lillux::envelope::Secret;
 use lillux::process::{Command, Environment, Supervisor};
+use rmcp::RoleClient;
 use rmcp::service::{ClientInitializeError, serve_client_with_lifecycle_and_ct};
 use rmcp::transport::DynamicTransportError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
@@ -19,9 +20,7 @@ use rye_items::vault::Vault;
 use tokio_util::sync::CancellationToken;
 
 use super::config::{Protocol, ServerConfig, Transport};
-use super::connection::{
-    Client, Connection, ConnectionParts, is_unsupported_revision, lifecycle_mode,
-};
+use super::connection::{Client, Connection, is_unsupported_revision, lifecycle_mode};
 use super::diagnostics::DiagnosticsLog;
 use super::elicitation::ElicitationSettings;
 use super::error::{ClientError, ClientErrorKind};
@@ -160,21 +159,10 @@ impl Connector {
         let limit = server.config.max_message;
         let streams =
             StdioTransport::new(output, input, limit, Arc::clone(&in_flight), log.clone());
-        let client = Arc::new(Client::new(&server.id, &self.elicitation, log.redactor()));
-        let closing = CancellationToken::new();
-        let served = serve_client_with_lifecycle_and_ct(
-            Arc::clone(&client),
-            streams,
-            lifecycle_mode(use_discover),
-            // A child token, because the SDK cancels its token whenever it ends.
-            closing.child_token(),
-        );
-        match served.await {
-            Ok(running) => Ok(Connection::spawn(
-                running,
-                closing,
-                connection_parts(server, in_flight, log, client, Some(process)),
-            )),
+        let (known, started) = (Arc::clone(&in_flight), Some(Arc::clone(&process)));
+        let connected = self.handshake(server, streams, log, use_discover, known, started);
+        match connected.await {
+            Ok(connection) => Ok(connection),
             Err(error) if is_unsupported_revision(&error) => Err(ConnectError::UnsupportedRevision),
             Err(error) => {
                 // Its streams are closed, so the process exits and the exit can be reported.
@@ -202,29 +190,50 @@ impl Connector {
     }
 }
 
+impl Connector {
+    /// Performs the handshake over a transport.
+    async fn handshake(
+        &self,
+        server: &ServerSpec,
+        transport: impl rmcp::transport::Transport<RoleClient> + 'static,
+        log: &DiagnosticsLog,
+        use_discover: bool,
+        in_flight: Arc<InFlightRequests>,
+        process: Option<Arc<ServerProcess>>,
+    ) -> Result<Connection, ClientInitializeError> {
+        let client = Arc::new(Client::new(&server.id, &self.elicitation, log.redactor()));
+        let closing = CancellationToken::new();
+        let running = serve_client_with_lifecycle_and_ct(
+            Arc::clone(&client),
+            transport,
+            lifecycle_mode(use_discover),
+            // A child token, because the SDK cancels its token whenever it ends.
+            closing.child_token(),
+        )
+        .await?;
+        let connection = Connection {
+            server: server.id.clone(),
+            peer: running.peer().clone(),
+            in_flight,
+            log: log.clone(),
+            client,
+            tools: tokio::sync::Mutex::default(),
+            max_message: server.config.max_message,
+            process,
+            usage: Arc::default(),
+            closing,
+            closed: CancellationToken::new(),
+        };
+        connection.watch(running, server.config.idle_timeout);
+        Ok(connection)
+    }
+}
+
 /// Why an attempt to connect failed.
 enum ConnectError {
     /// The server does not support this protocol revision; it may support the other.
     UnsupportedRevision,
     Failed(ClientErrorKind),
-}
-
-fn connection_parts(
-    server: &ServerSpec,
-    in_flight: Arc<InFlightRequests>,
-    log: &DiagnosticsLog,
-    client: Arc<Client>,
-    process: Option<Arc<ServerProcess>>,
-) -> ConnectionParts {
-    ConnectionParts {
-        server: server.id.clone(),
-        in_flight,
-        log: log.clone(),
-        client,
-        process,
-        max_message: server.config.max_message,
-        idle_timeout: server.config.idle_timeout,
-    }
 }
 
 /// Resolves the variables and secrets of a configuration.

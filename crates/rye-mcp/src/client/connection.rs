@@ -42,15 +42,15 @@ pub(super) struct Connection {
     /// Cached list of tools.
     pub(super) tools: Mutex<Option<Arc<[RemoteTool]>>>,
     pub(super) max_message: usize,
-    process: Option<Arc<ServerProcess>>,
-    usage: Arc<Usage>,
-    closing: CancellationToken,
-    closed: CancellationToken,
+    pub(super) process: Option<Arc<ServerProcess>>,
+    pub(super) usage: Arc<Usage>,
+    pub(super) closing: CancellationToken,
+    pub(super) closed: CancellationToken,
 }
 
 /// Counts the calls in progress over a connection.
 #[derive(Debug, Default)]
-struct Usage {
+pub(super) struct Usage {
     calls: AtomicUsize,
     changed: Notify,
 }
@@ -65,68 +65,30 @@ impl Drop for BusyGuard {
     }
 }
 
-/// Arguments of [`Connection::spawn`].
-pub(super) struct ConnectionParts {
-    pub(super) server: String,
-    pub(super) in_flight: Arc<InFlightRequests>,
-    pub(super) log: DiagnosticsLog,
-    pub(super) client: Arc<Client>,
-    pub(super) process: Option<Arc<ServerProcess>>,
-    pub(super) max_message: usize,
-    pub(super) idle_timeout: Duration,
-}
-
 impl Connection {
     /// Spawns the task that watches the connection until either side closes it or it is idle.
-    pub(super) fn spawn(
+    pub(super) fn watch(
+        &self,
         running: RunningService<RoleClient, Arc<Client>>,
-        closing: CancellationToken,
-        parts: ConnectionParts,
-    ) -> Self {
-        let ConnectionParts {
-            server,
-            in_flight,
-            log,
-            client,
-            process,
-            max_message,
-            idle_timeout,
-        } = parts;
-        let peer = running.peer().clone();
-        let closed = CancellationToken::new();
-        let usage = Arc::new(Usage::default());
-        tokio::spawn({
-            let (closing, closed) = (closing.clone(), closed.clone());
-            let (process, usage) = (process.clone(), Arc::clone(&usage));
-            async move {
-                let waiting = running.waiting();
-                tokio::pin!(waiting);
-                tokio::select! {
-                    _ = &mut waiting => {}
-                    () = usage.idle_for(idle_timeout) => {
-                        closing.cancel();
-                        let _ = waiting.await;
-                    }
-                }
-                closed.cancel();
-                if let Some(process) = process {
-                    process.shutdown().await;
+        idle_timeout: Duration,
+    ) {
+        let (closing, closed) = (self.closing.clone(), self.closed.clone());
+        let (process, usage) = (self.process.clone(), Arc::clone(&self.usage));
+        tokio::spawn(async move {
+            let waiting = running.waiting();
+            tokio::pin!(waiting);
+            tokio::select! {
+                _ = &mut waiting => {}
+                () = usage.idle_for(idle_timeout) => {
+                    closing.cancel();
+                    let _ = waiting.await;
                 }
             }
+            closed.cancel();
+            if let Some(process) = process {
+                process.shutdown().await;
+            }
         });
-        Self {
-            server,
-            peer,
-            in_flight,
-            log,
-            client,
-            tools: Mutex::default(),
-            max_message,
-            process,
-            usage,
-            closing,
-            closed,
-        }
     }
 
     /// Whether calls can be sent over the connection.

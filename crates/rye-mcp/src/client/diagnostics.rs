@@ -3,9 +3,10 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use lillux::strip_control;
+use parking_lot::Mutex;
 use rye_executor::redact::Redactor;
 
 /// How many bytes of the end of standard error to keep.
@@ -41,7 +42,7 @@ impl DiagnosticsLog {
 
     /// Adds bytes of standard error.
     pub(super) fn push_stderr(&self, bytes: &[u8]) {
-        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut output = self.output.lock();
         let tail = &bytes[bytes.len().saturating_sub(MAX_STDERR)..];
         let excess = (output.stderr.len() + tail.len()).saturating_sub(MAX_STDERR);
         output.stderr.drain(..excess);
@@ -50,7 +51,7 @@ impl DiagnosticsLog {
 
     /// Adds a line of standard output that is not a message.
     pub(super) fn push_invalid_line(&self, line: &[u8]) {
-        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut output = self.output.lock();
         output.invalid_lines += 1;
         // Redact before truncating: a truncated secret would not be recognised.
         let line = String::from_utf8_lossy(line);
@@ -59,7 +60,7 @@ impl DiagnosticsLog {
 
     /// The output so far, redacted.
     pub(super) fn snapshot(&self) -> Diagnostics {
-        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        let output = self.output.lock();
         let bytes: Vec<u8> = output.stderr.iter().copied().collect();
         let text = String::from_utf8_lossy(&bytes);
         let text = strip_control(text.trim());

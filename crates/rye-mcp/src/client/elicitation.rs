@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rmcp::model::{
     ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
     FormElicitationCapability, InputRequest, InputRequiredResult, ProgressToken,
@@ -103,12 +104,12 @@ impl ElicitationRouter {
         call: ProgressToken,
         handler: Option<Arc<dyn ElicitationHandler>>,
     ) {
-        self.handlers().insert(call, handler);
+        self.handlers.lock().insert(call, handler);
     }
 
     /// Removes the handler of a call that has ended.
     pub(super) fn unregister(&self, call: &ProgressToken) {
-        self.handlers().remove(call);
+        self.handlers.lock().remove(call);
     }
 
     /// Answers an elicitation request of the server.
@@ -117,7 +118,7 @@ impl ElicitationRouter {
     /// default handler answers, so that one caller's input never goes to another caller's call.
     pub(super) async fn on_request(&self, form: ElicitRequestParams) -> ElicitResult {
         let handler = {
-            let handlers = self.handlers();
+            let handlers = self.handlers.lock();
             let mut all = handlers.values();
             match (all.next(), all.next()) {
                 (Some(only), None) => only.clone(),
@@ -190,13 +191,6 @@ impl ElicitationRouter {
             ElicitationReply::Decline => ElicitResult::new(ElicitationAction::Decline),
             ElicitationReply::Cancel => ElicitResult::new(ElicitationAction::Cancel),
         }
-    }
-
-    fn handlers(
-        &self,
-    ) -> MutexGuard<'_, HashMap<ProgressToken, Option<Arc<dyn ElicitationHandler>>>> {
-        let handlers = self.handlers.lock();
-        handlers.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Errors of the MCP client.
 
-use std::fmt;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -9,7 +8,8 @@ use super::diagnostics::Diagnostics;
 use super::tools::Drift;
 
 /// A server that cannot be used, or a failed call.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("server {server}{kind}{diagnostics}")]
 pub struct ClientError {
     /// Item id of the server's configuration.
     pub server: String,
@@ -19,23 +19,30 @@ pub struct ClientError {
     pub diagnostics: Box<Diagnostics>,
 }
 
-/// Kind of error of a server or call.
-#[derive(Debug, Clone, PartialEq)]
+/// Kind of error of a server or call. Its message follows the name of the server.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientErrorKind {
     /// The configuration is invalid or refers to a missing variable or secret.
+    #[error(": invalid configuration: {0}")]
     Config(String),
     /// The program cannot be started.
+    #[error(": cannot start: {0}")]
     Launch(String),
     /// The server did not complete the handshake in time.
+    #[error(": no answer to `initialize` within {:.1} s", .0.as_secs_f64())]
     StartTimeout(Duration),
     /// The server rejected the handshake or answered it incorrectly.
+    #[error(": handshake failed: {0}")]
     Handshake(String),
     /// The server ended before it completed the handshake.
+    #[error(" {0} during startup")]
     ExitedDuringStart(String),
     /// The server cannot be reached over HTTP.
+    #[error(": cannot connect: {0}")]
     Unreachable(String),
     /// The server requires a login.
+    #[error(": login {}required", .scope.as_ref().map_or_else(String::new, |it| format!("with scope `{it}` ")))]
     LoginNeeded {
         /// Scope that the login must have, if the server names one.
         scope: Option<String>,
@@ -43,10 +50,13 @@ pub enum ClientErrorKind {
         challenge: String,
     },
     /// A login failed.
+    #[error(": login failed: {0}")]
     LoginFailed(String),
     /// The server requested input that this client cannot provide.
+    #[error(" {0}")]
     UnsupportedInput(String),
     /// The server ended or closed the connection during a call.
+    #[error(" {cause} {}", if *.was_sent { SENT } else { "before it received the call" })]
     ConnectionLost {
         /// How it ended, as a predicate such as "exited with code 1".
         cause: String,
@@ -54,12 +64,16 @@ pub enum ClientErrorKind {
         was_sent: bool,
     },
     /// The server violated the protocol.
+    #[error(": protocol violation: {0}")]
     Protocol(String),
     /// A message exceeds this limit, in bytes.
+    #[error(": message exceeds the limit of {0} bytes")]
     MessageTooLong(usize),
     /// The server did not answer within this time.
+    #[error(": no answer within {:.1} s; the call was cancelled", .0.as_secs_f64())]
     Timeout(Duration),
     /// The server answered with a JSON-RPC error.
+    #[error(": error {code}: {message}")]
     Rpc {
         /// JSON-RPC error code.
         code: i32,
@@ -69,6 +83,7 @@ pub enum ClientErrorKind {
         data: Option<Box<Value>>,
     },
     /// The server has no such tool.
+    #[error(" has no tool `{name}`; available: {}", if .available.is_empty() { "none".to_owned() } else { .available.join(", ") })]
     UnknownTool {
         /// Requested tool.
         name: String,
@@ -76,10 +91,14 @@ pub enum ClientErrorKind {
         available: Vec<String>,
     },
     /// The definition of the tool differs from the accepted one.
+    #[error(": {0}")]
     Drift(Box<Drift>),
     /// The pool is shutting down.
+    #[error(": shutting down")]
     ShuttingDown,
 }
+
+const SENT: &str = "during the call; the call may have taken effect, so it is not retried";
 
 impl ClientError {
     pub(super) fn new(server: &str, kind: ClientErrorKind) -> Self {
@@ -161,89 +180,5 @@ impl ClientError {
     /// Whether the connection was lost, so that the outcome of the call is unknown.
     pub(super) fn is_connection_lost(&self) -> bool {
         matches!(self.kind, ClientErrorKind::ConnectionLost { .. })
-    }
-}
-
-impl std::error::Error for ClientError {}
-
-impl fmt::Display for ClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let server = &self.server;
-        match &self.kind {
-            ClientErrorKind::Config(why) => {
-                write!(f, "server {server}: invalid configuration: {why}")?;
-            }
-            ClientErrorKind::Launch(why) => write!(f, "server {server}: cannot start: {why}")?,
-            ClientErrorKind::StartTimeout(limit) => {
-                let seconds = limit.as_secs_f64();
-                write!(
-                    f,
-                    "server {server}: no answer to `initialize` within {seconds:.1} s"
-                )?;
-            }
-            ClientErrorKind::Handshake(why) => {
-                write!(f, "server {server}: handshake failed: {why}")?;
-            }
-            ClientErrorKind::ExitedDuringStart(cause) => {
-                write!(f, "server {server} {cause} during startup")?;
-            }
-            ClientErrorKind::Unreachable(why) => {
-                write!(f, "server {server}: cannot connect: {why}")?;
-            }
-            ClientErrorKind::LoginNeeded { scope: None, .. } => {
-                write!(f, "server {server}: login required")?;
-            }
-            ClientErrorKind::LoginNeeded {
-                scope: Some(scope), ..
-            } => write!(f, "server {server}: login with scope `{scope}` required")?,
-            ClientErrorKind::LoginFailed(why) => {
-                write!(f, "server {server}: login failed: {why}")?;
-            }
-            ClientErrorKind::UnsupportedInput(what) => write!(f, "server {server} {what}")?,
-            ClientErrorKind::ConnectionLost {
-                cause,
-                was_sent: true,
-            } => write!(
-                f,
-                "server {server} {cause} during the call; the call may have taken effect, so it \
-                 is not retried"
-            )?,
-            ClientErrorKind::ConnectionLost {
-                cause,
-                was_sent: false,
-            } => write!(f, "server {server} {cause} before it received the call")?,
-            ClientErrorKind::Protocol(what) => {
-                write!(f, "server {server}: protocol violation: {what}")?;
-            }
-            ClientErrorKind::MessageTooLong(limit) => {
-                write!(
-                    f,
-                    "server {server}: message exceeds the limit of {limit} bytes"
-                )?;
-            }
-            ClientErrorKind::Timeout(limit) => {
-                let seconds = limit.as_secs_f64();
-                write!(
-                    f,
-                    "server {server}: no answer within {seconds:.1} s; the call was cancelled"
-                )?;
-            }
-            ClientErrorKind::Rpc { code, message, .. } => {
-                write!(f, "server {server}: error {code}: {message}")?;
-            }
-            ClientErrorKind::UnknownTool { name, available } => {
-                let available = match available.as_slice() {
-                    [] => "none".to_owned(),
-                    names => names.join(", "),
-                };
-                write!(
-                    f,
-                    "server {server} has no tool `{name}`; available: {available}"
-                )?;
-            }
-            ClientErrorKind::Drift(drift) => write!(f, "server {server}: {drift}")?,
-            ClientErrorKind::ShuttingDown => write!(f, "server {server}: shutting down")?,
-        }
-        self.diagnostics.fmt(f)
     }
 }

@@ -20,6 +20,7 @@ use reqwest::Response;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
 };
+use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use rmcp::transport::common::http_header::{
     EVENT_STREAM_MIME_TYPE, HEADER_SESSION_ID, JSON_MIME_TYPE,
 };
@@ -31,7 +32,7 @@ use tokio::sync::SetOnce;
 use super::config::DEFAULT_MAX_MESSAGE;
 use super::diagnostics::excerpt;
 use super::stdio::MESSAGE_TOO_LONG;
-use events::{EventStream, bounded_events};
+use events::bounded_events;
 use headers::{check_authorization, reject_reserved_header};
 
 /// How many bytes of an error response that is not JSON to read for the error message.
@@ -141,7 +142,7 @@ impl StreamableHttpClient for BoundedHttpClient {
         last_event_id: Option<String>,
         auth_header: Option<String>,
         custom_headers: Headers,
-    ) -> Result<EventStream, Error> {
+    ) -> Result<BoxedSseResponse, Error> {
         self.get_stream_with_max_sse_event_size(
             uri,
             session_id,
@@ -161,7 +162,7 @@ impl StreamableHttpClient for BoundedHttpClient {
         auth_header: Option<String>,
         custom_headers: Headers,
         limit: usize,
-    ) -> Result<EventStream, Error> {
+    ) -> Result<BoxedSseResponse, Error> {
         let http = &self.http;
         let stream = http
             .get_stream_with_max_sse_event_size(

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::error::ClientErrorKind;
 
@@ -35,17 +36,17 @@ impl InFlightRequests {
 
     /// Records that a request was written completely, so that the server may execute it.
     pub(super) fn mark_written(&self, id: i64) {
-        lock(&self.written).insert(id);
+        self.written.lock().insert(id);
     }
 
     /// Whether a request may have reached the server.
     pub(super) fn was_written(&self, id: i64) -> bool {
-        lock(&self.written).contains(&id)
+        self.written.lock().contains(&id)
     }
 
     /// Removes a request that is no longer awaited.
     pub(super) fn complete(&self, id: i64) {
-        lock(&self.written).remove(&id);
+        self.written.lock().remove(&id);
     }
 
     /// Whether a request with this id was ever registered.
@@ -55,14 +56,10 @@ impl InFlightRequests {
 
     /// Marks the connection as unusable. The first reason is kept.
     pub(super) fn fail(&self, fault: ClientErrorKind) {
-        lock(&self.fault).get_or_insert(fault);
+        self.fault.lock().get_or_insert(fault);
     }
 
     pub(super) fn fault(&self) -> Option<ClientErrorKind> {
-        lock(&self.fault).clone()
+        self.fault.lock().clone()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

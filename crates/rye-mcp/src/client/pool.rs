@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lillux::process::Supervisor;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -184,7 +185,7 @@ impl Pool {
     /// Closes all connections and waits a bounded time for the servers to end. Later calls fail.
     pub async fn shutdown(&self) {
         self.shared.closing.cancel();
-        let slots: Vec<_> = self.slots().drain().collect();
+        let slots: Vec<_> = self.shared.slots.lock().drain().collect();
         let mut shutdowns = tokio::task::JoinSet::new();
         for (_, slot) in slots {
             shutdowns.spawn(async move {
@@ -240,7 +241,7 @@ impl Pool {
     /// a changed configuration has a new key.
     fn slot(&self, server: &ServerSpec) -> Arc<Slot> {
         let key = server.key();
-        let mut slots = self.slots();
+        let mut slots = self.shared.slots.lock();
         if let Some(slot) = slots.get(&key) {
             return Arc::clone(slot);
         }
@@ -256,16 +257,11 @@ impl Pool {
 
     /// A timeout error with the diagnostics of the server, if it is connected.
     fn timeout_error(&self, server: &ServerSpec, limit: Duration) -> ClientError {
-        let slot = self.slots().get(&server.key()).cloned();
+        let slot = self.shared.slots.lock().get(&server.key()).cloned();
         let state = slot.as_ref().and_then(|slot| slot.state.try_lock().ok());
         match state.and_then(|state| state.connection.clone()) {
             Some(connection) => connection.error(ClientErrorKind::Timeout(limit)),
             None => ClientError::new(&server.id, ClientErrorKind::Timeout(limit)),
         }
-    }
-
-    fn slots(&self) -> MutexGuard<'_, HashMap<ConnectionKey, Arc<Slot>>> {
-        let slots = self.shared.slots.lock();
-        slots.unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -19,19 +19,15 @@ use tokio::sync::Mutex;
 use super::diagnostics::{DiagnosticsLog, excerpt};
 use super::error::ClientErrorKind;
 use super::in_flight::InFlightRequests;
-use super::lines::{Line, LineSplitter};
+use crate::lines::{Line, LineReader};
 
-/// Read size: the capacity of a pipe.
-const CHUNK_SIZE: usize = 64 * 1024;
 /// JSON-RPC error code with which this client replaces an oversized response.
 pub(super) const MESSAGE_TOO_LONG: ErrorCode = ErrorCode(-32_090);
 
 /// Transport over a server's standard input and output.
 pub(super) struct StdioTransport {
-    output: Receiver,
+    lines: LineReader<Receiver>,
     input: Arc<Mutex<Option<Sender>>>,
-    lines: LineSplitter,
-    chunk: Vec<u8>,
     in_flight: Arc<InFlightRequests>,
     log: DiagnosticsLog,
 }
@@ -45,27 +41,10 @@ impl StdioTransport {
         log: DiagnosticsLog,
     ) -> Self {
         Self {
-            output,
+            lines: LineReader::new(output, limit),
             input: Arc::new(Mutex::new(Some(input))),
-            lines: LineSplitter::new(limit),
-            chunk: Vec::with_capacity(CHUNK_SIZE),
             in_flight,
             log,
-        }
-    }
-
-    /// Reads available output; false at the end of the stream.
-    async fn read(&mut self) -> io::Result<bool> {
-        self.output.readable().await?;
-        self.chunk.clear();
-        match self.output.try_read_buf(&mut self.chunk) {
-            Ok(0) => Ok(false),
-            Ok(_) => {
-                self.lines.push(&self.chunk);
-                Ok(true)
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
-            Err(error) => Err(error),
         }
     }
 
@@ -174,8 +153,8 @@ impl Transport<RoleClient> for StdioTransport {
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
-            match self.lines.next() {
-                Some(Line::Complete(range)) => match self.parse_line(self.lines.bytes(&range)) {
+            match self.lines.next().await? {
+                Line::Complete(line) => match self.parse_line(&line) {
                     ParsedLine::Message(message) => return Some(*message),
                     ParsedLine::Ignored => {}
                     ParsedLine::Fault(what) => {
@@ -183,7 +162,7 @@ impl Transport<RoleClient> for StdioTransport {
                         return None;
                     }
                 },
-                Some(Line::TooLong(Some(id))) if self.in_flight.is_known(id) => {
+                Line::TooLong(Some(id)) if self.in_flight.is_known(id) => {
                     let error = ErrorData::new(
                         MESSAGE_TOO_LONG,
                         "the message exceeds the size limit",
@@ -192,7 +171,7 @@ impl Transport<RoleClient> for StdioTransport {
                     let id = Some(NumberOrString::Number(id));
                     return Some(JsonRpcMessage::error(error, id));
                 }
-                Some(Line::TooLong(_)) => {
+                Line::TooLong(_) => {
                     let limit = self.lines.limit();
                     self.in_flight.fail(ClientErrorKind::Protocol(format!(
                         "a line of output without a known request id exceeds {limit} bytes \
@@ -200,10 +179,6 @@ impl Transport<RoleClient> for StdioTransport {
                     )));
                     return None;
                 }
-                None => match self.read().await {
-                    Ok(true) => {}
-                    Ok(false) | Err(_) => return None,
-                },
             }
         }
     }

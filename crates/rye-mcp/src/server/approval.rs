@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
-use std::sync::PoisonError;
 
 use lillux::{Hash, quote_block, sanitize_line};
 use rmcp::RoleServer;
@@ -95,10 +94,7 @@ impl Server {
     fn take_pending(&self, call: &CallToolRequestParams) -> Option<(PendingApproval, Value)> {
         let state = call.request_state.as_deref()?;
         let answer = call.input_responses.as_ref()?.get(APPROVAL_KEY)?;
-        let pending = self.shared.pending.lock();
-        let approval = pending
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(state)?;
+        let approval = self.shared.pending.lock().remove(state)?;
         Some((approval, answer.clone()))
     }
 
@@ -205,10 +201,7 @@ impl Server {
                 call_hash: call_hash(project, &call.tool, &call.parameters),
                 call,
             };
-            let pending = self.shared.pending.lock();
-            let state = pending
-                .unwrap_or_else(PoisonError::into_inner)
-                .add(approval);
+            let state = self.shared.pending.lock().add(approval);
             let request = InputRequest::Elicitation(ElicitRequest::new(form));
             let requests = BTreeMap::from([(APPROVAL_KEY.to_owned(), request)]);
             let result = InputRequiredResult::new(Some(requests), Some(state));

@@ -7,7 +7,6 @@
 mod connections;
 mod guard;
 mod rate_limit;
-mod responses;
 mod sessions;
 
 use std::io;
@@ -16,15 +15,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::middleware;
+use http_body_util::BodyExt as _;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use connections::Limits;
 pub use guard::BearerTokens;
-use responses::ResponseTracker;
 use sessions::ResumableSessions;
 
 /// Access control and limits of the HTTP server.
@@ -64,6 +65,9 @@ pub fn worker_threads() -> usize {
 /// Limit for the head of a request, for each part of its body, and for an idle connection.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long a shutdown waits for clients that do not read their responses.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Path of the MCP endpoint.
 pub const PATH: &str = "/mcp";
 
@@ -83,7 +87,7 @@ pub async fn serve<H: ServerHandler>(
     let sessions = Arc::new(ResumableSessions::default());
     let service = StreamableHttpService::new(move || Ok(make()), sessions, config);
     let guard = guard::Guard::new(options);
-    let responses = ResponseTracker::default();
+    let responses = TaskTracker::new();
     let router = Router::new()
         .nest_service(PATH, service)
         .layer(middleware::from_fn_with_state(
@@ -99,7 +103,8 @@ pub async fn serve<H: ServerHandler>(
     let shutdown = async move {
         stop.cancelled().await;
         drain.await;
-        responses.drain().await;
+        responses.close();
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, responses.wait()).await;
         streams.cancel();
     };
     tokio::join!(serving, shutdown);
@@ -124,4 +129,12 @@ fn config(
         .with_cancellation_token(streams);
     config.sse_keep_alive = Some(Duration::from_secs(15));
     config
+}
+
+/// A body that holds a guard until it is sent completely or dropped.
+fn with_guard(body: Body, guard: impl Send + 'static) -> Body {
+    Body::new(body.map_err(move |error| {
+        let _held = &guard;
+        error
+    }))
 }

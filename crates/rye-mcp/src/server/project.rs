@@ -131,7 +131,6 @@ fn project_dir(named: &Path) -> Result<PathBuf, GatewayError> {
 }
 
 /// Requests the client's roots. Clients of revision 2026-07-28 and later accept no requests.
-#[expect(deprecated, reason = "clients of earlier revisions have roots")]
 async fn request_roots(context: &RequestContext<RoleServer>) -> Vec<PathBuf> {
     let capabilities = context.client_capabilities();
     let has_roots = capabilities.is_some_and(|capabilities| capabilities.roots.is_some());

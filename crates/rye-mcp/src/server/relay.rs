@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use lillux::process::Stream;
 use rmcp::RoleServer;
-#[expect(
-    deprecated,
-    reason = "clients of the revisions before 2026-07-28 log this way"
-)]
-use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam};
-use rmcp::model::{ProgressNotificationParam, ProgressToken};
+use rmcp::model::{
+    LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, ProgressToken,
+};
 use rmcp::service::{Peer, RequestContext};
 use rye_executor::OutputListener;
 use rye_items::ItemRef;
@@ -43,10 +40,6 @@ struct OutputChunk {
 
 impl OutputRelay {
     /// `None` if the client wants neither progress nor log messages.
-    #[expect(
-        deprecated,
-        reason = "clients of the revisions before 2026-07-28 log this way"
-    )]
     pub(super) fn new(
         item: &ItemRef,
         level: Option<LoggingLevel>,
@@ -90,10 +83,6 @@ impl OutputRelay {
         }
     }
 
-    #[expect(
-        deprecated,
-        reason = "clients of the revisions before 2026-07-28 log this way"
-    )]
     async fn forward(&self, chunk: OutputChunk, state: &mut Progress) {
         let lines = state.lines(&chunk);
         if self.wants_log && chunk.stream == Stream::Stderr {

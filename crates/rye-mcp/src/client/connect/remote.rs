@@ -6,23 +6,19 @@ use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
-use rmcp::service::{ClientInitializeError, serve_client_with_lifecycle_and_ct};
+use rmcp::service::ClientInitializeError;
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::auth::AuthClient;
-use rmcp::transport::streamable_http_client::{
-    StreamableHttpClient, StreamableHttpClientTransportConfig,
-};
-use tokio_util::sync::CancellationToken;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 
-use super::super::connection::{Client, Connection, is_unsupported_revision, lifecycle_mode};
+use super::super::connection::{Connection, is_unsupported_revision};
 use super::super::diagnostics::DiagnosticsLog;
-use super::super::elicitation::ElicitationSettings;
 use super::super::error::{ClientError, ClientErrorKind};
 use super::super::http::BoundedHttpClient;
 use super::super::login::{self, LoginGrant, LoginRequest, TokenStore};
 use super::{
-    ConnectError, Connector, ResolvedValues, ServerSpec, connection_parts,
-    describe_transport_error, error_chain, resolve_values,
+    ConnectError, Connector, ResolvedValues, ServerSpec, describe_transport_error, error_chain,
+    resolve_values,
 };
 
 /// Maximum number of redirects to follow, all within the same origin.
@@ -50,13 +46,21 @@ impl Connector {
             Some(tokens) => tokens.manager().await,
             None => Ok(None),
         };
-        match manager.map_err(|why| failed(ClientErrorKind::Config(why)))? {
+        let known = Arc::default();
+        let connected = match manager.map_err(|why| failed(ClientErrorKind::Config(why)))? {
             Some(manager) => {
                 let http = AuthClient::new(http, manager);
-                handshake(server, http, config, log, use_discover, &self.elicitation).await
+                let transport = StreamableHttpClientTransport::with_client(http, config);
+                self.handshake(server, transport, log, use_discover, known, None)
+                    .await
             }
-            None => handshake(server, http, config, log, use_discover, &self.elicitation).await,
-        }
+            None => {
+                let transport = StreamableHttpClientTransport::with_client(http, config);
+                self.handshake(server, transport, log, use_discover, known, None)
+                    .await
+            }
+        };
+        connected.map_err(|error| connect_error(error, log))
     }
 
     fn http_client(&self) -> Result<BoundedHttpClient, ClientErrorKind> {
@@ -98,53 +102,24 @@ fn token_store(server: &ServerSpec, values: &ResolvedValues) -> Result<TokenStor
     tokens.ok_or_else(|| wrong("no vault for tokens: there is no user space"))
 }
 
-/// Performs the handshake over HTTP.
-async fn handshake(
-    server: &ServerSpec,
-    http: impl StreamableHttpClient<Error = reqwest::Error> + Sync,
-    config: StreamableHttpClientTransportConfig,
-    log: &DiagnosticsLog,
-    use_discover: bool,
-    elicitation: &ElicitationSettings,
-) -> Result<Connection, ConnectError> {
-    let transport = StreamableHttpClientTransport::with_client(http, config);
-    let client = Arc::new(Client::new(&server.id, elicitation, log.redactor()));
-    let closing = CancellationToken::new();
-    let served = serve_client_with_lifecycle_and_ct(
-        Arc::clone(&client),
-        transport,
-        lifecycle_mode(use_discover),
-        // A child token, because the SDK cancels its token whenever it ends.
-        closing.child_token(),
-    );
-    let error = match served.await {
-        Ok(running) => {
-            let parts = connection_parts(server, Arc::default(), log, client, None);
-            return Ok(Connection::spawn(running, closing, parts));
-        }
-        Err(error) => error,
-    };
+/// Converts an error of the handshake over HTTP.
+fn connect_error(error: ClientInitializeError, log: &DiagnosticsLog) -> ConnectError {
     if is_unsupported_revision(&error) {
-        return Err(ConnectError::UnsupportedRevision);
+        return ConnectError::UnsupportedRevision;
     }
-    let kind = match &error {
-        ClientInitializeError::TransportError { error, .. } => login::login_needed(error),
-        _ => None,
-    };
-    if let Some(kind) = kind {
-        return Err(ConnectError::Failed(kind));
-    }
-    let error_chain = match &error {
-        // Only the cause is informative.
-        ClientInitializeError::TransportError { error, .. } => describe_transport_error(error),
-        error => error_chain(error),
-    };
-    let error_chain = log.redactor().redact(&error_chain).into_owned();
-    Err(ConnectError::Failed(match error {
-        ClientInitializeError::TransportError { .. }
-        | ClientInitializeError::ConnectionClosed(_) => ClientErrorKind::Unreachable(error_chain),
-        _ => ClientErrorKind::Handshake(error_chain),
-    }))
+    let redact = |text: String| log.redactor().redact(&text).into_owned();
+    ConnectError::Failed(match error {
+        ClientInitializeError::TransportError { error, .. } => {
+            let needed = login::login_needed(&error);
+            // Only the cause is informative.
+            let cause = || ClientErrorKind::Unreachable(redact(describe_transport_error(&error)));
+            needed.unwrap_or_else(cause)
+        }
+        error @ ClientInitializeError::ConnectionClosed(_) => {
+            ClientErrorKind::Unreachable(redact(error_chain(&error)))
+        }
+        error => ClientErrorKind::Handshake(redact(error_chain(&error))),
+    })
 }
 
 fn headers(named: &BTreeMap<String, String>) -> Result<HashMap<HeaderName, HeaderValue>, String> {

@@ -1,98 +1,56 @@
 //! Server-sent events with a limited size per event.
 
-use std::fmt;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-
-use axum::body::Bytes;
 use futures_util::StreamExt as _;
+use futures_util::future::ready;
 use reqwest::Response;
 use rmcp::model::RequestId;
+use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use sse_stream::{Error, Sse, SseStream};
 
 use super::too_long_error;
-
-/// Event stream type of the SDK.
-pub(super) type EventStream =
-    Pin<Box<dyn futures_util::Stream<Item = Result<Sse, Error>> + Send + 'static>>;
 
 /// The events of a response. An event that exceeds the limit ends the stream, with an error as
 /// the answer to the request.
 pub(super) fn bounded_events(
     response: Response,
     limit: usize,
-    request: Option<RequestId>,
-) -> EventStream {
-    let mut length = EventLength::default();
-    let bytes = response.bytes_stream().map(move |chunk| {
-        let chunk: Bytes = chunk.map_err(BodyError::Transport)?;
-        if length.add(&chunk) > limit {
-            return Err(BodyError::TooLong);
-        }
-        Ok(chunk)
-    });
-    Box::pin(Events {
-        events: Some(Box::pin(SseStream::from_bytes_stream(bytes))),
-        request,
-    })
-}
-
-struct Events<S> {
-    /// `None` once the stream has ended.
-    events: Option<Pin<Box<S>>>,
-    request: Option<RequestId>,
-}
-
-impl<S> futures_util::Stream for Events<S>
-where
-    S: futures_util::Stream<Item = Result<Sse, Error>>,
-{
-    type Item = Result<Sse, Error>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let Some(events) = &mut self.events else {
-            return Poll::Ready(None);
+    mut request: Option<RequestId>,
+) -> BoxedSseResponse {
+    let state = Some(EventLength::default());
+    let bytes = response.bytes_stream().scan(state, move |state, chunk| {
+        let Some(length) = state else {
+            return ready(None);
         };
-        let event = ready!(events.as_mut().poll_next(context));
-        match &event {
-            Some(Err(Error::Body(error))) if is_too_long(&**error) => {
-                self.events = None;
-                let error = self.request.take().map(too_long_error);
-                let error = error.and_then(|error| serde_json::to_string(&error).ok());
-                Poll::Ready(error.map(|error| Ok(Sse::default().data(error))))
-            }
-            Some(_) => Poll::Ready(event),
-            None => {
-                self.events = None;
-                Poll::Ready(None)
-            }
+        let checked = match chunk {
+            Ok(chunk) if length.add(&chunk) > limit => Err(BodyError::TooLong),
+            chunk => chunk.map_err(BodyError::Transport),
+        };
+        if checked.is_err() {
+            *state = None;
         }
-    }
+        ready(Some(checked))
+    });
+    let events = SseStream::from_bytes_stream(bytes);
+    let events = events.filter_map(move |event| {
+        ready(match event {
+            Err(Error::Body(error)) if is_too_long(&*error) => {
+                let error = request.take().map(too_long_error);
+                let error = error.and_then(|error| serde_json::to_string(&error).ok());
+                error.map(|error| Ok(Sse::default().data(error)))
+            }
+            event => Some(event),
+        })
+    });
+    events.boxed()
 }
 
 /// Why the body of a response ended early.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 enum BodyError {
+    #[error(transparent)]
     Transport(reqwest::Error),
+    #[error("an event exceeds the size limit")]
     TooLong,
-}
-
-impl std::error::Error for BodyError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Transport(error) => Some(error),
-            Self::TooLong => None,
-        }
-    }
-}
-
-impl fmt::Display for BodyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Transport(error) => error.fmt(f),
-            Self::TooLong => f.write_str("an event exceeds the size limit"),
-        }
-    }
 }
 
 fn is_too_long(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {

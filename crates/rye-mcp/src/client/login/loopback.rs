@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use axum::Router;
+use axum::extract::RawQuery;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 /// Path of the redirect URI.
 const PATH: &str = "/callback";
-/// Maximum size of a request head, in bytes.
-const MAX_HEAD: usize = 16 * 1024;
-/// How long a request may take to arrive.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long to wait until the browser has received the page.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 const SUCCESS_PAGE: &str = "You are logged in. You can close this page.\n";
 const REFUSED_PAGE: &str = "You are not logged in. The terminal shows the reason.\n";
@@ -41,68 +45,44 @@ impl Loopback {
     }
 
     /// Waits for the browser and returns the redirect URL with its query.
-    pub(super) async fn wait_for_redirect(&self) -> Result<String, String> {
-        loop {
-            let accepted = self.listener.accept().await;
-            let (mut stream, _) = accepted.map_err(|error| error.to_string())?;
-            let Some(query) = query(&mut stream).await else {
-                continue;
+    pub(super) async fn wait_for_redirect(self) -> Result<String, String> {
+        let (sender, mut queries) = mpsc::channel(1);
+        let callback = |RawQuery(query): RawQuery| async move {
+            let Some(query) = query else {
+                return not_found().await.into_response();
             };
-            let refused = query
-                .split('&')
-                .find_map(|pair| pair.strip_prefix("error="));
-            let body = if refused.is_none() {
-                SUCCESS_PAGE
-            } else {
-                REFUSED_PAGE
-            };
-            respond(&mut stream, "200 OK", body).await;
-            return match refused {
-                None => Ok(format!("{}?{query}", self.redirect_uri)),
-                Some(why) => Err(format!("the login was refused: {}", sanitize(why))),
-            };
+            let page = refusal(&query).map_or(SUCCESS_PAGE, |_| REFUSED_PAGE);
+            let _ = sender.try_send(query);
+            ([(header::CONNECTION, "close")], page).into_response()
+        };
+        let router = Router::new().route(PATH, get(callback)).fallback(not_found);
+        let stop = CancellationToken::new();
+        let serve = axum::serve(self.listener, router)
+            .with_graceful_shutdown(stop.clone().cancelled_owned())
+            .into_future();
+        let mut serve = std::pin::pin!(serve);
+        let query = tokio::select! {
+            Some(query) = queries.recv() => query,
+            _ = &mut serve => return Err("cannot accept the browser".to_owned()),
+        };
+        stop.cancel();
+        let _ = tokio::time::timeout(RESPONSE_TIMEOUT, serve).await;
+        match refusal(&query) {
+            None => Ok(format!("{}?{query}", self.redirect_uri)),
+            Some(why) => Err(format!("the login was refused: {}", sanitize(why))),
         }
     }
 }
 
-/// Query of a request for the redirect path. Answers other requests with 404.
-async fn query(stream: &mut TcpStream) -> Option<String> {
-    let head = tokio::time::timeout(REQUEST_TIMEOUT, head(stream)).await;
-    let head = head.ok()??;
-    let line = head.lines().next().unwrap_or_default();
-    let target = line.strip_prefix("GET ")?.split(' ').next()?;
-    let Some(query) = target
-        .strip_prefix(PATH)
-        .and_then(|it| it.strip_prefix('?'))
-    else {
-        respond(stream, "404 Not Found", "Not found.\n").await;
-        return None;
-    };
-    Some(query.to_owned())
+/// The reason in the query of a refused login.
+fn refusal(query: &str) -> Option<&str> {
+    let mut pairs = query.split('&');
+    pairs.find_map(|pair| pair.strip_prefix("error="))
 }
 
-async fn head(stream: &mut TcpStream) -> Option<String> {
-    let mut head = Vec::new();
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        let mut chunk = [0; 1024];
-        let count = stream.read(&mut chunk).await.ok()?;
-        if count == 0 || head.len() + count > MAX_HEAD {
-            return None;
-        }
-        head.extend_from_slice(&chunk[..count]);
-    }
-    String::from_utf8(head).ok()
-}
-
-/// Sends a response; errors are ignored because the browser may be gone.
-async fn respond(stream: &mut TcpStream, status: &str, body: &str) {
-    let text = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    );
-    let _ = stream.write_all(text.as_bytes()).await;
-    let _ = stream.shutdown().await;
+async fn not_found() -> impl IntoResponse {
+    let close = [(header::CONNECTION, "close")];
+    (StatusCode::NOT_FOUND, close, "Not found.\n")
 }
 
 /// Removes characters of a query value that could steer a terminal.
@@ -117,6 +97,9 @@ fn sanitize(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
     use super::*;
 
     async fn get(redirect_uri: &str, target: &str) -> String {

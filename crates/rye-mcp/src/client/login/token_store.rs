@@ -7,11 +7,11 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use lillux::Hash;
 use lillux::envelope::Secret;
+use parking_lot::Mutex;
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, CredentialRefreshGuard,
     CredentialStore, OAuthClientConfig, OAuthTokenResponse, StoredCredentials,
@@ -53,8 +53,6 @@ struct TokenRecord {
     credentials: StoredCredentials,
 }
 
-type AuthFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, AuthError>> + Send + 'a>>;
-
 impl TokenStore {
     /// The tokens of a server at a URL; `None` without a vault.
     pub(in crate::client) fn for_server(
@@ -82,7 +80,7 @@ impl TokenStore {
         if let Some(secret) = &registration.client_secret {
             self.0.redactor.add(secret);
         }
-        *self.registration() = Some(registration);
+        *self.0.registration.lock() = Some(registration);
     }
 
     /// An authorization manager with the stored tokens; `None` if there are none.
@@ -160,16 +158,11 @@ impl TokenStore {
         }
     }
 
-    fn registration(&self) -> MutexGuard<'_, Option<ClientRegistration>> {
-        let registration = self.0.registration.lock();
-        registration.unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn save_record(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
         if let Some(tokens) = &credentials.token_response {
             self.redact(tokens);
         }
-        let registration = self.registration().clone();
+        let registration = self.0.registration.lock().clone();
         let record = TokenRecord {
             url: self.0.url.clone(),
             registration: registration.ok_or(AuthError::AuthorizationRequired)?,
@@ -200,51 +193,32 @@ fn store_error(error: &impl ToString) -> AuthError {
     AuthError::CredentialStoreError(error.to_string())
 }
 
+#[async_trait::async_trait]
 impl CredentialStore for TokenStore {
-    fn load<'s, 'f>(&'s self) -> AuthFuture<'f, Option<StoredCredentials>>
-    where
-        's: 'f,
-        Self: 'f,
-    {
-        Box::pin(async move {
-            let record = self.load_record().map_err(|error| store_error(&error))?;
-            Ok(record.map(|record| record.credentials))
-        })
+    async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
+        let record = self.load_record().map_err(|error| store_error(&error))?;
+        Ok(record.map(|record| record.credentials))
     }
 
-    fn save<'s, 'f>(&'s self, credentials: StoredCredentials) -> AuthFuture<'f, ()>
-    where
-        's: 'f,
-        Self: 'f,
-    {
-        Box::pin(async move { self.save_record(credentials) })
+    async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
+        self.save_record(credentials)
     }
 
-    fn clear<'s, 'f>(&'s self) -> AuthFuture<'f, ()>
-    where
-        's: 'f,
-        Self: 'f,
-    {
-        Box::pin(async move { self.delete().map(drop).map_err(|error| store_error(&error)) })
+    async fn clear(&self) -> Result<(), AuthError> {
+        self.delete().map(drop).map_err(|error| store_error(&error))
     }
 
     /// Locks the secret, so that one process at a time refreshes the tokens: an authorization
     /// server may accept each refresh token once. A process that waited finds the new tokens.
-    fn acquire_refresh_guard<'s, 'f>(&'s self) -> AuthFuture<'f, Option<CredentialRefreshGuard>>
-    where
-        's: 'f,
-        Self: 'f,
-    {
-        Box::pin(async move {
-            let opened = self.0.vault.get(Some(Space::User), &self.0.name);
-            let Ok(opened) = opened else {
-                return Ok(None);
-            };
-            let path = opened.info.path;
-            let locking = tokio::task::spawn_blocking(move || lock_file(&path));
-            let file = locking.await.map_err(|error| store_error(&error))?;
-            let file = file.map_err(|error| store_error(&error))?;
-            Ok(Some(CredentialRefreshGuard::new(file)))
-        })
+    async fn acquire_refresh_guard(&self) -> Result<Option<CredentialRefreshGuard>, AuthError> {
+        let opened = self.0.vault.get(Some(Space::User), &self.0.name);
+        let Ok(opened) = opened else {
+            return Ok(None);
+        };
+        let path = opened.info.path;
+        let locking = tokio::task::spawn_blocking(move || lock_file(&path));
+        let file = locking.await.map_err(|error| store_error(&error))?;
+        let file = file.map_err(|error| store_error(&error))?;
+        Ok(Some(CredentialRefreshGuard::new(file)))
     }
 }

@@ -4,30 +4,32 @@
 //! or the next request. At the bound, the connection that has waited longest is closed to make
 //! room for a new one, so clients that send incomplete requests cannot keep others out.
 
-use std::collections::HashMap;
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::{Body, HttpBody as _};
 use axum::extract::ConnectInfo;
 use axum::response::Response;
-use http_body::{Frame, SizeHint};
+use futures_util::stream;
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
-use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use super::with_guard;
 
 /// Upper bound for the number of open connections.
 const MAX_CONNECTIONS: usize = 1024;
@@ -63,7 +65,11 @@ pub(super) async fn serve(
     limits: Limits,
     stop: CancellationToken,
 ) {
-    let connections = Arc::new(Connections::new(limits.connections));
+    let connections = Arc::new(Connections {
+        limit: limits.connections,
+        open: Mutex::default(),
+        changed: Notify::new(),
+    });
     let service = TowerToHyperService::new(router);
     let tasks = TaskTracker::new();
     loop {
@@ -81,12 +87,10 @@ pub(super) async fn serve(
         };
         // Otherwise a small response waits about 40 ms for an acknowledgement.
         let _ = stream.set_nodelay(true);
-        let (registration, service) = (Registration::new(&connections), service.clone());
-        let stop = stop.clone();
+        let registration = Registration(Connection::open(&connections));
+        let (service, stop) = (service.clone(), stop.clone());
         tasks.spawn(async move {
-            let connection = Arc::clone(&registration.connection);
-            handle(stream, address, service, connection, limits, stop).await;
-            drop(registration);
+            handle(stream, address, service, &registration.0, limits, stop).await;
         });
     }
     drop(listener);
@@ -99,24 +103,19 @@ async fn handle(
     stream: TcpStream,
     address: SocketAddr,
     service: TowerToHyperService<Router>,
-    connection: Arc<Connection>,
+    connection: &Arc<Connection>,
     limits: Limits,
     stop: CancellationToken,
 ) {
-    let closed = connection.closed.clone();
-    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+    let service = service_fn(|mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(ConnectInfo(address));
-        let request = request.map(|body| ReceivedBody::new(body, &connection, limits));
-        let response = service.call(request.map(Body::new));
-        let mark_waiting = MarkWaiting(Arc::clone(&connection));
+        let body_complete = OnDrop(Arc::clone(connection), Connection::set_serving);
+        let request = request.map(|body| received_body(body, limits.read_timeout, body_complete));
+        let response = service.call(request);
+        let response_sent = OnDrop(Arc::clone(connection), Connection::set_waiting);
         async move {
-            let response = response.await?;
-            Ok::<Response, std::convert::Infallible>(response.map(|body| {
-                Body::new(SentBody {
-                    body,
-                    _mark_waiting: mark_waiting,
-                })
-            }))
+            let response: Response = response.await?;
+            Ok::<_, Infallible>(response.map(|body| with_guard(body, response_sent)))
         }
     });
     let mut served = pin!(
@@ -128,48 +127,48 @@ async fn handle(
     // Errors of one connection are ignored; they only affect its client.
     tokio::select! {
         _ = served.as_mut() => return,
-        () = closed.cancelled() => return,
+        () = connection.closed.cancelled() => return,
         () = stop.cancelled() => served.as_mut().graceful_shutdown(),
     }
     tokio::select! {
         _ = served => {}
-        () = closed.cancelled() => {}
+        () = connection.closed.cancelled() => {}
     }
+}
+
+/// A request body with a timeout for each part. `complete` is dropped at its end.
+fn received_body(body: Incoming, timeout: Duration, complete: OnDrop) -> Body {
+    if body.is_end_stream() {
+        return Body::empty();
+    }
+    let parts = stream::try_unfold((body, complete), move |(mut body, complete)| async move {
+        let Ok(frame) = tokio::time::timeout(timeout, body.frame()).await else {
+            let message = "the request body is incomplete";
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+        };
+        let frame = frame.transpose().map_err(io::Error::other)?;
+        let bytes = frame.map(|frame| frame.into_data().unwrap_or_default());
+        Ok(bytes.map(|bytes| (bytes, (body, complete))))
+    });
+    Body::from_stream(parts)
 }
 
 /// All open connections.
 struct Connections {
     limit: usize,
-    open: Mutex<OpenConnections>,
+    open: Mutex<Vec<Arc<Connection>>>,
     /// Notified when a connection closes or begins to wait.
     changed: Notify,
 }
 
-#[derive(Default)]
-struct OpenConnections {
-    next: u64,
-    all: HashMap<u64, Arc<Connection>>,
-}
-
 impl Connections {
-    fn new(limit: usize) -> Self {
-        Self {
-            limit,
-            open: Mutex::default(),
-            changed: Notify::new(),
-        }
-    }
-
-    fn open(&self) -> MutexGuard<'_, OpenConnections> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns when another connection may be opened. If all of them are serving requests,
     /// that is when one of them has finished.
     async fn make_room(&self) {
         loop {
             let changed = self.changed.notified();
-            if self.open().all.len() < self.limit || self.close_longest_waiting() {
+            let has_room = self.open.lock().len() < self.limit;
+            if has_room || self.close_longest_waiting() {
                 return;
             }
             changed.await;
@@ -178,18 +177,14 @@ impl Connections {
 
     /// Closes the connection that has waited longest; false if none waits.
     fn close_longest_waiting(&self) -> bool {
-        let mut open = self.open();
-        let waiting = open.all.iter().filter_map(|(id, connection)| {
-            let since = (*connection.waiting_since())?;
-            Some((since, *id))
-        });
-        let Some((_, id)) = waiting.min() else {
-            return false;
-        };
-        if let Some(connection) = open.all.remove(&id) {
-            connection.closed.cancel();
+        let mut open = self.open.lock();
+        let waiting = open.iter().enumerate();
+        let waiting = waiting.filter_map(|(at, it)| Some(((*it.waiting_since.lock())?, at)));
+        let longest = waiting.min();
+        if let Some((_, at)) = longest {
+            open.remove(at).closed.cancel();
         }
-        true
+        longest.is_some()
     }
 }
 
@@ -202,144 +197,50 @@ struct Connection {
 }
 
 impl Connection {
-    fn waiting_since(&self) -> MutexGuard<'_, Option<Instant>> {
-        let since = self.waiting_since.lock();
-        since.unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Registration of a connection, removed when dropped.
-struct Registration {
-    connections: Arc<Connections>,
-    id: u64,
-    connection: Arc<Connection>,
-}
-
-impl Registration {
-    fn new(connections: &Arc<Connections>) -> Self {
-        let connection = Arc::new(Connection {
+    fn open(connections: &Arc<Connections>) -> Arc<Self> {
+        let connection = Arc::new(Self {
             connections: Arc::clone(connections),
             waiting_since: Mutex::new(Some(Instant::now())),
             closed: CancellationToken::new(),
         });
-        let mut open = connections.open();
-        let id = open.next;
-        open.next += 1;
-        open.all.insert(id, Arc::clone(&connection));
-        drop(open);
-        Self {
-            connections: Arc::clone(connections),
-            id,
-            connection,
-        }
+        connections.open.lock().push(Arc::clone(&connection));
+        connection
     }
-}
 
-impl Drop for Registration {
-    fn drop(&mut self) {
-        self.connections.open().all.remove(&self.id);
+    fn set_serving(&self) {
+        *self.waiting_since.lock() = None;
+    }
+
+    fn set_waiting(&self) {
+        *self.waiting_since.lock() = Some(Instant::now());
         self.connections.changed.notify_one();
     }
 }
 
-/// A request body with a timeout for each part. Once it is complete, the connection no longer
-/// waits.
-struct ReceivedBody {
-    body: Incoming,
-    connection: Arc<Connection>,
-    timeout: Duration,
-    deadline: Option<Pin<Box<Sleep>>>,
-}
+/// Removes a connection when dropped.
+struct Registration(Arc<Connection>);
 
-impl ReceivedBody {
-    fn new(body: Incoming, connection: &Arc<Connection>, limits: Limits) -> Self {
-        let received = Self {
-            body,
-            connection: Arc::clone(connection),
-            timeout: limits.read_timeout,
-            deadline: None,
-        };
-        received.note_end();
-        received
-    }
-
-    fn note_end(&self) {
-        if self.body.is_end_stream() {
-            *self.connection.waiting_since() = None;
-        }
-    }
-}
-
-impl HttpBody for ReceivedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let this = &mut *self;
-        if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) {
-            this.deadline = None;
-            this.note_end();
-            return Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new)));
-        }
-        let timeout = this.timeout;
-        let deadline = this
-            .deadline
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
-        ready!(deadline.as_mut().poll(context));
-        let error = io::Error::new(io::ErrorKind::TimedOut, "the request body is incomplete");
-        Poll::Ready(Some(Err(axum::Error::new(error))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-/// Marks a connection as waiting when its response was sent.
-struct MarkWaiting(Arc<Connection>);
-
-impl Drop for MarkWaiting {
+impl Drop for Registration {
     fn drop(&mut self) {
-        *self.0.waiting_since() = Some(Instant::now());
-        self.0.connections.changed.notify_one();
+        let connections = &self.0.connections;
+        let is_other = |other: &Arc<Connection>| !Arc::ptr_eq(other, &self.0);
+        connections.open.lock().retain(is_other);
+        connections.changed.notify_one();
     }
 }
 
-/// Body of a response.
-struct SentBody {
-    body: Body,
-    _mark_waiting: MarkWaiting,
-}
+/// Changes the state of a connection when dropped.
+struct OnDrop(Arc<Connection>, fn(&Connection));
 
-impl HttpBody for SentBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        (self.1)(&self.0);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Bytes;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;

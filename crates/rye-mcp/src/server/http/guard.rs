@@ -8,10 +8,10 @@ use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use lillux::Hash;
+use tokio_util::task::TaskTracker;
 
-use super::Options;
 use super::rate_limit::RateLimiter;
-use super::responses::ResponseTracker;
+use super::{Options, with_guard};
 
 /// Accepted bearer tokens, stored as hashes so that comparing them leaks no timing information.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -63,10 +63,10 @@ impl Guard {
     }
 }
 
-/// Middleware that checks a request and tracks its response. One layer does both, because each
-/// layer costs some microseconds per request.
+/// Middleware that checks a request and tracks its response until it is sent, so that a shutdown
+/// does not cut it off.
 pub(super) async fn check(
-    State((guard, responses)): State<(Guard, ResponseTracker)>,
+    State((guard, responses)): State<(Guard, TaskTracker)>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
     request: Request,
     next: Next,
@@ -80,10 +80,15 @@ pub(super) async fn check(
         return response;
     }
     if guard.is_authorized(&request) {
-        let is_delete = request.method() == Method::DELETE;
-        let mut response = responses.track(request, next).await;
+        let method = request.method().clone();
+        let token = responses.token();
+        let mut response = next.run(request).await;
+        // The event stream of a `GET` request has no end and is not tracked.
+        if method == Method::POST {
+            response = response.map(|body| with_guard(body, token));
+        }
         // The session has ended, but the SDK answers 202, about which some clients complain.
-        if is_delete && response.status() == StatusCode::ACCEPTED {
+        if method == Method::DELETE && response.status() == StatusCode::ACCEPTED {
             *response.status_mut() = StatusCode::NO_CONTENT;
         }
         return response;

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Number of addresses at which idle ones are removed.
 const CLEANUP_THRESHOLD: usize = 4096;
@@ -30,8 +31,7 @@ impl RateLimiter {
 
     fn check_at(&self, address: IpAddr, now: Instant) -> Option<Duration> {
         const BURST: Duration = Duration::from_secs(2);
-        let buckets = self.buckets.lock();
-        let mut buckets = buckets.unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.buckets.lock();
         if buckets.len() >= CLEANUP_THRESHOLD {
             buckets.retain(|_, full_at| *full_at > now);
         }

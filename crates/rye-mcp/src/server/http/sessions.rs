@@ -1,10 +1,11 @@
 //! HTTP sessions whose event streams a client can resume after it was disconnected.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::{Stream, StreamExt as _, stream};
+use parking_lot::Mutex;
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::session::{
@@ -121,13 +122,9 @@ struct RecentEvent {
 }
 
 impl Shared {
-    fn events(&self) -> MutexGuard<'_, Events> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The first event of a stream after the event with this number.
     fn next(&self, stream: &str, after: u64) -> Option<(u64, ServerSseMessage)> {
-        let events = self.events();
+        let events = self.events.lock();
         let mut recent = events.recent.iter();
         let next = recent.find(|event| event.number > after && event.stream == stream);
         next.map(|next| (next.number, next.event.clone()))
@@ -177,7 +174,7 @@ impl EventStore for RecentEvents {
         stream: &str,
         event: &ServerSseMessage,
     ) -> Result<EventId, EventStoreError> {
-        let mut events = self.0.events();
+        let mut events = self.0.events.lock();
         let is_expired = |event: &RecentEvent| event.at.elapsed() > RETENTION;
         while events.recent.len() >= MAX_EVENTS || events.recent.front().is_some_and(is_expired) {
             events.recent.pop_front();
@@ -200,7 +197,7 @@ impl EventStore for RecentEvents {
     }
 
     async fn replay_events_after(&self, last_id: &str) -> Result<EventStream, EventStoreError> {
-        let known = self.0.events().recent.iter().find_map(|event| {
+        let known = self.0.events.lock().recent.iter().find_map(|event| {
             let is_last = event.event.event_id.as_deref() == Some(last_id);
             is_last.then(|| (event.number, event.stream.clone(), is_final(&event.event)))
         });
@@ -262,6 +259,6 @@ mod tests {
         }
         assert!(events.replay_events_after(&first).await.is_err());
         assert!(events.replay_events_after("nonsense").await.is_err());
-        assert_eq!(events.0.events().recent.len(), MAX_EVENTS);
+        assert_eq!(events.0.events.lock().recent.len(), MAX_EVENTS);
     }
 }

@@ -9,71 +9,26 @@ use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Mutex;
+
+use crate::lines::{Line, LineReader};
 
 /// Maximum size of a message, in bytes.
 const MAX_MESSAGE: usize = 64 * 1024 * 1024;
 
-/// Capacity of the line buffer to keep between messages, in bytes.
-const KEPT_CAPACITY: usize = 1024 * 1024;
-
 /// Reads and writes messages as lines.
 pub(super) struct LineTransport<R, W> {
-    input: BufReader<R>,
-    /// The line so far. Kept here because the future that reads it may be dropped.
-    line: Vec<u8>,
-    /// The line exceeds the limit, so the rest of it is discarded.
-    is_too_long: bool,
+    lines: LineReader<R>,
     output: Arc<Mutex<Option<W>>>,
 }
 
 impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTransport<R, W> {
     pub(super) fn new(input: R, output: W) -> Self {
         Self {
-            input: BufReader::new(input),
-            line: Vec::new(),
-            is_too_long: false,
+            lines: LineReader::new(input, MAX_MESSAGE),
             output: Arc::new(Mutex::new(Some(output))),
         }
-    }
-
-    /// Reads to the end of a line; false at the end of the stream.
-    async fn read_line(&mut self) -> bool {
-        loop {
-            let Ok(bytes) = self.input.fill_buf().await else {
-                return false;
-            };
-            if bytes.is_empty() {
-                return false;
-            }
-            let end = bytes.iter().position(|byte| *byte == b'\n');
-            let length = end.map_or(bytes.len(), |end| end + 1);
-            if self.line.len() + length > MAX_MESSAGE {
-                self.is_too_long = true;
-                self.line.clear();
-            }
-            if !self.is_too_long {
-                self.line.extend_from_slice(&bytes[..length]);
-            }
-            self.input.consume(length);
-            if end.is_some() {
-                return true;
-            }
-        }
-    }
-
-    /// Parses the line and clears the buffer.
-    fn take_line(&mut self) -> ParsedLine {
-        let is_too_long = std::mem::take(&mut self.is_too_long);
-        let line = if is_too_long {
-            ParsedLine::Rejected(Rejection::too_long())
-        } else {
-            ParsedLine::parse(&self.line)
-        };
-        self.line.clear();
-        self.line.shrink_to(KEPT_CAPACITY);
-        line
     }
 }
 
@@ -101,10 +56,12 @@ where
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
-            if !self.read_line().await {
-                return None;
-            }
-            match self.take_line() {
+            let line = match self.lines.next().await? {
+                Line::Complete(line) => ParsedLine::parse(&line),
+                // The id is unknown because the line was not kept.
+                Line::TooLong(_) => ParsedLine::Rejected(Rejection::too_long()),
+            };
+            match line {
                 ParsedLine::Message(message) => return Some(message),
                 ParsedLine::Ignored => {}
                 ParsedLine::Rejected(Rejection { id, error }) => {
@@ -140,7 +97,6 @@ impl Rejection {
         Self { id, error }
     }
 
-    /// The id is unknown because the line was not kept.
     fn too_long() -> Self {
         let limit = MAX_MESSAGE / 1024 / 1024;
         let message = format!("the message exceeds {limit} MiB");
