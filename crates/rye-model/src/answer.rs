@@ -141,7 +141,7 @@ impl Assembly {
         more: &str,
         deltas: &mut DeltaBuffer,
     ) -> Result<(), ModelError> {
-        self.append(at, Kind::Text, more, deltas)
+        self.append(at, &Kind::Text, more, deltas)
     }
 
     pub(crate) fn thought(
@@ -150,19 +150,19 @@ impl Assembly {
         more: &str,
         deltas: &mut DeltaBuffer,
     ) -> Result<(), ModelError> {
-        self.append(at, Kind::Thought, more, deltas)
+        self.append(at, &Kind::Thought, more, deltas)
     }
 
     fn append(
         &mut self,
         at: usize,
-        kind: Kind,
+        kind: &Kind,
         more: &str,
         deltas: &mut DeltaBuffer,
     ) -> Result<(), ModelError> {
         let new = || Block::new(kind.clone());
         let block = self.blocks.entry(at).or_insert_with(new);
-        if block.kind == kind {
+        if block.kind == *kind {
             block.append(more, deltas);
         }
         self.grow(more)

@@ -47,18 +47,16 @@ impl Connector {
             None => Ok(None),
         };
         let known = Arc::default();
-        let connected = match manager.map_err(|why| failed(ClientErrorKind::Config(why)))? {
-            Some(manager) => {
-                let http = AuthClient::new(http, manager);
-                let transport = StreamableHttpClientTransport::with_client(http, config);
-                self.handshake(server, transport, log, use_discover, known, None)
-                    .await
-            }
-            None => {
-                let transport = StreamableHttpClientTransport::with_client(http, config);
-                self.handshake(server, transport, log, use_discover, known, None)
-                    .await
-            }
+        let manager = manager.map_err(|why| failed(ClientErrorKind::Config(why)))?;
+        let connected = if let Some(manager) = manager {
+            let http = AuthClient::new(http, manager);
+            let transport = StreamableHttpClientTransport::with_client(http, config);
+            self.handshake(server, transport, log, use_discover, known, None)
+                .await
+        } else {
+            let transport = StreamableHttpClientTransport::with_client(http, config);
+            self.handshake(server, transport, log, use_discover, known, None)
+                .await
         };
         connected.map_err(|error| connect_error(error, log))
     }
