@@ -11,13 +11,15 @@ use anyhow::{Context, Result, ensure};
 use lillux::durable::IfExists;
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
+use rye_engine::store::{SessionFilter, SessionStore};
 use rye_executor::{Executor, Request, Roots, Status};
 use rye_graph::{
-    DispatchFuture, Dispatcher, Graph, JournalOptions, Limits, NodeError, StateGraph, ToolCall,
-    ToolTraits, run_in_memory, run_journaled,
+    DispatchFuture, Dispatcher, EffectClass, Graph, Limits, NodeError, RecordOptions, StateGraph,
+    ToolCall, ToolTraits, run_in_memory, run_recorded,
 };
-use rye_items::metadata::EffectClass;
 use rye_items::{ItemId, UserKeys};
+use rye_protocol::{Event, EventKind};
+use rye_store::SqliteStore;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -176,24 +178,31 @@ fn journaled(
     directory: &TempDir,
 ) -> Result<(f64, f64)> {
     let tool = AddsOne(effect);
-    let writing = JournalOptions {
+    let options = RecordOptions {
         key: Some(SigningKey::generate()?),
-        ..JournalOptions::default()
+        ..RecordOptions::default()
     };
-    let before = rye_graph::disk_syncs();
+    let store = Arc::new(SqliteStore::open(directory.path().join("sessions.db"))?);
     let start = Instant::now();
-    let ended = runtime.block_on(run_journaled(
-        graph,
-        &tool,
-        json!({}),
-        directory.path(),
-        writing,
-    ));
+    let recorded = Arc::clone(&store) as Arc<dyn SessionStore>;
+    let ended = run_recorded(graph, &tool, json!({}), recorded, directory.path(), options);
+    let ended = runtime.block_on(ended);
     let time = start.elapsed().as_secs_f64();
     let ended = ended.map_err(|failed| anyhow::anyhow!(failed.message))?;
     ensure!(ended.output == json!({ "n": length }), "{ended:?}");
-    let commits = u32::try_from(rye_graph::disk_syncs() - before)?;
-    Ok((time / count(length), f64::from(commits)))
+    // Every commit seals what it writes.
+    let commits = runtime.block_on(async {
+        let newest = SessionFilter {
+            limit: 1,
+            ..SessionFilter::default()
+        };
+        let sessions = store.sessions(newest).await?;
+        let id = &sessions.first().context("the run has no session")?.id;
+        let events = store.events(id, 0, usize::MAX).await?;
+        let is_seal = |event: &Event| matches!(event.kind, EventKind::Sealed { .. });
+        anyhow::Ok(events.into_iter().filter(is_seal).count())
+    })?;
+    Ok((time / count(length), count(commits)))
 }
 
 /// 1,000 processes, 8 at a time, by a graph and by xargs.
@@ -253,11 +262,17 @@ impl Fixture {
         );
         write_signed(&tools.join("flows/all.yaml"), &graph, &key)?;
         let roots = Roots {
-            user: Some(user.clone()),
+            user: Some(user),
             ..Roots::new(&project, directory.path().join("cache"))
         };
         let mut executor = Executor::new(roots, Arc::new(Supervisor::start()?));
-        let graphs = StateGraph::new(&project, Some(user));
+        let database = directory.path().join("sessions.db");
+        let open = move || {
+            let store = SqliteStore::open(&database)?;
+            Ok(Arc::new(store) as Arc<dyn SessionStore>)
+        };
+        let cache = directory.path().join("cache");
+        let graphs = StateGraph::new(&project, Arc::new(open), &cache, Some(Arc::new(key)));
         let id = StateGraph::ID.parse()?;
         executor
             .primitives_mut()

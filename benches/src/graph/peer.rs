@@ -38,7 +38,7 @@ const MODES: [Mode; 3] = [
         theirs: "sqlite",
         what: "journaled vs. LangGraph with SQLite",
         effect: Some(EffectClass::Pure),
-        goal: 0.1,
+        goal: 1.0,
     },
     // The most durable modes: ours syncs before and after each node, LangGraph before the
     // next node. Mostly the disk's time, so there is no goal.

@@ -10,13 +10,14 @@ use std::time::Duration;
 use lillux::keys::SigningKey;
 use rye_protocol::{
     Batch, CommandId, Entry, EntryId, EntryKind, EventKind, Gate, GateStatus, Millis, Op, Parent,
-    Purpose, Run, RunStatus, Session, SessionId, SessionStatus, Thread, ThreadId,
+    Purpose, Resolution, Run, RunStatus, Session, SessionId, SessionStatus, Thread, ThreadId,
 };
+use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::audit;
 use crate::clock::{Clock as _, SystemClock};
-use crate::store::{Claim, CommandKind, Lease, SessionStore, StoreError};
+use crate::store::{Claim, CommandKind, InboxMessage, Lease, SessionStore, StoreError};
 
 /// Interval at which deadlines are checked, because the machine may be suspended.
 const DEADLINE_CHECK: Duration = Duration::from_mins(1);
@@ -48,6 +49,8 @@ pub struct Recorder {
     key: Option<Arc<SigningKey>>,
     session: Session,
     thread: Thread,
+    /// Commands to a process that held the session before.
+    earlier: Vec<CommandId>,
     /// Changes since the last commit.
     ops: Vec<Op>,
     events: Vec<EventKind>,
@@ -68,7 +71,8 @@ impl Recorder {
         }
         let now = now();
         let session = Session {
-            workspace: Some(new.project),
+            workspace: Some(new.project.clone()),
+            project: Some(new.project),
             parent: new.parent,
             depth: new.depth,
             run: Some(new.run),
@@ -85,6 +89,7 @@ impl Recorder {
             key,
             session,
             thread,
+            earlier: Vec::new(),
             ops: Vec::new(),
             events: vec![EventKind::ThreadStart { key: key_name }],
         })
@@ -114,9 +119,11 @@ impl Recorder {
             store.release(&lease).await?;
             return Ok(None);
         };
-        let completed = commands.into_iter().map(|it| Op::CompleteCommand(it.id));
+        let earlier: Vec<_> = commands.into_iter().map(|it| it.id).collect();
+        let completed = earlier.iter().cloned().map(Op::CompleteCommand);
         Ok(Some(Self {
             ops: completed.collect(),
+            earlier,
             store,
             lease,
             key,
@@ -234,40 +241,50 @@ impl Recorder {
     }
 
     /// Writes all changes in one transaction. After a failure, the same changes can be committed
-    /// again.
+    /// again. A caller that drops the future before its end counts the changes as written: the
+    /// store applies commits in the order of the calls.
     pub async fn commit(&mut self) -> Result<(), StoreError> {
         let now = now();
-        let mut session = self.session.clone();
-        session.updated_at = now;
-        let mut thread = self.thread.clone();
-        thread.updated_at = now;
-        let mut batch = Batch::default();
-        batch.push(Op::PutSession(Arc::new(session)));
-        batch.ops.extend(self.ops.iter().cloned());
-        for event in &self.events {
-            batch.push_event(&thread.id, event.clone());
-        }
-        audit::complete_commit(&mut batch, &mut thread, now, self.key.as_deref());
-        self.store.commit(&self.lease, batch).await?;
+        let (session, thread) = (self.session.clone(), self.thread.clone());
         self.session.updated_at = now;
-        self.thread = thread;
-        self.ops.clear();
-        self.events.clear();
+        self.thread.updated_at = now;
+        let (ops, events) = (
+            std::mem::take(&mut self.ops),
+            std::mem::take(&mut self.events),
+        );
+        let mut batch = Batch::default();
+        batch.push(Op::PutSession(Arc::new(self.session.clone())));
+        batch.ops.extend(ops.iter().cloned());
+        for event in &events {
+            batch.push_event(&self.thread.id, event.clone());
+        }
+        audit::complete_commit(&mut batch, &mut self.thread, now, self.key.as_deref());
+        if let Err(error) = self.store.commit(&self.lease, batch).await {
+            (self.session, self.thread) = (session, thread);
+            (self.ops, self.events) = (ops, events);
+            return Err(error);
+        }
         Ok(())
     }
 
     /// A future that ends when somebody posts an abort command to the session.
     pub fn abort_requested(&self) -> impl Future<Output = ()> + Send + use<> {
         let (store, lease) = (Arc::clone(&self.store), self.lease.clone());
+        let earlier = self.earlier.clone();
         async move {
             let mut posts = store.subscribe_posts();
             loop {
-                if let Ok(Some(_)) = pending_abort(&*store, &lease).await {
+                if let Ok(true) = is_aborted(&*store, &lease, &earlier).await {
                     return;
                 }
                 wait_for_post(&mut posts, &lease.session).await;
             }
         }
+    }
+
+    /// Whether somebody has posted an abort command since the session was claimed.
+    pub async fn is_aborted(&self) -> Result<bool, StoreError> {
+        is_aborted(&*self.store, &self.lease, &self.earlier).await
     }
 
     /// Releases the session.
@@ -281,9 +298,9 @@ impl Recorder {
             let runtime = tokio::runtime::Builder::new_current_thread().build();
             if let Ok(runtime) = runtime {
                 // If this fails, the missing process shows that the run was interrupted.
-                let _ = runtime.block_on(async {
-                    self.commit().await?;
-                    self.release().await
+                runtime.block_on(async {
+                    let _ = self.commit().await;
+                    let _ = self.release().await;
                 });
             }
         });
@@ -293,13 +310,14 @@ impl Recorder {
     }
 }
 
-async fn pending_abort(
+async fn is_aborted(
     store: &dyn SessionStore,
     lease: &Lease,
-) -> Result<Option<CommandId>, StoreError> {
-    let commands = store.pending_commands(lease).await?.into_iter();
-    let mut aborts = commands.filter(|it| it.kind == CommandKind::Abort);
-    Ok(aborts.next().map(|it| it.id))
+    earlier: &[CommandId],
+) -> Result<bool, StoreError> {
+    let commands = store.pending_commands(lease).await?;
+    let mut commands = commands.iter();
+    Ok(commands.any(|it| it.kind == CommandKind::Abort && !earlier.contains(&it.id)))
 }
 
 /// Waits until something was posted to a session.
@@ -317,8 +335,7 @@ async fn wait_for_post(
     }
 }
 
-/// Waits until a gate is closed, and returns how. At its deadline the gate counts as expired; the
-/// caller records that.
+/// Waits until a gate is closed, and returns how. Expires the gate at its deadline.
 pub async fn wait_closed(store: &dyn SessionStore, gate: &Gate) -> Result<GateStatus, StoreError> {
     let mut posts = store.subscribe_posts();
     loop {
@@ -332,14 +349,34 @@ pub async fn wait_closed(store: &dyn SessionStore, gate: &Gate) -> Result<GateSt
             }
         }
         let left = gate.expires_at.map(|at| at.0.saturating_sub(now().0));
-        let left = match (left, gate.expires_at) {
-            (Some(0), Some(at)) => return Ok(GateStatus::Expired { at }),
-            (Some(left), _) => DEADLINE_CHECK.min(Duration::from_millis(left)),
-            (None, _) => DEADLINE_CHECK,
+        let left = match left {
+            Some(0) => {
+                // The store turns a decision after the deadline into an expiry.
+                let late = InboxMessage::Resolve {
+                    gate: gate.id.clone(),
+                    resolution: expiry(),
+                };
+                store.post(&gate.origin.session, late).await?;
+                continue;
+            }
+            Some(left) => DEADLINE_CHECK.min(Duration::from_millis(left)),
+            None => DEADLINE_CHECK,
         };
         let posted = wait_for_post(&mut posts, &gate.origin.session);
         // After a timeout the gate and its deadline are checked again.
         let _ = tokio::time::timeout(left, posted).await;
+    }
+}
+
+/// A decision that the store rejects, because it comes after the deadline of its gate.
+fn expiry() -> Resolution {
+    Resolution {
+        action: String::new(),
+        value: Value::Null,
+        by: "rye".to_owned(),
+        at: now(),
+        source: "deadline".to_owned(),
+        receipt: None,
     }
 }
 

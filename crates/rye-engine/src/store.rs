@@ -70,7 +70,7 @@ pub enum StoreError {
     #[error("thread {0} is archived and takes no prompts")]
     Archived(String),
     /// The session records a single tool call.
-    #[error("session {0} records a single call and takes no prompts")]
+    #[error("session {0} records a run and takes no prompts")]
     SingleCall(SessionId),
     /// The disk is full or the database does not respond; a later attempt may succeed.
     #[error("the store is unavailable: {0}")]

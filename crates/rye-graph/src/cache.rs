@@ -5,15 +5,16 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use lillux::Hash;
 use lillux::cas::Cas;
-use lillux::durable::{self, IfExists};
-use lillux::keys::{PublicKey, Purpose, Signature, SigningKey};
+use lillux::durable::{self, IfExists, WriteError};
+use lillux::keys::{Purpose, Signature, SigningKey};
 use rye_items::ItemId;
 use serde_json::Value;
 
-use crate::record::RecordError;
+use crate::error::RecordError;
 
 /// The purpose of the signature under a cached result.
 const GRAPH_RESULT: Purpose = Purpose::new("graph-result");
@@ -21,18 +22,17 @@ const GRAPH_RESULT: Purpose = Purpose::new("graph-result");
 /// Cached results of a project.
 pub(crate) struct ResultCache {
     dir: PathBuf,
-    store: PathBuf,
     /// Key that signs results; without a key nothing is cached.
-    key: Option<(SigningKey, PublicKey)>,
+    key: Option<Arc<SigningKey>>,
 }
 
 impl ResultCache {
-    pub(crate) fn new(dir: PathBuf, store: PathBuf, key: Option<SigningKey>) -> Self {
-        let key = key.map(|key| {
-            let public = key.public().clone();
-            (key, public)
-        });
-        Self { dir, store, key }
+    pub(crate) fn new(dir: PathBuf, key: Option<Arc<SigningKey>>) -> Self {
+        Self { dir, key }
+    }
+
+    fn store(&self) -> PathBuf {
+        self.dir.join("store")
     }
 
     pub(crate) fn key(graph: &Hash, item: &ItemId, params: &Value, chain: &Hash) -> String {
@@ -44,26 +44,26 @@ impl ResultCache {
 
     /// Returns a cached result if its signature verifies.
     pub(crate) fn get(&self, key: &str) -> Option<Value> {
-        let (_, public) = self.key.as_ref()?;
+        let public = self.key.as_ref()?.public();
         let text = fs::read_to_string(self.dir.join(key)).ok()?;
         let (hash, signature) = text.split_once(' ')?;
         let signature: Signature = signature.trim().parse().ok()?;
         public
             .verify_for(GRAPH_RESULT, &signed_hash(key, hash), &signature)
             .ok()?;
-        let bytes = Cas::open_existing(&self.store).ok()?;
+        let bytes = Cas::open_existing(self.store()).ok()?;
         let bytes = bytes.get(&hash.parse().ok()?).ok()?;
         serde_json::from_slice(&bytes).ok()
     }
 
     pub(crate) fn insert(&self, key: &str, result: &Value) -> Result<(), RecordError> {
-        let Some((signing, _)) = &self.key else {
+        let Some(signing) = &self.key else {
             return Ok(());
         };
         let bytes = serde_json::to_vec(result).unwrap_or_default();
-        let hash = Cas::open(&self.store)?.put(&bytes)?.hash.to_hex();
+        let hash = Cas::open(self.store())?.put(&bytes)?.hash.to_hex();
         let signature = signing.sign_for(GRAPH_RESULT, &signed_hash(key, &hash));
-        durable::create_dir(&self.dir, 0o700)?;
+        durable::create_dir(&self.dir, 0o700).map_err(WriteError::from)?;
         let text = format!("{hash} {signature}\n");
         let path = self.dir.join(key);
         Ok(durable::write(

@@ -5,11 +5,11 @@ use std::pin::Pin;
 
 use lillux::Hash;
 use rye_executor::{Approval, Executor, OutputListener, Request, RunContext};
-use rye_items::metadata::EffectClass;
 use rye_items::{ItemId, ItemKind, ItemRef};
+use rye_protocol::EffectClass;
 use serde_json::Value;
 
-use crate::event::NodeError;
+use rye_protocol::NodeError;
 
 /// Result of a tool call that a [`Dispatcher`] makes.
 pub type DispatchFuture<'a> = Pin<Box<dyn Future<Output = Result<Value, NodeError>> + Send + 'a>>;

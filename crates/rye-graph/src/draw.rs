@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::definition::{Graph, NodeKind};
-use crate::event::{Event, JournalLine, NodeOutcome, RunStatus};
+use rye_protocol::{NodeOutcome, RunEvent, RunStatus};
+
+use crate::journal::JournalLine;
 
 /// Format of a drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,24 +67,24 @@ impl NodeMarks {
         let mut current = None;
         for line in lines {
             match &line.event {
-                Event::Begin { node, .. } => {
+                RunEvent::Begin { node, .. } => {
                     marks.insert(node.clone(), NodeMark::Current);
                     current = Some(node.clone());
                 }
-                Event::Step { node, outcome, .. } => {
+                RunEvent::Step { node, outcome, .. } => {
                     let mark = match outcome {
                         NodeOutcome::Done | NodeOutcome::Cached => NodeMark::Done,
                         NodeOutcome::Failed | NodeOutcome::Interrupted => NodeMark::Failed,
                     };
                     marks.insert(node.clone(), mark);
                 }
-                Event::Gate { .. } => {
+                RunEvent::Gate { .. } => {
                     marks.extend(current.clone().map(|node| (node, NodeMark::Waiting)));
                 }
-                Event::GateClosed { .. } => {
+                RunEvent::GateClosed { .. } => {
                     marks.extend(current.clone().map(|node| (node, NodeMark::Current)));
                 }
-                Event::End {
+                RunEvent::End {
                     status: RunStatus::Failed,
                     node: Some(node),
                     ..

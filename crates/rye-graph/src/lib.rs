@@ -1,14 +1,15 @@
 //! State graphs: durable workflows of tool calls, written as YAML.
 //!
 //! [`Graph::parse`] reports all problems of a graph at once, each with its position in the file.
-//! A run visits node after node, and most nodes call a tool. Every step is written to a journal
-//! before the next one starts, so another process can resume the run after a crash.
-//! [`StateGraph`] is the primitive that runs signed graphs. [`run_journaled`] and
+//! A run visits node after node, and most nodes call a tool. A run is a session of purpose
+//! `workflow`: every step is committed to the session store before the next one starts, so another
+//! process can resume the run after a crash.
+//! [`StateGraph`] is the primitive that runs signed graphs. [`run_recorded`] and
 //! [`run_in_memory`] run a graph with a custom [`Dispatcher`].
 //!
 //! ```
-//! use rye_graph::{Dispatcher, Graph, ToolTraits, DispatchFuture, Limits, NodeError, ToolCall, run_in_memory};
-//! use rye_items::{ItemId, metadata::EffectClass};
+//! use rye_graph::{Dispatcher, EffectClass, Graph, ToolTraits, DispatchFuture, Limits, NodeError, ToolCall, run_in_memory};
+//! use rye_items::ItemId;
 //! use serde_json::{Value, json};
 //!
 //! /// A dispatcher with a single tool, which adds two numbers.
@@ -51,30 +52,32 @@ mod condition;
 mod definition;
 mod dispatch;
 mod draw;
-mod event;
-mod gates;
+mod error;
+mod history;
+mod journal;
 mod parse;
 mod path;
 mod permission;
 mod primitive;
 mod problem;
-mod record;
+mod standalone;
 mod template;
+mod trust;
 mod validate;
 mod walk;
 
 pub use definition::Graph;
 pub use dispatch::{DispatchFuture, Dispatcher, ToolCall, ToolTraits};
 pub use draw::{DrawFormat, NodeMark, NodeMarks};
-pub use event::{Event, GraphChange, JournalLine, NodeError, NodeOutcome, RunStart, RunStatus};
-pub use gates::{GateFile, PendingIndex, ResolveOutcome};
+pub use error::RecordError;
+pub use history::{RunRecord, check_record};
+pub use journal::{EventListener, JournalLine};
 pub use parse::ParsedGraph;
-pub use primitive::{
-    JournalOptions, ResumeError, RunOptions, StateGraph, run_in_memory, run_journaled,
-};
+pub use primitive::{OpenStore, ResumeError, RunOptions, StateGraph};
 pub use problem::{Problem, Severity};
-pub use record::{
-    Finding, FindingKind, RecordError, RunHandle, RunRecord, RunState, RunStore, TrustPolicy,
-    VerifyReport, disk_syncs,
+pub use rye_protocol::{
+    EffectClass, GraphChange, NodeError, NodeOutcome, RunEvent, RunStart, RunStatus,
 };
-pub use walk::{EventListener, Limits, RunResult};
+pub use standalone::{RecordOptions, run_in_memory, run_recorded};
+pub use trust::TrustPolicy;
+pub use walk::{Limits, RunResult};

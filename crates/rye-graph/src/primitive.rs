@@ -1,61 +1,84 @@
 //! The primitive `rye/core/primitives/state_graph`, which runs signed graphs.
 
-mod resume;
-mod standalone;
+pub(crate) mod resume;
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
+use lillux::Hash;
 use lillux::keys::SigningKey;
+use rye_engine::store::{SessionStore, StoreError};
 use rye_executor::primitive::{Call, CallFailure, CallFuture, CallOutcome, Primitive};
 use rye_executor::{Approval, Executor, RunContext};
-use rye_items::UserKeys;
+use rye_protocol::RunStatus;
 use serde_json::{Map, Value, json};
 
 use crate::cache::ResultCache;
 use crate::definition::Graph;
 use crate::dispatch::ExecutorDispatcher;
-use crate::event::{RunStart, RunStatus};
-use crate::gates::PendingIndex;
+use crate::error::RecordError;
+use crate::journal::{EventListener, Journal};
 use crate::problem::Problem;
-use crate::record::{RecordError, RunStore, TrustPolicy};
-use crate::walk::{EventListener, Limits, RunResult, Walker};
+use crate::standalone::trust_policy;
+use crate::trust::TrustPolicy;
+use crate::walk::{Limits, RunResult, Walker};
 
+use resume::RunSetup;
 pub use resume::{ResumeError, RunOptions};
-use standalone::trust_policy;
-pub use standalone::{JournalOptions, run_in_memory, run_journaled};
 
 /// Limit on the nesting depth of graphs.
 const MAX_DEPTH: u32 = 16;
 
-/// Runs graphs and journals their runs below the project's `.ai/state/graphs/`.
-#[derive(Debug, Clone)]
+/// Opens the session store when the first graph runs.
+pub type OpenStore = Arc<dyn Fn() -> Result<Arc<dyn SessionStore>, StoreError> + Send + Sync>;
+
+/// Runs graphs and records their runs in a session store.
+#[derive(Clone)]
 pub struct StateGraph {
     project: PathBuf,
-    user: Option<PathBuf>,
+    open_store: OpenStore,
+    store: Arc<OnceLock<Arc<dyn SessionStore>>>,
+    cache: PathBuf,
+    key: Option<Arc<SigningKey>>,
     listener: Option<EventListener>,
     options: RunOptions,
     trust: Option<Arc<dyn TrustPolicy>>,
-    pending_index: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for StateGraph {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut this = f.debug_struct("StateGraph");
+        this.field("project", &self.project).finish_non_exhaustive()
+    }
 }
 
 impl StateGraph {
     /// Id of the primitive.
     pub const ID: &str = "rye/core/primitives/state_graph";
 
-    /// Creates the primitive for a project. The signing key in the directory `user` signs journals.
-    pub fn new(project: impl Into<PathBuf>, user: Option<PathBuf>) -> Self {
+    /// Creates the primitive for a project. Results of nodes are cached below `cache`; `key` signs
+    /// records and cached results.
+    pub fn new(
+        project: impl Into<PathBuf>,
+        open_store: OpenStore,
+        cache: &Path,
+        key: Option<Arc<SigningKey>>,
+    ) -> Self {
+        let project = project.into();
+        let name = Hash::digest(project.as_os_str().as_encoded_bytes()).to_hex();
         Self {
-            project: project.into(),
-            user,
+            cache: cache.join("graphs").join(&name[..16]),
+            project,
+            open_store,
+            store: Arc::default(),
+            key,
             listener: None,
             options: RunOptions::default(),
             trust: None,
-            pending_index: None,
         }
     }
 
-    /// Sets a listener for journal lines.
+    /// Sets a listener for lines of the history.
     #[must_use]
     pub fn with_listener(mut self, listener: EventListener) -> Self {
         self.listener = Some(listener);
@@ -77,16 +100,12 @@ impl StateGraph {
         self
     }
 
-    /// Sets the directory of the index of projects with gates, so that the gates can be resolved
-    /// from other directories.
-    #[must_use]
-    pub fn with_pending_index(mut self, dir: PathBuf) -> Self {
-        self.pending_index = Some(dir);
-        self
-    }
-
-    fn key(&self) -> Option<SigningKey> {
-        UserKeys::new(self.user.as_deref()?).load_signing_key().ok()
+    fn store(&self) -> Result<Arc<dyn SessionStore>, RecordError> {
+        if let Some(store) = self.store.get() {
+            return Ok(Arc::clone(store));
+        }
+        let store = (self.open_store)()?;
+        Ok(Arc::clone(self.store.get_or_init(|| store)))
     }
 
     async fn run_graph(
@@ -116,11 +135,10 @@ impl StateGraph {
         } else {
             &default_options
         };
-        let runs = RunStore::new(&self.project);
         let run_id = match (&options.resume, &call.run) {
             (Some(run), _) => run.clone(),
             (None, Some(RunContext { id, .. })) => id.clone(),
-            (None, None) => runs.new_id().map_err(|error| failure(&error))?,
+            (None, None) => lillux::time::sortable_stamp(),
         };
         metadata.insert("run_id".into(), json!(run_id));
         let mut walker = Walker::new(
@@ -135,19 +153,30 @@ impl StateGraph {
         );
         walker.depth = depth;
         walker.listener = self.listener.clone().filter(|_| depth == 0);
-        let key = self.key();
-        walker.trust = trust_policy(self.trust.clone(), key.as_ref());
-        walker.pending_index = self
-            .pending_index
-            .clone()
-            .map(|dir| PendingIndex::new(dir, &self.project));
-        let from =
-            match resume::start_or_resume(&mut walker, &runs, &run_id, options, key, metadata)? {
-                resume::Entry::Continue(from) => from,
-                resume::Entry::Finished(result) => return Ok(outcome(&run_id, *result, metadata)),
-            };
-        walker.cache = Some(ResultCache::new(runs.cache(), runs.store(), self.key()));
-        let result = walker.run(from).await.map_err(|error| {
+        walker.trust = trust_policy(self.trust.clone(), self.key.as_deref());
+        let setup = RunSetup {
+            store: self.store().map_err(|error| failure(&error))?,
+            project: &self.project,
+            run_id: &run_id,
+            options,
+            key: self.key.clone(),
+        };
+        let from = match resume::start_or_resume(&mut walker, &setup, metadata).await? {
+            resume::Entry::Continue(from) => from,
+            resume::Entry::Finished(result) => return Ok(outcome(&run_id, *result, metadata)),
+        };
+        walker.cache = Some(ResultCache::new(self.cache.clone(), self.key.clone()));
+        let aborted = walker.journal.as_ref().map(Journal::abort_requested);
+        let result = tokio::select! {
+            result = walker.run(from) => result,
+            // Dropping the walker records the end.
+            () = until_aborted(aborted) => {
+                let message = "the run was cancelled";
+                let failure = CallFailure::new("cancelled", message);
+                return Err(failure.with_hint(format!("rye graph run --resume {run_id}")));
+            }
+        };
+        let result = result.map_err(|error| {
             let failure = failure(&error);
             if error.is_io() {
                 failure.with_hint(format!("rye graph run --resume {run_id}"))
@@ -212,7 +241,15 @@ fn parse(call: &Call) -> Result<Graph, CallFailure> {
     Ok(graph)
 }
 
-fn failure(error: &RecordError) -> CallFailure {
+/// Waits for a request to abort the run.
+async fn until_aborted(aborted: Option<impl Future<Output = ()>>) {
+    match aborted {
+        Some(aborted) => aborted.await,
+        None => std::future::pending().await,
+    }
+}
+
+pub(crate) fn failure(error: &RecordError) -> CallFailure {
     let failure = CallFailure::new(error.code(), error.to_string());
     match error.hint() {
         Some(hint) => failure.with_hint(hint),
@@ -248,31 +285,4 @@ fn outcome(run: &str, result: RunResult, metadata: &mut Map<String, Value>) -> C
         failure,
         ..CallOutcome::default()
     }
-}
-
-/// The first event of a run.
-fn run_start(
-    graph: &Graph,
-    run: &str,
-    id: &str,
-    inputs: Value,
-    state: Map<String, Value>,
-    start: String,
-) -> RunStart {
-    RunStart {
-        run: run.to_owned(),
-        graph: id.to_owned(),
-        graph_hash: graph.hash.to_hex(),
-        text: String::from_utf8_lossy(&graph.text).into_owned(),
-        inputs,
-        state,
-        start,
-        boot: boot_id(),
-    }
-}
-
-/// Boot id of the machine.
-fn boot_id() -> String {
-    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    id.unwrap_or_default().trim().to_owned()
 }

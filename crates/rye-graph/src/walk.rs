@@ -1,48 +1,31 @@
-//! Execution of a graph, node by node. Each step is journaled before the next one starts.
+//! Execution of a graph, node by node. Each step is recorded before the next one starts.
 
 mod action;
 mod decision;
 mod finish;
 mod foreach;
 mod hooks;
-mod journaling;
 mod transition;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rye_items::metadata::EffectClass;
-use rye_protocol::Gate;
+use rye_protocol::EffectClass;
+use rye_protocol::{NodeError, NodeOutcome, RunEvent, RunStatus};
 use serde_json::{Map, Value};
 
 use crate::cache::ResultCache;
 use crate::definition::{Graph, HookEvent, Node, NodeKind};
 use crate::dispatch::Dispatcher;
-use crate::event::{JournalLine, NodeError, NodeOutcome, RunStatus};
-use crate::gates::PendingIndex;
+use crate::error::RecordError;
+use crate::history::{HookState, ItemState, Position};
+use crate::journal::{EventListener, Journal};
 use crate::path::Scope;
-use crate::record::{HookState, ItemState, Journal, Position, RecordError, SingleKey, TrustPolicy};
+use crate::trust::{SingleKey, TrustPolicy};
 
 /// State key of the last error, which the run sets itself.
 pub(crate) const LAST_ERROR: &str = "_last_error";
-
-/// Callback that receives each journal line.
-#[derive(Clone)]
-pub struct EventListener(Arc<dyn Fn(&JournalLine) + Send + Sync>);
-
-impl EventListener {
-    /// Creates a listener from a function.
-    pub fn new(on_line: impl Fn(&JournalLine) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(on_line))
-    }
-}
-
-impl std::fmt::Debug for EventListener {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("EventListener")
-    }
-}
 
 /// Limits of one execution.
 #[derive(Debug, Clone, Copy, Default)]
@@ -77,15 +60,11 @@ pub struct RunResult {
 pub(crate) struct Progress {
     pub(crate) items: BTreeMap<usize, ItemState>,
     pub(crate) hooks: BTreeMap<(usize, u64), HookState>,
-    /// Whether unflushed lines may be lost because the machine restarted.
-    pub(crate) may_miss_lines: bool,
     /// Whether the previous process was interrupted at an arbitrary point.
     pub(crate) was_interrupted: bool,
     /// Error of the last step.
     pub(crate) error: Option<NodeError>,
     pub(crate) output: Option<Value>,
-    /// Open gates.
-    pub(crate) gates: Vec<Gate>,
 }
 
 /// A node that was started before a crash and did not end.
@@ -106,8 +85,6 @@ pub(crate) struct Walker<'g> {
     pub(crate) cache: Option<ResultCache>,
     /// Decides which keys and receipts are trusted.
     pub(crate) trust: Arc<dyn TrustPolicy>,
-    /// Index to which the project is added when a gate is opened.
-    pub(crate) pending_index: Option<PendingIndex>,
     pub(crate) depth: u32,
     pub(crate) state: Map<String, Value>,
     pub(crate) inputs: Value,
@@ -120,8 +97,6 @@ pub(crate) struct Walker<'g> {
     sizes: HashMap<String, usize>,
     size: usize,
     warnings: Vec<String>,
-    /// Whether the journal must be flushed before the next node starts.
-    must_sync: bool,
     deadline: Option<Instant>,
 }
 
@@ -132,11 +107,10 @@ struct NodeResult {
     /// State values to set, even if the node failed.
     set: Map<String, Value>,
     output: Option<Value>,
-    effect: EffectClass,
 }
 
 impl NodeResult {
-    fn new(result: Result<Value, NodeError>, effect: EffectClass) -> Self {
+    fn new(result: Result<Value, NodeError>) -> Self {
         let outcome = match result {
             Ok(_) => NodeOutcome::Done,
             Err(_) => NodeOutcome::Failed,
@@ -146,7 +120,6 @@ impl NodeResult {
             result,
             set: Map::new(),
             output: None,
-            effect,
         }
     }
 }
@@ -172,7 +145,6 @@ impl<'g> Walker<'g> {
             listener: None,
             cache: None,
             trust: Arc::new(SingleKey(None)),
-            pending_index: None,
             depth: 0,
             state: Map::new(),
             inputs,
@@ -184,7 +156,6 @@ impl<'g> Walker<'g> {
             sizes: HashMap::new(),
             size: 0,
             warnings: Vec::new(),
-            must_sync: false,
         }
     }
 
@@ -208,14 +179,14 @@ impl<'g> Walker<'g> {
                     .graph
                     .index(&node)
                     .map(|index| &self.graph.nodes[index]);
-                return self.stop(RunStatus::Failed, Some(error), node);
+                return self.stop(RunStatus::Failed, Some(error), node).await;
             }
             Position::End => None,
         };
         while let Some((index, interrupted)) = at {
             let node = &self.graph.nodes[index];
             if self.limits.steps.is_some_and(|most| steps_taken >= most) {
-                return self.stop(RunStatus::Paused, None, Some(node));
+                return self.stop(RunStatus::Paused, None, Some(node)).await;
             }
             if self.steps_since_stop >= self.graph.max_steps {
                 self.run_hooks(HookEvent::Limit, None).await?;
@@ -225,7 +196,7 @@ impl<'g> Walker<'g> {
                 };
                 let message = format!("reached `max_steps` after {steps}");
                 let error = NodeError::new("max_steps", message);
-                return self.stop(RunStatus::Limit, Some(error), Some(node));
+                return self.stop(RunStatus::Limit, Some(error), Some(node)).await;
             }
             steps_taken += 1;
             self.steps_since_stop += 1;
@@ -235,12 +206,16 @@ impl<'g> Walker<'g> {
             let start = Instant::now();
             let Some(result) = self.run_node_in_time(node, interrupted).await? else {
                 let error = NodeError::new("timeout", "the time limit was reached");
-                return self.stop(RunStatus::TimedOut, Some(error), Some(node));
+                return self
+                    .stop(RunStatus::TimedOut, Some(error), Some(node))
+                    .await;
             };
             self.progress.items.clear();
             let (next, step_output) = match self.finish_node(node, result, start).await? {
                 Ok(next) => next,
-                Err(error) => return self.stop(RunStatus::Failed, Some(error), Some(node)),
+                Err(error) => {
+                    return self.stop(RunStatus::Failed, Some(error), Some(node)).await;
+                }
             };
             output = step_output;
             at = next.map(|next| (next, None));
@@ -276,12 +251,12 @@ impl<'g> Walker<'g> {
     ) -> Result<NodeResult, RecordError> {
         match &node.kind {
             NodeKind::Gate => {
-                self.begin(node, EffectClass::Pure, interrupted)?;
-                Ok(NodeResult::new(Ok(Value::Null), EffectClass::Pure))
+                self.record_begin(node, EffectClass::Pure, interrupted);
+                Ok(NodeResult::new(Ok(Value::Null)))
             }
             NodeKind::Return(output) => {
-                self.begin(node, EffectClass::Pure, interrupted)?;
-                let mut done = NodeResult::new(Ok(Value::Null), EffectClass::Pure);
+                self.record_begin(node, EffectClass::Pure, interrupted);
+                let mut done = NodeResult::new(Ok(Value::Null));
                 done.output = Some(match output {
                     Some(output) => {
                         let scope = Scope::new(&self.state, &self.inputs);
@@ -297,6 +272,57 @@ impl<'g> Walker<'g> {
             NodeKind::Action(action) => self.action(node, action, interrupted).await,
             NodeKind::Foreach(foreach) => self.foreach(node, foreach, interrupted).await,
             NodeKind::Decision(decision) => self.decision(node, decision, interrupted).await,
+        }
+    }
+}
+
+impl Walker<'_> {
+    /// Records the start of a node without a call. The next commit writes it.
+    fn record_begin(
+        &mut self,
+        node: &Node,
+        effect: EffectClass,
+        interrupted: Option<InterruptedStart>,
+    ) {
+        if interrupted.is_none() {
+            let (step, node) = (self.steps, node.name.clone());
+            self.record(RunEvent::Begin { step, node, effect });
+        }
+    }
+
+    /// Records the start of a node that makes a call, together with the end of the previous one.
+    async fn begin(
+        &mut self,
+        node: &Node,
+        effect: EffectClass,
+        interrupted: Option<InterruptedStart>,
+    ) -> Result<(), RecordError> {
+        self.record_begin(node, effect, interrupted);
+        self.commit().await
+    }
+
+    fn warn(&mut self, node: &Node, messages: Vec<String>) {
+        for message in messages {
+            self.warnings.push(format!("{}: {message}", node.name));
+            let node = node.name.clone();
+            self.record(RunEvent::Warning { node, message });
+        }
+    }
+
+    /// Adds an event to the journal, if there is one, and notifies the listener.
+    pub(crate) fn record(&mut self, event: RunEvent) {
+        if let Some(journal) = &mut self.journal {
+            let line = journal.push(event);
+            if let Some(listener) = &self.listener {
+                listener.notify(&line);
+            }
+        }
+    }
+
+    async fn commit(&mut self) -> Result<(), RecordError> {
+        match &mut self.journal {
+            Some(journal) => journal.commit().await,
+            None => Ok(()),
         }
     }
 }

@@ -17,10 +17,11 @@ use rye_items::{IntegrityError, Library, SYSTEM, Space, Spaces, UserKeyError, Us
 
 use tracing::debug;
 
-use crate::PENDING_INDEX;
+use crate::DATABASE;
 use crate::credentials::redactor;
 use crate::failure::Failure;
 use crate::log::is_logging;
+use crate::meta_tools;
 use crate::settings::{self, ConfigVerdict, Directories, Options, Settings, SettingsError};
 
 /// Receives notices for the user.
@@ -226,13 +227,14 @@ impl Context {
         })
     }
 
-    /// The graph primitive, which records pending gates in the state directory.
+    /// The graph primitive, which records runs in the session database.
     pub fn graphs(&self, roots: &Roots) -> StateGraph {
-        let graphs = StateGraph::new(&roots.project, roots.user.clone());
-        match &self.settings.state_dir {
-            Some(state) => graphs.with_pending_index(state.value.join(PENDING_INDEX)),
-            None => graphs,
-        }
+        // Without a state directory, only graphs fail.
+        let state = self.settings.state_dir.as_ref();
+        let database = state.map(|it| it.value.join(DATABASE)).unwrap_or_default();
+        // An unreadable key is reported by commands that need one.
+        let key = self.signing_key().ok().flatten().cloned();
+        meta_tools::graphs(roots, database, key)
     }
 
     /// The user's private directories, which no tool, client or agent may use, and the home

@@ -206,7 +206,7 @@ pub fn database(context: &Context) -> Result<PathBuf, Failure> {
     })?;
     durable::create_dir(&state.value, 0o700)
         .map_err(|error| Failure::from(error).hint(UNWRITABLE_STATE))?;
-    Ok(state.value.join("sessions.db"))
+    Ok(state.value.join(crate::DATABASE))
 }
 
 /// The compaction settings.

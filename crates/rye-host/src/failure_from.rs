@@ -285,22 +285,17 @@ fn edit(path: &Path, line: Option<u32>) -> String {
 impl From<rye_graph::RecordError> for Failure {
     fn from(error: rye_graph::RecordError) -> Self {
         use rye_graph::RecordError;
-        let hint = error.hint();
+        let (code, hint) = (error.code(), error.hint());
         match error {
-            RecordError::Path(error) => error.into(),
+            RecordError::Store(error) => error.into(),
             RecordError::Write(error) => error.into(),
             RecordError::NotFound(_) => Self::failed("not_found", error).maybe_hint(hint),
             RecordError::Altered { .. }
             | RecordError::Unsigned(_)
-            | RecordError::UntrustedKey { .. }
-            | RecordError::Symlink(_) => {
-                let code = match error {
-                    RecordError::Symlink(_) => "leaves_project",
-                    _ => "integrity",
-                };
-                Self::new(FailureKind::Integrity, code, error).maybe_hint(hint)
+            | RecordError::UntrustedKey { .. } => {
+                Self::new(FailureKind::Integrity, "integrity", error).maybe_hint(hint)
             }
-            _ => Self::failed(error.code(), error).maybe_hint(hint),
+            _ => Self::failed(code, error).maybe_hint(hint),
         }
     }
 }

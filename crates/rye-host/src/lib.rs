@@ -91,6 +91,7 @@ mod oauth;
 mod policy_file;
 mod project_approvals;
 pub mod replay;
+pub mod runs;
 pub mod session_check;
 pub mod session_engine;
 pub mod settings;
@@ -121,9 +122,7 @@ pub use guides::FileGuides;
 pub use item_tools::ItemTools;
 pub use log::{LogFormat, LogOptions, start_log};
 pub use mcp_tools::{McpTools, server_environment};
-pub use meta_tools::{
-    MetaTools, MetaToolsError, PENDING_INDEX, executor, executor_with, meta_tools,
-};
+pub use meta_tools::{MetaTools, MetaToolsError, executor_with, graphs, meta_tools};
 pub use model_script::{SCRIPT_HEADER, model_script};
 pub use models::{MODELS_FILE, ModelsError, load_models};
 pub use oauth::HttpRefresher;
@@ -132,6 +131,9 @@ pub use rye_model::{Catalogue, ModelSummary, Overrides, Script, ScriptCall, Scri
 pub use rye_store::{FileReport, Integrity, SqliteStore, diagnose};
 pub use targets::Targets;
 pub use trusted_keys::TrustedKeys;
+
+/// Name of the session database in the state directory.
+pub const DATABASE: &str = "sessions.db";
 
 /// Where an agent's tools run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,12 +1,13 @@
 //! The meta tools of a project, with which an agent finds and calls items, tools of MCP servers
 //! and commands.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lillux::keys::SigningKey;
 use lillux::process::Supervisor;
 use rye_engine::policy::{LimitPolicy, Policy};
+use rye_engine::store::{SessionStore, StoreError};
 use rye_engine::tool::Tool;
 use rye_engine::tool_provider::ToolProvider;
 use rye_executor::{Executor, Roots};
@@ -19,14 +20,12 @@ use rye_mcp::McpPrimitive;
 use rye_mcp::client::Pool;
 use rye_tools::meta_tools;
 
+use crate::DATABASE;
 use crate::commands::load_commands;
 use crate::item_tools::ItemTools;
 use crate::mcp_tools::McpTools;
 use crate::policy_file::{PolicyError, load_policy};
 use crate::trusted_keys::TrustedKeys;
-
-/// Directory in the state directory that lists projects with graph runs that wait for a decision.
-pub const PENDING_INDEX: &str = "pending-runs";
 
 /// Why the meta tools cannot be created.
 #[derive(Debug, thiserror::Error)]
@@ -83,8 +82,7 @@ pub fn meta_tools(
     let project = roots.project.clone();
     let user = roots.user.as_deref();
     let vault = user.map(|user| Vault::new(user, Some(&project)));
-    let graphs = StateGraph::new(&roots.project, roots.user.clone())
-        .with_pending_index(state.join(PENDING_INDEX));
+    let graphs = graphs(&roots, state.join(DATABASE), key.clone());
     let executor = Arc::new(executor_with(roots, supervisor, pool.clone(), graphs)?);
     let pins = state.join("mcp-pins");
     let mcp_tools = McpTools::new(Arc::clone(&executor), pool, project.clone(), vault, &pins);
@@ -103,17 +101,21 @@ pub fn meta_tools(
     })
 }
 
-/// Creates an executor that also runs graphs and tools of MCP servers.
-pub fn executor(
-    roots: Roots,
-    supervisor: Arc<Supervisor>,
-    pool: Pool,
-) -> Result<Executor, IdError> {
-    let graphs = StateGraph::new(&roots.project, roots.user.clone());
-    executor_with(roots, supervisor, pool, graphs)
+/// The graph primitive of a project. It opens the session database when the first graph runs.
+pub fn graphs(roots: &Roots, database: PathBuf, key: Option<Arc<SigningKey>>) -> StateGraph {
+    let open = move || {
+        if let Some(dir) = database.parent() {
+            let created = lillux::durable::create_dir(dir, 0o700);
+            created.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        }
+        let store = crate::store(&database)?;
+        Ok(Arc::new(store) as Arc<dyn SessionStore>)
+    };
+    StateGraph::new(&roots.project, Arc::new(open), &roots.cache, key)
 }
 
-/// Like [`executor`], with a given graph primitive. Graphs use the keys that the spaces trust.
+/// Creates an executor that also runs graphs and tools of MCP servers. Graphs use the keys that the
+/// spaces trust.
 pub fn executor_with(
     roots: Roots,
     supervisor: Arc<Supervisor>,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{EffectClass, Millis};
+use crate::{EffectClass, GateId, GateStatus, Millis};
 
 /// What a run executes and how far it is. Part of its session, so that runs can be listed without
 /// their history.
@@ -140,6 +140,18 @@ pub enum RunEvent {
         /// Error of the previous attempt.
         error: NodeError,
     },
+    /// A gate was opened.
+    Gate {
+        /// The gate.
+        gate: GateId,
+    },
+    /// A gate was closed.
+    GateClosed {
+        /// The gate.
+        gate: GateId,
+        /// How it was closed.
+        status: GateStatus,
+    },
     /// A node ended.
     Step {
         /// Number of the step.
@@ -230,7 +242,10 @@ impl RunEvent {
             Self::HookEnd { hook, .. } => format!("hook {hook} ended"),
             Self::Warning { message, .. } => format!("warning: {message}"),
             Self::End { status, .. } => status.as_str().to_owned(),
-            Self::ItemBegin { .. } | Self::HookBegin { .. } => return None,
+            Self::ItemBegin { .. }
+            | Self::HookBegin { .. }
+            | Self::Gate { .. }
+            | Self::GateClosed { .. } => return None,
         })
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use lillux::keys::PublicKey;
 use rye_protocol::{
-    Archive, Batch, Entry, EntryId, EventKind, ForkPoint, Op, Purpose, Session as SessionData,
-    SessionId, SessionStatus, Thread, ThreadId, Usage,
+    Archive, Batch, Entry, EntryId, EventKind, ForkPoint, Op, Purpose, Run, RunStatus,
+    Session as SessionData, SessionId, SessionStatus, Thread, ThreadId, Usage,
 };
 
 use super::session::DEFAULT;
@@ -94,12 +94,23 @@ impl Engine {
         let path = store.path(id, leaf).await?;
         let now = self.inner.clock.now();
         let fork = SessionId::new();
+        // A fork of a run continues like the run.
+        let (purpose, status) = match record.session.run {
+            Some(_) => (record.session.purpose, SessionStatus::Paused),
+            None => (Purpose::Interactive, SessionStatus::Running),
+        };
+        let run = record.session.run.clone().map(|run| Run {
+            status: RunStatus::Paused,
+            ended_at: Some(now),
+            ..run
+        });
         let data = SessionData {
             id: fork.clone(),
             parent: None,
             depth: 0,
-            purpose: Purpose::Interactive,
-            status: SessionStatus::Running,
+            purpose,
+            status,
+            run,
             usage: Usage::default(),
             forked_from: Some(ForkPoint {
                 session: id.clone(),

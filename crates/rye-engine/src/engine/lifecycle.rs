@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
-use rye_protocol::{CallState, Phase, Purpose, Session as SessionData, SessionId, SessionStatus};
+use rye_protocol::{CallState, Phase, Session as SessionData, SessionId, SessionStatus};
 
 use super::{Inner, ParentBudget, Session};
 use crate::child;
@@ -89,7 +89,7 @@ impl Inner {
             let (kind, id) = ("session", id.to_string());
             return Err(StoreError::NotFound { kind, id });
         };
-        if record.session.purpose == Purpose::Run {
+        if record.session.run.is_some() {
             self.store.release(&lease).await?;
             return Err(StoreError::SingleCall(id.clone()));
         }

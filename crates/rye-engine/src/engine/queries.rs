@@ -8,6 +8,11 @@ use super::Engine;
 use crate::store::StoreError;
 
 impl Engine {
+    /// Whether a live process holds a session.
+    pub async fn is_held(&self, id: &SessionId) -> Result<bool, StoreError> {
+        Ok(!self.inner.store.holders(Some(id)).await?.is_empty())
+    }
+
     /// The stored data of a session; `None` if it does not exist.
     pub async fn session_data(&self, id: &SessionId) -> Result<Option<SessionData>, StoreError> {
         self.inner.store.session(id).await

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use rye_executor::RunContext;
 use rye_items::ItemId;
-use rye_items::metadata::EffectClass;
+use rye_protocol::EffectClass;
 use serde_json::Value;
 
 use super::{InterruptedStart, NodeResult, Walker, display_text, is_repeatable};
 use crate::cache::ResultCache;
 use crate::definition::{Action, Graph, Node, Retry};
 use crate::dispatch::{Dispatcher, ToolCall, ToolTraits};
-use crate::event::{Event, NodeError, NodeOutcome};
+use crate::error::RecordError;
 use crate::path::Scope;
 use crate::permission;
-use crate::record::RecordError;
+use rye_protocol::{NodeError, NodeOutcome, RunEvent};
 
 /// A rendered, permitted call.
 pub(super) struct PreparedCall {
@@ -37,12 +37,12 @@ impl<'g> Walker<'g> {
         self.warn(node, missing);
         let call = match call {
             Ok(call) => call,
-            Err(error) => return Ok(NodeResult::new(Err(error), EffectClass::Pure)),
+            Err(error) => return Ok(NodeResult::new(Err(error))),
         };
         let traits = if self.journal.is_some() || node.cache {
             match self.dispatch.traits(&call.item) {
                 Ok(traits) => Some(traits),
-                Err(error) => return Ok(NodeResult::new(Err(error), EffectClass::Pure)),
+                Err(error) => return Ok(NodeResult::new(Err(error))),
             }
         } else {
             None
@@ -51,8 +51,8 @@ impl<'g> Walker<'g> {
         if let (Some(cache), Some(key)) = (&self.cache, &key)
             && let Some(result) = cache.get(key)
         {
-            self.begin(node, EffectClass::Pure, interrupted)?;
-            let mut done = NodeResult::new(Ok(result), EffectClass::Pure);
+            self.record_begin(node, EffectClass::Pure, interrupted);
+            let mut done = NodeResult::new(Ok(result));
             done.outcome = NodeOutcome::Cached;
             return Ok(done);
         }
@@ -61,16 +61,16 @@ impl<'g> Walker<'g> {
             match self.resolve_interrupted(node, interrupted).await? {
                 Some(done) => return Ok(done),
                 // The user wants to repeat the call, so its start is journaled again.
-                None => self.begin(node, effect, None)?,
+                None => self.begin(node, effect, None).await?,
             }
         } else {
-            self.begin(node, effect, interrupted)?;
+            self.begin(node, effect, interrupted).await?;
         }
         let result = self.call_with_retries(node, call, traits.as_ref()).await?;
         if let (Some(cache), Some(key), Ok(result)) = (&self.cache, &key, &result) {
             cache.insert(key, result)?;
         }
-        Ok(NodeResult::new(result, effect))
+        Ok(NodeResult::new(result))
     }
 
     pub(super) fn cache_key(
@@ -117,8 +117,7 @@ impl<'g> Walker<'g> {
             match self.dispatch.call(call).await {
                 Err(error) if !is_permanent(&error) => {
                     attempt += 1;
-                    self.record(Event::Retry { attempt, error });
-                    self.commit(false)?;
+                    self.record(RunEvent::Retry { attempt, error });
                     sleep(node.retry.delay(attempt - 1)).await;
                 }
                 result => return Ok(result),
@@ -135,7 +134,7 @@ impl<'g> Walker<'g> {
         let journal = self.journal.as_ref()?;
         traits.filter(|traits| traits.is_graph)?;
         Some(RunContext {
-            id: format!("{}.{}{suffix}", journal.run(), self.steps),
+            id: format!("{}.{}{suffix}", journal.session(), self.steps),
             depth: self.depth + 1,
         })
     }

@@ -2,21 +2,22 @@
 
 mod reask;
 
-use std::path::Path;
+use std::sync::Arc;
 
-use rye_items::metadata::EffectClass;
+use rye_engine::audit::CHAIN_HASH;
+use rye_engine::record;
+use rye_engine::store::SessionStore;
 use rye_protocol::{
-    Action, CallId, Gate, GateId, GateKind, GateOrigin, GateStatus, PromptId, Resolution,
-    SessionId, ThreadId,
+    Action, CallId, EffectClass, Gate, GateId, GateKind, GateOrigin, GateStatus, NodeError,
+    NodeOutcome, PromptId, Resolution, RunEvent,
 };
 use serde_json::{Map, Value, json};
 
 use super::{InterruptedStart, NodeResult, Walker};
 use crate::definition::{Decision, Node};
-use crate::event::{Event, NodeError, NodeOutcome};
-use crate::gates::{self, GateFile, QUESTION_HASH};
+use crate::error::RecordError;
+use crate::journal::Journal;
 use crate::path::Scope;
-use crate::record::RecordError;
 
 /// Answers to the question about an interrupted call.
 const INTERRUPTED_ACTIONS: [(&str, &str); 3] = [
@@ -62,10 +63,10 @@ impl<'g> Walker<'g> {
         );
         let missing = scope.missing.into_inner();
         self.warn(node, missing);
-        self.begin(node, EffectClass::Idempotent, interrupted)?;
+        self.record_begin(node, EffectClass::Idempotent, interrupted);
         let deadline = decision.expires_in.map(|time| {
             let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-            rye_protocol::Millis(gates::now().0.saturating_add(time))
+            rye_protocol::Millis(record::now().0.saturating_add(time))
         });
         let request = GateRequest {
             key: node.name.clone(),
@@ -88,7 +89,7 @@ impl<'g> Walker<'g> {
             }) => Ok(json!({ "action": action, "value": value, "by": by })),
             Err(error) => Err(error),
         };
-        Ok(NodeResult::new(result, EffectClass::AtMostOnce))
+        Ok(NodeResult::new(result))
     }
 
     /// Decides what to do with an interrupted call; `None` means to repeat it.
@@ -104,9 +105,9 @@ impl<'g> Walker<'g> {
         };
         Ok(match choice {
             InterruptedChoice::RunAgain => None,
-            InterruptedChoice::UseResult(value) => Some(NodeResult::new(Ok(value), effect)),
+            InterruptedChoice::UseResult(value) => Some(NodeResult::new(Ok(value))),
             InterruptedChoice::Skip => {
-                let mut done = NodeResult::new(Err(interrupted_error()), effect);
+                let mut done = NodeResult::new(Err(interrupted_error()));
                 done.outcome = NodeOutcome::Interrupted;
                 Some(done)
             }
@@ -130,81 +131,87 @@ impl<'g> Walker<'g> {
         &mut self,
         request: &GateRequest,
     ) -> Result<Result<Resolution, NodeError>, RecordError> {
-        let gate_file = match self.open_gate(request)? {
-            Ok(gate_file) => gate_file,
-            Err(error) => return Ok(Err(error)),
-        };
-        let status = gate_file.wait_closed(&*self.trust).await?;
-        Ok(self.record_closed(&gate_file, status))
+        loop {
+            let (store, gate) = match self.open_gate(request).await? {
+                Ok(opened) => opened,
+                Err(error) => return Ok(Err(error)),
+            };
+            let status = record::wait_closed(&*store, &gate).await?;
+            if self.accepts(&gate, &status) {
+                return Ok(self.record_closed(&gate, status));
+            }
+        }
     }
 
-    /// Opens a gate. A resolution of the same gate before a restart counts. If the question or
+    /// Whether a closed gate counts: a decision needs a valid receipt.
+    pub(super) fn accepts(&self, gate: &Gate, status: &GateStatus) -> bool {
+        match status {
+            GateStatus::Resolved { resolution } => {
+                matches!(self.trust.receipt(gate, resolution), Ok(true))
+            }
+            GateStatus::Expired { .. } | GateStatus::Pending => true,
+            GateStatus::Withdrawn { .. } => false,
+        }
+    }
+
+    /// Opens a gate. A decision about the same gate before a restart counts. If the question or
     /// the graph changed, the old gate is withdrawn and the new one shows the difference.
-    pub(super) fn open_gate(
+    pub(super) async fn open_gate(
         &mut self,
         request: &GateRequest,
-    ) -> Result<Result<GateFile, NodeError>, RecordError> {
+    ) -> Result<Result<(Arc<dyn SessionStore>, Gate), NodeError>, RecordError> {
         let Some(journal) = &self.journal else {
             let message = "a decision node needs a run with a record";
             return Ok(Err(NodeError::new("no_record", message)));
         };
-        let run_dir = journal.run_dir().to_owned();
-        let Some(first) = self.new_gate(journal.run(), request) else {
-            let message = "the run id is not a valid session id";
+        let store = Arc::clone(journal.store());
+        let Some(first) = self.new_gate(journal, request) else {
+            let message = "the step has no valid id";
             return Ok(Err(NodeError::new("bad_run", message)));
         };
         let mut gate = first.clone();
         for round in 2.. {
-            let known = self.progress.gates.iter().find(|it| it.id == gate.id);
-            let Some(former) = known
-                .cloned()
-                .or_else(|| GateFile::load(&run_dir, &gate.id))
-            else {
+            let Some(former) = store.gate(&gate.id).await? else {
                 break;
             };
-            if reask::is_same(&former, &gate) {
-                // The journaled gate keeps its original deadline.
-                if known.is_some_and(|known| known.context.contains_key(QUESTION_HASH)) {
-                    return Ok(Ok(GateFile::create(&run_dir, former)?));
-                }
-                break;
+            // The deadline stays the one of the gate that was opened first.
+            if reask::is_same(&former, &gate) && self.accepts(&former, &former.status) {
+                return Ok(Ok((store, former)));
             }
-            self.withdraw_gate(&run_dir, &former)?;
-            gate = reask::with_changes(&first, &former, round);
+            if former.status.is_pending() {
+                let status = GateStatus::Withdrawn {
+                    reason: "changed".to_owned(),
+                    at: record::now(),
+                };
+                let gate = former.id.clone();
+                if let Some(journal) = &mut self.journal {
+                    journal.withdraw_gate(former.clone(), status.clone());
+                }
+                self.record(RunEvent::GateClosed { gate, status });
+            }
+            gate = reask::replacement(&first, &former, round);
         }
-        let gate_file = GateFile::create(&run_dir, gate.clone());
-        let gate_file = match (gate_file, &mut self.journal) {
-            (Err(error), Some(journal)) => return Err(journal.fail(error)),
-            (gate_file, _) => gate_file?,
-        };
-        if let Some(pending_index) = &self.pending_index {
-            pending_index.add();
+        if let Some(journal) = &mut self.journal {
+            let id = gate.id.clone();
+            let mut line = journal.push(RunEvent::Gate { gate: id });
+            line.gate = Some(Box::new(gate.clone()));
+            journal.open_gate(&gate);
+            if let Some(listener) = &self.listener {
+                listener.notify(&line);
+            }
+            journal.commit().await?;
         }
-        let gate = Box::new(gate);
-        self.record(Event::Gate { gate });
-        self.commit(true)?;
-        Ok(Ok(gate_file))
+        Ok(Ok((store, gate)))
     }
 
-    /// Withdraws a gate whose question changed.
-    fn withdraw_gate(&mut self, run_dir: &Path, former: &Gate) -> Result<(), RecordError> {
-        let status = GateFile::from_journal(run_dir, former.clone()).withdraw("changed")?;
-        let is_known = |it: &Gate| it.id == former.id;
-        if self.progress.gates.iter().any(is_known) {
-            let gate = former.id.clone();
-            self.record(Event::GateClosed { gate, status });
-        }
-        Ok(())
-    }
-
-    /// Journals how a gate was closed and returns its resolution.
+    /// Records how a gate was closed and returns its resolution.
     pub(super) fn record_closed(
         &mut self,
-        gate_file: &GateFile,
+        gate: &Gate,
         status: GateStatus,
     ) -> Result<Resolution, NodeError> {
-        let gate = gate_file.gate.id.clone();
-        self.record(Event::GateClosed {
+        let gate = gate.id.clone();
+        self.record(RunEvent::GateClosed {
             gate,
             status: status.clone(),
         });
@@ -220,17 +227,15 @@ impl<'g> Walker<'g> {
         }
     }
 
-    fn new_gate(&self, run: &str, request: &GateRequest) -> Option<Gate> {
-        let session: SessionId = run.parse().ok()?;
-        let thread: ThreadId = "graph".parse().ok()?;
+    fn new_gate(&self, journal: &Journal, request: &GateRequest) -> Option<Gate> {
+        let (session, thread) = (journal.session().clone(), journal.thread().clone());
         let step = format!("step-{}", self.steps);
         let prompt: PromptId = step.parse().ok()?;
         let call: CallId = step.parse().ok()?;
-        let mut context = Map::new();
-        // A resolution is valid only for this version of the graph.
-        context.insert("chain_hash".to_owned(), self.graph.hash.to_hex().into());
+        // A decision is valid only for this version of the graph.
+        let chain_hash = (CHAIN_HASH.to_owned(), self.graph.hash.to_hex().into());
         let actions = request.actions.iter().cloned();
-        let mut gate = Gate {
+        Some(Gate {
             id: GateId::new(&session, &thread, &prompt, &request.key),
             kind: request.kind,
             title: request.title.clone(),
@@ -246,12 +251,9 @@ impl<'g> Walker<'g> {
                 resume_key: request.key.clone(),
             },
             expires_at: request.expires_at,
-            context,
-            created_at: gates::now(),
-        };
-        let shown = gates::question_hash(&gate);
-        gate.context.insert(QUESTION_HASH.to_owned(), shown.into());
-        Some(gate)
+            context: Map::from_iter([chain_hash]),
+            created_at: record::now(),
+        })
     }
 }
 

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::{RunResult, Walker};
 use crate::definition::{HookEvent, Node};
-use crate::event::{Event, NodeError, RunStatus};
-use crate::record::RecordError;
+use crate::error::RecordError;
+use rye_protocol::{NodeError, RunEvent, RunStatus};
 
 impl Walker<'_> {
     /// The state without reserved keys.
@@ -23,20 +23,19 @@ impl Walker<'_> {
         self.run_hooks(HookEvent::GraphCompleted, None).await?;
         let output = output.unwrap_or_else(|| self.visible_state());
         if self.journal.is_some() {
-            self.snapshot()?;
-            self.record(Event::End {
+            self.record(RunEvent::End {
                 status: RunStatus::Completed,
                 error: None,
                 output: Some(output.clone()),
                 node: None,
             });
-            self.commit(true)?;
+            self.close().await?;
         }
         Ok(self.into_result(RunStatus::Completed, output, None, None))
     }
 
     /// Ends a run before it is complete.
-    pub(super) fn stop(
+    pub(super) async fn stop(
         mut self,
         status: RunStatus,
         error: Option<NodeError>,
@@ -44,17 +43,25 @@ impl Walker<'_> {
     ) -> Result<RunResult, RecordError> {
         let node = node.map(|node| node.name.clone());
         if self.journal.is_some() {
-            self.snapshot()?;
-            self.record(Event::End {
+            self.record(RunEvent::End {
                 status,
                 error: error.clone(),
                 output: None,
                 node: node.clone(),
             });
-            self.commit(true)?;
+            self.close().await?;
         }
         let state = self.visible_state();
         Ok(self.into_result(status, state, error, node))
+    }
+
+    /// Commits the end and releases the session.
+    async fn close(&mut self) -> Result<(), RecordError> {
+        self.commit().await?;
+        match self.journal.take() {
+            Some(journal) => journal.close().await,
+            None => Ok(()),
+        }
     }
 
     fn into_result(

@@ -3,13 +3,14 @@
 mod collect;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use futures_util::StreamExt as _;
 use futures_util::future::Either;
 use futures_util::stream::FuturesUnordered;
-use rye_items::metadata::EffectClass;
-use rye_protocol::GateStatus;
+use rye_engine::record;
+use rye_engine::store::StoreError;
+use rye_protocol::{EffectClass, Gate, GateStatus, NodeError, RunEvent};
 use serde_json::Value;
 
 use super::action::{self, PreparedCall};
@@ -17,13 +18,13 @@ use super::decision::{InterruptedChoice, interrupted_choice, interrupted_error, 
 use super::{InterruptedStart, NodeResult, Walker, is_repeatable};
 use crate::definition::{Foreach, Node, literal_item};
 use crate::dispatch::ToolTraits;
-use crate::event::{Event, NodeError};
-use crate::gates::GateFile;
+use crate::error::RecordError;
+use crate::history::ItemState;
+use crate::journal::Journal;
 use crate::path::Scope;
-use crate::record::{ItemState, RecordError};
 
-/// Number of item starts that a power failure may lose, for items that must not be repeated.
-const SYNC_INTERVAL: usize = 64;
+/// Number of events after which items that may be repeated are recorded.
+const MAX_PENDING: usize = 64;
 
 /// Result of an item.
 type ItemResult = Result<Value, NodeError>;
@@ -33,7 +34,7 @@ enum ItemEvent {
     /// The call ended; contains its result and cache key.
     Called(ItemResult, Option<String>),
     /// The gate about an interrupted item was closed.
-    GateClosed(Box<GateFile>, Result<GateStatus, RecordError>),
+    GateClosed(Box<Gate>, Result<GateStatus, StoreError>),
 }
 
 /// Progress of a foreach.
@@ -45,8 +46,8 @@ struct Items<'w> {
     effect: EffectClass,
     open: VecDeque<usize>,
     results: Vec<Option<ItemResult>>,
-    /// Items started since the journal was last flushed.
-    unsynced: usize,
+    /// Whether items that must not be repeated have started since the last commit.
+    must_commit: bool,
     /// Number of results from the cache.
     cached: usize,
 }
@@ -71,29 +72,29 @@ impl<'g> Walker<'g> {
         self.warn(node, missing);
         let Value::Array(all) = over else {
             let error = collect::not_a_list(self.graph, foreach, &over);
-            return Ok(NodeResult::new(Err(error), EffectClass::Pure));
+            return Ok(NodeResult::new(Err(error)));
         };
         let traits = match literal_item(&foreach.action).map(str::parse) {
             Some(Ok(item)) if self.needs_traits(node) => match self.dispatch.traits(&item) {
                 Ok(traits) => Some(traits),
-                Err(error) => return Ok(NodeResult::new(Err(error), EffectClass::Pure)),
+                Err(error) => return Ok(NodeResult::new(Err(error))),
             },
             _ => None,
         };
         let effect = traits
             .as_ref()
             .map_or(EffectClass::AtMostOnce, action::effect);
-        self.begin(node, effect, interrupted)?;
+        self.begin(node, effect, interrupted).await?;
         let mut items = Items {
             all: &all,
             traits,
             effect,
             open: VecDeque::new(),
             results: vec![None; all.len()],
-            unsynced: 0,
+            must_commit: false,
             cached: 0,
         };
-        let to_ask = self.sort_items(node, foreach, &mut items, interrupted.is_some());
+        let to_ask = self.sort_items(node, foreach, &mut items);
         self.run_items(node, foreach, &mut items, to_ask).await?;
         Ok(collect::collect(foreach, items))
     }
@@ -106,22 +107,24 @@ impl<'g> Walker<'g> {
         to_ask: Vec<(usize, u32)>,
     ) -> Result<(), RecordError> {
         let mut running = FuturesUnordered::new();
-        for (index, starts) in to_ask {
-            let key = format!("{}:{index}", node.name);
-            let what = collect::item_name(&node.name, index, &items.all[index]);
-            match self.open_gate(&interrupted_gate(&key, &what, starts))? {
-                Ok(gate_file) => {
-                    let trust = Arc::clone(&self.trust);
-                    running.push(Either::Left(async move {
-                        let status = gate_file.wait_closed(&*trust).await;
-                        (index, ItemEvent::GateClosed(Box::new(gate_file), status))
-                    }));
-                }
-                Err(_) => self.record_item_end(items, index, Err(interrupted_error()), false),
-            }
-        }
+        let mut to_ask = VecDeque::from(to_ask);
         let mut calls = 0;
         loop {
+            while let Some((index, starts)) = to_ask.pop_front() {
+                let key = format!("{}:{index}", node.name);
+                let what = collect::item_name(&node.name, index, &items.all[index]);
+                match self
+                    .open_gate(&interrupted_gate(&key, &what, starts))
+                    .await?
+                {
+                    Ok((store, gate)) => running.push(Either::Left(async move {
+                        let status = record::wait_closed(&*store, &gate).await;
+                        let closed = ItemEvent::GateClosed(Box::new(gate), status);
+                        (index, starts, closed)
+                    })),
+                    Err(_) => self.record_item_end(items, index, Err(interrupted_error()), false),
+                }
+            }
             while calls < foreach.concurrency
                 && let Some(index) = items.open.pop_front()
             {
@@ -135,41 +138,63 @@ impl<'g> Walker<'g> {
                 calls += 1;
                 running.push(Either::Right(async move {
                     let result = action::call_item_with_retries(dispatch, retry, call, run).await;
-                    (index, ItemEvent::Called(result, key))
+                    (index, 0, ItemEvent::Called(result, key))
                 }));
             }
-            // Journal the starts before the futures are first polled, which starts the calls.
-            self.commit_items(items)?;
-            match running.next().await {
-                None => return Ok(()),
-                Some((index, ItemEvent::Called(result, key))) => {
-                    calls -= 1;
-                    if let (Some(cache), Some(key), Ok(value)) = (&self.cache, &key, &result) {
-                        cache.insert(key, value)?;
+            // Record the starts before the futures are first polled, which starts the calls.
+            self.commit_items(items).await?;
+            let mut event = running.next().await;
+            if event.is_none() {
+                return Ok(());
+            }
+            // Calls that ended at the same time share a commit.
+            while let Some((index, starts, ended)) = event {
+                match ended {
+                    ItemEvent::Called(result, key) => {
+                        calls -= 1;
+                        if let (Some(cache), Some(key), Ok(value)) = (&self.cache, &key, &result) {
+                            cache.insert(key, value)?;
+                        }
+                        self.record_item_end(items, index, result, false);
                     }
-                    self.record_item_end(items, index, result, false);
-                }
-                Some((index, ItemEvent::GateClosed(gate_file, status))) => {
-                    let resolution = self.record_closed(&gate_file, status?);
-                    match interrupted_choice(resolution) {
-                        InterruptedChoice::RunAgain => {
-                            items.open.push_front(index);
-                            // Force a flush, so that the repeated start is not lost.
-                            items.unsynced = SYNC_INTERVAL;
-                        }
-                        InterruptedChoice::UseResult(value) => {
-                            self.record_item_end(items, index, Ok(value), false);
-                        }
-                        InterruptedChoice::Skip => {
-                            self.record_item_end(items, index, Err(interrupted_error()), false);
+                    ItemEvent::GateClosed(gate, status) => {
+                        let status = status?;
+                        if self.accepts(&gate, &status) {
+                            self.item_decided(items, index, &gate, status);
+                        } else {
+                            to_ask.push_back((index, starts));
                         }
                     }
                 }
+                event = running.next().now_or_never().flatten();
             }
         }
     }
 
-    /// Journals the start of an item and returns its call; `None` if the result is cached or the
+    /// Applies the decision about an interrupted item.
+    fn item_decided(
+        &mut self,
+        items: &mut Items<'_>,
+        index: usize,
+        gate: &Gate,
+        status: GateStatus,
+    ) {
+        let resolution = self.record_closed(gate, status);
+        match interrupted_choice(resolution) {
+            InterruptedChoice::RunAgain => {
+                items.open.push_front(index);
+                items.must_commit = true;
+            }
+            InterruptedChoice::UseResult(value) => {
+                self.record_item_end(items, index, Ok(value), false);
+            }
+            InterruptedChoice::Skip => {
+                self.record_item_end(items, index, Err(interrupted_error()), false);
+            }
+        }
+    }
+
+    /// Records the start of an item and returns its call; `None` if the result is cached or the
     /// call is invalid.
     fn next_call(
         &mut self,
@@ -189,9 +214,9 @@ impl<'g> Walker<'g> {
             self.record_item_end(items, index, Ok(cached), true);
             return None;
         }
-        items.unsynced += 1;
         let effect = next.traits.as_ref().map(action::effect);
-        self.record(Event::ItemBegin { index, effect });
+        items.must_commit |= !is_repeatable(effect.unwrap_or(items.effect));
+        self.record(RunEvent::ItemBegin { index, effect });
         Some(next)
     }
 
@@ -235,7 +260,7 @@ impl<'g> Walker<'g> {
     ) {
         items.cached += usize::from(cached);
         if self.journal.is_some() {
-            self.record(Event::ItemEnd {
+            self.record(RunEvent::ItemEnd {
                 index,
                 result: result.as_ref().ok().cloned().unwrap_or_default(),
                 error: result.as_ref().err().cloned(),
@@ -245,12 +270,13 @@ impl<'g> Walker<'g> {
         items.results[index] = Some(result);
     }
 
-    fn commit_items(&mut self, items: &mut Items<'_>) -> Result<(), RecordError> {
-        let sync = !is_repeatable(items.effect) && items.unsynced >= SYNC_INTERVAL;
-        if sync {
-            items.unsynced = 0;
+    async fn commit_items(&mut self, items: &mut Items<'_>) -> Result<(), RecordError> {
+        let pending = self.journal.as_ref().map_or(0, Journal::pending);
+        if items.must_commit || pending >= MAX_PENDING {
+            items.must_commit = false;
+            self.commit().await?;
         }
-        self.commit(sync)
+        Ok(())
     }
 
     /// Restores the results of finished items, queues the others, and returns the interrupted
@@ -260,11 +286,8 @@ impl<'g> Walker<'g> {
         node: &Node,
         foreach: &Foreach,
         items: &mut Items<'_>,
-        is_resumed: bool,
     ) -> Vec<(usize, u32)> {
         let journaled = std::mem::take(&mut self.progress.items);
-        let may_miss_lines = self.progress.may_miss_lines && is_resumed;
-        let mut uncertain = if may_miss_lines { SYNC_INTERVAL } else { 0 };
         let mut to_ask = Vec::new();
         for index in 0..items.all.len() {
             let (effect, starts) = match journaled.get(&index) {
@@ -278,10 +301,6 @@ impl<'g> Walker<'g> {
                 }
                 Some(ItemState::Started { effect, starts }) => {
                     (effect.unwrap_or(items.effect), *starts)
-                }
-                None if uncertain > 0 => {
-                    uncertain -= 1;
-                    (items.effect, 1)
                 }
                 None => (EffectClass::Pure, 0),
             };

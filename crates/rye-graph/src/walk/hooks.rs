@@ -1,6 +1,6 @@
 //! Hooks: tool calls that events of a run trigger, each at most once.
 
-use rye_items::metadata::EffectClass;
+use rye_protocol::EffectClass;
 use serde_json::{Value, json};
 
 use super::action::{self, PreparedCall};
@@ -8,9 +8,10 @@ use super::decision::{InterruptedChoice, interrupted_error};
 use super::{Walker, is_repeatable};
 use crate::definition::{Hook, HookEvent};
 use crate::dispatch::ToolCall;
-use crate::event::{Event, NodeError};
+use crate::error::RecordError;
+use crate::history::Position;
 use crate::path::Scope;
-use crate::record::{Position, RecordError};
+use rye_protocol::{NodeError, RunEvent};
 
 impl Walker<'_> {
     /// Runs the hooks that a crash may have prevented. Hooks that ran are not repeated.
@@ -67,7 +68,7 @@ impl Walker<'_> {
                 Some(decided) => decided,
                 None => self.run_hook(number, hook, &context).await?,
             };
-            self.record_hook_end(number, event, result.err())?;
+            self.record_hook_end(number, event, result.err());
         }
         Ok(())
     }
@@ -87,13 +88,13 @@ impl Walker<'_> {
         let effect = traits
             .as_ref()
             .map_or(EffectClass::AtMostOnce, action::effect);
-        self.record(Event::HookBegin {
+        self.record(RunEvent::HookBegin {
             hook: number,
             step: self.steps,
             trigger: hook.event.as_str().to_owned(),
             effect,
         });
-        self.commit(!is_repeatable(effect))?;
+        self.commit().await?;
         Ok(match prepared {
             Ok(PreparedCall {
                 item,
@@ -113,18 +114,12 @@ impl Walker<'_> {
         })
     }
 
-    fn record_hook_end(
-        &mut self,
-        hook: usize,
-        event: HookEvent,
-        error: Option<NodeError>,
-    ) -> Result<(), RecordError> {
+    fn record_hook_end(&mut self, hook: usize, event: HookEvent, error: Option<NodeError>) {
         if let Some(error) = &error {
             let warning = format!("the hook for {} failed: {error}", event.as_str());
             self.warnings.push(warning);
         }
         let step = self.steps;
-        self.record(Event::HookEnd { hook, step, error });
-        self.commit(false)
+        self.record(RunEvent::HookEnd { hook, step, error });
     }
 }

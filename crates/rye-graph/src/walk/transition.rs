@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 
-use super::{LAST_ERROR, NodeResult, Walker, is_repeatable};
+use super::{LAST_ERROR, NodeResult, Walker};
 use crate::definition::{ErrorPolicy, HookEvent, Node};
-use crate::event::{Event, NodeError, NodeOutcome};
+use crate::error::RecordError;
 use crate::path::Scope;
-use crate::record::RecordError;
+use rye_protocol::{NodeError, NodeOutcome, RunEvent};
 
 /// Size limit of the state in bytes.
 const MAX_STATE_BYTES: usize = 64 << 20;
@@ -27,7 +27,6 @@ impl<'g> Walker<'g> {
             mut result,
             mut set,
             output,
-            effect,
         } = result;
         if let Ok(value) = &result {
             let scope = Scope::new(&self.state, &self.inputs).with_result(value);
@@ -45,7 +44,6 @@ impl<'g> Walker<'g> {
             let last = json!({ "node": node.name, "error": error.message, "code": error.code });
             set.insert(LAST_ERROR.to_owned(), last);
         }
-        let must_sync = !is_repeatable(effect);
         let set_again = if self.journal.is_some() {
             set.clone()
         } else {
@@ -66,7 +64,7 @@ impl<'g> Walker<'g> {
         };
         if self.journal.is_some() {
             let name = |index: usize| self.graph.nodes[index].name.clone();
-            let event = Event::Step {
+            let event = RunEvent::Step {
                 step: self.steps,
                 node: node.name.clone(),
                 outcome,
@@ -78,15 +76,6 @@ impl<'g> Walker<'g> {
                 duration_us: u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX),
             };
             self.record(event);
-            self.must_sync |= must_sync;
-            let size = self.size;
-            if self
-                .journal
-                .as_ref()
-                .is_some_and(|it| it.wants_snapshot(size))
-            {
-                self.snapshot()?;
-            }
         }
         if !self.graph.hooks.is_empty() {
             if let Err(error) = &result {

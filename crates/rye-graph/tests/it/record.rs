@@ -1,38 +1,173 @@
-//! Records of runs: truncated records are resumed, modified records are detected.
+//! Records of runs in the session store: interrupted runs are resumed, modified records are
+//! refused.
 
-use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-use lillux::Hash;
-use lillux::keys::{PublicKey, SigningKey};
+use lillux::keys::SigningKey;
+use rye_engine::audit;
+use rye_engine::store::{
+    Claim, Holder, InboxMessage, Lease, PostOutcome, SessionCommand, SessionFilter,
+    SessionSnapshot, SessionStore, StoreError, StoreFuture,
+};
 use rye_executor::RunContext;
 use rye_executor::primitive::CallFailure;
 use rye_graph::{
-    DispatchFuture, Dispatcher, FindingKind, Graph, JournalOptions, NodeError, RunResult, RunState,
-    RunStatus, RunStore, ToolCall, ToolTraits, TrustPolicy, VerifyReport, run_journaled,
+    DispatchFuture, Dispatcher, EffectClass, Graph, NodeError, RecordOptions, RunRecord, RunResult,
+    RunStatus, ToolCall, ToolTraits, run_recorded,
 };
 use rye_items::ItemId;
-use rye_items::metadata::EffectClass;
-use rye_protocol::{Gate, Resolution};
+use rye_protocol::{
+    Archive, Batch, Entry, EntryId, EntryKind, Event, Gate, GateId, GateRef, Op, Purpose, RunEvent,
+    Session, SessionId, SessionStatus, ThreadId,
+};
+use rye_store::MemoryStore;
 use serde_json::{Value, json};
+use tokio::sync::broadcast;
 
-/// A repeatable tool that records its calls.
-#[derive(Default)]
-struct Echo(Mutex<Vec<Value>>);
+/// A tool that records its calls.
+struct Echo(EffectClass, Mutex<Vec<Value>>);
+
+impl Echo {
+    fn new(effect: EffectClass) -> Self {
+        Self(effect, Mutex::default())
+    }
+}
 
 impl Dispatcher for Echo {
     fn traits(&self, _: &ItemId) -> Result<ToolTraits, NodeError> {
         Ok(ToolTraits {
-            effect: EffectClass::Pure,
+            effect: self.0,
             is_graph: false,
             hash: None,
         })
     }
 
     fn call(&self, call: ToolCall) -> DispatchFuture<'_> {
-        self.0.lock().unwrap().push(call.params.clone());
+        self.1.lock().unwrap().push(call.params.clone());
         Box::pin(async move { Ok(call.params["n"].clone()) })
+    }
+}
+
+/// Forwards to a store in memory and fails all commits after a number of them.
+struct FailingStore {
+    store: Arc<MemoryStore>,
+    commits_left: AtomicUsize,
+}
+
+impl SessionStore for FailingStore {
+    fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> StoreFuture<'a, Lease> {
+        self.store.claim(session, claim)
+    }
+
+    fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
+        self.store.release(lease)
+    }
+
+    fn holders<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Holder>> {
+        self.store.holders(session)
+    }
+
+    fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> StoreFuture<'a, u64> {
+        let left = self.commits_left.load(Ordering::SeqCst);
+        if left == 0 {
+            let error = StoreError::Unavailable("the disk is full".to_owned());
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        self.commits_left.store(left - 1, Ordering::SeqCst);
+        self.store.commit(lease, batch)
+    }
+
+    fn post<'a>(
+        &'a self,
+        session: &'a SessionId,
+        post: InboxMessage,
+    ) -> StoreFuture<'a, PostOutcome> {
+        self.store.post(session, post)
+    }
+
+    fn subscribe_posts(&self) -> broadcast::Receiver<SessionId> {
+        self.store.subscribe_posts()
+    }
+
+    fn pending_commands<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Vec<SessionCommand>> {
+        self.store.pending_commands(lease)
+    }
+
+    fn snapshot<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<SessionSnapshot>> {
+        self.store.snapshot(session)
+    }
+
+    fn archive<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Archive>> {
+        self.store.archive(session)
+    }
+
+    fn sessions(&self, filter: SessionFilter) -> StoreFuture<'_, Vec<Session>> {
+        self.store.sessions(filter)
+    }
+
+    fn path<'a>(
+        &'a self,
+        session: &'a SessionId,
+        leaf: &'a EntryId,
+    ) -> StoreFuture<'a, Vec<Entry>> {
+        self.store.path(session, leaf)
+    }
+
+    fn entries<'a>(
+        &'a self,
+        session: &'a SessionId,
+        thread: &'a ThreadId,
+        after: Option<&'a EntryId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<Entry>> {
+        self.store.entries(session, thread, after, limit)
+    }
+
+    fn session<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Session>> {
+        self.store.session(session)
+    }
+
+    fn entry<'a>(
+        &'a self,
+        session: &'a SessionId,
+        entry: &'a EntryId,
+    ) -> StoreFuture<'a, Option<Entry>> {
+        self.store.entry(session, entry)
+    }
+
+    fn pending_gates_in_tree<'a>(&'a self, root: &'a SessionId) -> StoreFuture<'a, Vec<Gate>> {
+        self.store.pending_gates_in_tree(root)
+    }
+
+    fn gates<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Vec<Gate>> {
+        self.store.gates(session)
+    }
+
+    fn gate<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Option<Gate>> {
+        self.store.gate(gate)
+    }
+
+    fn gate_refs<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Vec<GateRef>> {
+        self.store.gate_refs(gate)
+    }
+
+    fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Gate>> {
+        self.store.pending_gates(session)
+    }
+
+    fn events<'a>(
+        &'a self,
+        session: &'a SessionId,
+        after: u64,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<Event>> {
+        self.store.events(session, after, limit)
+    }
+
+    fn remove<'a>(&'a self, leases: &'a [Lease]) -> StoreFuture<'a, ()> {
+        self.store.remove(leases)
     }
 }
 
@@ -50,37 +185,45 @@ config:
     Graph::parse(text.as_bytes()).unwrap().graph.unwrap()
 }
 
-async fn run_graph(project: &Path, key: Option<SigningKey>) -> Result<RunResult, CallFailure> {
-    let options = JournalOptions {
+fn run_id() -> SessionId {
+    "run".parse().unwrap()
+}
+
+async fn run_graph(
+    store: Arc<dyn SessionStore>,
+    key: Option<SigningKey>,
+) -> Result<RunResult, CallFailure> {
+    let options = RecordOptions {
         run: Some(RunContext {
             id: "run".to_owned(),
             depth: 0,
         }),
         key,
-        ..JournalOptions::default()
+        ..RecordOptions::default()
     };
-    run_journaled(&graph(), &Echo::default(), json!({}), project, options).await
+    let tool = Echo::new(EffectClass::Pure);
+    run_recorded(
+        &graph(),
+        &tool,
+        json!({}),
+        store,
+        Path::new("/project"),
+        options,
+    )
+    .await
 }
 
-fn verify(project: &Path, key: &PublicKey) -> VerifyReport {
-    let runs = RunStore::new(project);
-    let run = runs.find("run").unwrap();
-    run.verify(&runs, &SingleKeyPolicy(key.clone())).unwrap()
-}
-
-/// Trusts a single key and rejects all decisions.
-#[derive(Debug)]
-struct SingleKeyPolicy(PublicKey);
-
-impl TrustPolicy for SingleKeyPolicy {
-    fn key(&self, fingerprint: &str) -> Option<PublicKey> {
-        let is_trusted = self.0.fingerprint().to_string() == fingerprint;
-        is_trusted.then(|| self.0.clone())
-    }
-
-    fn receipt(&self, _: &Gate, _: &Resolution) -> Result<bool, String> {
-        Ok(false)
-    }
+/// A run whose store fails after a number of commits. Returns whether the run completed.
+async fn run_with_commits(
+    store: &Arc<MemoryStore>,
+    commits: usize,
+    key: Option<SigningKey>,
+) -> bool {
+    let failing = FailingStore {
+        store: Arc::clone(store),
+        commits_left: AtomicUsize::new(commits),
+    };
+    run_graph(Arc::new(failing), key).await.is_ok()
 }
 
 /// Copies a key.
@@ -88,280 +231,173 @@ fn copy_key(key: &SigningKey) -> SigningKey {
     SigningKey::from_pem(key.to_pem().as_bytes()).unwrap()
 }
 
-/// A valid but unsigned line after `before`, as an attacker without a key can write it.
-fn forged_line(before: &str, event: &Value) -> String {
-    let last: Value = serde_json::from_str(before.lines().last().unwrap()).unwrap();
-    let (seq, at) = (last["seq"].as_u64().unwrap() + 1, 0);
-    let hash = last["hash"].as_str().unwrap();
-    let hash = Hash::digest(format!("rye graph event 1\n{hash}\n{seq}\n{at}\n{event}")).to_hex();
-    format!("{{\"seq\":{seq},\"at\":{at},\"event\":{event},\"hash\":\"{hash}\"}}\n")
-}
-
-/// Removes the signatures of a record.
-fn without_signatures(record: &str) -> String {
-    let lines = record.lines().map(|line| match line.find(",\"key\":") {
-        Some(at) => format!("{}}}\n", &line[..at]),
-        None => format!("{line}\n"),
-    });
-    lines.collect()
+async fn archive(store: &MemoryStore) -> Archive {
+    store.archive(&run_id()).await.unwrap().unwrap()
 }
 
 #[tokio::test]
-async fn truncated_record_resumes_to_the_same_result() {
-    let project = tempfile::tempdir().unwrap();
-    let whole = run_graph(project.path(), None).await.unwrap();
-    let path = RunStore::new(project.path()).find("run").unwrap().events();
-    let bytes = fs::read(&path).unwrap();
-    let cuts = (0..bytes.len()).filter(|cut| cut % 41 == 0 || bytes[*cut] == b'\n');
-    for cut in cuts.collect::<Vec<_>>() {
-        fs::write(&path, &bytes[..cut]).unwrap();
-        // The snapshot file is written only after its journal line is flushed.
-        let _ = fs::remove_file(path.with_file_name("snapshot"));
-        let resumed = run_graph(project.path(), None).await;
-        let resumed = resumed.unwrap_or_else(|failure| panic!("cut at {cut}: {failure:?}"));
-        assert_eq!(resumed.output, whole.output, "cut at {cut}");
-        assert_eq!(resumed.status, RunStatus::Completed);
-        let run = RunStore::new(project.path())
-            .find("run")
-            .unwrap()
-            .load()
-            .unwrap();
-        assert_eq!(run.state(), RunState::Ended(RunStatus::Completed));
+async fn run_is_a_session_with_its_progress() {
+    let store = Arc::new(MemoryStore::default());
+    let result = run_graph(store.clone(), None).await.unwrap();
+    let session = archive(&store).await.session;
+    assert_eq!(session.purpose, Purpose::Workflow);
+    assert_eq!(session.status, SessionStatus::Terminated);
+    assert_eq!(session.workspace.as_deref(), Some("/project"));
+    let run = session.run.unwrap();
+    assert_eq!((run.status, run.steps), (RunStatus::Completed, 3));
+    assert!(run.ended_at.is_some());
+    let record = RunRecord::load(&*store, &run_id()).await.unwrap().unwrap();
+    assert_eq!(record.output(), Some(&result.output));
+    assert_eq!(store.holders(None).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn run_that_stopped_after_any_commit_resumes_to_the_same_result() {
+    let key = SigningKey::generate().unwrap();
+    for key in [None, Some(&key)] {
+        let store = Arc::new(MemoryStore::default());
+        let whole = run_graph(store, key.map(copy_key)).await.unwrap();
+        for commits in 0.. {
+            let store = Arc::new(MemoryStore::default());
+            let is_complete = run_with_commits(&store, commits, key.map(copy_key)).await;
+            let resumed = run_graph(store.clone(), key.map(copy_key)).await;
+            let resumed =
+                resumed.unwrap_or_else(|failure| panic!("{commits} commits: {failure:?}"));
+            assert_eq!(resumed.output, whole.output, "{commits} commits");
+            assert_eq!(resumed.status, RunStatus::Completed);
+            if let Some(key) = key {
+                let verdict = audit::check(&archive(&store).await, |_| Some(key.public().clone()));
+                assert_eq!(verdict.findings, [], "{commits} commits");
+                assert!(verdict.is_verified(), "{verdict:?}");
+            }
+            if is_complete {
+                break;
+            }
+        }
     }
 }
 
 #[tokio::test]
 async fn modified_record_is_detected() {
-    let project = tempfile::tempdir().unwrap();
     let key = SigningKey::generate().unwrap();
-    let public = key.public().clone();
-    run_graph(project.path(), Some(key)).await.unwrap();
-    let report = verify(project.path(), &public);
-    assert_eq!(
-        (report.findings.len(), report.unsigned),
-        (0, 0),
-        "{report:?}"
-    );
-    assert!(report.signed >= 3 && report.snapshots == 1, "{report:?}");
-    let path = RunStore::new(project.path()).find("run").unwrap().events();
-    let bytes = fs::read(&path).unwrap();
-    let numbers = (0..bytes.len()).filter(|at| bytes[*at].is_ascii_digit());
-    for at in numbers.step_by(17).collect::<Vec<_>>() {
-        let mut altered = bytes.clone();
-        altered[at] = if altered[at] == b'1' { b'2' } else { b'1' };
-        if altered == bytes {
+    let store = Arc::new(MemoryStore::default());
+    run_graph(store.clone(), Some(copy_key(&key)))
+        .await
+        .unwrap();
+    let archive = archive(&store).await;
+    let check = |archive: &Archive| audit::check(archive, |_| Some(key.public().clone()));
+    assert!(check(&archive).is_verified());
+    for index in 0..archive.entries.len() {
+        let mut altered = archive.clone();
+        let EntryKind::Run { events } = &mut altered.entries[index].kind else {
             continue;
-        }
-        fs::write(&path, &altered).unwrap();
-        let report = verify(project.path(), &public);
-        assert!(!report.findings.is_empty(), "byte {at} of the record");
+        };
+        events.push(RunEvent::Warning {
+            node: "one".to_owned(),
+            message: "added".to_owned(),
+        });
+        assert!(!check(&altered).findings.is_empty(), "entry {index}");
+        let mut fewer = archive.clone();
+        fewer.entries.remove(index);
+        assert!(
+            !check(&fewer).findings.is_empty(),
+            "entry {index} is missing"
+        );
     }
-    let lines: Vec<_> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
-    for removed in 0..lines.len() - 1 {
-        let mut fewer = lines.clone();
-        fewer.remove(removed);
-        fs::write(&path, fewer.concat()).unwrap();
-        let report = verify(project.path(), &public);
-        assert!(!report.findings.is_empty(), "line {removed} is missing");
-    }
-    // The same record with an untrusted key.
-    fs::write(&path, &bytes).unwrap();
-    let other = SigningKey::generate().unwrap();
-    assert!(!verify(project.path(), other.public()).findings.is_empty());
+    let mut altered = archive.clone();
+    altered.session.run.as_mut().unwrap().steps = 7;
+    assert!(!check(&altered).findings.is_empty());
 }
 
 #[tokio::test]
-async fn truncated_signed_record_resumes_to_the_same_result() {
-    let project = tempfile::tempdir().unwrap();
-    let key = SigningKey::generate().unwrap();
-    let whole = run_graph(project.path(), Some(copy_key(&key)))
-        .await
-        .unwrap();
-    let path = RunStore::new(project.path()).find("run").unwrap().events();
-    let bytes = fs::read(&path).unwrap();
-    let cuts = (0..bytes.len()).filter(|cut| cut % 41 == 0 || bytes[*cut] == b'\n');
-    for cut in cuts.collect::<Vec<_>>() {
-        for cut in [cut, cut + 1] {
-            fs::write(&path, &bytes[..cut]).unwrap();
-            let _ = fs::remove_file(path.with_file_name("snapshot"));
-            let result = run_graph(project.path(), Some(copy_key(&key))).await;
-            let result = result.unwrap_or_else(|failure| panic!("cut at {cut}: {failure:?}"));
-            assert_eq!(result.output, whole.output, "cut at {cut}");
-            let report = verify(project.path(), key.public());
-            assert_eq!(
-                (report.findings.len(), report.unsigned),
-                (0, 0),
-                "{report:?}"
-            );
-        }
-    }
-}
-
-#[tokio::test]
-async fn unsigned_or_untrusted_record_is_not_resumed() {
-    let project = tempfile::tempdir().unwrap();
-    let key = SigningKey::generate().unwrap();
-    run_graph(project.path(), Some(copy_key(&key)))
-        .await
-        .unwrap();
-    let handle = RunStore::new(project.path()).find("run").unwrap();
-    let whole = fs::read_to_string(handle.events()).unwrap();
-    let findings = |record: &str| {
-        fs::write(handle.events(), record).unwrap();
-        verify(project.path(), key.public()).findings
-    };
-    // Emptied, or truncated at a signature although the snapshot is newer.
-    let part: String = whole.split_inclusive('\n').take(3).collect();
-    for cut in ["", &part] {
-        assert!(!findings(cut).is_empty(), "{cut}");
-    }
-    let failure = run_graph(project.path(), Some(copy_key(&key)))
-        .await
-        .unwrap_err();
-    assert_eq!(failure.code, "record_altered", "{failure:?}");
-    fs::write(handle.run_dir().join("snapshot"), "0000\n").unwrap();
-    assert_eq!(findings(&whole).len(), 1);
-    fs::remove_file(handle.run_dir().join("snapshot")).unwrap();
-    assert_eq!(findings(&whole), []);
-    // Signatures removed.
-    let bare = without_signatures(&part);
-    assert_eq!(findings(&bare)[0].kind, FindingKind::Unsigned);
-    let failure = run_graph(project.path(), Some(copy_key(&key)))
-        .await
-        .unwrap_err();
-    assert_eq!(failure.code, "record_unsigned", "{failure:?}");
-    // Signed with an untrusted key.
-    fs::write(handle.events(), &part).unwrap();
-    let other = SigningKey::generate().unwrap();
-    let failure = run_graph(project.path(), Some(other)).await.unwrap_err();
-    assert_eq!(failure.code, "record_untrusted", "{failure:?}");
-    // In the directory of another run.
-    let other_dir = project.path().join(".ai/state/graphs/other");
-    fs::create_dir(&other_dir).unwrap();
-    fs::write(other_dir.join("events.jsonl"), &part).unwrap();
-    let runs = RunStore::new(project.path());
-    let moved = runs
-        .find("other")
-        .unwrap()
-        .verify(&runs, &SingleKeyPolicy(key.public().clone()));
-    assert_eq!(moved.unwrap().findings[0].kind, FindingKind::Altered);
-    // Unsigned lines at the end are ignored.
-    let step = json!({ "type": "step", "step": 1, "node": "one", "outcome": "done", "set": { "one": 99 }, "next": "end", "duration_us": 1 });
-    let signed: String = whole.split_inclusive('\n').take(2).collect();
-    fs::write(
-        handle.events(),
-        format!("{signed}{}", forged_line(&signed, &step)),
-    )
-    .unwrap();
-    assert_eq!(verify(project.path(), key.public()).unsigned, 1);
-    let result = run_graph(project.path(), Some(copy_key(&key)))
-        .await
-        .unwrap();
-    assert_eq!(result.output, json!({ "one": 1, "all": [1, 2, 3] }));
-    assert_eq!(verify(project.path(), key.public()).findings, []);
-    // Unsigned lines of kinds that are always signed were forged.
-    let end = json!({ "type": "end", "status": "failed", "node": "one" });
-    let added = format!("{signed}{}", forged_line(&signed, &end));
-    fs::remove_file(handle.run_dir().join("snapshot")).unwrap();
-    assert_eq!(findings(&added)[0].kind, FindingKind::Altered);
-}
-
-/// The same tool with the effect class `at_most_once`.
-struct Once(Echo);
-
-impl Dispatcher for Once {
-    fn traits(&self, item: &ItemId) -> Result<ToolTraits, NodeError> {
-        let effect = EffectClass::AtMostOnce;
-        Ok(ToolTraits {
-            effect,
-            ..self.0.traits(item)?
-        })
-    }
-
-    fn call(&self, call: ToolCall) -> DispatchFuture<'_> {
-        self.0.call(call)
-    }
-}
-
-#[tokio::test]
-async fn item_in_unsigned_lines_counts_as_interrupted() {
-    let project = tempfile::tempdir().unwrap();
-    let key = SigningKey::generate().unwrap();
-    run_graph(project.path(), Some(copy_key(&key)))
-        .await
-        .unwrap();
-    let handle = RunStore::new(project.path()).find("run").unwrap();
-    let whole = fs::read_to_string(handle.events()).unwrap();
-    let is_start = |line: &&str| line.contains("\"node\":\"each\"");
-    let before = whole.lines().position(|line| is_start(&line)).unwrap();
-    let lines = whole.split_inclusive('\n').take(before + 1);
-    let mut record: String = lines.collect();
-    record += &forged_line(&record, &json!({ "type": "item_begin", "index": 0 }));
-    record += &forged_line(
-        &record,
-        &json!({ "type": "item_end", "index": 0, "result": 99 }),
+async fn unsigned_untrusted_or_modified_record_is_not_resumed() {
+    let (key, other) = (
+        SigningKey::generate().unwrap(),
+        SigningKey::generate().unwrap(),
     );
-    fs::write(handle.events(), record).unwrap();
-    fs::remove_file(handle.run_dir().join("snapshot")).unwrap();
-    let options = JournalOptions {
-        run: Some(RunContext {
-            id: "run".to_owned(),
-            depth: 0,
-        }),
-        key: Some(copy_key(&key)),
-        ..JournalOptions::default()
+    let code = async |store: &Arc<MemoryStore>, key: Option<&SigningKey>| {
+        let resumed = run_graph(store.clone(), key.map(copy_key)).await;
+        resumed.unwrap_err().code
     };
-    let tool = Once(Echo::default());
-    let graph = graph();
-    let result = run_journaled(&graph, &tool, json!({}), project.path(), options);
-    let result = result.await.unwrap();
-    let all = &result.state["all"];
-    assert_eq!(all[0]["code"], "interrupted", "{all}");
-    assert_eq!((&all[1], &all[2]), (&json!(2), &json!(3)), "{all}");
-    let called = tool.0.0.lock().unwrap().clone();
-    assert_eq!(called, [json!({ "n": 2 }), json!({ "n": 3 })]);
-}
-
-#[tokio::test]
-async fn run_stopped_by_an_io_error_can_be_resumed() {
-    let project = tempfile::tempdir().unwrap();
-    let key = SigningKey::generate().unwrap();
-    let store = project.path().join(".ai/state/graphs/store");
-    fs::create_dir_all(store.parent().unwrap()).unwrap();
-    fs::write(&store, "not a directory").unwrap();
-    run_graph(project.path(), Some(copy_key(&key)))
-        .await
-        .unwrap_err();
-    let run = RunStore::new(project.path())
-        .find("run")
-        .unwrap()
-        .load()
-        .unwrap();
-    assert_eq!(run.state(), RunState::Ended(RunStatus::Failed));
-    assert!(run.error().unwrap().message.contains("store"), "{run:?}");
-    fs::remove_file(&store).unwrap();
-    let result = run_graph(project.path(), Some(copy_key(&key)))
-        .await
-        .unwrap();
-    assert_eq!(result.status, RunStatus::Completed);
-    assert_eq!(verify(project.path(), key.public()).findings, []);
+    let unsigned = Arc::new(MemoryStore::default());
+    assert!(!run_with_commits(&unsigned, 2, None).await);
+    assert_eq!(code(&unsigned, Some(&key)).await, "record_unsigned");
+    let signed = Arc::new(MemoryStore::default());
+    assert!(!run_with_commits(&signed, 2, Some(copy_key(&key))).await);
+    assert_eq!(code(&signed, Some(&other)).await, "record_untrusted");
+    // Signed lines follow, but there is no key.
+    assert_eq!(code(&signed, None).await, "record_untrusted");
+    // A step that was added without the key.
+    let lease = signed.claim(&run_id(), Claim::IfFree).await.unwrap();
+    let archive = archive(&signed).await;
+    let mut entry = archive.entries.last().unwrap().clone();
+    entry.parent = Some(entry.id);
+    entry.id = EntryId::new();
+    let before = archive.threads[0].leaf_hash.clone();
+    entry.kind = EntryKind::Run {
+        events: vec![RunEvent::Step {
+            step: 1,
+            node: "one".to_owned(),
+            outcome: rye_graph::NodeOutcome::Done,
+            set: serde_json::Map::from_iter([("one".to_owned(), json!(99))]),
+            error: None,
+            output: None,
+            next: Some("end".to_owned()),
+            fatal: false,
+            duration_us: 1,
+        }],
+    };
+    entry.hash = audit::entry_hash(&entry, &before);
+    let mut thread = archive.threads[0].clone();
+    thread.leaf = Some(entry.id.clone());
+    thread.leaf_hash.clone_from(&entry.hash);
+    let batch = Batch {
+        ops: vec![
+            Op::PutThread(Arc::new(thread)),
+            Op::AppendEntry(Arc::new(entry)),
+        ],
+    };
+    signed.commit(&lease, batch).await.unwrap();
+    signed.release(&lease).await.unwrap();
+    assert_eq!(code(&signed, Some(&key)).await, "record_altered");
+    assert_eq!(signed.holders(None).await.unwrap(), []);
 }
 
 #[tokio::test]
 async fn run_cannot_be_executed_by_two_processes() {
-    let project = tempfile::tempdir().unwrap();
-    run_graph(project.path(), None).await.unwrap();
-    let handle = RunStore::new(project.path()).find("run").unwrap();
-    let lines = fs::read_to_string(handle.events()).unwrap();
-    let first: String = lines.split_inclusive('\n').take(3).collect();
-    fs::write(handle.events(), first).unwrap();
-    fs::remove_file(handle.run_dir().join("snapshot")).unwrap();
-    let lock = fs::File::open(handle.events()).unwrap();
-    lock.lock().unwrap();
-    let failure = run_graph(project.path(), None).await.unwrap_err();
+    let store = Arc::new(MemoryStore::default());
+    let lease = store.claim(&run_id(), Claim::IfFree).await.unwrap();
+    let failure = run_graph(store.clone(), None).await.unwrap_err();
     assert_eq!(failure.code, "run_in_use", "{failure:?}");
-    drop(lock);
-    assert!(run_graph(project.path(), None).await.is_ok());
+    store.release(&lease).await.unwrap();
+    assert!(run_graph(store, None).await.is_ok());
+}
+
+#[tokio::test]
+async fn each_node_costs_one_commit() {
+    let text = r#"
+permissions: ["rye.execute.tool.echo"]
+config:
+  start: one
+  nodes:
+    one: { action: { item_id: echo, params: { n: 1 } }, assign: { one: "${result}" }, next: two }
+    two: { action: { item_id: echo, params: { n: 2 } }, next: three }
+    three: { action: { item_id: echo, params: { n: 3 } }, next: end }
+    end: { type: return, output: "${state.one}" }
+"#;
+    let graph = Graph::parse(text.as_bytes()).unwrap().graph.unwrap();
+    let failing = Arc::new(FailingStore {
+        store: Arc::default(),
+        commits_left: AtomicUsize::new(100),
+    });
+    let tool = Echo::new(EffectClass::AtMostOnce);
+    let options = RecordOptions::default();
+    let project = Path::new("/project");
+    let result = run_recorded(&graph, &tool, json!({}), failing.clone(), project, options);
+    assert_eq!(result.await.unwrap().status, RunStatus::Completed);
+    // One before each call, and the end.
+    assert_eq!(100 - failing.commits_left.load(Ordering::SeqCst), 4);
+    assert_eq!(tool.1.lock().unwrap().len(), 3);
 }
 
 #[tokio::test]
@@ -375,19 +411,20 @@ config:
     two: { action: { item_id: "${inputs.tool}" } }
 "#;
     let graph = Graph::parse(text.as_bytes()).unwrap().graph.unwrap();
-    let project = tempfile::tempdir().unwrap();
-    let tool = Echo::default();
-    let result = run_journaled(
-        &graph,
-        &tool,
-        json!({ "tool": "other" }),
-        project.path(),
-        JournalOptions::default(),
-    );
+    let store = Arc::new(MemoryStore::default());
+    let tool = Echo::new(EffectClass::Pure);
+    let options = RecordOptions {
+        run: Some(RunContext {
+            id: "run".to_owned(),
+            depth: 0,
+        }),
+        ..RecordOptions::default()
+    };
+    let inputs = json!({ "tool": "other" });
+    let project = Path::new("/project");
+    let result = run_recorded(&graph, &tool, inputs, store.clone(), project, options);
     let result = result.await.unwrap();
     assert_eq!((result.status, result.steps), (RunStatus::Failed, 2));
-    let runs = RunStore::new(project.path());
-    let run = runs.all().unwrap().remove(0).load().unwrap();
-    assert_eq!(run.steps(), 2);
-    assert_eq!(run.node(), Some("two"));
+    let record = RunRecord::load(&*store, &run_id()).await.unwrap().unwrap();
+    assert_eq!((record.steps(), record.node()), (2, Some("two")));
 }

@@ -4,10 +4,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rye_graph::{
-    DispatchFuture, Dispatcher, Graph, Limits, NodeError, RunResult, RunStatus, ToolCall,
-    ToolTraits, run_in_memory,
+    DispatchFuture, Dispatcher, EffectClass, Graph, Limits, NodeError, RunResult, RunStatus,
+    ToolCall, ToolTraits, run_in_memory,
 };
-use rye_items::{ItemId, metadata::EffectClass};
+use rye_items::ItemId;
 use serde_json::{Value, json};
 
 /// Tools: `echo` returns its parameters, `fail` fails, `flaky` fails twice, `slow` yields to

@@ -23,7 +23,9 @@ pub(crate) use engine::{
     ImportSessionArgs, PromptArgs, ReplayArgs, ResumeArgs, SessionArgs, SessionCommand, ThreadArgs,
     VerifySessionArgs,
 };
-pub(crate) use execute::{CallOptions, ExecuteArgs, RunCommand, TailArgs, TraceChoice, seconds};
+pub(crate) use execute::{
+    CallOptions, CarryOutArgs, ExecuteArgs, RunCommand, TailArgs, TraceChoice, seconds,
+};
 pub(crate) use graph::{Drawing, GraphCommand, GraphRunArgs, ShowArgs, StepArgs, ValidateArgs};
 pub(crate) use items::{
     ExportArgs, InitArgs, LoadArgs, SearchArgs, SignArgs, SystemCommand, VerifyArgs,

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
 use super::args::{LoadArgs, SearchArgs, SignArgs, SpaceChoice};
-use super::commands::run::record::{RunRequest, Runs};
+use super::commands::run;
 use super::commands::{help, load, search, sign};
 use super::context::Context;
 use super::failure::Failure;
@@ -309,7 +309,7 @@ impl Gateway for ItemGateway {
     fn start_background(&self, project: &Path, request: Request) -> GatewayResult {
         let start = || {
             let context = self.context(project)?;
-            Runs::new(&context)?.start(&RunRequest::new(&request, &context))
+            run::start(&request, &context)
         };
         let mut reply = answer(start())?;
         reply.value["status"] = json!("started");

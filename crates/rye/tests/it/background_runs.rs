@@ -4,8 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use crate::support::{TestEnv, assert_transcript, json, transcript_entry};
 use lillux::process::Handle;
+
+use crate::graphs::holder;
+use crate::support::{TestEnv, assert_transcript, json, transcript_entry};
 
 fn tool(command: &str) -> String {
     format!(
@@ -50,8 +52,8 @@ fn state(env: &TestEnv, id: &str) -> String {
         .to_owned()
 }
 
-fn run_dir(env: &TestEnv, id: &str) -> std::path::PathBuf {
-    env.path(&format!("user/.local/state/rye/runs/{id}"))
+fn log(env: &TestEnv, id: &str) -> std::path::PathBuf {
+    env.path(&format!("user/.local/state/rye/runs/{id}.log"))
 }
 
 #[test]
@@ -111,34 +113,39 @@ fn run_without_process_and_result_is_lost() {
         lillux::watch::wait_for_change(&[env.path("project")], Some(Duration::from_millis(200)))
             .ok();
     }
-    let text = fs::read_to_string(run_dir(&env, &id).join("handle")).unwrap();
-    let handle: Handle = text.trim().parse().unwrap();
+    let handle = holder(&env, &id);
     handle.kill(Duration::ZERO).unwrap();
-    assert_eq!(state(&env, &id), "lost");
-    // Another process with the same pid is not the run.
-    let me = i32::try_from(std::process::id()).unwrap();
-    let (_, rest) = text.split_once(':').unwrap();
-    fs::write(run_dir(&env, &id).join("handle"), format!("{me}:{rest}")).unwrap();
     assert_eq!(state(&env, &id), "lost");
 }
 
 #[test]
-fn run_directory_is_private() {
+fn log_is_private() {
     let env = env_with_tools();
     let id = start(&env, "good");
     env.run(&["run", "tail", &id, "--follow"]);
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    let folder = run_dir(&env, &id);
-    assert_eq!(mode(&folder), 0o700);
-    assert_eq!(mode(folder.parent().unwrap()), 0o700);
-    let files = fs::read_dir(&folder)
-        .unwrap()
-        .map(|file| file.unwrap().path());
-    let files: Vec<_> = files.collect();
-    assert_eq!(files.len(), 4, "{files:?}");
-    for file in files {
-        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    let log = log(&env, &id);
+    assert_eq!(mode(log.parent().unwrap()), 0o700);
+    assert_eq!(mode(&log), 0o600);
+}
+
+#[test]
+fn run_is_a_session() {
+    let env = env_with_tools();
+    let id = start(&env, "good");
+    env.run(&["run", "tail", &id, "--follow"]);
+    let sessions = json(&env.run(&["session", "list", "--json"]));
+    assert_eq!(sessions["sessions"][0]["id"], id.as_str(), "{sessions}");
+    assert_eq!(sessions["sessions"][0]["purpose"], "run", "{sessions}");
+    for command in ["show", "verify", "export"] {
+        let output = env.run(&["session", command, &id]);
+        assert!(output.status.success(), "{command}: {output:?}");
     }
+    let shown = env.run(&["session", "show", &id]);
+    let shown = String::from_utf8_lossy(&shown.stdout);
+    assert!(shown.contains("calls good"), "{shown}");
+    let prompt = env.run(&["prompt", "more", "--session", &id]);
+    assert!(!prompt.status.success(), "{prompt:?}");
 }
 
 #[test]
@@ -156,7 +163,7 @@ fn only_finished_runs_can_be_removed() {
     let (good, endless) = (start(&env, "good"), start(&env, "endless"));
     env.run(&["run", "tail", &good, "--follow"]);
     let mut transcript = env.transcript(&[&format!("run rm {endless}")]);
-    assert!(run_dir(&env, &endless).exists());
+    assert!(log(&env, &endless).exists());
     // The tool creates a file when it starts.
     while !env.path("project/pid").exists() {
         lillux::watch::wait_for_change(&[env.path("project")], Some(Duration::from_millis(200)))
@@ -169,7 +176,7 @@ fn only_finished_runs_can_be_removed() {
         &format!("run rm {good}"),
         "run list",
     ]);
-    assert!(!run_dir(&env, &endless).exists());
+    assert!(!log(&env, &endless).exists());
     assert_transcript!(transcript);
 }
 
@@ -185,7 +192,7 @@ fn cancelled_run_has_an_end_time() {
     let document = json(&env.run(&["run", "status", &id, "--json"]));
     assert_eq!(document["run"]["state"], "cancelled", "{document}");
     let (started, ended) = (&document["run"]["started_at"], &document["run"]["ended_at"]);
-    assert!(ended.as_str() > started.as_str(), "{document}");
+    assert!(ended.as_str() >= started.as_str(), "{document}");
     assert_eq!(
         document["result"]["error"]["code"], "cancelled",
         "{document}"

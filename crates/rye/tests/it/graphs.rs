@@ -11,6 +11,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use crate::support::{TestEnv, assert_transcript, json, transcript_entry};
+use lillux::process::Handle;
 use serde_json::Value;
 
 /// A `TestEnv` with the signed examples.
@@ -55,6 +56,18 @@ fn newest_run(env: &TestEnv) -> Value {
     document["runs"][0].clone()
 }
 
+/// The session database.
+fn database(env: &TestEnv) -> rusqlite::Connection {
+    rusqlite::Connection::open(env.path("user/.local/state/rye/sessions.db")).unwrap()
+}
+
+/// The process that holds a session.
+pub(crate) fn holder(env: &TestEnv, session: &str) -> Handle {
+    let query = "SELECT process FROM engine_leases WHERE session = ?1";
+    let process = database(env).query_row(query, [session], |row| row.get::<_, String>(0));
+    process.unwrap().split(' ').next().unwrap().parse().unwrap()
+}
+
 /// Waits until a run has this state and returns its id. Two runs may have started in one second.
 fn wait_for_state(env: &TestEnv, state: &str) -> String {
     for _ in 0..400 {
@@ -63,8 +76,7 @@ fn wait_for_state(env: &TestEnv, state: &str) -> String {
         if let Some(run) = runs.iter().find(|run| run["state"] == state) {
             return run["id"].as_str().unwrap().to_owned();
         }
-        let graphs = env.path("project/.ai/state/graphs");
-        let _ = lillux::watch::wait_for_change(&[graphs], Some(Duration::from_millis(50)));
+        std::thread::sleep(Duration::from_millis(20));
     }
     panic!("no run is {state}: {}", newest_run(env));
 }

@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 
 use crate::mcp_support::stdio::Client;
-use crate::mcp_support::{env, tool, wait_for_file};
+use crate::mcp_support::{env, tool};
 use crate::support::TestEnv;
 use rye_engine::protocol::GateId;
 use serde_json::{Value, json};
@@ -66,11 +66,10 @@ fn background_graph_runs_nothing_that_needs_approval() {
     let started = call(&mut client, "execute", &arguments);
     assert_success(&started);
     let id = started["structuredContent"]["run"]["id"].as_str().unwrap();
-    let runs = env.path("user/.local/state/rye/runs");
-    let result = wait_for_file(&runs.join(id).join("result.json"));
-    let result: Value = serde_json::from_str(&result).unwrap();
-    assert_eq!(result["result"]["status"], "error", "{result}");
-    let message = result["result"]["error"]["message"].as_str().unwrap();
+    assert!(env.run(&["run", "tail", "--follow", id]).status.success());
+    let result = crate::support::json(&env.run(&["run", "status", "--json", id]));
+    assert_eq!(result["run"]["state"], "failed", "{result}");
+    let message = result["graph_error"]["message"].as_str().unwrap();
     assert!(message.contains("rye/bash/bash"), "{message}");
     assert!(!env.path("project/ran").exists());
     // A person's own call runs with a warning.

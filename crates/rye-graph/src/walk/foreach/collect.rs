@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::{ItemResult, Items};
 use crate::definition::{Foreach, Graph};
-use crate::event::{NodeError, NodeOutcome};
 use crate::walk::{NodeResult, display_text};
+use rye_protocol::{NodeError, NodeOutcome};
 
 /// Collects the results of all items, also if some of them failed.
 pub(super) fn collect(foreach: &Foreach, items: Items<'_>) -> NodeResult {
@@ -42,7 +42,7 @@ pub(super) fn collect(foreach: &Foreach, items: Items<'_>) -> NodeResult {
             })
         }
     };
-    let mut done = NodeResult::new(result, items.effect);
+    let mut done = NodeResult::new(result);
     if total > 0 && items.cached == total {
         done.outcome = NodeOutcome::Cached;
     }

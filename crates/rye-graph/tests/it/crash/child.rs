@@ -4,28 +4,34 @@ use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use lillux::durable::IfExists;
-use lillux::keys::{PublicKey, SigningKey};
+use lillux::keys::SigningKey;
+use rye_engine::audit;
+use rye_engine::store::{InboxMessage, SessionStore};
 use rye_executor::RunContext;
 use rye_graph::{
-    DispatchFuture, Dispatcher, Event, EventListener, Graph, JournalLine, JournalOptions,
-    NodeError, NodeOutcome, RunStore, ToolCall, ToolTraits, TrustPolicy, run_journaled,
+    DispatchFuture, Dispatcher, EffectClass, EventListener, Graph, NodeError, NodeOutcome,
+    RecordOptions, RunEvent, RunRecord, ToolCall, ToolTraits, run_recorded,
 };
 use rye_items::ItemId;
-use rye_items::metadata::EffectClass;
-use rye_protocol::{Gate, Millis, Resolution};
+use rye_protocol::{Resolution, SessionId};
+use rye_store::SqliteStore;
 use serde_json::{Value, json};
 
 pub(crate) const SCENARIO: &str = "RYE_GRAPH_CRASH_SCENARIO";
 pub(crate) const DIR: &str = "RYE_GRAPH_CRASH_DIR";
 pub(crate) const POINT: &str = "RYE_GRAPH_CRASH_POINT";
 
+#[path = "killing_store.rs"]
+mod killing_store;
 #[path = "scenarios.rs"]
 mod scenarios;
 
+pub(crate) use killing_store::KillingStore;
 pub(crate) use scenarios::SCENARIOS;
 
 /// Id of the run.
@@ -34,7 +40,7 @@ const RUN: &str = "crash";
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// A point at which the process may be killed.
-fn kill_point() {
+pub(crate) fn kill_point() {
     let selected = std::env::var(POINT).ok().and_then(|text| text.parse().ok());
     if selected == Some(COUNT.fetch_add(1, Ordering::SeqCst)) {
         let me = rustix::process::getpid();
@@ -48,6 +54,7 @@ fn kill_point() {
 /// Tools that append a line to a file.
 struct Tools {
     dir: PathBuf,
+    store: Arc<KillingStore>,
 }
 
 impl Tools {
@@ -129,13 +136,15 @@ async fn inner(tools: &Tools, run: RunContext) -> Result<Value, NodeError> {
     end: { type: return, output: "${state.same}" }
 "#,
     );
-    let options = JournalOptions {
+    let options = RecordOptions {
         run: Some(run),
         key: Some(key(&tools.dir)),
         listener: Some(EventListener::new(|_| kill_point())),
-        ..JournalOptions::default()
+        ..RecordOptions::default()
     };
-    let result = Box::pin(run_journaled(&graph, tools, json!({}), &tools.dir, options)).await;
+    let store = Arc::clone(&tools.store) as Arc<dyn SessionStore>;
+    let result = run_recorded(&graph, tools, json!({}), store, &tools.dir, options);
+    let result = Box::pin(result).await;
     let result = result.map_err(|failure| NodeError::new(failure.code, failure.message))?;
     Ok(result.output)
 }
@@ -165,54 +174,53 @@ fn key(dir: &Path) -> SigningKey {
     )
 }
 
-/// Accepts all decisions.
-#[derive(Debug)]
-struct AcceptAll;
-
-impl TrustPolicy for AcceptAll {
-    fn key(&self, _: &str) -> Option<PublicKey> {
-        None
-    }
-
-    fn receipt(&self, _: &Gate, _: &Resolution) -> Result<bool, String> {
-        Ok(true)
-    }
+/// The session store of a test directory.
+pub(crate) fn store(dir: &Path) -> SqliteStore {
+    SqliteStore::open(dir.join("sessions.db")).unwrap()
 }
 
 /// Resolves all gates, from another thread.
-fn resolve_all_gates(project: &Path) {
-    let runs = RunStore::new(project);
-    loop {
-        let gate_files = runs.gate_files().unwrap_or_default();
-        for gate_file in gate_files
-            .iter()
-            .filter(|it| it.status(&AcceptAll).is_pending())
-        {
-            let action = gate_file.gate.actions[0].id.clone();
-            let resolution = Resolution {
-                action,
-                value: Value::Null,
-                by: "ada".to_owned(),
-                at: Millis(0),
-                source: "test".to_owned(),
-                receipt: None,
-            };
-            kill_point();
-            gate_file.resolve(&resolution, &AcceptAll).unwrap();
-            kill_point();
+fn resolve_all_gates(store: &KillingStore, key: &SigningKey) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        loop {
+            for gate in store.pending_gates(None).await.unwrap() {
+                let mut resolution = Resolution {
+                    action: gate.actions[0].id.clone(),
+                    value: Value::Null,
+                    by: "ada".to_owned(),
+                    at: rye_engine::record::now(),
+                    source: "test".to_owned(),
+                    receipt: None,
+                };
+                let receipt = audit::receipt(&gate, &resolution, key);
+                resolution.receipt = Some(Box::new(receipt));
+                let post = InboxMessage::Resolve {
+                    gate: gate.id.clone(),
+                    resolution,
+                };
+                store.post(&gate.origin.session, post).await.unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    });
 }
 
 pub(crate) fn main(name: &str) {
     let dir = PathBuf::from(std::env::var(DIR).unwrap());
     let scenario = SCENARIOS.iter().find(|it| it.name == name).unwrap();
     let graph = graph(scenario.nodes);
-    let tools = Tools { dir: dir.clone() };
-    let project = dir.clone();
-    std::thread::spawn(move || resolve_all_gates(&project));
-    let options = JournalOptions {
+    let store = Arc::new(KillingStore(store(&dir)));
+    let tools = Tools {
+        dir: dir.clone(),
+        store: Arc::clone(&store),
+    };
+    let (answering, signing) = (Arc::clone(&store), key(&dir));
+    std::thread::spawn(move || resolve_all_gates(&answering, &signing));
+    let options = RecordOptions {
         run: Some(RunContext {
             id: RUN.to_owned(),
             depth: 0,
@@ -225,12 +233,16 @@ pub(crate) fn main(name: &str) {
         .enable_all()
         .build()
         .unwrap();
-    let result = runtime.block_on(run_journaled(&graph, &tools, json!({}), &dir, options));
+    let recorded = Arc::clone(&store) as Arc<dyn SessionStore>;
+    let result = run_recorded(&graph, &tools, json!({}), recorded, &dir, options);
+    let result = runtime.block_on(result);
     let result = result.unwrap();
     kill_point();
-    let run = RunStore::new(&dir).find(RUN).unwrap().load().unwrap();
+    let id: SessionId = RUN.parse().unwrap();
+    let run = runtime.block_on(RunRecord::load(&*store, &id));
+    let run = run.unwrap().unwrap();
     let interrupted = run.lines().iter().filter_map(|line| match &line.event {
-        Event::Step {
+        RunEvent::Step {
             node,
             outcome: NodeOutcome::Interrupted,
             ..
@@ -238,8 +250,10 @@ pub(crate) fn main(name: &str) {
         _ => None,
     });
     let mut interrupted: Vec<_> = interrupted.collect();
-    let is_interrupted = |line: &&JournalLine| match &line.event {
-        Event::HookEnd { error, .. } => error.as_ref().is_some_and(|it| it.code == "interrupted"),
+    let is_interrupted = |line: &&rye_graph::JournalLine| match &line.event {
+        RunEvent::HookEnd { error, .. } => {
+            error.as_ref().is_some_and(|it| it.code == "interrupted")
+        }
         _ => false,
     };
     if run.lines().iter().any(|line| is_interrupted(&line)) {
@@ -248,8 +262,8 @@ pub(crate) fn main(name: &str) {
     let hooks = |is_start: bool| {
         let lines = run.lines().iter();
         let hooks = lines.filter_map(|line| match line.event {
-            Event::HookBegin { hook, step, .. } if is_start => Some((hook, step)),
-            Event::HookEnd { hook, step, .. } if !is_start => Some((hook, step)),
+            RunEvent::HookBegin { hook, step, .. } if is_start => Some((hook, step)),
+            RunEvent::HookEnd { hook, step, .. } if !is_start => Some((hook, step)),
             _ => None,
         });
         hooks.collect::<BTreeSet<_>>()

@@ -104,12 +104,12 @@ pub(crate) enum RunCommand {
     /// Delete a finished run
     #[command(after_help = "Example:\n  rye run rm 500-3f9a")]
     Rm(RunArgs),
-    /// Verify the signatures in the record of a graph run
+    /// Verify the record of a run, like `rye session verify`
     #[command(after_help = "Example:\n  rye run verify 500-3f9a")]
     Verify(RunArgs),
     /// Runs a background run that was recorded before; started by `rye execute --async`
     #[command(hide = true)]
-    CarryOut(RunArgs),
+    CarryOut(CarryOutArgs),
 }
 
 #[derive(Debug, Args)]
@@ -117,6 +117,24 @@ pub(crate) struct RunArgs {
     /// Run id, or a unique prefix or suffix
     #[arg(value_parser = partial_id)]
     pub(crate) id: String,
+}
+
+/// How to execute a recorded run.
+#[derive(Debug, Args)]
+pub(crate) struct CarryOutArgs {
+    pub(crate) id: String,
+    /// Time limit in seconds.
+    #[arg(long)]
+    pub(crate) timeout: Option<f64>,
+    /// The run was requested by an MCP client, so tools that need an approval do not run.
+    #[arg(long)]
+    pub(crate) for_client: bool,
+    /// Continue a graph run.
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Continue although the graph has changed.
+    #[arg(long)]
+    pub(crate) accept_changed: bool,
 }
 
 #[derive(Debug, Args)]

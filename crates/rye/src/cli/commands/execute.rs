@@ -12,13 +12,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lillux::process::{ShutdownSignal, ShutdownSignals, Supervisor};
-use rye_executor::{ExecuteError, ExecutionResult, Executor, OutputListener, Request, Trace};
+use rye_engine::BoxFuture;
+use rye_executor::{ExecuteError, ExecutionResult, Executor, Request, Trace};
 use rye_graph::RunOptions;
 use rye_items::ItemRef;
 use rye_mcp::client::Pool;
 use serde_json::{Map, Value};
 
-use super::run::record::{RunRequest, Runs};
+use super::run;
 use crate::cli::args::{ExecuteArgs, TraceChoice};
 use crate::cli::color_choice;
 use crate::cli::context::Context;
@@ -74,13 +75,15 @@ pub(crate) fn run(
     request.timeout = typed.options.timeout;
     request.dry_run = typed.options.dry_run;
     if typed.options.background && !request.dry_run {
-        let run_request = RunRequest::new(&request, context);
         // Report errors now rather than in the log.
-        request.dry_run = true;
-        if let Err(error) = run_request_to_end(&executor, &pool, request, &mut Trace::disabled())? {
+        let check = Request {
+            dry_run: true,
+            ..request.clone()
+        };
+        if let Err(error) = run_request_to_end(&executor, &pool, check, &mut Trace::disabled())? {
             return Ok(Box::new(refused(error)));
         }
-        return Runs::new(context)?.start(&run_request);
+        return run::start(&request, context);
     }
     let level = typed.options.trace;
     let level = level.or(context.settings.debug.value.then_some(TraceChoice::Steps));
@@ -103,22 +106,33 @@ pub(crate) fn run(
     }
 }
 
-/// Runs a tool and returns its result, even if the call is refused.
+/// Runs a tool and returns its result, even if the call is refused. Fails when `aborted` ends first.
 pub(super) fn execute_to_end(
     context: &Context,
-    mut request: Request,
-    listener: OutputListener,
+    supervisor: Arc<Supervisor>,
+    request: Request,
     going: RunOptions,
+    aborted: Option<BoxFuture<'static, ()>>,
 ) -> Result<ExecutionResult, Failure> {
     let start = Instant::now();
-    request.listener = Some(listener);
-    let supervisor = supervisor_or_start(&mut None)?;
     let pool = terminal_asker::pool(&supervisor, context.printer);
     let roots = context.roots()?;
     let graphs = context.graphs(&roots).with_options(going);
     let executor = rye_host::executor_with(roots, supervisor, pool.clone(), graphs)?;
     let tool = request.tool.clone();
-    let outcome = run_request_to_end(&executor, &pool, request, &mut Trace::disabled())?;
+    let aborted = aborted.unwrap_or_else(|| Box::pin(std::future::pending()));
+    let outcome = block_on_until_signal(async {
+        let mut trace = Trace::disabled();
+        let outcome = tokio::select! {
+            outcome = executor.try_execute(request, &mut trace) => Ok(outcome),
+            () = aborted => {
+                let message = "the run was cancelled";
+                Err(Failure::new(Exit::Terminated, "cancelled", message))
+            }
+        };
+        pool.shutdown().await;
+        outcome
+    })??;
     Ok(outcome.unwrap_or_else(|error| ExecutionResult::from_error(&tool, &error, start.elapsed())))
 }
 

@@ -1,8 +1,5 @@
 //! `rye gate`: lists pending gates and answers them.
 
-pub(super) mod graphs;
-mod lookup;
-
 use std::path::{Path, PathBuf};
 
 use rye_engine::arguments::ARGUMENTS;
@@ -10,19 +7,19 @@ use rye_engine::protocol::{Gate, Purpose, Session};
 use rye_engine::store::PostOutcome;
 use rye_engine::tool::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
 use rye_host::engine::{EngineOptions, answer_command, decide, with_engine};
+use rye_host::lookup::{is_expired, matching_gates, not_found};
 use serde_json::{Value, json};
 
 use crate::cli::args::{ApprovalScope, GateArgs, GateCommand};
+use crate::cli::commands::graph::resume_command;
 use crate::cli::context::Context;
-use crate::cli::entry_line::describe_action;
+use crate::cli::entry_line::{describe_action, describe_decision};
 use crate::cli::failure::Failure;
 use crate::cli::gate_render;
 use crate::cli::observer::SOURCE;
 use crate::cli::page::{DIM, GOOD, Page, one_line, paint};
 
 use crate::cli::printer::{Outcome, Report};
-use graphs::GraphGate;
-use lookup::FoundGate;
 
 pub(crate) fn run(command: &GateCommand, context: &Context) -> Outcome {
     match command {
@@ -49,22 +46,66 @@ pub(crate) fn run(command: &GateCommand, context: &Context) -> Outcome {
 
 fn list(context: &Context) -> Outcome {
     let here = context.settings.project();
-    let mut graph_gates = graphs::all(context)?;
-    graph_gates.retain(GraphGate::is_pending);
     with_engine(context, EngineOptions::default(), async |engine| {
         let mut gates = Vec::new();
         for gate in engine.pending_gates(None).await? {
             let session = engine.session_data(&gate.origin.session).await?;
-            let project = session.and_then(|session| session_project(&session));
-            gates.push((gate, project.filter(|project| project != here)));
+            gates.push(ListedGate::new(gate, session, here));
         }
-        let list = List {
-            here: here.to_owned(),
-            gates,
-            graph_gates,
-        };
-        Ok(Box::new(list) as Box<dyn Report>)
+        Ok(Box::new(List(gates)) as Box<dyn Report>)
     })
+}
+
+struct ListedGate {
+    gate: Gate,
+    /// Whether a graph opened it.
+    is_graph: bool,
+    project: Option<PathBuf>,
+    /// Whether the project is the current one.
+    is_here: bool,
+}
+
+impl ListedGate {
+    fn new(gate: Gate, session: Option<Session>, here: &Path) -> Self {
+        let is_graph = session.as_ref().map(|it| it.purpose) == Some(Purpose::Workflow);
+        let project = session.and_then(|session| session_project(&session));
+        Self {
+            is_here: project.as_deref().is_none_or(|project| project == here),
+            gate,
+            is_graph,
+            project,
+        }
+    }
+
+    /// Where the gate comes from, for people.
+    fn origin(&self) -> Option<String> {
+        let project = self.project.as_deref().filter(|_| !self.is_here);
+        let project = project.map(|project| format!("in {}", project.display()));
+        if !self.is_graph {
+            return project;
+        }
+        let origin = &self.gate.origin;
+        let text = format!("graph {}, run {}", origin.tool, origin.session.short());
+        Some(match project {
+            Some(project) => format!("{text}, {project}"),
+            None => text,
+        })
+    }
+
+    fn json(&self) -> Value {
+        let mut gate = json!(self.gate);
+        if self.is_graph {
+            gate["graph"] = json!(self.gate.origin.tool);
+        }
+        if let Some(project) = self
+            .project
+            .as_ref()
+            .filter(|_| self.is_graph || !self.is_here)
+        {
+            gate["project"] = json!(project.to_string_lossy());
+        }
+        gate
+    }
 }
 
 /// The project that a session was created in.
@@ -73,44 +114,22 @@ fn session_project(session: &Session) -> Option<PathBuf> {
     project.or(session.workspace.as_deref()).map(PathBuf::from)
 }
 
-struct List {
-    /// The current project.
-    here: PathBuf,
-    /// Gates of agents and MCP calls, with their project if it is not the current one.
-    gates: Vec<(Gate, Option<PathBuf>)>,
-    /// Gates of graph runs.
-    graph_gates: Vec<GraphGate>,
-}
+struct List(Vec<ListedGate>);
 
 impl Report for List {
     fn json(&self) -> Value {
-        let gates = self.gates.iter().map(|(gate, project)| {
-            let mut gate = json!(gate);
-            if let Some(project) = project {
-                gate["project"] = json!(project.to_string_lossy());
-            }
-            gate
-        });
-        let graph_gates = self.graph_gates.iter().map(|gate| gate.json(&self.here));
-        json!({ "gates": gates.chain(graph_gates).collect::<Vec<_>>() })
+        let gates: Vec<_> = self.0.iter().map(ListedGate::json).collect();
+        json!({ "gates": gates })
     }
 
     fn show(&self, page: &mut Page) {
-        if self.gates.is_empty() && self.graph_gates.is_empty() {
+        if self.0.is_empty() {
             page.line("no pending gates");
         }
-        for (gate, project) in &self.gates {
-            let origin = project.as_deref().map(in_project);
-            show_gate(page, gate, origin);
-        }
-        for graph_gate in &self.graph_gates {
-            show_gate(page, &graph_gate.question.gate, Some(graph_gate.origin()));
+        for listed in &self.0 {
+            show_gate(page, &listed.gate, listed.origin());
         }
     }
-}
-
-fn in_project(project: &Path) -> String {
-    format!("in {}", project.display())
 }
 
 fn show_gate(page: &mut Page, gate: &Gate, origin: Option<String>) {
@@ -149,25 +168,73 @@ fn closed() -> Failure {
     Failure::failed("gate_closed", "the gate is already closed").hint("rye gate list")
 }
 
-fn answer(args: &GateArgs, action: &str, value: Value, context: &Context) -> Outcome {
-    match lookup::find(&args.gate, context)? {
-        FoundGate::Graph(gate) => graphs::answer(&gate, action, value, context),
-        FoundGate::Agent(gate) => answer_agent(gate, action, value, context),
+/// Finds the gate that `part` identifies: its id, its short id, or a unique part of it. Closed
+/// gates count like pending ones: otherwise a part that was unique once could later select another
+/// gate, which the user has not seen.
+fn find(part: &str, context: &Context) -> Result<Gate, Failure> {
+    let mut matches = matching_gates(context, part)?;
+    if let Some(exact) = matches.iter().position(|gate| gate.id.as_str() == part) {
+        return Ok(matches.swap_remove(exact));
     }
+    if matches.len() > 1 {
+        let message = format!("gate id {part} is ambiguous: {} match", matches.len());
+        let failure = Failure::failed("ambiguous", message);
+        let failure = failure.candidates(matches.iter().map(describe));
+        return Err(failure.hint("rye gate list"));
+    }
+    matches
+        .pop()
+        .ok_or_else(|| not_found("gate", part, "rye gate list"))
 }
 
-fn answer_agent(gate: Gate, action: &str, value: Value, context: &Context) -> Outcome {
+/// A line that distinguishes the gate from others. Shows the full id, because the short one may be
+/// ambiguous.
+fn describe(gate: &Gate) -> String {
+    let state = if is_expired(gate) {
+        "expired".to_owned()
+    } else {
+        describe_decision(gate).unwrap_or_else(|| "pending".to_owned())
+    };
+    format!("{} ({state}): {}", gate.id, gate.title)
+}
+
+fn answer(args: &GateArgs, action: &str, value: Value, context: &Context) -> Outcome {
+    let gate = find(&args.gate, context)?;
     with_engine(context, EngineOptions::default(), async |engine| {
         let session = &gate.origin.session;
         let data = engine.session_data(session).await?;
-        let is_call = data.is_some_and(|data| data.purpose == Purpose::Run);
-        // The MCP server only accepts decisions that are signed with the user's key.
-        if is_call && engine.public_key().is_none() {
-            return Err(no_key("a decision about an MCP call"));
+        let purpose = data.as_ref().map(|data| data.purpose);
+        // Graphs and the MCP server only accept decisions that are signed with the user's key.
+        let must_sign = match purpose {
+            Some(Purpose::Run) => Some("a decision about an MCP call"),
+            Some(Purpose::Workflow) => Some("a decision about a graph"),
+            _ => None,
+        };
+        if let Some(what) = must_sign {
+            if value.get(ARGUMENTS).is_some() {
+                return Err(fixed_arguments());
+            }
+            if engine.public_key().is_none() {
+                return Err(no_key(what));
+            }
         }
         let repeated = is_repeated(decide(engine, &gate.id, action, value, SOURCE).await?)?;
-        let next = format!("rye session resume {}", session.short());
-        let next = (!repeated && !is_call).then_some(next);
+        let next = match purpose {
+            Some(Purpose::Run) => None,
+            Some(Purpose::Workflow) => {
+                // A nested run is resumed with its outermost run.
+                let run = session.as_str();
+                let run = run.split('.').next().unwrap_or(run);
+                let project = data.and_then(|data| session_project(&data));
+                let project = project.filter(|project| project != context.settings.project());
+                let is_running = match run.parse() {
+                    Ok(id) => engine.is_held(&id).await?,
+                    Err(_) => false,
+                };
+                (!is_running).then(|| resume_command(run, project.as_deref()))
+            }
+            _ => (!repeated).then(|| format!("rye session resume {}", session.short())),
+        };
         let gate = engine.gate(&gate.id).await?.unwrap_or(gate);
         Ok(Box::new(Answer::new(&gate, action, repeated, next)) as Box<dyn Report>)
     })

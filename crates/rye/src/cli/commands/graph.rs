@@ -6,19 +6,22 @@ mod validate;
 
 pub(crate) use validate::is_graph;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use lillux::process::Supervisor;
 use rye_engine::protocol::short_id;
 use rye_executor::{ExecutionResult, Executor, Request, Trace};
-use rye_graph::{RecordError, RunOptions, RunStore};
+use rye_graph::{RecordError, RunOptions, RunRecord, check_record};
+use rye_host::TrustedKeys;
+use rye_host::lookup::not_found;
+use rye_host::runs::{RunView, Runs};
 use rye_items::ItemRef;
 use rye_mcp::client::Pool;
 use serde_json::{Map, Value};
 
 use super::execute::{self, StartedSupervisor, TypedOptions, param_args, parameters};
-use super::gate::graphs::trust;
-use super::run::record::{self, RunRequest};
+use super::run;
 use crate::cli::args::{GraphCommand, GraphRunArgs, StepArgs};
 use crate::cli::context::Context;
 use crate::cli::failure::Failure;
@@ -46,14 +49,15 @@ fn run_graph(
     supervisor: &mut StartedSupervisor,
 ) -> Outcome {
     if let Some(resume) = &args.resume {
-        let going = RunOptions {
+        // Forks, so before the store starts threads.
+        execute::supervisor_or_start(supervisor)?;
+        let mut going = RunOptions {
             resume: Some(resume.clone()),
             accept_changed: args.accept_changed,
             ..RunOptions::default()
         };
-        let mut request = original_request(context, &going)?;
+        let mut request = original_request(context, &mut going)?;
         request.timeout = args.timeout;
-        let going = with_full_run_id(context, going)?;
         if args.background {
             return start_in_background(context, supervisor, request, &going);
         }
@@ -97,7 +101,7 @@ fn start_in_background(
     mut request: Request,
     going: &RunOptions,
 ) -> Outcome {
-    let mut run_request = RunRequest::new(&request, context);
+    let run_request = request.clone();
     validate::check(&request.tool, context)?;
     request.dry_run = true;
     let supervisor = execute::supervisor_or_start(supervisor)?;
@@ -109,34 +113,37 @@ fn start_in_background(
         return Ok(execute::refused(&tool, error));
     }
     let Some(id) = &going.resume else {
-        return record::Runs::new(context)?.start(&run_request);
+        return run::start(&run_request, context);
     };
-    let runs = RunStore::new(context.settings.project());
-    let found = runs.find(id)?;
-    let run = found.clone().load()?;
-    if run.state().is_live() {
+    let runs = Runs::open(context)?;
+    let (view, record) = load_run(&runs, id)?;
+    if view.state().is_live() {
         return Err(RecordError::InUse(id.clone()).into());
     }
-    let trust = trust(context.settings.project(), context)?;
+    let trust = TrustedKeys::new(&context.roots()?);
     let has_key = context.signing_key()?.is_some();
-    found.check_resumable(&runs, &trust, has_key)?;
+    let session = &view.session.id;
+    let store = runs.store();
+    runs.block_on(check_record(&store, session, &trust, has_key))?;
     let link = executor.tool(&tool);
     let link = link.map_err(|error| Failure::failed(error.code(), &error))?;
     let item = &link.item;
-    if let Err(refusal) = run.check_resumable(item.bytes(), &item.hash, going.accept_changed) {
+    if let Err(refusal) = record.check_resumable(item.bytes(), &item.hash, going.accept_changed) {
         if let Some(difference) = refusal.diff {
             print_difference(&difference, context);
         }
         let failure = Failure::failed(refusal.failure.code, refusal.failure.message);
         return Err(failure.maybe_hint(refusal.failure.hint));
     }
-    run_request.set_resume(going.accept_changed);
-    record::Runs::new(context)?.restart(id, &run_request)
+    drop(runs);
+    run::restart(session, going.accept_changed, &run_request, context)
 }
 
 fn step(args: &StepArgs, context: &Context, supervisor: &mut StartedSupervisor) -> Outcome {
     let state = parameters::object("--state", args.state.as_deref())?;
-    let going = RunOptions {
+    // Forks, so before the store starts threads.
+    execute::supervisor_or_start(supervisor)?;
+    let mut going = RunOptions {
         resume: args.resume.clone(),
         accept_changed: args.accept_changed,
         steps: Some(1),
@@ -145,29 +152,43 @@ fn step(args: &StepArgs, context: &Context, supervisor: &mut StartedSupervisor) 
     };
     let request = match &args.id {
         Some(id) => {
+            if going.resume.is_some() {
+                original_request(context, &mut going)?;
+            }
             let inputs = parameters::merged(args.params.as_deref(), Map::new())?;
             Request::new(id.parse()?).with_parameters(inputs)
         }
-        None => original_request(context, &going)?,
+        None => original_request(context, &mut going)?,
     };
-    let going = with_full_run_id(context, going)?;
     execute_graph(context, supervisor, request, going)
 }
 
-/// The request that a run was started with.
-fn original_request(context: &Context, going: &RunOptions) -> Result<Request, Failure> {
-    let run = going.resume.as_deref().unwrap_or_default();
-    let run = RunStore::new(context.settings.project())
-        .find(run)?
-        .load()?;
-    Ok(Request::new(run.graph().parse()?).with_parameters(run.inputs().clone()))
+/// Finds a graph run and loads its history.
+fn load_run(runs: &Runs, id: &str) -> Result<(RunView, RunRecord), Failure> {
+    let view = runs.find(id)?;
+    let missing = || not_found("graph run", id, "rye run list");
+    let record = runs.graph(&view)?.ok_or_else(missing)?;
+    Ok((view, record))
 }
 
-fn with_full_run_id(context: &Context, mut going: RunOptions) -> Result<RunOptions, Failure> {
-    if let Some(run) = &going.resume {
-        going.resume = Some(RunStore::new(context.settings.project()).find(run)?.id);
+/// The request that a run was started with. Completes the id of the run.
+fn original_request(context: &Context, going: &mut RunOptions) -> Result<Request, Failure> {
+    let run = going.resume.as_deref().unwrap_or_default();
+    let (view, record) = load_run(&Runs::open(context)?, run)?;
+    going.resume = Some(view.id().to_owned());
+    Ok(Request::new(record.graph().parse()?).with_parameters(record.inputs().clone()))
+}
+
+/// The command that resumes a run from the current project.
+pub(super) fn resume_command(run: &str, other_project: Option<&Path>) -> String {
+    let run = short_id(run);
+    match other_project {
+        Some(project) => {
+            let project = lillux::shell_word(project);
+            format!("rye --project {project} graph run --resume {run}")
+        }
+        None => format!("rye graph run --resume {run}"),
     }
-    Ok(going)
 }
 
 /// Runs the graph and reports its progress and outcome.

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use lillux::durable::{self, IfExists, WriteError};
 use lillux::keys::SigningKey;
 use lillux::shell_word;
-use rye_graph::RunStore;
 use rye_items::space::Root;
 use rye_items::trust::DistrustReason;
 use rye_items::{ItemRef, LookupError, Space, SpaceError, UserKeyError};
@@ -119,12 +118,13 @@ fn create_dirs(project: &Path, report: &mut InitReport) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Keeps the records of graph runs, which belong to this machine, out of the repository.
+/// Keeps state that belongs to this machine out of the repository.
 fn write_gitignore(project: &Path, report: &mut InitReport) -> Result<(), Failure> {
     let path = project.join(".ai/state/.gitignore");
     let is_new = path.symlink_metadata().is_err();
-    RunStore::new(project).write_gitignore()?;
     if is_new {
+        durable::create_dir_within(project, ".ai/state", 0o700)?;
+        durable::write(&path, b"*\n", 0o644, IfExists::Replace)?;
         report.created("gitignore", path);
     } else {
         report.existing("gitignore", path);

@@ -1,163 +1,169 @@
-//! `rye run`: runs in the background and runs of graphs.
+//! `rye run`: background runs and graph runs, a view of their sessions.
 
 mod graph;
-mod list;
-mod lookup;
-pub(crate) mod record;
-mod verify;
+mod start;
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::time::Duration;
 
 use lillux::PathContext as _;
-use lillux::process::KillOutcome;
-use rye_engine::protocol::short_id;
-use rye_executor::{ExecutionResult, OutputListener};
+use lillux::process::{KillOutcome, ShutdownSignals};
+use rye_engine::protocol::{Millis, RunStatus, short_id};
+use rye_engine::store::{CommandKind, InboxMessage, SessionCommand};
+use rye_executor::{Approval, OutputListener, Request, RunContext};
 use rye_graph::RunOptions;
-use rye_host::lookup::not_found;
+use rye_host::runs::{GRACE, RunState, RunView, Runs};
 use serde_json::{Value, json};
 
-use super::execute;
-use crate::cli::args::{RunCommand, TailArgs};
+use super::{execute, session};
+use crate::cli::args::{CarryOutArgs, RunCommand, TailArgs, VerifySessionArgs};
 use crate::cli::context::Context;
 use crate::cli::failure::{Exit, Failure};
 use crate::cli::page::{BAD, BOLD, DIM, GOOD, HELP, Page, WARN, paint, sanitize};
 use crate::cli::printer::{AlreadyPrinted, Outcome, Printer, Report};
-use crate::cli::table::Cell;
-use list::List;
-use lookup::FoundRun;
-use record::{Run, Runs, State};
+use crate::cli::table::{Cell, Table};
+pub(crate) use start::{restart, start};
 
-/// How long a cancelled run has before it is killed.
-const GRACE: Duration = Duration::from_secs(3);
 /// Poll interval for output that is being written; the end of a run is noticed at once.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(crate) fn run(command: &RunCommand, context: &Context) -> Outcome {
-    let runs = Runs::new(context)?;
+    if let RunCommand::CarryOut(args) = command {
+        return carry_out(args, context);
+    }
+    let runs = Runs::open(context)?;
     match command {
-        RunCommand::List => {
-            let background = runs.all()?;
-            let graphs = graph::all(&background, context)?;
-            Ok(Box::new(List::new(background, graphs)))
-        }
-        RunCommand::Status(args) => match FoundRun::find(&runs, &args.id, context)? {
-            FoundRun::Graph(run, _) => graph::status(*run, context),
-            FoundRun::Background(run) => Ok(Box::new(Status(*run))),
-        },
+        RunCommand::List => Ok(Box::new(List(runs.all()?))),
+        RunCommand::Status(args) => status(&runs, runs.find(&args.id)?, context),
         RunCommand::Tail(args) => {
-            let find = || FoundRun::find(&runs, &args.run.id, context);
-            let mut found = find()?;
-            while args.follow && found.is_starting_graph() {
-                std::thread::sleep(POLL_INTERVAL);
-                found = find()?;
-            }
-            match found {
-                FoundRun::Graph(run, background) => {
-                    graph::tail(&run, background.as_deref(), args, context)
-                }
-                FoundRun::Background(run) => tail(&run, args, context),
+            let run = runs.find(&args.run.id)?;
+            if run.is_graph() {
+                graph::tail(&runs, run, args, context)
+            } else {
+                tail(&runs, run, args, context)
             }
         }
-        RunCommand::Cancel(args) => match runs.find(&args.id) {
-            Ok(run) => match graph::find_for_background(&run, context)? {
-                Some(graph_run) if !graph::is_in_background(&graph_run, &run)? => {
-                    graph::cancel(graph_run, context)
-                }
-                _ => cancel(run),
-            },
-            Err(failure) => graph::cancel(graph::find_or(&args.id, failure, context)?, context),
-        },
+        RunCommand::Cancel(args) => cancel(&runs, runs.find(&args.id)?, context),
         RunCommand::Rm(args) => {
-            let background = runs.find(&args.id);
-            let graph_run = match &background {
-                Ok(run) => graph::find_for_background(run, context)?,
-                Err(_) => graph::find(&args.id, context)?,
-            };
-            match (background, graph_run) {
-                (Err(failure), None) => Err(failure),
-                (background, graph_run) => remove(background.ok(), graph_run),
+            let run = runs.find(&args.id)?;
+            if run.state().is_live() {
+                let short = short_id(run.id());
+                let failure = Failure::failed("running", format!("run {short} has not ended"));
+                return Err(failure.hint(format!("rye run cancel {short}")));
             }
+            runs.remove(&run)?;
+            Ok(Box::new(RemovedRun(run.id().to_owned())))
         }
         RunCommand::Verify(args) => {
-            let graph_run = match runs.find(&args.id) {
-                Ok(run) => graph::find_for_background(&run, context)?,
-                Err(_) => graph::find(&args.id, context)?,
-            };
-            let missing = || not_found("graph run", &args.id, "rye run list");
-            verify::run(graph_run.ok_or_else(missing)?, context)
+            let source = runs.find(&args.id)?.id().to_owned();
+            drop(runs);
+            session::verify(&VerifySessionArgs { source }, context)
         }
-        RunCommand::CarryOut(args) => execute_recorded(&runs.find(&args.id)?, context),
+        RunCommand::CarryOut(args) => carry_out(args, context),
     }
 }
 
 /// Executes a recorded run. The tool's output goes to standard output, which is the log.
-fn execute_recorded(run: &Run, context: &Context) -> Outcome {
-    run.record_process()?;
+fn carry_out(args: &CarryOutArgs, context: &Context) -> Outcome {
+    // Forks, so before the store starts threads.
+    let supervisor = execute::supervisor_or_start(&mut None)?;
+    // Blocks the signals in the threads of the store too.
+    let _signals = ShutdownSignals::listen().map_err(|error| Failure::failed("signals", error))?;
+    let runs = Runs::open(context)?;
+    let run = runs.find(&args.id)?;
     let listener = OutputListener::new(|_, bytes| {
         // A failure to write the log does not fail the run.
         let _ = Printer::raw(bytes);
     });
-    let request = run.request.clone().into_executor_request();
-    let outcome = request.and_then(|mut request| {
-        // The record of a graph run has the same id.
-        let id = run.id.clone();
-        request.run = Some(rye_executor::RunContext { id, depth: 0 });
-        let going = run
-            .request
-            .resume
-            .map_or_else(RunOptions::default, |resume| RunOptions {
-                resume: Some(run.id.clone()),
-                accept_changed: resume.accept_changed,
-                ..RunOptions::default()
-            });
-        execute::execute_to_end(context, request, listener, going)
-    });
+    let (parameters, _) = runs.call(&run)?;
+    let parameters = match runs.graph(&run)? {
+        Some(graph) => graph.inputs().clone(),
+        None => parameters,
+    };
+    let tool = run.run.item.parse()?;
+    let mut request = Request::new(tool).with_parameters(parameters);
+    request.timeout = args
+        .timeout
+        .and_then(|time| Duration::try_from_secs_f64(time).ok());
+    request.approval = if args.for_client {
+        Approval::None
+    } else {
+        Approval::ByUser
+    };
+    request.listener = Some(listener);
+    if run.is_graph() {
+        let id = run.id().to_owned();
+        let going = RunOptions {
+            resume: args.resume.then(|| id.clone()),
+            accept_changed: args.accept_changed,
+            ..RunOptions::default()
+        };
+        // The graph records its run in the session that was created for it.
+        request.run = Some(RunContext { id, depth: 0 });
+        let result = execute::execute_to_end(context, supervisor, request, going, None)?;
+        return match result.error {
+            None => Ok(Box::new(AlreadyPrinted)),
+            Some(error) => Err(Failure::failed("tool_failed", error.message)),
+        };
+    }
+    let call = runs.start_call(&run)?;
+    let aborted = Box::pin(call.abort_requested());
+    let going = RunOptions::default();
+    let outcome = execute::execute_to_end(context, supervisor, request, going, Some(aborted));
+    let failed = |failure: &Failure| json!({ "status": "error", "item_id": run.run.item, "error": failure.json() });
+    let is_signal =
+        |failure: &Failure| matches!(failure.kind, Exit::Interrupted | Exit::Terminated);
     // The processes of a cancelled run get the signal too, and may fail before this one.
-    let failed = |result: &ExecutionResult| result.error.is_some();
-    if run.is_cancelled() && outcome.as_ref().map_or(true, failed) {
-        let failure = cancelled();
-        finish_without_result(run, &failure)?;
-        return Err(failure);
-    }
-    match outcome {
-        Ok(result) => {
-            run.finish(&json!(result))?;
-            match result.error {
-                None => Ok(Box::new(AlreadyPrinted)),
-                Some(error) => Err(Failure::failed("tool_failed", error.message)),
+    let is_aborted = runs.block_on(call.is_aborted())?;
+    let is_cancelled = match &outcome {
+        Ok(result) => is_aborted && result.error.is_some(),
+        Err(failure) => is_aborted || is_signal(failure),
+    };
+    let (status, result, outcome): (_, _, Outcome) = match outcome {
+        _ if is_cancelled => (RunStatus::Cancelled, failed(&cancelled()), Err(cancelled())),
+        Ok(result) => match &result.error {
+            None => (
+                RunStatus::Completed,
+                json!(result),
+                Ok(Box::new(AlreadyPrinted)),
+            ),
+            Some(error) => {
+                let failure = Failure::failed("tool_failed", &error.message);
+                (RunStatus::Failed, json!(result), Err(failure))
             }
-        }
-        Err(failure) => {
-            if !matches!(failure.kind, Exit::Interrupted | Exit::Terminated) {
-                finish_without_result(run, &failure)?;
-            }
-            Err(failure)
-        }
-    }
-}
-
-/// Records that a run ended without a result.
-fn finish_without_result(run: &Run, failure: &Failure) -> Result<(), Failure> {
-    let (item, error) = (&run.request.item_id, failure.json());
-    run.finish(&json!({ "status": "error", "item_id": item, "error": error }))
+        },
+        Err(failure) => (RunStatus::Failed, failed(&failure), Err(failure)),
+    };
+    runs.block_on(call.end(status, &result))?;
+    outcome
 }
 
 fn cancelled() -> Failure {
     Failure::new(Exit::Terminated, "cancelled", "the run was cancelled")
 }
 
-fn tail(run: &Run, args: &TailArgs, context: &Context) -> Outcome {
-    let path = run.log();
+fn status(runs: &Runs, run: RunView, context: &Context) -> Outcome {
+    if run.is_graph()
+        && let Some(record) = runs.graph(&run)?
+    {
+        return graph::status(runs, run, record, context);
+    }
+    let (_, result) = runs.call(&run)?;
+    let log = runs.log(run.id()).display().to_string();
+    Ok(Box::new(Status { run, result, log }))
+}
+
+fn tail(runs: &Runs, mut run: RunView, args: &TailArgs, context: &Context) -> Outcome {
+    let path = runs.log(run.id());
     let mut log = match File::open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound && !args.follow => None,
         opened => Some(opened.at("open", &path)?),
     };
-    let (mut output, mut is_over) = (Vec::new(), false);
+    let mut output = Vec::new();
     loop {
-        // Read the state first: output written before the end is then read below.
-        let state = run.state();
+        // The process writes its last output before it releases the session.
+        let is_over = !run.state().is_live();
         let mut bytes = Vec::new();
         if let Some(log) = &mut log {
             log.read_to_end(&mut bytes).at("read", &path)?;
@@ -173,126 +179,152 @@ fn tail(run: &Run, args: &TailArgs, context: &Context) -> Outcome {
         if !args.follow || is_over {
             break;
         }
-        is_over = state != State::Running;
-        match run.handle() {
-            // The process writes its last output after the result.
-            Some(handle) if is_over => {
-                let _ = handle.wait(Some(GRACE));
-            }
-            Some(handle) => {
-                let _ = handle.wait(Some(POLL_INTERVAL));
+        match run.process() {
+            Some(process) => {
+                let _ = process.wait(Some(POLL_INTERVAL));
             }
             None => std::thread::sleep(POLL_INTERVAL),
         }
+        run = runs.find(run.id())?;
     }
     if context.printer.json {
         let log = String::from_utf8_lossy(&output).into_owned();
-        let run = run_json(run);
-        return Ok(Box::new(Tail(json!({ "run": run, "log": log }))));
+        let run = run_json(&run, runs);
+        return Ok(Box::new(Json(json!({ "run": run, "log": log }))));
     }
     Ok(Box::new(AlreadyPrinted))
 }
 
-fn cancel(run: Run) -> Outcome {
+/// Cancels a run: signals the process that executes it, which records the end.
+fn cancel(runs: &Runs, run: RunView, context: &Context) -> Outcome {
+    let id = short_id(run.id()).to_owned();
     match run.state() {
-        State::Cancelled => {}
-        State::Running => {
-            run.record_cancel()?;
-            let Some(handle) = run.handle() else {
-                let message = format!("run {} has not started yet", short_id(&run.id));
-                let hint = format!("rye run cancel {}", short_id(&run.id));
-                return Err(Failure::failed("starting", message).hint(hint));
-            };
-            let killed = handle.kill(GRACE);
+        RunState::Ended(RunStatus::Cancelled) if !run.is_graph() => {
+            return status(runs, run, context);
+        }
+        RunState::Running | RunState::Waiting => {}
+        RunState::Lost | RunState::Ended(_) => {
+            let message = format!("run {id} has already ended: {}", run.state_name());
+            let failure = Failure::failed("not_running", message);
+            return Err(failure.hint(format!("rye run status {id}")));
+        }
+    }
+    let session = &run.session.id;
+    if run.holder.is_some() {
+        let command = SessionCommand::new(None, CommandKind::Abort);
+        let store = runs.store();
+        runs.block_on(store.post(session, InboxMessage::Command(command)))?;
+    }
+    match (run.process(), &run.holder) {
+        (Some(process), _) => {
+            let killed = process.kill(GRACE);
             let killed = killed.map_err(|error| Failure::failed("kill", error))?;
+            let after = runs.find(session.as_str())?;
             // The run ended before the signal.
-            if killed == KillOutcome::AlreadyDead && run.state() != State::Cancelled {
-                return Err(already_ended(&run));
+            if killed == KillOutcome::AlreadyDead && after.run.status != RunStatus::Cancelled {
+                let message = format!("run {id} has already ended: {}", after.state_name());
+                let failure = Failure::failed("not_running", message);
+                return Err(failure.hint(format!("rye run status {id}")));
             }
-            // A killed run could not record that itself.
-            if run.result().is_none() {
-                finish_without_result(&run, &cancelled())?;
+            // A killed process could not record that itself.
+            if after.run.status == RunStatus::Running && !after.is_graph() {
+                let error = cancelled().json();
+                let result =
+                    json!({ "status": "error", "item_id": after.run.item, "error": error });
+                runs.end_killed(&after, &result)?;
             }
         }
-        State::Success | State::Error | State::Lost => return Err(already_ended(&run)),
+        // The process is on another host, which carries out the command.
+        (None, Some(_)) => {}
+        (None, None) if run.state() == RunState::Waiting => {
+            let message = format!("run {id} waits for a decision and has no process");
+            let failure = Failure::failed("waiting", message);
+            return Err(failure.hint("rye gate list"));
+        }
+        (None, None) => {
+            let message = format!("run {id} has not started yet");
+            let hint = format!("rye run cancel {id}");
+            return Err(Failure::failed("starting", message).hint(hint));
+        }
     }
-    Ok(Box::new(Status(run)))
+    let run = runs.find(session.as_str())?;
+    status(runs, run, context)
 }
 
-fn remove(run: Option<Run>, graph_run: Option<rye_graph::RunHandle>) -> Outcome {
-    let is_running = run
-        .as_ref()
-        .is_some_and(|run| run.state() == State::Running);
-    let status = graph_run
-        .clone()
-        .map(rye_graph::RunHandle::load)
-        .transpose();
-    // An unreadable record can still be removed.
-    let status = status.ok().flatten().map(|run| run.state());
-    let id = run.as_ref().map(|run| run.id.clone());
-    let id = id.or_else(|| graph_run.as_ref().map(|run| run.id.clone()));
-    let id = id.unwrap_or_default();
-    if is_running || status.is_some_and(rye_graph::RunState::is_live) {
-        let short = short_id(&id);
-        let failure = Failure::failed("running", format!("run {short} has not ended"));
-        return Err(failure.hint(format!("rye run cancel {short}")));
-    }
-    if let Some(run) = run {
-        run.remove()?;
-    }
-    if let Some(run) = graph_run {
-        run.remove()?;
-    }
-    Ok(Box::new(RemovedRun(id)))
-}
-
-fn already_ended(run: &Run) -> Failure {
-    let id = short_id(&run.id);
-    let message = format!("run {id} has already ended: {}", run.state().as_str());
-    Failure::failed("not_running", message).hint(format!("rye run status {id}"))
+/// Formats a time.
+fn timestamp(at: Millis) -> String {
+    let seconds = i64::try_from(at.0 / 1000).unwrap_or_default();
+    lillux::time::format_rfc3339(seconds)
 }
 
 /// A run as JSON.
-fn run_json(run: &Run) -> Value {
-    let result = run.result();
-    json!({
-        "id": run.id,
-        "state": run.state(),
-        "item_id": run.request.item_id,
-        "project": run.request.project.to_string_lossy(),
-        "started_at": run.request.started_at,
-        "ended_at": result.as_ref().map(|result| &result["ended_at"]),
-        "log": run.log().to_string_lossy(),
-    })
+fn run_json(run: &RunView, runs: &Runs) -> Value {
+    let mut json = json!({
+        "id": run.id(),
+        "state": run.state_name(),
+        "item_id": run.run.item,
+        "project": run.project().to_string_lossy(),
+        "started_at": timestamp(run.session.created_at),
+        "ended_at": run.run.ended_at.map(timestamp),
+    });
+    if run.is_graph() {
+        json["steps"] = json!(run.run.steps);
+        json["node"] = json!(run.run.node);
+    } else {
+        json["log"] = json!(runs.log(run.id()).to_string_lossy());
+    }
+    json
 }
 
-fn state_cell(state: State) -> Cell {
-    let style = match state {
-        State::Running => HELP,
-        State::Success => GOOD,
-        State::Error => BAD,
-        State::Cancelled | State::Lost => WARN,
+fn state_cell(run: &RunView) -> Cell {
+    let style = match run.state() {
+        RunState::Running | RunState::Waiting => HELP,
+        RunState::Ended(RunStatus::Completed) => GOOD,
+        RunState::Ended(RunStatus::Failed | RunStatus::TimedOut) => BAD,
+        RunState::Ended(_) | RunState::Lost => WARN,
     };
-    Cell::styled(style, state.as_str())
+    Cell::styled(style, run.state_name())
 }
 
-/// The report of a run that was started.
-struct StartedRun {
-    id: String,
-    item_id: String,
-}
+/// All runs, newest first.
+struct List(Vec<RunView>);
 
-impl Report for StartedRun {
+impl Report for List {
     fn json(&self) -> Value {
-        json!({ "run": { "id": self.id, "state": State::Running, "item_id": self.item_id } })
+        let runs = self.0.iter().map(|run| {
+            json!({
+                "id": run.id(),
+                "state": run.state_name(),
+                "item_id": run.run.item,
+                "project": run.project().to_string_lossy(),
+                "started_at": timestamp(run.session.created_at),
+                "ended_at": run.run.ended_at.map(timestamp),
+                "steps": run.is_graph().then_some(run.run.steps),
+                "node": run.run.node,
+            })
+        });
+        json!({ "runs": runs.collect::<Vec<_>>() })
     }
 
     fn show(&self, page: &mut Page) {
-        page.line(&self.id);
-    }
-
-    fn next_command(&self) -> Option<String> {
-        Some(format!("rye run tail {} --follow", short_id(&self.id)))
+        if self.0.is_empty() {
+            page.line("no runs");
+            page.line(paint(DIM, "next: rye execute --async ID"));
+            return;
+        }
+        let mut table = Table::new(["RUN", "STATE", "STARTED", "TOOL"]);
+        for run in &self.0 {
+            let ids = self.0.iter().map(RunView::id);
+            let id = rye_host::lookup::unique_short_id(run.id(), ids);
+            let started = Cell::styled(DIM, timestamp(run.session.created_at));
+            table.row([
+                id.into(),
+                state_cell(run),
+                started,
+                run.run.item.as_str().into(),
+            ]);
+        }
+        page.table(&table);
     }
 }
 
@@ -309,31 +341,48 @@ impl Report for RemovedRun {
     }
 }
 
-struct Status(Run);
+/// The state of a single call.
+struct Status {
+    run: RunView,
+    result: Option<Value>,
+    log: String,
+}
 
 impl Report for Status {
     fn json(&self) -> Value {
-        let result = self.0.result().map(|mut result| result["result"].take());
-        json!({ "run": run_json(&self.0), "result": result })
+        let run = &self.run;
+        json!({
+            "run": {
+                "id": run.id(),
+                "state": run.state_name(),
+                "item_id": run.run.item,
+                "project": run.project().to_string_lossy(),
+                "started_at": timestamp(run.session.created_at),
+                "ended_at": run.run.ended_at.map(timestamp),
+                "log": self.log,
+            },
+            "result": self.result,
+        })
     }
 
     fn show(&self, page: &mut Page) {
-        let run = &self.0;
-        page.line(paint(BOLD, format_args!("run {}", short_id(&run.id))));
+        let run = &self.run;
+        page.line(paint(BOLD, format_args!("run {}", short_id(run.id()))));
         let mut field = |name: &str, value: &str| {
             let name = paint(DIM, format!("{name:<8}"));
             page.line(format_args!("  {name} {}", sanitize(value)));
         };
-        field("state", run.state().as_str());
-        field("tool", &run.request.item_id);
-        field("project", &run.request.project.display().to_string());
-        field("started", &run.request.started_at);
-        let Some(result) = run.result() else {
-            return field("log", &run.log().display().to_string());
+        field("state", run.state_name());
+        field("tool", &run.run.item);
+        field("project", &run.project().display().to_string());
+        field("started", &timestamp(run.session.created_at));
+        if let Some(ended) = run.run.ended_at {
+            field("ended", &timestamp(ended));
+        }
+        field("log", &self.log);
+        let Some(result) = &self.result else {
+            return;
         };
-        field("ended", result["ended_at"].as_str().unwrap_or_default());
-        field("log", &run.log().display().to_string());
-        let result = &result["result"];
         if let Some(message) = result["error"]["message"].as_str() {
             field("error", message);
         }
@@ -345,9 +394,10 @@ impl Report for Status {
     }
 }
 
-struct Tail(Value);
+/// A JSON document.
+struct Json(Value);
 
-impl Report for Tail {
+impl Report for Json {
     fn json(&self) -> Value {
         self.0.clone()
     }

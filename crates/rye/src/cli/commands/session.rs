@@ -7,6 +7,8 @@ mod import;
 mod thread;
 mod verify;
 
+pub(super) use verify::verify;
+
 use std::collections::BTreeMap;
 
 use rye_engine::Engine;

@@ -1,13 +1,11 @@
 //! Runs and their gates seen from other directories, and before the first record.
 
-use std::fs;
 use std::process::{Command, Output};
 
-use lillux::process::Handle;
 use rye_engine::protocol::short_id;
 use serde_json::Value;
 
-use super::{env_with_examples, wait_for_state};
+use super::{env_with_examples, holder, wait_for_state};
 use crate::support::{TestEnv, json};
 
 /// Runs `rye` in another directory.
@@ -41,8 +39,7 @@ fn waiting_in_background(env: &TestEnv) -> String {
 }
 
 fn kill(env: &TestEnv, id: &str) {
-    let process = env.read(&format!("project/.ai/state/graphs/{id}/process"));
-    let handle: Handle = process.trim().parse().unwrap();
+    let handle = holder(env, id);
     let killed = Command::new("kill")
         .args(["-9", &handle.pid().to_string()])
         .status();
@@ -105,40 +102,4 @@ fn gate_names_its_project_and_is_answered_from_anywhere() {
     assert!(output.status.success(), "{output:?}");
     let none = text(&run_elsewhere(&env, &["gate", "list"]));
     assert!(none.contains("no pending gates"), "{none}");
-}
-
-#[test]
-fn tail_waits_for_a_run_without_a_record() {
-    let env = env_with_examples();
-    let id = waiting_in_background(&env);
-    kill(&env, &id);
-    // As right after the start: a process exists, and the record is empty.
-    let record = env.path(&format!("project/.ai/state/graphs/{id}/events.jsonl"));
-    let lines = fs::read(&record).unwrap();
-    fs::write(&record, "").unwrap();
-    let mut walker = Command::new("sleep").arg("600").spawn().unwrap();
-    let handle = Handle::from_pid(i32::try_from(walker.id()).unwrap()).unwrap();
-    let process = record.with_file_name("process");
-    fs::write(&process, handle.to_string()).unwrap();
-    let runs = env.path("user/.local/state/rye/runs");
-    fs::write(runs.join(&id).join("handle"), handle.to_string()).unwrap();
-    for command in ["status", "tail"] {
-        let output = env.run(&["run", command, &id]);
-        assert!(output.status.success(), "{command}: {output:?}");
-    }
-    let verified = env.run(&["run", "verify", &id]);
-    assert_eq!(verified.status.code(), Some(1), "{verified:?}");
-    let tail = env
-        .command()
-        .args(["run", "tail", "--follow", &id])
-        .spawn()
-        .unwrap();
-    let whole = record.with_extension("whole");
-    fs::write(&whole, lines).unwrap();
-    fs::rename(whole, record).unwrap();
-    walker.kill().unwrap();
-    walker.wait().unwrap();
-    let output = tail.wait_with_output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    assert!(text(&output).contains("build"), "{output:?}");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{env_with_examples, newest_run, write_graph};
+use super::{database, env_with_examples, newest_run, write_graph};
 use crate::support::{assert_transcript, json, transcript_entry};
 
 #[test]
@@ -77,19 +77,24 @@ fn altered_record_is_detected() {
             .success()
     );
     let id = newest_run(&env)["id"].as_str().unwrap().to_owned();
-    let path = format!("project/.ai/state/graphs/{id}/events.jsonl");
-    let good = env.read(&path);
     let verify = format!("run verify {id}");
     let mut transcript = env.transcript(&[&verify]);
-    let mut lines: Vec<_> = good.lines().collect();
-    lines.remove(3);
-    for bad in [
-        good.replace("\"files\":2", "\"files\":3"),
-        lines.join("\n") + "\n",
+    for (alter, undo) in [
+        (
+            "UPDATE engine_log SET doc = replace(doc, '\"files\":2', '\"files\":3')",
+            "UPDATE engine_log SET doc = replace(doc, '\"files\":3', '\"files\":2')",
+        ),
+        (
+            "UPDATE engine_sessions SET doc = replace(doc, '\"completed\"', '\"failed\"')",
+            "UPDATE engine_sessions SET doc = replace(doc, '\"failed\"', '\"completed\"')",
+        ),
     ] {
-        env.write(&path, &bad);
-        transcript += &env.transcript(&[&verify]);
+        database(&env).execute_batch(alter).unwrap();
+        let output = env.run(&["run", "verify", &id]);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        database(&env).execute_batch(undo).unwrap();
     }
+    transcript += &env.transcript(&[&verify]);
     transcript += &env.transcript(&[&format!("run status {id}")]);
     assert_transcript!(transcript);
 }
@@ -117,8 +122,7 @@ fn background_resume_keeps_the_run_id() {
             if status["run"]["state"] == wanted {
                 return;
             }
-            let folder = env.path(&format!("project/.ai/state/graphs/{id}"));
-            let _ = lillux::watch::wait_for_change(&[folder], Some(Duration::from_millis(50)));
+            std::thread::sleep(Duration::from_millis(20));
         }
         panic!("{id} is never {wanted}: {}", newest_run(&env));
     };

@@ -5,8 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rye_engine::protocol::short_id;
-use rye_graph::{Event, EventListener, JournalLine, NodeOutcome, RunStatus};
+use rye_graph::{EventListener, JournalLine, NodeOutcome, RunEvent, RunStatus};
 use rye_host::engine::answer_command;
 use rye_host::settings;
 
@@ -29,8 +28,8 @@ pub(super) fn watcher(printer: Printer) -> EventListener {
         let Ok(mut bar) = bar.lock() else {
             return;
         };
-        if let Event::ItemBegin { .. } | Event::ItemEnd { .. } = line.event {
-            if wants_bar && let Event::ItemEnd { .. } = line.event {
+        if let RunEvent::ItemBegin { .. } | RunEvent::ItemEnd { .. } = line.event {
+            if wants_bar && let RunEvent::ItemEnd { .. } = line.event {
                 bar.get_or_insert_with(item_counter).inc(1);
             }
             return;
@@ -55,18 +54,18 @@ fn item_counter() -> ProgressBar {
 /// Describes a line of the record; `None` for lines that only matter to rye.
 pub(crate) fn describe(line: &JournalLine) -> Option<String> {
     Some(match &line.event {
-        Event::Started(started) => {
+        RunEvent::Started(started) => {
             let name = paint(BOLD, one_line(&started.graph));
-            format!("{name} {}", paint(DIM, short_id(&started.run)))
+            format!("{name} {}", paint(DIM, line.run.short()))
         }
-        Event::Resumed { changed, .. } => {
+        RunEvent::Resumed { changed, .. } => {
             let text = match changed {
                 Some(_) => "resumed with the changed graph",
                 None => "resumed",
             };
             paint(DIM, text).to_string()
         }
-        Event::Step {
+        RunEvent::Step {
             node,
             outcome,
             set,
@@ -98,11 +97,12 @@ pub(crate) fn describe(line: &JournalLine) -> Option<String> {
             }
             text.trim_end().to_owned()
         }
-        Event::Retry { attempt, error } => {
+        RunEvent::Retry { attempt, error } => {
             let why = one_line(&error.message);
             format!("{} attempt {attempt}: {why}", paint(WARN, "↻"))
         }
-        Event::Gate { gate } => {
+        RunEvent::Gate { .. } => {
+            let gate = line.gate.as_ref()?;
             // Two columns for the mark.
             let width = Printer::stderr_width().map(|it| it.saturating_sub(2));
             let lines = gate_render::lines(&gate.title, &gate.body, width);
@@ -110,17 +110,17 @@ pub(crate) fn describe(line: &JournalLine) -> Option<String> {
             let answer = paint(DIM, format!("  {}", answer_command(gate)));
             format!("{text}\n{answer}")
         }
-        Event::Warning { node, message } => {
+        RunEvent::Warning { node, message } => {
             let warn = paint(WARN, "warning");
             format!("{warn}: {}: {}", one_line(node), one_line(message))
         }
-        Event::HookEnd {
+        RunEvent::HookEnd {
             error: Some(error), ..
         } => {
             let warn = paint(WARN, "warning");
             format!("{warn}: a hook failed: {}", one_line(&error.message))
         }
-        Event::End { status, error, .. } => {
+        RunEvent::End { status, error, .. } => {
             let style = match status {
                 RunStatus::Completed => GOOD,
                 RunStatus::Failed | RunStatus::TimedOut => BAD,

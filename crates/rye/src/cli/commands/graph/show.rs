@@ -3,9 +3,11 @@
 use std::fs;
 
 use lillux::PathContext as _;
-use rye_graph::{DrawFormat, Graph, NodeMarks, RunStore};
+use rye_graph::{DrawFormat, Graph, NodeMarks};
+use rye_host::runs::Runs;
 use serde_json::{Value, json};
 
+use super::load_run;
 use super::validate::Source;
 use crate::cli::args::{Drawing, ShowArgs};
 use crate::cli::context::Context;
@@ -15,11 +17,7 @@ use crate::cli::printer::{Outcome, Report};
 
 pub(super) fn run(args: &ShowArgs, context: &Context) -> Outcome {
     let run = match &args.run {
-        Some(run) => Some(
-            RunStore::new(context.settings.project())
-                .find(run)?
-                .load()?,
-        ),
+        Some(run) => Some(load_run(&Runs::open(context)?, run)?.1),
         None => None,
     };
     let graph = match (&args.graph, &run) {

@@ -1,4 +1,4 @@
-//! Trust policy for journals and decisions.
+//! Trust policy for records and decisions.
 
 use lillux::keys::PublicKey;
 use rye_protocol::{Gate, Resolution};
