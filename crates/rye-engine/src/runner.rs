@@ -7,7 +7,7 @@ mod failover;
 mod instrumentation;
 mod media;
 mod publish;
-mod retry;
+mod store_backoff;
 mod system_prompt;
 mod tools;
 
@@ -35,7 +35,7 @@ use crate::tool::{DecisionRequest, ToolError, ToolOutput};
 use crate::transcript::Transcript;
 
 pub use compaction::{CompactionOutcome, UndoOutcome};
-use retry::{Backoff, retry_until_available};
+use store_backoff::{Backoff, retry_until_available};
 pub(crate) use tools::ToolRegistry;
 
 /// A command to a thread's runner.
