@@ -1,4 +1,5 @@
-//! Approval policy: which calls are allowed, need approval, or are denied.
+//! Approval policy: decides whether an agent's call is allowed, needs a person's approval, or is
+//! denied.
 
 use serde::{Deserialize, Serialize};
 

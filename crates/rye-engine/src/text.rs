@@ -1,4 +1,4 @@
-//! Truncation of long texts.
+//! Shortens long texts, such as the output of tools, to their beginning and end.
 
 use lillux::Hash;
 

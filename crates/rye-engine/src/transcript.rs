@@ -1,5 +1,5 @@
-//! Messages that a model sees of a history. Every call is followed directly by its result, and call
-//! ids that a provider has used twice are made unique.
+//! Assembles the messages that a model sees from the entries of a history. Every call is followed
+//! directly by its result, and call ids that a provider has used twice are made unique.
 
 use std::collections::HashSet;
 use std::sync::Arc;

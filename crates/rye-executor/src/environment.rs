@@ -1,8 +1,8 @@
-//! Environment variables of a call and their origins.
+//! Environment variables of a call and their origins: what each source may set.
 //!
-//! Later sources override earlier ones: inherited variables, declared variables of the project's
-//! `.env`, and then, for each item from the primitive to the tool, its interpreters, its `env`
-//! and the `env_paths` of its anchor.
+//! `executor/prepare.rs` applies the sources in order; later ones override earlier ones: inherited
+//! variables, declared variables of the project's `.env`, and then, for each item from the
+//! primitive to the tool, its interpreters, its `env` and the `env_paths` of its anchor.
 
 mod dotenv_filter;
 

@@ -1,5 +1,5 @@
-//! Bounded capture of an output stream: the first and last bytes are kept, the middle
-//! is dropped.
+//! Bounded capture of a command's output: the first and last bytes are kept, the middle is dropped.
+//! Tools shorten it further for the model with [`rye_engine::text`].
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! A session store in a SQLite file that several processes can use at once.
+//! A session store in a SQLite file that several processes can use at once. `schema.sql` defines
+//! its tables.
 
 mod commit;
 mod commit_cache;

@@ -1,4 +1,4 @@
-//! Renders a gate as lines.
+//! Renders a gate in the live region of the chat.
 
 use lillux::{QUOTE_PREFIX, sanitize};
 use rye_engine::arguments::is_editable;

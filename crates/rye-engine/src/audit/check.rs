@@ -1,4 +1,5 @@
-//! Verifies a session archive against its hashes, seals and receipts.
+//! Verifies a session archive: the hash chain of its entries, the chain of signed seals, and the
+//! receipts.
 
 mod decisions;
 mod rows;

@@ -1,4 +1,5 @@
-//! A turn: the model's answers, usage accounting, and how the turn ends.
+//! A turn: the model's answers, retries with the same or another model, usage accounting, and how
+//! the turn ends.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

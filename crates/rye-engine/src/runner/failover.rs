@@ -1,4 +1,5 @@
-//! Model failover: retries a model with backoff, switches to the next model, or gives up.
+//! Model failover: decides whether a failed model call is retried and after which delay, whether
+//! the next model is called instead, or whether the turn fails.
 
 use std::fmt::Write as _;
 use std::time::Duration;

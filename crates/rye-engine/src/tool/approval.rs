@@ -1,4 +1,5 @@
-//! Approval of a call before the tool runs, for any registered tool.
+//! Asks for approval of a call at a gate before the tool runs, if the [policy](crate::policy)
+//! requires it.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Dependencies: files that a tool can load. They are verified and passed as private copies.
+//! Dependencies: determines which files a tool can load, has the [`Library`] verify them against
+//! their manifest, and passes them as private copies.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! Prepares a call: environment, configuration and rendering.
+//! Prepares a call: builds the environment of its process, merges its configuration and renders its
+//! templates.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
-//! Inflected forms of English words, derived from their endings.
+//! Stemming of query words: other inflected forms of an English word, derived from its ending.
 //!
-//! The forms are looked up literally, so a form that no item uses costs nothing, and in
-//! other languages the rules rarely produce an existing word. Longer forms with the
-//! same prefix need no rule: prefix matching finds them.
+//! The index itself is not stemmed. The forms are looked up literally, so a form that no item uses
+//! costs nothing, and in other languages the rules rarely produce an existing word. Longer forms
+//! with the same prefix need no rule: prefix matching finds them.
 
 /// Minimum length of a stem, in characters.
 const MIN_STEM_LEN: usize = 3;

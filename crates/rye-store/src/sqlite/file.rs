@@ -1,4 +1,4 @@
-//! Opens the database file, and creates it if necessary.
+//! Opens the database file, and creates it with the tables of `schema.sql` if necessary.
 //!
 //! `user_version` in the header is the format version. Files of other formats are refused.
 

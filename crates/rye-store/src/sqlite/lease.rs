@@ -1,4 +1,5 @@
-//! Leases: which process holds a session, and whether that process is still alive.
+//! Leases: which process holds a session, whether that process is still alive, and how another one
+//! takes the session over.
 //!
 //! For a process in the same PID namespace, the process table tells. The PID of a process in
 //! another container means nothing here, so every holder also locks a file next to the database;

@@ -1,4 +1,5 @@
-//! Renders a gate for the terminal so that its content cannot imitate other output.
+//! Renders a gate for the terminal so that its content cannot imitate other output. The chat has
+//! its own view.
 //!
 //! Facts start a line; quoted content stands behind a bar (`│`). Lines that are too long are
 //! wrapped behind a broken bar (`┊`), because a line wrapped by the terminal could look like a
