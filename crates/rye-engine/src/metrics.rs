@@ -1,5 +1,5 @@
 //! Metrics: durations and counts of model calls, tools, gates and more, in the Prometheus text
-//! format (OpenMetrics).
+//! format (`OpenMetrics`).
 //!
 //! Each measured operation is also a [tracing] span of the same name with its ids, for exporters
 //! such as OpenTelemetry.

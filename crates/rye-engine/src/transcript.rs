@@ -42,7 +42,7 @@ impl Transcript {
         transcript.compacted_answers = view.covered_answers();
         for visible in view.visible() {
             match visible {
-                VisibleEntry::Summary(message) => transcript.add(message),
+                VisibleEntry::Summary(message) => transcript.add(*message),
                 VisibleEntry::Entry {
                     entry,
                     without_media,

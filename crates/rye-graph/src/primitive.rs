@@ -202,7 +202,7 @@ impl Primitive for StateGraph {
     fn run_with_executor<'a>(&'a self, call: Call, executor: &'a Executor) -> CallFuture<'a> {
         Box::pin(async move {
             let mut metadata = Map::new();
-            let mut outcome = match self.run_graph(&call, executor, &mut metadata).await {
+            let mut outcome = match Box::pin(self.run_graph(&call, executor, &mut metadata)).await {
                 Ok(outcome) => outcome,
                 Err(failure) => CallOutcome {
                     failure: Some(failure),

@@ -28,7 +28,7 @@ pub async fn run_in_memory(
 ) -> RunResult {
     let start = graph.nodes[graph.start].name.clone();
     let walker = Walker::new(graph, "", dispatch, inputs, limits);
-    match walker.run(Position::Before(start)).await {
+    match Box::pin(walker.run(Position::Before(start))).await {
         Ok(result) => result,
         // Unreachable: only a record can fail.
         Err(error) => RunResult {
@@ -89,7 +89,9 @@ pub async fn run_recorded(
         key: options.key.map(Arc::new),
     };
     match resume::start_or_resume(&mut walker, &setup, &mut Map::new()).await? {
-        resume::Entry::Continue(from) => walker.run(from).await.map_err(|error| failure(&error)),
+        resume::Entry::Continue(from) => Box::pin(walker.run(from))
+            .await
+            .map_err(|error| failure(&error)),
         resume::Entry::Finished(result) => Ok(*result),
     }
 }

@@ -126,7 +126,8 @@ fn parse_filter(directives: &str) -> Result<EnvFilter, String> {
     for directive in directives.split(',').map(str::trim) {
         let is_crate = ["rye", "lillux"].iter().any(|it| directive.starts_with(it));
         let is_bare = !directive.contains(['=', '[']);
-        if is_bare && !is_crate && LevelFilter::from_str(directive).is_err() {
+        let is_level = !directive.is_empty() && LevelFilter::from_str(directive).is_ok();
+        if is_bare && !is_crate && !is_level {
             return Err(format!("`{directive}` is not a level ({LEVELS})"));
         }
     }

@@ -162,7 +162,7 @@ impl Runs {
         &self,
         purpose: Purpose,
         item: &str,
-        parameters: Value,
+        parameters: &Value,
         project: &Path,
     ) -> Result<String, Failure> {
         durable::create_dir(&self.logs, 0o700)?;
@@ -251,7 +251,7 @@ impl Runs {
                 })
             })
             .collect();
-        runs.sort_by(|a, b| b.session.created_at.cmp(&a.session.created_at));
+        runs.sort_by_key(|run| std::cmp::Reverse(run.session.created_at));
         Ok(runs)
     }
 

@@ -76,7 +76,7 @@ impl<'a> View<'a> {
         let (path, compaction) = (self.path, self.compaction);
         let first = self
             .summary()
-            .map(|compaction| VisibleEntry::Summary(Self::summary_message(compaction)));
+            .map(|compaction| VisibleEntry::Summary(Box::new(Self::summary_message(compaction))));
         let rest = self.uncovered().map(move |index| VisibleEntry::Entry {
             entry: &path[index],
             without_media: omit_media && compaction.is_some_and(|compaction| index < compaction),
@@ -109,7 +109,7 @@ impl<'a> View<'a> {
 /// An entry that a model sees.
 #[derive(Debug)]
 pub(crate) enum VisibleEntry<'a> {
-    Summary(Message),
+    Summary(Box<Message>),
     Entry {
         entry: &'a Entry,
         without_media: bool,

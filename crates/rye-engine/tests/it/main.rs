@@ -7,7 +7,6 @@ mod failover;
 mod feeds;
 mod images;
 mod limits;
-mod metrics;
 mod permissions;
 mod receipts;
 mod shutdown;

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::process::Output;
 
 use crate::mcp_support::stdio::Client;
-use crate::mcp_support::wait_for_file;
 use crate::support::TestEnv;
 use serde_json::{Value, json};
 
@@ -95,10 +94,8 @@ fn assert_not_in_files(folder: &Path, secret: &str) {
 /// Waits for a background run and returns its result.
 fn background_result(env: &TestEnv, started: &Output) -> String {
     let id = String::from_utf8(started.stdout.clone()).unwrap();
-    let folder = env.path("user/.local/state/rye/runs").join(id.trim());
-    wait_for_file(&folder.join("result.json"));
-    stdout_and_stderr(&env.run(&["run", "status", id.trim()]))
-        + &stdout_and_stderr(&env.run(&["run", "tail", id.trim()]))
+    let output = stdout_and_stderr(&env.run(&["run", "tail", id.trim(), "--follow"]));
+    output + &stdout_and_stderr(&env.run(&["run", "status", id.trim()]))
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(crate) fn start(request: &Request, context: &Context) -> Outcome {
         Purpose::Run
     };
     let project = context.settings.project();
-    let id = runs.create(purpose, &item, request.parameters.clone(), project)?;
+    let id = runs.create(purpose, &item, &request.parameters, project)?;
     let started = spawn_run(&runs, &id, request, &[], context);
     if let Err(failure) = started {
         // No process will ever execute it.

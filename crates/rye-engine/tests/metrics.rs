@@ -1,4 +1,7 @@
 //! Metrics and tracing spans of an engine.
+//!
+//! A process of its own: which spans are enabled is cached for all threads, so tests without a
+//! subscriber would disable them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
