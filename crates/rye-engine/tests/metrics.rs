@@ -3,6 +3,8 @@
 //! A process of its own: which spans are enabled is cached for all threads, so tests without a
 //! subscriber would disable them.
 
+#![expect(clippy::unwrap_used, reason = "tests may panic")]
+
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 

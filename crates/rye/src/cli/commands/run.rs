@@ -147,7 +147,7 @@ fn status(runs: &Runs, run: RunView, context: &Context) -> Outcome {
     if run.is_graph()
         && let Some(record) = runs.graph(&run)?
     {
-        return graph::status(runs, run, record, context);
+        return Ok(graph::status(runs, run, record, context));
     }
     let (_, result) = runs.call(&run)?;
     let log = runs.log(run.id()).display().to_string();

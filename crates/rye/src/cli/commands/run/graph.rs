@@ -17,18 +17,23 @@ use crate::cli::failure::Failure;
 use crate::cli::page::{BOLD, DIM, Page, paint, sanitize};
 use crate::cli::printer::{AlreadyPrinted, Outcome, Report};
 
-pub(super) fn status(runs: &Runs, run: RunView, record: RunRecord, context: &Context) -> Outcome {
+pub(super) fn status(
+    runs: &Runs,
+    run: RunView,
+    record: RunRecord,
+    context: &Context,
+) -> Box<dyn Report> {
     let lines = record.lines().iter();
     let gates = lines.filter_map(|line| line.gate.as_deref().cloned());
     let project = run.project();
     let other_project = (project != context.settings.project()).then(|| project.to_owned());
-    Ok(Box::new(GraphStatus {
+    Box::new(GraphStatus {
         json: run_json(&run, runs),
         gates: current_gates(gates, record.steps()),
         run,
         record,
         other_project,
-    }))
+    })
 }
 
 /// The pending gates of a step, or the one that was decided last.
