@@ -146,6 +146,8 @@ fn run_is_a_session() {
     assert!(shown.contains("calls good"), "{shown}");
     let prompt = env.run(&["prompt", "more", "--session", &id]);
     assert!(!prompt.status.success(), "{prompt:?}");
+    let replay = json(&env.run(&["replay", &id, "--json"]));
+    assert_eq!(replay["error"]["code"], "not_replayable", "{replay}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
+use rye_engine::protocol::short_id;
 use rye_host::engine::{EngineOptions, replay, with_engine};
 use rye_host::lookup::find_session;
 use rye_host::replay::{Difference, ReplayOutcome};
@@ -33,6 +34,13 @@ pub(crate) fn run(args: &ReplayArgs, context: &Context) -> Outcome {
     };
     let archive = archives.first();
     let archive = archive.ok_or_else(|| Failure::failed("not_found", "the file has no session"))?;
+    let session = &archive.session;
+    if session.run.is_some() {
+        let id = short_id(session.id.as_str());
+        let message = format!("session {id} has no model calls to replay: it records a run");
+        let hint = format!("rye session verify {id}");
+        return Err(Failure::failed("not_replayable", message).hint(hint));
+    }
     let replayed = replay(context, archive)?;
     Ok(Box::new(ReplayReport(replayed)))
 }
