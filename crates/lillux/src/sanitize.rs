@@ -54,8 +54,8 @@ pub fn quote_block(text: &str) -> String {
     quoted
 }
 
-/// Removes escape sequences and the characters that [`sanitize`] escapes, for text that nobody
-/// decides about, such as the answer of a model or the output of a tool.
+/// Removes escape sequences and the characters that [`sanitize`] escapes, for text that is
+/// only read, such as the answer of a model or the output of a tool.
 ///
 /// Newlines and tabs stay, and joiners between characters of emoji or of scripts that need
 /// them. An escape sequence ends at the latest with its line.

@@ -267,7 +267,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// A future that ends when somebody posts an abort command to the session.
+    /// A future that ends when an abort command is posted to the session.
     pub fn abort_requested(&self) -> impl Future<Output = ()> + Send + use<> {
         let (store, lease) = (Arc::clone(&self.store), self.lease.clone());
         let earlier = self.earlier.clone();
@@ -282,7 +282,7 @@ impl Recorder {
         }
     }
 
-    /// Whether somebody has posted an abort command since the session was claimed.
+    /// Whether an abort command was posted since the session was claimed.
     pub async fn is_aborted(&self) -> Result<bool, StoreError> {
         is_aborted(&*self.store, &self.lease, &self.earlier).await
     }

@@ -97,7 +97,7 @@ impl Journal {
         &self.store
     }
 
-    /// A future that ends when somebody asks to abort the run.
+    /// A future that ends when an abort of the run is requested.
     pub(crate) fn abort_requested(&self) -> BoxFuture<'static, ()> {
         match &self.recorder {
             Some(recorder) => Box::pin(recorder.abort_requested()),

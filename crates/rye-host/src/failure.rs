@@ -19,7 +19,7 @@ pub enum FailureKind {
     Integrity,
     /// The caller may not do this.
     Permission,
-    /// A gate is pending and there is nobody to ask.
+    /// A gate is pending and no person can be asked.
     GatePending,
     /// A user aborted the prompt.
     Aborted,

@@ -54,7 +54,7 @@ pub enum Approval {
     Deny,
     /// The user left without an answer.
     Left,
-    /// There is nobody to ask.
+    /// No person can be asked.
     Unavailable,
 }
 
@@ -70,7 +70,7 @@ pub struct Follower<'a> {
     pub source: &'static str,
     /// Approve without asking: the gates of the prompt, or of the whole session when resuming.
     pub yes: bool,
-    /// Wait at a gate if there is nobody to ask.
+    /// Wait at a gate if no person can be asked.
     pub wait: bool,
 }
 

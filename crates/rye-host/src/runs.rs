@@ -368,12 +368,12 @@ impl CallRun {
         }))
     }
 
-    /// A future that ends when somebody asks to cancel the run.
+    /// A future that ends when a cancellation of the run is requested.
     pub fn abort_requested(&self) -> impl Future<Output = ()> + Send + use<> {
         self.recorder.abort_requested()
     }
 
-    /// Whether somebody has asked to cancel the run.
+    /// Whether a cancellation of the run was requested.
     pub async fn is_aborted(&self) -> Result<bool, StoreError> {
         self.recorder.is_aborted().await
     }
