@@ -117,9 +117,10 @@ fn schema() -> Result<String> {
     ]))
 }
 
-/// Builds a binary and returns its path.
+/// Builds a binary and returns its path. With `--workspace`, dependencies have the same features
+/// as in the tests and are not compiled again.
 pub(crate) fn build_binary(name: &str) -> Result<PathBuf> {
-    let build = ["build", "--locked", "--package", name, "--bin", name];
+    let build = ["build", "--locked", "--workspace", "--bin", name];
     run(&mut cargo(build))?;
     paths::built_program("debug", name)
 }
