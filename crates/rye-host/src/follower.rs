@@ -48,9 +48,9 @@ pub trait SessionObserver: Sync {
 /// How a user answers the request for an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Approval {
-    /// Approved.
+    /// Make the call.
     Approve,
-    /// Denied.
+    /// Refuse the call and tell the model.
     Deny,
     /// The user left without an answer.
     Left,

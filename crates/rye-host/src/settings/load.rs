@@ -47,7 +47,7 @@ pub enum ConfigVerdict {
     Effective(Vec<u8>),
     /// The file has no effect.
     Ignored {
-        /// Why.
+        /// Why Rye ignores it.
         reason: String,
         /// The command that makes it effective.
         hint: Option<String>,
