@@ -14,6 +14,7 @@ use std::time::Duration;
 use lillux::durable;
 use lillux::keys::SigningKey;
 use lillux::process::Handle;
+use lillux::watch::Watch;
 use lillux::{PathContext as _, time};
 use rye_engine::protocol::{
     CallId, Entry, EntryKind, ErrorCode, ErrorInfo, EventKind, Message, Part, Purpose,
@@ -127,7 +128,7 @@ impl RunView {
 pub struct Runs {
     store: Arc<SqliteStore>,
     key: Option<Arc<SigningKey>>,
-    logs: PathBuf,
+    database: PathBuf,
     runtime: Runtime,
 }
 
@@ -141,7 +142,7 @@ impl Runs {
         Ok(Self {
             store: Arc::new(open_store(context)?),
             key: context.signing_key()?.cloned(),
-            logs: database.with_file_name("runs"),
+            database,
             runtime: runtime.map_err(start_failure)?,
         })
     }
@@ -153,7 +154,25 @@ impl Runs {
 
     /// Path of the output of a background run.
     pub fn log(&self, id: &str) -> PathBuf {
-        self.logs.join(format!("{id}.log"))
+        self.logs().join(format!("{id}.log"))
+    }
+
+    fn logs(&self) -> PathBuf {
+        self.database.with_file_name("runs")
+    }
+
+    /// Watches the commits to the session store and the output of a background run.
+    pub fn watch(&self, id: &str) -> Result<Watch, Failure> {
+        let mut write_ahead_log = self.database.clone().into_os_string();
+        write_ahead_log.push("-wal");
+        let paths = [self.database.clone(), write_ahead_log.into(), self.log(id)];
+        // The directory of the logs exists only after the first background run.
+        let existing = if self.logs().is_dir() {
+            &paths[..]
+        } else {
+            &paths[..2]
+        };
+        Watch::new(existing).map_err(|error| Failure::failed("watch", error))
     }
 
     /// Records a run that a background process is about to execute, and creates its log. Returns
@@ -165,7 +184,7 @@ impl Runs {
         parameters: &Value,
         project: &Path,
     ) -> Result<String, Failure> {
-        durable::create_dir(&self.logs, 0o700)?;
+        durable::create_dir(&self.logs(), 0o700)?;
         loop {
             let id = time::sortable_stamp();
             let session: SessionId = id
@@ -206,7 +225,7 @@ impl Runs {
 
     /// Marks a stopped graph run as about to continue.
     pub fn restart(&self, id: &SessionId) -> Result<(), Failure> {
-        durable::create_dir(&self.logs, 0o700)?;
+        durable::create_dir(&self.logs(), 0o700)?;
         let marked = self.runtime.block_on(async {
             let recorder = Recorder::open(self.store(), id, self.key.clone()).await?;
             if let Some(mut recorder) = recorder {
