@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::owner_only_dir::{create_owner_only_dir, is_owner_only_dir};
 
 /// Increase the number when the same content parses to another value.
-const VERSION: &str = concat!("parsed ", env!("CARGO_PKG_VERSION"), " 3");
+const VERSION: &str = concat!("parsed ", env!("CARGO_PKG_VERSION"), " 4");
 /// A directory with more entries is cleaned of old ones.
 const MAX_DIR_ENTRIES: usize = 256;
 /// The age at which cleaning removes an entry.
