@@ -23,8 +23,8 @@ mod verify_batch;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lillux::Hash;
 use lillux::hash::Hasher;
+use lillux::{Hash, PathError};
 
 use crate::comment::CommentStyle;
 use crate::id::{ItemKind, ItemRef};
@@ -104,6 +104,12 @@ pub enum ItemError {
         /// The cause, with its position in the file.
         source: Box<MetadataError>,
     },
+}
+
+impl From<PathError> for ItemError {
+    fn from(error: PathError) -> Self {
+        Self::Space(error.into())
+    }
 }
 
 impl From<IntegrityError> for ItemError {

@@ -124,6 +124,11 @@ impl Spaces {
         self.roots.iter()
     }
 
+    /// The root of the project or of the user.
+    pub(crate) fn into_root(self, space: Space) -> Option<Root> {
+        self.roots.into_iter().find(|root| root.space() == space)
+    }
+
     /// The roots of one space: a directory, or the bundles of the system space.
     pub fn roots_in(&self, space: Space) -> impl Iterator<Item = &Root> {
         self.roots.iter().filter(move |root| root.space() == space)
