@@ -166,20 +166,13 @@ impl Test {
     }
 
     fn holds(&self, scope: &Scope<'_>) -> bool {
-        let computed;
-        let found = match scope.find(&self.path) {
-            Some(found) => Some(found),
-            None => {
-                computed = scope.get(&self.path);
-                computed.as_ref()
-            }
-        };
+        let found = scope.get(&self.path);
         let value = &self.value.render(scope);
         if self.op == Op::Exists {
             let there = found.is_some_and(|found| !found.is_null());
             return there == value.as_bool().unwrap_or(true);
         }
-        let found = found.unwrap_or(&Value::Null);
+        let found = &found.unwrap_or_default();
         match self.op {
             Op::Eq => equal(found, value),
             Op::Ne => !equal(found, value),

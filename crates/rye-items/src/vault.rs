@@ -115,6 +115,14 @@ impl Vault {
         Ok(self.existing_key()?.ok())
     }
 
+    /// The existing directories of one space, or of all, in lookup order.
+    fn dirs(&self, space: Option<Space>) -> Result<Vec<(Space, SecretDir)>, VaultError> {
+        let spaces = SPACES.into_iter();
+        let spaces = spaces.filter(|it| space.is_none_or(|only| only == *it));
+        let opened = spaces.map(|it| Ok(SecretDir::open(self, it)?.map(|dir| (it, dir))));
+        opened.filter_map(Result::transpose).collect()
+    }
+
     fn key_dir(&self) -> PathBuf {
         self.user.join(".ai/config/keys/vault")
     }
@@ -149,10 +157,7 @@ impl Vault {
     /// Decrypts a secret of the given space. Without a space, the project is searched before the
     /// user.
     pub fn get(&self, space: Option<Space>, name: &SecretName) -> Result<OpenedSecret, VaultError> {
-        for space in SPACES.into_iter().filter(|s| space.is_none_or(|o| o == *s)) {
-            let Some(dir) = SecretDir::open(self, space)? else {
-                continue;
-            };
+        for (space, dir) in self.dirs(space)? {
             let Some(envelope) = dir.read(name)? else {
                 continue;
             };
@@ -184,10 +189,7 @@ impl Vault {
         space: Option<Space>,
     ) -> Result<Vec<Result<SecretInfo, VaultError>>, VaultError> {
         let mut all = Vec::new();
-        for space in SPACES.into_iter().filter(|s| space.is_none_or(|o| o == *s)) {
-            let Some(dir) = SecretDir::open(self, space)? else {
-                continue;
-            };
+        for (space, dir) in self.dirs(space)? {
             for name in dir.names() {
                 all.push(
                     name.and_then(|name| describe_file(&dir, space, &name))
@@ -201,10 +203,8 @@ impl Vault {
     /// Removes a secret. Returns the path of its file.
     pub fn remove(&self, space: Option<Space>, name: &SecretName) -> Result<PathBuf, VaultError> {
         let mut found = Vec::new();
-        for space in SPACES.into_iter().filter(|s| space.is_none_or(|o| o == *s)) {
-            if let Some(dir) = SecretDir::open(self, space)?
-                && dir.has(name)?
-            {
+        for (_, dir) in self.dirs(space)? {
+            if dir.has(name)? {
                 found.push(dir);
             }
         }

@@ -99,7 +99,6 @@ fn file_without_a_rule_is_rejected() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table and what comes of it")]
 fn invalid_tables_are_reported_with_their_position() {
     let row = |row: &str| format!("extensions:\n  .x: {row}\n");
     let fields = |fields: &str| format!("fields:\n  python:\n    {fields}\n");
