@@ -163,9 +163,14 @@ fn tail(runs: &Runs, mut run: RunView, args: &TailArgs, context: &Context) -> Ou
     };
     let watch = args.follow.then(|| runs.watch(run.id())).transpose()?;
     let mut output = Vec::new();
+    let mut process = None;
     loop {
-        // The process writes its last output before it releases the session.
         let is_over = !run.state().is_live();
+        process = run.process().or(process);
+        // The process writes its last output after it has recorded the end of the run.
+        if let Some(process) = process.as_ref().filter(|_| is_over) {
+            let _ = process.wait(Some(GRACE));
+        }
         let mut bytes = Vec::new();
         if let Some(log) = &mut log {
             log.read_to_end(&mut bytes).at("read", &path)?;
