@@ -85,6 +85,12 @@ pub enum ExecuteError {
         /// The reason, unless the tool itself declares it.
         reason: Option<String>,
     },
+    /// A rule of the approval policy denies the call.
+    #[error("denied by the approval policy: {0}")]
+    Denied(String),
+    /// The approval policy cannot be loaded, so that a denial might be missed.
+    #[error("the approval policy cannot be used: {0}")]
+    Policy(String),
     /// The chain or the paths of the call differ from the approved ones.
     #[error("{0}: the tool or its chain changed after it was approved")]
     ApprovalVoid(String),
@@ -127,6 +133,8 @@ impl ExecuteError {
             Self::ValueAsCode { .. } => "value_as_code",
             Self::ApprovalRequired { .. } => "approval_required",
             Self::ApprovalVoid(_) => "approval_void",
+            Self::Denied(_) => "denied",
+            Self::Policy(_) => "invalid_config",
             Self::PrivatePath { .. } => "private_path",
             Self::Path(error) if error.is_permission() => "permission",
             Self::Path(_) | Self::NotUtf8(_) => "io",

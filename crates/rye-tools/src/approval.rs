@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use rye_engine::arguments::EditedArguments;
 use rye_engine::audit;
-use rye_engine::policy::{Mode, RISK, Risk};
+use rye_engine::policy::{CallFacts, RISK, ReviewReason, Risk};
 use rye_engine::sandbox::{ResolvedPath, Sandbox, SandboxError};
 use rye_engine::text::quote_truncated;
 use rye_engine::tool::{
@@ -86,11 +86,17 @@ pub(super) async fn approve_write(
         Some(reason) => (Risk::High, reason.reason()),
         None => (Risk::Medium, "required by the policy"),
     };
-    let must_ask = reason.is_some_and(|reason| !reason.may_be_allowed_by_rule());
-    let mode = match mode(tool, risk, context)? {
-        Mode::Allow if must_ask => Mode::Ask,
-        mode => mode,
+    let reasons = reason.map(|reason| ReviewReason {
+        text: why.to_owned(),
+        can_be_allowed_by_rule: reason.may_be_allowed_by_rule(),
+        applies_to_all_params: false,
+    });
+    let policy_name = tool.policy_name();
+    let facts = CallFacts {
+        reasons: reasons.as_slice(),
+        ..CallFacts::new(&policy_name, Some(risk))
     };
+    let mode = context.policy()?.decide(&facts).mode;
     // The approval covers this file, not what a link points to later.
     let args_hash = match link {
         Some(target) => audit::args_hash(&json!([args, target])),
@@ -156,15 +162,11 @@ pub(super) async fn approve_command(
         return Ok(None);
     }
     let risk = Risk::High;
-    let mode = mode(tool, risk, context)?;
+    let policy_name = tool.policy_name();
+    let facts = CallFacts::new(&policy_name, Some(risk));
+    let mode = context.policy()?.decide(&facts).mode;
     let notice = format!("Runs without a sandbox.\n{}\n", Risk::gate_line(Some(risk)));
     request.body.insert_str(0, &notice);
     request.context.insert(RISK.to_owned(), json!(risk));
     resolve_approval(mode, tool, request, args, context).await
-}
-
-fn mode(tool: &ToolDef, risk: Risk, context: &ToolContext) -> Result<Mode, ToolError> {
-    Ok(context
-        .policy()?
-        .decide_builtin(&tool.spec.name, Some(risk), false))
 }

@@ -164,6 +164,7 @@ fn is_permanent(error: &NodeError) -> bool {
             | "bad_item_id"
             | "not_found"
             | "approval_required"
+            | "denied"
             | "value_as_code"
     )
 }

@@ -110,10 +110,14 @@ impl Server {
         if result.status == Status::Error {
             return Ok(result_response(&result));
         }
-        if executor.needs_approval(&request).unwrap_or(true) {
-            let message = "a tool that needs approval cannot run in the background";
-            return Err(GatewayError::new("approval_required", message)
-                .with_hint("execute the tool without `async`"));
+        match executor.check_unapproved(&request) {
+            Ok(()) => {}
+            Err(ExecuteError::ApprovalRequired { .. }) => {
+                let message = "a tool that needs approval cannot run in the background";
+                return Err(GatewayError::new("approval_required", message)
+                    .with_hint("execute the tool without `async`"));
+            }
+            Err(error) => return Err(GatewayError::new(error.code(), error.to_string())),
         }
         let start = move |gateway: &dyn Gateway| gateway.start_background(&project, request);
         self.run_blocking(start).await.map(success_response)
