@@ -30,6 +30,7 @@ use crate::SqliteStore;
 use crate::context::Context;
 use crate::engine::{database, open_store, start_failure};
 use crate::failure::Failure;
+use crate::item_tools::model_text;
 use crate::lookup::{find_id, not_found};
 
 /// How long a run may be without a process before it counts as lost.
@@ -346,13 +347,7 @@ impl Runs {
             let Some(mut call) = opened.await? else {
                 return Ok(None);
             };
-            call.recorder.set_run(|run| run.steps = 1);
-            let (call_id, tool) = (call_id(), run.run.item.clone());
-            call.recorder.event(EventKind::ToolStart {
-                call: call_id,
-                tool,
-            });
-            call.recorder.commit().await?;
+            call.start().await?;
             Ok::<_, StoreError>(Some(call))
         });
         opened?.ok_or_else(|| not_found("run", run.id(), "rye run list"))
@@ -368,6 +363,7 @@ impl Runs {
 #[derive(Debug)]
 pub struct CallRun {
     recorder: Recorder,
+    call: CallId,
     tool: String,
 }
 
@@ -378,13 +374,27 @@ impl CallRun {
         key: Option<Arc<SigningKey>>,
     ) -> Result<Option<Self>, StoreError> {
         let recorder = Recorder::open(store, id, key).await?;
-        Ok(recorder.map(|recorder| Self {
-            tool: match &recorder.session().run {
-                Some(run) => run.item.clone(),
-                None => String::new(),
-            },
+        Ok(recorder.map(|recorder| Self::new(recorder, call_id())))
+    }
+
+    /// The call with this id in a claimed session.
+    pub(crate) fn new(recorder: Recorder, call: CallId) -> Self {
+        let run = recorder.session().run.as_ref();
+        Self {
+            tool: run.map(|run| run.item.clone()).unwrap_or_default(),
+            call,
             recorder,
-        }))
+        }
+    }
+
+    /// Records that the call starts.
+    pub(crate) async fn start(&mut self) -> Result<(), StoreError> {
+        self.recorder.set_run(|run| run.steps = 1);
+        self.recorder.event(EventKind::ToolStart {
+            call: self.call.clone(),
+            tool: self.tool.clone(),
+        });
+        self.recorder.commit().await
     }
 
     /// A future that ends when a cancellation of the run is requested.
@@ -406,10 +416,10 @@ impl CallRun {
         };
         let error = result["error"]["message"].as_str();
         let part = Part::ToolResult {
-            call_id: call_id(),
+            call_id: self.call.clone(),
             tool: self.tool.clone(),
             status: outcome,
-            text: error.unwrap_or_default().to_owned(),
+            text: error.map_or_else(|| model_text(&result["data"]), str::to_owned),
             data: result.clone(),
             error: error.map(|message| ErrorInfo::new(ErrorCode::ToolFailed, message)),
             elided: false,
@@ -417,7 +427,7 @@ impl CallRun {
         let message = Message::new(Role::Tool, vec![part]);
         self.recorder.append(EntryKind::Message(message));
         self.recorder.event(EventKind::ToolEnd {
-            call: call_id(),
+            call: self.call.clone(),
             status: outcome,
         });
         self.recorder.set_run(|run| run.status = status);
