@@ -118,7 +118,7 @@ impl ExecuteError {
             Self::InvalidChain(_) => "invalid_chain",
             Self::Parameters(ParameterError::Schema(_)) => "bad_schema",
             Self::Parameters(_) | Self::UrlPath(_) => "invalid_parameters",
-            Self::Config(_) | Self::ConfigFile(_) => "invalid_config",
+            Self::Config(_) | Self::ConfigFile(_) | Self::Policy(_) => "invalid_config",
             Self::Interpreter { source, .. } => match source {
                 InterpreterError::InvalidDeclaration { .. } => "bad_env_config",
                 InterpreterError::MissingHash(_) => "unsigned",
@@ -134,7 +134,6 @@ impl ExecuteError {
             Self::ApprovalRequired { .. } => "approval_required",
             Self::ApprovalVoid(_) => "approval_void",
             Self::Denied(_) => "denied",
-            Self::Policy(_) => "invalid_config",
             Self::PrivatePath { .. } => "private_path",
             Self::Path(error) if error.is_permission() => "permission",
             Self::Path(_) | Self::NotUtf8(_) => "io",
