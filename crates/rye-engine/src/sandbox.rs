@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lillux::path_policy::PathClass;
 use rye_protocol::{ErrorCode, ErrorInfo, SandboxKind};
+use serde::Serialize;
 
 use crate::BoxFuture;
 
@@ -125,6 +126,96 @@ pub struct ExecOutput {
     pub timed_out: bool,
     /// Whether output was omitted.
     pub truncated: bool,
+    /// Files that decide what programs do later and that the command created, such as `.git`. The
+    /// sandbox moved them away; [`Sandbox::settle_quarantined`] restores or removes them.
+    pub quarantined: Vec<String>,
+}
+
+/// What a sandbox confines. Approval rules depend on this, not on the kind of sandbox, so that a
+/// new kind has to state it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Confinement {
+    /// Which files commands can write.
+    pub files: FileAccess,
+    /// Which network commands can use.
+    pub network: NetworkAccess,
+    /// Which processes commands can affect.
+    pub processes: ProcessAccess,
+    /// What enforces it, if it depends on a policy.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub enforcement: Option<Enforcement>,
+}
+
+/// How a policy is enforced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Enforcement {
+    /// Name of the mechanism, such as `full` or `landlock`.
+    pub tier: String,
+    /// Hash of the policy.
+    pub policy: String,
+}
+
+/// Which files commands can write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileAccess {
+    /// Files in memory only.
+    Memory,
+    /// Files of the workspace, and those that the policy names.
+    Workspace,
+    /// All files of the user.
+    Host,
+}
+
+/// Which network commands can use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NetworkAccess {
+    /// None.
+    None,
+    /// The network of the machine.
+    Host,
+}
+
+/// Which processes commands can affect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessAccess {
+    /// There are no processes.
+    None,
+    /// The processes of the same command.
+    Own,
+    /// All processes of the user.
+    Host,
+}
+
+impl Confinement {
+    /// Nothing is confined.
+    pub fn none() -> Self {
+        Self {
+            files: FileAccess::Host,
+            network: NetworkAccess::Host,
+            processes: ProcessAccess::Host,
+            enforcement: None,
+        }
+    }
+
+    /// Nothing on the machine can be reached.
+    pub fn in_memory() -> Self {
+        Self {
+            files: FileAccess::Memory,
+            network: NetworkAccess::None,
+            processes: ProcessAccess::None,
+            enforcement: None,
+        }
+    }
+
+    /// Whether a command can affect nothing outside of the sandbox.
+    pub fn confines_commands(&self) -> bool {
+        self.files != FileAccess::Host
+            && self.network == NetworkAccess::None
+            && self.processes != ProcessAccess::Host
+    }
 }
 
 /// Observes a running command.
@@ -153,6 +244,8 @@ pub struct ResolvedPath {
 pub trait Sandbox: Send + Sync + 'static {
     /// The kind of sandbox, such as `virtual` or `local`.
     fn kind(&self) -> SandboxKind;
+    /// What it confines.
+    fn confinement(&self) -> Confinement;
     /// The canonical directory on the host that it works in, if there is one. Approvals are valid
     /// only in the directory they were given for.
     fn working_dir(&self) -> Option<String> {
@@ -203,6 +296,12 @@ pub trait Sandbox: Send + Sync + 'static {
     fn kill<'a>(&'a self, process: &'a str) -> BoxFuture<'a, ()>;
     /// Resolves the links of a path; a confining sandbox refuses paths that lead outside.
     fn resolve_path<'a>(&'a self, path: &'a str) -> BoxFuture<'a, ResolvedPath>;
+
+    /// Restores files of [`ExecOutput::quarantined`] if `keep` is true, and removes them otherwise.
+    fn settle_quarantined<'a>(&'a self, paths: &'a [String], keep: bool) -> SandboxFuture<'a, ()> {
+        let _ = (paths, keep);
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// Runs a command. Dropping the future kills it with all its processes.
     fn exec<'a>(

@@ -21,6 +21,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::failure_from::UNWRITABLE_STATE;
 use crate::replay::{self, CurrentSetup, ReplayOutcome};
+use crate::sandbox::{ConfinementPolicy, load_sandbox_policy};
 use crate::settings;
 use crate::{
     Catalogue, FileGuides, HostError, MetaTools, SandboxKind, SqliteStore, TrustedKeys,
@@ -81,6 +82,11 @@ pub(crate) fn run_engine<T>(
     supervisor: Arc<Supervisor>,
     work: impl AsyncFnOnce(&Engine) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    let sandbox = options.sandbox.unwrap_or_default();
+    let confinement = match sandbox {
+        SandboxKind::Confined => confinement(context)?,
+        SandboxKind::Virtual | SandboxKind::Local => ConfinementPolicy::default(),
+    };
     let host_options = crate::Options {
         database: database(context)?,
         project: context.settings.project().to_owned(),
@@ -88,7 +94,8 @@ pub(crate) fn run_engine<T>(
             Some(dir) => dir,
             None => context.settings.project().to_owned(),
         },
-        sandbox: options.sandbox.unwrap_or_default(),
+        sandbox,
+        confinement,
         vault: context.vault(),
         protected: context.protected(),
     };
@@ -207,6 +214,13 @@ pub fn database(context: &Context) -> Result<PathBuf, Failure> {
     durable::create_dir(&state.value, 0o700)
         .map_err(|error| Failure::from(error).hint(UNWRITABLE_STATE))?;
     Ok(state.value.join(crate::DATABASE))
+}
+
+/// The policy of the confined sandbox.
+pub fn confinement(context: &Context) -> Result<ConfinementPolicy, Failure> {
+    let (policy, ignored) = load_sandbox_policy(context.spaces())?;
+    context.warn_ignored(&ignored);
+    Ok(policy)
 }
 
 /// The compaction settings.

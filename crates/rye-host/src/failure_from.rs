@@ -17,6 +17,7 @@ use rye_mcp::client::ClientError;
 use serde_json::json;
 
 use crate::failure::{Failure, FailureKind};
+use crate::sandbox::ConfinementError;
 use crate::settings::SettingsError;
 use crate::{CallGateError, CompactionError, HostError, MetaToolsError, ModelsError, PolicyError};
 
@@ -360,10 +361,19 @@ impl From<MetaToolsError> for Failure {
     }
 }
 
+impl From<ConfinementError> for Failure {
+    fn from(error: ConfinementError) -> Self {
+        let fix = error.fix();
+        let failure = Self::failed("sandbox", error);
+        failure.hint(fix.unwrap_or_else(|| "rye sandbox check".to_owned()))
+    }
+}
+
 impl From<HostError> for Failure {
     fn from(error: HostError) -> Self {
         match error {
             HostError::Store(error) => error.into(),
+            HostError::Confinement(error) => error.into(),
             other => Self::failed("host", other),
         }
     }

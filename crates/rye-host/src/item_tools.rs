@@ -136,7 +136,7 @@ impl ItemTools {
             .approval_reasons(&handle.tool, params, workspace.as_deref());
         let found = found.map_err(|error| execution_error(&error))?;
         let mut reasons = Vec::new();
-        if workspace.is_none() && handle.uses_machine {
+        if sandbox.confinement().confines_commands() && handle.uses_machine {
             let kind = sandbox.kind();
             reasons.push(ReviewReason {
                 text: format!("it runs on this machine, outside of the {kind} sandbox"),
@@ -146,9 +146,13 @@ impl ItemTools {
         }
         let mut writes = Vec::new();
         for reason in found {
-            reasons.extend(reason.to_review(|reason| match reason {
-                ApprovalReason::SensitiveWrite(write) => write.reason.may_be_allowed_by_rule(),
-                _ => true,
+            reasons.extend(reason.message().map(|text| ReviewReason {
+                text,
+                can_be_allowed_by_rule: match &reason {
+                    ApprovalReason::SensitiveWrite(write) => write.reason.may_be_allowed_by_rule(),
+                    _ => true,
+                },
+                applies_to_all_params: false,
             }));
             if let ApprovalReason::SensitiveWrite(write) = reason {
                 writes.push(write);

@@ -92,6 +92,7 @@ mod policy_file;
 mod project_approvals;
 pub mod replay;
 pub mod runs;
+pub mod sandbox;
 pub mod session_check;
 pub mod session_engine;
 pub mod settings;
@@ -143,6 +144,19 @@ pub enum SandboxKind {
     Virtual,
     /// The workspace itself, without confinement.
     Local,
+    /// The workspace itself, confined by the kernel.
+    Confined,
+}
+
+impl From<rye_engine::protocol::SandboxKind> for SandboxKind {
+    /// The kind to use for a session of this kind; `Virtual` if it is not available here.
+    fn from(kind: rye_engine::protocol::SandboxKind) -> Self {
+        match kind {
+            rye_engine::protocol::SandboxKind::Local => Self::Local,
+            rye_engine::protocol::SandboxKind::Confined => Self::Confined,
+            _ => Self::Virtual,
+        }
+    }
 }
 
 /// Options of an engine.
@@ -156,6 +170,8 @@ pub struct Options {
     pub workspace: PathBuf,
     /// Where tools run.
     pub sandbox: SandboxKind,
+    /// Policy of the confined sandbox.
+    pub confinement: sandbox::ConfinementPolicy,
     /// Secrets, and the key that encrypts credentials.
     pub vault: Option<Vault>,
     /// Private directories that no agent may use, and home directories of the user. The database
@@ -178,6 +194,9 @@ pub enum HostError {
         /// The cause.
         source: std::io::Error,
     },
+    /// Commands cannot be confined.
+    #[error(transparent)]
+    Confinement(#[from] sandbox::ConfinementError),
     /// The parts of the engine do not fit together.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -216,7 +235,16 @@ pub fn builder_with_store(
     models: Catalogue,
     supervisor: Arc<Supervisor>,
 ) -> Result<Builder, HostError> {
+    let mut protected = options.protected.clone();
+    protected.private.extend(database_files(&options.database));
     let sandbox: Arc<dyn Sandbox> = match options.sandbox {
+        SandboxKind::Confined => Arc::new(sandbox::confined(
+            &options.workspace,
+            supervisor,
+            options.confinement.clone(),
+            protected,
+            options.project.clone(),
+        )?),
         SandboxKind::Virtual => Arc::new(VirtualSandbox::new()),
         SandboxKind::Local => {
             let local = LocalSandbox::new(&options.workspace, supervisor);
@@ -224,8 +252,6 @@ pub fn builder_with_store(
                 dir: options.workspace.clone(),
                 source,
             })?;
-            let mut protected = options.protected.clone();
-            protected.private.extend(database_files(&options.database));
             Arc::new(local.protected(protected, &options.project))
         }
     };

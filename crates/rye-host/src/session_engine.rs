@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rye_engine::Engine;
-use rye_engine::protocol::{self, Session, SessionId};
+use rye_engine::protocol::{Session, SessionId};
 
 use crate::SandboxKind;
 use crate::context::Context;
@@ -74,10 +74,8 @@ fn with_root_session<T>(
     if id != session.id {
         on_task(&id, &session)?;
     }
-    let previous_sandbox = match &session.sandbox {
-        Some(sandbox) if sandbox.kind == protocol::SandboxKind::Local => SandboxKind::Local,
-        _ => SandboxKind::Virtual,
-    };
+    let previous_sandbox = session.sandbox.as_ref();
+    let previous_sandbox = previous_sandbox.map_or(SandboxKind::Virtual, |it| it.kind.into());
     let here = &context.settings.dirs.project;
     let location = Location::resolve(&session, here, options.workspace)?;
     location.print_notice(context);

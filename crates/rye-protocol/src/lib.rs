@@ -25,7 +25,6 @@ mod event;
 mod evidence;
 mod gate;
 mod id;
-pub mod policy;
 mod queue;
 mod risk;
 mod run;

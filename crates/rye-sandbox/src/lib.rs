@@ -1,9 +1,9 @@
 //! Sandboxes: where an agent's tools read, write and run commands.
 //!
 //! [`VirtualSandbox`] keeps files in memory and interprets a small shell that starts no
-//! processes, so it is safe and behaves the same on every machine. [`LocalSandbox`] works in a
-//! directory of this machine and **does not isolate anything**: commands run with all
-//! permissions of the user.
+//! processes, so it is safe and behaves the same on every machine. [`ConfinedSandbox`] works in a
+//! directory of this machine, and the kernel confines its commands to it. [`LocalSandbox`] works
+//! there too and **does not isolate anything**: commands run with all permissions of the user.
 //!
 //! ```
 //! use rye_engine::sandbox::{Exec, Sandbox as _, ExecObserver};
@@ -27,6 +27,7 @@
 //! # }
 //! ```
 
+mod confined;
 mod files;
 mod head_tail_buffer;
 mod local;
@@ -34,6 +35,10 @@ mod memory;
 mod path;
 mod shell;
 
+pub use confined::{
+    Availability, ConfinedError, ConfinedSandbox, ConfinementPolicy, Launcher, PROTECTED_NAMES,
+    ResourceLimits, Tier, launch,
+};
 pub use files::Limits;
 pub use local::LocalSandbox;
 pub use memory::VirtualSandbox;

@@ -3,6 +3,7 @@
 mod path;
 mod tree;
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,8 +18,8 @@ use lillux::process::{Command, Environment, ExecError, Exit, Handle, Stream, Sup
 use rye_engine::BoxFuture;
 use rye_engine::protocol::SandboxKind;
 use rye_engine::sandbox::{
-    Exec, ExecObserver, ExecOutput, FileInfo, ResolvedPath, Sandbox, SandboxError, SandboxFuture,
-    WalkOptions, WalkResult,
+    Confinement, Exec, ExecObserver, ExecOutput, FileInfo, ResolvedPath, Sandbox, SandboxError,
+    SandboxFuture, WalkOptions, WalkResult,
 };
 use tokio::task::spawn_blocking;
 
@@ -42,7 +43,7 @@ const GRACE: Duration = Duration::from_millis(100);
 pub struct LocalSandbox {
     workspace: PathBuf,
     policy: Arc<PathPolicy>,
-    supervisor: Arc<Supervisor>,
+    pub(crate) supervisor: Arc<Supervisor>,
     environment: Environment,
     shell: &'static str,
 }
@@ -96,19 +97,35 @@ impl LocalSandbox {
         }
     }
 
-    async fn run(
+    pub(crate) fn workspace(&self) -> &Path {
+        &self.workspace
+    }
+
+    /// The program and arguments that run a command line.
+    pub(crate) fn shell_command(&self, command: &str) -> Vec<OsString> {
+        [self.shell, "-c", command].map(OsString::from).to_vec()
+    }
+
+    /// The real path of a file. Fails if it is private.
+    pub(crate) fn real_path(&self, path: &str) -> Result<PathBuf, SandboxError> {
+        self.local_path(path).real()
+    }
+
+    /// Runs a program that acts for a command, in the directory `cwd`.
+    pub(crate) async fn run_program(
         &self,
+        program: Vec<OsString>,
+        cwd: PathBuf,
         exec: Exec,
         observer: &dyn ExecObserver,
     ) -> Result<ExecOutput, SandboxError> {
-        let cwd = self.local_path(exec.cwd.as_deref().unwrap_or_default());
-        let cwd = cwd.real()?;
+        let mut program = program.into_iter();
         let mut out = HeadTailBuffer::new(exec.max_output, exec.max_streamed);
         let mut err = HeadTailBuffer::new(exec.max_output, exec.max_streamed);
         let started = AtomicBool::new(false);
         let output = {
-            let mut command = Command::new(self.shell)
-                .args(["-c", &exec.command])
+            let mut command = Command::new(program.next().unwrap_or_default())
+                .args(program)
                 .cwd(&cwd)
                 .environment(self.environment)
                 .stdin(exec.stdin)
@@ -156,13 +173,28 @@ impl LocalSandbox {
             },
             timed_out: output.timed_out,
             truncated: is_out_truncated || is_err_truncated,
+            quarantined: Vec::new(),
         })
+    }
+
+    async fn run(
+        &self,
+        exec: Exec,
+        observer: &dyn ExecObserver,
+    ) -> Result<ExecOutput, SandboxError> {
+        let cwd = self.real_path(exec.cwd.as_deref().unwrap_or_default())?;
+        let program = self.shell_command(&exec.command);
+        self.run_program(program, cwd, exec, observer).await
     }
 }
 
 impl Sandbox for LocalSandbox {
     fn kind(&self) -> SandboxKind {
         SandboxKind::Local
+    }
+
+    fn confinement(&self) -> Confinement {
+        Confinement::none()
     }
 
     fn working_dir(&self) -> Option<String> {

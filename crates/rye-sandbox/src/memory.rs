@@ -7,7 +7,7 @@ use lillux::path_policy::PathClass;
 use rye_engine::BoxFuture;
 use rye_engine::protocol::SandboxKind;
 use rye_engine::sandbox::{
-    Exec, ExecObserver, FileInfo, ResolvedPath, Sandbox, SandboxError, SandboxFuture,
+    Confinement, Exec, ExecObserver, FileInfo, ResolvedPath, Sandbox, SandboxError, SandboxFuture,
 };
 
 use crate::files::{Files, Limits, unusable};
@@ -95,6 +95,10 @@ fn ready<'a, T: Send + 'a>(outcome: Result<T, SandboxError>) -> SandboxFuture<'a
 impl Sandbox for VirtualSandbox {
     fn kind(&self) -> SandboxKind {
         SandboxKind::Virtual
+    }
+
+    fn confinement(&self) -> Confinement {
+        Confinement::in_memory()
     }
 
     fn read<'a>(&'a self, path: &'a str) -> SandboxFuture<'a, Vec<u8>> {

@@ -1,37 +1,43 @@
-//! Approval of built-in tools in the local sandbox, which does not isolate commands.
+//! Approval of built-in tools, depending on what the sandbox confines.
 //!
-//! A command can do anything, so a person must approve it. A plain file of the workspace needs no
+//! A command that the sandbox does not confine can do anything, so a person must approve it. A
+//! confined command needs no approval; protected files that it created do. A plain file of the workspace needs no
 //! approval; a write to a [sensitive](lillux::path_policy::SensitiveReason) path does.
 //! Rules of the [policy](rye_engine::policy::Policy) for `builtin:bash`, `builtin:write` and
 //! `builtin:edit` can change this if the reason permits it. Private paths are always rejected.
 
 use lillux::path_policy::PathClass;
 use lillux::sanitize_line;
-use rye_protocol::SandboxKind;
 use serde_json::{Value, json};
 
 use rye_engine::arguments::EditedArguments;
 use rye_engine::audit;
-use rye_engine::policy::{CallFacts, RISK, ReviewReason, Risk};
-use rye_engine::sandbox::{ResolvedPath, Sandbox, SandboxError};
+use rye_engine::policy::{Mode, RISK, Risk};
+use rye_engine::sandbox::{FileAccess, ResolvedPath, Sandbox, SandboxError};
 use rye_engine::text::quote_truncated;
 use rye_engine::tool::{
-    DecisionRequest, RESOLVED_PATH, ToolContext, ToolDef, ToolError, resolve_approval,
+    APPROVE, DecisionRequest, RESOLVED_PATH, ToolContext, ToolDef, ToolError, resolve_approval,
 };
 
 /// Key of the gate's context: why the path is sensitive.
 const REASON: &str = "reason";
+/// Key of the gate's context: what the sandbox confines.
+const SANDBOX: &str = "sandbox";
+/// Key of the gate's context: protected files that a command created.
+const PROTECTED: &str = "protected";
 /// Maximum size of the arguments in a gate, in bytes.
 const MAX_SHOWN: usize = 4000;
 
-/// Whether calls in this sandbox may need approval.
-pub(super) fn needs_approval(sandbox: &dyn Sandbox) -> bool {
-    sandbox.kind() == SandboxKind::Local
+/// Whether calls in this sandbox may need approval: they can change files of the machine, or
+/// their commands are not confined.
+pub(super) fn may_need_approval(sandbox: &dyn Sandbox) -> bool {
+    let confinement = sandbox.confinement();
+    confinement.files != FileAccess::Memory || !confinement.confines_commands()
 }
 
 /// Records that a call which could wait for approval now takes effect.
 pub(super) async fn mark_started(tool: &ToolDef, context: &ToolContext) -> Result<(), ToolError> {
-    if needs_approval(&*context.sandbox) {
+    if may_need_approval(&*context.sandbox) {
         context.set_effect(tool.effect).await?;
     }
     Ok(())
@@ -69,7 +75,7 @@ pub(super) async fn approve_write(
     args: &Value,
     context: &ToolContext,
 ) -> Result<ApprovedWrite, ToolError> {
-    if !needs_approval(&*context.sandbox) {
+    if !may_need_approval(&*context.sandbox) {
         return Ok(ApprovedWrite::default());
     }
     let resolved = context.sandbox.resolve_path(path).await;
@@ -86,17 +92,11 @@ pub(super) async fn approve_write(
         Some(reason) => (Risk::High, reason.reason()),
         None => (Risk::Medium, "required by the policy"),
     };
-    let reasons = reason.map(|reason| ReviewReason {
-        text: why.to_owned(),
-        can_be_allowed_by_rule: reason.may_be_allowed_by_rule(),
-        applies_to_all_params: false,
-    });
-    let policy_name = tool.policy_name();
-    let facts = CallFacts {
-        reasons: reasons.as_slice(),
-        ..CallFacts::new(&policy_name, Some(risk))
+    let must_ask = reason.is_some_and(|reason| !reason.may_be_allowed_by_rule());
+    let mode = match mode(tool, risk, context)? {
+        Mode::Allow if must_ask => Mode::Ask,
+        mode => mode,
     };
-    let mode = context.policy()?.decide(&facts).mode;
     // The approval covers this file, not what a link points to later.
     let args_hash = match link {
         Some(target) => audit::args_hash(&json!([args, target])),
@@ -119,6 +119,7 @@ pub(super) async fn approve_write(
     let reason = reason.map(|reason| (REASON.to_owned(), json!(reason)));
     request.context.extend(reason);
     add_resolved_path(&mut request, link);
+    add_sandbox(&mut request, context);
     let edited = resolve_approval(mode, tool, request, args, context).await?;
     // The path may have changed while the gate was open.
     if edited.is_none() && context.sandbox.resolve_path(path).await != resolved {
@@ -134,7 +135,8 @@ pub(super) async fn approve_write(
 /// The resolved working directory of a command, if it is a symbolic link and the sandbox does not
 /// isolate commands.
 pub(super) async fn resolved_link(dir: Option<&str>, context: &ToolContext) -> Option<String> {
-    let path = dir.filter(|_| needs_approval(&*context.sandbox))?;
+    let is_confined = context.sandbox.confinement().confines_commands();
+    let path = dir.filter(|_| !is_confined)?;
     let target = context.sandbox.resolve_path(path).await.path;
     (target != path).then(|| display_path(&target).to_owned())
 }
@@ -158,15 +160,80 @@ pub(super) async fn approve_command(
     args: &Value,
     context: &ToolContext,
 ) -> Result<Option<EditedArguments>, ToolError> {
-    if !needs_approval(&*context.sandbox) {
+    if !may_need_approval(&*context.sandbox) {
         return Ok(None);
     }
-    let risk = Risk::High;
-    let policy_name = tool.policy_name();
-    let facts = CallFacts::new(&policy_name, Some(risk));
-    let mode = context.policy()?.decide(&facts).mode;
-    let notice = format!("Runs without a sandbox.\n{}\n", Risk::gate_line(Some(risk)));
-    request.body.insert_str(0, &notice);
+    let is_confined = context.sandbox.confinement().confines_commands();
+    let risk = if is_confined {
+        Risk::Medium
+    } else {
+        Risk::High
+    };
+    let mode = mode(tool, risk, context)?;
+    request
+        .body
+        .insert_str(0, &format!("{}\n", Risk::gate_line(Some(risk))));
+    if is_confined {
+        add_sandbox(&mut request, context);
+    } else {
+        request.body.insert_str(0, "Runs without a sandbox.\n");
+    }
     request.context.insert(RISK.to_owned(), json!(risk));
     resolve_approval(mode, tool, request, args, context).await
+}
+
+/// Shows in a gate what confines the call, if something does. The decision's receipt covers it.
+fn add_sandbox(request: &mut DecisionRequest, context: &ToolContext) {
+    let confinement = context.sandbox.confinement();
+    let Some(enforcement) = &confinement.enforcement else {
+        return;
+    };
+    let (kind, tier) = (context.sandbox.kind(), &enforcement.tier);
+    let line = format!(
+        "sandbox: {kind} ({tier}, policy {:.12})\n",
+        enforcement.policy
+    );
+    request.body.insert_str(0, &line);
+    let shown = serde_json::to_value(&confinement).unwrap_or_default();
+    request.context.insert(SANDBOX.to_owned(), shown);
+}
+
+/// Asks whether to keep protected files that a command created, and restores or removes them.
+/// Returns a line for the model.
+pub(super) async fn settle_quarantined(
+    paths: &[String],
+    context: &ToolContext,
+) -> Result<Option<String>, ToolError> {
+    if paths.is_empty() {
+        return Ok(None);
+    }
+    let hash = audit::args_hash(&json!(paths));
+    let key = format!("{}:keep:{hash:.32}", context.call);
+    let shown: Vec<_> = paths.iter().map(|path| sanitize_line(path)).collect();
+    let title = format!("keep {}", shown.join(", "));
+    let mut request = DecisionRequest::approval(key, title);
+    request.body = format!(
+        "The command created files that decide what programs do later:\n{}",
+        quote_truncated(&paths.join("\n"), MAX_SHOWN)
+    );
+    request.context.insert(RISK.to_owned(), json!(Risk::High));
+    request.context.insert(PROTECTED.to_owned(), json!(paths));
+    add_sandbox(&mut request, context);
+    let decided = context.request_decision(request).await;
+    let keep = matches!(&decided, Ok(resolution) if resolution.action == APPROVE);
+    let settled = context.sandbox.settle_quarantined(paths, keep).await;
+    settled.map_err(super::sandbox_error)?;
+    decided?;
+    let what = if keep {
+        "kept with approval"
+    } else {
+        "removed, because a person refused it"
+    };
+    Ok(Some(format!("[{}: {what}]", shown.join(", "))))
+}
+
+fn mode(tool: &ToolDef, risk: Risk, context: &ToolContext) -> Result<Mode, ToolError> {
+    Ok(context
+        .policy()?
+        .decide_builtin(&tool.spec.name, Some(risk), false))
 }

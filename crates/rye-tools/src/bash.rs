@@ -90,7 +90,7 @@ impl Tool for Bash {
     }
 
     fn may_request_decision(&self, sandbox: &dyn Sandbox) -> bool {
-        approval::needs_approval(sandbox)
+        approval::may_need_approval(sandbox)
     }
 
     fn run(
@@ -113,7 +113,8 @@ impl Tool for Bash {
             approval::mark_started(&self.def, &context).await?;
             let output = context.exec(exec, &OutputForwarder(&context)).await;
             let output = output.map_err(sandbox_error)?;
-            let report = Report::new(output, timeout);
+            let kept = approval::settle_quarantined(&output.quarantined, &context).await?;
+            let report = Report::new(output, timeout, kept);
             let hash = if report.is_long() {
                 context.store_blob(&report.full_text()).await
             } else {
@@ -162,7 +163,7 @@ struct Report {
 const STDERR: &str = "[stderr]";
 
 impl Report {
-    fn new(output: ExecOutput, timeout: Duration) -> Self {
+    fn new(output: ExecOutput, timeout: Duration, kept: Option<String>) -> Self {
         let data = json!({
             "exit_code": output.exit_code,
             "timed_out": output.timed_out,
@@ -186,6 +187,8 @@ impl Report {
             (false, Some(code)) => Some(format!("[exit code {code}]")),
             (false, None) => Some("[killed by a signal]".to_owned()),
         };
+        let lines = [status_line, kept].into_iter().flatten();
+        let status_line = lines.reduce(|first, second| format!("{first}\n{second}"));
         Self {
             stdout,
             stderr,
@@ -248,8 +251,9 @@ mod tests {
             exit_code,
             timed_out,
             truncated: false,
+            quarantined: Vec::new(),
         };
-        Report::new(output, Duration::from_millis(1500))
+        Report::new(output, Duration::from_millis(1500), None)
             .output(None)
             .text
     }
@@ -318,7 +322,7 @@ mod tests {
             exit_code: Some(1),
             ..ExecOutput::default()
         };
-        let report = Report::new(output, Duration::ZERO);
+        let report = Report::new(output, Duration::ZERO, None);
         assert!(report.is_long());
         let full_text = report.full_text();
         let output = report.output(Some(&hash));

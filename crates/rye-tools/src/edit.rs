@@ -117,7 +117,7 @@ impl Tool for Edit {
     }
 
     fn may_request_decision(&self, sandbox: &dyn Sandbox) -> bool {
-        approval::needs_approval(sandbox)
+        approval::may_need_approval(sandbox)
     }
 
     fn run(

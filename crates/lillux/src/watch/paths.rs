@@ -63,7 +63,10 @@ pub fn wait_for_change(
     paths: &[PathBuf],
     timeout: Option<Duration>,
 ) -> Result<Option<Change>, WatchError> {
-    Watch::new(paths)?.wait(timeout)
+    if paths.is_empty() {
+        return Err(WatchError::NoPaths);
+    }
+    Watch::new(paths)?.wait(Deadline::after(timeout))
 }
 
 /// Waits until `check` returns a value. Returns `None` after `timeout`. `check` runs once after
@@ -80,6 +83,9 @@ pub async fn wait_until<T>(
     timeout: Option<Duration>,
     mut check: impl FnMut() -> Option<T>,
 ) -> Result<Option<T>, WatchError> {
+    if paths.is_empty() {
+        return Err(WatchError::NoPaths);
+    }
     let watch = Watch::new(paths)?;
     // An inotify descriptor is read like a pipe. The events themselves are not needed.
     let changes = Receiver::from_owned_fd_unchecked(watch.inotify)?;
@@ -106,18 +112,15 @@ pub async fn wait_until<T>(
     }
 }
 
-/// Paths whose changes are collected from its creation on. A caller that creates it, looks at the
-/// paths and then waits misses no change. Detects the same changes as [`wait_for_change`].
-// Watches files through their directories: a watch on a file itself would stay with the old
-// inode when the file is replaced.
-#[derive(Debug)]
-pub struct Watch {
+/// Watches files through their directories: a watch on a file itself would stay with the old
+/// inode when the file is replaced.
+pub(super) struct Watch {
     inotify: OwnedFd,
     /// By watch descriptor.
     dirs: BTreeMap<i32, WatchedDir>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct WatchedDir {
     path: PathBuf,
     /// Every entry is watched.
@@ -127,11 +130,7 @@ struct WatchedDir {
 }
 
 impl Watch {
-    /// Starts to watch the paths.
-    pub fn new(paths: &[PathBuf]) -> Result<Self, WatchError> {
-        if paths.is_empty() {
-            return Err(WatchError::NoPaths);
-        }
+    pub(super) fn new(paths: &[PathBuf]) -> Result<Self, WatchError> {
         let flags = CreateFlags::CLOEXEC | CreateFlags::NONBLOCK;
         let mut watch = Self {
             inotify: inotify::init(flags).map_err(io::Error::from)?,
@@ -178,9 +177,8 @@ impl Watch {
         Ok(entry)
     }
 
-    /// Waits for a change since the creation or the last call. Returns `None` after `timeout`.
-    pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<Change>, WatchError> {
-        let deadline = Deadline::after(timeout);
+    /// Waits for the first change of a watched path.
+    pub(super) fn wait(&self, deadline: Deadline) -> Result<Option<Change>, WatchError> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.inotify, &mut buffer);
         loop {

@@ -14,6 +14,8 @@ pub(super) fn check(library: &Library, report: &mut Checks) {
     let commands = crate::load_commands(spaces).map(|(_, ignored)| ignored);
     add("approvals", approvals, report);
     add("commands", commands, report);
+    let confinement = crate::sandbox::load_sandbox_policy(spaces).map(|(_, ignored)| ignored);
+    add("sandbox", confinement, report);
 }
 
 fn add(name: &'static str, loaded: Result<Vec<IgnoredFile>, PolicyError>, report: &mut Checks) {

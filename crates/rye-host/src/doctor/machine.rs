@@ -3,6 +3,7 @@
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::sandbox::{Availability, Tier};
 use crate::settings;
 use lillux::{PathContext as _, shell_word};
 
@@ -19,6 +20,7 @@ const INTERPRETERS: [(&str, &str); 4] = [
 
 pub(super) fn check(context: &Context, report: &mut Checks) {
     cache(context, report);
+    sandbox(report);
     for (program, what) in INTERPRETERS {
         if let Some(path) = on_path(program) {
             report.ok(program, path.display().to_string());
@@ -30,6 +32,26 @@ pub(super) fn check(context: &Context, report: &mut Checks) {
     if context.settings.dev_mode.value {
         let detail = "RYE_DEV_MODE is set: unverified items run with a warning";
         report.warn("dev mode", detail, "unset RYE_DEV_MODE".to_owned());
+    }
+}
+
+/// How strongly commands of agents can be confined.
+fn sandbox(report: &mut Checks) {
+    let Some(launcher) = crate::sandbox::launcher() else {
+        return;
+    };
+    let found = Availability::probe(launcher);
+    let reason = found.full_error.unwrap_or_default();
+    match found.tier {
+        Some(Tier::Full) => report.ok("sandbox", "commands can be confined (tier full)"),
+        Some(Tier::Landlock) => {
+            let detail = format!("commands can be confined with Landlock only: {reason}");
+            report.warn("sandbox", detail, found.fix);
+        }
+        None => {
+            let detail = format!("commands cannot be confined: {reason}");
+            report.warn("sandbox", detail, found.fix);
+        }
     }
 }
 

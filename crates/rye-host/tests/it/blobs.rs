@@ -24,6 +24,7 @@ async fn run_script(dir: &Path, script: &str) -> String {
         project: dir.to_owned(),
         workspace: dir.to_owned(),
         sandbox: SandboxKind::Virtual,
+        confinement: rye_host::sandbox::ConfinementPolicy::default(),
         protected: lillux::path_policy::ProtectedPaths::default(),
         vault: None,
     };

@@ -56,8 +56,7 @@ pub(crate) enum DirEntry {
 }
 
 /// How an entry of a directory differs from the manifest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
-#[strum(serialize_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Deviation {
     /// The entry is not listed.
     Added,
@@ -78,7 +77,15 @@ pub enum Deviation {
 impl Deviation {
     /// A stable code for scripts.
     pub fn code(self) -> &'static str {
-        self.into()
+        match self {
+            Self::Added => "added",
+            Self::Missing => "missing",
+            Self::Changed => "changed",
+            Self::NotRegular => "not_regular",
+            Self::LeavesDirectory => "leaves_directory",
+            Self::Unreadable => "unreadable",
+            Self::Unsigned => "unsigned",
+        }
     }
 
     /// The label in messages: `added helper.py`.

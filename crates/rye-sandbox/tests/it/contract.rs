@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use lillux::path_policy::{PathClass, ProtectedPaths};
 use lillux::process::{Handle, Supervisor};
 use rye_engine::sandbox::{Exec, ExecObserver, ExecOutput, Sandbox, SandboxError, WalkOptions};
-use rye_sandbox::{LocalSandbox, VirtualSandbox};
+use rye_sandbox::{
+    Availability, ConfinedSandbox, ConfinementPolicy, Launcher, LocalSandbox, VirtualSandbox,
+};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
@@ -55,14 +57,22 @@ impl Recorder {
     }
 }
 
-/// Both sandboxes, and the directory of the local one.
-fn sandboxes() -> [(Arc<dyn Sandbox>, Option<TempDir>); 2] {
-    let dir = tempfile::tempdir().unwrap();
-    let (local, dir) = (local(&dir), dir);
+/// All sandboxes, and the directories of those on this machine.
+fn sandboxes() -> [(Arc<dyn Sandbox>, Option<TempDir>); 3] {
+    let [first, second] = [(); 2].map(|()| tempfile::tempdir().unwrap());
     [
         (Arc::new(VirtualSandbox::new()), None),
-        (Arc::new(local), Some(dir)),
+        (Arc::new(local(&first)), Some(first)),
+        (Arc::new(confined(&second)), Some(second)),
     ]
+}
+
+fn confined(dir: &TempDir) -> ConfinedSandbox {
+    let launcher = Launcher::new(env!("CARGO_BIN_EXE_rye-sandbox-launcher"), [] as [&str; 0]);
+    let tier = Availability::probe_tier(&launcher).unwrap();
+    let supervisor = Supervisor::start().unwrap();
+    let policy = ConfinementPolicy::default();
+    ConfinedSandbox::new(dir.path(), supervisor, launcher, tier, policy).unwrap()
 }
 
 fn local(dir: &TempDir) -> LocalSandbox {
@@ -172,6 +182,7 @@ async fn command_returns_its_output_and_exit_code() {
             exit_code: Some(3),
             timed_out: false,
             truncated: false,
+            quarantined: Vec::new(),
         };
         assert_eq!(executed, expected, "{}", sandbox.kind());
         let executed = run(&*sandbox, script("echo 'not closed")).await;

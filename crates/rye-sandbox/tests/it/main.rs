@@ -4,5 +4,7 @@
 
 mod agent;
 mod contract;
+mod escape;
 mod host_death;
 mod tools;
+mod workloads;

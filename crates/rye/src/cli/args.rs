@@ -20,8 +20,8 @@ use rye_host::settings::Color;
 pub(crate) use config::{AcceptArgs, ConfigCommand};
 pub(crate) use engine::{
     ApprovalScope, ChatArgs, CompactArgs, ExportSessionArgs, ForkArgs, GateArgs, GateCommand,
-    ImportSessionArgs, PromptArgs, ReplayArgs, ResumeArgs, SessionArgs, SessionCommand, ThreadArgs,
-    VerifySessionArgs,
+    ImportSessionArgs, PromptArgs, ReplayArgs, ResumeArgs, SandboxCommand, SandboxRunArgs,
+    SessionArgs, SessionCommand, ThreadArgs, VerifySessionArgs,
 };
 pub(crate) use execute::{
     CallOptions, CarryOutArgs, ExecuteArgs, RunCommand, TailArgs, TraceChoice, seconds,
@@ -152,6 +152,9 @@ pub(crate) enum Command {
     /// List and answer pending decisions
     #[command(subcommand)]
     Gate(GateCommand),
+    /// Run commands in the confined sandbox, and check what this machine can confine
+    #[command(subcommand)]
+    Sandbox(SandboxCommand),
     /// List and test models
     #[command(subcommand)]
     Models(ModelsCommand),

@@ -18,9 +18,8 @@ use rye_items::search::SearchIndex;
 use rye_items::{ItemFile, ItemKind, ItemRef};
 use rye_mcp::client::Pool;
 use rye_mcp::{
-    ApprovalChannel, CallDecision, CallEnd, GatedCall, Gateway, GatewayError, GatewayResult,
-    ItemSummary, LoadRequest, PlannedCopy, ProjectBounds, SearchRequest, SignRequest, ToolReply,
-    UnsignedItem,
+    ApprovalChannel, CallDecision, GatedCall, Gateway, GatewayError, GatewayResult, ItemSummary,
+    LoadRequest, PlannedCopy, ProjectBounds, SearchRequest, SignRequest, ToolReply, UnsignedItem,
 };
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -299,23 +298,11 @@ impl Gateway for ItemGateway {
         project: &Path,
         call: &GatedCall,
         is_approved: bool,
-    ) -> Result<String, GatewayError> {
+    ) -> Result<(), GatewayError> {
         self.with_gates(project, async |gates, _| {
             let by = current_user();
             let recorded = gates.record(project, call, is_approved, &by);
             Ok(recorded.await?)
-        })
-    }
-
-    fn record_result(
-        &self,
-        project: &Path,
-        record: &str,
-        end: CallEnd,
-        result: &Value,
-    ) -> Result<(), GatewayError> {
-        self.with_gates(project, async |gates, _| {
-            Ok(gates.record_result(record, end, result).await?)
         })
     }
 

@@ -37,6 +37,10 @@ use printer::{Outcome, Printer};
 
 /// Parses the arguments, runs the command and prints its outcome.
 pub(crate) fn main() -> ExitCode {
+    // First of all: the launcher must be single-threaded, and owns its files in `/proc`.
+    if let Some(code) = rye_host::sandbox::run_launcher() {
+        return code;
+    }
     // Tools run as the same user and could otherwise read the keys in our environment.
     if let Err(error) = lillux::process::protect_memory() {
         let printer = Printer {
@@ -123,6 +127,7 @@ fn dispatch(
         Command::Replay(args) => commands::replay::run(&args, &context),
         Command::Session(command) => commands::session::run(&command, &context),
         Command::Gate(command) => commands::gate::run(&command, &context),
+        Command::Sandbox(command) => commands::sandbox::run(command, &context),
         Command::Models(command) => commands::models::run(&command, &context),
         Command::Mcp(command) => commands::mcp::run(command, options, &context, supervisor),
         Command::Config(command) => commands::config::run(&command, &context),

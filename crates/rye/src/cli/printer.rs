@@ -36,6 +36,12 @@ pub(crate) trait Report {
         false
     }
 
+    /// The exit code of a program that the command ran in the foreground and that printed its own
+    /// output.
+    fn program_exit_code(&self) -> Option<u8> {
+        None
+    }
+
     /// A suggestion for the next command, printed on standard error.
     fn next_command(&self) -> Option<String> {
         None
@@ -77,6 +83,10 @@ impl Printer {
     /// Prints the outcome of the call and returns the exit code.
     pub(crate) fn finish(self, outcome: Outcome) -> ExitCode {
         let (fields, page, failure) = match outcome {
+            Ok(report) if report.program_exit_code().is_some() => {
+                let code = report.program_exit_code();
+                return ExitCode::from(code.unwrap_or_default());
+            }
             Ok(report) if report.is_already_printed() => return ExitCode::SUCCESS,
             Ok(report) => {
                 let failure = report.failure();

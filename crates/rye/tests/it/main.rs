@@ -43,6 +43,7 @@ mod prompt;
 mod prompt_events;
 mod read_only;
 mod resume;
+mod sandbox;
 mod search;
 mod secrets;
 mod session_blobs;

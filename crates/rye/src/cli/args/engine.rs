@@ -162,6 +162,8 @@ pub(crate) enum SandboxChoice {
     Virtual,
     /// The project directory, without confinement
     Local,
+    /// The project directory, confined by the kernel: no network and no other files
+    Confined,
 }
 
 impl From<SandboxChoice> for SandboxKind {
@@ -169,6 +171,7 @@ impl From<SandboxChoice> for SandboxKind {
         match choice {
             SandboxChoice::Virtual => Self::Virtual,
             SandboxChoice::Local => Self::Local,
+            SandboxChoice::Confined => Self::Confined,
         }
     }
 }
@@ -429,4 +432,57 @@ pub(crate) struct AnswerArgs {
     /// Text of the answer
     #[arg(long, value_name = "TEXT")]
     pub(crate) value: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SandboxCommand {
+    /// Show how strongly this machine can confine commands
+    #[command(after_help = "Exits 1 if commands cannot be confined.\n\n\
+        Example:\n  rye sandbox check")]
+    Check,
+    /// Run a command in the confined sandbox
+    #[command(
+        after_help = "The command works in the project (or --workspace), without network and without access to other\n\
+        files. Its exit code is that of `rye`.\n\n\
+        Examples:\n  \
+        rye sandbox run -- make test\n  \
+        rye sandbox run --workspace /tmp/scratch -- bash -c 'echo $HOME'"
+    )]
+    Run(SandboxRunArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SandboxRunArgs {
+    /// Directory that the command can write [default: the project]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Weaken the confinement to this tier, for tests [default: the strongest]
+    #[arg(long, value_enum, value_name = "TIER")]
+    pub(crate) tier: Option<TierChoice>,
+    /// Command and its arguments
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) command: Vec<std::ffi::OsString>,
+}
+
+/// How strongly commands are confined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TierChoice {
+    /// Namespaces, with Landlock as a second wall
+    Full,
+    /// Landlock alone, without sockets
+    Landlock,
+}
+
+impl From<TierChoice> for rye_host::sandbox::Tier {
+    fn from(choice: TierChoice) -> Self {
+        match choice {
+            TierChoice::Full => Self::Full,
+            TierChoice::Landlock => Self::Landlock,
+        }
+    }
 }

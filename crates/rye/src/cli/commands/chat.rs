@@ -81,6 +81,7 @@ fn chat_options(args: &ChatArgs, context: &Context, workspace: &Path) -> Options
     let use_stderr = context.printer.json;
     let sandbox = match args.sandbox.map(Into::into) {
         Some(rye_host::SandboxKind::Local) => "local",
+        Some(rye_host::SandboxKind::Confined) => "confined",
         // The session knows its sandbox.
         None if args.session.is_some() => "",
         _ => "virtual",

@@ -17,6 +17,7 @@ pub(crate) mod models;
 pub(crate) mod prompt;
 pub(crate) mod replay;
 pub(crate) mod run;
+pub(crate) mod sandbox;
 pub(crate) mod search;
 pub(crate) mod session;
 pub(crate) mod sign;

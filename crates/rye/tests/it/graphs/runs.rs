@@ -1,6 +1,8 @@
 //! Runs of graphs: background, changed graphs, altered records, listing.
 
-use super::{database, env_with_examples, newest_run, wait_for_state, write_graph};
+use std::time::Duration;
+
+use super::{database, env_with_examples, newest_run, write_graph};
 use crate::support::{assert_transcript, json, transcript_entry};
 
 #[test]
@@ -16,7 +18,16 @@ fn background_run_is_followed_cancelled_and_resumed() {
         "2",
     ]));
     let id = started["run"]["id"].as_str().unwrap().to_owned();
-    assert_eq!(wait_for_state(&env, "waiting"), id);
+    for _ in 0..400 {
+        let status = json(&env.run(&["run", "status", "--json", &id]));
+        if status["run"]["state"] == "waiting" {
+            break;
+        }
+        let _ = lillux::watch::wait_for_change(
+            &[env.path("project/.ai")],
+            Some(Duration::from_millis(50)),
+        );
+    }
     let tail = env
         .command()
         .args(["run", "tail", "--follow", &id])
@@ -105,7 +116,17 @@ fn background_resume_keeps_the_run_id() {
     let resume = format!("graph run --resume {id} --async");
     let follow = format!("run tail {id} --follow");
     let mut transcript = env.transcript(&[&resume, &format!("{resume} --accept-changed")]);
-    assert_eq!(wait_for_state(&env, "completed"), id);
+    let state = |wanted: &str| {
+        for _ in 0..400 {
+            let status = json(&env.run(&["run", "status", "--json", &id]));
+            if status["run"]["state"] == wanted {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("{id} is never {wanted}: {}", newest_run(&env));
+    };
+    state("completed");
     transcript += &env.transcript(&[
         &follow,
         "run list",

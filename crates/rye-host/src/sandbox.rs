@@ -1,0 +1,143 @@
+//! Chooses and builds the sandbox of a session, and loads the policy of the confined one.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
+
+use lillux::path_policy::ProtectedPaths;
+use lillux::process::Supervisor;
+use rye_items::Spaces;
+use rye_items::trust::IgnoredFile;
+use rye_sandbox::{ConfinedError, ConfinedSandbox, Launcher};
+
+use crate::config::{self, ConfigFiles};
+use crate::policy_file::PolicyError;
+
+pub use rye_sandbox::{Availability, ConfinementPolicy, Tier};
+
+/// The policy of the confined sandbox, relative to a space's `.ai/`.
+pub const SANDBOX_FILE: &str = "config/agent/sandbox.yaml";
+
+/// The hidden command with which a program starts itself as the launcher of confined commands.
+const LAUNCHER_COMMAND: &str = "sandbox-launcher";
+
+static SELF_LAUNCHER: OnceLock<Launcher> = OnceLock::new();
+
+/// Runs the launcher if this process was started as one, and returns its exit code. Otherwise
+/// makes this program the launcher of its confined sandboxes. Call it first in `main`.
+pub fn run_launcher() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|it| it == LAUNCHER_COMMAND) {
+        let arguments: Vec<OsString> = arguments.collect();
+        return Some(rye_sandbox::launch(arguments));
+    }
+    if let Ok(program) = std::env::current_exe() {
+        // Set once; a second call would set the same.
+        let _ = SELF_LAUNCHER.set(Launcher::new(program, [LAUNCHER_COMMAND]));
+    }
+    None
+}
+
+/// The launcher, if this program [can be one](run_launcher).
+pub fn launcher() -> Option<&'static Launcher> {
+    SELF_LAUNCHER.get()
+}
+
+/// Why commands cannot be confined.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfinementError {
+    /// The program does not call [`run_launcher`].
+    #[error("this program cannot launch confined commands")]
+    NoLauncher,
+    /// The machine can enforce no tier.
+    #[error(
+        "this machine cannot confine commands: {}",
+        .0.full_error.as_deref().unwrap_or("unknown reason")
+    )]
+    Unavailable(Availability),
+    /// The workspace cannot be confined.
+    #[error(transparent)]
+    Workspace(#[from] ConfinedError),
+}
+
+impl ConfinementError {
+    /// A command that may help.
+    pub fn fix(&self) -> Option<String> {
+        match self {
+            Self::Unavailable(availability) => availability.fix.clone(),
+            Self::Workspace(_) => Some("rye prompt --workspace DIR".to_owned()),
+            Self::NoLauncher => None,
+        }
+    }
+}
+
+/// Builds a confined sandbox in the strongest tier of this machine.
+pub fn confined(
+    workspace: &Path,
+    supervisor: Arc<Supervisor>,
+    policy: ConfinementPolicy,
+    protected: ProtectedPaths,
+    project: PathBuf,
+) -> Result<ConfinedSandbox, ConfinementError> {
+    confined_in(None, workspace, supervisor, policy, protected, project)
+}
+
+/// Like [`confined`], in a given tier.
+pub fn confined_in(
+    tier: Option<Tier>,
+    workspace: &Path,
+    supervisor: Arc<Supervisor>,
+    policy: ConfinementPolicy,
+    protected: ProtectedPaths,
+    project: PathBuf,
+) -> Result<ConfinedSandbox, ConfinementError> {
+    let launcher = launcher().ok_or(ConfinementError::NoLauncher)?;
+    let tier = match tier {
+        Some(tier) => tier,
+        None => Availability::probe_tier(launcher).map_err(ConfinementError::Unavailable)?,
+    };
+    let sandbox = ConfinedSandbox::new(workspace, supervisor, launcher.clone(), tier, policy)?;
+    Ok(sandbox.protected(protected, project))
+}
+
+/// Loads the policy of all spaces, and returns the files that were ignored. Of a project file that
+/// the user has not accepted for its directory, only the part that restricts commands applies.
+pub fn load_sandbox_policy(
+    spaces: &Spaces,
+) -> Result<(ConfinementPolicy, Vec<IgnoredFile>), PolicyError> {
+    let ConfigFiles {
+        accepted,
+        unaccepted,
+        mut ignored,
+    } = config::load(spaces, SANDBOX_FILE)?;
+    let mut policy = ConfinementPolicy::default();
+    if let Some((file, mut notice)) = unaccepted {
+        let parsed = parse(rye_items::Space::Project, &file)?;
+        let tightening = parsed.clone().tightening();
+        if tightening != parsed {
+            let reason = &notice.reason;
+            notice.reason = format!("its permissions do not apply: {reason}");
+            ignored.push(notice);
+        }
+        policy = tightening;
+    }
+    for (space, file) in accepted {
+        policy.merge(parse(space, &file)?);
+    }
+    Ok((policy, ignored))
+}
+
+fn parse(
+    space: rye_items::Space,
+    file: &rye_model::ConfigFile,
+) -> Result<ConfinementPolicy, PolicyError> {
+    let parsed: Result<Option<_>, _> = serde_saphyr::from_str(&file.text);
+    let parsed = parsed.map_err(|error| PolicyError::Config {
+        path: file.path.clone(),
+        space,
+        reason: error.to_string(),
+    })?;
+    Ok(parsed.unwrap_or_default())
+}

@@ -1,0 +1,171 @@
+//! The launcher: a process that confines itself and then executes the command.
+//!
+//! The sandbox starts it as a new, single-threaded program under the process supervisor, so it
+//! can use ordinary Rust after its forks. In the tier `full` there are three processes:
+//!
+//! ```text
+//! launcher ── init (process 1 of the namespace) ── command
+//! ```
+//!
+//! The launcher creates the namespaces and waits, because a pid namespace starts with the next
+//! child. Init builds the file system, gives up its privileges, forks the command and reaps
+//! orphans; when it ends, the kernel kills every process of the namespace. In the tier
+//! `landlock` the launcher becomes the command.
+
+mod landlock;
+mod namespaces;
+mod privileges;
+mod root;
+mod seccomp;
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use serde::{Deserialize, Serialize};
+
+use super::Tier;
+use super::policy::ResolvedPolicy;
+use super::protected::{Guard, GuardKind};
+
+pub(super) use landlock::{MIN_ABI, abi};
+
+/// Exit code if the command could not be confined; it then did not start.
+pub(super) const FAILED: u8 = 125;
+
+/// What the sandbox tells the launcher, as its first argument.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct LaunchSpec {
+    pub(super) tier: Tier,
+    /// Precedes the launcher's error message, so that the sandbox can tell it from the output of
+    /// a command.
+    pub(super) nonce: String,
+    /// Working directory of the command.
+    pub(super) cwd: PathBuf,
+    /// Directory on the host that is `/tmp` inside.
+    pub(super) tmp: PathBuf,
+    pub(super) policy: ResolvedPolicy,
+    /// Paths that are empty inside although a directory above them is visible.
+    pub(super) masked: Vec<PathBuf>,
+}
+
+/// A step of the confinement failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{step}: {source}")]
+struct LaunchError {
+    step: String,
+    source: Box<dyn std::error::Error>,
+}
+
+/// Names the step that failed.
+trait Context<T> {
+    fn context(self, step: impl Into<String>) -> Result<T, LaunchError>;
+}
+
+impl<T, E: Into<Box<dyn std::error::Error>>> Context<T> for Result<T, E> {
+    fn context(self, step: impl Into<String>) -> Result<T, LaunchError> {
+        self.map_err(|error| LaunchError {
+            step: step.into(),
+            source: error.into(),
+        })
+    }
+}
+
+/// Everything the launcher was told.
+struct Launch {
+    spec: LaunchSpec,
+    guards: Vec<Guard>,
+    command: Vec<OsString>,
+}
+
+/// Runs the launcher. The arguments are those that the sandbox passes; a program calls this
+/// first in `main`, before it starts threads.
+pub fn launch(arguments: Vec<OsString>) -> ExitCode {
+    let Some(launch) = Launch::parse(arguments) else {
+        return ExitCode::from(FAILED);
+    };
+    let nonce = launch.spec.nonce.clone();
+    let failed = match launch.spec.tier {
+        Tier::Full => namespaces::run(&launch),
+        Tier::Landlock => launch.run_under_landlock(),
+    };
+    report(&nonce, &failed)
+}
+
+/// Writes the reason for a failure to standard error.
+fn report(nonce: &str, error: &LaunchError) -> ExitCode {
+    // In one piece, so that a reader finds the nonce at the start of it.
+    let text = format!("{nonce}{error}");
+    let _ = std::io::stderr().write_all(text.as_bytes());
+    ExitCode::from(FAILED)
+}
+
+impl Launch {
+    /// Parses `SPEC GUARD… -- PROGRAM ARGUMENT…`.
+    fn parse(arguments: Vec<OsString>) -> Option<Self> {
+        let mut arguments = arguments.into_iter();
+        let spec = serde_json::from_slice(arguments.next()?.as_bytes()).ok()?;
+        let guards = arguments.by_ref().take_while(|it| it != "--");
+        let guards = guards.map(|it| parse_guard(&it)).collect::<Option<_>>()?;
+        let command: Vec<_> = arguments.collect();
+        (!command.is_empty()).then_some(Self {
+            spec,
+            guards,
+            command,
+        })
+    }
+
+    fn run_under_landlock(&self) -> LaunchError {
+        let confined = privileges::limit_resources(&self.spec.policy.limits)
+            .and_then(|()| privileges::give_up())
+            .and_then(|()| landlock::restrict_host(self))
+            .and_then(|()| seccomp::apply(Tier::Landlock));
+        match confined {
+            Ok(()) => self.exec(),
+            Err(error) => error,
+        }
+    }
+
+    /// Executes the command in place of this process. Returns only if that fails.
+    fn exec(&self) -> LaunchError {
+        let [program, args @ ..] = self.command.as_slice() else {
+            return error("cannot run the command", "it is empty");
+        };
+        let mut command = Command::new(program);
+        let source = command.args(args).current_dir(&self.spec.cwd).exec();
+        error(
+            format!("cannot run {}", Path::new(program).display()),
+            source,
+        )
+    }
+}
+
+fn error(step: impl Into<String>, source: impl Into<Box<dyn std::error::Error>>) -> LaunchError {
+    LaunchError {
+        step: step.into(),
+        source: source.into(),
+    }
+}
+
+/// A guard as an argument: `r:PATH` or `s:PATH`.
+pub(super) fn guard_argument(guard: &Guard) -> OsString {
+    let mut text = OsString::from(match guard.kind {
+        GuardKind::ReadOnly => "r:",
+        GuardKind::Socket => "s:",
+    });
+    text.push(&guard.path);
+    text
+}
+
+fn parse_guard(text: &OsStr) -> Option<Guard> {
+    let kind = match text.as_bytes().get(..2)? {
+        b"r:" => GuardKind::ReadOnly,
+        b"s:" => GuardKind::Socket,
+        _ => return None,
+    };
+    let path = PathBuf::from(OsStr::from_bytes(text.as_bytes().get(2..)?));
+    Some(Guard { path, kind })
+}

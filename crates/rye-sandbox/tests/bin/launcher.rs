@@ -1,0 +1,55 @@
+//! A program for tests that runs commands in the confined sandbox, and is its own launcher.
+//!
+//! `rye-sandbox-launcher run TIER WORKSPACE COMMAND…` runs a command; `RYE_TEST_LIMITS=1` sets low
+//! limits. Every other call is one of the launcher.
+
+#![expect(clippy::unwrap_used, reason = "a test program may panic")]
+
+use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+use std::process::ExitCode;
+
+use lillux::process::{Exit, Supervisor};
+use rye_sandbox::{ConfinedSandbox, ConfinementPolicy, Launcher, ResourceLimits, Tier};
+
+fn main() -> ExitCode {
+    let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if arguments.first().is_none_or(|it| it != "run") {
+        return rye_sandbox::launch(arguments);
+    }
+    let command = arguments.split_off(3);
+    let tier = match arguments[1].to_str() {
+        Some("full") => Tier::Full,
+        _ => Tier::Landlock,
+    };
+    let mut policy = ConfinementPolicy::default();
+    if std::env::var_os("RYE_TEST_LIMITS").is_some() {
+        policy.limits = ResourceLimits {
+            processes: Some(400),
+            memory_mib: Some(64),
+            file_size_mib: Some(8),
+            open_files: Some(64),
+        };
+    }
+    if let Some(paths) = std::env::var_os("RYE_TEST_READ") {
+        let paths = std::env::split_paths(&paths);
+        policy.read = paths.map(|it| it.to_string_lossy().into_owned()).collect();
+    }
+    let supervisor = Supervisor::start().unwrap();
+    let launcher = Launcher::new(std::env::current_exe().unwrap(), [] as [&str; 0]);
+    let sandbox = ConfinedSandbox::new(&arguments[2], supervisor, launcher, tier, policy).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let stdin = io::stdin().as_fd().try_clone_to_owned().unwrap();
+    let stdout = io::stdout().as_fd().try_clone_to_owned().unwrap();
+    let on_stderr = |bytes: &[u8]| io::stderr().write_all(bytes).unwrap();
+    let ran = runtime.block_on(sandbox.run_attached(command, stdin, stdout, on_stderr));
+    match ran.unwrap().0 {
+        Exit::Code(code) => ExitCode::from(u8::try_from(code).unwrap()),
+        Exit::Signal(signal) => ExitCode::from(u8::try_from(128 + signal).unwrap()),
+        Exit::Unknown => ExitCode::from(99),
+    }
+}

@@ -1,0 +1,87 @@
+//! Programs that must work in the confined sandbox.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::{env, fs};
+
+/// Runs a script in the tier `full`, with the toolchains of this machine.
+fn run(workspace: &Path, script: &str) -> Output {
+    let home = env::var("HOME").unwrap_or_default();
+    Command::new(env!("CARGO_BIN_EXE_rye-sandbox-launcher"))
+        .args(["run", "full"])
+        .arg(workspace)
+        .args(["bash", "-c", script])
+        .env("HOME", home)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn has(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|dir| dir.join(program).exists())
+}
+
+fn check(program: &str, files: &[(&str, &str)], script: &str, expected: &str) {
+    if !has(program) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path: PathBuf = dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let output = run(dir.path(), script);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(stdout.contains(expected), "{output:?}");
+}
+
+#[test]
+fn cargo_builds_a_crate() {
+    let manifest =
+        "[package]\nname = \"tiny\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
+    let files = [
+        ("Cargo.toml", manifest),
+        ("src/main.rs", "fn main() { println!(\"built\") }"),
+    ];
+    check("cargo", &files, "cargo run --offline", "built");
+}
+
+#[test]
+fn git_commits_in_a_scratch_clone() {
+    let script = "git init -q /tmp/origin && cd /tmp/origin \
+        && git -c user.name=a -c user.email=b commit -q --allow-empty -m first \
+        && git clone -q /tmp/origin /tmp/clone && cd /tmp/clone && echo x > f && git add f \
+        && git -c user.name=a -c user.email=b commit -q -m second && git log --format=%s";
+    check("git", &[], script, "second\nfirst");
+}
+
+#[test]
+fn python_creates_an_environment() {
+    let script = "python3 -m venv --without-pip env && env/bin/python -c 'print(6 * 7)'";
+    check("python3", &[], script, "42");
+}
+
+#[test]
+fn make_runs_jobs_in_parallel() {
+    let makefile = "all: a b c d\n%:\n\t@echo job $@\n";
+    check("make", &[("Makefile", makefile)], "make -j4 all", "job d");
+}
+
+#[test]
+fn program_gets_a_terminal() {
+    let script = "script -qec 'test -t 1 && tty' /dev/null";
+    check("script", &[], script, "/dev/pts/");
+}
+
+#[test]
+fn temporary_files_and_sockets_work() {
+    let script = "echo x > /tmp/a && cat /tmp/a && echo $TMPDIR && python3 -c '
+import socket
+a, b = socket.socketpair()
+s = socket.socket(socket.AF_UNIX); s.bind(\"/tmp/s\"); s.listen()
+c = socket.socket(socket.AF_UNIX); c.connect(\"/tmp/s\"); print(\"connected\")'";
+    check("python3", &[], script, "connected");
+}
