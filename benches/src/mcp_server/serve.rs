@@ -21,8 +21,8 @@ use rye_executor::{Executor, Request, Roots};
 use rye_items::UserKeys;
 use rye_mcp::server::{Server, http, serve_stdio};
 use rye_mcp::{
-    ApprovalChannel, CallDecision, GatedCall, Gateway, GatewayError, GatewayResult, ItemSummary,
-    LoadRequest, PlannedCopy, ProjectBounds, SearchRequest, SignRequest, UnsignedItem,
+    ApprovalChannel, CallDecision, CallEnd, GatedCall, Gateway, GatewayError, GatewayResult,
+    ItemSummary, LoadRequest, PlannedCopy, ProjectBounds, SearchRequest, SignRequest, UnsignedItem,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -239,7 +239,17 @@ impl Gateway for NoopGateway {
         unsupported()
     }
 
-    fn record_decision(&self, _: &Path, _: &GatedCall, _: bool) -> Result<(), GatewayError> {
+    fn record_decision(&self, _: &Path, _: &GatedCall, _: bool) -> Result<String, GatewayError> {
+        unsupported()
+    }
+
+    fn record_result(
+        &self,
+        _: &Path,
+        _: &str,
+        _: CallEnd,
+        _: &serde_json::Value,
+    ) -> Result<(), GatewayError> {
         unsupported()
     }
 

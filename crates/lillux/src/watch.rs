@@ -6,6 +6,6 @@ mod paths;
 #[cfg(feature = "watch-db")]
 mod run;
 
-pub use paths::{Change, ChangeKind, WatchError, wait_for_change, wait_until};
+pub use paths::{Change, ChangeKind, Watch, WatchError, wait_for_change, wait_until};
 #[cfg(feature = "watch-db")]
 pub use run::{FINAL_STATUSES, RunError, wait_for_run};

@@ -93,6 +93,11 @@ impl ToolDef {
         self.risk.is_some() || !matches!(self.approval, ApprovalRequirement::ByRisk)
     }
 
+    /// Name of the tool in rules of the [policy](crate::policy): `builtin:NAME`.
+    pub fn policy_name(&self) -> String {
+        format!("builtin:{}", self.spec.name)
+    }
+
     /// Requires approval, always or depending on the arguments. The gate records the question and
     /// the hash of the arguments.
     #[must_use]

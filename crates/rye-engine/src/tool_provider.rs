@@ -14,6 +14,7 @@ use crate::BoxFuture;
 use crate::policy::{Mode, Risk};
 use crate::sandbox::Sandbox;
 use crate::tool::{EffectClass, ToolContext, ToolOutput};
+pub use rye_protocol::policy::ReviewReason;
 
 /// Name of the tool that calls the tools of providers.
 pub const CALL_TOOL: &str = "call_tool";
@@ -99,18 +100,6 @@ impl Default for Review {
             handle: Arc::new(()),
         }
     }
-}
-
-/// A reason why a person must approve a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReviewReason {
-    /// One-line description.
-    pub text: String,
-    /// A rule of the policy may allow the call regardless.
-    pub can_be_allowed_by_rule: bool,
-    /// The reason does not depend on the parameters, so an approval for the session or project
-    /// also covers later calls.
-    pub applies_to_all_params: bool,
 }
 
 /// A file that would run.

@@ -85,6 +85,12 @@ pub enum ExecuteError {
         /// The reason, unless the tool itself declares it.
         reason: Option<String>,
     },
+    /// A rule of the approval policy denies the call.
+    #[error("denied by the approval policy: {0}")]
+    Denied(String),
+    /// The approval policy cannot be loaded, so that a denial might be missed.
+    #[error("the approval policy cannot be used: {0}")]
+    Policy(String),
     /// The chain or the paths of the call differ from the approved ones.
     #[error("{0}: the tool or its chain changed after it was approved")]
     ApprovalVoid(String),
@@ -112,7 +118,7 @@ impl ExecuteError {
             Self::InvalidChain(_) => "invalid_chain",
             Self::Parameters(ParameterError::Schema(_)) => "bad_schema",
             Self::Parameters(_) | Self::UrlPath(_) => "invalid_parameters",
-            Self::Config(_) | Self::ConfigFile(_) => "invalid_config",
+            Self::Config(_) | Self::ConfigFile(_) | Self::Policy(_) => "invalid_config",
             Self::Interpreter { source, .. } => match source {
                 InterpreterError::InvalidDeclaration { .. } => "bad_env_config",
                 InterpreterError::MissingHash(_) => "unsigned",
@@ -127,6 +133,7 @@ impl ExecuteError {
             Self::ValueAsCode { .. } => "value_as_code",
             Self::ApprovalRequired { .. } => "approval_required",
             Self::ApprovalVoid(_) => "approval_void",
+            Self::Denied(_) => "denied",
             Self::PrivatePath { .. } => "private_path",
             Self::Path(error) if error.is_permission() => "permission",
             Self::Path(_) | Self::NotUtf8(_) => "io",

@@ -22,6 +22,7 @@ use rye_items::metadata::Metadata;
 use rye_items::{
     EmbeddedBundle, ItemError, ItemKind, ItemRef, Library, Options, ProcessCache, SYSTEM,
 };
+use rye_protocol::policy::Policy;
 use serde_json::{Map, Value};
 
 use crate::chain::{self, Chain, ChainError, Link};
@@ -149,14 +150,25 @@ pub struct ToolInfo {
     pub config: Value,
 }
 
+/// Loads the current approval policy. The error is a message.
+type LoadPolicy = Arc<dyn Fn() -> Result<Policy, String> + Send + Sync>;
+
 /// Executes tools.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Executor {
     roots: Roots,
     path_policy: PathPolicy,
     primitives: Primitives,
     supervisor: Arc<Supervisor>,
     process_cache: Arc<ProcessCache>,
+    load_policy: Option<LoadPolicy>,
+}
+
+impl std::fmt::Debug for Executor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut this = f.debug_struct("Executor");
+        this.field("roots", &self.roots).finish_non_exhaustive()
+    }
 }
 
 impl Executor {
@@ -183,7 +195,25 @@ impl Executor {
             primitives,
             supervisor,
             process_cache: Arc::default(),
+            load_policy: None,
         }
+    }
+
+    /// Sets the source of the approval policy, which decides about calls that no person made or
+    /// approved. Each such call loads it. By default there are no rules.
+    #[must_use]
+    pub fn with_policy(
+        mut self,
+        load: impl Fn() -> Result<Policy, String> + Send + Sync + 'static,
+    ) -> Self {
+        self.load_policy = Some(Arc::new(load));
+        self
+    }
+
+    fn policy(&self) -> Result<Policy, ExecuteError> {
+        let load = self.load_policy.as_ref();
+        let policy = load.map_or_else(|| Ok(Policy::default()), |load| load());
+        policy.map_err(ExecuteError::Policy)
     }
 
     /// The registry of primitives, to register further ones.
@@ -233,7 +263,7 @@ impl Executor {
         let paths = paths.map_err(|path| private_path(chain, path))?;
         if !request.dry_run {
             let approval = &request.approval;
-            approval.check(chain, dependencies, &paths)?;
+            approval.check(chain, dependencies, &paths, || self.policy())?;
         }
         let env_configs = prepare::env_configs(chain)?;
         let inherited = || {
@@ -362,14 +392,14 @@ impl Executor {
         Ok(approval::reasons(&tool.metadata, &paths))
     }
 
-    /// Whether a call requires approval if no user makes it directly.
-    pub fn needs_approval(&self, request: &Request) -> Result<bool, ExecuteError> {
-        let reasons = self.approval_reasons(&request.tool, &request.parameters, None)?;
-        if !reasons.is_empty() || !self.roots.dev_mode {
-            return Ok(!reasons.is_empty());
-        }
+    /// Checks whether a call may run that no user makes or approves.
+    pub fn check_unapproved(&self, request: &Request) -> Result<(), ExecuteError> {
+        let mut reasons = self.approval_reasons(&request.tool, &request.parameters, None)?;
         let chain = self.chain(&request.tool)?;
-        Ok(chain.waived_files(chain.dependencies) > 0)
+        if chain.waived_files(chain.dependencies) > 0 {
+            reasons.push(ApprovalReason::Unverified);
+        }
+        approval::decide_unapproved(chain.tool(), &reasons, &self.policy()?)
     }
 
     /// Verifies and validates the current chain of a tool and resolves its configuration.

@@ -5,29 +5,15 @@ use std::cmp::Ordering;
 use regex::Regex;
 use rye_items::metadata::{Data, Node};
 use serde_json::Value;
+use strum::{EnumString, VariantNames};
 
+use crate::parse::Fields;
 use crate::path::{Path, Scope};
 use crate::problem::Problem;
 use crate::template::Template;
 
-/// Operators by name.
-const OPERATORS: [(&str, Op); 13] = [
-    ("eq", Op::Eq),
-    ("ne", Op::Ne),
-    ("gt", Op::Gt),
-    ("gte", Op::Gte),
-    ("lt", Op::Lt),
-    ("lte", Op::Lte),
-    ("in", Op::In),
-    ("not_in", Op::NotIn),
-    ("contains", Op::Contains),
-    ("starts_with", Op::StartsWith),
-    ("ends_with", Op::EndsWith),
-    ("matches", Op::Matches),
-    ("exists", Op::Exists),
-];
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 enum Op {
     Eq,
     Ne,
@@ -137,42 +123,20 @@ const EXAMPLE: &str = "example: { path: state.files, op: gt, value: 100 }";
 impl Test {
     fn parse(node: &Node, variable: Option<&str>, problems: &mut Vec<Problem>) -> Option<Self> {
         let before = problems.len();
-        if let Data::Map(entries) = &node.data {
-            let known = ["path", "op", "value"];
-            for entry in entries
-                .iter()
-                .filter(|it| !known.contains(&it.key.as_str()))
-            {
-                let message = format!("a condition has no field `{}`", entry.key);
-                let names = known.into_iter().chain(["all", "any", "not"]);
-                let problem = Problem::error(entry.at, "unknown_key", message);
-                problems.push(problem.with_suggestion(&entry.key, names));
-            }
-        }
+        let fields = Fields::parse(node, "a condition", problems)?;
+        fields.check_known(&["path", "op", "value", "all", "any", "not"], problems);
         let path = text_of(node, "path", problems).and_then(|(at, text)| {
             let read = Path::parse(text, variable);
-            let read = read.map_err(|(message, near)| {
-                let problem = Problem::error(at, "bad_path", message);
-                problems.push(match near {
-                    Some(near) => problem.with_hint(format!("did you mean `{near}`?")),
-                    None => problem,
-                });
+            let read = read.map_err(|(message, near)| Problem {
+                hint: near.map(|near| format!("did you mean `{near}`?")),
+                ..Problem::error(at, "bad_path", message)
             });
-            Some((at, read.ok()?))
+            Some((at, read.map_err(|problem| problems.push(problem)).ok()?))
         });
         let op = text_of(node, "op", problems).and_then(|(at, name)| {
-            let found = OPERATORS.iter().find(|(known, _)| *known == name);
-            if found.is_none() {
-                let names = OPERATORS.map(|(name, _)| name);
-                let message = format!(
-                    "unknown operator `{name}`; expected one of {}",
-                    names.join(", ")
-                );
-                problems.push(
-                    Problem::error(at, "unknown_operator", message).with_suggestion(name, names),
-                );
-            }
-            found.map(|(_, op)| *op)
+            let problem =
+                || Problem::unknown(at, "unknown_operator", "operator", name, Op::VARIANTS);
+            name.parse().map_err(|_| problems.push(problem())).ok()
         });
         let mut pattern = None;
         let value = match (node.get("value"), op) {
@@ -202,25 +166,13 @@ impl Test {
     }
 
     fn holds(&self, scope: &Scope<'_>) -> bool {
-        let own;
-        let found = if let Some(found) = scope.find(&self.path) {
-            Some(found)
-        } else {
-            own = scope.get(&self.path);
-            own.as_ref()
-        };
-        let rendered;
-        let value = if let Some(value) = self.value.as_literal() {
-            value
-        } else {
-            rendered = self.value.render(scope);
-            &rendered
-        };
+        let found = scope.get(&self.path);
+        let value = &self.value.render(scope);
         if self.op == Op::Exists {
             let there = found.is_some_and(|found| !found.is_null());
             return there == value.as_bool().unwrap_or(true);
         }
-        let found = found.unwrap_or(&Value::Null);
+        let found = &found.unwrap_or_default();
         match self.op {
             Op::Eq => equal(found, value),
             Op::Ne => !equal(found, value),

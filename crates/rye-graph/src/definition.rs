@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lillux::Hash;
 use serde_json::Value;
+use strum::{EnumString, IntoStaticStr, VariantNames};
 
 use crate::condition::Condition;
 use crate::permission::Permission;
@@ -16,7 +17,6 @@ pub struct Graph {
     pub(crate) text: Vec<u8>,
     /// Hash of the source text, or of the signed content.
     pub(crate) hash: Hash,
-    pub(crate) description: Option<String>,
     pub(crate) permissions: Vec<Permission>,
     pub(crate) start: usize,
     pub(crate) max_steps: u64,
@@ -46,26 +46,14 @@ pub(crate) struct Node {
 }
 
 /// What a node does.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum NodeKind {
     Action(Action),
     Foreach(Foreach),
     Gate,
     Return(Option<Template>),
     Decision(Decision),
-}
-
-impl NodeKind {
-    /// The name in graph files.
-    pub(crate) fn as_str(&self) -> &'static str {
-        match self {
-            Self::Action(_) => "action",
-            Self::Foreach(_) => "foreach",
-            Self::Gate => "gate",
-            Self::Return(_) => "return",
-            Self::Decision(_) => "decision",
-        }
-    }
 }
 
 /// A tool call.
@@ -125,7 +113,8 @@ impl Retry {
 }
 
 /// Event that triggers a hook.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum HookEvent {
     GraphStarted,
     AfterStep,
@@ -135,17 +124,8 @@ pub(crate) enum HookEvent {
 }
 
 impl HookEvent {
-    pub(crate) const ALL: [(&str, Self); 5] = [
-        ("graph_started", Self::GraphStarted),
-        ("after_step", Self::AfterStep),
-        ("error", Self::Error),
-        ("limit", Self::Limit),
-        ("graph_completed", Self::GraphCompleted),
-    ];
-
     pub(crate) fn as_str(self) -> &'static str {
-        let found = Self::ALL.iter().find(|(_, event)| *event == self);
-        found.map_or("", |(name, _)| name)
+        self.into()
     }
 }
 
@@ -158,21 +138,6 @@ pub(crate) struct Hook {
 }
 
 impl Graph {
-    /// Hash of the source text, or of the signed content.
-    pub fn hash(&self) -> Hash {
-        self.hash
-    }
-
-    /// Description in the graph file.
-    pub fn description(&self) -> Option<&str> {
-        self.description.as_deref()
-    }
-
-    /// Source text of the graph.
-    pub fn text(&self) -> &[u8] {
-        &self.text
-    }
-
     /// Names of the nodes, in file order.
     pub fn node_names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.name.as_str())

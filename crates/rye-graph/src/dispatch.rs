@@ -6,10 +6,8 @@ use std::pin::Pin;
 use lillux::Hash;
 use rye_executor::{Approval, Executor, OutputListener, Request, RunContext};
 use rye_items::{ItemId, ItemKind, ItemRef};
-use rye_protocol::EffectClass;
+use rye_protocol::{EffectClass, NodeError};
 use serde_json::Value;
-
-use rye_protocol::NodeError;
 
 /// Result of a tool call that a [`Dispatcher`] makes.
 pub type DispatchFuture<'a> = Pin<Box<dyn Future<Output = Result<Value, NodeError>> + Send + 'a>>;
@@ -26,7 +24,7 @@ pub struct ToolTraits {
 }
 
 /// A tool call that a node makes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ToolCall {
     /// Id of the tool.
     pub item: ItemId,
@@ -56,12 +54,10 @@ pub(crate) struct ExecutorDispatcher<'a> {
 
 impl Dispatcher for ExecutorDispatcher<'_> {
     fn traits(&self, item: &ItemId) -> Result<ToolTraits, NodeError> {
-        let info = self.executor.inspect(&tool(item)).map_err(|error| {
-            let node_error = NodeError::new(error.code(), error.to_string());
-            match error.hint() {
-                Some(hint) => node_error.with_hint(hint),
-                None => node_error,
-            }
+        let info = self.executor.inspect(&tool(item));
+        let info = info.map_err(|error| NodeError {
+            hint: error.hint(),
+            ..NodeError::new(error.code(), error.to_string())
         })?;
         let config = lillux::canonical::to_vec(&info.config).unwrap_or_default();
         let both = [info.chain_hash.as_bytes().as_slice(), &config].concat();
@@ -88,10 +84,9 @@ impl Dispatcher for ExecutorDispatcher<'_> {
                     message = format!("{message}: {}", all.join("; "));
                 }
                 let message = format!("{}: {message}", call.item);
-                let failed = NodeError::new(&error.code, message);
-                return Err(match error.hint {
-                    Some(hint) => failed.with_hint(hint),
-                    None => failed,
+                return Err(NodeError {
+                    hint: error.hint,
+                    ..NodeError::new(&error.code, message)
                 });
             }
             check_success(result.data)

@@ -1,14 +1,14 @@
 //! Drawings of a graph, with the nodes of a run coloured.
 
-mod layout;
 mod svg;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::definition::{Graph, NodeKind};
 use rye_protocol::{NodeOutcome, RunEvent, RunStatus};
+use strum::{EnumIter, IntoEnumIterator as _, IntoStaticStr};
 
+use crate::definition::{Graph, NodeKind};
 use crate::journal::JournalLine;
 
 /// Format of a drawing.
@@ -23,7 +23,8 @@ pub enum DrawFormat {
 }
 
 /// State of a node in a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumIter, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum NodeMark {
     /// The node succeeded.
     Done,
@@ -36,15 +37,6 @@ pub enum NodeMark {
 }
 
 impl NodeMark {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Failed => "failed",
-            Self::Current => "current",
-            Self::Waiting => "waiting",
-        }
-    }
-
     /// Fill colour, readable on white and on black.
     fn fill(self) -> &'static str {
         match self {
@@ -168,17 +160,12 @@ impl Graph {
             };
             let _ = writeln!(text, "  n{} {arrow} n{}", connection.from, connection.to);
         }
-        for mark in [
-            NodeMark::Done,
-            NodeMark::Failed,
-            NodeMark::Current,
-            NodeMark::Waiting,
-        ] {
+        for mark in NodeMark::iter() {
             let nodes = self.nodes.iter().enumerate();
             let nodes = nodes.filter(|(_, node)| marks.get(&node.name) == Some(mark));
             let nodes: Vec<_> = nodes.map(|(index, _)| format!("n{index}")).collect();
             if !nodes.is_empty() {
-                let (name, fill) = (mark.name(), mark.fill());
+                let (name, fill) = (<&str>::from(mark), mark.fill());
                 let _ = writeln!(text, "  classDef {name} fill:{fill},color:#000");
                 let _ = writeln!(text, "  class {} {name}", nodes.join(","));
             }

@@ -54,9 +54,9 @@ impl std::fmt::Debug for EventListener {
 pub(crate) struct Journal {
     /// Present until the journal is dropped.
     recorder: Option<Recorder>,
-    store: Arc<dyn SessionStore>,
-    session: SessionId,
-    thread: ThreadId,
+    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) session: SessionId,
+    pub(crate) thread: ThreadId,
     seq: u64,
     /// Events that are not written yet.
     events: Vec<RunEvent>,
@@ -83,18 +83,6 @@ impl Journal {
             node,
             steps,
         }
-    }
-
-    pub(crate) fn session(&self) -> &SessionId {
-        &self.session
-    }
-
-    pub(crate) fn thread(&self) -> &ThreadId {
-        &self.thread
-    }
-
-    pub(crate) fn store(&self) -> &Arc<dyn SessionStore> {
-        &self.store
     }
 
     /// A future that ends when an abort of the run is requested.

@@ -12,7 +12,10 @@ use crate::definition::{ErrorPolicy, Graph, Hook, HookEvent};
 use crate::permission::Permission;
 use crate::problem::{Problem, Severity};
 use crate::validate;
-use fields::{Fields, type_error};
+use strum::VariantNames as _;
+
+pub(crate) use fields::Fields;
+use fields::type_error;
 
 /// Default of `max_steps`.
 const DEFAULT_MAX_STEPS: u64 = 100;
@@ -61,7 +64,7 @@ pub(crate) type NodeIndices<'n> = HashMap<&'n str, usize>;
 fn parse(tree: &Node, text: &[u8], problems: &mut Vec<Problem>) -> Option<(Graph, Option<usize>)> {
     let top = Fields::parse(tree, "a graph", problems)?;
     let permissions = top.texts("permissions", problems);
-    let description = top.text("description", problems).map(|(_, text)| text);
+    top.text("description", problems);
     let Some(config) = top.get("config") else {
         let message = "missing `config` with `start` and `nodes`";
         problems.push(Problem::error(tree.at, "no_config", message));
@@ -95,11 +98,8 @@ fn parse(tree: &Node, text: &[u8], problems: &mut Vec<Problem>) -> Option<(Graph
         let message = "`nodes` is empty";
         problems.push(Problem::error(nodes.at, "no_nodes", message));
     }
-    let names: NodeIndices<'_> = entries
-        .iter()
-        .enumerate()
-        .map(|(index, entry)| (entry.key.as_str(), index))
-        .collect();
+    let names = entries.iter().map(|entry| entry.key.as_str());
+    let names: NodeIndices<'_> = names.zip(0..).collect();
     let nodes = entries.iter();
     let nodes = nodes.map(|entry| node::parse(entry, &names, problems));
     let nodes: Vec<_> = nodes.collect();
@@ -109,7 +109,6 @@ fn parse(tree: &Node, text: &[u8], problems: &mut Vec<Problem>) -> Option<(Graph
     let graph = Graph {
         text: text.to_owned(),
         hash: Hash::digest(text),
-        description: description.map(str::to_owned),
         permissions: permissions
             .map(|(at, pattern)| Permission { pattern, at })
             .collect(),
@@ -144,10 +143,10 @@ fn start(
 ) -> Option<usize> {
     if config.get("start").is_none() {
         let message = "missing `start`";
-        let problem = Problem::error(config.at, "no_start", message);
-        problems.push(match names.iter().min_by_key(|(_, index)| **index) {
-            Some((first, _)) => problem.with_hint(format!("start: {first}")),
-            None => problem,
+        let first = names.iter().min_by_key(|(_, index)| **index);
+        problems.push(Problem {
+            hint: first.map(|(first, _)| format!("start: {first}")),
+            ..Problem::error(config.at, "no_start", message)
         });
         return None;
     }
@@ -164,18 +163,9 @@ fn hooks(config: &Fields<'_>, problems: &mut Vec<Problem>) -> Vec<Hook> {
         fields.check_known(&["event", "condition", "action"], problems);
         let event = fields.required_text("event", problems);
         let event = event.and_then(|(at, name)| {
-            let found = HookEvent::ALL.iter().find(|(known, _)| *known == name);
-            if found.is_none() {
-                let names = HookEvent::ALL.map(|(name, _)| name);
-                let message = format!(
-                    "unknown hook event `{name}`; expected one of {}",
-                    names.join(", ")
-                );
-                problems.push(
-                    Problem::error(at, "unknown_event", message).with_suggestion(name, names),
-                );
-            }
-            found.map(|(_, event)| *event)
+            let names = HookEvent::VARIANTS;
+            let problem = || Problem::unknown(at, "unknown_event", "hook event", name, names);
+            name.parse().map_err(|_| problems.push(problem())).ok()
         });
         let condition = fields.condition("condition", None, problems);
         let action = node::action(&fields, None, problems);

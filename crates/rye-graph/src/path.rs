@@ -66,6 +66,16 @@ impl Path {
         })
     }
 
+    /// The path with only the first components after the root.
+    fn truncated(&self, count: usize) -> Self {
+        let text = self.text.split('.').take(count + 1);
+        Self {
+            root: self.root.clone(),
+            steps: self.steps[..count].to_vec(),
+            text: text.collect::<Vec<_>>().join("."),
+        }
+    }
+
     /// The state key that the path reads, if any.
     pub(crate) fn state_key(&self) -> Option<&str> {
         let key = self.steps.first()?;
@@ -142,44 +152,19 @@ impl<'a> Scope<'a> {
         self.missing.borrow_mut().push(message);
     }
 
+    /// The path up to its first missing component, which is replaced by the most similar one.
     fn nearest(&self, path: &Path) -> Option<String> {
-        let mut prefix = path.text.split('.').next()?.to_owned();
-        let mut steps = path.steps.iter();
-        let mut value = None;
-        if path.root == Root::State {
-            let key = steps.next()?;
-            let Some(found) = self.state.get(key) else {
-                let near = nearest(key, self.state.keys().map(String::as_str))?;
-                return Some(format!("{prefix}.{near}"));
-            };
-            value = Some(found);
-            prefix = format!("{prefix}.{key}");
-        }
-        let mut value = match path.root {
-            Root::Inputs => self.inputs,
-            Root::Result => self.result?,
-            Root::Variable => self.variable?.1,
-            _ => value?,
-        };
-        for step in steps {
-            match child(value, step) {
-                Some(found) => value = found,
-                None => {
-                    return match value {
-                        Value::Object(fields) => {
-                            let near = nearest(step, fields.keys().map(String::as_str))?;
-                            Some(format!("{prefix}.{near}"))
-                        }
-                        Value::Array(items) if !items.is_empty() => {
-                            Some(format!("{prefix}.{}", items.len() - 1))
-                        }
-                        _ => Some(prefix),
-                    };
-                }
+        let exists = |count: &usize| self.get(&path.truncated(*count)).is_some();
+        let count = (0..path.steps.len()).take_while(exists).last()?;
+        let parent = path.truncated(count);
+        let near = match self.get(&parent)? {
+            Value::Object(fields) => {
+                nearest(&path.steps[count], fields.keys().map(String::as_str))?.to_owned()
             }
-            prefix = format!("{prefix}.{step}");
-        }
-        None
+            Value::Array(items) if !items.is_empty() => (items.len() - 1).to_string(),
+            _ => return Some(parent.text),
+        };
+        Some(format!("{}.{near}", parent.text))
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod resume;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use futures_util::future::OptionFuture;
 use lillux::Hash;
 use lillux::keys::SigningKey;
 use rye_engine::store::{SessionStore, StoreError};
@@ -170,7 +171,7 @@ impl StateGraph {
         let result = tokio::select! {
             result = walker.run(from) => result,
             // Dropping the walker records the end.
-            () = until_aborted(aborted) => {
+            Some(()) = OptionFuture::from(aborted) => {
                 let message = "the run was cancelled";
                 let failure = CallFailure::new("cancelled", message);
                 return Err(failure.with_hint(format!("rye graph run --resume {run_id}")));
@@ -241,19 +242,10 @@ fn parse(call: &Call) -> Result<Graph, CallFailure> {
     Ok(graph)
 }
 
-/// Waits for a request to abort the run.
-async fn until_aborted(aborted: Option<impl Future<Output = ()>>) {
-    match aborted {
-        Some(aborted) => aborted.await,
-        None => std::future::pending().await,
-    }
-}
-
 pub(crate) fn failure(error: &RecordError) -> CallFailure {
-    let failure = CallFailure::new(error.code(), error.to_string());
-    match error.hint() {
-        Some(hint) => failure.with_hint(hint),
-        None => failure,
+    CallFailure {
+        hint: error.hint(),
+        ..CallFailure::new(error.code(), error.to_string())
     }
 }
 

@@ -1,25 +1,19 @@
 //! Problems of a graph file, with positions.
 
 use rye_items::Excerpt;
+use serde::Serialize;
 use serde_json::{Value, json};
+use strum::Display;
 
 /// Severity of a problem.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Display)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Severity {
     /// The graph cannot run.
     Error,
     /// The graph runs, but probably not as intended.
     Warning,
-}
-
-impl Severity {
-    /// The name, as used in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warning => "warning",
-        }
-    }
 }
 
 /// A problem of a graph file.
@@ -72,6 +66,19 @@ impl Problem {
         }
     }
 
+    /// A name that is not one of those that are expected here.
+    pub(crate) fn unknown(
+        at: usize,
+        code: &'static str,
+        what: &str,
+        name: &str,
+        known: &[&str],
+    ) -> Self {
+        let known_names = known.join(", ");
+        let message = format!("unknown {what} `{name}`; expected one of {known_names}");
+        Self::error(at, code, message).with_suggestion(name, known.iter().copied())
+    }
+
     /// Position and source line in the text of the graph.
     pub fn excerpt(&self, text: &[u8]) -> Excerpt {
         Excerpt::at_offset(text, self.at)
@@ -83,7 +90,7 @@ impl Problem {
             position, source, ..
         } = self.excerpt(text);
         json!({
-            "severity": self.severity.as_str(),
+            "severity": self.severity,
             "code": self.code,
             "message": self.message,
             "line": position.line,

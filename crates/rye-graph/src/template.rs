@@ -53,7 +53,7 @@ impl Template {
                 let items: Vec<_> = items
                     .map(|it| Self::parse(it, variable, problems))
                     .collect();
-                match all_literals(&items) {
+                match items.iter().map(|it| it.as_literal().cloned()).collect() {
                     Some(values) => Self::Literal(Value::Array(values)),
                     None => Self::List(items),
                 }
@@ -63,25 +63,15 @@ impl Template {
                 let fields: Vec<_> = entries
                     .map(|it| (it.key.clone(), Self::parse(&it.value, variable, problems)))
                     .collect();
-                if fields
-                    .iter()
-                    .all(|(_, field)| matches!(field, Self::Literal(_)))
-                {
-                    let fields = fields.into_iter();
-                    let fields = fields.map(|(name, field)| (name, field.into_literal()));
-                    Self::Literal(Value::Object(fields.collect()))
-                } else {
-                    Self::Map(fields)
+                let literals = fields.iter();
+                let literals =
+                    literals.map(|(name, it)| Some((name.clone(), it.as_literal()?.clone())));
+                match literals.collect() {
+                    Some(values) => Self::Literal(Value::Object(values)),
+                    None => Self::Map(fields),
                 }
             }
             _ => Self::Literal(node.clone().into_value()),
-        }
-    }
-
-    fn into_literal(self) -> Value {
-        match self {
-            Self::Literal(value) => value,
-            _ => Value::Null,
         }
     }
 
@@ -103,11 +93,7 @@ impl Template {
                 for piece in pieces {
                     match piece {
                         Piece::Literal(plain) => text.push_str(plain),
-                        Piece::Expression(expression) => match expression.value(scope) {
-                            Value::Null => {}
-                            Value::String(value) => text.push_str(&value),
-                            other => text.push_str(&other.to_string()),
-                        },
+                        Piece::Expression(it) => text.push_str(&display_text(&it.value(scope))),
                     }
                 }
                 Value::String(text)
@@ -200,10 +186,6 @@ fn push_quoted(value: &str, text: &mut String) -> bool {
     true
 }
 
-fn all_literals(items: &[Template]) -> Option<Vec<Value>> {
-    items.iter().map(|it| it.as_literal().cloned()).collect()
-}
-
 impl Expression {
     fn value(&self, scope: &Scope<'_>) -> Value {
         for operand in &self.alternatives {
@@ -238,11 +220,11 @@ impl Expression {
             match operand(part, variable) {
                 Ok(operand) => alternatives.push(operand),
                 Err((message, near)) => {
-                    let problem = Problem::error(at, "bad_expression", message);
-                    problems.push(match near {
-                        Some(near) => problem.with_hint(format!("did you mean `{near}`?")),
-                        None => problem.with_hint("to write a literal `${`, use `$${`"),
-                    });
+                    let hint = near.map_or_else(
+                        || "to write a literal `${`, use `$${`".to_owned(),
+                        |near| format!("did you mean `{near}`?"),
+                    );
+                    problems.push(Problem::error(at, "bad_expression", message).with_hint(hint));
                 }
             }
         }

@@ -41,13 +41,7 @@ fn can_end(node: &Node) -> bool {
 }
 
 fn check_reachability(graph: &Graph, start: usize, problems: &mut Vec<Problem>) -> Vec<bool> {
-    let mut reached = vec![false; graph.nodes.len()];
-    let mut open = vec![start];
-    while let Some(index) = open.pop() {
-        if !std::mem::replace(&mut reached[index], true) {
-            open.extend(successors(&graph.nodes[index]));
-        }
-    }
+    let reached = reachable(graph, vec![start]);
     for (node, reached) in graph.nodes.iter().zip(&reached) {
         if !reached {
             let message = format!("the node `{}` is unreachable", node.name);
@@ -75,10 +69,11 @@ fn check_loops(graph: &Graph, reached: &[bool], problems: &mut Vec<Problem>) {
     }
     let stuck = (0..graph.nodes.len()).filter(|index| reached[*index] && !leads_out[*index]);
     // Keep only nodes inside a loop, not those that lead into one.
-    let mut stuck: Vec<_> = stuck.filter(|it| resolve_path(graph, *it)[*it]).collect();
+    let after = |index: usize| reachable(graph, successors(&graph.nodes[index]).collect());
+    let mut stuck: Vec<_> = stuck.filter(|it| after(*it)[*it]).collect();
     while let Some(first) = stuck.first().copied() {
-        let from_first = resolve_path(graph, first);
-        let is_in_loop = |it: usize| from_first[it] && resolve_path(graph, it)[first];
+        let after_first = after(first);
+        let is_in_loop = |it: usize| after_first[it] && after(it)[first];
         let (names, others): (Vec<_>, _) = stuck.into_iter().partition(|it| is_in_loop(*it));
         stuck = others;
         let names = names.iter().map(|it| graph.nodes[*it].name.as_str());
@@ -90,10 +85,9 @@ fn check_loops(graph: &Graph, reached: &[bool], problems: &mut Vec<Problem>) {
     }
 }
 
-/// Which nodes a way leads to from one.
-fn resolve_path(graph: &Graph, index: usize) -> Vec<bool> {
+/// Which nodes can be reached from some nodes, which are reached themselves.
+fn reachable(graph: &Graph, mut open: Vec<usize>) -> Vec<bool> {
     let mut seen = vec![false; graph.nodes.len()];
-    let mut open: Vec<_> = successors(&graph.nodes[index]).collect();
     while let Some(other) = open.pop() {
         if !std::mem::replace(&mut seen[other], true) {
             open.extend(successors(&graph.nodes[other]));
@@ -154,10 +148,9 @@ fn check_state(graph: &Graph, problems: &mut Vec<Problem>) {
         if !written.contains_key(key) && key != LAST_ERROR {
             let message = format!("`{}` is read, but `{key}` is never assigned", path.text);
             let near = nearest(key, written.keys().copied().chain([LAST_ERROR]));
-            let problem = Problem::warning(at, "never_assigned", message);
-            problems.push(match near {
-                Some(near) => problem.with_hint(format!("did you mean `state.{near}`?")),
-                None => problem,
+            problems.push(Problem {
+                hint: near.map(|near| format!("did you mean `state.{near}`?")),
+                ..Problem::warning(at, "never_assigned", message)
             });
         }
     }

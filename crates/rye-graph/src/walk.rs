@@ -220,7 +220,7 @@ impl<'g> Walker<'g> {
             output = step_output;
             at = next.map(|next| (next, None));
         }
-        self.complete(output).await
+        Box::pin(self.complete(output)).await
     }
 
     /// Runs a node; `None` if the time limit is reached first.

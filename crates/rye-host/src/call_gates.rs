@@ -3,10 +3,12 @@
 //! A call that needs a person's approval is a session of purpose `run` with one gate. The person
 //! decides with `rye gate`, which signs the decision; the client then makes the same call again,
 //! and it runs if the decision has a receipt of a key that the user trusts, for exactly this
-//! call. A decision is used once: the session is terminated before the call runs.
+//! call. A decision is used once: the session records the start of the call before it runs, and
+//! its result afterwards.
 
 mod changes;
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,19 +17,20 @@ use lillux::keys::SigningKey;
 use lillux::{Hash, canonical};
 use rye_engine::audit::{ARGS_HASH, CHAIN_HASH, args_hash, check_receipt, receipt};
 use rye_engine::protocol::{
-    Action, CallId, EntryKind, EventKind, Gate, GateId, GateKind, GateOrigin, GateStatus, Message,
-    Millis, Part, PromptId, Purpose, Resolution, Role, Run, RunStatus, SessionId, SessionStatus,
+    Action, CallId, EntryKind, Gate, GateId, GateKind, GateOrigin, GateStatus, Message, Millis,
+    Part, PromptId, Purpose, Resolution, Role, Run, RunStatus, Session, SessionId, SessionStatus,
     ThreadId,
 };
 use rye_engine::record::{NewRecord, Recorder, now};
 use rye_engine::store::{Claim, SessionStore, StoreError};
 use rye_engine::tool::APPROVE;
-use rye_mcp::{CallDecision, GatedCall};
+use rye_mcp::{CallDecision, CallEnd, GatedCall};
 use rye_store::SqliteStore;
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 
 use crate::TrustedKeys;
+use crate::runs::CallRun;
 
 /// How long a pending call and a decision are valid.
 const VALIDITY: Duration = Duration::from_hours(24);
@@ -74,6 +77,15 @@ pub struct CallGates {
     key: Option<Arc<SigningKey>>,
     /// Serialises the calls of this process.
     lock: Mutex<()>,
+    /// Approved calls that run in this process.
+    running: Mutex<HashMap<String, RunningCall>>,
+}
+
+/// An approved call that runs.
+#[derive(Debug)]
+struct RunningCall {
+    run: CallRun,
+    args_hash: String,
 }
 
 impl CallGates {
@@ -84,6 +96,7 @@ impl CallGates {
             trust,
             key: key.map(Arc::new),
             lock: Mutex::default(),
+            running: Mutex::default(),
         }
     }
 
@@ -118,7 +131,7 @@ impl CallGates {
         }
         if let Some(gate) = own {
             let is_genuine = is_genuine(&gate, project, call, &hash);
-            match self.consume(&gate, is_genuine).await? {
+            match self.consume(&gate, call, is_genuine).await? {
                 Some(decided) => return Ok(decided),
                 None => waiting -= usize::from(gate.status.is_pending()),
             }
@@ -130,22 +143,25 @@ impl CallGates {
         let session = session_id(format!("{CALL_PREFIX}{}-{}", short_hash(&hash), number + 1))?;
         let gate = gate(&session, project, call, &hash, body);
         match self.write(&gate, project, call, None).await {
-            // Another server has just opened the same gate.
-            Ok(()) | Err(StoreError::InUse { .. } | StoreError::Conflict { .. }) => {
+            Ok(recorder) => {
+                recorder.release().await?;
                 Ok(pending(&gate))
             }
+            // Another server has just opened the same gate.
+            Err(StoreError::InUse { .. } | StoreError::Conflict { .. }) => Ok(pending(&gate)),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Writes the session of a call: the call, its gate, and the decision if there is one.
+    /// Writes the session of a call: the call, its gate, and the decision if there is one. Returns
+    /// the claimed session.
     async fn write(
         &self,
         gate: &Gate,
         project: &Path,
         call: &GatedCall,
         decision: Option<Resolution>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Recorder, StoreError> {
         let recorder = Recorder::create(
             self.session_store(),
             NewRecord {
@@ -168,27 +184,32 @@ impl CallGates {
         recorder.append(EntryKind::Message(Message::new(Role::User, vec![request])));
         recorder.open_gate(gate);
         if let Some(resolution) = decision {
-            let status = run_status(&resolution);
+            let is_approved = resolution.action == APPROVE;
             recorder.close_gate(gate.clone(), GateStatus::Resolved { resolution });
-            recorder.set_run(|run| run.status = status);
+            if !is_approved {
+                recorder.set_run(|run| run.status = RunStatus::Cancelled);
+            }
         }
-        let written = recorder.commit().await;
-        recorder.release().await?;
-        written
+        if let Err(error) = recorder.commit().await {
+            recorder.release().await?;
+            return Err(error);
+        }
+        Ok(recorder)
     }
 
     fn session_store(&self) -> Arc<dyn SessionStore> {
         Arc::clone(&self.store) as Arc<dyn SessionStore>
     }
 
-    /// Records a decision in a form of the client. It applies to this call only.
+    /// Records a decision in a form of the client, and returns the id of the record. The decision
+    /// applies to this call only.
     pub async fn record(
         &self,
         project: &Path,
         call: &GatedCall,
         is_approved: bool,
         by: &str,
-    ) -> Result<(), CallGateError> {
+    ) -> Result<String, CallGateError> {
         let session = session_id(format!("{FORM_PREFIX}{}", SessionId::new()))?;
         let hash = call_hash(project, call);
         let gate = gate(&session, project, call, &hash, call.question.clone());
@@ -202,7 +223,53 @@ impl CallGates {
         };
         let key = self.key.as_ref();
         resolution.receipt = key.map(|key| Box::new(receipt(&gate, &resolution, key)));
-        Ok(self.write(&gate, project, call, Some(resolution)).await?)
+        let recorder = self.write(&gate, project, call, Some(resolution)).await?;
+        if is_approved {
+            return Ok(self.start(recorder, &gate, call).await?);
+        }
+        recorder.release().await?;
+        Ok(session.to_string())
+    }
+
+    /// Records the start of an approved call, and returns the id of its record.
+    async fn start(
+        &self,
+        recorder: Recorder,
+        gate: &Gate,
+        call: &GatedCall,
+    ) -> Result<String, StoreError> {
+        let mut run = CallRun::new(recorder, gate.origin.call.clone());
+        run.start().await?;
+        let args_hash = args_hash(&call.parameters);
+        let record = gate.origin.session.to_string();
+        let running = RunningCall { run, args_hash };
+        self.running.lock().await.insert(record.clone(), running);
+        Ok(record)
+    }
+
+    /// Records the result of an approved call, with the hashes of what ran.
+    pub async fn record_result(
+        &self,
+        record: &str,
+        end: CallEnd,
+        result: &Value,
+    ) -> Result<(), CallGateError> {
+        let running = self.running.lock().await.remove(record);
+        // Without an entry, a new process has taken over; the record says that the call was lost.
+        let Some(RunningCall { run, args_hash }) = running else {
+            return Ok(());
+        };
+        let mut result = result.clone();
+        if let Some(chain) = result["metadata"].get(CHAIN_HASH).cloned() {
+            result[CHAIN_HASH] = chain;
+            result[ARGS_HASH] = json!(args_hash);
+        }
+        let status = match end {
+            CallEnd::Completed => RunStatus::Completed,
+            CallEnd::Failed => RunStatus::Failed,
+            CallEnd::Cancelled => RunStatus::Cancelled,
+        };
+        Ok(run.end(status, &result).await?)
     }
 
     /// The gates of all calls, oldest first.
@@ -218,6 +285,7 @@ impl CallGates {
     async fn consume(
         &self,
         gate: &Gate,
+        call: &GatedCall,
         is_genuine: bool,
     ) -> Result<Option<CallDecision>, StoreError> {
         let resolution = match &gate.status {
@@ -231,40 +299,38 @@ impl CallGates {
         };
         let receipt = check_receipt(gate, resolution, |name| self.trust.user_key(name));
         let is_valid = is_genuine && receipt == Ok(true);
-        // Consumed before the call runs, so that a crash requires a new decision.
-        match self.terminate(gate).await {
-            Ok(true) if is_valid && resolution.action == APPROVE => {
-                Ok(Some(CallDecision::Approved))
-            }
-            Ok(true) if is_valid => Ok(Some(CallDecision::Denied)),
-            Ok(_) => Ok(None),
+        let recorder = match self.open_unused(gate).await {
+            Ok(Some(recorder)) => recorder,
+            Ok(None) => return Ok(None),
             // Another server is about to consume it.
-            Err(StoreError::InUse { .. }) => Ok(Some(pending(gate))),
-            Err(error) => Err(error),
+            Err(StoreError::InUse { .. }) => return Ok(Some(pending(gate))),
+            Err(error) => return Err(error),
+        };
+        if is_valid && resolution.action == APPROVE {
+            // Consumed before the call runs, so that a crash requires a new decision.
+            let record = self.start(recorder, gate, call).await?;
+            return Ok(Some(CallDecision::Approved { record }));
         }
+        cancel(recorder).await?;
+        Ok(is_valid.then_some(CallDecision::Denied))
     }
 
-    /// Terminates the session of a call, because the decision about it is consumed. Returns false
-    /// if it was terminated before.
-    async fn terminate(&self, gate: &Gate) -> Result<bool, StoreError> {
-        let recorder = Recorder::open(self.session_store(), &gate.origin.session, self.key.clone());
-        let Some(mut recorder) = recorder.await? else {
-            return Ok(false);
-        };
-        if recorder.session().status == SessionStatus::Terminated {
-            recorder.release().await?;
-            return Ok(false);
+    /// Claims the session of a call; `None` if its decision was used before.
+    async fn open_unused(&self, gate: &Gate) -> Result<Option<Recorder>, StoreError> {
+        // While the call runs, its session cannot be claimed.
+        let snapshot = self.store.snapshot(&gate.origin.session).await?;
+        if snapshot.is_none_or(|snapshot| is_used(&snapshot.session)) {
+            return Ok(None);
         }
-        let status = match &gate.status {
-            GateStatus::Resolved { resolution } => run_status(resolution),
-            _ => RunStatus::Cancelled,
+        let recorder = Recorder::open(self.session_store(), &gate.origin.session, self.key.clone());
+        let Some(recorder) = recorder.await? else {
+            return Ok(None);
         };
-        recorder.set_run(|run| run.status = status);
-        let (call, tool) = (gate.origin.call.clone(), gate.origin.tool.clone());
-        recorder.event(EventKind::ToolStart { call, tool });
-        let written = recorder.commit().await;
-        recorder.release().await?;
-        written.map(|()| true)
+        if is_used(recorder.session()) {
+            recorder.release().await?;
+            return Ok(None);
+        }
+        Ok(Some(recorder))
     }
 
     /// Removes a pending call.
@@ -286,8 +352,7 @@ impl CallGates {
                 GateStatus::Pending => false,
                 GateStatus::Resolved { resolution } => {
                     let snapshot = self.store.snapshot(&before.origin.session).await?;
-                    let is_open = |status: &SessionStatus| *status != SessionStatus::Terminated;
-                    if !snapshot.is_some_and(|snapshot| is_open(&snapshot.session.status)) {
+                    if snapshot.is_none_or(|snapshot| is_used(&snapshot.session)) {
                         continue;
                     }
                     resolution.action == APPROVE
@@ -302,8 +367,8 @@ impl CallGates {
             if context_text(&before, CHAIN_HASH) != Some(&call.chain.to_hex()) {
                 if before.status.is_pending() {
                     self.remove(&before).await?;
-                } else {
-                    self.terminate(&before).await?;
+                } else if let Some(recorder) = self.open_unused(&before).await? {
+                    cancel(recorder).await?;
                 }
             }
         }
@@ -318,13 +383,18 @@ fn pending(gate: &Gate) -> CallDecision {
     }
 }
 
-/// How the session of a call ends with a decision.
-fn run_status(resolution: &Resolution) -> RunStatus {
-    if resolution.action == APPROVE {
-        RunStatus::Completed
-    } else {
-        RunStatus::Cancelled
-    }
+/// Whether the call has started or was cancelled, so that its decision cannot be used.
+fn is_used(session: &Session) -> bool {
+    let has_started = session.run.as_ref().is_some_and(|run| run.steps > 0);
+    has_started || session.status == SessionStatus::Terminated
+}
+
+/// Records that a call does not run.
+async fn cancel(mut recorder: Recorder) -> Result<(), StoreError> {
+    recorder.set_run(|run| run.status = RunStatus::Cancelled);
+    let written = recorder.commit().await;
+    recorder.release().await?;
+    written
 }
 
 fn expiry(start: Millis) -> Millis {

@@ -146,13 +146,9 @@ impl ItemTools {
         }
         let mut writes = Vec::new();
         for reason in found {
-            reasons.extend(reason.message().map(|text| ReviewReason {
-                text,
-                can_be_allowed_by_rule: match &reason {
-                    ApprovalReason::SensitiveWrite(write) => write.reason.may_be_allowed_by_rule(),
-                    _ => true,
-                },
-                applies_to_all_params: false,
+            reasons.extend(reason.to_review(|reason| match reason {
+                ApprovalReason::SensitiveWrite(write) => write.reason.may_be_allowed_by_rule(),
+                _ => true,
             }));
             if let ApprovalReason::SensitiveWrite(write) = reason {
                 writes.push(write);

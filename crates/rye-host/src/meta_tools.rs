@@ -67,12 +67,7 @@ pub fn meta_tools(
     state: &Path,
 ) -> Result<MetaTools, MetaToolsError> {
     roots.dev_mode = false;
-    let spaces = Spaces::open(
-        Some(&roots.project),
-        roots.user.as_deref(),
-        &roots.bundles,
-        roots.embedded,
-    )?;
+    let spaces = open_spaces(&roots)?;
     let (policy, mut ignored) = load_policy(&spaces)?;
     let (commands, others) = load_commands(&spaces)?;
     ignored.extend(others);
@@ -101,6 +96,11 @@ pub fn meta_tools(
     })
 }
 
+fn open_spaces(roots: &Roots) -> Result<Spaces, SpaceError> {
+    let (project, user) = (Some(&*roots.project), roots.user.as_deref());
+    Spaces::open(project, user, &roots.bundles, roots.embedded)
+}
+
 /// The graph primitive of a project. It opens the session database when the first graph runs.
 pub fn graphs(roots: &Roots, database: PathBuf, key: Option<Arc<SigningKey>>) -> StateGraph {
     let open = move || {
@@ -124,7 +124,13 @@ pub fn executor_with(
 ) -> Result<Executor, IdError> {
     let graphs = graphs.with_trust(Arc::new(TrustedKeys::new(&roots)));
     let mcp = McpPrimitive::new(pool, &roots.project, roots.user.clone());
-    let mut executor = Executor::new(roots, supervisor);
+    let spaces = roots.clone();
+    let policy = move || {
+        let (policy, _) = load_policy(&open_spaces(&spaces)?)?;
+        Ok(policy)
+    };
+    let policy = move || policy().map_err(|error: MetaToolsError| error.to_string());
+    let mut executor = Executor::new(roots, supervisor).with_policy(policy);
     let id = McpPrimitive::ID.parse()?;
     let primitives = executor.primitives_mut();
     primitives.register(id, Vec::new(), Arc::new(mcp));

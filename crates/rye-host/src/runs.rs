@@ -14,6 +14,7 @@ use std::time::Duration;
 use lillux::durable;
 use lillux::keys::SigningKey;
 use lillux::process::Handle;
+use lillux::watch::Watch;
 use lillux::{PathContext as _, time};
 use rye_engine::protocol::{
     CallId, Entry, EntryKind, ErrorCode, ErrorInfo, EventKind, Message, Part, Purpose,
@@ -29,6 +30,7 @@ use crate::SqliteStore;
 use crate::context::Context;
 use crate::engine::{database, open_store, start_failure};
 use crate::failure::Failure;
+use crate::item_tools::model_text;
 use crate::lookup::{find_id, not_found};
 
 /// How long a run may be without a process before it counts as lost.
@@ -127,7 +129,7 @@ impl RunView {
 pub struct Runs {
     store: Arc<SqliteStore>,
     key: Option<Arc<SigningKey>>,
-    logs: PathBuf,
+    database: PathBuf,
     runtime: Runtime,
 }
 
@@ -141,7 +143,7 @@ impl Runs {
         Ok(Self {
             store: Arc::new(open_store(context)?),
             key: context.signing_key()?.cloned(),
-            logs: database.with_file_name("runs"),
+            database,
             runtime: runtime.map_err(start_failure)?,
         })
     }
@@ -153,7 +155,25 @@ impl Runs {
 
     /// Path of the output of a background run.
     pub fn log(&self, id: &str) -> PathBuf {
-        self.logs.join(format!("{id}.log"))
+        self.logs().join(format!("{id}.log"))
+    }
+
+    fn logs(&self) -> PathBuf {
+        self.database.with_file_name("runs")
+    }
+
+    /// Watches the commits to the session store and the output of a background run.
+    pub fn watch(&self, id: &str) -> Result<Watch, Failure> {
+        let mut write_ahead_log = self.database.clone().into_os_string();
+        write_ahead_log.push("-wal");
+        let paths = [self.database.clone(), write_ahead_log.into(), self.log(id)];
+        // The directory of the logs exists only after the first background run.
+        let existing = if self.logs().is_dir() {
+            &paths[..]
+        } else {
+            &paths[..2]
+        };
+        Watch::new(existing).map_err(|error| Failure::failed("watch", error))
     }
 
     /// Records a run that a background process is about to execute, and creates its log. Returns
@@ -165,7 +185,7 @@ impl Runs {
         parameters: &Value,
         project: &Path,
     ) -> Result<String, Failure> {
-        durable::create_dir(&self.logs, 0o700)?;
+        durable::create_dir(&self.logs(), 0o700)?;
         loop {
             let id = time::sortable_stamp();
             let session: SessionId = id
@@ -206,7 +226,7 @@ impl Runs {
 
     /// Marks a stopped graph run as about to continue.
     pub fn restart(&self, id: &SessionId) -> Result<(), Failure> {
-        durable::create_dir(&self.logs, 0o700)?;
+        durable::create_dir(&self.logs(), 0o700)?;
         let marked = self.runtime.block_on(async {
             let recorder = Recorder::open(self.store(), id, self.key.clone()).await?;
             if let Some(mut recorder) = recorder {
@@ -327,13 +347,7 @@ impl Runs {
             let Some(mut call) = opened.await? else {
                 return Ok(None);
             };
-            call.recorder.set_run(|run| run.steps = 1);
-            let (call_id, tool) = (call_id(), run.run.item.clone());
-            call.recorder.event(EventKind::ToolStart {
-                call: call_id,
-                tool,
-            });
-            call.recorder.commit().await?;
+            call.start().await?;
             Ok::<_, StoreError>(Some(call))
         });
         opened?.ok_or_else(|| not_found("run", run.id(), "rye run list"))
@@ -349,6 +363,7 @@ impl Runs {
 #[derive(Debug)]
 pub struct CallRun {
     recorder: Recorder,
+    call: CallId,
     tool: String,
 }
 
@@ -359,13 +374,27 @@ impl CallRun {
         key: Option<Arc<SigningKey>>,
     ) -> Result<Option<Self>, StoreError> {
         let recorder = Recorder::open(store, id, key).await?;
-        Ok(recorder.map(|recorder| Self {
-            tool: match &recorder.session().run {
-                Some(run) => run.item.clone(),
-                None => String::new(),
-            },
+        Ok(recorder.map(|recorder| Self::new(recorder, call_id())))
+    }
+
+    /// The call with this id in a claimed session.
+    pub(crate) fn new(recorder: Recorder, call: CallId) -> Self {
+        let run = recorder.session().run.as_ref();
+        Self {
+            tool: run.map(|run| run.item.clone()).unwrap_or_default(),
+            call,
             recorder,
-        }))
+        }
+    }
+
+    /// Records that the call starts.
+    pub(crate) async fn start(&mut self) -> Result<(), StoreError> {
+        self.recorder.set_run(|run| run.steps = 1);
+        self.recorder.event(EventKind::ToolStart {
+            call: self.call.clone(),
+            tool: self.tool.clone(),
+        });
+        self.recorder.commit().await
     }
 
     /// A future that ends when a cancellation of the run is requested.
@@ -387,10 +416,10 @@ impl CallRun {
         };
         let error = result["error"]["message"].as_str();
         let part = Part::ToolResult {
-            call_id: call_id(),
+            call_id: self.call.clone(),
             tool: self.tool.clone(),
             status: outcome,
-            text: error.unwrap_or_default().to_owned(),
+            text: error.map_or_else(|| model_text(&result["data"]), str::to_owned),
             data: result.clone(),
             error: error.map(|message| ErrorInfo::new(ErrorCode::ToolFailed, message)),
             elided: false,
@@ -398,7 +427,7 @@ impl CallRun {
         let message = Message::new(Role::Tool, vec![part]);
         self.recorder.append(EntryKind::Message(message));
         self.recorder.event(EventKind::ToolEnd {
-            call: call_id(),
+            call: self.call.clone(),
             status: outcome,
         });
         self.recorder.set_run(|run| run.status = status);

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The delimiters of a single-line comment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Markers")]
 pub struct CommentStyle {
     /// Starts the comment: `#`, `//`, `<!--`.
     pub prefix: Cow<'static, str>,
@@ -47,5 +48,41 @@ impl CommentStyle {
             Some(suffix) => rest.strip_suffix(suffix.as_bytes())?.strip_suffix(b" "),
             None => Some(rest),
         }
+    }
+}
+
+/// A comment style in an extractor table: `"#"`, or `{prefix: "<!--", suffix: "-->"}`.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    deny_unknown_fields,
+    expecting = "a comment must be a marker, or a mapping with `prefix` and `suffix`"
+)]
+enum Markers {
+    Prefix(String),
+    Both {
+        prefix: String,
+        suffix: Option<String>,
+    },
+}
+
+impl TryFrom<Markers> for CommentStyle {
+    type Error = &'static str;
+
+    fn try_from(markers: Markers) -> Result<Self, &'static str> {
+        let (prefix, suffix) = match markers {
+            Markers::Prefix(prefix) => (prefix, None),
+            Markers::Both { prefix, suffix } => (prefix, suffix),
+        };
+        let is_marker = |text: &String| {
+            !text.is_empty() && !text.contains(|c: char| c.is_control() || c.is_whitespace())
+        };
+        if !is_marker(&prefix) || !suffix.iter().all(is_marker) {
+            return Err("a comment marker must be a word without spaces");
+        }
+        Ok(Self {
+            prefix: prefix.into(),
+            suffix: suffix.map(Cow::Owned),
+        })
     }
 }

@@ -19,20 +19,21 @@ impl Position {
 
     /// Converts a byte offset. An offset past the end gives the position of the end.
     pub fn at_offset(text: &[u8], offset: usize) -> Self {
-        let before = &text[..offset.min(text.len())];
-        let line_start = before
-            .iter()
-            .rposition(|&b| b == b'\n')
-            .map_or(0, |i| i + 1);
-        let line = before.split(|&b| b == b'\n').count();
-        let column = String::from_utf8_lossy(&before[line_start..])
-            .chars()
-            .count()
-            + 1;
-        Self {
-            line: u32::try_from(line).unwrap_or(u32::MAX),
-            column: u32::try_from(column).unwrap_or(u32::MAX),
+        Self::START.after(&text[..offset.min(text.len())])
+    }
+
+    /// The position after a text that starts at this one.
+    pub(crate) fn after(mut self, text: &[u8]) -> Self {
+        for &byte in text {
+            // In UTF-8, all bytes of a character but the first start with the bits 10.
+            if byte == b'\n' {
+                self.line = self.line.saturating_add(1);
+                self.column = 1;
+            } else if byte & 0xc0 != 0x80 {
+                self.column = self.column.saturating_add(1);
+            }
         }
+        self
     }
 }
 

@@ -21,8 +21,22 @@ const MAX_LENGTH: usize = 1024;
 const MAX_SEGMENT_LENGTH: usize = 240;
 
 /// The kind of an item, which determines its directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::Display,
+    strum::IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum ItemKind {
     /// A program in any language.
     Tool,
@@ -50,18 +64,7 @@ impl ItemKind {
 
     /// The prefix in item references.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Tool => "tool",
-            Self::Directive => "directive",
-            Self::Knowledge => "knowledge",
-            Self::Config => "config",
-        }
-    }
-}
-
-impl fmt::Display for ItemKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+        self.into()
     }
 }
 
@@ -171,17 +174,11 @@ impl ItemRef {
     /// Parses a reference; an id without a prefix has the default kind.
     pub fn parse_as(default: ItemKind, text: &str) -> Result<Self, IdError> {
         let (kind, id) = match text.split_once(':') {
-            Some((kind, id)) => {
-                let kind = kind
-                    .parse()
-                    .map_err(|e: IdError| IdError::new(text, e.problem))?;
-                (kind, id)
-            }
-            None => (default, text),
+            Some((kind, id)) => (kind.parse(), id),
+            None => (Ok(default), text),
         };
-        let id = id
-            .parse()
-            .map_err(|e: IdError| IdError::new(text, e.problem))?;
+        let whole = |error: IdError| IdError::new(text, error.problem);
+        let (kind, id) = (kind.map_err(whole)?, id.parse().map_err(whole)?);
         Ok(Self { kind, id })
     }
 }

@@ -1,6 +1,5 @@
 //! Integrity errors: why an item failed verification.
 
-use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -13,7 +12,8 @@ use crate::space::{Deviation, Space};
 use crate::trust::{IgnoredFile, Revocation, TrustedKey};
 
 /// A failed verification, with the item, the position in its file and a fix.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{item} cannot be trusted: {problem}")]
 pub struct IntegrityError {
     /// The item's reference, or a path for a file outside all spaces.
     pub item: String,
@@ -30,11 +30,16 @@ pub struct IntegrityError {
 }
 
 /// The cause of a failed verification.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum IntegrityProblem {
     /// The signature line is missing, malformed or misplaced.
+    #[error(transparent)]
     Line(SignatureError),
     /// The content differs from the signed content.
+    #[error(
+        "content does not match its signature: expected {expected}{}",
+        found.map(|found| format!(", found {found}")).unwrap_or_default()
+    )]
     Changed {
         /// The signed hash.
         expected: Hash,
@@ -43,6 +48,11 @@ pub enum IntegrityProblem {
         found: Option<Hash>,
     },
     /// The signer's key is not trusted.
+    #[error(
+        "signed by {fingerprint}, which is not trusted; {}{}",
+        format_trusted_keys(trusted),
+        format_ignored(ignored)
+    )]
     Untrusted {
         /// The signer's key.
         fingerprint: Fingerprint,
@@ -52,8 +62,10 @@ pub enum IntegrityProblem {
         ignored: Vec<IgnoredFile>,
     },
     /// The signer's key was revoked.
+    #[error("signed by a revoked key: {0}")]
     Revoked(Revocation),
     /// The signature is bound to another file.
+    #[error("signed as {signed_for}, but this file is {expected}")]
     Moved {
         /// The binding in the signature.
         signed_for: Binding,
@@ -61,14 +73,19 @@ pub enum IntegrityProblem {
         expected: Binding,
     },
     /// The signature has no binding, and the user's settings require one.
+    #[error("the signature is not bound to this file, which your settings require")]
     Unbound,
     /// A directory of dependencies has no manifest. Lists its files.
+    #[error("its dependencies are not signed: {}", .0.join(", "))]
     NoManifest(Vec<String>),
     /// A manifest is malformed, or was made for another directory.
+    #[error("invalid manifest: {0}")]
     Manifest(String),
     /// A directory differs from its manifest. Lists the differences.
+    #[error("its dependencies do not match their manifest: {}", format_deviations(.0))]
     Files(Vec<(String, Deviation)>),
     /// The signature is cryptographically invalid.
+    #[error("the signature by {fingerprint} is invalid")]
     BadSignature {
         /// The key that the signature line names.
         fingerprint: Fingerprint,
@@ -105,56 +122,6 @@ impl IntegrityProblem {
     }
 }
 
-impl fmt::Display for IntegrityProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Line(error) => error.fmt(f),
-            Self::Changed { expected, found } => {
-                write!(
-                    f,
-                    "content does not match its signature: expected {expected}"
-                )?;
-                match found {
-                    Some(found) => write!(f, ", found {found}"),
-                    None => Ok(()),
-                }
-            }
-            Self::Untrusted {
-                fingerprint,
-                trusted,
-                ignored,
-            } => {
-                write!(f, "signed by {fingerprint}, which is not trusted; ")?;
-                f.write_str(&format_trusted_keys(trusted))?;
-                for IgnoredFile { path, reason, .. } in ignored {
-                    write!(f, "; {} was ignored: {reason}", path.display())?;
-                }
-                Ok(())
-            }
-            Self::NoManifest(files) => {
-                write!(f, "its dependencies are not signed: {}", files.join(", "))
-            }
-            Self::Manifest(why) => write!(f, "invalid manifest: {why}"),
-            Self::Files(files) => write!(
-                f,
-                "its dependencies do not match their manifest: {}",
-                format_deviations(files)
-            ),
-            Self::Revoked(revocation) => write!(f, "signed by a revoked key: {revocation}"),
-            Self::Moved {
-                signed_for,
-                expected,
-            } => write!(f, "signed as {signed_for}, but this file is {expected}"),
-            Self::Unbound => {
-                f.write_str("the signature is not bound to this file, which your settings require")
-            }
-            Self::BadSignature { fingerprint } => {
-                write!(f, "the signature by {fingerprint} is invalid")
-            }
-        }
-    }
-}
-
 /// Formats deviations: `added a.py, changed b.py`.
 pub(crate) fn format_deviations(files: &[(String, Deviation)]) -> String {
     let files = files.iter();
@@ -163,31 +130,21 @@ pub(crate) fn format_deviations(files: &[(String, Deviation)]) -> String {
 }
 
 fn format_trusted_keys(trusted: &[Arc<TrustedKey>]) -> String {
-    let mut text = String::new();
-    for key in trusted {
-        let separator = if text.is_empty() {
-            "trusted keys: "
-        } else {
-            ", "
-        };
-        let _ = write!(text, "{separator}{}", key.key.fingerprint());
-        if let Some(owner) = &key.owner {
-            let _ = write!(text, " ({owner})");
-        }
+    if trusted.is_empty() {
+        return "no key is trusted".to_owned();
     }
-    if text.is_empty() {
-        "no key is trusted".clone_into(&mut text);
-    }
-    text
+    let keys = trusted.iter().map(|trusted| match &trusted.owner {
+        Some(owner) => format!("{} ({owner})", trusted.key.fingerprint()),
+        None => trusted.key.fingerprint().to_string(),
+    });
+    format!("trusted keys: {}", keys.collect::<Vec<_>>().join(", "))
 }
 
-impl fmt::Display for IntegrityError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} cannot be trusted: {}", self.item, self.problem)
-    }
+fn format_ignored(files: &[IgnoredFile]) -> String {
+    let files = files.iter();
+    let files = files.map(|it| format!("; {} was ignored: {}", it.path.display(), it.reason));
+    files.collect()
 }
-
-impl std::error::Error for IntegrityError {}
 
 impl IntegrityError {
     /// Creates an error for a file with these bytes, or for a directory without.
@@ -255,21 +212,14 @@ impl IntegrityError {
                 "ask its author for a signed copy".to_owned()
             }
             (None, _) => "ask its author for a good copy".to_owned(),
-            (Some(_), IntegrityProblem::NoManifest(_)) => {
-                format!("rye sign {} # after reading them", self.sign_argument())
-            }
-            (Some(_), IntegrityProblem::Files(_)) => {
-                format!(
-                    "rye sign {} # if you want these files",
-                    self.sign_argument()
-                )
-            }
-            (Some(_), IntegrityProblem::Line(SignatureError::Unsigned)) => {
-                format!("rye sign {} # after reading it", self.sign_argument())
-            }
-            (Some(_), _) => {
-                let item = self.sign_argument();
-                format!("rye sign {item} # if you want this content")
+            (Some(_), problem) => {
+                let condition = match problem {
+                    IntegrityProblem::NoManifest(_) => "after reading them",
+                    IntegrityProblem::Files(_) => "if you want these files",
+                    IntegrityProblem::Line(SignatureError::Unsigned) => "after reading it",
+                    _ => "if you want this content",
+                };
+                format!("rye sign {} # {condition}", self.sign_argument())
             }
         }
     }

@@ -23,8 +23,8 @@ mod verify_batch;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lillux::Hash;
 use lillux::hash::Hasher;
+use lillux::{Hash, PathError};
 
 use crate::comment::CommentStyle;
 use crate::id::{ItemKind, ItemRef};
@@ -104,6 +104,12 @@ pub enum ItemError {
         /// The cause, with its position in the file.
         source: Box<MetadataError>,
     },
+}
+
+impl From<PathError> for ItemError {
+    fn from(error: PathError) -> Self {
+        Self::Space(error.into())
+    }
 }
 
 impl From<IntegrityError> for ItemError {
@@ -230,19 +236,17 @@ impl Library {
     ) -> Result<Verified<Item>, ItemError> {
         let format = self.format_of(item_file);
         let raw = read(item_file)?;
-        let checked = verify::check(&raw.bytes, &format, trust);
-        let space = item_file.root.space();
-        match checked {
-            Ok(signed) => Ok(verified(item_file, raw, signed)),
+        let (signed, waived) = match verify::check(&raw.bytes, &format, trust) {
+            Ok(signed) => (Some(signed), None),
             Err(problem) => {
                 let error = integrity_error(item_file, problem, &raw.bytes);
-                if self.dev_mode && space != Space::System {
-                    Ok(waived(item_file, raw, error))
-                } else {
-                    Err(error.into())
+                if !self.dev_mode || item_file.root.space() == Space::System {
+                    return Err(error.into());
                 }
+                (None, Some(error))
             }
-        }
+        };
+        Ok(verified(item_file, raw, signed, waived))
     }
 
     /// The metadata of an item, from the caches if its content was parsed before.
@@ -406,8 +410,15 @@ fn table_of(
     trust.cache().extractors.get(hash, cached)
 }
 
-fn verified(item_file: &ItemFile<'_>, raw: RawFile, signed: VerifiedLine) -> Verified<Item> {
-    let (bytes, content): (Arc<[u8]>, Arc<[u8]>) = match signed.element {
+/// The item of a file that was verified, or whose failed verification was waived.
+fn verified(
+    item_file: &ItemFile<'_>,
+    raw: RawFile,
+    signed: Option<VerifiedLine>,
+    waived: Option<IntegrityError>,
+) -> Verified<Item> {
+    let element = signed.as_ref().and_then(|signed| signed.element.clone());
+    let (bytes, content): (Arc<[u8]>, Arc<[u8]>) = match element {
         None => {
             let content = signature::strip_signature(&raw.bytes).into();
             (raw.bytes.into(), content)
@@ -417,44 +428,24 @@ fn verified(item_file: &ItemFile<'_>, raw: RawFile, signed: VerifiedLine) -> Ver
             (Arc::clone(&element), element)
         }
     };
-    let hash = signed.line.hash;
+    let (coverage, hash) = match &signed {
+        Some(signed) => (signed.coverage, signed.line.hash),
+        None => (Coverage::Whole, Hash::digest(&content)),
+    };
+    let (signature, signer) = signed.map(|signed| (signed.line, signed.key)).unzip();
     Verified::new(Item {
-        coverage: signed.coverage,
-        signature: Some(signed.line),
-        signer: Some(signed.key),
-        ..unverified(item_file, raw.identity, hash, bytes, content)
-    })
-}
-
-fn waived(item_file: &ItemFile<'_>, raw: RawFile, error: IntegrityError) -> Verified<Item> {
-    let content: Arc<[u8]> = signature::strip_signature(&raw.bytes).into();
-    let hash = Hash::digest(&content);
-    Verified::new(Item {
-        waived: Some(error),
-        ..unverified(item_file, raw.identity, hash, raw.bytes.into(), content)
-    })
-}
-
-fn unverified(
-    item_file: &ItemFile<'_>,
-    identity: Option<crate::space::FileIdentity>,
-    hash: Hash,
-    bytes: Arc<[u8]>,
-    content: Arc<[u8]>,
-) -> Item {
-    Item {
         reference: item_file.reference.clone(),
         space: item_file.root.space(),
         bundle: item_file.root.bundle().map(str::to_owned),
         path: item_file.path(),
         extension: item_file.extension.clone(),
-        coverage: Coverage::Whole,
-        identity,
+        coverage,
+        identity: raw.identity,
         hash,
-        signature: None,
-        signer: None,
-        waived: None,
+        signature,
+        signer,
+        waived,
         bytes,
         content,
-    }
+    })
 }

@@ -121,26 +121,18 @@ pub(crate) fn find_in<'a>(
     reference: &ItemRef,
 ) -> Result<Option<ItemFile<'a>>, LookupError> {
     let stem = format!("{}/{}", reference.kind.dir(), reference.id);
-    let mut hits = Vec::new();
-    let extensions = extractors.extensions(reference.kind);
-    for relative in root.files_with_stem(&stem, extensions)? {
-        let extension = relative[stem.len()..].to_owned();
-        hits.push((relative, extension));
-    }
+    let mut hits = root.files_with_stem(&stem, extractors.extensions(reference.kind))?;
     if hits.len() > 1 {
         return Err(LookupError::Duplicate {
             reference: reference.clone(),
-            paths: hits
-                .iter()
-                .map(|(relative, _)| root.path_to(relative))
-                .collect(),
+            paths: hits.iter().map(|hit| root.path_to(hit)).collect(),
         });
     }
-    Ok(hits.pop().map(|(relative, extension)| ItemFile {
+    Ok(hits.pop().map(|relative| ItemFile {
         root,
         reference: reference.clone(),
+        extension: relative[stem.len()..].to_owned(),
         relative,
-        extension,
     }))
 }
 

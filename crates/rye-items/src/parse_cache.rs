@@ -5,23 +5,17 @@
 //! depends on a signature is cached here.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::{Duration, SystemTime};
 
 use lillux::Hash;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::owner_only_dir::{create_owner_only_dir, is_owner_only_dir};
+use crate::owner_only_dir::{is_owner_only_dir, write_cache_file};
 
 /// Increase the number when the same content parses to another value.
-const VERSION: &str = concat!("parsed ", env!("CARGO_PKG_VERSION"), " 3");
-/// A directory with more entries is cleaned of old ones.
-const MAX_DIR_ENTRIES: usize = 256;
-/// The age at which cleaning removes an entry.
-const MAX_AGE: Duration = Duration::from_hours(24 * 30);
+const VERSION: &str = concat!("parsed ", env!("CARGO_PKG_VERSION"), " 4");
 
 /// The cache directory, if there is one that only the user can write to.
 #[derive(Debug)]
@@ -63,7 +57,7 @@ impl ParseCache {
         }
         let value = compute()?;
         if let Ok(bytes) = serde_json::to_vec(&value) {
-            let _ = store(&path, &bytes);
+            let _ = write_cache_file(&path, &bytes);
         }
         Ok(value)
     }
@@ -73,28 +67,6 @@ impl ParseCache {
         let dir = self.dir()?.join("parsed");
         Some(dir.join(&name[..2]).join(&name[2..]))
     }
-}
-
-fn store(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let dir = path.parent().unwrap_or(path);
-    create_owner_only_dir(dir)?;
-    let mut temporary = tempfile::Builder::new().prefix(".new-").tempfile_in(dir)?;
-    temporary.write_all(bytes)?;
-    temporary.persist(path)?;
-    let entries: Vec<_> = fs::read_dir(dir)?.flatten().collect();
-    if entries.len() > MAX_DIR_ENTRIES {
-        let now = SystemTime::now();
-        for entry in entries {
-            let modified = entry.metadata().and_then(|metadata| metadata.modified());
-            let age = modified
-                .ok()
-                .and_then(|modified| now.duration_since(modified).ok());
-            if age.is_some_and(|age| age > MAX_AGE) {
-                fs::remove_file(entry.path())?;
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

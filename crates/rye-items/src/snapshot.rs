@@ -97,15 +97,14 @@ impl Snapshot {
             .join(self.hash().to_hex())
             .join(name);
         let parent = path.parent().unwrap_or(&path);
-        ensure_owner_only_dir(parent).map_err(SpaceError::from)?;
+        ensure_owner_only_dir(parent)?;
         if self.is_intact(&path, cache)? {
             return Ok(path);
         }
         let temporary = tempfile::Builder::new()
             .prefix(".new-")
             .tempdir_in(parent)
-            .at("write to", parent)
-            .map_err(SpaceError::from)?;
+            .at("write to", parent)?;
         let copy = temporary.path().join("copy");
         self.write(&copy)?;
         // Replaces a damaged copy. Processes that run from the damaged copy keep it open.
@@ -114,11 +113,9 @@ impl Snapshot {
             && let Err(error) = fs::rename(&copy, &path)
             && !self.is_intact(&path, cache)?
         {
-            return Err(error).at("write", &path).map_err(SpaceError::from)?;
+            return Err(error).at("write", &path)?;
         }
-        fs::set_permissions(&path, Permissions::from_mode(0o500))
-            .at("set the mode of", &path)
-            .map_err(SpaceError::from)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o500)).at("set the mode of", &path)?;
         make_removable(temporary.path());
         Ok(path)
     }
@@ -153,7 +150,6 @@ impl Snapshot {
         let create = |dir: &Path| {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
             made.at("create the directory", dir)
-                .map_err(SpaceError::from)
         };
         create(to)?;
         for (path, entry) in &self.expected() {
@@ -168,17 +164,13 @@ impl Snapshot {
                 Entry::Link(target) => symlink(target, &target_path),
                 Entry::File(hash) => self.write_file(path, *hash, &target_path),
             };
-            written
-                .at("write", &target_path)
-                .map_err(SpaceError::from)?;
+            written.at("write", &target_path)?;
         }
         // A tool that writes to its own directory fails instead of changing what the next call
         // loads. The top directory stays writable until it is moved to its final path, because
         // moving a directory to another parent modifies it.
         for dir in dirs.into_iter().skip(1) {
-            fs::set_permissions(&dir, Permissions::from_mode(0o500))
-                .at("set the mode of", &dir)
-                .map_err(SpaceError::from)?;
+            fs::set_permissions(&dir, Permissions::from_mode(0o500)).at("set the mode of", &dir)?;
         }
         Ok(())
     }

@@ -10,7 +10,6 @@ mod error;
 mod root;
 mod walk;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -26,9 +25,24 @@ pub use root::Root;
 pub use walk::Entry;
 pub(crate) use walk::{Observer, is_skipped};
 
-/// A space. The order is from the least to the most specific.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// A space. The order is from the least to the most specific. An item may depend only on items of
+/// the same or a less specific space.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    strum::Display,
+    strum::IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Space {
     /// The embedded bundle and further bundles. Read-only.
     System,
@@ -44,31 +58,7 @@ impl Space {
 
     /// The name in references, options and JSON.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::System => "system",
-            Self::User => "user",
-            Self::Project => "project",
-        }
-    }
-
-    /// An item may depend only on items of the same or lower precedence.
-    pub fn precedence(self) -> u8 {
-        match self {
-            Self::System => 1,
-            Self::User => 2,
-            Self::Project => 3,
-        }
-    }
-
-    /// Whether items of this space may be written and signed.
-    pub fn is_writable(self) -> bool {
-        self != Self::System
-    }
-}
-
-impl fmt::Display for Space {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+        self.into()
     }
 }
 
@@ -132,6 +122,11 @@ impl Spaces {
     /// All roots in lookup order.
     pub fn roots(&self) -> impl Iterator<Item = &Root> {
         self.roots.iter()
+    }
+
+    /// The root of the project or of the user.
+    pub(crate) fn into_root(self, space: Space) -> Option<Root> {
+        self.roots.into_iter().find(|root| root.space() == space)
     }
 
     /// The roots of one space: a directory, or the bundles of the system space.

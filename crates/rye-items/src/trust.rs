@@ -31,10 +31,11 @@ use crate::verify;
 
 pub use file::TrustFile;
 pub use revocation::Revocation;
+pub(crate) use revocation::revocation_path;
 
 /// Directories of trust and revocation files, relative to `.ai/`.
-pub(crate) const TRUSTED: &str = "config/keys/trusted";
-pub(crate) const REVOKED: &str = "config/keys/revoked";
+const TRUSTED: &str = "config/keys/trusted";
+const REVOKED: &str = "config/keys/revoked";
 /// The maximum number of keys that vouch for each other in a chain.
 const MAX_CHAIN: usize = 8;
 
@@ -180,7 +181,7 @@ impl<'a> Trust<'a> {
         chain: &mut Vec<Fingerprint>,
         revoked: RevokedVoucher,
     ) -> Result<Option<TrustedKey>, IgnoredFile> {
-        let relative = format!("{TRUSTED}/{fingerprint}.toml");
+        let relative = trust_path(fingerprint);
         let path = || root.path_to(&relative);
         let ignored = |reason: String| IgnoredFile::new(path(), reason);
         let Some(raw) = read(root, &relative).map_err(|e| ignored(e.to_string()))? else {
@@ -266,6 +267,11 @@ impl<'a> Trust<'a> {
             "signed by {fingerprint}, which neither the user nor the system trusts{reason}"
         ))
     }
+}
+
+/// The path of the trust file of a key, relative to `.ai/`.
+pub(crate) fn trust_path(fingerprint: Fingerprint) -> String {
+    format!("{TRUSTED}/{fingerprint}.toml")
 }
 
 /// Whether a text is a trust or revocation file, signed or not.

@@ -9,7 +9,7 @@ use lillux::{PathContext as _, PathError};
 
 use crate::comment::CommentStyle;
 use crate::signature::{self, Binding, REVOCATION, TRUST};
-use crate::trust::{REVOKED, Revocation, TRUSTED, TrustFile};
+use crate::trust::{Revocation, TrustFile, revocation_path, trust_path};
 
 /// The key directory in the user's space.
 #[derive(Debug, Clone)]
@@ -127,7 +127,7 @@ impl UserKeys {
         key: Option<&PublicKey>,
         signer: &SigningKey,
     ) -> Result<PathBuf, UserKeyError> {
-        let relative = format!("{REVOKED}/{fingerprint}.toml");
+        let relative = revocation_path(fingerprint);
         let since = lillux::time::now_rfc3339();
         let text = Revocation::to_text(fingerprint, &since, reason, key);
         self.write_signed(&Binding::new(REVOCATION, relative), &text, signer)
@@ -190,8 +190,4 @@ pub fn read_key_file(path: &Path) -> Result<TrustFile, UserKeyError> {
         });
     }
     TrustFile::parse(&bytes).map_err(|reason| no_key(&reason))
-}
-
-fn trust_path(fingerprint: Fingerprint) -> String {
-    format!("{TRUSTED}/{fingerprint}.toml")
 }

@@ -25,13 +25,12 @@
 
 mod dir;
 mod error;
-mod key;
 mod name;
 
 use std::path::{Path, PathBuf};
 
 use lillux::envelope::{Envelope, OpeningKey, Secret, seal};
-use lillux::keys::Fingerprint;
+use lillux::keys::{Fingerprint, IfExists, KeyError, KeyPairFiles};
 
 use crate::space::Space;
 
@@ -100,7 +99,7 @@ impl Vault {
         }
         // Creates the directory first: no key is generated if the secret cannot be stored.
         let dir = SecretDir::create(self, space)?;
-        let key = key::load_or_generate(&self.user)?;
+        let key = self.key_or_generate()?;
         let recipient = key.public().clone();
         let envelope = seal(secret, &[recipient], &label(space, name))?;
         dir.write(name, &envelope)?;
@@ -111,23 +110,63 @@ impl Vault {
     /// is none, `create` decides whether one is generated.
     pub fn key(&self, create: bool) -> Result<Option<OpeningKey>, VaultError> {
         if create {
-            return key::load_or_generate(&self.user).map(Some);
+            return self.key_or_generate().map(Some);
         }
-        key::find(&self.user)
+        Ok(self.existing_key()?.ok())
+    }
+
+    /// The existing directories of one space, or of all, in lookup order.
+    fn dirs(&self, space: Option<Space>) -> Result<Vec<(Space, SecretDir)>, VaultError> {
+        let spaces = SPACES.into_iter();
+        let spaces = spaces.filter(|it| space.is_none_or(|only| only == *it));
+        let opened = spaces.map(|it| Ok(SecretDir::open(self, it)?.map(|dir| (it, dir))));
+        opened.filter_map(Result::transpose).collect()
+    }
+
+    fn key_dir(&self) -> PathBuf {
+        self.user.join(".ai/config/keys/vault")
+    }
+
+    /// Loads the key. The inner error is its expected path, if it does not exist.
+    fn existing_key(&self) -> Result<Result<OpeningKey, PathBuf>, VaultError> {
+        match OpeningKey::read_pair(&KeyPairFiles::in_dir(&self.key_dir())) {
+            Err(KeyError::Missing(path)) => Ok(Err(path)),
+            outcome => Ok(Ok(outcome?)),
+        }
+    }
+
+    /// Loads the key, or generates one.
+    ///
+    /// Encryption needs the private key too: with only a public key, a secret could never be
+    /// decrypted.
+    fn key_or_generate(&self) -> Result<OpeningKey, VaultError> {
+        if let Ok(key) = self.existing_key()? {
+            return Ok(key);
+        }
+        let key = OpeningKey::generate().map_err(KeyError::from)?;
+        match key.write_pair(&self.key_dir(), IfExists::Fail) {
+            Ok(_) => Ok(key),
+            // Another process generated the key meanwhile, or only the public key exists.
+            Err(KeyError::Exists(_)) => self
+                .existing_key()?
+                .map_err(|path| VaultError::NoKey { path, name: None }),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Decrypts a secret of the given space. Without a space, the project is searched before the
     /// user.
     pub fn get(&self, space: Option<Space>, name: &SecretName) -> Result<OpenedSecret, VaultError> {
-        for space in SPACES.into_iter().filter(|s| space.is_none_or(|o| o == *s)) {
-            let Some(dir) = SecretDir::open(self, space)? else {
-                continue;
-            };
+        for (space, dir) in self.dirs(space)? {
             let Some(envelope) = dir.read(name)? else {
                 continue;
             };
             let path = dir.path_to(name);
-            let key = key::load(&self.user, name)?;
+            let missing = |path| VaultError::NoKey {
+                path,
+                name: Some(name.clone()),
+            };
+            let key = self.existing_key()?.map_err(missing)?;
             let secret = envelope
                 .open(&key, Some(&label(space, name)))
                 .map_err(|source| VaultError::Open {
@@ -150,10 +189,7 @@ impl Vault {
         space: Option<Space>,
     ) -> Result<Vec<Result<SecretInfo, VaultError>>, VaultError> {
         let mut all = Vec::new();
-        for space in SPACES.into_iter().filter(|s| space.is_none_or(|o| o == *s)) {
-            let Some(dir) = SecretDir::open(self, space)? else {
-                continue;
-            };
+        for (space, dir) in self.dirs(space)? {
             for name in dir.names() {
                 all.push(
                     name.and_then(|name| describe_file(&dir, space, &name))
@@ -167,10 +203,8 @@ impl Vault {
     /// Removes a secret. Returns the path of its file.
     pub fn remove(&self, space: Option<Space>, name: &SecretName) -> Result<PathBuf, VaultError> {
         let mut found = Vec::new();
-        for space in SPACES.into_iter().filter(|s| space.is_none_or(|o| o == *s)) {
-            if let Some(dir) = SecretDir::open(self, space)?
-                && dir.has(name)?
-            {
+        for (_, dir) in self.dirs(space)? {
+            if dir.has(name)? {
                 found.push(dir);
             }
         }
@@ -181,14 +215,6 @@ impl Vault {
             }),
             [dir] => dir.remove(name),
             _ => Err(VaultError::InBothSpaces(name.clone())),
-        }
-    }
-
-    fn space_dir(&self, space: Space) -> Option<&Path> {
-        match space {
-            Space::User => Some(&self.user),
-            Space::Project => self.project.as_deref(),
-            Space::System => None,
         }
     }
 }

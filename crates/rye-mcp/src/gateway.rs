@@ -246,7 +246,10 @@ pub enum ApprovalChannel {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallDecision {
     /// A person approved the call, for one run.
-    Approved,
+    Approved {
+        /// Id of the record that receives the [result](Gateway::record_result).
+        record: String,
+    },
     /// A person denied the call, so it must not run.
     Denied,
     /// Not decided yet.
@@ -256,6 +259,17 @@ pub enum CallDecision {
         /// The gate's short id, for people.
         short: String,
     },
+}
+
+/// How an approved call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallEnd {
+    /// It succeeded.
+    Completed,
+    /// It failed, or was refused after the approval.
+    Failed,
+    /// The client cancelled it.
+    Cancelled,
 }
 
 /// The work behind the five tools, implemented by the embedding program.
@@ -302,19 +316,29 @@ pub trait Gateway: Send + Sync + 'static {
 
     /// The user's decision at the terminal about a call. Opens a gate if there is none yet.
     ///
-    /// An approval is returned once: the caller must run the call, or it needs another approval.
+    /// An approval is returned once: the caller must run the call and record its result, or it
+    /// needs another approval.
     fn claim_decision(
         &self,
         project: &Path,
         call: &GatedCall,
     ) -> Result<CallDecision, GatewayError>;
 
-    /// Records the user's decision at the MCP client.
+    /// Records the user's decision at the MCP client, and returns the id of the record.
     fn record_decision(
         &self,
         project: &Path,
         call: &GatedCall,
         is_approved: bool,
+    ) -> Result<String, GatewayError>;
+
+    /// Records the result of an approved call.
+    fn record_result(
+        &self,
+        project: &Path,
+        record: &str,
+        end: CallEnd,
+        result: &Value,
     ) -> Result<(), GatewayError>;
 
     /// Starts a tool in the background.

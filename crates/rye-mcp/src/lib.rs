@@ -27,8 +27,8 @@ mod primitive;
 pub mod server;
 
 pub use gateway::{
-    ApprovalChannel, CallDecision, Component, ExecuteRequest, GatedCall, Gateway, GatewayError,
-    GatewayResult, HelpRequest, ItemSummary, LoadRequest, PlannedCopy, ProjectBounds,
+    ApprovalChannel, CallDecision, CallEnd, Component, ExecuteRequest, GatedCall, Gateway,
+    GatewayError, GatewayResult, HelpRequest, ItemSummary, LoadRequest, PlannedCopy, ProjectBounds,
     SearchRequest, SignRequest, ToolReply, UnsignedItem,
 };
 pub use primitive::{McpPrimitive, tool_result};

@@ -1,8 +1,9 @@
 //! Approval of built-in tools, depending on what the sandbox confines.
 //!
 //! A command that the sandbox does not confine can do anything, so a person must approve it. A
-//! confined command needs no approval; protected files that it created do. A plain file of the workspace needs no
-//! approval; a write to a [sensitive](lillux::path_policy::SensitiveReason) path does.
+//! confined command needs no approval; protected files that it created do. A plain file of the
+//! workspace needs no approval; a write to a
+//! [sensitive](lillux::path_policy::SensitiveReason) path does.
 //! Rules of the [policy](rye_engine::policy::Policy) for `builtin:bash`, `builtin:write` and
 //! `builtin:edit` can change this if the reason permits it. Private paths are always rejected.
 
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use rye_engine::arguments::EditedArguments;
 use rye_engine::audit;
-use rye_engine::policy::{Mode, RISK, Risk};
+use rye_engine::policy::{CallFacts, RISK, ReviewReason, Risk};
 use rye_engine::sandbox::{FileAccess, ResolvedPath, Sandbox, SandboxError};
 use rye_engine::text::quote_truncated;
 use rye_engine::tool::{
@@ -92,11 +93,17 @@ pub(super) async fn approve_write(
         Some(reason) => (Risk::High, reason.reason()),
         None => (Risk::Medium, "required by the policy"),
     };
-    let must_ask = reason.is_some_and(|reason| !reason.may_be_allowed_by_rule());
-    let mode = match mode(tool, risk, context)? {
-        Mode::Allow if must_ask => Mode::Ask,
-        mode => mode,
+    let reasons = reason.map(|reason| ReviewReason {
+        text: why.to_owned(),
+        can_be_allowed_by_rule: reason.may_be_allowed_by_rule(),
+        applies_to_all_params: false,
+    });
+    let policy_name = tool.policy_name();
+    let facts = CallFacts {
+        reasons: reasons.as_slice(),
+        ..CallFacts::new(&policy_name, Some(risk))
     };
+    let mode = context.policy()?.decide(&facts).mode;
     // The approval covers this file, not what a link points to later.
     let args_hash = match link {
         Some(target) => audit::args_hash(&json!([args, target])),
@@ -169,7 +176,9 @@ pub(super) async fn approve_command(
     } else {
         Risk::High
     };
-    let mode = mode(tool, risk, context)?;
+    let policy_name = tool.policy_name();
+    let facts = CallFacts::new(&policy_name, Some(risk));
+    let mode = context.policy()?.decide(&facts).mode;
     request
         .body
         .insert_str(0, &format!("{}\n", Risk::gate_line(Some(risk))));
@@ -230,10 +239,4 @@ pub(super) async fn settle_quarantined(
         "removed, because a person refused it"
     };
     Ok(Some(format!("[{}: {what}]", shown.join(", "))))
-}
-
-fn mode(tool: &ToolDef, risk: Risk, context: &ToolContext) -> Result<Mode, ToolError> {
-    Ok(context
-        .policy()?
-        .decide_builtin(&tool.spec.name, Some(risk), false))
 }

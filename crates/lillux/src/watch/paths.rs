@@ -63,10 +63,7 @@ pub fn wait_for_change(
     paths: &[PathBuf],
     timeout: Option<Duration>,
 ) -> Result<Option<Change>, WatchError> {
-    if paths.is_empty() {
-        return Err(WatchError::NoPaths);
-    }
-    Watch::new(paths)?.wait(Deadline::after(timeout))
+    Watch::new(paths)?.wait(timeout)
 }
 
 /// Waits until `check` returns a value. Returns `None` after `timeout`. `check` runs once after
@@ -83,9 +80,6 @@ pub async fn wait_until<T>(
     timeout: Option<Duration>,
     mut check: impl FnMut() -> Option<T>,
 ) -> Result<Option<T>, WatchError> {
-    if paths.is_empty() {
-        return Err(WatchError::NoPaths);
-    }
     let watch = Watch::new(paths)?;
     // An inotify descriptor is read like a pipe. The events themselves are not needed.
     let changes = Receiver::from_owned_fd_unchecked(watch.inotify)?;
@@ -112,15 +106,18 @@ pub async fn wait_until<T>(
     }
 }
 
-/// Watches files through their directories: a watch on a file itself would stay with the old
-/// inode when the file is replaced.
-pub(super) struct Watch {
+/// Paths whose changes are collected from its creation on. A caller that creates it, looks at the
+/// paths and then waits misses no change. Detects the same changes as [`wait_for_change`].
+// Watches files through their directories: a watch on a file itself would stay with the old
+// inode when the file is replaced.
+#[derive(Debug)]
+pub struct Watch {
     inotify: OwnedFd,
     /// By watch descriptor.
     dirs: BTreeMap<i32, WatchedDir>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct WatchedDir {
     path: PathBuf,
     /// Every entry is watched.
@@ -130,7 +127,11 @@ struct WatchedDir {
 }
 
 impl Watch {
-    pub(super) fn new(paths: &[PathBuf]) -> Result<Self, WatchError> {
+    /// Starts to watch the paths.
+    pub fn new(paths: &[PathBuf]) -> Result<Self, WatchError> {
+        if paths.is_empty() {
+            return Err(WatchError::NoPaths);
+        }
         let flags = CreateFlags::CLOEXEC | CreateFlags::NONBLOCK;
         let mut watch = Self {
             inotify: inotify::init(flags).map_err(io::Error::from)?,
@@ -177,8 +178,9 @@ impl Watch {
         Ok(entry)
     }
 
-    /// Waits for the first change of a watched path.
-    pub(super) fn wait(&self, deadline: Deadline) -> Result<Option<Change>, WatchError> {
+    /// Waits for a change since the creation or the last call. Returns `None` after `timeout`.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<Option<Change>, WatchError> {
+        let deadline = Deadline::after(timeout);
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.inotify, &mut buffer);
         loop {

@@ -75,7 +75,7 @@ pub fn wait_for_run(
             return Ok(None);
         }
         let poll_interval = deadline.remaining_up_to(POLL_INTERVAL);
-        watch.wait(Deadline::after(Some(poll_interval)))?;
+        watch.wait(Some(poll_interval))?;
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{DecisionRequest, ToolContext, ToolDef, ToolError};
 use crate::arguments::{self, EditedArguments};
 use crate::audit;
-use crate::policy::{Mode, RISK, Risk};
+use crate::policy::{CallFacts, Mode, RISK, Risk};
 use crate::text::quote_truncated;
 
 /// Action: approve this call.
@@ -84,9 +84,12 @@ pub(crate) async fn request_approval(
         return Ok(None);
     }
     let name = &def.spec.name;
-    let mode = context
-        .policy()?
-        .decide_builtin(name, def.risk, def.approval.is_required(args));
+    let policy_name = def.policy_name();
+    let facts = CallFacts {
+        requires_approval: def.approval.is_required(args),
+        ..CallFacts::new(&policy_name, def.risk)
+    };
+    let mode = context.policy()?.decide(&facts).mode;
     let key = format!("approve:{}:{:.32}", context.call, audit::args_hash(args));
     let mut request = DecisionRequest::approval(key, name.clone());
     let shown = serde_json::to_string_pretty(args).unwrap_or_default();

@@ -58,7 +58,7 @@ fn check(child: &Link, parent: &Link) -> Pair {
 /// An item may depend on items of its own space or of a lower one.
 fn space(child: &Link, parent: &Link) -> Option<String> {
     let (child, parent) = (child.space(), parent.space());
-    (child.precedence() < parent.precedence())
+    (child < parent)
         .then(|| format!("an item of the {child} space cannot depend on one of the {parent} space"))
 }
 

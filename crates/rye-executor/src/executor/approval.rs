@@ -10,10 +10,11 @@ use lillux::path_policy::{PathClass, PathPolicy, SensitiveReason};
 use lillux::{Hash, sanitize_line};
 use rye_items::Dependencies;
 use rye_items::metadata::Metadata;
+use rye_protocol::policy::{CallFacts, Cause, Mode, Policy, ReviewReason};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::chain::Chain;
+use crate::chain::{Chain, Link};
 use crate::error::ExecuteError;
 
 /// Environment variable that tells a tool the private directories and the resolved paths of its
@@ -29,7 +30,8 @@ pub enum Approval {
     /// A user makes the call directly.
     #[default]
     ByUser,
-    /// Not approved: calls that require approval are refused.
+    /// Not approved: the [policy](super::Executor::with_policy) decides, and a call that requires
+    /// approval is refused.
     None,
     /// A user approved the chain with this hash.
     ForChain(Hash),
@@ -69,6 +71,19 @@ pub enum ApprovalReason {
 }
 
 impl ApprovalReason {
+    /// The reason for the policy. A tool's own declaration is not one, because it is a fact about
+    /// the tool. `can_be_allowed_by_rule` tells whether a rule may allow a write.
+    pub fn to_review(
+        &self,
+        can_be_allowed_by_rule: impl FnOnce(&Self) -> bool,
+    ) -> Option<ReviewReason> {
+        Some(ReviewReason {
+            text: self.message()?,
+            can_be_allowed_by_rule: can_be_allowed_by_rule(self),
+            applies_to_all_params: false,
+        })
+    }
+
     /// Explanation for the user, unless the tool itself declares it.
     pub fn message(&self) -> Option<String> {
         match self {
@@ -108,6 +123,7 @@ impl Approval {
         chain: &Chain,
         dependencies: Option<Dependencies>,
         paths: &CheckedPaths,
+        policy: impl FnOnce() -> Result<Policy, ExecuteError>,
     ) -> Result<(), ExecuteError> {
         let tool = || chain.tool().id().to_string();
         match self {
@@ -124,15 +140,38 @@ impl Approval {
                 if chain.waived_files(dependencies) > 0 {
                     reasons.push(ApprovalReason::Unverified);
                 }
-                match reasons.first() {
-                    None => Ok(()),
-                    Some(first) => Err(ExecuteError::ApprovalRequired {
-                        tool: tool(),
-                        reason: first.message(),
-                    }),
-                }
+                decide_unapproved(chain.tool(), &reasons, &policy()?)
             }
         }
+    }
+}
+
+/// Decides about a call that no person approved. No rule allows code in the parameters, unverified
+/// files or sensitive writes, because nobody would see them.
+pub(super) fn decide_unapproved(
+    tool: &Link,
+    reasons: &[ApprovalReason],
+    policy: &Policy,
+) -> Result<(), ExecuteError> {
+    let (id, metadata) = (tool.id().to_string(), &tool.metadata);
+    let policy_name = format!("rye:{id}");
+    let reviewed = reasons.iter().filter_map(|it| it.to_review(|_| false));
+    let reviewed: Vec<ReviewReason> = reviewed.collect();
+    let decision = policy.decide(&CallFacts {
+        space: Some(tool.space().as_str()),
+        requires_approval: metadata.requires_approval() == Some(true),
+        reasons: &reviewed,
+        ..CallFacts::new(&policy_name, metadata.risk_level())
+    });
+    let reason = match decision.cause {
+        Cause::Reason(at) => reviewed.into_iter().nth(at).map(|reason| reason.text),
+        Cause::Declared => None,
+        other => Some(other.text().to_owned()),
+    };
+    match decision.mode {
+        Mode::Allow => Ok(()),
+        Mode::Ask => Err(ExecuteError::ApprovalRequired { tool: id, reason }),
+        Mode::Deny => Err(ExecuteError::Denied(id)),
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::support::TestEnv;
 use lillux::process::Supervisor;
 use rye_executor::{Approval, ApprovalReason, ExecuteError, Executor, Request, Roots, Trace};
+use rye_protocol::policy::Policy;
 use serde_json::{Value, json};
 
 const FILES: &str = "rye/file-system";
@@ -297,4 +298,54 @@ fn tools_check_paths_themselves() {
     }
     assert_eq!(fs::read(root.join("new/deep/x")).unwrap(), b"y");
     assert!(!private.join("signing/x").exists());
+}
+
+#[tokio::test]
+async fn policy_decides_about_unapproved_calls_only() {
+    let env = project();
+    for (rules, expected) in [
+        (json!([]), None),
+        (
+            json!([{ "tool": "rye:rye/file-system/*", "action": "deny" }]),
+            Some("denied"),
+        ),
+        (
+            json!([{ "space": ["system"], "action": "ask" }]),
+            Some("approval_required"),
+        ),
+        (
+            json!([{ "risk": ["medium"], "action": "deny" }]),
+            Some("denied"),
+        ),
+        (json!([{ "risk": ["high"], "action": "deny" }]), None),
+    ] {
+        let policy: Policy = serde_json::from_value(json!({ "rules": rules })).unwrap();
+        let executor = env.executor.clone().with_policy(move || Ok(policy.clone()));
+        let mut call = request("write", json!({ "path": "src/main.rs", "content": "x" }));
+        assert_eq!(code(&executor, call.clone()).await, None, "{rules}");
+        call.approval = Approval::None;
+        let checked = executor.check_unapproved(&call);
+        assert_eq!(checked.err().map(|error| error.code()), expected, "{rules}");
+        assert_eq!(code(&executor, call).await, expected, "{rules}");
+    }
+    let invalid = env
+        .executor
+        .clone()
+        .with_policy(|| Err("line 1".to_owned()));
+    let mut call = request("read", json!({ "path": ".git/config" }));
+    call.approval = Approval::None;
+    assert_eq!(code(&invalid, call).await, Some("invalid_config"));
+}
+
+#[tokio::test]
+async fn no_rule_allows_an_unapproved_sensitive_write() {
+    let env = project();
+    let rules = json!({ "rules": [{ "action": "allow" }] });
+    let policy: Policy = serde_json::from_value(rules).unwrap();
+    let executor = env.executor.clone().with_policy(move || Ok(policy.clone()));
+    for (path, expected) in [("src/a", None), (".ai/a", Some("approval_required"))] {
+        let mut call = request("write", json!({ "path": path, "content": "x" }));
+        call.approval = Approval::None;
+        assert_eq!(code(&executor, call).await, expected, "{path}");
+    }
 }

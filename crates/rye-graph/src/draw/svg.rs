@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::layout::layout;
 use super::{NodeMark, NodeMarks};
 use crate::definition::{Graph, NodeKind};
+use crate::validate::successors;
 
 const WIDTH: usize = 160;
 const HEIGHT: usize = 44;
@@ -81,7 +81,7 @@ pub(super) fn draw(graph: &Graph, marks: &NodeMarks) -> String {
             NodeKind::Decision(_) => (10, "#b58900"),
             NodeKind::Action(_) | NodeKind::Foreach(_) => (4, "#333"),
         };
-        let (name, kind) = (escaped(&node.name), node.kind.as_str());
+        let (name, kind) = (escaped(&node.name), <&str>::from(&node.kind));
         let _ = writeln!(
             text,
             "<g><title>{kind}</title><rect x=\"{x}\" y=\"{y}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
@@ -106,4 +106,47 @@ fn escaped(name: &str) -> String {
         .replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
+}
+
+/// Row, by distance from the start, and column of each node, and the number of nodes per row.
+struct Layout {
+    positions: Vec<(usize, usize)>,
+    rows: Vec<usize>,
+}
+
+fn layout(graph: &Graph) -> Layout {
+    let count = graph.nodes.len();
+    let mut row = vec![usize::MAX; count];
+    // Breadth-first search; edges back to earlier rows do not move nodes down.
+    let mut open = vec![graph.start];
+    if let Some(first) = row.get_mut(graph.start) {
+        *first = 0;
+    }
+    let mut depth = 0;
+    while !open.is_empty() {
+        depth += 1;
+        let mut below = Vec::new();
+        for index in open {
+            for to in successors(&graph.nodes[index]) {
+                if row[to] == usize::MAX {
+                    row[to] = depth;
+                    below.push(to);
+                }
+            }
+        }
+        open = below;
+    }
+    let lowest = row.iter().filter(|it| **it != usize::MAX).max();
+    let lowest = lowest.copied().unwrap_or_default();
+    let mut rows = vec![0; lowest + 2];
+    let mut positions = Vec::with_capacity(count);
+    for row in row {
+        let row = if row == usize::MAX { lowest + 1 } else { row };
+        positions.push((row, rows[row]));
+        rows[row] += 1;
+    }
+    while rows.last() == Some(&0) {
+        rows.pop();
+    }
+    Layout { positions, rows }
 }

@@ -10,7 +10,7 @@ use crate::condition::Condition;
 use crate::problem::Problem;
 
 /// A mapping in a graph file.
-pub(super) struct Fields<'n> {
+pub(crate) struct Fields<'n> {
     pub(super) at: usize,
     what: &'static str,
     entries: &'n [Entry],
@@ -36,7 +36,7 @@ fn wrong_type(node: &Node, name: &str, expected: &str, found: &dyn Display) -> P
 
 impl<'n> Fields<'n> {
     /// Reads a mapping that messages call `what`.
-    pub(super) fn parse(
+    pub(crate) fn parse(
         node: &'n Node,
         what: &'static str,
         problems: &mut Vec<Problem>,
@@ -61,7 +61,7 @@ impl<'n> Fields<'n> {
     }
 
     /// Reports unknown fields.
-    pub(super) fn check_known(&self, names: &[&str], problems: &mut Vec<Problem>) {
+    pub(crate) fn check_known(&self, names: &[&str], problems: &mut Vec<Problem>) {
         for entry in self.entries {
             if !names.contains(&entry.key.as_str()) {
                 let message = format!("{} has no field `{}`", self.what, entry.key);

@@ -2,6 +2,7 @@
 
 use rye_items::metadata::{Data, Entry, Node as Tree};
 use serde_json::{Map, Value};
+use strum::VariantNames as _;
 
 use super::NodeIndices;
 use super::fields::{Fields, type_error};
@@ -44,14 +45,9 @@ pub(super) fn parse(entry: &Entry, names: &NodeIndices<'_>, problems: &mut Vec<P
         "return" => ("a return", &["output"]),
         "decision" => ("a decision", &DECISION),
         other => {
-            let known = ["action", "foreach", "gate", "return", "decision"];
-            let message = format!(
-                "unknown node type `{other}`; expected one of {}",
-                known.join(", ")
-            );
-            problems.push(
-                Problem::error(kind.0, "unknown_type", message).with_suggestion(other, known),
-            );
+            let known = NodeKind::VARIANTS;
+            let problem = Problem::unknown(kind.0, "unknown_type", "node type", other, known);
+            problems.push(problem);
             let next = edges(&fields, names, problems);
             return Node {
                 next,
@@ -122,10 +118,9 @@ pub(super) fn target(
     }
     let near = nearest(name, names.keys().copied());
     let message = format!("`{what}`: there is no node `{name}`");
-    let problem = Problem::error(at, "unknown_target", message);
-    problems.push(match near {
-        Some(near) => problem.with_hint(format!("did you mean `{near}`?")),
-        None => problem,
+    problems.push(Problem {
+        hint: near.map(|near| format!("did you mean `{near}`?")),
+        ..Problem::error(at, "unknown_target", message)
     });
     near.and_then(|near| names.get(near).copied())
 }
@@ -142,11 +137,8 @@ fn edges(fields: &Fields<'_>, names: &NodeIndices<'_>, problems: &mut Vec<Proble
         }
         Data::List(items) => items,
         _ => {
-            problems.push(type_error(
-                node,
-                "next",
-                "a name, or a list of { to, when }",
-            ));
+            let expected = "a name, or a list of { to, when }";
+            problems.push(type_error(node, "next", expected));
             return Vec::new();
         }
     };
@@ -232,15 +224,17 @@ pub(super) fn action(
         problems.push(Problem::error(at, "bad_item_id", message));
     }
     let params = match fields.get("params") {
-        None => Template::Literal(Value::Object(Map::new())),
-        Some(node) => match &node.data {
-            Data::Map(_) | Data::Text(_) => Template::parse(node, variable, problems),
-            Data::Null => Template::Literal(Value::Object(Map::new())),
-            _ => {
-                problems.push(type_error(node, "params", "a mapping of names to values"));
-                return None;
-            }
-        },
+        None
+        | Some(Tree {
+            data: Data::Null, ..
+        }) => Template::Literal(Map::new().into()),
+        Some(node) if matches!(node.data, Data::Map(_) | Data::Text(_)) => {
+            Template::parse(node, variable, problems)
+        }
+        Some(node) => {
+            problems.push(type_error(node, "params", "a mapping of names to values"));
+            return None;
+        }
     };
     Some(Action { at, item, params })
 }

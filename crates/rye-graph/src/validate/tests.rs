@@ -9,7 +9,7 @@ fn problems(text: &str) -> String {
     let lines = parsed.problems.iter().map(|problem| {
         let Position { line, column } = problem.excerpt(text.as_bytes()).position;
         let hint = problem.hint.as_ref().map(|hint| format!(" ({hint})"));
-        let severity = problem.severity.as_str();
+        let severity = problem.severity;
         format!(
             "{line}:{column} {severity} {}: {}{}",
             problem.code,

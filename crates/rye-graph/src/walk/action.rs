@@ -1,7 +1,5 @@
 //! Action nodes: a tool call with retries and caching.
 
-use std::time::Duration;
-
 use rye_executor::RunContext;
 use rye_items::ItemId;
 use rye_protocol::EffectClass;
@@ -15,14 +13,6 @@ use crate::error::RecordError;
 use crate::path::Scope;
 use crate::permission;
 use rye_protocol::{NodeError, NodeOutcome, RunEvent};
-
-/// A rendered, permitted call.
-pub(super) struct PreparedCall {
-    pub(super) item: ItemId,
-    pub(super) params: Value,
-    /// Names of the parameters that contain interpolated values.
-    pub(super) interpolated: Vec<String>,
-}
 
 impl<'g> Walker<'g> {
     pub(super) async fn action(
@@ -66,7 +56,13 @@ impl<'g> Walker<'g> {
         } else {
             self.begin(node, effect, interrupted).await?;
         }
-        let result = self.call_with_retries(node, call, traits.as_ref()).await?;
+        let call = ToolCall {
+            run: self.nested_run(traits.as_ref(), ""),
+            ..call
+        };
+        let (dispatch, retry) = (self.dispatch, node.retry);
+        let record = |attempt, error| self.record(RunEvent::Retry { attempt, error });
+        let result = call_with_retries(dispatch, retry, call, record).await;
         if let (Some(cache), Some(key), Ok(result)) = (&self.cache, &key, &result) {
             cache.insert(key, result)?;
         }
@@ -76,7 +72,7 @@ impl<'g> Walker<'g> {
     pub(super) fn cache_key(
         &self,
         node: &Node,
-        call: &PreparedCall,
+        call: &ToolCall,
         traits: Option<&ToolTraits>,
     ) -> Option<String> {
         let hash = traits?.hash.filter(|_| node.cache)?;
@@ -88,43 +84,6 @@ impl<'g> Walker<'g> {
         ))
     }
 
-    /// Makes the call and retries it according to the node's policy.
-    async fn call_with_retries(
-        &mut self,
-        node: &Node,
-        prepared: PreparedCall,
-        traits: Option<&ToolTraits>,
-    ) -> Result<Result<Value, NodeError>, RecordError> {
-        let run = self.nested_run(traits, "");
-        let PreparedCall {
-            item,
-            params,
-            interpolated,
-        } = prepared;
-        let mut attempt = 1;
-        loop {
-            let last = attempt > node.retry.max;
-            let call = ToolCall {
-                item: item.clone(),
-                params: if last { Value::Null } else { params.clone() },
-                interpolated: interpolated.clone(),
-                run: run_of_attempt(run.clone(), attempt),
-            };
-            if last {
-                let call = ToolCall { params, ..call };
-                return Ok(self.dispatch.call(call).await);
-            }
-            match self.dispatch.call(call).await {
-                Err(error) if !is_permanent(&error) => {
-                    attempt += 1;
-                    self.record(RunEvent::Retry { attempt, error });
-                    sleep(node.retry.delay(attempt - 1)).await;
-                }
-                result => return Ok(result),
-            }
-        }
-    }
-
     /// Identity of the nested run if the step calls a graph; `suffix` distinguishes several.
     pub(super) fn nested_run(
         &self,
@@ -134,7 +93,7 @@ impl<'g> Walker<'g> {
         let journal = self.journal.as_ref()?;
         traits.filter(|traits| traits.is_graph)?;
         Some(RunContext {
-            id: format!("{}.{}{suffix}", journal.session(), self.steps),
+            id: format!("{}.{}{suffix}", journal.session, self.steps),
             depth: self.depth + 1,
         })
     }
@@ -149,12 +108,12 @@ pub(super) fn effect(traits: &ToolTraits) -> EffectClass {
     }
 }
 
-/// Renders a call and checks that a permission covers it.
+/// Renders a call, without the identity of its run, and checks that a permission covers it.
 pub(super) fn prepare(
     graph: &Graph,
     action: &Action,
     scope: &Scope<'_>,
-) -> Result<PreparedCall, NodeError> {
+) -> Result<ToolCall, NodeError> {
     let name = match action.item.as_literal().and_then(Value::as_str) {
         Some(name) => name.to_owned(),
         None => display_text(&action.item.render(scope)),
@@ -176,10 +135,11 @@ pub(super) fn prepare(
         params => params,
     };
     let interpolated = action.params.interpolated(&params);
-    Ok(PreparedCall {
+    Ok(ToolCall {
         item,
         params,
         interpolated,
+        run: None,
     })
 }
 
@@ -204,46 +164,31 @@ fn is_permanent(error: &NodeError) -> bool {
             | "bad_item_id"
             | "not_found"
             | "approval_required"
+            | "denied"
             | "value_as_code"
     )
 }
 
-pub(super) async fn sleep(time: Duration) {
-    if !time.is_zero() {
-        tokio::time::sleep(time).await;
-    }
-}
-
-/// Makes the call of a foreach item with retries.
-pub(super) async fn call_item_with_retries(
+/// Makes a call and retries it according to a policy. `on_retry` receives the number of the next
+/// attempt and the error of the last one.
+pub(super) async fn call_with_retries(
     dispatch: &dyn Dispatcher,
     retry: Retry,
-    prepared: PreparedCall,
-    run: Option<RunContext>,
+    call: ToolCall,
+    mut on_retry: impl FnMut(u32, NodeError),
 ) -> Result<Value, NodeError> {
-    let PreparedCall {
-        item,
-        params,
-        interpolated,
-    } = prepared;
+    let attempt_call = |call: ToolCall, attempt| ToolCall {
+        run: run_of_attempt(call.run, attempt),
+        ..call
+    };
     for attempt in 1..=retry.max {
-        let call = ToolCall {
-            item: item.clone(),
-            params: params.clone(),
-            interpolated: interpolated.clone(),
-            run: run_of_attempt(run.clone(), attempt),
-        };
-        match dispatch.call(call).await {
-            Err(error) if !is_permanent(&error) => sleep(retry.delay(attempt)).await,
+        match dispatch.call(attempt_call(call.clone(), attempt)).await {
+            Err(error) if !is_permanent(&error) => {
+                on_retry(attempt + 1, error);
+                tokio::time::sleep(retry.delay(attempt)).await;
+            }
             result => return result,
         }
     }
-    let run = run_of_attempt(run, retry.max + 1);
-    let call = ToolCall {
-        item,
-        params,
-        interpolated,
-        run,
-    };
-    dispatch.call(call).await
+    dispatch.call(attempt_call(call, retry.max + 1)).await
 }

@@ -1,7 +1,5 @@
 //! Decision nodes: open a gate and wait for the user.
 
-mod reask;
-
 use std::sync::Arc;
 
 use rye_engine::audit::CHAIN_HASH;
@@ -164,7 +162,7 @@ impl<'g> Walker<'g> {
             let message = "a decision node needs a run with a record";
             return Ok(Err(NodeError::new("no_record", message)));
         };
-        let store = Arc::clone(journal.store());
+        let store = Arc::clone(&journal.store);
         let Some(first) = self.new_gate(journal, request) else {
             let message = "the step has no valid id";
             return Ok(Err(NodeError::new("bad_run", message)));
@@ -175,7 +173,7 @@ impl<'g> Walker<'g> {
                 break;
             };
             // The deadline stays the one of the gate that was opened first.
-            if reask::is_same(&former, &gate) && self.accepts(&former, &former.status) {
+            if is_same(&former, &gate) && self.accepts(&former, &former.status) {
                 return Ok(Ok((store, former)));
             }
             if former.status.is_pending() {
@@ -189,7 +187,7 @@ impl<'g> Walker<'g> {
                 }
                 self.record(RunEvent::GateClosed { gate, status });
             }
-            gate = reask::replacement(&first, &former, round);
+            gate = replacement(&first, &former, round);
         }
         if let Some(journal) = &mut self.journal {
             let id = gate.id.clone();
@@ -228,7 +226,7 @@ impl<'g> Walker<'g> {
     }
 
     fn new_gate(&self, journal: &Journal, request: &GateRequest) -> Option<Gate> {
-        let (session, thread) = (journal.session().clone(), journal.thread().clone());
+        let (session, thread) = (journal.session.clone(), journal.thread.clone());
         let step = format!("step-{}", self.steps);
         let prompt: PromptId = step.parse().ok()?;
         let call: CallId = step.parse().ok()?;
@@ -290,4 +288,50 @@ pub(super) fn interrupted_choice(resolution: Result<Resolution, NodeError>) -> I
         }
         Ok(_) | Err(_) => InterruptedChoice::Skip,
     }
+}
+
+/// Whether two gates have the same question, answers and graph.
+fn is_same(one: &Gate, other: &Gate) -> bool {
+    one.kind == other.kind
+        && one.title == other.title
+        && one.body == other.body
+        && one.actions == other.actions
+        && one.context.get(CHAIN_HASH) == other.context.get(CHAIN_HASH)
+        && one.origin == other.origin
+}
+
+/// Creates a gate that replaces `former` and shows why.
+fn replacement(gate: &Gate, former: &Gate, round: u32) -> Gate {
+    let mut gate = gate.clone();
+    let (before, now) = (question_text(former), question_text(&gate));
+    let what = if before != now {
+        let diff = similar::TextDiff::from_lines(&before, &now);
+        let diff = diff.unified_diff().context_radius(0).to_string();
+        let lines = diff.lines().filter(|line| !line.starts_with("@@"));
+        let lines: Vec<_> = lines.collect();
+        format!("the question changed.\n{}", lines.join("\n"))
+    } else if former.context.get(CHAIN_HASH) != gate.context.get(CHAIN_HASH) {
+        "the graph changed.".to_owned()
+    } else {
+        "it is not signed by a trusted key.".to_owned()
+    };
+    let origin = &mut gate.origin;
+    origin.resume_key = format!("{}:{round}", origin.resume_key);
+    gate.id = GateId::new(
+        &origin.session,
+        &origin.thread,
+        &origin.prompt,
+        &origin.resume_key,
+    );
+    let space = if gate.body.is_empty() { "" } else { "\n\n" };
+    let note = format!("The previous answer is void: {what}");
+    gate.body = format!("{}{space}{note}", gate.body);
+    gate
+}
+
+/// The question as text, one line per part.
+fn question_text(gate: &Gate) -> String {
+    let answers: Vec<_> = gate.actions.iter().map(|it| it.id.as_str()).collect();
+    let answers = answers.join(", ");
+    format!("{}\n{}\n{answers}\n", gate.title, gate.body)
 }

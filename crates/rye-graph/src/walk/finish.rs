@@ -22,63 +22,47 @@ impl Walker<'_> {
     ) -> Result<RunResult, RecordError> {
         self.run_hooks(HookEvent::GraphCompleted, None).await?;
         let output = output.unwrap_or_else(|| self.visible_state());
-        if self.journal.is_some() {
-            self.record(RunEvent::End {
-                status: RunStatus::Completed,
-                error: None,
-                output: Some(output.clone()),
-                node: None,
-            });
-            self.close().await?;
-        }
-        Ok(self.into_result(RunStatus::Completed, output, None, None))
+        self.end(RunStatus::Completed, None, None, Some(output))
+            .await
     }
 
     /// Ends a run before it is complete.
     pub(super) async fn stop(
-        mut self,
+        self,
         status: RunStatus,
         error: Option<NodeError>,
         node: Option<&Node>,
     ) -> Result<RunResult, RecordError> {
-        let node = node.map(|node| node.name.clone());
-        if self.journal.is_some() {
-            self.record(RunEvent::End {
-                status,
-                error: error.clone(),
-                output: None,
-                node: node.clone(),
-            });
-            self.close().await?;
-        }
-        let state = self.visible_state();
-        Ok(self.into_result(status, state, error, node))
+        self.end(status, error, node.map(|node| node.name.clone()), None)
+            .await
     }
 
     /// Commits the end and releases the session.
-    async fn close(&mut self) -> Result<(), RecordError> {
-        self.commit().await?;
-        match self.journal.take() {
-            Some(journal) => journal.close().await,
-            None => Ok(()),
-        }
-    }
-
-    fn into_result(
-        self,
+    async fn end(
+        mut self,
         status: RunStatus,
-        output: Value,
         error: Option<NodeError>,
         node: Option<String>,
-    ) -> RunResult {
-        RunResult {
+        output: Option<Value>,
+    ) -> Result<RunResult, RecordError> {
+        self.record(RunEvent::End {
             status,
-            output,
+            error: error.clone(),
+            output: output.clone(),
+            node: node.clone(),
+        });
+        self.commit().await?;
+        if let Some(journal) = self.journal.take() {
+            journal.close().await?;
+        }
+        Ok(RunResult {
+            status,
+            output: output.unwrap_or_else(|| self.visible_state()),
             error,
             node,
             state: self.state,
             steps: self.steps,
             warnings: self.warnings,
-        }
+        })
     }
 }

@@ -13,11 +13,11 @@ use rye_engine::store::StoreError;
 use rye_protocol::{EffectClass, Gate, GateStatus, NodeError, RunEvent};
 use serde_json::Value;
 
-use super::action::{self, PreparedCall};
+use super::action;
 use super::decision::{InterruptedChoice, interrupted_choice, interrupted_error, interrupted_gate};
 use super::{InterruptedStart, NodeResult, Walker, is_repeatable};
 use crate::definition::{Foreach, Node, literal_item};
-use crate::dispatch::ToolTraits;
+use crate::dispatch::{ToolCall, ToolTraits};
 use crate::error::RecordError;
 use crate::history::ItemState;
 use crate::journal::Journal;
@@ -54,7 +54,7 @@ struct Items<'w> {
 
 /// The next call of an item.
 struct NextCall {
-    call: PreparedCall,
+    call: ToolCall,
     traits: Option<ToolTraits>,
     key: Option<String>,
 }
@@ -133,11 +133,15 @@ impl<'g> Walker<'g> {
                 };
                 let NextCall { call, traits, key } = next;
                 let traits = traits.as_ref().or(items.traits.as_ref());
-                let run = self.nested_run(traits, &format!("-{index}"));
+                let call = ToolCall {
+                    run: self.nested_run(traits, &format!("-{index}")),
+                    ..call
+                };
                 let (dispatch, retry) = (self.dispatch, node.retry);
                 calls += 1;
                 running.push(Either::Right(async move {
-                    let result = action::call_item_with_retries(dispatch, retry, call, run).await;
+                    let called = action::call_with_retries(dispatch, retry, call, |_, _| ());
+                    let result = called.await;
                     (index, 0, ItemEvent::Called(result, key))
                 }));
             }

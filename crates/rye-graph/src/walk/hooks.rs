@@ -3,7 +3,7 @@
 use rye_protocol::EffectClass;
 use serde_json::{Value, json};
 
-use super::action::{self, PreparedCall};
+use super::action;
 use super::decision::{InterruptedChoice, interrupted_error};
 use super::{Walker, is_repeatable};
 use crate::definition::{Hook, HookEvent};
@@ -96,18 +96,9 @@ impl Walker<'_> {
         });
         self.commit().await?;
         Ok(match prepared {
-            Ok(PreparedCall {
-                item,
-                params,
-                interpolated,
-            }) => {
+            Ok(call) => {
                 let run = self.nested_run(traits.as_ref(), &format!("-hook{number}"));
-                let call = ToolCall {
-                    item,
-                    params,
-                    interpolated,
-                    run,
-                };
+                let call = ToolCall { run, ..call };
                 self.dispatch.call(call).await.map(drop)
             }
             Err(error) => Err(error),

@@ -49,6 +49,10 @@ fn call(chain: &str, parameters: Value) -> GatedCall {
     }
 }
 
+fn is_approved(decision: &CallDecision) -> bool {
+    matches!(decision, CallDecision::Approved { .. })
+}
+
 impl TestEnv {
     async fn decision(&self, call: &GatedCall) -> CallDecision {
         self.gates.decision(Path::new("/p"), call).await.unwrap()
@@ -111,7 +115,7 @@ async fn same_call_waits_at_the_same_gate_and_consumes_its_decision() {
     );
     let other = env.decide(&gate, DENY, None).await;
     assert!(matches!(other, PostOutcome::Conflict(_)), "{other:?}");
-    assert_eq!(env.decision(&reordered).await, CallDecision::Approved);
+    assert!(is_approved(&env.decision(&reordered).await));
     let second = env.pending_gate(&once).await;
     assert_ne!(second, gate);
     env.decide(&second, DENY, Some(&env.key)).await;
@@ -176,7 +180,7 @@ async fn receipt_of_another_question_is_invalid() {
     env.gates.store.release(&lease).await.unwrap();
     env.approve(gate.id.as_str()).await;
     assert_ne!(env.pending_gate(&other_call).await, gate.id.to_string());
-    assert_eq!(env.decision(&approved_call).await, CallDecision::Approved);
+    assert!(is_approved(&env.decision(&approved_call).await));
 }
 
 #[tokio::test]
@@ -194,10 +198,7 @@ async fn one_of_several_concurrent_calls_consumes_the_approval() {
             other.decision(project, &call)
         );
         let all = [one.unwrap(), two.unwrap()];
-        approved += all
-            .iter()
-            .filter(|it| **it == CallDecision::Approved)
-            .count();
+        approved += all.iter().filter(|it| is_approved(it)).count();
     }
     assert_eq!(approved, 1);
 }
@@ -268,6 +269,47 @@ async fn decision_in_a_client_form_is_recorded_and_not_reused() {
 }
 
 #[tokio::test]
+async fn approved_call_is_recorded_with_its_result() {
+    let env = env();
+    let project = Path::new("/p");
+    let call = call("x", json!({ "a": 1 }));
+    let gate = env.pending_gate(&call).await;
+    env.approve(&gate).await;
+    let by_gate = match env.decision(&call).await {
+        CallDecision::Approved { record } => record,
+        other => panic!("{other:?}"),
+    };
+    // While the call runs, its decision is used up.
+    assert_ne!(env.pending_gate(&call).await, gate);
+    let by_form = env.gates.record(project, &call, true, "ada").await.unwrap();
+    for (record, end, status) in [
+        (by_gate, CallEnd::Completed, RunStatus::Completed),
+        (by_form, CallEnd::Failed, RunStatus::Failed),
+    ] {
+        let id: SessionId = record.parse().unwrap();
+        let snapshot = env.gates.store.snapshot(&id).await.unwrap().unwrap();
+        let running = snapshot.session.run.unwrap();
+        assert_eq!((running.status, running.steps), (RunStatus::Running, 1));
+        let result = json!({ "data": "done", "metadata": { "chain_hash": "abc" } });
+        let recorded = env.gates.record_result(&record, end, &result);
+        recorded.await.unwrap();
+        let snapshot = env.gates.store.snapshot(&id).await.unwrap().unwrap();
+        let leaf = snapshot.threads[0].leaf.clone().unwrap();
+        assert_eq!(snapshot.session.run.unwrap().status, status);
+        let entries = env.gates.store.path(&id, &leaf).await.unwrap();
+        let EntryKind::Message(message) = &entries.last().unwrap().kind else {
+            panic!("{entries:?}");
+        };
+        let Part::ToolResult { text, data, .. } = &message.parts[0] else {
+            panic!("{message:?}");
+        };
+        assert_eq!(text, "done");
+        assert_eq!(data[CHAIN_HASH], "abc");
+        assert_eq!(data[ARGS_HASH], json!(args_hash(&call.parameters)));
+    }
+}
+
+#[tokio::test]
 async fn calls_and_decisions_expire_after_a_day() {
     let env = env();
     let project = Path::new("/p");
@@ -297,10 +339,10 @@ async fn calls_and_decisions_expire_after_a_day() {
     let written = env
         .gates
         .write(&approved, project, &decided, Some(resolution));
-    written.await.unwrap();
+    written.await.unwrap().release().await.unwrap();
     let expired = old(&pending);
     let written = env.gates.write(&expired, project, &pending, None);
-    written.await.unwrap();
+    written.await.unwrap().release().await.unwrap();
     assert_ne!(env.pending_gate(&decided).await, approved.id.to_string());
     let found = env.gates.store.gate(&expired.id).await.unwrap();
     assert_eq!(found, None);

@@ -172,12 +172,8 @@ impl Library {
         manifest.verify(DEPENDENCIES, trust)?;
         let mut entries = manifest.entries(&scope.dir)?;
         entries.retain(|path, _| scope.covers(path));
-        let deviations = compare(directory, scan, &entries, &self.parse_cache);
-        if deviations.is_empty() {
-            Ok(entries)
-        } else {
-            Err(IntegrityProblem::Files(deviations))
-        }
+        without_deviations(compare(directory, scan, &entries, &self.parse_cache))?;
+        Ok(entries)
     }
 
     /// The entries of a directory without a manifest, if every file has a valid signature line.
@@ -208,11 +204,7 @@ impl Library {
                 Some(Err(error)) => return Err(error),
             }
         }
-        Ok(if deviations.is_empty() {
-            Ok(entries)
-        } else {
-            Err(IntegrityProblem::Files(deviations))
-        })
+        Ok(without_deviations(deviations).map(|()| entries))
     }
 
     /// The path and payload of the manifest that signing a scope would write. None if this key
@@ -225,9 +217,7 @@ impl Library {
     ) -> Result<Option<(PathBuf, String)>, SignError> {
         let (directory, payload) = unsigned_manifest(root, scope)?;
         let path = directory.real_path()?.join(MANIFEST);
-        let there = directory.read(MANIFEST)?.unwrap_or_default();
-        let is_signed = Manifest::parse(&there)
-            .is_ok_and(|there| there.payload == payload && there.is_signed_by(key, DEPENDENCIES));
+        let is_signed = is_signed(&directory, &payload, DEPENDENCIES, key)?;
         Ok((!is_signed).then_some((path, payload)))
     }
 
@@ -331,10 +321,7 @@ impl Library {
         let filter = environment_filter(&excluded, &boundary);
         let payload = current_payload(&directory, &filter, &name)?;
         let manifest = path.join(MANIFEST);
-        let there = directory.read(MANIFEST)?.unwrap_or_default();
-        let is_signed = Manifest::parse(&there)
-            .is_ok_and(|there| there.payload == payload && there.is_signed_by(key, ENVIRONMENT));
-        if is_signed {
+        if is_signed(&directory, &payload, ENVIRONMENT, key)? {
             return Ok((manifest, SignOutcome::Unchanged));
         }
         let outcome = write_manifest(manifest.clone(), &payload, ENVIRONMENT, key)?;
@@ -373,12 +360,8 @@ impl Library {
             let excluded = environment_excludes(&directory);
             let scan = directory.scan(&environment_filter(&excluded, &boundary))?;
             let checked = checked.and_then(|(entries, hash)| {
-                let deviations = compare(&directory, &scan, &entries, &self.parse_cache);
-                if deviations.is_empty() {
-                    Ok(hash)
-                } else {
-                    Err(IntegrityProblem::Files(deviations))
-                }
+                without_deviations(compare(&directory, &scan, &entries, &self.parse_cache))?;
+                Ok(hash)
             });
             let hash = checked.map_err(|problem| {
                 let item = path.display().to_string();
@@ -449,6 +432,25 @@ impl Library {
         }
         Err(outside())
     }
+}
+
+fn without_deviations(deviations: Vec<(String, Deviation)>) -> Result<(), IntegrityProblem> {
+    if deviations.is_empty() {
+        return Ok(());
+    }
+    Err(IntegrityProblem::Files(deviations))
+}
+
+/// Whether a key has already signed exactly this payload as the manifest of a directory.
+fn is_signed(
+    directory: &Directory,
+    payload: &str,
+    purpose: Purpose,
+    key: &SigningKey,
+) -> Result<bool, SpaceError> {
+    let there = directory.read(MANIFEST)?.unwrap_or_default();
+    let there = Manifest::parse(&there);
+    Ok(there.is_ok_and(|it| it.payload == payload && it.is_signed_by(key, purpose)))
 }
 
 /// The location of a directory that has a manifest.

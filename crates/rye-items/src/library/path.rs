@@ -88,10 +88,7 @@ impl Library {
         path: &Path,
         trust: &Trust<'_>,
     ) -> Result<VerifiedLine, ItemError> {
-        let size = path
-            .metadata()
-            .at("read the metadata of", path)
-            .map_err(SpaceError::from)?;
+        let size = path.metadata().at("read the metadata of", path)?;
         if !size.is_file() {
             return Err(SpaceError::NotAFile(path.to_owned()))?;
         }
@@ -99,9 +96,7 @@ impl Library {
             let (path, size) = (path.to_owned(), size.len());
             return Err(SpaceError::TooLarge { path, size })?;
         }
-        let bytes = std::fs::read(path)
-            .at("read", path)
-            .map_err(SpaceError::from)?;
+        let bytes = std::fs::read(path).at("read", path)?;
         check_any_style(&bytes, path, &self.extractors, trust).map_err(|problem| {
             let item = path.display().to_string();
             let error = IntegrityError::new(item, path.to_owned(), None, problem, Some(&bytes));

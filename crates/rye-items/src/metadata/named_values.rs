@@ -51,10 +51,10 @@ impl NamedValues {
     /// Maps names to fields. Each field gets the value of its first existing source.
     pub(super) fn into_fields(mut self, sources: &FieldSources) -> BTreeMap<String, Node> {
         let mut fields = BTreeMap::new();
-        for (field, sources) in sources.fields() {
+        for (field, sources) in &sources.0 {
             let value = sources.iter().find_map(|source| self.at(source));
             if let Some(node) = value {
-                fields.insert(field.to_owned(), node.clone());
+                fields.insert(field.clone(), node.clone());
             }
         }
         if self.keep_others {

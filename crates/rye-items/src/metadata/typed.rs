@@ -30,10 +30,12 @@ impl Metadata {
     pub(super) fn locate(fields: BTreeMap<String, Node>, bytes: &[u8]) -> Self {
         let mut nodes: Vec<_> = fields.into_iter().collect();
         nodes.sort_by_key(|(_, node)| node.at);
-        let mut cursor = PositionCursor::new(bytes);
+        let (mut at, mut offset) = (Position::START, 0);
         let mut fields = BTreeMap::new();
         for (name, node) in nodes {
-            let at = cursor.advance_to(node.at);
+            let end = node.at.clamp(offset, bytes.len());
+            at = at.after(&bytes[offset..end]);
+            offset = end;
             let value = node.into_value();
             fields.insert(name, Field { value, at });
         }
@@ -164,37 +166,4 @@ impl Metadata {
 fn input_name(input: &Value) -> Option<String> {
     let name = input.as_str().or_else(|| input.get("name")?.as_str());
     name.map(str::to_owned)
-}
-
-/// Converts increasing byte offsets to positions.
-struct PositionCursor<'t> {
-    bytes: &'t [u8],
-    offset: usize,
-    position: Position,
-}
-
-impl<'t> PositionCursor<'t> {
-    fn new(bytes: &'t [u8]) -> Self {
-        let position = Position::START;
-        Self {
-            bytes,
-            offset: 0,
-            position,
-        }
-    }
-
-    fn advance_to(&mut self, offset: usize) -> Position {
-        let offset = offset.clamp(self.offset, self.bytes.len());
-        for &byte in &self.bytes[self.offset..offset] {
-            // In UTF-8, all bytes of a character but the first start with the bits 10.
-            if byte == b'\n' {
-                self.position.line = self.position.line.saturating_add(1);
-                self.position.column = 1;
-            } else if byte & 0xc0 != 0x80 {
-                self.position.column = self.position.column.saturating_add(1);
-            }
-        }
-        self.offset = offset;
-        self.position
-    }
 }

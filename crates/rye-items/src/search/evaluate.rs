@@ -53,9 +53,12 @@ pub(super) fn evaluate(view: &View, roots: &[&Root], query: &Query) -> SearchRes
     };
     let mut ranked: Vec<_> = if query.used_text().trim().is_empty() {
         let listed = view.ordered().filter(passes);
-        listed
-            .map(|document| RankedItem::listed(view, document))
-            .collect()
+        let ranked = listed.map(|document| RankedItem {
+            tier: Tier::Words,
+            score: 0.0,
+            rank: view.rank(document),
+        });
+        ranked.collect()
     } else {
         matching_items(view, query, &shown, passes)
     };
@@ -73,16 +76,6 @@ pub(super) fn evaluate(view: &View, roots: &[&Root], query: &Query) -> SearchRes
         total,
         searched: view.len(),
         errors: Vec::new(),
-    }
-}
-
-impl RankedItem {
-    fn listed(view: &View, document: u32) -> Self {
-        Self {
-            tier: Tier::Words,
-            score: 0.0,
-            rank: view.rank(document),
-        }
     }
 }
 

@@ -4,9 +4,9 @@
 //! and the last writer wins. Nothing is synced: a file that a power failure truncated
 //! fails its checksum and is rebuilt.
 
-use std::fs::{self, DirBuilder, File, FileTimes, OpenOptions};
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::fs::{File, FileTimes, OpenOptions};
+use std::io::Read as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -14,11 +14,10 @@ use lillux::Hash;
 use rustix::fs::OFlags;
 
 use super::segment::Segment;
+use crate::owner_only_dir::{is_older, write_cache_file};
 
 /// The subdirectory of the cache.
 const SUBDIR: &str = "index";
-/// Segments unused for this long are deleted.
-const MAX_AGE: Duration = Duration::from_hours(30 * 24);
 /// Granularity of the recorded time of last use.
 const USE_GRANULARITY: Duration = Duration::from_hours(24);
 
@@ -59,37 +58,11 @@ impl Store {
 
     /// Stores a segment. Errors are ignored; they only make the next search slower.
     pub(super) fn save(&self, key: &Hash, segment: &Segment) {
-        if self.try_save(key, segment).is_some() {
-            self.sweep();
-        }
-    }
-
-    fn try_save(&self, key: &Hash, segment: &Segment) -> Option<()> {
-        let mut dir = DirBuilder::new();
-        dir.recursive(true).mode(0o700);
-        dir.create(&self.dir).ok()?;
-        // Created with mode 0600, and deleted if anything fails.
-        let mut file = tempfile::Builder::new()
-            .prefix(".tmp-")
-            .tempfile_in(&self.dir)
-            .ok()?;
-        file.write_all(&segment.to_bytes(key)).ok()?;
-        file.persist(self.path(key)).ok().map(drop)
+        let _ = write_cache_file(&self.path(key), &segment.to_bytes(key));
     }
 
     fn path(&self, key: &Hash) -> PathBuf {
         self.dir.join(key.to_hex())
-    }
-
-    /// Deletes segments that are no longer used and temporary files of killed writers.
-    fn sweep(&self) {
-        let now = SystemTime::now();
-        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
-            let modified = entry.metadata().and_then(|there| there.modified()).ok();
-            if modified.is_some_and(|time| is_older(time, now, MAX_AGE)) {
-                let _ = fs::remove_file(entry.path());
-            }
-        }
     }
 }
 
@@ -99,8 +72,4 @@ fn record_use(file: &File, modified: Option<SystemTime>) {
     if modified.is_none_or(|time| is_older(time, now, USE_GRANULARITY)) {
         let _ = file.set_times(FileTimes::new().set_modified(now));
     }
-}
-
-fn is_older(time: SystemTime, now: SystemTime, age: Duration) -> bool {
-    now.duration_since(time).is_ok_and(|passed| passed > age)
 }

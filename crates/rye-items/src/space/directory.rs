@@ -56,7 +56,8 @@ pub(crate) enum DirEntry {
 }
 
 /// How an entry of a directory differs from the manifest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Deviation {
     /// The entry is not listed.
     Added,
@@ -77,15 +78,7 @@ pub enum Deviation {
 impl Deviation {
     /// A stable code for scripts.
     pub fn code(self) -> &'static str {
-        match self {
-            Self::Added => "added",
-            Self::Missing => "missing",
-            Self::Changed => "changed",
-            Self::NotRegular => "not_regular",
-            Self::LeavesDirectory => "leaves_directory",
-            Self::Unreadable => "unreadable",
-            Self::Unsigned => "unsigned",
-        }
+        self.into()
     }
 
     /// The label in messages: `added helper.py`.

@@ -86,7 +86,7 @@ impl Revocation {
 }
 
 /// The path of the revocation file of a key, relative to `.ai/`.
-fn revocation_path(fingerprint: Fingerprint) -> String {
+pub(crate) fn revocation_path(fingerprint: Fingerprint) -> String {
     format!("{REVOKED}/{fingerprint}.toml")
 }
 

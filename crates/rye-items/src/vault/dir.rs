@@ -1,7 +1,7 @@
 //! The directory that contains the secrets of a space.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lillux::PathContext as _;
 use lillux::durable::{self, IfExists};
@@ -18,32 +18,31 @@ const EXTENSION: &str = ".json";
 
 /// The secrets of one space.
 pub(super) struct SecretDir {
-    spaces: Spaces,
-    space: Space,
+    root: Root,
 }
 
 impl SecretDir {
     /// Opens the secrets of a space; none if it has no `.ai/`.
     pub(super) fn open(vault: &Vault, space: Space) -> Result<Option<Self>, VaultError> {
-        let spaces = open(vault)?;
-        let there = spaces.roots_in(space).next().is_some();
-        Ok(there.then_some(Self { spaces, space }))
+        let (user, project) = (&vault.user, vault.project.as_deref());
+        let spaces = Spaces::open(project, Some(user), &[], &EmbeddedBundle::EMPTY)?;
+        let root = spaces.into_root(space).filter(|_| space != Space::System);
+        Ok(root.map(|root| Self { root }))
     }
 
     /// Opens the secrets of a space, and creates the directory if it is missing.
     pub(super) fn create(vault: &Vault, space: Space) -> Result<Self, VaultError> {
-        let space_dir = vault.space_dir(space).ok_or(VaultError::NoSpace(space))?;
         let dir = match Self::open(vault, space)? {
             Some(dir) => dir,
             // Only the user space is created implicitly; a project needs `rye init`.
             None if space != Space::User => return Err(VaultError::NoSpace(space)),
             None => {
-                durable::create_dir(&space_dir.join(".ai"), 0o755)?;
+                durable::create_dir(&vault.user.join(".ai"), 0o755)?;
                 Self::open(vault, space)?.ok_or(VaultError::NoSpace(space))?
             }
         };
-        if dir.root()?.real_path(DIR)?.is_none() {
-            durable::create_dir(&dir.root()?.path_to(DIR), 0o700)?;
+        if dir.root.real_path(DIR)?.is_none() {
+            durable::create_dir(&dir.root.path_to(DIR), 0o700)?;
         }
         dir.resolve()?;
         Ok(dir)
@@ -51,17 +50,15 @@ impl SecretDir {
 
     /// The path of a secret's file, to display.
     pub(super) fn path_to(&self, name: &SecretName) -> PathBuf {
-        let relative = relative(name);
-        self.root()
-            .map_or_else(|_| PathBuf::from(&relative), |root| root.path_to(&relative))
+        self.root.path_to(&relative(name))
     }
 
     pub(super) fn has(&self, name: &SecretName) -> Result<bool, VaultError> {
-        Ok(self.root()?.stat(&relative(name))?.is_some())
+        Ok(self.root.stat(&relative(name))?.is_some())
     }
 
     pub(super) fn read(&self, name: &SecretName) -> Result<Option<Envelope>, VaultError> {
-        let Some(file) = self.root()?.read(&relative(name))? else {
+        let Some(file) = self.root.read(&relative(name))? else {
             return Ok(None);
         };
         match Envelope::parse(&file.bytes) {
@@ -75,10 +72,7 @@ impl SecretDir {
 
     /// All names, sorted. A file with another name is an error.
     pub(super) fn names(&self) -> Vec<Result<SecretName, VaultError>> {
-        let Ok(root) = self.root() else {
-            return Vec::new();
-        };
-        let names = root.walk(DIR).into_iter().map(|entry| {
+        let names = self.root.walk(DIR).into_iter().map(|entry| {
             let path = entry?.path;
             let name = path.strip_prefix(DIR).and_then(|path| {
                 path.strip_prefix('/')?
@@ -86,7 +80,7 @@ impl SecretDir {
                     .parse()
                     .ok()
             });
-            name.ok_or_else(|| VaultError::StrayFile(root.path_to(&path)))
+            name.ok_or_else(|| VaultError::StrayFile(self.root.path_to(&path)))
         });
         names.collect()
     }
@@ -108,25 +102,9 @@ impl SecretDir {
 
     /// The path of the directory with all links resolved. No link may leave the space.
     fn resolve(&self) -> Result<PathBuf, VaultError> {
-        let root = self.root()?;
-        let path = root.real_path(DIR)?.filter(|path| path.is_dir());
-        Ok(path.ok_or_else(|| SpaceError::NotADirectory(root.path_to(DIR)))?)
+        let path = self.root.real_path(DIR)?.filter(|path| path.is_dir());
+        Ok(path.ok_or_else(|| SpaceError::NotADirectory(self.root.path_to(DIR)))?)
     }
-
-    fn root(&self) -> Result<&Root, VaultError> {
-        let root = self.spaces.roots_in(self.space).next();
-        root.ok_or(VaultError::NoSpace(self.space))
-    }
-}
-
-fn open(vault: &Vault) -> Result<Spaces, VaultError> {
-    let project = vault.space_dir(Space::Project);
-    Ok(Spaces::open(
-        project,
-        vault.space_dir(Space::User).map(Path::new),
-        &[],
-        &EmbeddedBundle::EMPTY,
-    )?)
 }
 
 fn relative(name: &SecretName) -> String {

@@ -7,8 +7,9 @@ use lillux::process::Supervisor;
 use rye_executor::{Executor, Request, Roots};
 use rye_items::{ItemKind, ItemRef, Library, Options, SYSTEM};
 use rye_mcp::{
-    ApprovalChannel, CallDecision, GatedCall, Gateway, GatewayError, GatewayResult, ItemSummary,
-    LoadRequest, PlannedCopy, ProjectBounds, SearchRequest, SignRequest, ToolReply, UnsignedItem,
+    ApprovalChannel, CallDecision, CallEnd, GatedCall, Gateway, GatewayError, GatewayResult,
+    ItemSummary, LoadRequest, PlannedCopy, ProjectBounds, SearchRequest, SignRequest, ToolReply,
+    UnsignedItem,
 };
 use serde_json::{Value, json};
 
@@ -122,7 +123,11 @@ impl Gateway for SystemGateway {
         ))
     }
 
-    fn record_decision(&self, _: &Path, _: &GatedCall, _: bool) -> Result<(), GatewayError> {
+    fn record_decision(&self, _: &Path, _: &GatedCall, _: bool) -> Result<String, GatewayError> {
+        Ok(String::new())
+    }
+
+    fn record_result(&self, _: &Path, _: &str, _: CallEnd, _: &Value) -> Result<(), GatewayError> {
         Ok(())
     }
 

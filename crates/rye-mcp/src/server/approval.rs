@@ -18,7 +18,9 @@ use serde_json::{Value, json};
 
 use super::elicitation::supports_forms;
 use super::{Server, is_stateless};
-use crate::gateway::{ApprovalChannel, CallDecision, Component, GatedCall, GatewayError};
+use crate::gateway::{
+    ApprovalChannel, CallDecision, CallEnd, Component, GatedCall, GatewayError, GatewayResult,
+};
 
 /// Maximum number of pending approvals. The oldest is dropped and has to be requested again.
 const MAX_PENDING: usize = 256;
@@ -42,11 +44,34 @@ struct PendingApproval {
 }
 
 /// Answer to an approval request.
-#[derive(Debug, Clone, Copy)]
 pub(super) enum ApprovalAnswer {
-    /// Approved for the chain with this hash.
-    Approved(Hash),
+    Approved(ApprovedCall),
     Denied,
+}
+
+/// An approved call, whose result has to be recorded.
+pub(super) struct ApprovedCall {
+    /// The call is approved for the chain with this hash.
+    pub(super) chain: Hash,
+    /// Id of the record.
+    record: String,
+}
+
+impl ApprovalAnswer {
+    /// The approved call; an error with this message if the user denied it.
+    pub(super) fn into_approved(self, denied_message: &str) -> Result<ApprovedCall, GatewayError> {
+        match self {
+            Self::Approved(call) => Ok(call),
+            Self::Denied => Err(GatewayError::new("approval_declined", denied_message)),
+        }
+    }
+}
+
+/// Result of requiring an approval.
+pub(super) enum RequiredApproval {
+    Approved(ApprovedCall),
+    /// The response that asks the client; it answers with its next call.
+    InputRequired(CallToolResponse),
 }
 
 /// A request for approval.
@@ -85,9 +110,8 @@ impl Server {
         let Ok(answer) = serde_json::from_value::<ElicitResult>(answer) else {
             return Ok(None);
         };
-        let answer = parse_answer(&answer, pending.call.chain);
-        self.record_decision(project, pending.call, answer).await?;
-        Ok(Some(answer))
+        let answer = self.record_decision(project, pending.call, is_approval(&answer));
+        Ok(Some(answer.await?))
     }
 
     /// Removes the pending approval that a call answers, and returns it with the answer.
@@ -103,12 +127,51 @@ impl Server {
         &self,
         project: &Path,
         call: GatedCall,
-        answer: ApprovalAnswer,
-    ) -> Result<(), GatewayError> {
+        is_approved: bool,
+    ) -> Result<ApprovalAnswer, GatewayError> {
+        let (project, chain) = (project.to_owned(), call.chain);
+        let recorded =
+            self.run_blocking(move |gateway| gateway.record_decision(&project, &call, is_approved));
+        let record = recorded.await?;
+        Ok(if is_approved {
+            ApprovalAnswer::Approved(ApprovedCall { chain, record })
+        } else {
+            ApprovalAnswer::Denied
+        })
+    }
+
+    /// Records the result of an approved call.
+    pub(super) async fn record_result(
+        &self,
+        project: &Path,
+        call: ApprovedCall,
+        end: CallEnd,
+        result: Value,
+    ) {
         let project = project.to_owned();
-        let is_approved = matches!(answer, ApprovalAnswer::Approved(_));
-        self.run_blocking(move |gateway| gateway.record_decision(&project, &call, is_approved))
-            .await
+        let recorded = self.run_blocking(move |gateway| {
+            gateway.record_result(&project, &call.record, end, &result)
+        });
+        if let Err(error) = recorded.await {
+            // The call has run: the client needs its result more than this error.
+            tracing::warn!(code = error.code, "the result of a call was not recorded");
+        }
+    }
+
+    /// Runs an approved call of the gateway and records its result.
+    pub(super) async fn run_approved(
+        &self,
+        project: &Path,
+        call: ApprovedCall,
+        work: impl FnOnce(&dyn crate::Gateway) -> GatewayResult + Send + 'static,
+    ) -> GatewayResult {
+        let outcome = self.run_blocking(work).await;
+        let (end, result) = match &outcome {
+            Ok(reply) => (CallEnd::Completed, reply.value.clone()),
+            Err(error) => (CallEnd::Failed, error.to_value()),
+        };
+        self.record_result(project, call, end, result).await;
+        outcome
     }
 
     /// Obtains the approval of exactly this request. Returns a response if the client has to be
@@ -119,24 +182,27 @@ impl Server {
         project: &Path,
         request: ApprovalRequest,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Option<CallToolResponse>, GatewayError> {
+    ) -> Result<RequiredApproval, GatewayError> {
         let (chain, denied_message) = (request.call.chain, request.denied_message);
         let hash = || call_hash(project, &request.call.tool, &request.call.parameters);
         let answer = match self.pending_answer(project, call, hash).await? {
             Some(answer) => answer,
             None => match self.request_approval(project, request, context).await? {
                 ApprovalStep::Answered(answer) => answer,
-                ApprovalStep::InputRequired(response) => return Ok(Some(response)),
+                ApprovalStep::InputRequired(response) => {
+                    return Ok(RequiredApproval::InputRequired(response));
+                }
             },
         };
-        match answer {
-            ApprovalAnswer::Approved(approved) if approved == chain => Ok(None),
-            ApprovalAnswer::Approved(_) => {
-                let message = "a file has changed since the approval";
-                Err(GatewayError::new("approval_void", message))
-            }
-            ApprovalAnswer::Denied => Err(GatewayError::new("approval_declined", denied_message)),
+        let approved = answer.into_approved(denied_message)?;
+        if approved.chain == chain {
+            return Ok(RequiredApproval::Approved(approved));
         }
+        let message = "a file has changed since the approval";
+        let error = GatewayError::new("approval_void", message);
+        let recorded = self.record_result(project, approved, CallEnd::Failed, error.to_value());
+        recorded.await;
+        Err(error)
     }
 
     /// Requests approval for the run of a tool.
@@ -215,9 +281,8 @@ impl Server {
         };
         match answer {
             Ok(answer) => {
-                let answer = parse_answer(&answer, request.call.chain);
-                self.record_decision(project, request.call, answer).await?;
-                Ok(ApprovalStep::Answered(answer))
+                let answer = self.record_decision(project, request.call, is_approval(&answer));
+                Ok(ApprovalStep::Answered(answer.await?))
             }
             // The client advertises forms but does not support them.
             Err(_) => self.request_terminal_approval(project, request).await,
@@ -231,11 +296,12 @@ impl Server {
         request: ApprovalRequest,
     ) -> Result<ApprovalStep, GatewayError> {
         let ApprovalRequest { call, subject, .. } = request;
-        let (project, hash) = (project.to_owned(), call.chain);
+        let (project, chain) = (project.to_owned(), call.chain);
         let decision = self.run_blocking(move |gateway| gateway.claim_decision(&project, &call));
         let (gate, short) = match decision.await? {
-            CallDecision::Approved => {
-                return Ok(ApprovalStep::Answered(ApprovalAnswer::Approved(hash)));
+            CallDecision::Approved { record } => {
+                let approved = ApprovedCall { chain, record };
+                return Ok(ApprovalStep::Answered(ApprovalAnswer::Approved(approved)));
             }
             CallDecision::Denied => return Ok(ApprovalStep::Answered(ApprovalAnswer::Denied)),
             CallDecision::Pending { gate, short } => (gate, short),
@@ -279,16 +345,12 @@ pub(super) fn call_hash(project: &Path, tool: &str, parameters: &Value) -> Hash 
     Hash::digest(call.to_string().as_bytes())
 }
 
-fn parse_answer(answer: &ElicitResult, chain: Hash) -> ApprovalAnswer {
+fn is_approval(answer: &ElicitResult) -> bool {
     let approve = answer
         .content
         .as_ref()
         .and_then(|content| content.get("approve"));
-    if answer.action == ElicitationAction::Accept && approve == Some(&Value::Bool(true)) {
-        ApprovalAnswer::Approved(chain)
-    } else {
-        ApprovalAnswer::Denied
-    }
+    answer.action == ElicitationAction::Accept && approve == Some(&Value::Bool(true))
 }
 
 fn approval_schema(checkbox: &str) -> Result<ElicitationSchema, GatewayError> {

@@ -11,12 +11,12 @@ use rye_executor::{Approval, ExecuteError, ExecutionResult, Executor, Request, S
 use rye_items::{ItemId, ItemKind, ItemRef};
 use serde_json::{Value, json};
 
-use super::approval::{ApprovalAnswer, ApprovalStep, RUN_DENIED, call_hash};
+use super::approval::{ApprovalStep, RUN_DENIED, call_hash};
 use super::call::{parse_arguments, success_response, tool_response};
 use super::definitions::GatewayTool;
 use super::relay::OutputRelay;
 use super::{Server, elicitation};
-use crate::gateway::{ExecuteRequest, Gateway, GatewayError, LoadRequest, ToolReply};
+use crate::gateway::{CallEnd, ExecuteRequest, Gateway, GatewayError, LoadRequest, ToolReply};
 
 impl Server {
     pub(super) async fn execute(
@@ -50,22 +50,36 @@ impl Server {
             return Box::pin(self.start_background(project, &executor, request)).await;
         }
         let hash = || call_hash(&project, request.tool.id.as_str(), &request.parameters);
+        let mut approved = None;
         if let Some(answer) = self.pending_answer(&project, &call, hash).await? {
-            request.approval = to_approval(answer)?;
+            let call = answer.into_approved(RUN_DENIED)?;
+            request.approval = Approval::ForChain(call.chain);
+            approved = Some(call);
         }
         let start = Instant::now();
-        let mut outcome = Box::pin(self.run(&executor, request.clone(), context)).await?;
-        if let Err(ExecuteError::ApprovalRequired { reason, .. }) = &outcome {
+        let mut outcome = Box::pin(self.run(&executor, request.clone(), context)).await;
+        if let Ok(Err(ExecuteError::ApprovalRequired { reason, .. })) = &outcome {
             let why = reason.as_deref();
             let approval = self.request_run_approval(&project, &executor, &request, why, context);
-            request.approval = match Box::pin(approval).await? {
-                ApprovalStep::Answered(answer) => to_approval(answer)?,
+            let call = match Box::pin(approval).await? {
+                ApprovalStep::Answered(answer) => answer.into_approved(RUN_DENIED)?,
                 ApprovalStep::InputRequired(response) => return Ok(response),
             };
-            outcome = Box::pin(self.run(&executor, request.clone(), context)).await?;
+            request.approval = Approval::ForChain(call.chain);
+            approved = Some(call);
+            outcome = Box::pin(self.run(&executor, request.clone(), context)).await;
         }
         let failed = |error| ExecutionResult::from_error(&request.tool, &error, start.elapsed());
-        Ok(result_response(&outcome.unwrap_or_else(failed)))
+        let outcome = outcome.map(|outcome| outcome.unwrap_or_else(failed));
+        if let Some(call) = approved {
+            let (end, result) = match &outcome {
+                Ok(result) if result.error.is_none() => (CallEnd::Completed, json!(result)),
+                Ok(result) => (CallEnd::Failed, json!(result)),
+                Err(error) => (CallEnd::Cancelled, error.to_value()),
+            };
+            self.record_result(&project, call, end, result).await;
+        }
+        Ok(result_response(&outcome?))
     }
 
     /// Runs a request until it ends or the client cancels it, which ends all its processes.
@@ -110,10 +124,14 @@ impl Server {
         if result.status == Status::Error {
             return Ok(result_response(&result));
         }
-        if executor.needs_approval(&request).unwrap_or(true) {
-            let message = "a tool that needs approval cannot run in the background";
-            return Err(GatewayError::new("approval_required", message)
-                .with_hint("execute the tool without `async`"));
+        match executor.check_unapproved(&request) {
+            Ok(()) => {}
+            Err(ExecuteError::ApprovalRequired { .. }) => {
+                let message = "a tool that needs approval cannot run in the background";
+                return Err(GatewayError::new("approval_required", message)
+                    .with_hint("execute the tool without `async`"));
+            }
+            Err(error) => return Err(GatewayError::new(error.code(), error.to_string())),
         }
         let start = move |gateway: &dyn Gateway| gateway.start_background(&project, request);
         self.run_blocking(start).await.map(success_response)
@@ -213,12 +231,5 @@ fn process_output(data: &Value) -> Option<String> {
     match stderr {
         "" => Some(stdout.to_owned()),
         _ => Some(format!("{stdout}\n[stderr]\n{stderr}")),
-    }
-}
-
-fn to_approval(answer: ApprovalAnswer) -> Result<Approval, GatewayError> {
-    match answer {
-        ApprovalAnswer::Approved(hash) => Ok(Approval::ForChain(hash)),
-        ApprovalAnswer::Denied => Err(GatewayError::new("approval_declined", RUN_DENIED)),
     }
 }

@@ -7,10 +7,10 @@ use rmcp::service::RequestContext;
 use serde_json::json;
 
 use super::Server;
-use super::approval::{ApprovalRequest, quoted_excerpt};
+use super::approval::{ApprovalRequest, RequiredApproval, quoted_excerpt};
 use super::call::{parse_arguments, success_response};
 use super::definitions::GatewayTool;
-use crate::gateway::{Component, GatedCall, GatewayError, LoadRequest, PlannedCopy};
+use crate::gateway::{Component, GatedCall, Gateway, GatewayError, LoadRequest, PlannedCopy};
 
 impl Server {
     pub(super) async fn load(
@@ -33,12 +33,14 @@ impl Server {
             .await?;
         let approval = approval_request(&arguments, &space, &copy);
         let approved = self.require_approval(&call, &project, approval, context);
-        if let Some(response) = approved.await? {
-            return Ok(response);
-        }
-        self.run_blocking(move |gateway| gateway.copy(&project, &arguments, &copy))
-            .await
-            .map(success_response)
+        let call = match approved.await? {
+            RequiredApproval::InputRequired(response) => return Ok(response),
+            RequiredApproval::Approved(call) => call,
+        };
+        let project_dir = project.clone();
+        let copy = move |gateway: &dyn Gateway| gateway.copy(&project_dir, &arguments, &copy);
+        let copied = self.run_approved(&project, call, copy);
+        copied.await.map(success_response)
     }
 }
 

@@ -9,10 +9,10 @@ use rmcp::service::RequestContext;
 use serde_json::json;
 
 use super::Server;
-use super::approval::{ApprovalRequest, quoted_excerpt};
+use super::approval::{ApprovalRequest, RequiredApproval, quoted_excerpt};
 use super::call::{parse_arguments, success_response};
 use super::definitions::GatewayTool;
-use crate::gateway::{Component, GatedCall, GatewayError, SignRequest, UnsignedItem};
+use crate::gateway::{Component, GatedCall, Gateway, GatewayError, SignRequest, UnsignedItem};
 
 /// How many files to show with their content.
 const MAX_SHOWN: usize = 20;
@@ -33,16 +33,20 @@ impl Server {
             .run_blocking(move |gateway| gateway.unsigned_items(&project_dir, &request))
             .await?;
         // If there is nothing to sign, no approval is needed, and the result says why.
-        if !unsigned.is_empty() {
-            let approval = approval_request(&arguments, &unsigned);
-            let approved = self.require_approval(&call, &project, approval, context);
-            if let Some(response) = approved.await? {
-                return Ok(response);
+        let approval = (!unsigned.is_empty()).then(|| approval_request(&arguments, &unsigned));
+        let project_dir = project.clone();
+        let sign = move |gateway: &dyn Gateway| gateway.sign(&project_dir, &arguments, &unsigned);
+        let Some(approval) = approval else {
+            return self.run_blocking(sign).await.map(success_response);
+        };
+        let approved = self.require_approval(&call, &project, approval, context);
+        match approved.await? {
+            RequiredApproval::InputRequired(response) => Ok(response),
+            RequiredApproval::Approved(call) => {
+                let signed = self.run_approved(&project, call, sign);
+                signed.await.map(success_response)
             }
         }
-        self.run_blocking(move |gateway| gateway.sign(&project, &arguments, &unsigned))
-            .await
-            .map(success_response)
     }
 }
 

@@ -11,7 +11,7 @@ use super::approval_question::{ApprovalQuestion, gate_key};
 use rye_engine::BoxFuture;
 use rye_engine::arguments::{self, EditedArguments, annotate};
 use rye_engine::audit;
-use rye_engine::policy::Mode;
+use rye_engine::policy::{CallFacts, Mode};
 use rye_engine::sandbox::Sandbox;
 use rye_engine::tool::{APPROVE, APPROVE_PROJECT, APPROVE_SESSION};
 use rye_engine::tool::{EffectClass, Tool, ToolContext, ToolDef, ToolError, ToolOutput};
@@ -199,10 +199,18 @@ impl CallTool {
         context: &ToolContext,
     ) -> Result<(Mode, Option<String>), ToolError> {
         let resolved = question.resolved;
-        let default = provider.default_mode();
         let reasons = question.reasons;
-        let policy = &self.hub.policy;
-        let mode = policy.decide(question.tool_id, resolved, reasons, default);
+        let facts = CallFacts {
+            tool: question.tool_id,
+            risk: resolved.risk,
+            space: resolved.space.as_deref(),
+            requires_approval: resolved.requires_approval,
+            has_drift: resolved.drift.is_some(),
+            reasons,
+            unrated: Mode::Ask,
+            default: provider.default_mode(),
+        };
+        let mode = self.hub.policy.decide(&facts).mode;
         if mode == Mode::Deny {
             return Ok((mode, None));
         }

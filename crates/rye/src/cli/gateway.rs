@@ -18,8 +18,9 @@ use rye_items::search::SearchIndex;
 use rye_items::{ItemFile, ItemKind, ItemRef};
 use rye_mcp::client::Pool;
 use rye_mcp::{
-    ApprovalChannel, CallDecision, GatedCall, Gateway, GatewayError, GatewayResult, ItemSummary,
-    LoadRequest, PlannedCopy, ProjectBounds, SearchRequest, SignRequest, ToolReply, UnsignedItem,
+    ApprovalChannel, CallDecision, CallEnd, GatedCall, Gateway, GatewayError, GatewayResult,
+    ItemSummary, LoadRequest, PlannedCopy, ProjectBounds, SearchRequest, SignRequest, ToolReply,
+    UnsignedItem,
 };
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -298,11 +299,23 @@ impl Gateway for ItemGateway {
         project: &Path,
         call: &GatedCall,
         is_approved: bool,
-    ) -> Result<(), GatewayError> {
+    ) -> Result<String, GatewayError> {
         self.with_gates(project, async |gates, _| {
             let by = current_user();
             let recorded = gates.record(project, call, is_approved, &by);
             Ok(recorded.await?)
+        })
+    }
+
+    fn record_result(
+        &self,
+        project: &Path,
+        record: &str,
+        end: CallEnd,
+        result: &Value,
+    ) -> Result<(), GatewayError> {
+        self.with_gates(project, async |gates, _| {
+            Ok(gates.record_result(record, end, result).await?)
         })
     }
 

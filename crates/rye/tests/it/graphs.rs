@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::support::{TestEnv, assert_transcript, json, transcript_entry};
 use lillux::process::Handle;
+use lillux::watch::Watch;
 use serde_json::Value;
 
 /// A `TestEnv` with the signed examples.
@@ -70,15 +71,26 @@ pub(crate) fn holder(env: &TestEnv, session: &str) -> Handle {
 
 /// Waits until a run has this state and returns its id. Two runs may have started in one second.
 fn wait_for_state(env: &TestEnv, state: &str) -> String {
-    for _ in 0..400 {
+    wait_for_commit(env, || {
         let document = json(&env.run(&["run", "list", "--json"]));
         let runs = document["runs"].as_array().unwrap();
-        if let Some(run) = runs.iter().find(|run| run["state"] == state) {
-            return run["id"].as_str().unwrap().to_owned();
+        let run = runs.iter().find(|run| run["state"] == state)?;
+        Some(run["id"].as_str().unwrap().to_owned())
+    })
+}
+
+/// Waits until `check` returns a value. It is called again after every commit to the store.
+fn wait_for_commit<T>(env: &TestEnv, check: impl Fn() -> Option<T>) -> T {
+    let state = env.path("user/.local/state/rye");
+    fs::create_dir_all(&state).unwrap();
+    let watch = Watch::new(&[state]).unwrap();
+    loop {
+        if let Some(found) = check() {
+            return found;
         }
-        std::thread::sleep(Duration::from_millis(20));
+        let change = watch.wait(Some(Duration::from_mins(1))).unwrap();
+        assert!(change.is_some(), "nothing happens: {}", newest_run(env));
     }
-    panic!("no run is {state}: {}", newest_run(env));
 }
 
 #[test]

@@ -230,3 +230,94 @@ fn only_shown_items_are_signed() {
             .contains("rye:signed")
     );
 }
+
+/// A tool with a high risk, and a graph that calls it.
+fn write_risky_tool(env: &TestEnv) {
+    tool(env, "risky", "touch ran");
+    let risky = env.read("project/.ai/tools/risky.yaml");
+    let risky = format!("risk_level: high\n{risky}");
+    env.write("project/.ai/tools/risky.yaml", &risky);
+    let graph = "version: \"1.0.0\"\ntool_type: graph\n\
+        executor_id: rye/core/runtimes/state-graph/runtime\n\
+        permissions: [\"rye.execute.tool.*\"]\n\
+        config:\n  start: go\n  nodes:\n    go:\n      action: { primary: execute, \
+        item_type: tool, item_id: risky }\n";
+    env.write("project/.ai/tools/flows/risky.yaml", graph);
+    let signed = env.run(&["sign", "risky", "flows/risky"]);
+    assert!(signed.status.success(), "{signed:?}");
+}
+
+#[test]
+fn policy_decides_about_calls_of_clients_and_their_graphs() {
+    let env = env();
+    write_risky_tool(&env);
+    let mut client = Client::connect(&env);
+    for (rules, expected) in [
+        ("[]", Some("approval_required")),
+        (
+            "[{ tool: 'rye:risky', action: ask }]",
+            Some("approval_required"),
+        ),
+        ("[{ tool: 'rye:risky', action: allow }]", None),
+        ("[{ risk: [high], space: [project], action: allow }]", None),
+        (
+            "[{ risk: [low], action: allow }]",
+            Some("approval_required"),
+        ),
+        ("[{ space: [project], action: deny }]", Some("denied")),
+        (
+            "[{ tool: 'rye:ris*', action: deny }, { action: allow }]",
+            Some("denied"),
+        ),
+    ] {
+        env.write(
+            "user/.ai/config/agent/approvals.yaml",
+            &format!("rules: {rules}\n"),
+        );
+        let ran = || std::fs::remove_file(env.path("project/ran")).is_ok();
+        let called = execute(&mut client, "risky", &json!({}));
+        let error = &called["structuredContent"]["error"]["code"];
+        assert_eq!(error.as_str(), expected, "{rules}: {called}");
+        assert_eq!(ran(), expected.is_none(), "{rules}");
+        // Rules for the graph itself are the same, except that it states no risk.
+        if !rules.contains("space: [project], action: deny") {
+            let called = execute(&mut client, "flows/risky", &json!({}));
+            assert_eq!(called["isError"], expected.is_some(), "{rules}: {called}");
+            assert_eq!(ran(), expected.is_none(), "{rules}");
+        }
+        let arguments = json!({ "item_type": "tool", "item_id": "risky", "async": true });
+        if expected.is_some() {
+            let refused = call(&mut client, "execute", &arguments);
+            let error = &refused["structuredContent"]["error"]["code"];
+            assert_eq!(error.as_str(), expected, "{rules}: {refused}");
+        }
+    }
+}
+
+#[test]
+fn no_rule_allows_what_clients_are_always_asked_about() {
+    let env = env();
+    let rules = "rules: [{ action: allow }]\n";
+    env.write("user/.ai/config/agent/approvals.yaml", rules);
+    let mut client = Client::connect(&env);
+    // A rule allows a tool that requires approval.
+    assert_success(&execute(&mut client, "careful", &json!({})));
+    gate_id(&write(&mut client, ".ai/tools/own.sh", CLIENT_SCRIPT));
+    let code = json!({ "command": "touch ran" });
+    gate_id(&execute(&mut client, "rye/core/runtimes/bash/bash", &code));
+    let fresh = json!({ "item_type": "tool", "item_id": "fresh" });
+    gate_id(&call(&mut client, "sign", &fresh));
+    let copy = json!({ "item_type": "tool", "item_id": "greet", "destination": "user" });
+    gate_id(&call(&mut client, "load", &copy));
+}
+
+#[test]
+fn invalid_policy_stops_calls_of_clients() {
+    let env = env();
+    let mut client = Client::connect(&env);
+    assert_success(&execute(&mut client, "greet", &json!({})));
+    env.write("user/.ai/config/agent/approvals.yaml", "verdict: 1\n");
+    let refused = execute(&mut client, "greet", &json!({}));
+    let error = &refused["structuredContent"]["error"];
+    assert_eq!(error["code"], "invalid_config", "{refused}");
+}

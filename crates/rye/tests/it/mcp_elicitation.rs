@@ -18,6 +18,9 @@ fn env_with_eliciting_server() -> TestEnv {
         let output = env.run(args);
         assert!(output.status.success(), "{output:?}");
     }
+    // Without a rule, a call of the server's tool would ask because of its risk.
+    let rules = "rules: [{ tool: 'rye:mcp/travel/*', action: allow }]\n";
+    env.write("user/.ai/config/agent/approvals.yaml", rules);
     env
 }
 

@@ -192,3 +192,26 @@ fn gate_is_shown_and_answered() {
     assert_eq!(run_count(&env), 0);
     assert_transcript!(seen);
 }
+
+#[test]
+fn result_of_an_approved_call_is_in_its_session() {
+    let env = env();
+    for (command, word, status) in [("echo told", "one", "success"), ("exit 3", "two", "error")] {
+        write_tool_with_approval(&env, command);
+        let mut client = Client::connect(&env);
+        let gate = gate_id(&call(&mut client, word));
+        approve(&env, &gate);
+        call(&mut client, word);
+        let session = gate.trim_start_matches("gate:");
+        let shown = env.run(&["--json", "session", "show", session]);
+        let shown = crate::support::json(&shown).to_string();
+        assert!(shown.contains("tool_result"), "{shown}");
+        assert!(
+            shown.contains(&format!("\"status\":\"{status}\"")),
+            "{shown}"
+        );
+        assert_eq!(shown.contains("told"), status == "success", "{shown}");
+        let verified = env.run(&["session", "verify", session]);
+        assert!(verified.status.success(), "{verified:?}");
+    }
+}

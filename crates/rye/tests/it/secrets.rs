@@ -123,6 +123,8 @@ fn vault_secret_is_redacted_in_server_output() {
 #[test]
 fn vault_secret_is_redacted_for_mcp_clients() {
     let env = env_with_server();
+    let rules = "rules: [{ tool: 'rye:mcp/s/*', action: allow }]\n";
+    env.write("user/.ai/config/agent/approvals.yaml", rules);
     let mut client = Client::connect(&env);
     let arguments = json!({ "item_type": "tool", "item_id": "mcp/s/tell" });
     let params = json!({

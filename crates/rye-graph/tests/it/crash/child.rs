@@ -6,7 +6,6 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use lillux::durable::IfExists;
 use lillux::keys::SigningKey;
@@ -181,11 +180,8 @@ pub(crate) fn store(dir: &Path) -> SqliteStore {
 
 /// Resolves all gates, from another thread.
 fn resolve_all_gates(store: &KillingStore, key: &SigningKey) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap().block_on(async {
         loop {
             for gate in store.pending_gates(None).await.unwrap() {
                 let mut resolution = Resolution {
@@ -204,7 +200,7 @@ fn resolve_all_gates(store: &KillingStore, key: &SigningKey) {
                 };
                 store.post(&gate.origin.session, post).await.unwrap();
             }
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            store.committed.notified().await;
         }
     });
 }
@@ -213,7 +209,7 @@ pub(crate) fn main(name: &str) {
     let dir = PathBuf::from(std::env::var(DIR).unwrap());
     let scenario = SCENARIOS.iter().find(|it| it.name == name).unwrap();
     let graph = graph(scenario.nodes);
-    let store = Arc::new(KillingStore(store(&dir)));
+    let store = Arc::new(KillingStore::new(store(&dir)));
     let tools = Tools {
         dir: dir.clone(),
         store: Arc::clone(&store),

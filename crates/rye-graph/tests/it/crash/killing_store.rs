@@ -8,29 +8,41 @@ use rye_protocol::{
     Archive, Batch, Entry, EntryId, Event, Gate, GateId, GateRef, Session, SessionId, ThreadId,
 };
 use rye_store::SqliteStore;
-use tokio::sync::broadcast;
+use tokio::sync::{Notify, broadcast};
 
 use super::kill_point;
 
-pub(crate) struct KillingStore(pub(crate) SqliteStore);
+pub(crate) struct KillingStore {
+    inner: SqliteStore,
+    /// Notified after each commit.
+    pub(crate) committed: Notify,
+}
+
+impl KillingStore {
+    pub(crate) fn new(inner: SqliteStore) -> Self {
+        let committed = Notify::new();
+        Self { inner, committed }
+    }
+}
 
 impl SessionStore for KillingStore {
     fn claim<'a>(&'a self, session: &'a SessionId, claim: Claim) -> StoreFuture<'a, Lease> {
-        self.0.claim(session, claim)
+        self.inner.claim(session, claim)
     }
 
     fn release<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, ()> {
-        self.0.release(lease)
+        self.inner.release(lease)
     }
 
     fn holders<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Holder>> {
-        self.0.holders(session)
+        self.inner.holders(session)
     }
 
     fn commit<'a>(&'a self, lease: &'a Lease, batch: Batch) -> StoreFuture<'a, u64> {
         Box::pin(async move {
             kill_point();
-            let outcome = self.0.commit(lease, batch).await;
+            let outcome = self.inner.commit(lease, batch).await;
+            self.committed.notify_one();
             kill_point();
             outcome
         })
@@ -43,19 +55,19 @@ impl SessionStore for KillingStore {
     ) -> StoreFuture<'a, PostOutcome> {
         Box::pin(async move {
             kill_point();
-            let outcome = self.0.post(session, post).await;
+            let outcome = self.inner.post(session, post).await;
             kill_point();
             outcome
         })
     }
 
     fn subscribe_posts(&self) -> broadcast::Receiver<SessionId> {
-        self.0.subscribe_posts()
+        self.inner.subscribe_posts()
     }
 
     fn pending_commands<'a>(&'a self, lease: &'a Lease) -> StoreFuture<'a, Vec<SessionCommand>> {
         Box::pin(async move {
-            let orders = self.0.pending_commands(lease).await;
+            let orders = self.inner.pending_commands(lease).await;
             // A process killed here has read the commands, but not carried them out.
             if orders.as_ref().is_ok_and(|orders| !orders.is_empty()) {
                 kill_point();
@@ -65,15 +77,15 @@ impl SessionStore for KillingStore {
     }
 
     fn snapshot<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<SessionSnapshot>> {
-        self.0.snapshot(session)
+        self.inner.snapshot(session)
     }
 
     fn archive<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Archive>> {
-        self.0.archive(session)
+        self.inner.archive(session)
     }
 
     fn sessions(&self, filter: SessionFilter) -> StoreFuture<'_, Vec<Session>> {
-        self.0.sessions(filter)
+        self.inner.sessions(filter)
     }
 
     fn path<'a>(
@@ -81,7 +93,7 @@ impl SessionStore for KillingStore {
         session: &'a SessionId,
         leaf: &'a EntryId,
     ) -> StoreFuture<'a, Vec<Entry>> {
-        self.0.path(session, leaf)
+        self.inner.path(session, leaf)
     }
 
     fn entries<'a>(
@@ -91,11 +103,11 @@ impl SessionStore for KillingStore {
         after: Option<&'a EntryId>,
         limit: usize,
     ) -> StoreFuture<'a, Vec<Entry>> {
-        self.0.entries(session, thread, after, limit)
+        self.inner.entries(session, thread, after, limit)
     }
 
     fn session<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Option<Session>> {
-        self.0.session(session)
+        self.inner.session(session)
     }
 
     fn entry<'a>(
@@ -103,27 +115,27 @@ impl SessionStore for KillingStore {
         session: &'a SessionId,
         entry: &'a EntryId,
     ) -> StoreFuture<'a, Option<Entry>> {
-        self.0.entry(session, entry)
+        self.inner.entry(session, entry)
     }
 
     fn pending_gates_in_tree<'a>(&'a self, root: &'a SessionId) -> StoreFuture<'a, Vec<Gate>> {
-        self.0.pending_gates_in_tree(root)
+        self.inner.pending_gates_in_tree(root)
     }
 
     fn gates<'a>(&'a self, session: &'a SessionId) -> StoreFuture<'a, Vec<Gate>> {
-        self.0.gates(session)
+        self.inner.gates(session)
     }
 
     fn gate<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Option<Gate>> {
-        self.0.gate(gate)
+        self.inner.gate(gate)
     }
 
     fn gate_refs<'a>(&'a self, gate: &'a GateId) -> StoreFuture<'a, Vec<GateRef>> {
-        self.0.gate_refs(gate)
+        self.inner.gate_refs(gate)
     }
 
     fn pending_gates<'a>(&'a self, session: Option<&'a SessionId>) -> StoreFuture<'a, Vec<Gate>> {
-        self.0.pending_gates(session)
+        self.inner.pending_gates(session)
     }
 
     fn events<'a>(
@@ -132,10 +144,10 @@ impl SessionStore for KillingStore {
         after: u64,
         limit: usize,
     ) -> StoreFuture<'a, Vec<Event>> {
-        self.0.events(session, after, limit)
+        self.inner.events(session, after, limit)
     }
 
     fn remove<'a>(&'a self, leases: &'a [Lease]) -> StoreFuture<'a, ()> {
-        self.0.remove(leases)
+        self.inner.remove(leases)
     }
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
+use strum::VariantArray as _;
 
 use super::{SHIPPED, refused, tool};
 use crate::ItemKind;
@@ -38,9 +39,9 @@ fn read_all(bytes: &[u8]) {
 
 #[test]
 fn all_parsers_are_tested() {
-    for parser in Parser::ALL {
+    for parser in Parser::VARIANTS {
         let rule = |(extension, _): &(&str, _)| SHIPPED.rule(extension).unwrap().parser;
-        assert!(EACH.iter().any(|each| rule(each) == parser), "{parser:?}");
+        assert!(EACH.iter().any(|each| rule(each) == *parser), "{parser:?}");
     }
 }
 

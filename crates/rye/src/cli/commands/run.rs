@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use lillux::PathContext as _;
 use lillux::process::{KillOutcome, ShutdownSignals};
+use lillux::watch::Watch;
 use rye_engine::protocol::{Millis, RunStatus, short_id};
 use rye_engine::store::{CommandKind, InboxMessage, SessionCommand};
 use rye_executor::{Approval, OutputListener, Request, RunContext};
@@ -25,8 +26,8 @@ use crate::cli::printer::{AlreadyPrinted, Outcome, Printer, Report};
 use crate::cli::table::{Cell, Table};
 pub(crate) use start::{restart, start};
 
-/// Poll interval for output that is being written; the end of a run is noticed at once.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// How often a run that writes nothing is examined: a killed process records no end.
+const LIVENESS_CHECK: Option<Duration> = Some(Duration::from_secs(1));
 
 pub(crate) fn run(command: &RunCommand, context: &Context) -> Outcome {
     if let RunCommand::CarryOut(args) = command {
@@ -160,10 +161,16 @@ fn tail(runs: &Runs, mut run: RunView, args: &TailArgs, context: &Context) -> Ou
         Err(error) if error.kind() == io::ErrorKind::NotFound && !args.follow => None,
         opened => Some(opened.at("open", &path)?),
     };
+    let watch = args.follow.then(|| runs.watch(run.id())).transpose()?;
     let mut output = Vec::new();
+    let mut process = None;
     loop {
-        // The process writes its last output before it releases the session.
         let is_over = !run.state().is_live();
+        process = run.process().or(process);
+        // The process writes its last output after it has recorded the end of the run.
+        if let Some(process) = process.as_ref().filter(|_| is_over) {
+            let _ = process.wait(Some(GRACE));
+        }
         let mut bytes = Vec::new();
         if let Some(log) = &mut log {
             log.read_to_end(&mut bytes).at("read", &path)?;
@@ -176,15 +183,10 @@ fn tail(runs: &Runs, mut run: RunView, args: &TailArgs, context: &Context) -> Ou
                 Failure::failed("io", message)
             })?;
         }
-        if !args.follow || is_over {
+        let Some(watch) = watch.as_ref().filter(|_| !is_over) else {
             break;
-        }
-        match run.process() {
-            Some(process) => {
-                let _ = process.wait(Some(POLL_INTERVAL));
-            }
-            None => std::thread::sleep(POLL_INTERVAL),
-        }
+        };
+        wait(watch)?;
         run = runs.find(run.id())?;
     }
     if context.printer.json {
@@ -193,6 +195,14 @@ fn tail(runs: &Runs, mut run: RunView, args: &TailArgs, context: &Context) -> Ou
         return Ok(Box::new(Json(json!({ "run": run, "log": log }))));
     }
     Ok(Box::new(AlreadyPrinted))
+}
+
+/// Waits until something is committed to the store or written to the log.
+fn wait(watch: &Watch) -> Result<(), Failure> {
+    let waited = watch.wait(LIVENESS_CHECK);
+    waited
+        .map(drop)
+        .map_err(|error| Failure::failed("watch", error))
 }
 
 /// Cancels a run: signals the process that executes it, which records the end.

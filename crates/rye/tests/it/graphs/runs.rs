@@ -1,8 +1,6 @@
 //! Runs of graphs: background, changed graphs, altered records, listing.
 
-use std::time::Duration;
-
-use super::{database, env_with_examples, newest_run, write_graph};
+use super::{database, env_with_examples, newest_run, wait_for_state, write_graph};
 use crate::support::{assert_transcript, json, transcript_entry};
 
 #[test]
@@ -18,16 +16,7 @@ fn background_run_is_followed_cancelled_and_resumed() {
         "2",
     ]));
     let id = started["run"]["id"].as_str().unwrap().to_owned();
-    for _ in 0..400 {
-        let status = json(&env.run(&["run", "status", "--json", &id]));
-        if status["run"]["state"] == "waiting" {
-            break;
-        }
-        let _ = lillux::watch::wait_for_change(
-            &[env.path("project/.ai")],
-            Some(Duration::from_millis(50)),
-        );
-    }
+    assert_eq!(wait_for_state(&env, "waiting"), id);
     let tail = env
         .command()
         .args(["run", "tail", "--follow", &id])
@@ -116,17 +105,7 @@ fn background_resume_keeps_the_run_id() {
     let resume = format!("graph run --resume {id} --async");
     let follow = format!("run tail {id} --follow");
     let mut transcript = env.transcript(&[&resume, &format!("{resume} --accept-changed")]);
-    let state = |wanted: &str| {
-        for _ in 0..400 {
-            let status = json(&env.run(&["run", "status", "--json", &id]));
-            if status["run"]["state"] == wanted {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        panic!("{id} is never {wanted}: {}", newest_run(&env));
-    };
-    state("completed");
+    assert_eq!(wait_for_state(&env, "completed"), id);
     transcript += &env.transcript(&[
         &follow,
         "run list",

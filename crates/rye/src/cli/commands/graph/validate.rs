@@ -228,7 +228,7 @@ impl Report for ValidationReport {
                     show_problem(page, severity, &error.message, &source.path, excerpt, hint);
                 }
                 CheckedGraph::Missing(_, failure) => {
-                    let severity = paint(BAD, Severity::Error.as_str());
+                    let severity = paint(BAD, Severity::Error);
                     page.line(format_args!("{severity}: {}", one_line(&failure.message)));
                 }
             }
@@ -284,7 +284,7 @@ fn show_problem(
         Severity::Error => BAD,
         Severity::Warning => WARN,
     };
-    let severity = paint(style, severity.as_str());
+    let severity = paint(style, severity);
     page.line(format_args!("{severity}: {}", one_line(message)));
     let path = one_line(&path.display().to_string());
     let arrow = paint(DIM, "-->");

@@ -8,7 +8,7 @@ use rye_host::engine::answer_command;
 use rye_host::runs::{RunState, RunView, Runs};
 use serde_json::{Value, json};
 
-use super::{Json, POLL_INTERVAL, run_json, timestamp};
+use super::{Json, run_json, timestamp, wait};
 use crate::cli::args::TailArgs;
 use crate::cli::commands::graph::{progress::describe, resume_command};
 use crate::cli::context::Context;
@@ -127,6 +127,7 @@ impl Report for GraphStatus {
 
 /// Prints the steps of a run; with `--follow`, until it ends.
 pub(super) fn tail(runs: &Runs, mut run: RunView, args: &TailArgs, context: &Context) -> Outcome {
+    let watch = args.follow.then(|| runs.watch(run.id())).transpose()?;
     let mut printed = 0;
     loop {
         // Read the state first: steps recorded before the end are then printed below.
@@ -149,10 +150,10 @@ pub(super) fn tail(runs: &Runs, mut run: RunView, args: &TailArgs, context: &Con
             let message = format_args!("cannot write to standard output: {error}");
             Failure::failed("io", message)
         })?;
-        if !args.follow || is_over {
+        let Some(watch) = watch.as_ref().filter(|_| !is_over) else {
             return Ok(Box::new(AlreadyPrinted));
-        }
-        std::thread::sleep(POLL_INTERVAL);
+        };
+        wait(watch)?;
         run = runs.find(run.id())?;
     }
 }

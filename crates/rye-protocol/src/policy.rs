@@ -1,0 +1,445 @@
+//! Approval policy: decides whether a call of an agent, an MCP client or a graph is allowed, needs
+//! a person's approval, or is denied.
+
+use serde::{Deserialize, Serialize};
+
+pub use crate::Risk;
+
+/// Key of a gate's context: the [`Risk`] of the call, `null` if it is unknown.
+pub const RISK: &str = "risk";
+
+/// Decision of the policy about a call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// The call runs.
+    Allow,
+    /// A person must approve the call.
+    #[default]
+    Ask,
+    /// The call is denied.
+    Deny,
+}
+
+/// Approval policy. The first matching rule applies.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// Rules in order of precedence.
+    #[serde(default)]
+    pub rules: Vec<Rule>,
+    /// What happens to a turn that reaches a limit, if set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<LimitPolicy>,
+}
+
+/// What happens to a turn that reaches a limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitPolicy {
+    /// The turn ends with an error.
+    #[default]
+    End,
+    /// A person is asked to increase the limit.
+    Ask,
+}
+
+/// A rule of the policy. Conditions that are not set match all calls.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// Tool id `SERVICE:ID`; `*` matches any text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// Risk levels that match.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub risk: Vec<Risk>,
+    /// Spaces that match.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub space: Vec<String>,
+    /// Decision for matching calls.
+    pub action: Mode,
+}
+
+/// A reason why a person must approve a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReviewReason {
+    /// One-line description.
+    pub text: String,
+    /// A rule of the policy may allow the call regardless.
+    pub can_be_allowed_by_rule: bool,
+    /// The reason does not depend on the parameters, so an approval for the session or project
+    /// also covers later calls.
+    pub applies_to_all_params: bool,
+}
+
+/// Everything that the policy considers about a call.
+#[derive(Debug, Clone, Copy)]
+pub struct CallFacts<'a> {
+    /// Tool id `SERVICE:ID`; the service of an agent's own tools is `builtin`.
+    pub tool: &'a str,
+    /// Risk level, if stated.
+    pub risk: Option<Risk>,
+    /// Space of the tool's item.
+    pub space: Option<&'a str>,
+    /// The tool declares that a person must approve it.
+    pub requires_approval: bool,
+    /// The tool differs from its accepted definition.
+    pub has_drift: bool,
+    /// Further reasons for an approval.
+    pub reasons: &'a [ReviewReason],
+    /// Mode of a call without a stated risk that no rule matches.
+    pub unrated: Mode,
+    /// Mode of a call that no rule matches and that has no reason for an approval.
+    pub default: Mode,
+}
+
+impl<'a> CallFacts<'a> {
+    /// Facts about a call that runs unless something requires approval.
+    pub fn new(tool: &'a str, risk: Option<Risk>) -> Self {
+        Self {
+            tool,
+            risk,
+            space: None,
+            requires_approval: false,
+            has_drift: false,
+            reasons: &[],
+            unrated: Mode::Allow,
+            default: Mode::Allow,
+        }
+    }
+}
+
+/// Decision of the policy about a call, and its cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decision {
+    /// What happens to the call.
+    pub mode: Mode,
+    /// What decided.
+    pub cause: Cause,
+}
+
+/// What decided about a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// A rule of the policy, at this index.
+    Rule(usize),
+    /// The tool differs from its accepted definition.
+    Drift,
+    /// The reason at this index of [`CallFacts::reasons`].
+    Reason(usize),
+    /// The tool declares that a person must approve it.
+    Declared,
+    /// The risk is high or critical.
+    HighRisk,
+    /// The tool does not state its risk.
+    Unrated,
+    /// No rule matches, and nothing requires approval.
+    Default,
+}
+
+impl Cause {
+    /// Explanation for people. [`CallFacts::reasons`] has the text of a reason.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Rule(_) => "a rule of the approval policy applies",
+            Self::Drift => "the tool differs from its accepted definition",
+            Self::Reason(_) => "of its parameters or its sandbox",
+            Self::Declared => "the tool requires approval",
+            Self::HighRisk => "its risk is high",
+            Self::Unrated => "its risk is unknown",
+            Self::Default => "no rule of the approval policy allows it",
+        }
+    }
+}
+
+impl Rule {
+    fn matches(&self, tool: &str, risk: Option<Risk>, space: Option<&str>) -> bool {
+        let name = self.tool.as_deref();
+        name.is_none_or(|pattern| matches_pattern(pattern, tool))
+            && (self.risk.is_empty() || self.risk.iter().any(|it| risk == Some(*it)))
+            && (self.space.is_empty() || self.space.iter().any(|it| space == Some(it)))
+    }
+}
+
+impl Policy {
+    /// Decides about a call. The first matching rule applies; it cannot allow a drift or a reason
+    /// that no rule may allow. If no rule matches, anything that speaks for an approval makes the
+    /// call ask. A reason that depends on the parameters raises the risk to high.
+    pub fn decide(&self, call: &CallFacts<'_>) -> Decision {
+        let decision = |mode, cause| Decision { mode, cause };
+        let mut reasons = call.reasons.iter();
+        let unconditional = reasons.position(|reason| !reason.can_be_allowed_by_rule);
+        let must_ask = unconditional.map(Cause::Reason);
+        let must_ask = call.has_drift.then_some(Cause::Drift).or(must_ask);
+        let is_risky = call.reasons.iter().any(|it| !it.applies_to_all_params);
+        let raised = is_risky.then_some(Risk::High);
+        let risk = call.risk.max(raised);
+        let mut rules = self.rules.iter();
+        if let Some(at) = rules.position(|rule| rule.matches(call.tool, risk, call.space)) {
+            return match (self.rules[at].action, must_ask) {
+                (Mode::Allow, Some(cause)) => decision(Mode::Ask, cause),
+                (mode, _) => decision(mode, Cause::Rule(at)),
+            };
+        }
+        let cause = match (call.default, call.risk) {
+            (Mode::Deny, _) => return decision(Mode::Deny, Cause::Default),
+            _ if must_ask.is_some() => must_ask,
+            _ if !call.reasons.is_empty() => Some(Cause::Reason(0)),
+            _ if call.requires_approval => Some(Cause::Declared),
+            (_, Some(Risk::High | Risk::Critical)) => Some(Cause::HighRisk),
+            (_, None) if call.unrated == Mode::Deny => {
+                return decision(Mode::Deny, Cause::Unrated);
+            }
+            (_, None) if call.unrated == Mode::Ask => Some(Cause::Unrated),
+            _ => None,
+        };
+        match cause {
+            Some(cause) => decision(Mode::Ask, cause),
+            None => decision(call.default, Cause::Default),
+        }
+    }
+}
+
+/// Whether a name matches a pattern, in which `*` matches any text.
+fn matches_pattern(pattern: &str, name: &str) -> bool {
+    let mut segments = pattern.split('*');
+    let first = segments.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else {
+        return false;
+    };
+    let mut segments = segments.peekable();
+    if segments.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(segment) = segments.next() {
+        if segments.peek().is_none() {
+            return rest.ends_with(segment);
+        }
+        match rest.find(segment) {
+            Some(at) => rest = &rest[at + segment.len()..],
+            None => return false,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn star_matches_any_text() {
+        let table = [
+            ("rye:a/*", "rye:a/b/c", true),
+            ("rye:a/*", "rye:b", false),
+            ("*", "anything", true),
+            ("rye:a", "rye:a", true),
+            ("rye:a", "rye:ab", false),
+            ("*:get", "web:get", true),
+            ("*:get", "web:get2", false),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "acb", false),
+            ("aa*aa", "aaa", false),
+        ];
+        for (pattern, name, expected) in table {
+            assert_eq!(matches_pattern(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+
+    fn rule(tool: Option<&str>, risk: &[Risk], space: &[&str], action: Mode) -> Rule {
+        Rule {
+            tool: tool.map(str::to_owned),
+            risk: risk.to_vec(),
+            space: space.iter().map(|it| (*it).to_owned()).collect(),
+            action,
+        }
+    }
+
+    fn policy(rules: Vec<Rule>) -> Policy {
+        Policy {
+            rules,
+            limits: None,
+        }
+    }
+
+    fn reason(can_be_allowed_by_rule: bool, applies_to_all_params: bool) -> ReviewReason {
+        ReviewReason {
+            text: String::new(),
+            can_be_allowed_by_rule,
+            applies_to_all_params,
+        }
+    }
+
+    fn decide(policy: &Policy, call: CallFacts<'_>) -> (Mode, Cause) {
+        let Decision { mode, cause } = policy.decide(&call);
+        (mode, cause)
+    }
+
+    #[test]
+    fn call_without_a_rule_is_decided_by_its_facts() {
+        use Mode::{Allow, Ask, Deny};
+        let facts = |risk| CallFacts::new("rye:deploy", risk);
+        let low = facts(Some(Risk::Low));
+        let weak = [reason(true, true)];
+        let strong = [reason(true, true), reason(false, false)];
+        let table = [
+            (low, Allow, Cause::Default),
+            (facts(Some(Risk::Medium)), Allow, Cause::Default),
+            (facts(Some(Risk::High)), Ask, Cause::HighRisk),
+            (facts(Some(Risk::Critical)), Ask, Cause::HighRisk),
+            (facts(None), Allow, Cause::Default),
+            (
+                CallFacts {
+                    unrated: Ask,
+                    ..facts(None)
+                },
+                Ask,
+                Cause::Unrated,
+            ),
+            (
+                CallFacts {
+                    unrated: Ask,
+                    ..low
+                },
+                Allow,
+                Cause::Default,
+            ),
+            (
+                CallFacts {
+                    unrated: Deny,
+                    ..facts(None)
+                },
+                Deny,
+                Cause::Unrated,
+            ),
+            (
+                CallFacts {
+                    requires_approval: true,
+                    ..low
+                },
+                Ask,
+                Cause::Declared,
+            ),
+            (
+                CallFacts {
+                    reasons: &weak,
+                    ..low
+                },
+                Ask,
+                Cause::Reason(0),
+            ),
+            (
+                CallFacts {
+                    reasons: &strong,
+                    ..low
+                },
+                Ask,
+                Cause::Reason(1),
+            ),
+            (
+                CallFacts {
+                    has_drift: true,
+                    ..low
+                },
+                Ask,
+                Cause::Drift,
+            ),
+            (
+                CallFacts {
+                    default: Ask,
+                    ..low
+                },
+                Ask,
+                Cause::Default,
+            ),
+            (
+                CallFacts {
+                    default: Deny,
+                    ..low
+                },
+                Deny,
+                Cause::Default,
+            ),
+            (
+                CallFacts {
+                    default: Deny,
+                    requires_approval: true,
+                    ..low
+                },
+                Deny,
+                Cause::Default,
+            ),
+        ];
+        for (call, mode, cause) in table {
+            assert_eq!(decide(&Policy::default(), call), (mode, cause), "{call:?}");
+        }
+    }
+
+    #[test]
+    fn rule_decides_unless_a_reason_must_be_asked_about() {
+        use Mode::{Allow, Ask, Deny};
+        let all = |action| policy(vec![rule(None, &[], &[], action)]);
+        let low_risk = policy(vec![rule(None, &[Risk::Low, Risk::Medium], &[], Allow)]);
+        let high_risk = policy(vec![rule(None, &[Risk::High], &[], Deny)]);
+        let by_rule = Cause::Rule(0);
+        let (strict, by_params, by_tool) = (
+            reason(false, false),
+            reason(true, false),
+            reason(true, true),
+        );
+        let table = [
+            (all(Allow), &strict, Ask, Cause::Reason(0)),
+            (all(Allow), &by_params, Allow, by_rule),
+            (all(Allow), &by_tool, Allow, by_rule),
+            (all(Ask), &strict, Ask, by_rule),
+            (all(Deny), &strict, Deny, by_rule),
+            // A reason that depends on the parameters raises the risk.
+            (low_risk.clone(), &strict, Ask, Cause::Reason(0)),
+            (low_risk.clone(), &by_params, Ask, Cause::Reason(0)),
+            (low_risk, &by_tool, Allow, by_rule),
+            (high_risk.clone(), &by_params, Deny, by_rule),
+            (high_risk, &by_tool, Ask, Cause::Reason(0)),
+        ];
+        for (policy, reason, mode, cause) in table {
+            let call = CallFacts {
+                reasons: std::slice::from_ref(reason),
+                ..CallFacts::new("rye:write", Some(Risk::Low))
+            };
+            assert_eq!(
+                decide(&policy, call),
+                (mode, cause),
+                "{policy:?} {reason:?}"
+            );
+        }
+        let drifted = CallFacts {
+            has_drift: true,
+            ..CallFacts::new("mcp:a/b", Some(Risk::Low))
+        };
+        assert_eq!(decide(&all(Allow), drifted), (Ask, Cause::Drift));
+        assert_eq!(decide(&all(Deny), drifted), (Deny, by_rule));
+    }
+
+    #[test]
+    fn first_matching_rule_applies() {
+        let policy = policy(vec![
+            rule(Some("rye:dep*"), &[], &["user"], Mode::Deny),
+            rule(Some("rye:deploy"), &[], &[], Mode::Allow),
+        ]);
+        let facts = |tool, space| CallFacts {
+            space: Some(space),
+            ..CallFacts::new(tool, Some(Risk::High))
+        };
+        let table = [
+            (facts("rye:deploy", "user"), (Mode::Deny, Cause::Rule(0))),
+            (
+                facts("rye:deploy", "project"),
+                (Mode::Allow, Cause::Rule(1)),
+            ),
+            (facts("rye:other", "project"), (Mode::Ask, Cause::HighRisk)),
+        ];
+        for (call, expected) in table {
+            assert_eq!(decide(&policy, call), expected);
+        }
+    }
+}
