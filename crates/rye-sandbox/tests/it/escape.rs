@@ -75,13 +75,13 @@ impl Fixture {
         ] {
             fs::create_dir_all(path.join(dir)).unwrap();
         }
-        for dir in ["outside", "home/.ssh", "ws/.ai"] {
+        for dir in ["outside", "user/.ssh", "ws/.ai"] {
             fs::create_dir_all(path.join(dir)).unwrap();
         }
         for (file, text) in [
             ("outside/secret", "secret"),
-            ("home/.ssh/id", "key"),
-            ("home/.bashrc", "original"),
+            ("user/.ssh/id", "key"),
+            ("user/.bashrc", "original"),
             ("ws/file", "text"),
             ("ws/.git/config", "[core]\n\thooksPath = hooks\n"),
             ("ws/wt/.git", "gitdir: ../.git/worktrees/wt\n"),
@@ -148,7 +148,7 @@ impl Fixture {
         command
             .args(["-c", script])
             .current_dir(&workspace)
-            .env("HOME", self.path("home"))
+            .env("HOME", self.path("user"))
             .env("SECRET_API_KEY", "value")
             .stdin(Stdio::null());
         command.output().unwrap()
@@ -226,11 +226,11 @@ const ATTEMPTS: [(&str, &str); 51] = [
     ),
     (
         "root of another process",
-        "cat /proc/VICTIM/root/BASE/outside/secret",
+        "cat /proc/VICTIM/rootBASE/outside/secret",
     ),
     (
         "root of process 1's root",
-        "cat /proc/self/root/BASE/outside/secret",
+        "cat /proc/self/rootBASE/outside/secret",
     ),
     (
         "environment of another process",
@@ -252,7 +252,7 @@ const ATTEMPTS: [(&str, &str); 51] = [
         "cp .envrc e && : > .envrc && cp e .envrc",
     ),
     ("items of the project", "echo x > .ai/tool"),
-    ("keys in the home directory", "cat BASE/home/.ssh/id"),
+    ("keys in the home directory", "cat BASE/user/.ssh/id"),
     ("planted docker.sock", "./attempt unix BASE/ws/docker.sock"),
     ("ssh-agent socket", "./attempt unix BASE/outside/agent.sock"),
     ("abstract socket", "./attempt abstract ABSTRACT"),
@@ -380,11 +380,11 @@ fn writes_to_the_home_directory_do_not_reach_it() {
             let fixture = Fixture::new(user);
             let script = "echo x > ~/.bashrc; mkdir -p ~/.config/autostart";
             fixture.run(Some(tier), script);
-            let text = fs::read_to_string(fixture.path("home/.bashrc")).unwrap();
+            let text = fs::read_to_string(fixture.path("user/.bashrc")).unwrap();
             assert_eq!(text, "original");
-            assert!(!fixture.path("home/.config").exists());
+            assert!(!fixture.path("user/.config").exists());
             fixture.run(None, script);
-            let text = fs::read_to_string(fixture.path("home/.bashrc")).unwrap();
+            let text = fs::read_to_string(fixture.path("user/.bashrc")).unwrap();
             assert_eq!(text, "x\n", "the control works");
         }
     }
