@@ -9,7 +9,9 @@ mod prompt_tracker;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rye_engine::protocol::{Entry, Event, EventKind, Gate, GateId, Millis, StatusKind, ThreadId};
+use rye_engine::protocol::{
+    Entry, Event, EventKind, Gate, GateId, Millis, StatusKind, ThreadId, TurnEnd,
+};
 use rye_engine::store::StoreError;
 use rye_engine::tool::DRIFT;
 use rye_engine::{BoxFuture, Engine, Notice, Prompt, Session};
@@ -141,6 +143,11 @@ impl Follower<'_> {
             match (notice.event.kind, notice.event.thread) {
                 (EventKind::TurnEnd { prompt, reason }, Some(thread)) => {
                     tracker.on_turn_end(&prompt, reason, thread);
+                }
+                (EventKind::PromptMerged { prompt, into }, _) => tracker.on_merged(&prompt, into),
+                // Another prompt may still run in the thread.
+                (EventKind::PromptCancelled { prompt, .. }, _) if tracker.owns(&prompt) => {
+                    return Ok(tracker.finish(TurnEnd::Abort));
                 }
                 // After the line of its entry.
                 (EventKind::DecisionGate { gate }, _) => {

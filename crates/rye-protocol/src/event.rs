@@ -107,6 +107,20 @@ pub enum EventKind {
         /// The waiting prompts, in order.
         waiting: Vec<PromptId>,
     },
+    /// A waiting prompt was removed from the queue; it never gets a turn.
+    PromptCancelled {
+        /// The prompt.
+        prompt: PromptId,
+        /// The cause: `abort` or `withdrawn`.
+        reason: String,
+    },
+    /// A prompt was merged into a waiting one, whose turn answers both.
+    PromptMerged {
+        /// The prompt.
+        prompt: PromptId,
+        /// The prompt that it is a part of now.
+        into: PromptId,
+    },
     /// Compaction started.
     CompactionStart,
     /// Compaction ended.

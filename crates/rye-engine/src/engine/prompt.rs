@@ -72,27 +72,43 @@ impl<T: Into<String>> From<T> for Prompt {
 }
 
 impl Session {
-    /// Waits until a prompt's turn has ended, and returns its outcome.
+    /// Waits until a prompt's turn has ended, and returns its outcome. A prompt that was merged
+    /// into another one has that one's outcome; one that was removed from the queue is aborted.
     pub async fn wait_for_answer(&self, prompt: &PromptId) -> Result<Answer, StoreError> {
         let mut events = self.subscribe(0);
+        let mut prompt = prompt.clone();
         let mut error = None;
         while let Some(notice) = events.next().await? {
             match notice.event.kind {
                 EventKind::Error { error: failure }
-                    if failure.ids.prompt.as_ref() == Some(prompt) =>
+                    if failure.ids.prompt.as_ref() == Some(&prompt) =>
                 {
                     error = Some(failure.message);
                 }
                 EventKind::TurnEnd {
                     prompt: ended,
                     reason,
-                } if ended == *prompt => {
-                    let (text, result) =
-                        self.last_text(notice.event.thread.as_ref(), prompt).await?;
+                } if ended == prompt => {
+                    let thread = notice.event.thread.as_ref();
+                    let (text, result) = self.last_text(thread, &prompt).await?;
                     return Ok(Answer {
                         reason,
                         text,
                         result,
+                        error,
+                    });
+                }
+                EventKind::PromptMerged {
+                    prompt: merged,
+                    into,
+                } if merged == prompt => prompt = into,
+                EventKind::PromptCancelled {
+                    prompt: cancelled, ..
+                } if cancelled == prompt => {
+                    return Ok(Answer {
+                        reason: TurnEnd::Abort,
+                        text: String::new(),
+                        result: None,
                         error,
                     });
                 }

@@ -59,8 +59,13 @@ impl Step<'_> {
         // A posted prompt is stored already and must not wait as well.
         prompt.status = PromptStatus::Done;
         prompt.collected_in = Some(open.id.clone());
+        let merged = EventKind::PromptMerged {
+            prompt: prompt.id.clone(),
+            into: open.id.clone(),
+        };
         self.out.batch.push(Op::PutPrompt(Arc::new(prompt)));
         self.out.batch.push(Op::PutPrompt(open.share()));
+        self.emit(merged);
         self.emit_queue_state();
     }
 
@@ -85,6 +90,7 @@ impl Step<'_> {
         self.machine.prompts.retain(|it| it.id != *id);
         prompt.status = PromptStatus::Aborted;
         self.out.batch.push(Op::PutPrompt(prompt.share()));
+        self.emit_cancelled(id.clone(), "withdrawn");
         self.emit_queue_state();
     }
 
@@ -93,8 +99,15 @@ impl Step<'_> {
         for mut prompt in std::mem::take(&mut self.machine.prompts) {
             prompt.status = PromptStatus::Aborted;
             self.out.batch.push(Op::PutPrompt(prompt.share()));
+            self.emit_cancelled(prompt.id.clone(), "abort");
         }
         self.emit_queue_state();
+    }
+
+    /// Tells those who wait for a prompt that it gets no turn.
+    fn emit_cancelled(&mut self, prompt: PromptId, reason: &str) {
+        let reason = reason.to_owned();
+        self.emit(EventKind::PromptCancelled { prompt, reason });
     }
 
     /// Starts a waiting prompt's turn.

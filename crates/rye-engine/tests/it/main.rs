@@ -8,6 +8,7 @@ mod feeds;
 mod images;
 mod limits;
 mod permissions;
+mod queue;
 mod receipts;
 mod shutdown;
 mod soak;

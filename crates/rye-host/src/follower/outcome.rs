@@ -95,6 +95,11 @@ impl FinishedPrompts {
                 reason: *reason,
                 error: self.errors.remove(prompt),
             }),
+            EventKind::PromptCancelled { prompt, .. } => self.finished.push(FinishedPrompt {
+                prompt: prompt.clone(),
+                reason: TurnEnd::Abort,
+                error: None,
+            }),
             _ => {}
         }
     }

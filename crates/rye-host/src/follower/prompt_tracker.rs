@@ -77,6 +77,13 @@ impl PromptTracker {
         }
     }
 
+    /// Follows the prompt that this one was merged into.
+    pub(super) fn on_merged(&mut self, prompt: &PromptId, into: PromptId) {
+        if *prompt == self.prompt {
+            self.prompt = into;
+        }
+    }
+
     /// Records an error of the prompt.
     pub(super) fn on_error(&mut self, error: ErrorInfo) {
         if error.ids.prompt.as_ref() == Some(&self.prompt) {
