@@ -147,8 +147,10 @@ impl ClientError {
             ClientErrorKind::LoginNeeded { scope: None, .. } | ClientErrorKind::LoginFailed(_) => {
                 format!("rye mcp login {name}")
             }
-            ClientErrorKind::Drift(_) => format!("rye mcp discover {name} --accept"),
-            ClientErrorKind::UnknownTool { .. } => format!("rye mcp discover {name}"),
+            // Shows the difference; its own hint is how to accept it.
+            ClientErrorKind::Drift(_) | ClientErrorKind::UnknownTool { .. } => {
+                format!("rye mcp discover {name}")
+            }
             ClientErrorKind::MessageTooLong(_) => format!(
                 "raise `max_message` in {}, then: rye sign {}",
                 self.server, self.server

@@ -1,4 +1,5 @@
-//! HTTP client for the streamable HTTP transport that limits the size of messages.
+//! HTTP client that limits the size of messages, for the streamable HTTP transport and for the
+//! older HTTP+SSE transport.
 //!
 //! The SDK's client reads a JSON response of any length. This client stops at the server's
 //! limit and answers the call with an error, for JSON responses and for event streams.
@@ -8,21 +9,23 @@
 
 mod events;
 mod headers;
+mod sse;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, StatusCode};
-use reqwest::Response;
+use reqwest::{RequestBuilder, Response};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
 };
 use rmcp::transport::common::client_side_sse::BoxedSseResponse;
 use rmcp::transport::common::http_header::{
-    EVENT_STREAM_MIME_TYPE, HEADER_SESSION_ID, JSON_MIME_TYPE,
+    EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE,
 };
 use rmcp::transport::streamable_http_client::{
     HttpStatusError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
@@ -34,6 +37,7 @@ use super::diagnostics::excerpt;
 use super::stdio::MESSAGE_TOO_LONG;
 use events::bounded_events;
 use headers::{check_authorization, reject_reserved_header};
+pub(super) use sse::SseTransport;
 
 /// How many bytes of an error response that is not JSON to read for the error message.
 const MAX_ERROR_BODY: usize = 4096;
@@ -41,6 +45,14 @@ const MAX_ERROR_BODY: usize = 4096;
 /// How long the first request waits for the server to answer the request for the stream of
 /// notifications. Some servers answer it only with the first notification.
 const MAX_NOTIFICATIONS_WAIT: Duration = Duration::from_secs(1);
+
+/// How a server of the HTTP+SSE transport answers a message that is posted to its event stream,
+/// according to the specification.
+const REJECTED_POST: [StatusCode; 3] = [
+    StatusCode::BAD_REQUEST,
+    StatusCode::NOT_FOUND,
+    StatusCode::METHOD_NOT_ALLOWED,
+];
 
 type Error = StreamableHttpError<reqwest::Error>;
 type Headers = HashMap<HeaderName, HeaderValue>;
@@ -51,6 +63,8 @@ pub(super) struct BoundedHttpClient {
     http: reqwest::Client,
     /// Set when the server has answered the request for the stream of notifications.
     notifications_answered: Arc<SetOnce<()>>,
+    /// Set when the server has rejected a message as servers of the HTTP+SSE transport do.
+    is_post_rejected: Arc<AtomicBool>,
 }
 
 impl BoundedHttpClient {
@@ -58,7 +72,14 @@ impl BoundedHttpClient {
         Self {
             http,
             notifications_answered: Arc::default(),
+            is_post_rejected: Arc::default(),
         }
+    }
+
+    /// Whether the server has rejected a message in a way that suggests that it supports only
+    /// the HTTP+SSE transport.
+    pub(super) fn is_post_rejected(&self) -> bool {
+        self.is_post_rejected.load(Ordering::Relaxed)
     }
 }
 
@@ -98,23 +119,17 @@ impl StreamableHttpClient for BoundedHttpClient {
             let _ = tokio::time::timeout(MAX_NOTIFICATIONS_WAIT, answered).await;
         }
         let accept = [EVENT_STREAM_MIME_TYPE, JSON_MIME_TYPE].join(", ");
-        let mut request = self
+        let request = self
             .http
             .post(uri.as_ref())
             .header(ACCEPT, accept)
             .header(CONTENT_TYPE, JSON_MIME_TYPE)
             .body(serde_json::to_vec(&message)?);
-        if let Some(token) = auth_header {
-            request = request.bearer_auth(token);
-        }
-        for (name, value) in custom_headers {
-            reject_reserved_header(&name)?;
-            request = request.header(name, value);
-        }
-        if let Some(session) = &session_id {
-            request = request.header(HEADER_SESSION_ID, session.as_ref());
-        }
+        let request = with_headers(request, session_id.as_deref(), auth_header, custom_headers)?;
         let response = request.send().await?;
+        if session_id.is_none() && REJECTED_POST.contains(&response.status()) {
+            self.is_post_rejected.store(true, Ordering::Relaxed);
+        }
         let posted = PostedMessage {
             message,
             has_session: session_id.is_some(),
@@ -163,19 +178,33 @@ impl StreamableHttpClient for BoundedHttpClient {
         custom_headers: Headers,
         limit: usize,
     ) -> Result<BoxedSseResponse, Error> {
-        let http = &self.http;
-        let stream = http
-            .get_stream_with_max_sse_event_size(
-                uri,
-                session_id,
-                last_event_id,
-                auth_header,
-                custom_headers,
-                limit,
-            )
-            .await;
+        let mut request = self
+            .http
+            .get(uri.as_ref())
+            .header(ACCEPT, EVENT_STREAM_MIME_TYPE);
+        if let Some(event) = last_event_id {
+            request = request.header(HEADER_LAST_EVENT_ID, event);
+        }
+        let request = with_headers(request, session_id.as_deref(), auth_header, custom_headers)?;
+        let response = request.send().await;
         let _ = self.notifications_answered.set(());
-        stream
+        let response = response?;
+        let status = response.status();
+        check_authorization(status, response.headers())?;
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            return Err(StreamableHttpError::ServerDoesNotSupportSse);
+        }
+        if let Some(error) = unavailable(&response) {
+            return Err(error.into());
+        }
+        let response = response.error_for_status()?;
+        let content_type = header(&response, CONTENT_TYPE.as_str());
+        match content_type {
+            Some(mime) if mime.starts_with(EVENT_STREAM_MIME_TYPE) => {
+                Ok(bounded_events(response, limit, None))
+            }
+            other => Err(StreamableHttpError::UnexpectedContentType(other)),
+        }
     }
 }
 
@@ -202,12 +231,8 @@ impl PostedMessage {
         if status == StatusCode::NOT_FOUND && self.has_session {
             return Err(StreamableHttpError::SessionExpired);
         }
-        let header = |name: &str| {
-            let value = response.headers().get(name);
-            value.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
-        };
-        let content_type = header(CONTENT_TYPE.as_str());
-        let session = header(HEADER_SESSION_ID);
+        let content_type = header(&response, CONTENT_TYPE.as_str());
+        let session = header(&response, HEADER_SESSION_ID);
         let has_type = |mime: &str| {
             content_type
                 .as_deref()
@@ -233,7 +258,7 @@ impl PostedMessage {
             Body::TooLong => {
                 return Ok(match self.request_id() {
                     Some(id) => {
-                        StreamableHttpPostResponse::Json(too_long_error(id.clone()), session)
+                        StreamableHttpPostResponse::Json(too_long_error(Some(id.clone())), session)
                     }
                     None => StreamableHttpPostResponse::Accepted,
                 });
@@ -257,13 +282,7 @@ impl PostedMessage {
         is_json: bool,
     ) -> Result<StreamableHttpPostResponse, Error> {
         let status = response.status();
-        let unavailable = (status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error())
-            .then(|| {
-                let after = response.headers().get(RETRY_AFTER);
-                let after = after.and_then(|value| value.to_str().ok());
-                HttpStatusError::new(status.as_u16(), after.map(str::to_owned))
-            });
-        if let Some(error) = unavailable
+        if let Some(error) = unavailable(&response)
             && (!is_json || status == StatusCode::TOO_MANY_REQUESTS)
         {
             return Err(error.into());
@@ -313,6 +332,40 @@ impl PostedMessage {
     }
 }
 
+/// Adds the session, the token and the configured headers to a request.
+fn with_headers(
+    mut request: RequestBuilder,
+    session: Option<&str>,
+    token: Option<String>,
+    headers: Headers,
+) -> Result<RequestBuilder, Error> {
+    if let Some(token) = token {
+        request = request.bearer_auth(token);
+    }
+    for (name, value) in headers {
+        reject_reserved_header(&name)?;
+        request = request.header(name, value);
+    }
+    if let Some(session) = session {
+        request = request.header(HEADER_SESSION_ID, session);
+    }
+    Ok(request)
+}
+
+fn header(response: &Response, name: &str) -> Option<String> {
+    let value = response.headers().get(name)?;
+    Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+}
+
+/// The error of a response that says that the server is overloaded or fails.
+fn unavailable(response: &Response) -> Option<HttpStatusError> {
+    let status = response.status();
+    (status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()).then(|| {
+        let after = header(response, RETRY_AFTER.as_str());
+        HttpStatusError::new(status.as_u16(), after)
+    })
+}
+
 async fn read_body(mut response: Response, limit: usize) -> Result<Body, reqwest::Error> {
     let announced = response.content_length().unwrap_or_default();
     if usize::try_from(announced).map_or(true, |length| length > limit) {
@@ -329,7 +382,7 @@ async fn read_body(mut response: Response, limit: usize) -> Result<Body, reqwest
 }
 
 /// The error message that replaces an oversized response.
-fn too_long_error(id: RequestId) -> ServerJsonRpcMessage {
+fn too_long_error(id: Option<RequestId>) -> ServerJsonRpcMessage {
     let error = ErrorData::new(MESSAGE_TOO_LONG, "the message exceeds the size limit", None);
-    ServerJsonRpcMessage::error(error, Some(id))
+    ServerJsonRpcMessage::error(error, id)
 }

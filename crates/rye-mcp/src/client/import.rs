@@ -104,9 +104,6 @@ impl EntryParser<'_> {
         if fields.get("disabled").and_then(Value::as_bool) == Some(true) {
             return Err("the server is disabled in the file".to_owned());
         }
-        if fields.get("type").and_then(Value::as_str) == Some("sse") {
-            return Err("the SSE transport is not supported, only streamable HTTP".to_owned());
-        }
         let text = |key: &str| fields.get(key).and_then(Value::as_str);
         if let Some(command) = text("command") {
             let args = match fields.get("args") {
@@ -301,7 +298,6 @@ mod tests {
     fn unsupported_entry_gives_a_reason() {
         for (fields, expected) in [
             (json!({"command": "x", "disabled": true}), "disabled"),
-            (json!({"url": "x", "type": "sse"}), "SSE"),
             (json!({}), "`command`"),
             (json!({"command": "x", "args": "y"}), "`args`"),
             (json!({"command": "x", "env": {"A": []}}), "A"),

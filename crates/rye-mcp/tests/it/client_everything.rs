@@ -1,4 +1,4 @@
-//! The client against the official reference server `mcp-server-everything`, over both
+//! The client against the official reference server `mcp-server-everything`, over all
 //! transports.
 //!
 //! `cargo xtask test` installs the server and sets `RYE_TEST_MCP_EVERYTHING` to its path.
@@ -102,13 +102,38 @@ async fn everything_works_over_stdio() {
 
 #[tokio::test]
 async fn everything_works_over_http() {
+    check_remote("streamableHttp", "mcp").await;
+}
+
+#[tokio::test]
+async fn everything_works_over_sse() {
+    check_remote("sse", "sse").await;
+}
+
+/// Whether a process listens on a port. Connecting to find out could take the port away from the
+/// server: the system may choose it as the connection's own port.
+fn is_listening(port: u16) -> bool {
+    let address = format!(":{port:04X}");
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(std::fs::read_to_string);
+    tables.into_iter().flatten().any(|table| {
+        let mut sockets = table.lines().map(str::split_whitespace);
+        // Number, local address, remote address, state; 0A is LISTEN.
+        sockets.any(|mut fields| {
+            fields.nth(1).is_some_and(|local| local.ends_with(&address))
+                && fields.nth(1) == Some("0A")
+        })
+    })
+}
+
+/// Starts the server with this transport and calls its tools.
+async fn check_remote(transport: &str, path: &str) {
     let fixture = Fixture::new();
     let port = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()
     };
     let process = Command::new(program())
-        .arg("streamableHttp")
+        .arg(transport)
         .env("PORT", port.to_string())
         .current_dir(fixture.path())
         .stdin(Stdio::null())
@@ -116,9 +141,9 @@ async fn everything_works_over_http() {
         .stderr(Stdio::null())
         .spawn();
     let _process = KillOnDrop(process.unwrap());
-    let listens = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+    let listens = || is_listening(port);
     until(listens, || "the server does not listen".to_owned()).await;
-    let url = format!("http://127.0.0.1:{port}/mcp");
+    let url = format!("http://127.0.0.1:{port}/{path}");
     let server = fixture.configured("everything", &json!({"url": url, "start_timeout": 60}));
     check_server(&fixture, &server).await;
     fixture.pool.shutdown().await;

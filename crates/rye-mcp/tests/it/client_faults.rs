@@ -340,7 +340,7 @@ async fn changed_tool_is_rejected() {
     fixture.text(&server, "drift", json!({})).await;
     let error = fixture.call_error_with(&server, &call).await;
     assert_eq!(error.code(), "mcp_drift", "{error}");
-    assert_eq!(error.hint().unwrap(), "rye mcp discover healthy --accept");
+    assert_eq!(error.hint().unwrap(), "rye mcp discover healthy");
     call.tool = "gone".to_owned();
     let error = fixture.call_error_with(&server, &call).await;
     assert_eq!(error.code(), "mcp_no_tool", "{error}");

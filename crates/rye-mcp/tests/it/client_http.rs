@@ -369,3 +369,90 @@ async fn first_call_waits_for_the_stream_of_notifications() {
     assert_eq!(fixture.text(&server, "x", json!({})).await, "done");
     assert_eq!(*order.lock().unwrap(), ["notifications", "call"]);
 }
+
+/// A server of the HTTP+SSE transport whose event stream announces this endpoint. Records the
+/// paths and keys of the posted messages.
+async fn serve_sse(endpoint: String, posts: Arc<Mutex<Vec<String>>>) -> String {
+    let (events, _) = tokio::sync::broadcast::channel::<String>(16);
+    let stream = {
+        let events = events.clone();
+        move |method: Method| async move {
+            if method != Method::GET {
+                return StatusCode::METHOD_NOT_ALLOWED.into_response();
+            }
+            let first = format!("event: endpoint\ndata: {endpoint}\n\n");
+            let chunks = futures_util::stream::unfold(
+                (Some(first), events.subscribe()),
+                |(first, mut events)| async move {
+                    let chunk = match first {
+                        Some(first) => first,
+                        None => events.recv().await.ok()?,
+                    };
+                    Some((Ok::<_, std::io::Error>(chunk), (None, events)))
+                },
+            );
+            let content_type = [(header::CONTENT_TYPE, "text/event-stream")];
+            (content_type, Body::from_stream(chunks)).into_response()
+        }
+    };
+    let post = move |uri: Uri, headers: HeaderMap, body: Bytes| async move {
+        let key = headers.get("x-api-key").unwrap().to_str().unwrap();
+        posts.lock().unwrap().push(format!("{uri} {key}"));
+        let request: Value = serde_json::from_slice(&body).unwrap();
+        let result = match request["method"].as_str() {
+            Some("initialize") => json!({
+                "protocolVersion": "2024-11-05",
+                "capabilities": { "tools": {} },
+                "serverInfo": { "name": "old", "version": "1" },
+            }),
+            Some("tools/call") if request["params"]["name"] == "reject" => {
+                let error = json!({ "code": -32602, "message": "no" });
+                let answer = json!({ "jsonrpc": "2.0", "id": null, "error": error });
+                let content_type = [(header::CONTENT_TYPE, "application/json")];
+                return (StatusCode::BAD_REQUEST, content_type, answer.to_string()).into_response();
+            }
+            Some("tools/call") => json!({ "content": [{ "type": "text", "text": "done" }] }),
+            _ => return StatusCode::ACCEPTED.into_response(),
+        };
+        let answer = json!({ "jsonrpc": "2.0", "id": request["id"], "result": result });
+        events
+            .send(format!("event: message\ndata: {answer}\n\n"))
+            .unwrap();
+        (StatusCode::ACCEPTED, "Accepted").into_response()
+    };
+    let router = Router::new()
+        .route("/mcp", any(stream))
+        .route("/messages", any(post));
+    serve(router).await
+}
+
+#[tokio::test]
+async fn sse_server_gets_headers_and_its_rejections_reach_the_caller() {
+    let fixture = Fixture::new();
+    let posts = Arc::new(Mutex::new(Vec::new()));
+    let url = serve_sse("/messages?session=1".to_owned(), Arc::clone(&posts)).await;
+    let config = json!({"url": url, "headers": {"X-Api-Key": "k"}});
+    let server = fixture.configured("old", &config);
+    assert_eq!(fixture.text(&server, "x", json!({})).await, "done");
+    let error = fixture.call_error(&server, "reject").await;
+    assert_eq!(error.code(), "mcp_error", "{error}");
+    let posts = posts.lock().unwrap();
+    assert!(posts.len() >= 3, "{posts:?}");
+    let expected = |post: &String| post == "/messages?session=1 k";
+    assert!(posts.iter().all(expected), "{posts:?}");
+}
+
+#[tokio::test]
+async fn sse_endpoint_on_another_server_gets_no_message() {
+    let fixture = Fixture::new();
+    let posts = Arc::new(Mutex::new(Vec::new()));
+    let other = serve_sse("/messages".to_owned(), Arc::clone(&posts)).await;
+    let endpoint = other.replace("/mcp", "/messages");
+    let url = serve_sse(endpoint, Arc::clone(&posts)).await;
+    let config = json!({"url": url, "headers": {"X-Api-Key": "k"}});
+    let error = fixture
+        .call_error(&fixture.configured("old", &config), "x")
+        .await;
+    assert_eq!(error.code(), "connection", "{error}");
+    assert!(posts.lock().unwrap().is_empty());
+}

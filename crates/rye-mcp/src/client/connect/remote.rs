@@ -9,12 +9,15 @@ use reqwest::redirect::Policy;
 use rmcp::service::ClientInitializeError;
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::auth::AuthClient;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::streamable_http_client::{
+    StreamableHttpClient, StreamableHttpClientTransportConfig,
+};
 
 use super::super::connection::{Connection, is_unsupported_revision};
 use super::super::diagnostics::DiagnosticsLog;
 use super::super::error::{ClientError, ClientErrorKind};
-use super::super::http::BoundedHttpClient;
+use super::super::http::{BoundedHttpClient, SseTransport};
+use super::super::in_flight::InFlightRequests;
 use super::super::login::{self, LoginGrant, LoginRequest, TokenStore};
 use super::{
     ConnectError, Connector, ResolvedValues, ServerSpec, describe_transport_error, error_chain,
@@ -46,19 +49,61 @@ impl Connector {
             Some(tokens) => tokens.manager().await,
             None => Ok(None),
         };
-        let known = Arc::default();
         let manager = manager.map_err(|why| failed(ClientErrorKind::Config(why)))?;
-        let connected = if let Some(manager) = manager {
-            let http = AuthClient::new(http, manager);
-            let transport = StreamableHttpClientTransport::with_client(http, config);
-            self.handshake(server, transport, log, use_discover, known, None)
-                .await
-        } else {
-            let transport = StreamableHttpClientTransport::with_client(http, config);
-            self.handshake(server, transport, log, use_discover, known, None)
-                .await
+        let attempt = HttpAttempt {
+            server,
+            config,
+            log,
+            use_discover,
         };
-        connected.map_err(|error| connect_error(error, log))
+        if let Some(manager) = manager {
+            let client = AuthClient::new(http.clone(), manager);
+            self.connect_with(attempt, client, &http).await
+        } else {
+            self.connect_with(attempt, http.clone(), &http).await
+        }
+    }
+
+    /// Connects over streamable HTTP. If the server rejects that as servers of the older
+    /// HTTP+SSE transport do, tries that transport.
+    async fn connect_with<C>(
+        &self,
+        attempt: HttpAttempt<'_>,
+        client: C,
+        http: &BoundedHttpClient,
+    ) -> Result<Connection, ConnectError>
+    where
+        C: StreamableHttpClient<Error = reqwest::Error> + Sync,
+    {
+        let HttpAttempt {
+            server,
+            config,
+            log,
+            use_discover,
+        } = attempt;
+        let (url, headers) = (Arc::clone(&config.uri), config.custom_headers.clone());
+        let limit = config.max_sse_event_size;
+        let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
+        let known = Arc::default();
+        let connected = self.handshake(server, transport, log, use_discover, known, None);
+        let error = match connected.await {
+            Ok(connection) => return Ok(connection),
+            Err(error) => connect_error(error, log),
+        };
+        // A server that supports the other protocol revision is contacted again with it.
+        if matches!(error, ConnectError::UnsupportedRevision) || !http.is_post_rejected() {
+            return Err(error);
+        }
+        let known = Arc::new(InFlightRequests::default());
+        let opened = SseTransport::open(client, &url, headers, Arc::clone(&known), limit);
+        match opened.await {
+            Ok(transport) => {
+                let connected = self.handshake(server, transport, log, false, known, None);
+                connected.await.map_err(|error| connect_error(error, log))
+            }
+            // There is no such transport either, so the first error is the informative one.
+            Err(_) => Err(error),
+        }
     }
 
     fn http_client(&self) -> Result<BoundedHttpClient, ClientErrorKind> {
@@ -82,6 +127,14 @@ impl Connector {
             .run(server, &values.url, &values.oauth, &tokens, show)
             .await
     }
+}
+
+/// An attempt to connect over HTTP.
+struct HttpAttempt<'a> {
+    server: &'a ServerSpec,
+    config: StreamableHttpClientTransportConfig,
+    log: &'a DiagnosticsLog,
+    use_discover: bool,
 }
 
 /// Deletes the tokens of a server; false if there were none.

@@ -10,7 +10,7 @@ use sse_stream::{Error, Sse, SseStream};
 use super::too_long_error;
 
 /// The events of a response. An event that exceeds the limit ends the stream, with an error as
-/// the answer to the request.
+/// the answer to the request, if the response belongs to one.
 pub(super) fn bounded_events(
     response: Response,
     limit: usize,
@@ -34,8 +34,7 @@ pub(super) fn bounded_events(
     let events = events.filter_map(move |event| {
         ready(match event {
             Err(Error::Body(error)) if is_too_long(&*error) => {
-                let error = request.take().map(too_long_error);
-                let error = error.and_then(|error| serde_json::to_string(&error).ok());
+                let error = serde_json::to_string(&too_long_error(request.take())).ok();
                 error.map(|error| Ok(Sse::default().data(error)))
             }
             event => Some(event),
