@@ -4,6 +4,7 @@ mod named_items;
 mod validate;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use lillux::Hash;
@@ -17,6 +18,7 @@ use rye_items::{
 
 use crate::primitive::Primitives;
 
+pub(crate) use named_items::find_in_parameters;
 pub use validate::{Pair, validate};
 
 /// Limit on the number of links; a longer chain is a mistake.
@@ -41,6 +43,21 @@ impl Link {
     pub fn space(&self) -> Space {
         self.item.space
     }
+
+    /// Whether the item is a runtime or a primitive rather than a tool.
+    pub fn is_executor(&self) -> bool {
+        is_executor(&self.metadata)
+    }
+}
+
+/// `tool_type` of runtimes.
+pub(crate) const RUNTIME: &str = "runtime";
+/// `tool_type` of primitives.
+pub(crate) const PRIMITIVE: &str = "primitive";
+
+/// Whether an item is a runtime or a primitive rather than a tool.
+pub(crate) fn is_executor(item: &Metadata) -> bool {
+    matches!(item.tool_type(), Some(RUNTIME | PRIMITIVE))
 }
 
 /// The items that one call runs, from the tool to the primitive.
@@ -159,9 +176,42 @@ pub enum ChainError {
     /// The chain has too many links.
     #[error("the chain has more than {MAX_LINKS} links: {}", .0.join(" → "))]
     TooDeep(Vec<String>),
+    /// The executor of a link is neither a runtime nor a primitive.
+    #[error(
+        "{required_by}: executor `{executor}` is {}, not a runtime ({})",
+        kind_name(.tool_type.as_deref()), .path.display()
+    )]
+    NotARuntime {
+        /// Item that names the executor.
+        required_by: ItemRef,
+        /// The executor id.
+        executor: String,
+        /// `tool_type` of the executor.
+        tool_type: Option<String>,
+        /// File of the executor.
+        path: PathBuf,
+    },
     /// The last link has no executor and is not a primitive.
     #[error("{0} has no `executor_id` and is not a primitive")]
     NoExecutor(ItemRef),
+    /// The last link declares itself a primitive, but no implementation has its id.
+    #[error("{0} is declared as a primitive, but primitives are built in and none has this id")]
+    UnknownPrimitive(ItemRef),
+}
+
+/// Whether an item contains configuration only and declares no type. It may stand between a tool
+/// and a runtime.
+fn is_plain_configuration(link: &Link) -> bool {
+    let is_yaml = matches!(link.item.extension.as_str(), ".yaml" | ".yml");
+    is_yaml && link.metadata.tool_type().is_none()
+}
+
+/// Name of an item's type in an error message.
+fn kind_name(tool_type: Option<&str>) -> String {
+    match tool_type {
+        Some(tool_type) => format!("a tool of type `{tool_type}`"),
+        None => "a tool without `tool_type`".to_owned(),
+    }
 }
 
 /// Builds the chain of a tool. Each item is read once and verified.
@@ -176,10 +226,10 @@ pub fn build(
     }
     let mut links: Vec<Link> = Vec::new();
     let mut hasher = Hasher::default();
-    let mut next = Some(primitives.canonical(tool));
+    let mut next = Some(tool.clone());
     while let Some(reference) = next {
-        let found = library
-            .find(&reference)
+        let space = links.last().map_or(Space::Project, Link::space);
+        let found = find_executor(library, &reference, space, primitives)
             .map_err(|source| not_found(links.last(), &reference, source))?;
         let previous = links
             .iter()
@@ -200,14 +250,29 @@ pub fn build(
         let metadata = library.metadata(&item)?;
         hasher.update(item.hash.as_bytes());
         let link = Link { item, metadata };
-        next = executor(&link, primitives)?;
+        if let Some(child) = links.last()
+            && !link.is_executor()
+            && !primitives.contains(link.id())
+            && !is_plain_configuration(&link)
+        {
+            return Err(ChainError::NotARuntime {
+                required_by: child.item.reference.clone(),
+                executor: reference.id.to_string(),
+                tool_type: link.metadata.tool_type().map(str::to_owned),
+                path: link.item.path.clone(),
+            });
+        }
+        next = executor(&link)?;
         links.push(link);
     }
-    let last = links.last().map(|link| link.item.reference.clone());
-    let named = match last {
-        Some(last) => match primitives.get(&last.id) {
+    let named = match links.last() {
+        Some(last) => match primitives.get(last.id()) {
             Some(primitive) => named_items::find(library, trust, &links, primitive.item_keys())?,
-            None => return Err(ChainError::NoExecutor(last)),
+            None if last.metadata.tool_type() == Some(PRIMITIVE) => {
+                let reference = last.item.reference.clone();
+                return Err(ChainError::UnknownPrimitive(reference));
+            }
+            None => return Err(ChainError::NoExecutor(last.item.reference.clone())),
         },
         None => BTreeMap::new(),
     };
@@ -230,7 +295,6 @@ pub(crate) fn existing_links(
     trust: &Trust<'_>,
     tool: &ItemFile<'_>,
 ) -> Result<Vec<Link>, ChainError> {
-    let primitives = Primitives::default();
     let link = |found: &ItemFile<'_>| -> Result<Link, ChainError> {
         let item = library.verify(found, trust)?;
         let metadata = library.metadata(&item)?;
@@ -239,8 +303,8 @@ pub(crate) fn existing_links(
     let mut links = vec![link(tool)?];
     while let Some(last) = links.last()
         && links.len() < MAX_LINKS
-        && let Some(reference) = executor(last, &primitives)?
-        && let Ok(found) = library.find(&reference)
+        && let Some(reference) = executor(last)?
+        && let Ok(found) = library.find_from(last.space(), &reference)
         && !links.iter().any(|link| *link.id() == found.reference.id)
     {
         links.push(link(&found)?);
@@ -249,7 +313,7 @@ pub(crate) fn existing_links(
 }
 
 /// The executor that a link names, if any.
-fn executor(link: &Link, primitives: &Primitives) -> Result<Option<ItemRef>, ChainError> {
+fn executor(link: &Link) -> Result<Option<ItemRef>, ChainError> {
     let Some(executor) = link.metadata.executor_id() else {
         return Ok(None);
     };
@@ -261,7 +325,25 @@ fn executor(link: &Link, primitives: &Primitives) -> Result<Option<ItemRef>, Cha
                 id: executor.to_owned(),
                 reason: error.problem.to_string(),
             })?;
-    Ok(Some(primitives.canonical(&reference)))
+    Ok(Some(reference))
+}
+
+/// Finds an item that an item of `space` names as its executor. An alias of a primitive names the
+/// primitive, unless a file describes the primitive under the alias.
+pub(crate) fn find_executor<'l>(
+    library: &'l Library,
+    reference: &ItemRef,
+    space: Space,
+    primitives: &Primitives,
+) -> Result<ItemFile<'l>, LookupError> {
+    let canonical = primitives.canonical(reference);
+    if canonical != *reference
+        && !reference.id.is_bare()
+        && let Ok(found) = library.find_from(space, reference)
+    {
+        return Ok(found);
+    }
+    library.find_from(space, &canonical)
 }
 
 fn not_found(required_by: Option<&Link>, executor: &ItemRef, source: LookupError) -> ChainError {

@@ -74,6 +74,14 @@ pub enum ExecuteError {
         /// The value.
         source: ValueAsCode,
     },
+    /// A runtime or primitive was called without a tool, whose file it needs.
+    #[error("{id} runs the files of tools and cannot be called without one")]
+    NeedsTool {
+        /// The runtime or primitive.
+        id: String,
+        /// A parameter that replaces the file.
+        parameter: Option<String>,
+    },
     /// A parameter would change the path of a URL.
     #[error(transparent)]
     UrlPath(#[from] PathTraversal),
@@ -131,6 +139,7 @@ impl ExecuteError {
             Self::MissingVariables(_) => "missing_variables",
             Self::Placeholder { .. } => "unknown_placeholder",
             Self::ValueAsCode { .. } => "value_as_code",
+            Self::NeedsTool { .. } => "needs_tool",
             Self::ApprovalRequired { .. } => "approval_required",
             Self::ApprovalVoid(_) => "approval_void",
             Self::Denied(_) => "denied",
@@ -174,6 +183,18 @@ impl ExecuteError {
             } => Some(format!(
                 "if the change is intended, set `sha256: {found}` in the tool and sign it"
             )),
+            Self::NeedsTool { id, parameter } => Some(match parameter {
+                Some(parameter) => format!("rye execute {id} --{parameter} …"),
+                None => format!("write a tool with `executor_id: {id}` and execute that"),
+            }),
+            Self::Chain(ChainError::NotARuntime { executor, .. }) => {
+                Some(format!("rye execute {executor} # to run that tool itself"))
+            }
+            Self::Chain(ChainError::UnknownPrimitive(_)) => Some(
+                "to build on a primitive, set `executor_id: rye/core/primitives/execute` and \
+                 `tool_type: runtime`"
+                    .to_owned(),
+            ),
             Self::ApprovalRequired { tool, .. } => Some(format!("rye execute {tool}")),
             Self::ValueAsCode { .. } => Some(
                 "pass the value separately: as an extra argument (\"$1\" in a shell), in \
@@ -222,6 +243,8 @@ fn chain_code(error: &ChainError) -> &'static str {
         ChainError::Cycle(_) => "cycle",
         ChainError::TooDeep(_) => "too_deep",
         ChainError::NoExecutor(_) => "no_executor",
+        ChainError::NotARuntime { .. } => "not_a_runtime",
+        ChainError::UnknownPrimitive(_) => "unknown_primitive",
     }
 }
 

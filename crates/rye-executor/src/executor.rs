@@ -3,6 +3,7 @@
 mod approval;
 mod default_args;
 mod dependencies;
+mod direct_call;
 mod inherited_variables;
 mod inline_code;
 mod path_guard;
@@ -20,7 +21,7 @@ use lillux::path_policy::{PathPolicy, ProtectedPaths};
 use lillux::process::Supervisor;
 use rye_items::metadata::Metadata;
 use rye_items::{
-    EmbeddedBundle, ItemError, ItemKind, ItemRef, Library, Options, ProcessCache, SYSTEM,
+    EmbeddedBundle, ItemError, ItemKind, ItemRef, Library, Options, ProcessCache, SYSTEM, Space,
 };
 use rye_protocol::policy::Policy;
 use serde_json::{Map, Value};
@@ -245,7 +246,26 @@ impl Executor {
         trace.chain(library, chain, start.elapsed());
         let pairs = validate(chain)?;
         let schema = chain.tool().metadata.config_schema();
+        let given = parameter_names(&request.parameters);
         let parameters = parameters::check(schema, request.parameters)?;
+        // Always present, because building the chain checks it.
+        let Some(primitive) = self.primitives.get(chain.primitive().id()) else {
+            return Err(ChainError::NoExecutor(request.tool).into());
+        };
+        let mut config = prepare::merged_config(&chain.metadata());
+        default_args::fill_in(&mut config, chain, library, &self.primitives);
+        let mut items = chain.named.clone();
+        if direct_call::is_direct(chain) {
+            direct_call::check(chain, &config, &**primitive, &given)?;
+            config = direct_call::config(chain, config, &parameters);
+            items.extend(chain::find_in_parameters(
+                library,
+                &trust,
+                chain.tool(),
+                &parameters,
+                primitive.item_keys(),
+            )?);
+        }
         inline_code::check_interpolated(&chain.tool().metadata, &request.interpolated)
             .map_err(|error| error.for_chain(chain))?;
         let anchor = self.anchor(library, chain)?;
@@ -316,12 +336,11 @@ impl Executor {
         trace.environment(&environment);
         let redactor = environment.secrets(request.approval == Approval::ByUser);
         let dotenv_ignored = environment.dotenv_ignored().clone();
-        // Always present, because building the chain checks it.
-        let Some(primitive) = self.primitives.get(chain.primitive().id()) else {
-            return Err(crate::chain::ChainError::NoExecutor(request.tool).into());
+        let parameters = if direct_call::is_direct(chain) {
+            direct_call::undeclared(chain, &parameters)
+        } else {
+            parameters
         };
-        let mut config = prepare::merged_config(&chain.metadata());
-        default_args::fill_in(&mut config, chain, library, &self.primitives);
         let output = RedactingOutput::new(&redactor, request.listener);
         let call = prepare::call(
             chain,
@@ -334,6 +353,8 @@ impl Executor {
                 timeout: request.timeout,
                 spill: self.spill(),
                 optional_keys: primitive.optional_keys(),
+                is_literal: direct_call::is_primitive(chain),
+                items,
                 listener: output.listener(),
                 approval: request.approval,
                 run: request.run,
@@ -366,8 +387,8 @@ impl Executor {
             return Err(ChainError::NotATool(tool.clone()).into());
         }
         let library = self.library()?;
-        let tool = self.primitives.canonical(tool);
-        let found = library.find(&tool).map_err(ItemError::from);
+        let found = chain::find_executor(&library, tool, Space::Project, &self.primitives)
+            .map_err(ItemError::from);
         let item = found.and_then(|found| library.verify(&found, &library.trust()));
         let item = item.map_err(ChainError::from)?;
         let metadata = library.metadata(&item).map_err(ChainError::from)?;
@@ -456,6 +477,12 @@ impl Executor {
     fn spill(&self) -> Spill {
         Spill::new(self.roots.cache.join("output"))
     }
+}
+
+/// Names of the parameters that the caller passes.
+fn parameter_names(parameters: &Value) -> Vec<String> {
+    let fields = parameters.as_object().into_iter().flatten();
+    fields.map(|(name, _)| name.clone()).collect()
 }
 
 fn private_path(chain: &Chain, path: String) -> ExecuteError {

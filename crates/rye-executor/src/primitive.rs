@@ -165,6 +165,17 @@ pub trait Primitive: Send + Sync {
         &[]
     }
 
+    /// Checks a call without carrying it out, for a dry run.
+    fn check(&self, _: Call) -> Result<(), CallFailure> {
+        Ok(())
+    }
+
+    /// Whether the primitive carries out the tool's file itself, so that it cannot be called
+    /// without a tool.
+    fn needs_tool(&self) -> bool {
+        false
+    }
+
     /// Whether the primitive starts programs. If not, the executor does not create the private
     /// copies and directories that only programs use.
     fn runs_programs(&self) -> bool {
@@ -194,14 +205,14 @@ impl Primitives {
         self.all.insert(id, primitive);
     }
 
-    /// Looks up a primitive by its id.
+    /// Looks up a primitive by its id or alias.
     pub fn get(&self, id: &ItemId) -> Option<&Arc<dyn Primitive>> {
-        self.all.get(id)
+        self.all.get(self.aliases.get(id).unwrap_or(id))
     }
 
-    /// Whether a primitive with this id is registered.
+    /// Whether a primitive with this id or alias is registered.
     pub fn contains(&self, id: &ItemId) -> bool {
-        self.all.contains_key(id)
+        self.get(id).is_some()
     }
 
     /// Replaces an alias by the id of its primitive.

@@ -143,6 +143,20 @@ pub fn collect_variable_names(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
+/// Collects the names of all `{name}` in the strings of a value.
+pub fn collect_placeholder_names(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) => found.extend(placeholders::names_in(text).map(str::to_owned)),
+        Value::Array(items) => items
+            .iter()
+            .for_each(|item| collect_placeholder_names(item, found)),
+        Value::Object(fields) => fields
+            .values()
+            .for_each(|it| collect_placeholder_names(it, found)),
+        _ => {}
+    }
+}
+
 /// Renders a string. A template that consists of a single placeholder yields the value with its
 /// type.
 pub fn render(text: &str, variables: &Variables, names: &Placeholders) -> Value {

@@ -215,6 +215,14 @@ impl Primitive for StateGraph {
         })
     }
 
+    fn check(&self, call: Call) -> Result<(), CallFailure> {
+        parse(&call).map(drop)
+    }
+
+    fn needs_tool(&self) -> bool {
+        true
+    }
+
     fn runs_programs(&self) -> bool {
         // Only the tools of the graph do.
         false

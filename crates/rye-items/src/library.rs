@@ -187,7 +187,21 @@ impl Library {
 
     /// Finds an item's file in the project, user and system space, in this order.
     pub fn find(&self, reference: &ItemRef) -> Result<ItemFile<'_>, LookupError> {
-        lookup::find(&self.spaces, &self.extractors, reference)
+        lookup::find(&self.spaces, &self.extractors, reference, Space::Project)
+    }
+
+    /// Finds an item that an item of `space` names. Spaces of higher precedence are searched only
+    /// if the others don't contain it: an override in a project doesn't affect the items of the
+    /// user and the system, which cannot depend on it.
+    pub fn find_from(
+        &self,
+        space: Space,
+        reference: &ItemRef,
+    ) -> Result<ItemFile<'_>, LookupError> {
+        match lookup::find(&self.spaces, &self.extractors, reference, space) {
+            Err(LookupError::NotFound { .. }) if space != Space::Project => self.find(reference),
+            found => found,
+        }
     }
 
     /// The files with the same id in spaces of lower precedence.

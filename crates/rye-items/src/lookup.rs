@@ -7,7 +7,7 @@ use lillux::shell_word;
 
 use crate::id::{ItemId, ItemKind, ItemRef};
 use crate::metadata::Extractors;
-use crate::space::{Root, SpaceError, Spaces};
+use crate::space::{Root, Space, SpaceError, Spaces};
 
 /// The file of an item. It has not been read yet.
 #[derive(Debug, Clone)]
@@ -93,19 +93,22 @@ fn joined(paths: &[PathBuf]) -> String {
     shown.join(" and ")
 }
 
-/// Finds the file of an item. A tool may also be given by its bare file name.
+/// Finds the file of an item in the spaces up to `highest`. A tool may also be given by its bare
+/// file name.
 pub(crate) fn find<'a>(
     spaces: &'a Spaces,
     extractors: &Extractors,
     reference: &ItemRef,
+    highest: Space,
 ) -> Result<ItemFile<'a>, LookupError> {
-    for root in spaces.roots() {
+    let roots = || spaces.roots().filter(|root| root.space() <= highest);
+    for root in roots() {
         if let Some(item_file) = find_in(root, extractors, reference)? {
             return Ok(item_file);
         }
     }
     if reference.kind == ItemKind::Tool && reference.id.is_bare() {
-        for root in spaces.roots() {
+        for root in roots() {
             if let Some(item_file) = find_by_name(root, extractors, reference.id.name())? {
                 return Ok(item_file);
             }

@@ -52,10 +52,9 @@ impl McpPrimitive {
         metadata.insert("server".into(), json!(server.id));
         metadata.insert("server_hash".into(), json!(server.hash));
         let string = |key: &str| call.config.get(key).and_then(Value::as_str);
-        let arguments = match call.parameters {
-            Value::Object(ref arguments) => arguments.clone(),
-            _ => Map::new(),
-        };
+        // Only a direct call of the runtime or the primitive has `arguments`.
+        let arguments = call.config.get("arguments").unwrap_or(&call.parameters);
+        let arguments = arguments.as_object().cloned().unwrap_or_default();
         let mut tool_call = ToolCall::new(string("tool_name").unwrap_or_default(), arguments);
         tool_call.pin = Pin::from_config(&call.config);
         tool_call.timeout = call.timeout;
@@ -131,6 +130,10 @@ impl Primitive for McpPrimitive {
             done.metadata.extend(metadata);
             done
         })
+    }
+
+    fn check(&self, call: Call) -> Result<(), CallFailure> {
+        self.server_spec(&call).map(drop)
     }
 
     fn item_keys(&self) -> &'static [&'static str] {

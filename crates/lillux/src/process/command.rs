@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::capture::Stream;
 use super::environment::Environment;
 use super::handle::Handle;
+use super::image::{Image, LaunchError};
 use crate::cas::Cas;
 
 /// Default number of bytes of each output stream that are kept in memory.
@@ -58,6 +59,11 @@ pub struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
+    /// Checks that the program and the working directory exist, without starting anything.
+    pub fn check(&self) -> Result<(), LaunchError> {
+        Image::check(self)
+    }
+
     /// Creates a command. A program name without a slash is looked up in the `PATH` that the
     /// process will have.
     pub fn new(program: impl Into<OsString>) -> Self {

@@ -138,6 +138,24 @@ impl Image {
         Ok(image)
     }
 
+    /// Checks that a command can be started: its strings, its working directory and its program.
+    pub(super) fn check(command: &Command<'_>) -> Result<(), LaunchError> {
+        Self::build(command)?;
+        let cwd = working_dir(command.cwd.as_deref())?;
+        if let Err(source) = std::fs::read_dir(&cwd) {
+            return Err(LaunchError::Cwd { path: cwd, source });
+        }
+        if command.program.as_bytes().contains(&b'/') {
+            access(cwd.join(&command.program), Access::EXEC_OK).map_err(|error| {
+                LaunchError::Program {
+                    program: command.program.clone(),
+                    source: error.into(),
+                }
+            })?;
+        }
+        Ok(())
+    }
+
     /// Turns the failure that the launching process reported into an error.
     pub(super) fn launch_error(
         &self,

@@ -3,7 +3,7 @@
 use rye_items::metadata::Metadata;
 use semver::Version;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Chain, Link};
 
@@ -57,9 +57,11 @@ fn check(child: &Link, parent: &Link) -> Pair {
 
 /// An item may depend on items of its own space or of a lower one.
 fn space(child: &Link, parent: &Link) -> Option<String> {
+    let path = parent.item.path.display();
     let (child, parent) = (child.space(), parent.space());
-    (child < parent)
-        .then(|| format!("an item of the {child} space cannot depend on one of the {parent} space"))
+    (child < parent).then(|| {
+        format!("an item of the {child} space cannot depend on one of the {parent} space ({path})")
+    })
 }
 
 /// The child's outputs must include the parent's required inputs. Items without declarations
@@ -79,16 +81,29 @@ fn inputs(child: &Metadata, parent: &Metadata) -> Option<String> {
     })
 }
 
-/// The names in a declaration, which is a list of names, a list of mappings with a `name`, or a
-/// mapping. With `required_only`, names declared as `required: false` are skipped.
+/// The names in a declaration, which is a JSON Schema of an object, a list of names, a list of
+/// mappings with a `name`, or a mapping. With `required_only`, optional names are skipped: in a
+/// schema those that `required` doesn't list, otherwise those with `required: false`,
+/// `optional: true` or a `default`.
 fn names(declaration: &Value, required_only: bool) -> Vec<String> {
     let is_required = |declaration: &Value| {
-        !required_only
-            || declaration
-                .get("required")
-                .is_none_or(|value| value.as_bool() != Some(false))
+        let flag = |key: &str| declaration.get(key).and_then(Value::as_bool);
+        let is_optional = flag("required") == Some(false)
+            || flag("optional") == Some(true)
+            || declaration.get("default").is_some();
+        !required_only || !is_optional
     };
     match declaration {
+        Value::Object(schema) if is_object_schema(schema) => {
+            let required = schema.get("required").and_then(Value::as_array);
+            let required = required.into_iter().flatten().filter_map(Value::as_str);
+            let mut names: Vec<_> = required.map(str::to_owned).collect();
+            if !required_only {
+                let properties = schema.get("properties").and_then(Value::as_object);
+                names.extend(properties.into_iter().flat_map(|all| all.keys().cloned()));
+            }
+            names
+        }
         Value::Array(items) => items
             .iter()
             .filter(|item| is_required(item))
@@ -102,6 +117,18 @@ fn names(declaration: &Value, required_only: bool) -> Vec<String> {
             .collect(),
         _ => Vec::new(),
     }
+}
+
+/// Whether a mapping is a JSON Schema rather than a mapping of names.
+fn is_object_schema(mapping: &Map<String, Value>) -> bool {
+    let is_schema = |key: &str| match (key, mapping.get(key)) {
+        ("type", Some(Value::String(kind))) => kind == "object",
+        ("properties", Some(Value::Object(_))) | ("required", Some(Value::Array(_))) => true,
+        _ => false,
+    };
+    ["type", "properties", "required"]
+        .into_iter()
+        .any(is_schema)
 }
 
 /// The child's version must be within the parent's `child_constraints`.
@@ -186,6 +213,26 @@ mod tests {
                 json!({"outputs": []}),
                 json!({"inputs": {"a": {"required": true}}}),
                 false,
+            ),
+            (
+                json!({"outputs": ["b"]}),
+                json!({"inputs": {"a": {"default": 1}, "c": {"optional": true}}}),
+                true,
+            ),
+            (
+                json!({"outputs": {"type": "object", "properties": {"a": {"type": "string"}}}}),
+                json!({"inputs": {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a"]}}),
+                true,
+            ),
+            (
+                json!({"outputs": {"type": "object", "properties": {"b": {}}}}),
+                json!({"inputs": {"properties": {"a": {}}, "required": ["a"]}}),
+                false,
+            ),
+            (
+                json!({"outputs": []}),
+                json!({"inputs": {"type": "object", "properties": {"a": {}}}}),
+                true,
             ),
         ] {
             assert_eq!(

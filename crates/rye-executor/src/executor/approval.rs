@@ -14,15 +14,12 @@ use rye_protocol::policy::{CallFacts, Cause, Mode, Policy, ReviewReason};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::chain::{Chain, Link};
+use crate::chain::{self, Chain, Link};
 use crate::error::ExecuteError;
 
 /// Environment variable that tells a tool the private directories and the resolved paths of its
 /// parameters.
 pub(super) const PATH_POLICY: &str = "RYE_PATH_POLICY";
-
-/// Tool types that run other tools.
-const EXECUTOR_TYPES: [&str; 2] = ["runtime", "primitive"];
 
 /// Approval that a call is made with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -181,10 +178,7 @@ pub(super) fn reasons(tool: &Metadata, paths: &CheckedPaths) -> Vec<ApprovalReas
     if tool.requires_approval() == Some(true) {
         reasons.push(ApprovalReason::Declared);
     }
-    if tool
-        .tool_type()
-        .is_some_and(|it| EXECUTOR_TYPES.contains(&it))
-    {
+    if chain::is_executor(tool) {
         reasons.push(ApprovalReason::RuntimeOrPrimitive);
     }
     reasons.extend(

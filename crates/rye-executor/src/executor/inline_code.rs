@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use rye_items::metadata::Metadata;
 use rye_items::trust::Trust;
-use rye_items::{ItemFile, ItemKind, Library, metadata};
+use rye_items::{ItemFile, ItemKind, Library, Space, metadata};
 use serde_json::{Map, Value, json};
 
 use super::prepare::merged_config;
 use super::template_context::{declared_parameters, parameter_placeholders};
-use crate::chain::Chain;
+use crate::chain::{self, Chain};
 use crate::error::ExecuteError;
 use crate::interpreter::{self, Resolver, SearchMethod};
 use crate::template::{self, CodeKind, Origin, Placeholders, ValueAsCode, Variables};
@@ -248,13 +248,13 @@ pub(super) fn classify_arguments(
 }
 
 /// Checks that no parameter that contains code is interpolated. A parameter contains code if the
-/// tool's schema has `x-code` or if the tool is a runtime.
+/// tool's schema has `x-code` or if the tool is a runtime or primitive.
 pub(super) fn check_interpolated(
     tool: &Metadata,
     interpolated: &[String],
 ) -> Result<(), InlineCodeError> {
-    let is_runtime = tool.tool_type() == Some("runtime");
-    let is_code = |schema: &Value| is_runtime || schema.get("x-code") == Some(&Value::Bool(true));
+    let is_executor = chain::is_executor(tool);
+    let is_code = |schema: &Value| is_executor || schema.get("x-code") == Some(&Value::Bool(true));
     let mut code = declared_parameters(tool).filter(|(_, schema)| is_code(schema));
     match code.find(|(name, _)| interpolated.contains(name)) {
         None => Ok(()),
@@ -332,7 +332,7 @@ pub fn check_before_signing(
     while chain.len() < MAX_LINKS
         && let Some(executor) = chain
             .last()
-            .and_then(|item| executor_metadata(library, &trust, item))
+            .and_then(|item| executor_metadata(library, &trust, tool.root.space(), item))
     {
         chain.push(executor);
     }
@@ -347,9 +347,14 @@ pub fn check_before_signing(
 }
 
 /// Verified metadata of an item's executor.
-fn executor_metadata(library: &Library, trust: &Trust<'_>, item: &Metadata) -> Option<Metadata> {
+fn executor_metadata(
+    library: &Library,
+    trust: &Trust<'_>,
+    space: Space,
+    item: &Metadata,
+) -> Option<Metadata> {
     let reference = item.executor_id()?.parse().ok()?;
-    let found = library.find(&reference).ok()?;
+    let found = library.find_from(space, &reference).ok()?;
     let item = library.verify(&found, trust).ok()?;
     library.metadata(&item).ok().map(|it| (*it).clone())
 }

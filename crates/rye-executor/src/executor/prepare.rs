@@ -1,7 +1,7 @@
 //! Prepares a call: builds the environment of its process, merges its configuration and renders its
 //! templates.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +36,10 @@ pub(super) struct CallContext {
     pub(super) spill: Spill,
     /// See [`crate::primitive::Primitive::optional_keys`].
     pub(super) optional_keys: &'static [&'static str],
+    /// Whether the configuration comes from the caller and contains no templates.
+    pub(super) is_literal: bool,
+    /// Verified items that the configuration names.
+    pub(super) items: BTreeMap<String, Link>,
     pub(super) listener: Option<OutputListener>,
     pub(super) approval: Approval,
     pub(super) run: Option<RunContext>,
@@ -295,6 +299,7 @@ pub(super) fn call(
     let arguments = merged.get("args").and_then(Value::as_array);
     let arguments = arguments.map_or(&[][..], Vec::as_slice);
     let kinds = command
+        .filter(|_| !context.is_literal)
         .map(|text| {
             inline_code::classify_arguments(
                 text,
@@ -308,6 +313,7 @@ pub(super) fn call(
         .map_err(|error| error.for_chain(chain))?
         .unwrap_or_default();
     let command = command
+        .filter(|_| !context.is_literal)
         .map(|text| template::render_command(text, variables, placeholders))
         .transpose()
         .map_err(|source| ExecuteError::Placeholder {
@@ -318,7 +324,8 @@ pub(super) fn call(
     let mut passed = Variables::new();
     for (key, value) in merged {
         let known_fields;
-        let value = if context.optional_keys.contains(&key.as_str()) {
+        let is_optional = context.optional_keys.contains(&key.as_str());
+        let value = if is_optional && !context.is_literal {
             let Some(fields) = template::without_unknown(value, placeholders) else {
                 continue;
             };
@@ -328,6 +335,7 @@ pub(super) fn call(
             value
         };
         let rendered = match (key.as_str(), &command) {
+            _ if context.is_literal => value.clone(),
             ("command", Some(command)) => Value::String(command.clone()),
             ("args", Some(_)) => {
                 render_arguments(&kinds, value, variables, placeholders, &mut passed)
@@ -367,7 +375,7 @@ pub(super) fn call(
     let timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     Ok(Call {
         tool: chain.tool().item.clone(),
-        items: chain.named.clone(),
+        items: context.items,
         config,
         environment: all,
         parameters,

@@ -171,6 +171,14 @@ fn single_placeholder(text: &str) -> Option<&str> {
     }
 }
 
+/// Names of the placeholders in a string.
+pub(super) fn names_in(text: &str) -> impl Iterator<Item = &str> {
+    segments(text).filter_map(|segment| match segment {
+        Segment::Text(_) => None,
+        Segment::Placeholder { value, .. } => Some(value),
+    })
+}
+
 /// Splits a string at its placeholders. A name begins with a letter or `_`.
 fn segments(text: &str) -> impl Iterator<Item = Segment<'_, &str>> {
     BRACES.segments(text, |name| {

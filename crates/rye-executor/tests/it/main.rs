@@ -6,6 +6,7 @@ mod behaviour;
 mod builtin;
 mod chain_cache;
 mod dependencies;
+mod direct;
 mod http;
 mod languages;
 mod memory;

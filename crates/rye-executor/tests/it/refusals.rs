@@ -120,11 +120,12 @@ async fn user_tool_cannot_depend_on_the_project() {
         "invalid_chain",
         &["it run by rt: ", "user space", "project space"],
     );
-    // A system runtime cannot depend on the project either, even if its primitive is shadowed.
+    // A system runtime uses the primitive of the system, even if the project shadows it.
     let env = TestEnv::new();
     env.signed("tools/rye/core/primitives/execute.yaml", &runtime(""));
     env.script("it", CREATE_MARKER);
-    env.refused("it", json!({})).await;
+    let result = env.run("it", json!({})).await;
+    assert!(env.ran(), "{result:?}");
 }
 
 #[tokio::test]
