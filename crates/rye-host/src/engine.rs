@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::failure_from::UNWRITABLE_STATE;
 use crate::replay::{self, CurrentSetup, ReplayOutcome};
-use crate::sandbox::{ConfinementPolicy, load_sandbox_policy};
+use crate::sandbox::{ConfinementPolicy, default_kind, load_sandbox_policy};
 use crate::settings;
 use crate::{
     Catalogue, FileGuides, HostError, MetaTools, SandboxKind, SqliteStore, TrustedKeys,
@@ -37,7 +37,8 @@ pub struct EngineOptions {
     /// Whether sessions run in it. An engine that only reads and writes records does not load
     /// models, policy and tools, so it works even if their configuration is broken.
     pub runs_sessions: bool,
-    /// Where tools run [default: as before, or virtual in a new session].
+    /// Where tools run [default: as before; in a new session, confined in a project and virtual
+    /// elsewhere].
     pub sandbox: Option<SandboxKind>,
     /// Working directory of tools; defaults to the project.
     pub workspace: Option<PathBuf>,
@@ -82,18 +83,24 @@ pub(crate) fn run_engine<T>(
     supervisor: Arc<Supervisor>,
     work: impl AsyncFnOnce(&Engine) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let sandbox = options.sandbox.unwrap_or_default();
-    let confinement = match sandbox {
-        SandboxKind::Confined => confinement(context)?,
-        SandboxKind::Virtual | SandboxKind::Local => ConfinementPolicy::default(),
+    let workspace = options.workspace;
+    let workspace = workspace.unwrap_or_else(|| context.settings.project().to_owned());
+    let confinement = match options.sandbox {
+        Some(SandboxKind::Confined) => confinement(context)?,
+        None if options.runs_sessions => confinement(context)?,
+        _ => ConfinementPolicy::default(),
+    };
+    let sandbox = match options.sandbox {
+        Some(kind) => kind,
+        None if options.runs_sessions => {
+            default_kind(context, &workspace, &supervisor, &confinement)
+        }
+        None => SandboxKind::Virtual,
     };
     let host_options = crate::Options {
         database: database(context)?,
         project: context.settings.project().to_owned(),
-        workspace: match options.workspace {
-            Some(dir) => dir,
-            None => context.settings.project().to_owned(),
-        },
+        workspace,
         sandbox,
         confinement,
         vault: context.vault(),

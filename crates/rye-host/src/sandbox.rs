@@ -11,8 +11,11 @@ use rye_items::Spaces;
 use rye_items::trust::IgnoredFile;
 use rye_sandbox::{ConfinedError, ConfinedSandbox, Launcher};
 
+use crate::SandboxKind;
 use crate::config::{self, ConfigFiles};
+use crate::context::Context;
 use crate::policy_file::PolicyError;
+use crate::settings::Origin;
 
 pub use rye_sandbox::{Availability, ConfinementPolicy, Tier};
 
@@ -73,6 +76,46 @@ impl ConfinementError {
     }
 }
 
+/// The strongest tier of this machine, tried once per process.
+pub fn strongest_tier() -> Result<Tier, ConfinementError> {
+    static FOUND: OnceLock<Result<Tier, Availability>> = OnceLock::new();
+    let launcher = launcher().ok_or(ConfinementError::NoLauncher)?;
+    let found = FOUND.get_or_init(|| Availability::probe_tier(launcher));
+    found.clone().map_err(ConfinementError::Unavailable)
+}
+
+/// Chooses the sandbox of a new session: confined in a project, virtual if there is none or
+/// commands cannot be confined. Tells the user why it is virtual.
+pub(crate) fn default_kind(
+    context: &Context,
+    workspace: &Path,
+    supervisor: &Arc<Supervisor>,
+    policy: &ConfinementPolicy,
+) -> SandboxKind {
+    let project = &context.settings.dirs.project;
+    if project.origin == Origin::Default {
+        let text = "not in a project, so the agent works with files in memory";
+        context.reporter().info(text);
+        return SandboxKind::Virtual;
+    }
+    let built = confined(
+        workspace,
+        Arc::clone(supervisor),
+        policy.clone(),
+        context.protected(),
+        project.value.clone(),
+    );
+    match built {
+        Ok(_) => SandboxKind::Confined,
+        Err(error) => {
+            let text = format!("the agent works with files in memory: {error}");
+            let hint = error.fix();
+            context.reporter().warn(&text, hint.as_deref());
+            SandboxKind::Virtual
+        }
+    }
+}
+
 /// Builds a confined sandbox in the strongest tier of this machine.
 pub fn confined(
     workspace: &Path,
@@ -96,7 +139,7 @@ pub fn confined_in(
     let launcher = launcher().ok_or(ConfinementError::NoLauncher)?;
     let tier = match tier {
         Some(tier) => tier,
-        None => Availability::probe_tier(launcher).map_err(ConfinementError::Unavailable)?,
+        None => strongest_tier()?,
     };
     let sandbox = ConfinedSandbox::new(workspace, supervisor, launcher.clone(), tier, policy)?;
     Ok(sandbox.protected(protected, project))

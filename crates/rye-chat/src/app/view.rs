@@ -226,7 +226,10 @@ impl App {
         if pane.usage.micro_dollars > 0 {
             parts.push(dim(&dollars(pane.usage.micro_dollars)));
         }
-        parts.push(dim(&self.info.sandbox));
+        // Unknown until the session is open.
+        if !self.info.sandbox.is_empty() {
+            parts.push(dim(&self.info.sandbox));
+        }
         if self.panes.len() > 1 {
             let mut threads = Line::default();
             for (other, number) in self.panes.iter().zip(0..) {

@@ -65,6 +65,44 @@ fn confined_command_runs_without_asking() {
 }
 
 #[test]
+fn new_session_is_confined_in_a_project_and_virtual_elsewhere() {
+    let env = TestEnv::new();
+    script(&env, "echo made > made.txt");
+    let output = prompt(&env, &["--no-wait"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(env.read("project/made.txt"), "made\n");
+    fs::remove_file(env.path("project/made.txt")).unwrap();
+    let output = prompt(&env, &["--no-wait", "--sandbox", "virtual"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(!env.path("project/made.txt").exists());
+
+    let bare = TestEnv::bare();
+    script(&bare, "echo made > made.txt");
+    let output = prompt(&bare, &["--no-wait"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(!bare.path("project/made.txt").exists());
+    assert!(!output.stderr.is_empty(), "says why the session is virtual");
+}
+
+#[test]
+fn new_session_is_virtual_where_the_workspace_cannot_be_confined() {
+    let env = TestEnv::new();
+    script(&env, "echo made > made.txt");
+    let home = env.path("project").display().to_string();
+    let mut command = env.command();
+    let args = ["prompt", "go", "--model", "scripted:script.yaml", "--json"];
+    let output = command
+        .args(args)
+        .args(["--project", &home])
+        .env("HOME", &home)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(!output.stderr.is_empty(), "says why the session is virtual");
+    assert!(!env.path("project/made.txt").exists());
+}
+
+#[test]
 fn protected_file_that_a_command_created_is_a_gate() {
     for (decision, is_kept) in [("approve", true), ("deny", false)] {
         let env = TestEnv::new();

@@ -103,8 +103,8 @@ fn answer_goes_to_stdout_and_progress_to_stderr() {
         "gate list",
     ]);
     assert_transcript!(transcript);
-    // The command ran in the virtual sandbox.
-    assert!(!env.path("project/out.txt").exists());
+    // The command ran in the confined sandbox.
+    assert!(env.path("project/out.txt").exists());
 }
 
 #[test]

@@ -30,7 +30,8 @@ pub(crate) struct ChatArgs {
     /// Model, as `provider/model` or `scripted:FILE` (see `rye models list`)
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// Where tools run [default: as before, or virtual in a new session]
+    /// Where tools run [default: as before; in a new session, confined in a project and virtual
+    /// elsewhere]
     #[arg(long, value_enum)]
     pub(crate) sandbox: Option<SandboxChoice>,
     /// Working directory of the agent [default: the project]
@@ -83,7 +84,8 @@ pub(crate) struct PromptArgs {
     /// Print a result that matches this JSON Schema instead of the answer
     #[arg(long, value_name = "FILE")]
     pub(crate) schema: Option<PathBuf>,
-    /// Where tools run [default: as before, or virtual in a new session]
+    /// Where tools run [default: as before; in a new session, confined in a project and virtual
+    /// elsewhere]
     #[arg(long, value_enum)]
     pub(crate) sandbox: Option<SandboxChoice>,
     /// Approve the gates of this prompt and its tasks without asking

@@ -82,9 +82,9 @@ fn chat_options(args: &ChatArgs, context: &Context, workspace: &Path) -> Options
     let sandbox = match args.sandbox.map(Into::into) {
         Some(rye_host::SandboxKind::Local) => "local",
         Some(rye_host::SandboxKind::Confined) => "confined",
+        Some(rye_host::SandboxKind::Virtual) => "virtual",
         // The session knows its sandbox.
-        None if args.session.is_some() => "",
-        _ => "virtual",
+        None => "",
     };
     Options {
         thread: args.thread.clone(),

@@ -105,7 +105,7 @@ fn resize_redraws_the_screen() {
     let narrow = window.wait_until("the narrow page", |screen| {
         screen.contains("› half written")
             && screen.lines().all(|line| line.chars().count() <= 36)
-            && screen.contains("\n  58 tokens (0 %) · virtual")
+            && screen.contains("\n  58 tokens (0 %) · confined")
     });
     assert_screen!("resized_narrow", narrow);
     window.resize_and_wait(100, 30);
