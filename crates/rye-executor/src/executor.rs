@@ -31,7 +31,9 @@ use crate::environment::Origin;
 use crate::error::ExecuteError;
 use crate::execution_result::ExecutionResult;
 use crate::parameters;
-use crate::primitive::{Execute, HttpClient, OutputListener, Primitives, RunContext, Spill};
+use crate::primitive::{
+    CallOutcome, Execute, HttpClient, OutputListener, Primitives, RunContext, Spill,
+};
 use crate::redact::{self, RedactingOutput};
 use crate::trace::Trace;
 
@@ -256,6 +258,7 @@ impl Executor {
         default_args::fill_in(&mut config, chain, library, &self.primitives);
         let mut items = chain.named.clone();
         if direct_call::is_direct(chain) {
+            // The caller writes the configuration of a direct call.
             direct_call::check(chain, &config, &**primitive, &given)?;
             config = direct_call::config(chain, config, &parameters);
             items.extend(chain::find_in_parameters(
@@ -266,6 +269,8 @@ impl Executor {
                 primitive.item_keys(),
             )?);
         }
+        prepare::set_timeout(&mut config, chain, request.timeout);
+        inline_code::check_parameters(chain, &given).map_err(|error| error.for_chain(chain))?;
         inline_code::check_interpolated(&chain.tool().metadata, &request.interpolated)
             .map_err(|error| error.for_chain(chain))?;
         let anchor = self.anchor(library, chain)?;
@@ -291,27 +296,13 @@ impl Executor {
             inherited_variables(request.environment, minimal, library, &trust)
         };
         if request.dry_run {
-            inline_code::check_statically(&chain.metadata())
+            inline_code::check_statically(&chain.metadata(), &[])
                 .map_err(|error| error.for_chain(chain))?;
-            self.check_programs(
-                chain,
-                &env_configs,
-                &anchor,
-                &loadable,
-                &parameters,
-                inherited,
-            )?;
-            return Ok(ExecutionResult::dry_run(
-                chain,
-                hash,
-                pairs,
-                start.elapsed(),
-            ));
         }
         let mut warnings = Vec::from_iter(dependencies::dev_mode_warning(dependencies));
         let parameters =
             prepare::with_resolved_config(library, &trust, chain, parameters, &mut warnings)?;
-        let placeholders = self.placeholders(chain, &anchor, &loadable, &parameters)?;
+        let placeholders = self.placeholders(chain, &anchor, &loadable, &parameters, &config)?;
         let guard = PathGuard::new(
             library,
             &trust,
@@ -320,6 +311,7 @@ impl Executor {
             &loadable,
             &request.approval,
         );
+        let guard = guard.for_dry_run(request.dry_run);
         let mut environment = self
             .environment(
                 chain,
@@ -362,6 +354,19 @@ impl Executor {
             trace,
         )?;
         trace.ready(start.elapsed());
+        if request.dry_run {
+            let elapsed = || start.elapsed();
+            return Ok(match primitive.check(call) {
+                Ok(()) => ExecutionResult::dry_run(chain, hash, pairs, elapsed()),
+                Err(failure) => {
+                    let outcome = CallOutcome {
+                        failure: Some(failure),
+                        ..CallOutcome::default()
+                    };
+                    ExecutionResult::from_outcome(chain, hash, outcome, warnings, elapsed())
+                }
+            });
+        }
         redact::add_header_secrets(&redactor, &call.config);
         let mut outcome = primitive.run_with_executor(call, self).await;
         output.finish();

@@ -9,7 +9,7 @@ use rye_items::{ItemFile, ItemKind, Library, Space, metadata};
 use serde_json::{Map, Value, json};
 
 use super::prepare::merged_config;
-use super::template_context::{declared_parameters, parameter_placeholders};
+use super::template_context::{declared_parameters, parameter_placeholders, set_config_values};
 use crate::chain::{self, Chain};
 use crate::error::ExecuteError;
 use crate::interpreter::{self, Resolver, SearchMethod};
@@ -337,7 +337,8 @@ pub fn check_before_signing(
         chain.push(executor);
     }
     let chain: Vec<&Metadata> = chain.iter().collect();
-    check_statically(&chain).map_err(|InlineCodeError { location, source }| {
+    let unusable = code_parameters(&chain, &tool.extension, &[]);
+    check_statically(&chain, &unusable).map_err(|InlineCodeError { location, source }| {
         ExecuteError::ValueAsCode {
             id: tool.reference.id.to_string(),
             location,
@@ -359,8 +360,51 @@ fn executor_metadata(
     library.metadata(&item).ok().map(|it| (*it).clone())
 }
 
-/// Checks inline code without a call, as if every declared parameter were passed.
-pub(super) fn check_statically(chain: &[&Metadata]) -> Result<(), InlineCodeError> {
+/// Checks that no parameter of the call has the name of a parameter of the runtime that is code.
+/// `given` are the names of the parameters that the caller passes.
+pub(super) fn check_parameters(chain: &Chain, given: &[String]) -> Result<(), InlineCodeError> {
+    let links = chain.metadata();
+    let unusable = code_parameters(&links, &chain.tool().item.extension, given);
+    if unusable.is_empty() {
+        return Ok(());
+    }
+    check_statically(&links, &unusable)
+}
+
+/// Parameters of a tool that have the name of a parameter of its runtime, which the tool does not
+/// set itself: neither in its configuration, nor by being the script that the runtime runs. The
+/// author expects them to reach the runtime.
+fn code_parameters(chain: &[&Metadata], extension: &str, given: &[String]) -> Vec<String> {
+    let Some((tool, executors)) = chain.split_first() else {
+        return Vec::new();
+    };
+    let runtimes = executors
+        .split_last()
+        .map_or(&[][..], |(_, runtimes)| runtimes);
+    let is_script = !matches!(extension, ".yaml" | ".yml");
+    let is_unset = |name: &String| {
+        let config = tool.value("config").and_then(|config| config.get(name));
+        let mut used = BTreeSet::new();
+        if let Some(value) = config {
+            template::collect_placeholder_names(value, &mut used);
+        }
+        used.contains(name) || (config.is_none() && !is_script)
+    };
+    let is_declared = |name: &String| {
+        let mut runtimes = runtimes.iter();
+        runtimes.any(|runtime| declared_parameters(runtime).any(|(other, _)| other == name))
+    };
+    let names = declared_parameters(tool).map(|(name, _)| name).chain(given);
+    let names = names.filter(|name| is_declared(name) && is_unset(name));
+    names.cloned().collect()
+}
+
+/// Checks inline code without a call, as if every declared parameter were passed, and as if the
+/// parameters `unusable` were those of the runtime with the same name.
+pub(super) fn check_statically(
+    chain: &[&Metadata],
+    unusable: &[String],
+) -> Result<(), InlineCodeError> {
     let Some(tool) = chain.first() else {
         return Ok(());
     };
@@ -371,7 +415,11 @@ pub(super) fn check_statically(chain: &[&Metadata]) -> Result<(), InlineCodeErro
         names.set(name, "x", Origin::Fact);
     }
     names.set("params_json", "x", Origin::Parameter);
+    for name in unusable {
+        names.set(name.clone(), "x", Origin::Parameter);
+    }
     let config = merged_config(chain);
+    set_config_values(&mut names, chain, &config, true);
     let Some(Value::String(command)) = config.get("command") else {
         return Ok(());
     };

@@ -22,6 +22,8 @@ pub(super) struct PathGuard<'a> {
     cache: &'a Path,
     /// Whether unsigned interpreters are accepted with a warning.
     accepts_unsigned: bool,
+    /// Whether commands that print the path of an interpreter are run.
+    pub(super) runs_commands: bool,
     /// Directories whose content must be signed.
     guarded: Vec<PathBuf>,
     findings: Mutex<Findings>,
@@ -61,12 +63,20 @@ impl<'a> PathGuard<'a> {
             cache: &roots.cache,
             // Development mode applies only to calls that a user makes directly.
             accepts_unsigned: roots.dev_mode && matches!(approval, Approval::ByUser),
+            runs_commands: true,
             guarded: guarded.collect(),
             findings: Mutex::new(Findings {
                 verified: loadable.environments().cloned().collect(),
                 ..Findings::default()
             }),
         }
+    }
+
+    /// In a dry run, nothing is run to find an interpreter.
+    #[must_use]
+    pub(super) fn for_dry_run(mut self, is_dry_run: bool) -> Self {
+        self.runs_commands = !is_dry_run;
+        self
     }
 
     fn findings(&self) -> MutexGuard<'_, Findings> {

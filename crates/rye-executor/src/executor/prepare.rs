@@ -11,10 +11,8 @@ use rye_items::trust::{IgnoredFile, Trust};
 use rye_items::{ItemKind, Library};
 use serde_json::{Map, Value};
 
-use super::dependencies::LoadableFiles;
 use super::inline_code;
 use super::path_guard::PathGuard;
-use super::program;
 use super::template_context::{self, CallAnchor};
 use super::{Approval, Executor};
 use crate::chain::{Chain, Link};
@@ -132,36 +130,6 @@ pub(super) fn env_configs(chain: &Chain) -> Result<Vec<EnvConfig<'_>>, ExecuteEr
 }
 
 impl Executor {
-    /// Checks the programs that the tool names, without running anything.
-    pub(super) fn check_programs(
-        &self,
-        chain: &Chain,
-        configs: &[EnvConfig<'_>],
-        anchor: &CallAnchor,
-        loadable: &LoadableFiles,
-        parameters: &Value,
-        inherited: impl FnOnce() -> Arc<Variables>,
-    ) -> Result<(), ExecuteError> {
-        let names_program =
-            |config: &EnvConfig<'_>| config.resolvers.iter().any(program::is_named_by_tool);
-        if !configs.iter().any(names_program) {
-            return Ok(());
-        }
-        let placeholders = self.placeholders(chain, anchor, loadable, parameters)?;
-        let inherited = inherited();
-        let path = inherited.get("PATH").map_or("", String::as_str);
-        for (link, config) in chain.from_primitive().zip(configs) {
-            for resolver in &config.resolvers {
-                let checked = self.check_tool_program(resolver, &placeholders, path);
-                checked.map_err(|source| ExecuteError::Interpreter {
-                    id: link.id().to_string(),
-                    source,
-                })?;
-            }
-        }
-        Ok(())
-    }
-
     /// Builds the environment of a call, applying the links from the primitive to the tool.
     pub(super) async fn environment(
         &self,
@@ -388,16 +356,41 @@ pub(super) fn call(
     })
 }
 
-/// Merges the configurations of a chain; the tool comes first and overrides the others. Keys that
-/// a runtime declares as parameters are skipped in the tool's configuration: `command` of a bash
-/// tool is the script, not a replacement for bash.
+/// Sets the effective timeout: that of the call overrides that of the tool, which overrides the
+/// configuration.
+pub(super) fn set_timeout(config: &mut Map<String, Value>, chain: &Chain, call: Option<Duration>) {
+    let seconds = call.map(|timeout| timeout.as_secs_f64());
+    let seconds = seconds.or_else(|| chain.tool().metadata.timeout());
+    // A whole number is shown without a fraction.
+    let seconds = seconds.and_then(|seconds| serde_json::from_str(&seconds.to_string()).ok());
+    if let Some(seconds) = seconds {
+        config.insert("timeout".to_owned(), seconds);
+    }
+}
+
+/// Merges the configurations of a chain; the tool comes first and overrides the others. A key that
+/// is a parameter of a runtime, and that the runtime uses as a placeholder, is skipped in the
+/// tool's configuration: `command` of a bash tool is the script, not a replacement for bash. If a
+/// runtime declares `args` without using them, they are added to its own arguments.
 pub(super) fn merged_config(chain: &[&Metadata]) -> Map<String, Value> {
     let mut merged = Map::new();
-    let mut declared: Vec<&str> = Vec::new();
+    let mut declared: BTreeSet<&str> = BTreeSet::new();
     for (index, item) in chain.iter().enumerate().rev() {
         if let Some(Value::Object(own)) = item.value("config") {
+            let mut used = BTreeSet::new();
+            merged
+                .values()
+                .for_each(|value| template::collect_placeholder_names(value, &mut used));
             let mut own = own.clone();
-            own.retain(|key, _| key == "timeout" || !declared.contains(&key.as_str()));
+            own.retain(|key, _| {
+                key == "timeout" || !declared.contains(key.as_str()) || !used.contains(key)
+            });
+            if declared.contains("args")
+                && let (Some(Value::Array(first)), Some(Value::Array(more))) =
+                    (merged.get("args"), own.get_mut("args"))
+            {
+                *more = [first.clone(), std::mem::take(more)].concat();
+            }
             merged = config::merge([&Value::Object(merged), &Value::Object(own)]);
         }
         // The schema of a primitive declares configuration, not parameters.

@@ -30,14 +30,17 @@ impl Executor {
         guard: &PathGuard<'_>,
     ) -> Result<String, InterpreterError> {
         let roots = self.search_roots(&resolver.method, space, placeholders, environment);
+        let path = environment.get("PATH").unwrap_or_default();
         let output = match &resolver.method {
+            SearchMethod::Command(command) if !guard.runs_commands => {
+                command_program(resolver, command, path)
+            }
             // Boxed, because the future is large and rarely used.
             SearchMethod::Command(command) => {
                 Box::pin(self.run_resolve_command(command, environment)).await
             }
             _ => None,
         };
-        let path = environment.get("PATH").unwrap_or_default();
         let found = match tool_program(&resolver.method, placeholders) {
             Some(program) => self.find_tool_program(&program, resolver, path)?,
             None => resolver.find(&roots, path, output.as_deref(), &|path| {
@@ -78,21 +81,6 @@ impl Executor {
             roots.retain(|root| !root.starts_with(project));
         }
         roots
-    }
-
-    /// Checks the program that a tool names, if it is a path or has a hash.
-    pub(super) fn check_tool_program(
-        &self,
-        resolver: &Resolver,
-        placeholders: &Placeholders,
-        path: &str,
-    ) -> Result<(), InterpreterError> {
-        match tool_program(&resolver.method, placeholders) {
-            Some(program) if program.is_path() || program.sha256.is_some() => {
-                self.find_tool_program(&program, resolver, path).map(drop)
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Finds the program that a tool names, in the tool's directory or on `PATH`. If the tool
@@ -173,9 +161,18 @@ fn binary_placeholder(method: &SearchMethod) -> Option<&String> {
     names.first().filter(|name| name.starts_with('{'))
 }
 
-/// Whether the tool's configuration names the program.
-pub(super) fn is_named_by_tool(resolver: &Resolver) -> bool {
-    binary_placeholder(&resolver.method).is_some()
+/// The program of a command that prints the path of an interpreter. A dry run, which cannot know
+/// the interpreter, uses it instead.
+fn command_program(resolver: &Resolver, command: &[String], path: &str) -> Option<String> {
+    let resolver = Resolver {
+        method: SearchMethod::System {
+            names: vec![command.first()?.clone()],
+        },
+        fallback: None,
+        var: resolver.var.clone(),
+    };
+    let found = resolver.find(&[], path, None, &|_| true).ok()?;
+    Some(found.to_string_lossy().into_owned())
 }
 
 fn tool_program(method: &SearchMethod, placeholders: &Placeholders) -> Option<ToolProgram> {

@@ -1,10 +1,11 @@
 //! Values of the placeholders of a call: parameters, configuration and paths.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use rye_items::metadata::Metadata;
 use rye_items::{Item, Library, Scope, Space};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Executor;
 use super::dependencies::{self, LoadableFiles, PrivateCopies};
@@ -13,7 +14,7 @@ use crate::anchor::{Anchor, AnchorLocation};
 use crate::chain::{Chain, Link};
 use crate::environment;
 use crate::error::ExecuteError;
-use crate::template::{Origin, Placeholders};
+use crate::template::{self, Origin, Placeholders};
 
 /// The resolved anchor of a call.
 #[derive(Debug, Clone)]
@@ -101,6 +102,7 @@ impl Executor {
         anchor: &CallAnchor,
         loadable: &LoadableFiles,
         parameters: &Value,
+        config: &Map<String, Value>,
     ) -> Result<Placeholders, ExecuteError> {
         let tool = chain.tool();
         let mut names = parameter_placeholders(&chain.metadata(), parameters);
@@ -126,6 +128,8 @@ impl Executor {
         if names.get("tool_name").is_none() {
             names.set("tool_name", tool.id().name(), Origin::Fact);
         }
+        let keeps_optional = primitive.is_none_or(|primitive| primitive.optional_keys().is_empty());
+        set_config_values(&mut names, &chain.metadata(), config, keeps_optional);
         Ok(names)
     }
 
@@ -303,6 +307,43 @@ pub(super) fn parameter_placeholders(chain: &[&Metadata], parameters: &Value) ->
         }
     }
     names
+}
+
+/// Sets the strings, numbers and booleans of the merged configuration as placeholders. Parameters,
+/// facts and the parameters that runtimes declare have precedence. A value may refer to other
+/// values, over at most three levels; one that refers to an unknown name is not set. If not
+/// `keeps_optional`, a parameter that the tool declares and the call does not pass stays unset.
+pub(super) fn set_config_values(
+    names: &mut Placeholders,
+    chain: &[&Metadata],
+    config: &Map<String, Value>,
+    keeps_optional: bool,
+) {
+    const PASSES: usize = 3;
+    let (tool, executors) = chain.split_at(chain.len().min(1));
+    let runtimes = executors
+        .split_last()
+        .map_or(&[][..], |(_, runtimes)| runtimes);
+    let declaring = runtimes
+        .iter()
+        .chain(tool.iter().filter(|_| !keeps_optional));
+    let declared: BTreeSet<&str> = declaring
+        .flat_map(|item| declared_parameters(item).map(|(name, _)| name.as_str()))
+        .collect();
+    for _ in 0..PASSES {
+        for (name, value) in config {
+            let is_scalar = value.is_string() || value.is_number() || value.is_boolean();
+            if !is_scalar || declared.contains(name.as_str()) || names.get(name).is_some() {
+                continue;
+            }
+            let (mut used, mut variables) = (BTreeSet::new(), BTreeSet::new());
+            template::collect_placeholder_names(value, &mut used);
+            template::collect_variable_names(value, &mut variables);
+            if variables.is_empty() && used.iter().all(|name| names.get(name).is_some()) {
+                names.set(name.clone(), value.clone(), Origin::Configuration);
+            }
+        }
+    }
 }
 
 /// Parameters that an item declares, with their schemas.

@@ -25,14 +25,32 @@ impl Execute {
 }
 
 impl Primitive for Execute {
+    fn check(&self, call: Call) -> Result<(), CallFailure> {
+        has_program(&call)?;
+        let checked = command(call).check();
+        checked.map_err(|error| start_failure(&ExecError::Launch(error)))
+    }
+
     fn run(&self, call: Call) -> CallFuture<'_> {
         Box::pin(async move {
+            if let Err(failure) = has_program(&call) {
+                return failed(failure);
+            }
             match self.supervisor.exec(command(call)).await {
                 Ok(output) => outcome(&output),
-                Err(error) => failed(&error),
+                Err(error) => failed(start_failure(&error)),
             }
         })
     }
+}
+
+/// Fails if the command is empty, for example because it is an unset variable.
+fn has_program(call: &Call) -> Result<(), CallFailure> {
+    if text(call.config.get("command")).trim().is_empty() {
+        let message = "the configuration has no `command`, or it is an unset variable";
+        return Err(CallFailure::new("no_command", message));
+    }
+    Ok(())
 }
 
 fn command(call: Call) -> Command<'static> {
@@ -185,13 +203,17 @@ fn failure(output: &Output, data: Option<&Value>) -> Option<CallFailure> {
     ))
 }
 
-fn failed(error: &ExecError) -> CallOutcome {
+fn start_failure(error: &ExecError) -> CallFailure {
     let code = match error {
         ExecError::Launch(_) => "cannot_start",
         ExecError::Supervision(_) | ExecError::Io(_) => "supervision",
     };
+    CallFailure::new(code, error.to_string())
+}
+
+fn failed(failure: CallFailure) -> CallOutcome {
     CallOutcome {
-        failure: Some(CallFailure::new(code, error.to_string())),
+        failure: Some(failure),
         ..CallOutcome::default()
     }
 }

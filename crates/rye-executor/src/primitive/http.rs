@@ -45,6 +45,10 @@ impl Primitive for HttpClient {
         })
     }
 
+    fn check(&self, call: Call) -> Result<(), CallFailure> {
+        Request::from_config(&call.config).map(drop)
+    }
+
     fn optional_keys(&self) -> &'static [&'static str] {
         &["body", "headers", "query"]
     }

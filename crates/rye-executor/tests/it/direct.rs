@@ -111,3 +111,120 @@ async fn project_override_of_a_runtime_affects_only_the_project() {
     let result = env.run("theirs", json!({})).await;
     assert_eq!(result.data["stdout"], "script\n", "{result:?}");
 }
+
+#[tokio::test]
+async fn configuration_values_are_placeholders_and_parameters_stay_literal() {
+    let env = TestEnv::new();
+    env.signed(
+        "tools/it.yaml",
+        "executor_id: subprocess\nconfig_schema: {type: object, properties: {name: {type: string}}}\n\
+         config:\n  command: echo\n  args: [\"{timeout}\", \"{greeting}\", \"{name}\"]\n  timeout: 7\n  \
+         greeting: \"hello {who}\"\n  who: \"{name}!\"\n",
+    );
+    let result = env.run("it", json!({"name": "{timeout}"})).await;
+    assert_eq!(
+        result.data["stdout"], "7 hello {timeout}! {timeout}\n",
+        "{result:?}"
+    );
+}
+
+#[tokio::test]
+async fn arguments_of_a_tool_are_added_if_the_runtime_declares_them() {
+    let env = TestEnv::new();
+    env.signed(
+        "tools/rt.yaml",
+        "tool_type: runtime\nexecutor_id: rye/core/primitives/execute\nversion: \"1.0.0\"\n\
+         config: {command: echo, args: [first]}\n\
+         config_schema: {type: object, properties: {args: {type: array}}}\n",
+    );
+    env.signed(
+        "tools/it.yaml",
+        "executor_id: rt\nconfig: {args: [second]}\n",
+    );
+    let result = env.run("it", json!({})).await;
+    assert_eq!(result.data["stdout"], "first second\n", "{result:?}");
+}
+
+#[tokio::test]
+async fn parameter_named_like_the_code_of_a_runtime_is_refused() {
+    let env = TestEnv::new();
+    let schema = "config_schema: {type: object, properties: {command: {type: string}}}\n";
+    let head = "executor_id: rye/core/runtimes/bash/bash\nversion: \"1.0.0\"\n";
+    env.signed("tools/plain.yaml", &format!("{head}{schema}"));
+    env.signed(
+        "tools/refers.yaml",
+        &format!("{head}{schema}config: {{command: \"{{command}}\"}}\n"),
+    );
+    env.signed("tools/any.yaml", head);
+    for tool in ["plain", "refers", "any"] {
+        let error = env.refused(tool, json!({"command": "touch ran"})).await;
+        assert_eq!(error.code, "value_as_code", "{tool}: {error:?}");
+    }
+    // A script reads the parameter as data.
+    env.script("script", "cat\n");
+    let result = env.run("script", json!({"command": "ls"})).await;
+    assert_eq!(result.data, json!({"command": "ls"}), "{result:?}");
+}
+
+#[tokio::test]
+async fn dry_run_finds_what_a_run_would_hit() {
+    let env = TestEnv::new();
+    let tool = |name: &str, text: &str| {
+        env.signed(
+            &format!("tools/{name}.yaml"),
+            &format!("version: \"1.0.0\"\n{text}\n"),
+        );
+    };
+    let executed = "executor_id: subprocess\n";
+    tool("no_command", &format!("{executed}config: {{args: [x]}}"));
+    tool(
+        "unset",
+        &format!("{executed}config: {{command: \"${{NOT_SET_ANYWHERE}}\"}}"),
+    );
+    tool(
+        "absent",
+        &format!("{executed}config: {{command: no-such-program-anywhere}}"),
+    );
+    tool(
+        "args",
+        &format!("{executed}config: {{command: echo, args: x}}"),
+    );
+    tool(
+        "timeout",
+        &format!("{executed}config: {{command: echo, timeout: soon}}"),
+    );
+    tool(
+        "mode",
+        &format!(
+            "{executed}config: {{command: echo}}\nconfig_resolve: {{path: a.yaml, mode: all}}"
+        ),
+    );
+    tool(
+        "variable",
+        &format!("{executed}config: {{command: echo}}\nrequires_env: [NOT_SET_ANYWHERE]"),
+    );
+    tool(
+        "url",
+        "executor_id: http_client\nconfig: {url: \"ftp://x\"}",
+    );
+    for (name, code) in [
+        ("no_command", "invalid_config"),
+        ("unset", "no_command"),
+        ("absent", "cannot_start"),
+        ("args", "invalid_config"),
+        ("timeout", "invalid_config"),
+        ("mode", "invalid_config"),
+        ("variable", "missing_variables"),
+        ("url", "invalid_request"),
+    ] {
+        let request = |dry_run| {
+            let mut request = rye_executor::Request::new(name.parse().unwrap());
+            request.dry_run = dry_run;
+            request
+        };
+        let dry = env.executor.execute(request(true)).await;
+        let run = env.executor.execute(request(false)).await;
+        assert_eq!(dry.error, run.error, "{name}");
+        assert_eq!(dry.error.unwrap().code, code, "{name}");
+    }
+}
