@@ -75,7 +75,7 @@ fn verify_in_new_process() -> Result<Row> {
     Ok(Row::time(
         "rye verify of one item vs. /bin/true",
         times,
-        3.0,
+        5.0,
     ))
 }
 

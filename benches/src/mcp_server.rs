@@ -68,7 +68,7 @@ pub fn run() -> Result<Vec<Row>> {
         ),
         Row::time("100 of them vs. FastMCP", vs_fastmcp, 0.1),
         Row::time("100 empty calls over HTTP vs. echo server", over_http, 1.43),
-        Row::time("start to the initialize response vs. /bin/true", start, 3.0),
+        Row::time("start to the initialize response vs. /bin/true", start, 4.0),
         Row {
             name: "memory of an idle server vs. 20 MiB".to_owned(),
             ours: idle.resident()?,

@@ -27,7 +27,7 @@ const NO_CACHE_GOAL: f64 = 40.0;
 /// Goal of a query after a change of one file, which rebuilds the index.
 const AFTER_CHANGE_GOAL: f64 = 5.0;
 /// Goal of a process with few items, compared with `/bin/true`.
-const FEW_ITEMS_GOAL: f64 = 3.0;
+const FEW_ITEMS_GOAL: f64 = 5.0;
 
 /// A word, two words, a prefix, a typo, and a word of every item.
 const QUERIES: [&str; 5] = [

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rye_engine::BoxFuture;
 use rye_engine::model::{Deltas, Model, ModelAnswer, ModelError, ModelInfo, ModelRequest, Models};
 use rye_engine::store::SessionStore;
@@ -152,8 +152,11 @@ impl BenchSession {
         self.session.prompt("look at it").await?;
         loop {
             let notice = self.events.next().await?.context("the session ended")?;
-            if matches!(notice.event.kind, EventKind::TurnEnd { .. }) {
-                return Ok(());
+            match notice.event.kind {
+                EventKind::TurnEnd { .. } => return Ok(()),
+                // Nobody answers it, so that the turn would never end.
+                EventKind::DecisionGate { gate } => bail!("unexpected gate: {}", gate.body),
+                _ => {}
             }
         }
     }

@@ -176,7 +176,7 @@ impl App {
         }
         let has_draft = !self.editor.text().trim().is_empty();
         match (self.pane().is_busy(), has_draft) {
-            (true, true) if !self.editor.text().starts_with('/') => {
+            (true, true) if !self.editor.text().trim_start().starts_with('/') => {
                 self.send(Some(QueueMode::Steer), now)
             }
             (true, false) if !quit_pending => {

@@ -65,6 +65,8 @@ fn keys_send_steer_stop_and_quit() {
         (busy(), "hi\x03", vec![prompt("hi", Some(QueueMode::Steer))]),
         (busy(), "\x1b", vec![abort()]),
         (busy(), "\x03\x03", vec![abort(), Effect::Quit]),
+        // A command is not a prompt for the agent, also after white space.
+        (busy(), "\x0a/hi\x03", vec![]),
         (app(), "\x1b", vec![]),
         (app(), "hi\x03\x03\x03", vec![Effect::Quit]),
         (app(), "   \r\x04", vec![]),
